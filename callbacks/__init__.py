@@ -1,0 +1,4 @@
+"""Lightning callbacks of lrptrain, imported as `lrptrain.callbacks`."""
+
+if __name__ != "lrptrain.callbacks":
+    raise ImportError("import lrptrain.callbacks, not the bare folder `callbacks`")

@@ -1,0 +1,1 @@
+"""lrptrain: what is my model looking at, and how do I make it look at the right thing?"""

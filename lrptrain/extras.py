@@ -1,0 +1,22 @@
+"""Optional dependencies: a missing one explains itself."""
+
+import importlib
+from types import ModuleType
+
+
+def require(module: str, extra: str) -> ModuleType:
+    """Import `module`, or say which extra of lrptrain brings it.
+
+    Args:
+        module: Name to import, for example `"wandb"`.
+        extra: The extra of this project that installs it, for example `"wandb"`.
+
+    Raises:
+        ImportError: With the command that installs the extra.
+    """
+    try:
+        return importlib.import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != module.partition(".")[0]:
+            raise
+        raise ImportError(f"{module} is needed here and is not installed: pip install 'lrptrain[{extra}]'") from error
