@@ -1,0 +1,23 @@
+"""The relevance engine: torch only."""
+
+from lrptrain.relevance.attribute import attribute
+from lrptrain.relevance.propagate import register_rule
+from lrptrain.relevance.registry import methods
+from lrptrain.relevance.types import (
+    Relevance,
+    TokenLayout,
+    UnsupportedMethodError,
+    UnsupportedModelError,
+    UnsupportedOperationError,
+)
+
+__all__ = [
+    "Relevance",
+    "TokenLayout",
+    "UnsupportedMethodError",
+    "UnsupportedModelError",
+    "UnsupportedOperationError",
+    "attribute",
+    "methods",
+    "register_rule",
+]

@@ -1,0 +1,217 @@
+"""Which rule serves which operation. A composite maps the name of an operation to a rule."""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from lrptrain.relevance import rules
+from lrptrain.relevance.functions import ENTRIES
+from lrptrain.relevance.propagate import Composite, Rule, Shares, Walk, real
+from lrptrain.relevance.tape import Node, Value, tensors_in, unsupported
+
+Parts = list[Tensor | None]
+
+
+def vjp(function: Callable[..., Tensor | tuple], inputs: list[Tensor], outputs: Parts) -> list[Tensor | None]:
+    """Transpose a linear function: products of `outputs` with its Jacobian, differentiable in `outputs`."""
+    given = [part for part in outputs if part is not None]
+    with torch.enable_grad():
+        leaves = [x.detach().requires_grad_() for x in inputs]
+        results = [y for y, part in zip(tensors_in(function(*leaves)), outputs, strict=True) if part is not None]
+        keep = any(part.requires_grad for part in given)
+        return list(torch.autograd.grad(results, leaves, given, allow_unused=True, create_graph=keep))
+
+
+def entries(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    """Relevance follows the entries through indexing, reshaping, concatenation and expansion."""
+    place = {value: i for i, value in enumerate(node.inputs)}
+    inputs = [real(value.tensor) for value in node.inputs]
+    found = vjp(lambda *leaves: node.call(lambda value: leaves[place[value]]), inputs, relevance)
+    return [(value, part) for value, part in zip(node.inputs, found, strict=True) if part is not None]
+
+
+def _resolve(operand: Value | Tensor | float, like: Tensor) -> Tensor:
+    tensor = operand.tensor if isinstance(operand, Value) else torch.as_tensor(operand, device=like.device)
+    return tensor.to(like.dtype)
+
+
+def shape_back(value: Value, share: Tensor) -> tuple[Value, Tensor]:
+    return value, share.sum_to_size(value.tensor.shape)
+
+
+def add(walk: Walk, node: Node, relevance: Parts, *, normalised: bool) -> Shares:
+    """Sums and differences; a constant is an operand like any other, and its share goes nowhere."""
+    (part,) = relevance
+    assert part is not None
+    sign = -1 if node.name == "sub" else 1
+    operands = [node.argument(0, "input"), node.argument(1, "other")]
+    first, second = (_resolve(operand, part) for operand in operands)
+    parts = rules.proportional(part, (first, second * sign * node.kwargs.get("alpha", 1)))
+    # An additive mask of -inf carries no relevance, and inf * 0 must not make it NaN.
+    parts = tuple(torch.where(part == 0, 0.0, share) for share in parts)
+    if normalised:
+        parts = rules.rescale(part, parts, walk.total(node))
+    return [shape_back(v, share) for v, share in zip(operands, parts, strict=True) if isinstance(v, Value)]
+
+
+def multiply(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    """A product with a constant passes relevance unchanged; one of two activations halves it."""
+    (part,) = relevance
+    assert part is not None
+    values = [
+        operand for operand in (node.argument(0, "input"), node.argument(1, "other")) if isinstance(operand, Value)
+    ]
+    return [shape_back(value, part / len(values)) for value in values]
+
+
+def divide(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    """A quotient by a constant passes relevance unchanged."""
+    if isinstance(node.argument(1, "other"), Value):
+        raise unsupported(node.name, node.path, "divides by an activation")
+    return multiply(walk, node, relevance)
+
+
+def masked(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    """`masked_fill(x, mask, constant)`: relevance of what was overwritten goes nowhere."""
+    (part,) = relevance
+    assert part is not None
+    return [shape_back(node.inputs[0], part.masked_fill(node.argument(1, "mask"), 0.0))]
+
+
+def choose(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    """`where(condition, a, b)`: relevance follows the chosen entries."""
+    (part,) = relevance
+    assert part is not None
+    condition = node.argument(0, "condition")
+    operands = ((node.argument(1, "input"), condition), (node.argument(2, "other"), ~condition))
+    return [shape_back(v, torch.where(chosen, part, 0.0)) for v, chosen in operands if isinstance(v, Value)]
+
+
+def reduced_axes(walk: Walk, node: Node) -> list[int]:
+    dims = node.argument(1, "dim", node.kwargs.get("axis"))
+    x = node.inputs[0].tensor
+    dims = [dims] if isinstance(dims, int) else dims
+    axes = sorted(d % x.ndim for d in (dims if dims is not None else range(x.ndim)))
+    at = walk.axes[node.inputs[0]]
+    if walk.samples > 1 and (at is None or at.axis in axes):
+        raise unsupported(node.name, node.path, "averages over the samples of a batch")
+    return axes
+
+
+def spread(part: Tensor, axes: list[int], x: Tensor) -> Tensor:
+    if part.ndim < x.ndim:
+        for axis in axes:
+            part = part.unsqueeze(axis)
+    return part.expand_as(x)
+
+
+def average(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    """Mean pooling: a linear map with equal positive weights."""
+    (part,) = relevance
+    assert part is not None
+    axes, x = reduced_axes(walk, node), real(node.inputs[0].tensor)
+    yield node.inputs[0], rules.positive_mean(spread(part, axes, x), x, lambda t: t.sum(axes, keepdim=True))
+
+
+def _linear_maps(node: Node) -> tuple[Value, Tensor, Tensor | None, rules.Linear, rules.Linear]:
+    """(input, weight, bias, linear map, its transpose) of an operation with a constant weight."""
+    x, weight = node.argument(0, "input"), node.argument(1, "weight")
+    if node.name == "linear":
+        return x, weight, node.argument(2, "bias"), lambda x, w: F.linear(x, w), lambda s, w: s @ w
+    if node.name.startswith("conv"):
+        options = _convolution_options(node)
+        forward = lambda x, w: node.function(x, w, None, **options)  # noqa: E731
+        bias = node.argument(2, "bias")
+        if bias is not None:
+            bias = bias.view(-1, *[1] * (x.tensor.ndim - 2))
+    elif isinstance(x, Value):
+        bias, forward = None, lambda x, w: x @ w
+    else:
+        x, weight = weight if weight is not None else node.argument(1, "other"), x
+        bias, forward = None, lambda x, w: w @ x
+    if weight is None:
+        weight = node.argument(1, "other")
+    zero = real(x.tensor)
+    return x, weight, bias, forward, lambda s, w: vjp(lambda x: forward(x, w), [zero], [s])[0]  # type: ignore[return-value]
+
+
+def _convolution_options(node: Node) -> dict:
+    names = ("stride", "padding", "dilation", "groups")
+    given = {name: node.argument(i, name) for i, name in enumerate(names, start=3)}
+    return {name: option for name, option in given.items() if option is not None}
+
+
+def _output_less_bias(node: Node, x: Tensor, weight: Tensor, bias: Tensor | None, forward: rules.Linear) -> Tensor:
+    """Taken from the tape where its precision suffices."""
+    z = node.outputs[0].tensor
+    if z.dtype != x.dtype:
+        return forward(x, weight)
+    return z if bias is None else z - bias
+
+
+def affine(walk: Walk, node: Node, relevance: Parts, *, zplus: bool) -> Shares:
+    """Linear layers and convolutions; the patch embedding takes the z^B rule with the image's own bounds."""
+    (part,) = relevance
+    assert part is not None
+    value, weight, bias, forward, transpose = _linear_maps(node)
+    x, weight = real(value.tensor), weight.to(part.dtype)
+    if node is walk.patch_embedding:
+        low, high = x.flatten(1).amin(1).view(-1, 1, 1, 1), x.flatten(1).amax(1).view(-1, 1, 1, 1)
+        yield value, rules.zbox(part, x, low, high, weight, forward, transpose)
+    elif zplus:
+        z = _output_less_bias(node, x, weight, bias, forward)
+        yield value, rules.zplus(part, x, weight, z, forward, transpose)
+    else:
+        yield value, rules.alpha1_beta0(part, x, weight, forward, transpose)
+
+
+def product(walk: Walk, node: Node, relevance: Parts, *, constant: Rule) -> Shares:
+    """Matrix products of two activations; one with a constant is a linear layer."""
+    if len(node.inputs) < 2:
+        return constant(walk, node, relevance)
+    (part,) = relevance
+    assert part is not None
+    if node.name == "einsum":
+        return _einsum(node, part)
+    left, right = node.argument(0, "input"), node.argument(1, "mat2", node.kwargs.get("other"))
+    a, b = real(left.tensor), real(right.tensor)
+    z = node.outputs[0].tensor
+    z = z if z.dtype == part.dtype else a @ b
+    shares = rules.halves(part, z, a, b, lambda s: s @ b.mT, lambda s: a.mT @ s)
+    return [shape_back(left, shares[0]), shape_back(right, shares[1])]
+
+
+def _einsum(node: Node, part: Tensor) -> Shares:
+    """The same rule, with the transposes by differentiation."""
+    share = rules.safe_divide(part, real(node.outputs[0].tensor))
+    inputs = [real(value.tensor) for value in node.inputs]
+    place = {value: i for i, value in enumerate(node.inputs)}
+    back = vjp(lambda *leaves: node.call(lambda value: leaves[place[value]]), inputs, [share])
+    return [(v, x * s / 2) for v, x, s in zip(node.inputs, inputs, back, strict=True) if s is not None]
+
+
+def _composite(sums: Rule, weighted: Rule) -> Composite:
+    """What the composites of layer-wise relevance propagation share."""
+    products = dict.fromkeys(("matmul", "bmm", "mm", "einsum"), partial(product, constant=weighted))
+    return {
+        **dict.fromkeys(ENTRIES, entries),
+        **dict.fromkeys(("linear", "conv1d", "conv2d", "conv3d"), weighted),
+        **products,
+        "add": sums,
+        "sub": sums,
+        "mul": multiply,
+        "div": divide,
+        "masked_fill": masked,
+        "where": choose,
+        "mean": average,
+        "sum": average,
+    }
+
+
+# Chefer, Gur, Wolf, CVPR 2021: z+, halved products, rescaled sums.
+CHEFER = _composite(partial(add, normalised=True), partial(affine, zplus=True))
+# The LRP baseline of the same paper: alpha-1-beta-0 without the normalisations.
+ALPHA_BETA = _composite(partial(add, normalised=False), partial(affine, zplus=False))

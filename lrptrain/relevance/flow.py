@@ -1,0 +1,79 @@
+"""Where entries travel, whatever their values: which tokens the logits pool, and at which tokens the patches arrive."""
+
+from jaxtyping import Float
+from torch import Tensor
+
+from lrptrain.relevance.composites import (
+    Parts,
+    choose,
+    divide,
+    entries,
+    masked,
+    multiply,
+    reduced_axes,
+    shape_back,
+    spread,
+)
+from lrptrain.relevance.functions import ENTRIES
+from lrptrain.relevance.propagate import Composite, Shares, Walk, real
+from lrptrain.relevance.tape import Node, Value
+
+
+def _evenly(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    """A linear layer mixes the features of a token: each gets the same."""
+    (part,) = relevance
+    assert part is not None
+    x = node.inputs[0].tensor
+    yield node.inputs[0], (part.sum(-1, keepdim=True) / x.shape[-1]).expand(x.shape)
+
+
+def _shared(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    """A sum of activations comes from each of them alike; constants come from nowhere."""
+    (part,) = relevance
+    assert part is not None
+    values = [operand for operand in node.args[:2] if isinstance(operand, Value)]
+    return [shape_back(value, part / len(values)) for value in values]
+
+
+def _averaged(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    (part,) = relevance
+    assert part is not None
+    axes, x = reduced_axes(walk, node), node.inputs[0].tensor
+    yield (
+        node.inputs[0],
+        spread(part, axes, x) / x[tuple(slice(None) if i in axes else 0 for i in range(x.ndim))].numel(),
+    )
+
+
+def _weighted_sum(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    """Attention pooling: the attention weights say where the values come from."""
+    (part,) = relevance
+    assert part is not None
+    if len(node.inputs) < 2:
+        return _evenly(walk, node, relevance)
+    attention, values = node.argument(0, "input"), node.argument(1, "mat2", node.kwargs.get("other"))
+    return [shape_back(values, real(attention.tensor).mT @ part)]
+
+
+FLOW: Composite = {
+    **dict.fromkeys(ENTRIES, entries),
+    "linear": _evenly,
+    "matmul": _weighted_sum,
+    "bmm": _weighted_sum,
+    "add": _shared,
+    "sub": _shared,
+    "mul": multiply,
+    "div": divide,
+    "masked_fill": masked,
+    "where": choose,
+    "mean": _averaged,
+    "sum": _averaged,
+}
+
+
+def flow_to(walk: Walk, logits: Value, value: Value) -> Float[Tensor, "batch length"]:
+    """The pooling's own weights: what share of the logits is read from every token of `value`; sums to 1."""
+    start = real(logits.tensor).new_zeros(logits.tensor.shape)
+    start[:, 0] = 1.0
+    weights = walk.back({logits: start}, FLOW, [value])[value].sum(-1)
+    return weights / weights.sum(-1, keepdim=True)

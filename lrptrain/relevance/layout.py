@@ -1,0 +1,92 @@
+"""What a recording says about a model's sequence: its attention blocks, its tokens, and where the patches went."""
+
+from collections.abc import Iterator
+
+import torch
+from torch import Tensor
+
+from lrptrain.relevance.flow import FLOW
+from lrptrain.relevance.functions import ELEMENTWISE
+from lrptrain.relevance.propagate import Walk
+from lrptrain.relevance.tape import Node, Tape, Value
+from lrptrain.relevance.types import TokenLayout, UnsupportedModelError
+
+# What may stand between the softmax and the product with the values.
+_TRANSPARENT = ELEMENTWISE | {"mul", "div", "masked_fill", "where", "view", "reshape", "unflatten", "flatten"}
+
+
+def attention_probabilities(tape: Tape) -> list[Value]:
+    """The self-attention probabilities of every block, in order: square softmax outputs that weigh values."""
+    readers: dict[Value, list[Node]] = {}
+    for node in tape.nodes:
+        for value in node.inputs:
+            readers.setdefault(value, []).append(node)
+    outputs = (node.outputs[0] for node in tape.nodes if node.name == "softmax")
+    return [value for value in outputs if _is_square(value.tensor) and _weighs_values(value, readers)]
+
+
+def _is_square(probabilities: Tensor) -> bool:
+    return probabilities.ndim >= 3 and probabilities.shape[-1] == probabilities.shape[-2]
+
+
+def _weighs_values(value: Value, readers: dict[Value, list[Node]]) -> bool:
+    for node in readers.get(value, ()):
+        if node.name in ("matmul", "bmm", "einsum") and node.inputs[0] is value:
+            return True
+        if node.name in _TRANSPARENT and _weighs_values(node.outputs[0], readers):
+            return True
+    return False
+
+
+def per_head(probabilities: Tensor, samples: int) -> Tensor:
+    """Shape `[batch, heads, length, length]`, also where heads are merged into the batch."""
+    return probabilities.reshape(samples, -1, *probabilities.shape[-2:])
+
+
+def token_states(tape: Tape, length: int) -> Iterator[Value]:
+    """All recorded values of shape `[batch, length, width]`, first to last."""
+    assert tape.root is not None
+    candidates = [tape.root, *(value for node in tape.nodes for value in node.outputs)]
+    return (value for value in candidates if value.tensor.ndim == 3 and value.tensor.shape[1] == length)
+
+
+def text_layout(length: int) -> TokenLayout:
+    """Every input position of a text is content."""
+    return TokenLayout(length, tuple(range(length)))
+
+
+def image_layout(walk: Walk, length: int) -> TokenLayout:
+    """Find the patches among the tokens by following the patch embedding's output to the sequence.
+
+    Raises:
+        UnsupportedModelError: If the tokens cannot be matched with a grid of patches.
+    """
+    node = walk.patch_embedding
+    if node is None or node.outputs[0].tensor.ndim != 4:
+        raise UnsupportedModelError(
+            "no patch convolution was found, so the grid of the tokens is unknown; pass layout=TokenLayout(length, "
+            "positions, grid)"
+        )
+    patches = node.outputs[0]
+    rows, columns = patches.tensor.shape[-2:]
+    for tokens in token_states(walk.tape, length):
+        positions = _positions(walk, patches, tokens)
+        if positions is not None:
+            return TokenLayout(length, positions, (rows, columns))
+    raise UnsupportedModelError(
+        f"the {rows} x {columns} patches cannot be found among the {length} tokens that the attention sees (windows, merged "
+        "or dropped tokens?); pass layout=TokenLayout(length, positions, grid), or a method that reaches the input"
+    )
+
+
+def _positions(walk: Walk, patches: Value, tokens: Value) -> tuple[int, ...] | None:
+    """Number the tokens, walk back to the patches, and read off which number arrives at which patch."""
+    samples, length, width = tokens.tensor.shape
+    numbers = torch.arange(1, length + 1, dtype=torch.float64, device=tokens.tensor.device)
+    start = (numbers / width).view(1, -1, 1).expand(samples, length, width)
+    arrived = walk.back({tokens: start}, FLOW, [patches])[patches]
+    found = arrived.sum(1).flatten(1)
+    positions = found.round()
+    distinct = (positions[0].unique().numel() == positions.shape[1]) and bool((positions == positions[0]).all())
+    whole = bool((found - positions).abs().max() < 1e-6) and bool((positions >= 1).all())
+    return tuple((positions[0].long() - 1).tolist()) if distinct and whole else None

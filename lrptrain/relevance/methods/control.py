@@ -1,0 +1,23 @@
+"""The control that every comparison needs."""
+
+import zlib
+
+import torch
+
+from lrptrain.relevance.recording import Recording
+from lrptrain.relevance.registry import Maps, method
+
+
+@method(class_specific=False, signed=False, source="-")
+def random(recording: Recording, seed: int = 0) -> Maps:
+    """Uniform random scores. A sample's own content seeds them, so that batching does not change its map."""
+    leaf = recording.tape.token_ids if recording.tape.token_ids is not None else recording.tape.leaf
+    assert leaf is not None
+    scores = torch.stack([_uniform(sample, len(recording.layout.positions), seed) for sample in leaf.detach().cpu()])
+    return Maps(scores.to(recording.logits.device))
+
+
+def _uniform(sample: torch.Tensor, length: int, seed: int) -> torch.Tensor:
+    content = zlib.crc32(sample.contiguous().view(torch.uint8).numpy().tobytes())
+    generator = torch.Generator().manual_seed(content * 1_000_003 + seed)
+    return torch.rand(length, generator=generator)

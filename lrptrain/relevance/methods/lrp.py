@@ -1,0 +1,72 @@
+"""Methods by layer-wise relevance propagation: transformer attribution, partial LRP, LRP to the input."""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lrptrain.relevance.composites import ALPHA_BETA, CHEFER
+from lrptrain.relevance.layout import per_head
+from lrptrain.relevance.methods.attention import accumulate, chosen, pooled_row, with_identity
+from lrptrain.relevance.methods.input_maps import input_maps
+from lrptrain.relevance.recording import Recording
+from lrptrain.relevance.registry import Maps, method
+
+COMPOSITES = {"alpha_beta": ALPHA_BETA, "chefer": CHEFER}
+
+
+def _row_weights(relevance: Float[Tensor, "batch length width"], pooling: Tensor) -> Float[Tensor, "batch length"]:
+    """Relevance that arrives at the pooled tokens, scaled to sum 1; the pooling's own weights where none arrives."""
+    weights = relevance.sum(-1)
+    total = weights.sum(-1, keepdim=True)
+    return torch.where(total.abs() > 0, weights / total, pooling.to(weights.dtype))
+
+
+@method(class_specific=True, signed=False, source="Chefer et al. 2021 (CVPR)")
+def transformer_attribution(
+    recording: Recording, start_layer: int = 0, normalize_rows: bool = False, keep_attention: bool = False
+) -> Maps:
+    """Transformer attribution (Chefer, Gur, Wolf, CVPR 2021): gradient times relevance of the attention, multiplied.
+
+    Args:
+        recording: The forward pass.
+        start_layer: First block used; the segmentation test of the paper skips the first (1), its BERT code uses the last (-1).
+        normalize_rows: Scale the rows of every block's map to 1, as the paper's BERT code does.
+        keep_attention: Return the relevance at the attention of every block, from the first on.
+    """
+    blocks = recording.blocks if keep_attention else chosen(recording.blocks, start_layer)
+    *relevance, states = recording.relevance(CHEFER, [*blocks, recording.token_output])
+    attention = [per_head(block, recording.samples) for block in relevance]
+    used = chosen(attention, start_layer) if keep_attention else attention
+    gradients = chosen(recording.attention_gradient, start_layer)
+    maps = torch.stack([(g * r).clamp(min=0).mean(1) for g, r in zip(gradients, used, strict=True)])
+    rolled = accumulate(with_identity(maps, normalize_rows=normalize_rows))
+    row = pooled_row(_row_weights(states, recording.pooling), rolled)
+    return Maps(recording.layout.content(row), attention=tuple(attention) if keep_attention else None)
+
+
+@method(class_specific=True, signed=False, source="Voita et al. 2019")
+def partial_lrp(recording: Recording) -> Maps:
+    """Partial LRP (Voita et al. 2019, as in Chefer et al. 2021): relevance of the last block's attention, mean over heads."""
+    (relevance,) = recording.relevance(ALPHA_BETA, recording.blocks[-1:])
+    maps = per_head(relevance, recording.samples).clamp(min=0).mean(1)
+    return Maps(recording.layout.content(pooled_row(recording.pooling, maps)))
+
+
+@method(class_specific=True, signed=True, reaches_input=True, source="Bach et al. 2015")
+def lrp(recording: Recording, composite: Literal["alpha_beta", "chefer"] = "alpha_beta") -> Maps:
+    """Layer-wise relevance propagation down to the pixels, or to the sum of embeddings that a text's encoder reads.
+
+    Args:
+        recording: The forward pass.
+        composite: "alpha_beta", the LRP baseline of Chefer et al. 2021 (alpha-1-beta-0), or "chefer", the rules of their
+            transformer attribution ("full relevance"). The patch embedding takes the z^B rule.
+
+    Raises:
+        ValueError: If the composite is unknown.
+    """
+    if composite not in COMPOSITES:
+        raise ValueError(f"unknown composite {composite!r}; known are {', '.join(COMPOSITES)}")
+    (relevance,) = recording.relevance(COMPOSITES[composite], [recording.encoder_input])
+    return input_maps(recording, relevance)

@@ -1,0 +1,102 @@
+"""The backward walk over a tape: relevance flows from the logits towards the input, one rule per operation."""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from lrptrain.relevance.functions import ELEMENTWISE
+from lrptrain.relevance.sample_axes import Axes, sample_axes, sum_per_sample
+from lrptrain.relevance.tape import Node, Tape, Value, unsupported
+
+Shares = Iterable[tuple[Value, Tensor]]
+# (walk, node, relevance of each output or None) -> relevance of each input
+Rule = Callable[["Walk", Node, list[Tensor | None]], Shares]
+Composite = Mapping[str, Rule]
+
+_REGISTERED: dict[str, Rule] = {}
+
+
+def register_rule(name: str, rule: Rule) -> None:
+    """Teach every composite how an operation passes relevance.
+
+    Args:
+        name: The operation, as `UnsupportedOperationError` names it.
+        rule: `rule(walk, node, relevance)` gets one tensor (or None) per output of the node and yields `(value, relevance)`
+            for the values in `node.inputs`.
+    """
+    _REGISTERED[name] = rule
+
+
+@dataclass(eq=False)
+class Walk:
+    """What rules may ask for beside their own node."""
+
+    tape: Tape
+    samples: int
+
+    @cached_property
+    def axes(self) -> Axes:
+        """The sample axis of every recorded value."""
+        assert self.tape.root is not None
+        return sample_axes(self.tape.nodes, self.tape.root, self.samples)
+
+    @cached_property
+    def patch_embedding(self) -> Node | None:
+        """The convolution that cuts an image into patches: the first weighted operation, if it is a convolution."""
+        weighted = [node for node in self.tape.nodes if node.name in ("linear", "conv2d", "matmul")]
+        return weighted[0] if weighted and weighted[0].name == "conv2d" else None
+
+    def total(self, node: Node) -> Callable[[Tensor], Tensor]:
+        """The sum per sample, for tensors of the shape of the node's output."""
+        at = self.axes[node.outputs[0]]
+        if at is None:
+            raise unsupported(node.name, node.path, "mixes the samples of a batch: the sample axis is lost before it")
+        return lambda x: sum_per_sample(x, at, self.samples)
+
+    def back(self, start: Mapping[Value, Tensor], composite: Composite, keep: Iterable[Value]) -> dict[Value, Tensor]:
+        """Propagate relevance and return what arrives at the values to `keep` (0 where nothing does).
+
+        The walk ends at the earliest operation that makes one of them.
+
+        Raises:
+            UnsupportedOperationError: If relevance reaches an operation without a rule.
+        """
+        wanted = set(keep)
+        arrived: dict[Value, Tensor] = dict(start)
+        first = min((i for i, node in enumerate(self.tape.nodes) if wanted.intersection(node.outputs)), default=0)
+        end = 0 if self.tape.root in wanted else first + 1
+        for node in reversed(self.tape.nodes[end:]):
+            relevance = [arrived.get(value) for value in node.outputs]
+            if all(part is None for part in relevance):
+                continue
+            for value, share in _rule_for(node, composite)(self, node, relevance):
+                arrived[value] = arrived[value] + share if value in arrived else share
+            for value in node.outputs:
+                if value not in wanted:
+                    arrived.pop(value, None)
+        return {value: arrived.get(value, torch.zeros_like(real(value.tensor))) for value in wanted}
+
+
+def real(tensor: Tensor) -> Tensor:
+    """The tensor in the precision in which rules compute: float32 at least."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def _rule_for(node: Node, composite: Composite) -> Rule:
+    rule = _REGISTERED.get(node.name) or composite.get(node.name)
+    if rule is None and node.name in ELEMENTWISE:
+        rule = unchanged
+    if rule is None:
+        raise unsupported(node.name, node.path, "has no propagation rule")
+    return rule
+
+
+def unchanged(walk: Walk, node: Node, relevance: list[Tensor | None]) -> Shares:
+    """Pass relevance through an elementwise operation or a normalisation as it is."""
+    source, part = node.inputs[0], relevance[0]
+    if part is None or part.shape != source.tensor.shape:
+        raise unsupported(node.name, node.path, "changes the shape of its input")
+    yield source, part

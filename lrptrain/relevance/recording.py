@@ -1,0 +1,182 @@
+"""One recorded forward pass and what methods ask of it."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from lrptrain.relevance.flow import flow_to
+from lrptrain.relevance.layout import attention_probabilities, image_layout, per_head, text_layout, token_states
+from lrptrain.relevance.propagate import Composite, Walk, real
+from lrptrain.relevance.tape import Tape, Value
+from lrptrain.relevance.types import TokenLayout, UnsupportedMethodError, UnsupportedModelError
+
+Inputs = Tensor | Mapping[str, Any]
+Blocks = list[Float[Tensor, "batch heads length length"]]
+
+
+@dataclass(eq=False)
+class Recording:
+    """A forward pass on tape, with its logits and the class that is explained.
+
+    Attributes:
+        tape: The recorded operations.
+        output: The logits as a recorded value, `[batch, classes]`.
+        target: Explained class of every sample.
+        padding: Content mask of a text (1 token, 0 padding), or None.
+    """
+
+    tape: Tape
+    output: Value
+    target: Int[Tensor, " batch"]
+    padding: Tensor | None = None
+    given_layout: TokenLayout | None = None
+
+    @property
+    def logits(self) -> Float[Tensor, "batch classes"]:
+        """The model's output."""
+        return self.output.tensor
+
+    @property
+    def samples(self) -> int:
+        """Number of samples in the batch."""
+        return self.logits.shape[0]
+
+    @cached_property
+    def walk(self) -> Walk:
+        """The backward walk over the tape."""
+        return Walk(self.tape, self.samples)
+
+    @cached_property
+    def blocks(self) -> list[Value]:
+        """The attention probabilities of every block."""
+        blocks = attention_probabilities(self.tape)
+        if not blocks:
+            raise UnsupportedModelError(
+                "the model has no self-attention that the tape can see: no softmax over a square [tokens, tokens] matrix that "
+                "weighs values; input_x_gradient and lrp need none"
+            )
+        return blocks
+
+    @cached_property
+    def length(self) -> int:
+        """Number of tokens in the sequence, the same in every block."""
+        lengths = {value.tensor.shape[-1] for value in self.blocks}
+        if len(lengths) > 1:
+            raise UnsupportedMethodError(
+                f"the blocks attend over sequences of different lengths {sorted(lengths)}, so their attention maps cannot be "
+                "multiplied; lrp and input_x_gradient reach the input without that"
+            )
+        return lengths.pop()
+
+    @cached_property
+    def layout(self) -> TokenLayout:
+        """Where the content tokens stand."""
+        if self.given_layout is not None:
+            return self.given_layout
+        assert self.tape.root is not None
+        if self.tape.root.tensor.ndim == 4:
+            return image_layout(self.walk, self.length)
+        if self.tape.root.tensor.shape[1] != self.length:
+            raise UnsupportedModelError(
+                f"the text has {self.tape.root.tensor.shape[1]} positions but the attention sees {self.length} tokens; pass "
+                "layout=TokenLayout(length, positions)"
+            )
+        return text_layout(self.length)
+
+    @cached_property
+    def encoder_input(self) -> Value:
+        """The image, or what a text's encoder reads: the sum of the word, position and type embeddings."""
+        value = self.tape.root
+        assert value is not None
+        for node in self.tape.nodes if value.tensor.ndim == 3 else ():
+            if node.name == "add" and node.inputs == (value,) and node.outputs[0].tensor.shape == value.tensor.shape:
+                value = node.outputs[0]
+            elif value in node.inputs:
+                break
+        return value
+
+    @cached_property
+    def token_output(self) -> Value:
+        """The last states of all tokens, which the classifier pools."""
+        return list(token_states(self.tape, self.length))[-1]
+
+    @cached_property
+    def pooling(self) -> Float[Tensor, "batch length"]:
+        """What share of the logits is read from every token."""
+        return flow_to(self.walk, self.output, self.token_output)
+
+    @property
+    def attention(self) -> Blocks:
+        """The attention probabilities of every block."""
+        return [per_head(real(value.tensor.detach()), self.samples) for value in self.blocks]
+
+    @cached_property
+    def attention_gradient(self) -> Blocks:
+        """Gradient of the explained logit at the attention probabilities of every block, from one backward pass."""
+        gradients = self.gradient([value.tensor for value in self.blocks])
+        return [per_head(real(gradient), self.samples) for gradient in gradients]
+
+    def gradient(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Gradient of the explained logits; 0 for what they do not depend on."""
+        with torch.enable_grad():
+            explained = self.logits.gather(1, self.target[:, None]).sum()
+        if not explained.requires_grad:
+            raise UnsupportedModelError("the logits have no gradient: the forward pass detaches them from its input")
+        with self.tape.replaying():
+            found = torch.autograd.grad(explained, tensors, retain_graph=True, allow_unused=True)
+        return [torch.zeros_like(x) if grad is None else grad for x, grad in zip(tensors, found, strict=True)]
+
+    def relevance(self, composite: Composite, keep: Sequence[Value]) -> list[Tensor]:
+        """Propagate 1 from the explained logit back to the values to keep."""
+        one_hot = torch.nn.functional.one_hot(self.target, self.logits.shape[1])
+        arrived = self.walk.back({self.output: one_hot.to(real(self.logits).dtype)}, composite, keep)
+        return [arrived[value] for value in keep]
+
+
+def record(model: nn.Module, inputs: Inputs) -> tuple[Tape, Any]:
+    """Run `model` once on a clone of its inputs and record it.
+
+    Raises:
+        UnsupportedModelError: If no input can be explained.
+    """
+    name, explained = _explained_input(inputs)
+    if explained.shape[0] == 0:
+        raise ValueError("the batch is empty: there is nothing to explain")
+    tape = Tape(token_ids=None if explained.is_floating_point() else explained)
+    given = {key: _copied(x) for key, x in inputs.items()} if isinstance(inputs, Mapping) else {}
+    if explained.is_floating_point():
+        explained = tape.watch(explained.detach().clone())
+    else:
+        tape.token_ids = explained = explained.clone()
+    given[name] = explained
+    with tape.recording(model):
+        output = model(**given) if isinstance(inputs, Mapping) else model(explained)
+    if tape.root is None:
+        raise UnsupportedModelError(
+            f"the model never looks up an embedding of {name!r}; pass the embeddings themselves"
+        )
+    return tape, output
+
+
+def _copied(x: Any) -> Any:
+    return x.clone() if isinstance(x, Tensor) else x
+
+
+def _explained_input(inputs: Inputs) -> tuple[str, Tensor]:
+    """The image, the embeddings or the token ids among the inputs."""
+    if isinstance(inputs, Tensor):
+        return "inputs", inputs
+    tensors = {name: x for name, x in inputs.items() if isinstance(x, Tensor)}
+    for name in ("pixel_values", "image", "inputs_embeds", "input_ids"):
+        if name in tensors:
+            return name, tensors[name]
+    floating = {name: x for name, x in tensors.items() if x.is_floating_point() and x.ndim >= 3}
+    name = next(iter(floating or tensors), None)
+    if name is None:
+        raise UnsupportedModelError(f"no tensor to explain among the inputs {sorted(inputs)}")
+    return name, tensors[name]

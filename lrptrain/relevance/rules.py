@@ -1,0 +1,102 @@
+"""One pure function per propagation rule: relevance of an operation's output to relevance of its inputs.
+
+All are ordinary differentiable tensor functions. `z` is an operation's output; `R` relevance at the output.
+"""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+Array = Float[Tensor, "..."]
+# A map that is linear in x: (x, weight) -> output, and its transpose (output-shaped, weight) -> x-shaped.
+Linear = Callable[[Tensor, Tensor], Tensor]
+
+
+def safe_divide(numerator: Array, denominator: Array) -> Array:
+    """Divide; 0 where the denominator is 0, or so small that a quotient could overflow.
+
+    The published code of Chefer et al. 2021 adds 1e-9 to every denominator. That constant makes the result depend on the scale
+    of a model's activations (a query scaled before or after the product gives another map), so it is left out.
+    """
+    limits = torch.finfo(denominator.dtype)
+    zero = denominator.abs() < limits.tiny / limits.eps
+    return torch.where(zero, 0.0, numerator / torch.where(zero, 1.0, denominator))
+
+
+def zplus(relevance: Array, x: Array, weight: Array, z: Array, forward: Linear, transpose: Linear) -> Array:
+    """Pass relevance along the positive contributions only (z+ rule; Montavon et al. 2017, Chefer et al. 2021, eq. 4).
+
+    With z = xW (no bias), x+W+ + x-W- = (z + |x||W|) / 2: one product forwards and two backwards, no clamped copies.
+    Rounding can leave a small positive rest where all contributions are negative; it is taken as the 0 that it is.
+
+    Args:
+        relevance: R at the output.
+        x: Input of the linear map.
+        weight: Its weight.
+        z: `forward(x, weight)`, that is, the output less the bias.
+        forward: The linear map.
+        transpose: Its transpose.
+    """
+    size = forward(x.abs(), weight.abs())
+    positive = (z + size) / 2
+    noise = 8 * torch.finfo(z.dtype).eps * size
+    share = safe_divide(relevance, torch.where(positive > noise, positive, 0.0))
+    return (x * transpose(share, weight) + x.abs() * transpose(share, weight.abs())) / 2
+
+
+def alpha1_beta0(relevance: Array, x: Array, weight: Array, forward: Linear, transpose: Linear) -> Array:
+    """Divide x+W+ and x-W- each by its own sum (alpha-1-beta-0 as in the published LRP baseline of Chefer et al. 2021)."""
+    result = torch.zeros_like(x)
+    for part, of_weight in ((x.clamp(min=0), weight.clamp(min=0)), (x.clamp(max=0), weight.clamp(max=0))):
+        share = safe_divide(relevance, forward(part, of_weight))
+        result = result + part * transpose(share, of_weight)
+    return result
+
+
+def zbox(
+    relevance: Array, x: Array, low: Array, high: Array, weight: Array, forward: Linear, transpose: Linear
+) -> Array:
+    """Pass relevance to an input bounded by [low, high] (z^B rule; Montavon et al. 2017, eq. 15)."""
+    positive, negative = weight.clamp(min=0), weight.clamp(max=0)
+    low, high = low.expand_as(x), high.expand_as(x)
+    z = forward(x, weight) - forward(low, positive) - forward(high, negative)
+    share = safe_divide(relevance, z)
+    return x * transpose(share, weight) - low * transpose(share, positive) - high * transpose(share, negative)
+
+
+def halves(
+    relevance: Array, z: Array, a: Array, b: Array, transpose_a: Callable, transpose_b: Callable
+) -> tuple[Array, Array]:
+    """Split relevance of a product of two activations evenly (Chefer et al. 2021, eq. 8 and 9, as their code does it)."""
+    share = safe_divide(relevance, z)
+    return a * transpose_a(share) / 2, b * transpose_b(share) / 2
+
+
+def proportional(relevance: Array, operands: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Split relevance of a sum by each operand's part of it (z rule)."""
+    share = safe_divide(relevance, sum(operands[1:], operands[0]))
+    return tuple(operand * share for operand in operands)
+
+
+def rescale(relevance: Array, parts: tuple[Array, ...], total: Callable[[Array], Array]) -> tuple[Array, ...]:
+    """Give every operand the absolute share of its sum, so that cancelling terms cannot blow up (Chefer et al. 2021, eq. 10).
+
+    Args:
+        relevance: R at the output.
+        parts: R of each operand before.
+        total: Sum per sample, shaped to broadcast.
+    """
+    sums = [total(part) for part in parts]
+    whole = total(relevance)
+    absolute = sum((s.abs() for s in sums[1:]), sums[0].abs())
+    return tuple(
+        part * safe_divide(s.abs(), absolute) * safe_divide(whole, s) for part, s in zip(parts, sums, strict=True)
+    )
+
+
+def positive_mean(relevance: Array, x: Array, total: Callable[[Array], Array]) -> Array:
+    """Pass relevance of a mean or sum to its positive terms (the z+ rule for equal weights)."""
+    positive = x.clamp(min=0)
+    return positive * safe_divide(relevance, total(positive))

@@ -1,0 +1,269 @@
+"""Recording of an ordinary forward pass: every torch function that the input's values flow through, in order.
+
+A `TorchFunctionMode` sees the calls of an unmodified model. Fused attention is replaced by its explicit form, so that the
+attention probabilities are tensors of the autograd graph, whichever backend the model chose.
+"""
+
+import types
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
+
+from lrptrain.relevance.explicit_attention import explicit_attention
+from lrptrain.relevance.functions import COMPOSITE, CONSTANT, canonical_name, is_in_place
+from lrptrain.relevance.types import UnsupportedOperationError
+
+
+@dataclass(eq=False)
+class Value:
+    """A tensor of the forward pass as it was when an operation made it, or the input itself."""
+
+    tensor: Tensor
+    depends: bool  # on the explained input; what does not is a constant
+
+
+@dataclass(eq=False)
+class Node:
+    """One recorded call. Tensors that depend on the input stand in `args` and `kwargs` as `Value`s."""
+
+    name: str
+    function: Callable
+    args: tuple
+    kwargs: dict[str, Any]
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...] = ()
+    path: str = ""
+
+    def call(self, substitute: Callable[[Value], Any] = lambda value: value.tensor) -> Any:
+        """Repeat the call with other tensors in the places of the inputs."""
+        args = map_values(self.args, substitute)
+        return self.function(*args, **map_values(self.kwargs, substitute))
+
+    def argument(self, position: int, name: str, default: Any = None) -> Any:
+        """The argument given by position or by name; `Value`s stay wrapped."""
+        return self.args[position] if len(self.args) > position else self.kwargs.get(name, default)
+
+
+@dataclass(eq=False)
+class Tape(TorchFunctionMode):
+    """Records while it is entered (`with tape.recording(model)`); see the module's docstring.
+
+    Attributes:
+        token_ids: Integer input whose embedding is the explained input (texts), or None.
+        nodes: The recorded calls, in order.
+        root: The explained input, the image or the word embeddings, as the model received it.
+        leaf: The same for gradients: later writing in place does not touch it.
+    """
+
+    token_ids: Tensor | None = None
+    nodes: list[Node] = field(default_factory=list)
+    root: Value | None = None
+    leaf: Tensor | None = None
+
+    def __post_init__(self) -> None:
+        super().__init__()
+        self._known: dict[int, tuple[Value, Tensor, Any]] = {}  # id -> its value, the object, its grad_fn
+        self._aliases: dict[int, list[Value]] = {}
+        self._stale: set[int] = set()
+        self._probabilities: set[Value] = set()
+        self._path: list[str] = []
+        self._records = False
+
+    def watch(self, tensor: Tensor) -> Tensor:
+        """Declare `tensor` as the explained input and return what the model is to be given in its place."""
+        self.leaf = tensor if tensor.requires_grad else tensor.detach().requires_grad_()
+        with torch.enable_grad():
+            given = self.leaf.clone()
+        self.root = self._remember(given, depends=True)
+        return given
+
+    @contextmanager
+    def recording(self, model: nn.Module) -> Iterator[None]:
+        """Record the calls made inside; module paths in messages are those of `model`."""
+        names = {module: name for name, module in model.named_modules()}
+        enter = register_module_forward_pre_hook(lambda module, _: self._path.append(names.get(module, "?")))
+        leave = register_module_forward_hook(lambda *_: void(self._path.pop()), always_call=True)
+        self._records = True
+        try:
+            with torch.compiler.set_stance("force_eager"), self:
+                yield
+        finally:
+            self._records = False
+            enter.remove()
+            leave.remove()
+
+    def replaying(self) -> AbstractContextManager:
+        """Keep attention explicit, without recording, while a checkpointed block is computed again in a backward pass."""
+        return self
+
+    def value_of(self, tensor: Tensor) -> Value | None:
+        """The recorded value that `tensor` is, or None."""
+        known = self._known.get(id(tensor))
+        return known[0] if known else None
+
+    def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        """Carry out one call of the model, and record it."""
+        kwargs = kwargs or {}
+        name = canonical_name(func)
+        if name == "scaled_dot_product_attention":
+            with self:
+                return explicit_attention(*args, **kwargs)
+        if name in COMPOSITE and isinstance(func, types_of_functions):
+            with self:
+                return enterable(func)(*args, **kwargs)
+        if not self._records or _is_grad_switch(func):
+            return func(*args, **kwargs)
+        return self._record(name, func, args, kwargs)
+
+    def _record(self, name: str, func: Callable, args: tuple, kwargs: dict) -> Any:
+        tensors = list(tensors_in((args, kwargs)))
+        for tensor in tensors:
+            self._check(tensor, name)
+        node = Node(name, func, self._wrap(args), self._wrap(kwargs), self._inputs(tensors), path=self._where())
+        if is_in_place(func, args, kwargs) and isinstance(args[0], Tensor):
+            self._save_before_overwriting(args[0], name)
+        versions = [tensor._version for tensor in tensors] if not torch.is_inference_mode_enabled() else []
+        with torch.enable_grad():
+            result = func(*args, **kwargs)
+        if name == "embedding" and self._embeds_the_input(args, kwargs):
+            return self.watch(result)
+        self._check_versions(tensors, versions, node, written=args[0] if is_in_place(func, args, kwargs) else None)
+        self._keep(node, result, tensors if not is_in_place(func, args, kwargs) else [])
+        return result
+
+    def _keep(self, node: Node, result: Any, same: list[Tensor]) -> None:
+        """Remember the outputs, and the node if relevance can flow through it."""
+        outputs = [out for out in tensors_in(result) if out.is_floating_point() and not any(out is t for t in same)]
+        depends = bool(node.inputs) and node.name not in CONSTANT
+        if depends and outputs:
+            node.outputs = tuple(self._remember(out, depends=True) for out in outputs)
+            self.nodes.append(node)
+            if node.name == "softmax":
+                self._probabilities.update(node.outputs)
+        elif not depends:
+            for out in outputs:
+                if out.grad_fn is not None:
+                    self._remember(out, depends=False)
+
+    def _remember(self, tensor: Tensor, depends: bool) -> Value:
+        value = Value(tensor, depends)
+        self._known[id(tensor)] = (value, tensor, tensor.grad_fn)
+        self._stale.discard(id(tensor))
+        self._aliases.setdefault(tensor.untyped_storage()._cdata, []).append(value)
+        return value
+
+    def _wrap(self, arguments: Any) -> Any:
+        return map_tensors(arguments, lambda t: v if (v := self.value_of(t)) is not None and v.depends else t)
+
+    def _inputs(self, tensors: Sequence[Tensor]) -> tuple[Value, ...]:
+        values = (self.value_of(tensor) for tensor in tensors)
+        return tuple(dict.fromkeys(value for value in values if value is not None and value.depends))
+
+    def _embeds_the_input(self, args: tuple, kwargs: dict) -> bool:
+        ids, given = self.token_ids, args[0] if args else kwargs.get("input")
+        if self.root is not None or ids is None or given is None or given.shape != ids.shape:
+            return False
+        return given is ids or torch.equal(given, ids)
+
+    def _check(self, tensor: Tensor, name: str) -> None:
+        """Notice what happened outside of the tape."""
+        if id(tensor) in self._stale:
+            raise self._unsupported(name, "reads a tensor that was changed in place through another view of its memory")
+        if tensor.grad_fn is None:
+            return
+        known = self._known.get(id(tensor))
+        if known is None or known[2] is not tensor.grad_fn:
+            raise self._unsupported(
+                type(tensor.grad_fn).__name__, "made a tensor outside of torch's functions (a custom autograd function, "
+                "a fused kernel or a compiled graph)"
+            )  # fmt: skip
+
+    def _save_before_overwriting(self, tensor: Tensor, name: str) -> None:
+        for value in self._aliases.get(tensor.untyped_storage()._cdata, ()):
+            if value.tensor is not tensor and self._known.get(id(value.tensor), (None,))[0] is value:
+                self._stale.add(id(value.tensor))
+            if value in self._probabilities:
+                raise self._unsupported(name, "overwrites attention probabilities in place")
+            with torch.enable_grad():
+                value.tensor = value.tensor.clone()
+
+    def _check_versions(self, tensors: list[Tensor], versions: list[int], node: Node, written: Any) -> None:
+        for tensor, version in zip(tensors, versions, strict=False):
+            if tensor is not written and tensor._version != version and self.value_of(tensor) is not None:
+                raise self._unsupported(node.name, "changes its argument in place, unannounced")
+
+    def _where(self) -> str:
+        return self._path[-1] if self._path else ""
+
+    def _unsupported(self, name: str, why: str) -> UnsupportedOperationError:
+        return unsupported(name, self._where(), why)
+
+
+types_of_functions = types.FunctionType
+
+
+def unsupported(name: str, path: str, why: str) -> UnsupportedOperationError:
+    """The error for an operation that relevance cannot pass, with the ways out."""
+    return UnsupportedOperationError(
+        f"{name} in module '{path or '(model)'}' {why}; relevance would leak there. Ways out: a method that needs gradients "
+        f"only (generic_attention, rollout, raw_attention, input_x_gradient), a plain-torch version of the module, or a rule "
+        f"of your own: lrptrain.relevance.register_rule({name!r}, rule)."
+    )
+
+
+def enterable(function: types.FunctionType) -> types.FunctionType:
+    """A Python function of torch whose body runs under the mode, instead of arriving there as one call."""
+    blind = {name: _says_no for name in function.__globals__ if name.startswith("has_torch_function")}
+    code, defaults, closure = function.__code__, function.__defaults__, function.__closure__
+    entered = types.FunctionType(code, {**function.__globals__, **blind}, function.__name__, defaults, closure)
+    entered.__kwdefaults__ = function.__kwdefaults__
+    return entered
+
+
+def _says_no(*_: Any) -> bool:
+    return False
+
+
+def void(_: Any) -> None:
+    """Drop a result: a hook that returns something replaces the module's output."""
+
+
+def _is_grad_switch(func: Callable) -> bool:
+    return getattr(func, "__name__", "") in ("_set_grad_enabled", "set_grad_enabled")
+
+
+def tensors_in(structure: Any) -> Iterator[Tensor]:
+    """All tensors of nested tuples, lists and dicts."""
+    if isinstance(structure, Tensor):
+        yield structure
+    elif isinstance(structure, (tuple, list)):
+        for item in structure:
+            yield from tensors_in(item)
+    elif isinstance(structure, dict):
+        yield from tensors_in(list(structure.values()))
+
+
+def map_tensors(structure: Any, function: Callable[[Tensor], Any]) -> Any:
+    """Replace every tensor of nested tuples, lists and dicts."""
+    return _map(structure, Tensor, function)
+
+
+def map_values(structure: Any, function: Callable[[Value], Any]) -> Any:
+    """Replace every `Value` of nested tuples, lists and dicts."""
+    return _map(structure, Value, function)
+
+
+def _map(structure: Any, kind: type, function: Callable) -> Any:
+    if isinstance(structure, kind):
+        return function(structure)
+    if isinstance(structure, (tuple, list)):
+        return type(structure)(_map(item, kind, function) for item in structure)
+    if isinstance(structure, dict):
+        return {key: _map(item, kind, function) for key, item in structure.items()}
+    return structure

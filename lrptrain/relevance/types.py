@@ -1,0 +1,77 @@
+"""The record that attribution returns, the layout of a model's tokens, and the errors."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+class UnsupportedOperationError(NotImplementedError):
+    """The model's forward pass contains an operation through which relevance cannot be passed."""
+
+
+class UnsupportedModelError(ValueError):
+    """The model, or what it returns, lacks something that the method needs."""
+
+
+class UnsupportedMethodError(ValueError):
+    """The method is unknown, or does not exist for this kind of model."""
+
+
+@dataclass(frozen=True)
+class TokenLayout:
+    """Where a model's content tokens stand in its sequence.
+
+    Attributes:
+        length: Number of tokens in the sequence, prefix tokens included.
+        positions: Index in the sequence of every content token, in reading order (row by row for patches).
+        grid: Patches as (rows, columns) for images, None for text.
+    """
+
+    length: int
+    positions: tuple[int, ...]
+    grid: tuple[int, int] | None = None
+
+    def content(self, rows: Float[Tensor, "*batch length"]) -> Float[Tensor, "*batch tokens"]:
+        """Keep the content tokens of the last axis, in reading order."""
+        return rows[..., list(self.positions)]
+
+
+@dataclass(frozen=True)
+class Relevance:
+    """Relevance of every token for one class of every sample.
+
+    Attributes:
+        scores: One number per patch (images, no prefix tokens) or input position (text; 0 at padding).
+        logits: The model's output of the same forward pass.
+        target: The explained class of every sample.
+        method: Name of the method.
+        grid: Patches as (rows, columns) for images, None for text.
+        input: Relevance of the input itself where the method reaches it: `[batch, height, width]` (channels summed) for
+            images, `[batch, tokens, width]` for the word embeddings of a text. `scores` is its sum per token.
+        attention: On request, per block the relevance at the attention probabilities, `[batch, heads, length, length]`.
+    """
+
+    scores: Float[Tensor, "batch tokens"]
+    logits: Float[Tensor, "batch classes"]
+    target: Int[Tensor, " batch"]
+    method: str
+    grid: tuple[int, int] | None = None
+    input: Float[Tensor, "batch _ _"] | None = None
+    attention: tuple[Float[Tensor, "batch heads length length"], ...] | None = None
+
+    def to_image(self, size: int | tuple[int, int]) -> Float[Tensor, "batch height width"]:
+        """Up-sample the patch scores to an image, bilinearly.
+
+        Args:
+            size: (height, width) in pixels, or one number for a square.
+
+        Raises:
+            ValueError: If the relevance is of a text, which has no grid.
+        """
+        if self.grid is None:
+            raise ValueError("to_image needs an image's relevance; a text has one score per token and no grid")
+        height, width = (size, size) if isinstance(size, int) else size
+        maps = self.scores.unflatten(1, self.grid).unsqueeze(1)
+        return torch.nn.functional.interpolate(maps, (height, width), mode="bilinear", align_corners=False)[:, 0]
