@@ -2,3 +2,7 @@
 
 if __name__ != "lrptrain.callbacks":
     raise ImportError("import lrptrain.callbacks, not the bare folder `callbacks`")
+
+from lrptrain.callbacks.relevance_monitor import RelevanceMonitor
+
+__all__ = ["RelevanceMonitor"]

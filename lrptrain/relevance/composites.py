@@ -10,7 +10,8 @@ from torch.nn import functional as F
 from lrptrain.relevance import rules
 from lrptrain.relevance.functions import ENTRIES
 from lrptrain.relevance.propagate import Composite, Rule, Shares, Walk, real
-from lrptrain.relevance.tape import Node, Value, tensors_in, unsupported
+from lrptrain.relevance.nested import tensors_in
+from lrptrain.relevance.tape import Node, Value, unsupported
 
 Parts = list[Tensor | None]
 

@@ -38,9 +38,8 @@ def explicit_attention(
     return probabilities @ value
 
 
-def _additive(mask: Tensor, scores: Tensor) -> tuple[Tensor, Tensor | None]:
+def _additive(mask: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
     """The mask as a finite summand, and which queries it leaves without any key."""
-    if mask.dtype != torch.bool:
-        return mask.clamp(min=torch.finfo(scores.dtype).min) if torch.isneginf(mask).any() else mask, None
-    summand = torch.zeros_like(mask, dtype=scores.dtype).masked_fill(~mask, torch.finfo(scores.dtype).min)
-    return summand, ~mask.any(-1, keepdim=True)
+    blocked = torch.isneginf(mask) if mask.dtype != torch.bool else ~mask
+    summand = mask if mask.dtype != torch.bool else torch.zeros_like(mask, dtype=scores.dtype)
+    return summand.masked_fill(blocked, torch.finfo(scores.dtype).min), blocked.all(-1, keepdim=True)

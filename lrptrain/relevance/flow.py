@@ -31,7 +31,8 @@ def _shared(walk: Walk, node: Node, relevance: Parts) -> Shares:
     """A sum of activations comes from each of them alike; constants come from nowhere."""
     (part,) = relevance
     assert part is not None
-    values = [operand for operand in node.args[:2] if isinstance(operand, Value)]
+    operands = (node.argument(0, "input"), node.argument(1, "other"))
+    values = [operand for operand in operands if isinstance(operand, Value)]
     return [shape_back(value, part / len(values)) for value in values]
 
 
@@ -71,9 +72,9 @@ FLOW: Composite = {
 }
 
 
-def flow_to(walk: Walk, logits: Value, value: Value) -> Float[Tensor, "batch length"]:
+def flow_to(walk: Walk, logits: Value, value: Value, length: int) -> Float[Tensor, "batch length"]:
     """The pooling's own weights: what share of the logits is read from every token of `value`; sums to 1."""
     start = real(logits.tensor).new_zeros(logits.tensor.shape)
     start[:, 0] = 1.0
-    weights = walk.back({logits: start}, FLOW, [value])[value].sum(-1)
+    weights = walk.per_token(value, walk.back({logits: start}, FLOW, [value])[value], length)
     return weights / weights.sum(-1, keepdim=True)

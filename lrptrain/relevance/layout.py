@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
+from lrptrain.relevance.einsum import labels
 from lrptrain.relevance.flow import FLOW
 from lrptrain.relevance.functions import ELEMENTWISE
 from lrptrain.relevance.propagate import Walk
@@ -16,13 +17,21 @@ _TRANSPARENT = ELEMENTWISE | {"mul", "div", "masked_fill", "where", "view", "res
 
 
 def attention_probabilities(tape: Tape) -> list[Value]:
-    """The self-attention probabilities of every block, in order: square softmax outputs that weigh values."""
+    """The self-attention probabilities of every block, in order.
+
+    They are softmax outputs over the last axis, square, and weigh values.
+    """
     readers: dict[Value, list[Node]] = {}
     for node in tape.nodes:
         for value in node.inputs:
             readers.setdefault(value, []).append(node)
-    outputs = (node.outputs[0] for node in tape.nodes if node.name == "softmax")
+    outputs = (node.outputs[0] for node in tape.nodes if node.name == "softmax" and _over_last_axis(node))
     return [value for value in outputs if _is_square(value.tensor) and _weighs_values(value, readers)]
+
+
+def _over_last_axis(node: Node) -> bool:
+    dim, ndim = node.argument(1, "dim"), node.outputs[0].tensor.ndim
+    return dim is not None and dim % ndim == ndim - 1
 
 
 def _is_square(probabilities: Tensor) -> bool:
@@ -31,23 +40,20 @@ def _is_square(probabilities: Tensor) -> bool:
 
 def _weighs_values(value: Value, readers: dict[Value, list[Node]]) -> bool:
     for node in readers.get(value, ()):
-        if node.name in ("matmul", "bmm", "einsum") and node.inputs[0] is value:
+        if node.name in ("matmul", "bmm") and node.argument(0, "input") is value:
+            return True
+        if node.name == "einsum" and labels(node, value)[0][-1:] not in labels(node, value)[1]:
             return True
         if node.name in _TRANSPARENT and _weighs_values(node.outputs[0], readers):
             return True
     return False
 
 
-def per_head(probabilities: Tensor, samples: int) -> Tensor:
-    """Shape `[batch, heads, length, length]`, also where heads are merged into the batch."""
-    return probabilities.reshape(samples, -1, *probabilities.shape[-2:])
-
-
-def token_states(tape: Tape, length: int) -> Iterator[Value]:
-    """All recorded values of shape `[batch, length, width]`, first to last."""
-    assert tape.root is not None
-    candidates = [tape.root, *(value for node in tape.nodes for value in node.outputs)]
-    return (value for value in candidates if value.tensor.ndim == 3 and value.tensor.shape[1] == length)
+def token_states(walk: Walk, length: int) -> Iterator[Value]:
+    """All recorded values of shape `[batch, length, width]` or `[length, batch, width]`, first to last."""
+    assert walk.tape.root is not None
+    candidates = [walk.tape.root, *(value for node in walk.tape.nodes for value in node.outputs)]
+    return (value for value in candidates if walk.token_axis(value, length) is not None)
 
 
 def text_layout(length: int) -> TokenLayout:
@@ -64,26 +70,28 @@ def image_layout(walk: Walk, length: int) -> TokenLayout:
     node = walk.patch_embedding
     if node is None or node.outputs[0].tensor.ndim != 4:
         raise UnsupportedModelError(
-            "no patch convolution was found, so the grid of the tokens is unknown; pass layout=TokenLayout(length, "
-            "positions, grid)"
+            "no patch convolution was found, so the grid of the tokens is unknown; pass "
+            "layout=TokenLayout(length, positions, grid)"
         )
     patches = node.outputs[0]
     rows, columns = patches.tensor.shape[-2:]
-    for tokens in token_states(walk.tape, length):
-        positions = _positions(walk, patches, tokens)
+    for tokens in token_states(walk, length):
+        positions = _positions(walk, patches, tokens, length)
         if positions is not None:
             return TokenLayout(length, positions, (rows, columns))
     raise UnsupportedModelError(
-        f"the {rows} x {columns} patches cannot be found among the {length} tokens that the attention sees (windows, merged "
-        "or dropped tokens?); pass layout=TokenLayout(length, positions, grid), or a method that reaches the input"
+        f"the {rows} x {columns} patches cannot be found among the {length} tokens that the attention sees (windows, "
+        "merged or dropped tokens?); pass layout=TokenLayout(length, positions, grid), or a method that reaches the input"
     )
 
 
-def _positions(walk: Walk, patches: Value, tokens: Value) -> tuple[int, ...] | None:
+def _positions(walk: Walk, patches: Value, tokens: Value, length: int) -> tuple[int, ...] | None:
     """Number the tokens, walk back to the patches, and read off which number arrives at which patch."""
-    samples, length, width = tokens.tensor.shape
-    numbers = torch.arange(1, length + 1, dtype=torch.float64, device=tokens.tensor.device)
-    start = (numbers / width).view(1, -1, 1).expand(samples, length, width)
+    axis = walk.token_axis(tokens, length)
+    assert axis is not None
+    shape = [length if i == axis else 1 for i in range(3)]
+    numbers = torch.arange(1, length + 1, dtype=torch.float64, device=tokens.tensor.device).view(shape)
+    start = (numbers / tokens.tensor.shape[-1]).expand(tokens.tensor.shape)
     arrived = walk.back({tokens: start}, FLOW, [patches])[patches]
     found = arrived.sum(1).flatten(1)
     positions = found.round()

@@ -3,6 +3,7 @@
 import random
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import numpy as np
 import torch
@@ -22,11 +23,12 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 @contextmanager
 def preserved(model: nn.Module) -> Iterator[None]:
-    """Restore buffers and the random state of Python, NumPy, torch and the model's devices, also after an exception."""
+    """Restore buffers, attributes of modules, and the random state of Python, NumPy, torch and the model's devices, also after an exception."""
     devices = {tensor.device for tensor in (*model.parameters(), *model.buffers()) if tensor.device.type != "cpu"}
     kinds = {device.type for device in devices}
     states = random.getstate(), np.random.get_state()
-    buffers = [(module, name, buffer, buffer.detach().clone()) for module, name, buffer in _buffers(model)]
+    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
+    attributes = [(module, dict(vars(module)), dict(module._buffers)) for module in model.modules()]
     indices = [device.index for device in devices if device.index is not None]
     try:
         with torch.random.fork_rng(indices, device_type=kinds.pop() if kinds else "cuda"):
@@ -34,13 +36,17 @@ def preserved(model: nn.Module) -> Iterator[None]:
     finally:
         random.setstate(states[0])
         np.random.set_state(states[1])
-        for module, name, buffer, before in buffers:
+        for module, values, own_buffers in attributes:
+            _restore(vars(module), values)
+            _restore(module._buffers, own_buffers)
+        for buffer, before in buffers:
             if not torch.equal(buffer, before):
                 with torch.inference_mode(buffer.is_inference()), torch.no_grad():
                     buffer.copy_(before)
-            module._buffers[name] = buffer
 
 
-def _buffers(model: nn.Module) -> list[tuple[nn.Module, str, torch.Tensor]]:
-    found = [(module, name, buffer) for module in model.modules() for name, buffer in module._buffers.items()]
-    return [(module, name, buffer) for module, name, buffer in found if buffer is not None]
+def _restore(now: dict[str, Any], before: dict[str, Any]) -> None:
+    """Set every entry back to the object that it was, and remove new ones."""
+    for name in now.keys() - before.keys():
+        del now[name]
+    now.update(before)

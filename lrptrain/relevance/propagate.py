@@ -1,6 +1,6 @@
 """The backward walk over a tape: relevance flows from the logits towards the input, one rule per operation."""
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from lrptrain.relevance.functions import ELEMENTWISE
-from lrptrain.relevance.sample_axes import Axes, sample_axes, sum_per_sample
+from lrptrain.relevance.sample_axes import Axes, SampleAxis, sample_axes, sum_per_sample
 from lrptrain.relevance.tape import Node, Tape, Value, unsupported
 
 Shares = Iterable[tuple[Value, Tensor]]
@@ -24,8 +24,8 @@ def register_rule(name: str, rule: Rule) -> None:
 
     Args:
         name: The operation, as `UnsupportedOperationError` names it.
-        rule: `rule(walk, node, relevance)` gets one tensor (or None) per output of the node and yields `(value, relevance)`
-            for the values in `node.inputs`.
+        rule: `rule(walk, node, relevance)` gets one tensor (or None) per output of the node and yields
+            `(value, relevance)` for the values in `node.inputs`.
     """
     _REGISTERED[name] = rule
 
@@ -51,10 +51,36 @@ class Walk:
 
     def total(self, node: Node) -> Callable[[Tensor], Tensor]:
         """The sum per sample, for tensors of the shape of the node's output."""
-        at = self.axes[node.outputs[0]]
-        if at is None:
-            raise unsupported(node.name, node.path, "mixes the samples of a batch: the sample axis is lost before it")
+        at = self.axis(node.outputs[0])
+        if self.samples == 1:
+            return torch.Tensor.sum
         return lambda x: sum_per_sample(x, at, self.samples)
+
+    def axis(self, value: Value) -> SampleAxis:
+        """The sample axis of `value`.
+
+        Raises:
+            UnsupportedOperationError: If it was lost.
+        """
+        at = self.axes[value]
+        if at is None:
+            (node,) = (node for node in self.tape.nodes if value in node.outputs)
+            raise unsupported(node.name, node.path, "mixes the samples of a batch: their axis is lost before or in it")
+        return at if self.samples > 1 else SampleAxis(0, value.tensor.shape[0])
+
+    def token_axis(self, value: Value, length: int) -> int | None:
+        """Which axis counts the tokens in states `[batch, length, width]` or `[length, batch, width]`, else None."""
+        shape, at = value.tensor.shape, self.axes[value]
+        if len(shape) != 3 or at is None:
+            return None
+        for tokens, samples in ((1, 0), (0, 1)):
+            if shape[tokens] == length and shape[samples] == self.samples and (samples == at.axis or shape[samples] == 1):
+                return tokens
+        return None
+
+    def per_token(self, value: Value, relevance: Tensor, length: int) -> Tensor:
+        """Sum relevance of token states over their width: `[batch, length]`."""
+        return relevance.sum(-1) if self.token_axis(value, length) == 1 else relevance.sum(-1).T
 
     def back(self, start: Mapping[Value, Tensor], composite: Composite, keep: Iterable[Value]) -> dict[Value, Tensor]:
         """Propagate relevance and return what arrives at the values to `keep` (0 where nothing does).
@@ -72,6 +98,7 @@ class Walk:
             relevance = [arrived.get(value) for value in node.outputs]
             if all(part is None for part in relevance):
                 continue
+            node.check_constants()
             for value, share in _rule_for(node, composite)(self, node, relevance):
                 arrived[value] = arrived[value] + share if value in arrived else share
             for value in node.outputs:
@@ -96,7 +123,21 @@ def _rule_for(node: Node, composite: Composite) -> Rule:
 
 def unchanged(walk: Walk, node: Node, relevance: list[Tensor | None]) -> Shares:
     """Pass relevance through an elementwise operation or a normalisation as it is."""
-    source, part = node.inputs[0], relevance[0]
-    if part is None or part.shape != source.tensor.shape:
-        raise unsupported(node.name, node.path, "changes the shape of its input")
-    yield source, part
+    part, *rest = relevance
+    for value in only_input(node):
+        if part is None or part.shape != value.tensor.shape or any(other is not None for other in rest):
+            raise unsupported(node.name, node.path, "changes the shape of its input")
+        yield value, part
+
+
+def only_input(node: Node) -> Iterator[Value]:
+    """The input whose values an operation of one variable passes on; none where only a shape or a type depends on it.
+
+    Raises:
+        UnsupportedOperationError: If another argument depends on the explained input, too.
+    """
+    source = node.argument(0, "input")
+    if node.name not in ("to", "type_as") and any(value is not source for value in node.inputs):
+        raise unsupported(node.name, node.path, "depends on the input in more than its first argument")
+    if isinstance(source, Value):
+        yield source

@@ -10,8 +10,9 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lrptrain.relevance.flow import flow_to
-from lrptrain.relevance.layout import attention_probabilities, image_layout, per_head, text_layout, token_states
+from lrptrain.relevance.layout import attention_probabilities, image_layout, text_layout, token_states
 from lrptrain.relevance.propagate import Composite, Walk, real
+from lrptrain.relevance.sample_axes import split_samples
 from lrptrain.relevance.tape import Tape, Value
 from lrptrain.relevance.types import TokenLayout, UnsupportedMethodError, UnsupportedModelError
 
@@ -57,8 +58,8 @@ class Recording:
         blocks = attention_probabilities(self.tape)
         if not blocks:
             raise UnsupportedModelError(
-                "the model has no self-attention that the tape can see: no softmax over a square [tokens, tokens] matrix that "
-                "weighs values; input_x_gradient and lrp need none"
+                "the model has no self-attention that the tape can see: no softmax over the last axis of a square "
+                "[tokens, tokens] matrix that weighs values; input_x_gradient and lrp need none"
             )
         return blocks
 
@@ -68,8 +69,8 @@ class Recording:
         lengths = {value.tensor.shape[-1] for value in self.blocks}
         if len(lengths) > 1:
             raise UnsupportedMethodError(
-                f"the blocks attend over sequences of different lengths {sorted(lengths)}, so their attention maps cannot be "
-                "multiplied; lrp and input_x_gradient reach the input without that"
+                f"the blocks attend over sequences of different lengths {sorted(lengths)}, so their attention maps "
+                "cannot be multiplied; lrp and input_x_gradient reach the input without that"
             )
         return lengths.pop()
 
@@ -83,8 +84,8 @@ class Recording:
             return image_layout(self.walk, self.length)
         if self.tape.root.tensor.shape[1] != self.length:
             raise UnsupportedModelError(
-                f"the text has {self.tape.root.tensor.shape[1]} positions but the attention sees {self.length} tokens; pass "
-                "layout=TokenLayout(length, positions)"
+                f"the text has {self.tape.root.tensor.shape[1]} positions but the attention sees {self.length} tokens; "
+                "pass layout=TokenLayout(length, positions)"
             )
         return text_layout(self.length)
 
@@ -103,23 +104,28 @@ class Recording:
     @cached_property
     def token_output(self) -> Value:
         """The last states of all tokens, which the classifier pools."""
-        return list(token_states(self.tape, self.length))[-1]
+        return list(token_states(self.walk, self.length))[-1]
 
     @cached_property
     def pooling(self) -> Float[Tensor, "batch length"]:
         """What share of the logits is read from every token."""
-        return flow_to(self.walk, self.output, self.token_output)
+        return flow_to(self.walk, self.output, self.token_output, self.length)
 
     @property
     def attention(self) -> Blocks:
         """The attention probabilities of every block."""
-        return [per_head(real(value.tensor.detach()), self.samples) for value in self.blocks]
+        return [self.per_head(value, value.tensor.detach()) for value in self.blocks]
 
     @cached_property
     def attention_gradient(self) -> Blocks:
         """Gradient of the explained logit at the attention probabilities of every block, from one backward pass."""
         gradients = self.gradient([value.tensor for value in self.blocks])
-        return [per_head(real(gradient), self.samples) for gradient in gradients]
+        return [self.per_head(value, gradient) for value, gradient in zip(self.blocks, gradients, strict=True)]
+
+    def per_head(self, block: Value, x: Tensor) -> Float[Tensor, "batch heads length length"]:
+        """Bring what belongs to a block's attention probabilities to one shape, whichever way heads are merged."""
+        at = self.walk.axis(block)
+        return split_samples(real(x), at, self.samples).reshape(self.samples, -1, *x.shape[-2:])
 
     def gradient(self, tensors: Sequence[Tensor]) -> list[Tensor]:
         """Gradient of the explained logits; 0 for what they do not depend on."""
@@ -144,18 +150,19 @@ def record(model: nn.Module, inputs: Inputs) -> tuple[Tape, Any]:
     Raises:
         UnsupportedModelError: If no input can be explained.
     """
-    name, explained = _explained_input(inputs)
-    if explained.shape[0] == 0:
+    name, explained = explained_input(inputs)
+    if explained.numel() == 0:
         raise ValueError("the batch is empty: there is nothing to explain")
-    tape = Tape(token_ids=None if explained.is_floating_point() else explained)
-    given = {key: _copied(x) for key, x in inputs.items()} if isinstance(inputs, Mapping) else {}
+    tape = Tape()
     if explained.is_floating_point():
         explained = tape.watch(explained.detach().clone())
     else:
         tape.token_ids = explained = explained.clone()
-    given[name] = explained
     with tape.recording(model):
-        output = model(**given) if isinstance(inputs, Mapping) else model(explained)
+        if isinstance(inputs, Mapping):
+            output = model(**{key: _copied(x) for key, x in inputs.items()} | {name: explained})
+        else:
+            output = model(explained)
     if tape.root is None:
         raise UnsupportedModelError(
             f"the model never looks up an embedding of {name!r}; pass the embeddings themselves"
@@ -167,7 +174,7 @@ def _copied(x: Any) -> Any:
     return x.clone() if isinstance(x, Tensor) else x
 
 
-def _explained_input(inputs: Inputs) -> tuple[str, Tensor]:
+def explained_input(inputs: Inputs) -> tuple[str, Tensor]:
     """The image, the embeddings or the token ids among the inputs."""
     if isinstance(inputs, Tensor):
         return "inputs", inputs
@@ -176,7 +183,7 @@ def _explained_input(inputs: Inputs) -> tuple[str, Tensor]:
         if name in tensors:
             return name, tensors[name]
     floating = {name: x for name, x in tensors.items() if x.is_floating_point() and x.ndim >= 3}
-    name = next(iter(floating or tensors), None)
-    if name is None:
+    if not tensors:
         raise UnsupportedModelError(f"no tensor to explain among the inputs {sorted(inputs)}")
+    name = next(iter(floating or tensors))
     return name, tensors[name]

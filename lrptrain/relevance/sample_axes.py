@@ -8,8 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lrptrain.relevance.einsum import labels
 from lrptrain.relevance.functions import ENTRIES
-from lrptrain.relevance.tape import Node, Value, tensors_in
+from lrptrain.relevance.nested import tensors_in
+from lrptrain.relevance.tape import Node, Value
 
 _RESHAPES = frozenset("reshape view view_as reshape_as flatten unflatten ravel squeeze unsqueeze".split())
 
@@ -43,14 +45,28 @@ def _follow(node: Node, source: Value, output: Value, at: SampleAxis | None, sam
     before, after = source.tensor.shape, output.tensor.shape
     if node.name in _RESHAPES and source.tensor.numel() == output.tensor.numel():
         return _reshaped(at, before, after, samples)
-    axis: int | None = None
-    if node.name in ENTRIES:
-        axis = _by_strides(node, source, output, at.axis)
-    elif node.name in ("mean", "sum") and len(after) < len(before):
-        axis = _reduced(node, at.axis, len(before))
-    if axis is None:
-        axis = at.axis + len(after) - len(before)
+    axis = _axis(node, source, output, at, samples)
     return SampleAxis(axis, at.inner) if 0 <= axis < len(after) and after[axis] == before[at.axis] else None
+
+
+def _axis(node: Node, source: Value, output: Value, at: SampleAxis, samples: int) -> int:
+    """The output's sample axis; -1 where it is lost."""
+    before, after = source.tensor.ndim, output.tensor.ndim
+    if node.name == "stack":
+        place = node.argument(1, "dim", 0) % after
+        return at.axis + (place <= at.axis)
+    if node.name == "einsum":
+        inside, outside = labels(node, source)
+        return outside.find(inside[at.axis]) if outside and "." not in inside + outside else -1
+    if node.name in ("mean", "sum") and after < before:
+        return _reduced(node, at.axis, before)
+    if node.name in ENTRIES:
+        found = _by_strides(node, source, output, at.axis)
+        if found is not None:
+            return found
+        if node.name == "getitem":
+            return _by_numbers(node, source, output, at, samples)
+    return at.axis + after - before
 
 
 def _reshaped(at: SampleAxis, before: torch.Size, after: torch.Size, samples: int) -> SampleAxis | None:
@@ -65,7 +81,10 @@ def _reshaped(at: SampleAxis, before: torch.Size, after: torch.Size, samples: in
 
 
 def _by_strides(node: Node, source: Value, output: Value, axis: int) -> int | None:
-    """Repeat a view on an empty tensor that has a stride along the sample axis only: the axis shows in the result."""
+    """Repeat a view on an empty tensor that has a stride along the sample axis only: the axis shows in the result.
+
+    None stands for "no view".
+    """
     strides = [int(i == axis) for i in range(source.tensor.ndim)]
     probe = torch.empty_strided(source.tensor.shape, strides, device="meta")
     try:
@@ -73,8 +92,24 @@ def _by_strides(node: Node, source: Value, output: Value, axis: int) -> int | No
     except (RuntimeError, NotImplementedError, IndexError):
         return None
     views = [view for view in tensors_in(result) if view.shape == output.tensor.shape and view._base is not None]
-    moved = [i for i, stride in enumerate(views[0].stride()) if stride] if views else []
-    return moved[0] if len(moved) == 1 else None
+    if not views:
+        return None
+    moved = [i for i, stride in enumerate(views[0].stride()) if stride]
+    return moved[0] if len(moved) == 1 else -1
+
+
+def _by_numbers(node: Node, source: Value, output: Value, at: SampleAxis, samples: int) -> int:
+    """Index a tensor of sample numbers in the place of the source, and look along which axis they count up."""
+    x = source.tensor
+    if at.inner > 1 or x.shape[at.axis] != samples:
+        return -1
+    numbers = torch.arange(samples, device=x.device)
+    result = node.call(lambda _: numbers.view([-1 if i == at.axis else 1 for i in range(x.ndim)]).expand(x.shape))
+    for axis, size in enumerate(output.tensor.shape):
+        shaped = numbers.view([-1 if i == axis else 1 for i in range(output.tensor.ndim)])
+        if size == samples and bool((result == shaped).all()):
+            return axis
+    return -1
 
 
 def _reduced(node: Node, axis: int, ndim: int) -> int:
@@ -83,12 +118,16 @@ def _reduced(node: Node, axis: int, ndim: int) -> int:
     return axis - sum(d < axis for d in gone) if axis not in gone else -1
 
 
+def split_samples(x: Float[Tensor, "..."], at: SampleAxis, samples: int) -> Float[Tensor, "samples ..."]:
+    """Bring the samples to the front; what was merged with them comes next."""
+    rest = x.movedim(at.axis, 0)
+    return rest.reshape(-1, samples, at.inner, *rest.shape[1:]).transpose(0, 1)
+
+
 def sum_per_sample(x: Float[Tensor, "..."], at: SampleAxis, samples: int) -> Float[Tensor, "..."]:
     """Sum over all entries of every sample, shaped to broadcast against `x`."""
     size = x.shape[at.axis]
-    outer = size // (samples * at.inner)
-    split = x.movedim(at.axis, 0).reshape(outer, samples, at.inner, -1)
-    sums = split.sum((0, 2, 3)).view(1, samples, 1).expand(outer, samples, at.inner)
+    sums = split_samples(x, at, samples).flatten(1).sum(1)
     shape = [1] * x.ndim
     shape[at.axis] = size
-    return sums.reshape(shape)
+    return sums.view(1, samples, 1).expand(size // (samples * at.inner), samples, at.inner).reshape(shape)

@@ -1,10 +1,10 @@
-"""Recording of an ordinary forward pass: every torch function that the input's values flow through, in order.
+"""Recording of an ordinary forward pass: every torch function that the input's values flow through.
 
 A `TorchFunctionMode` sees the calls of an unmodified model. Fused attention is replaced by its explicit form, so that the
 attention probabilities are tensors of the autograd graph, whichever backend the model chose.
 """
 
-import types
+import inspect
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -16,7 +16,8 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 
 from lrptrain.relevance.explicit_attention import explicit_attention
-from lrptrain.relevance.functions import COMPOSITE, CONSTANT, canonical_name, is_in_place
+from lrptrain.relevance.functions import COMPOSITE, CONSTANT, ELEMENTWISE, canonical_name, enterable, is_in_place
+from lrptrain.relevance.nested import map_nested, tensors_in
 from lrptrain.relevance.types import UnsupportedOperationError
 
 
@@ -39,11 +40,17 @@ class Node:
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...] = ()
     path: str = ""
+    constants: tuple[tuple[Tensor, int], ...] = ()  # the tensors that do not depend on the input, and their versions
 
     def call(self, substitute: Callable[[Value], Any] = lambda value: value.tensor) -> Any:
         """Repeat the call with other tensors in the places of the inputs."""
-        args = map_values(self.args, substitute)
-        return self.function(*args, **map_values(self.kwargs, substitute))
+        args = map_nested(self.args, Value, substitute)
+        return self.function(*args, **map_nested(self.kwargs, Value, substitute))
+
+    def check_constants(self) -> None:
+        """Raise if a mask, weight or other constant of the call was overwritten since."""
+        if any(version_of(tensor) != version for tensor, version in self.constants):
+            raise unsupported(self.name, self.path, "reads a constant that the model overwrites in place later on")
 
     def argument(self, position: int, name: str, default: Any = None) -> Any:
         """The argument given by position or by name; `Value`s stay wrapped."""
@@ -74,6 +81,7 @@ class Tape(TorchFunctionMode):
         self._probabilities: set[Value] = set()
         self._path: list[str] = []
         self._records = False
+        self._graph = True  # whether the model itself wants a graph: no tensor that depends on the input goes without
 
     def watch(self, tensor: Tensor) -> Tensor:
         """Declare `tensor` as the explained input and return what the model is to be given in its place."""
@@ -89,7 +97,7 @@ class Tape(TorchFunctionMode):
         names = {module: name for name, module in model.named_modules()}
         enter = register_module_forward_pre_hook(lambda module, _: self._path.append(names.get(module, "?")))
         leave = register_module_forward_hook(lambda *_: void(self._path.pop()), always_call=True)
-        self._records = True
+        self._records = self._graph = True
         try:
             with torch.compiler.set_stance("force_eager"), self:
                 yield
@@ -99,13 +107,22 @@ class Tape(TorchFunctionMode):
             leave.remove()
 
     def replaying(self) -> AbstractContextManager:
-        """Keep attention explicit, without recording, while a checkpointed block is computed again in a backward pass."""
+        """Keep attention explicit, without recording, while a backward pass computes a checkpointed block again."""
         return self
 
     def value_of(self, tensor: Tensor) -> Value | None:
         """The recorded value that `tensor` is, or None."""
         known = self._known.get(id(tensor))
         return known[0] if known else None
+
+    def keep_only(self, output: Value) -> None:
+        """Forget the operations that `output` does not come from."""
+        needed, kept = {output}, []
+        for node in reversed(self.nodes):
+            if needed.intersection(node.outputs):
+                needed.update(node.inputs)
+                kept.append(node)
+        self.nodes = kept[::-1]
 
     def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         """Carry out one call of the model, and record it."""
@@ -114,28 +131,35 @@ class Tape(TorchFunctionMode):
         if name == "scaled_dot_product_attention":
             with self:
                 return explicit_attention(*args, **kwargs)
-        if name in COMPOSITE and isinstance(func, types_of_functions):
+        if name in COMPOSITE and inspect.isfunction(func):
             with self:
                 return enterable(func)(*args, **kwargs)
-        if not self._records or _is_grad_switch(func):
+        if not self._records:
             return func(*args, **kwargs)
+        if name == "set_grad_enabled":
+            self._graph = args[0]
+            return None
         return self._record(name, func, args, kwargs)
 
     def _record(self, name: str, func: Callable, args: tuple, kwargs: dict) -> Any:
+        if torch.is_inference_mode_enabled():
+            raise self._unsupported(name, "runs under torch.inference_mode inside the model, which keeps no graph")
         tensors = list(tensors_in((args, kwargs)))
         for tensor in tensors:
             self._check(tensor, name)
         node = Node(name, func, self._wrap(args), self._wrap(kwargs), self._inputs(tensors), path=self._where())
-        if is_in_place(func, args, kwargs) and isinstance(args[0], Tensor):
-            self._save_before_overwriting(args[0], name)
-        versions = [tensor._version for tensor in tensors] if not torch.is_inference_mode_enabled() else []
-        with torch.enable_grad():
+        written = args[0] if is_in_place(func, args, kwargs) and isinstance(args[0], Tensor) else None
+        if written is not None:
+            self._save_before_overwriting(written, name)
+        versions = [version_of(tensor) for tensor in tensors]
+        with torch.set_grad_enabled(self._graph or bool(node.inputs)):
             result = func(*args, **kwargs)
+        result = written if name == "setitem" else result
         if name == "embedding" and self._embeds_the_input(args, kwargs):
             return self.watch(result)
-        self._check_versions(tensors, versions, node, written=args[0] if is_in_place(func, args, kwargs) else None)
-        self._keep(node, result, tensors if not is_in_place(func, args, kwargs) else [])
-        return result
+        self._check_versions(tensors, versions, node, written)
+        self._keep(node, result, tensors if written is None else [])
+        return None if name == "setitem" else result
 
     def _keep(self, node: Node, result: Any, same: list[Tensor]) -> None:
         """Remember the outputs, and the node if relevance can flow through it."""
@@ -143,6 +167,8 @@ class Tape(TorchFunctionMode):
         depends = bool(node.inputs) and node.name not in CONSTANT
         if depends and outputs:
             node.outputs = tuple(self._remember(out, depends=True) for out in outputs)
+            if node.name not in ELEMENTWISE:
+                node.constants = tuple((t, version_of(t)) for t in tensors_in((node.args, node.kwargs)))
             self.nodes.append(node)
             if node.name == "softmax":
                 self._probabilities.update(node.outputs)
@@ -159,7 +185,7 @@ class Tape(TorchFunctionMode):
         return value
 
     def _wrap(self, arguments: Any) -> Any:
-        return map_tensors(arguments, lambda t: v if (v := self.value_of(t)) is not None and v.depends else t)
+        return map_nested(arguments, Tensor, lambda t: v if (v := self.value_of(t)) is not None and v.depends else t)
 
     def _inputs(self, tensors: Sequence[Tensor]) -> tuple[Value, ...]:
         values = (self.value_of(tensor) for tensor in tensors)
@@ -167,7 +193,11 @@ class Tape(TorchFunctionMode):
 
     def _embeds_the_input(self, args: tuple, kwargs: dict) -> bool:
         ids, given = self.token_ids, args[0] if args else kwargs.get("input")
-        if self.root is not None or ids is None or given is None or given.shape != ids.shape:
+        if ids is None or given is None or given.shape != ids.shape:
+            return False
+        if self.root is not None:
+            if given is ids:
+                raise self._unsupported("embedding", "looks the same token ids up a second time")
             return False
         return given is ids or torch.equal(given, ids)
 
@@ -194,8 +224,8 @@ class Tape(TorchFunctionMode):
                 value.tensor = value.tensor.clone()
 
     def _check_versions(self, tensors: list[Tensor], versions: list[int], node: Node, written: Any) -> None:
-        for tensor, version in zip(tensors, versions, strict=False):
-            if tensor is not written and tensor._version != version and self.value_of(tensor) is not None:
+        for tensor, version in zip(tensors, versions, strict=True):
+            if tensor is not written and version_of(tensor) != version and self.value_of(tensor) is not None:
                 raise self._unsupported(node.name, "changes its argument in place, unannounced")
 
     def _where(self) -> str:
@@ -205,65 +235,19 @@ class Tape(TorchFunctionMode):
         return unsupported(name, self._where(), why)
 
 
-types_of_functions = types.FunctionType
-
-
 def unsupported(name: str, path: str, why: str) -> UnsupportedOperationError:
     """The error for an operation that relevance cannot pass, with the ways out."""
     return UnsupportedOperationError(
-        f"{name} in module '{path or '(model)'}' {why}; relevance would leak there. Ways out: a method that needs gradients "
-        f"only (generic_attention, rollout, raw_attention, input_x_gradient), a plain-torch version of the module, or a rule "
-        f"of your own: lrptrain.relevance.register_rule({name!r}, rule)."
+        f"{name} in module '{path or '(model)'}' {why}; relevance would leak there. Ways out: a method that needs "
+        f"gradients only (generic_attention, rollout, raw_attention, input_x_gradient), a plain-torch version of the "
+        f"module, or a rule of your own: lrptrain.relevance.register_rule({name!r}, rule)."
     )
-
-
-def enterable(function: types.FunctionType) -> types.FunctionType:
-    """A Python function of torch whose body runs under the mode, instead of arriving there as one call."""
-    blind = {name: _says_no for name in function.__globals__ if name.startswith("has_torch_function")}
-    code, defaults, closure = function.__code__, function.__defaults__, function.__closure__
-    entered = types.FunctionType(code, {**function.__globals__, **blind}, function.__name__, defaults, closure)
-    entered.__kwdefaults__ = function.__kwdefaults__
-    return entered
-
-
-def _says_no(*_: Any) -> bool:
-    return False
 
 
 def void(_: Any) -> None:
     """Drop a result: a hook that returns something replaces the module's output."""
 
 
-def _is_grad_switch(func: Callable) -> bool:
-    return getattr(func, "__name__", "") in ("_set_grad_enabled", "set_grad_enabled")
-
-
-def tensors_in(structure: Any) -> Iterator[Tensor]:
-    """All tensors of nested tuples, lists and dicts."""
-    if isinstance(structure, Tensor):
-        yield structure
-    elif isinstance(structure, (tuple, list)):
-        for item in structure:
-            yield from tensors_in(item)
-    elif isinstance(structure, dict):
-        yield from tensors_in(list(structure.values()))
-
-
-def map_tensors(structure: Any, function: Callable[[Tensor], Any]) -> Any:
-    """Replace every tensor of nested tuples, lists and dicts."""
-    return _map(structure, Tensor, function)
-
-
-def map_values(structure: Any, function: Callable[[Value], Any]) -> Any:
-    """Replace every `Value` of nested tuples, lists and dicts."""
-    return _map(structure, Value, function)
-
-
-def _map(structure: Any, kind: type, function: Callable) -> Any:
-    if isinstance(structure, kind):
-        return function(structure)
-    if isinstance(structure, (tuple, list)):
-        return type(structure)(_map(item, kind, function) for item in structure)
-    if isinstance(structure, dict):
-        return {key: _map(item, kind, function) for key, item in structure.items()}
-    return structure
+def version_of(tensor: Tensor) -> int:
+    """How often a tensor was written in place; inference tensors do not count."""
+    return 0 if tensor.is_inference() else tensor._version

@@ -1,0 +1,229 @@
+"""Annotations (masks, boxes, rationales) brought to the model's tokens.
+
+Everywhere 1 is evidence, 0 is not, 255 is ignored; a sample whose every value is 255 carries no annotation.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float, Shaped, UInt8
+from torch import Tensor
+
+IGNORED = 255
+
+
+@dataclass(frozen=True)
+class TokenAnnotation:
+    """How much of each token is evidence, and how much of it may be judged at all.
+
+    Attributes:
+        evidence: Share of the token's un-ignored area that is evidence, in [0, 1]; 0 where nothing is valid.
+        valid: Share of the token's area that is not ignored, in [0, 1].
+
+    Raises:
+        ValueError: If the two shapes differ.
+    """
+
+    evidence: Float[Tensor, "batch tokens"]
+    valid: Float[Tensor, "batch tokens"]
+
+    def __post_init__(self):
+        if self.evidence.shape != self.valid.shape:
+            raise ValueError(
+                f"evidence {tuple(self.evidence.shape)} and valid {tuple(self.valid.shape)} must have one shape"
+            )
+
+    @property
+    def usable(self) -> Bool[Tensor, "batch tokens"]:
+        """Tokens of which any part is valid."""
+        return self.valid > 0
+
+    @property
+    def marked(self) -> Bool[Tensor, "batch tokens"]:
+        """Usable tokens of which at least half is evidence: the annotation as yes or no."""
+        return self.usable & (self.evidence >= 0.5)
+
+    @property
+    def present(self) -> Bool[Tensor, " batch"]:
+        """Samples with an annotation: any usable token. An annotation that marks nothing is present."""
+        return self.usable.any(-1)
+
+    @property
+    def chance(self) -> Float[Tensor, " batch"]:
+        """Annotated area over valid area, in [0, 1]: the energy a uniform map has inside; nan if absent."""
+        return (self.evidence * self.valid).sum(-1) / self.valid.sum(-1)
+
+
+def mask_to_tokens(mask: Shaped[Tensor, "batch height width"], grid: tuple[int, int]) -> TokenAnnotation:
+    """Exact area shares of a segmentation mask per patch, also where the patches cut through pixels.
+
+    Args:
+        mask: 1 evidence, 0 not, 255 ignored, in any dtype (bool works too). Its size need not be that of the image.
+        grid: Rows and columns of patches; tokens are ordered row by row.
+
+    Returns:
+        Annotation of `rows * columns` tokens, float32.
+
+    Raises:
+        ValueError: If `mask` is not `[batch, height, width]`, holds another value, or `grid` is not positive.
+    """
+    if mask.ndim != 3:
+        raise ValueError(f"mask must be [batch, height, width], got shape {tuple(mask.shape)}")
+    if min(grid) < 1:
+        raise ValueError(f"grid must be (rows, columns), both positive, got {grid}")
+    areas = [_patch_areas(part, grid) for part in split_values(mask, "mask")]
+    return _annotation(*areas)
+
+
+def regions_to_tokens(
+    regions: Shaped[Tensor, "batch regions height width"], names: Sequence[str], grid: tuple[int, int]
+) -> dict[str, TokenAnnotation]:
+    """One annotation per named region; see `mask_to_tokens`.
+
+    Args:
+        regions: One mask per region. A region that is all 255 is absent for that sample.
+        names: One name per region, all different.
+        grid: Rows and columns of patches.
+
+    Raises:
+        ValueError: If shapes or names do not fit, or a mask holds a value other than 0, 1, 255.
+    """
+    if regions.ndim != 4:
+        raise ValueError(f"regions must be [batch, regions, height, width], got shape {tuple(regions.shape)}")
+    if len(names) != regions.shape[1] or len(set(names)) != len(names):
+        raise ValueError(f"{regions.shape[1]} regions need as many different names, got {list(names)}")
+    return {name: mask_to_tokens(mask, grid) for name, mask in zip(names, regions.unbind(1), strict=True)}
+
+
+def boxes_to_mask(boxes: Float[Tensor, "batch boxes 4"], size: tuple[int, int]) -> UInt8[Tensor, "batch height width"]:
+    """Draw boxes: a pixel is evidence if its centre lies in any box of its image.
+
+    Args:
+        boxes: (x1, y1, x2, y2) in pixels, padded with all-NaN boxes; what lies outside the image is clipped.
+        size: Height and width of the image the boxes belong to.
+
+    Returns:
+        1 inside, 0 outside, all 255 for an image with no box.
+
+    Raises:
+        ValueError: If `boxes` is not `[batch, boxes, 4]`, a box is part NaN, or has no area (x2 <= x1 or y2 <= y1).
+    """
+    if boxes.ndim != 3 or boxes.shape[-1] != 4:
+        raise ValueError(f"boxes must be [batch, boxes, 4] as (x1, y1, x2, y2), got shape {tuple(boxes.shape)}")
+    boxes = boxes.to(torch.promote_types(boxes.dtype, torch.float32))
+    padding = boxes.isnan().all(-1)
+    x1, y1, x2, y2 = boxes.unbind(-1)
+    if not (padding | ((x1 < x2) & (y1 < y2))).all():
+        raise ValueError(
+            "a box is (x1, y1, x2, y2) with x1 < x2 and y1 < y2, or all NaN as padding (is yours x, y, w, h?)"
+        )
+    inside_y, inside_x = _centres_inside(y1, y2, size[0]), _centres_inside(x1, x2, size[1])
+    boxes_here = inside_y.float().mT @ inside_x.float()
+    mask = (boxes_here > 0).to(torch.uint8)
+    return mask.masked_fill(padding.all(-1)[:, None, None], IGNORED)
+
+
+def rationale_to_tokens(
+    rationale: Shaped[Tensor, "batch tokens"], attention_mask: Shaped[Tensor, "batch tokens"] | None = None
+) -> TokenAnnotation:
+    """A rationale as an annotation; padding becomes ignored.
+
+    Args:
+        rationale: 1 evidence, 0 not, 255 ignored, one value per token, in any dtype (bool works too).
+        attention_mask: As the tokenizer gives it: non-zero for real tokens, 0 for padding.
+
+    Raises:
+        ValueError: If a shape does not fit or the rationale holds another value.
+    """
+    if rationale.ndim != 2:
+        raise ValueError(f"rationale must be [batch, tokens], got shape {tuple(rationale.shape)}")
+    if attention_mask is not None and attention_mask.shape != rationale.shape:
+        raise ValueError(
+            f"attention_mask {tuple(attention_mask.shape)} must have the shape of rationale {tuple(rationale.shape)}"
+        )
+    evidence, valid = split_values(rationale, "rationale")
+    if attention_mask is not None:
+        valid = valid & (attention_mask != 0)
+    return _annotation((evidence & valid).float(), valid.float())
+
+
+def spans_to_rationale(
+    spans: Sequence[Sequence[tuple[int, int]] | None], offsets: Shaped[Tensor, "batch tokens 2"]
+) -> UInt8[Tensor, "batch tokens"]:
+    """Character spans to one value per token: 1 for every token that overlaps a span.
+
+    Args:
+        spans: Per sample the (start, end) of its evidence in characters, end excluded; None for no annotation.
+        offsets: `offset_mapping` of a Hugging Face fast tokenizer, for one text per sample. Tokens that cover no
+            character, as special tokens and padding with (0, 0), become 255.
+
+    Returns:
+        1 evidence, 0 not, 255 ignored. A span behind a truncation marks no token.
+
+    Raises:
+        ValueError: If shapes do not fit or a span is empty, inverted or negative.
+    """
+    if offsets.ndim != 3 or offsets.shape[-1] != 2 or len(spans) != offsets.shape[0]:
+        raise ValueError(
+            f"offsets must be [{len(spans)}, tokens, 2] for {len(spans)} samples, got {tuple(offsets.shape)}"
+        )
+    starts, ends = offsets.unbind(-1)
+    rationale = torch.zeros(offsets.shape[:2], dtype=torch.uint8, device=offsets.device)
+    for row, sample in enumerate(spans):
+        for start, end in sample or ():
+            if not 0 <= start < end:
+                raise ValueError(f"sample {row}: a span is (start, end) with 0 <= start < end, got {(start, end)}")
+            rationale[row, (starts[row] < end) & (ends[row] > start)] = 1
+    absent = torch.tensor([sample is None for sample in spans], dtype=torch.bool, device=offsets.device)
+    return rationale.masked_fill((starts >= ends) | absent[:, None], IGNORED)
+
+
+def split_values(values: Shaped[Tensor, "*shape"], name: str) -> tuple[Bool[Tensor, "*shape"], Bool[Tensor, "*shape"]]:
+    """Split 1 / 0 / 255 into (evidence, valid).
+
+    Args:
+        values: Mask or rationale.
+        name: What to call it in the error.
+
+    Raises:
+        ValueError: If any value is not 0, 1 or 255.
+    """
+    numbers = values.float()
+    evidence, valid = numbers == 1, numbers != IGNORED
+    other = numbers[valid & ~evidence & (numbers != 0)]
+    if other.numel():
+        raise ValueError(
+            f"{name} must be 1 (evidence), 0 (not) or 255 (ignored), found {other.unique()[:5].tolist()}: "
+            f"binarise it first, for example `({name} > 0.5)`"
+        )
+    return evidence, valid
+
+
+def _annotation(evidence_area: Tensor, valid_area: Tensor) -> TokenAnnotation:
+    share = torch.where(valid_area > 0, evidence_area / valid_area, 0)
+    return TokenAnnotation(evidence=share, valid=valid_area)
+
+
+def _patch_areas(part: Bool[Tensor, "batch height width"], grid: tuple[int, int]) -> Float[Tensor, "batch tokens"]:
+    """Share of each patch that `part` covers; whole-number sums, so exact up to the last division."""
+    (height, width), (rows, columns) = part.shape[1:], grid
+    with torch.autocast(part.device.type, enabled=False):
+        across = _overlap(rows, height, part.device) @ part.float()
+        areas = across @ _overlap(columns, width, part.device).T
+    return areas.flatten(1) / (height * width)
+
+
+def _overlap(cells: int, pixels: int, device: torch.device) -> Float[Tensor, "cells pixels"]:
+    """Length that a cell shares with a pixel, in units where a cell is `pixels` long and a pixel is `cells` long."""
+    cell = torch.arange(cells, device=device)[:, None] * pixels
+    pixel = torch.arange(pixels, device=device)[None, :] * cells
+    shared = torch.minimum(cell + pixels, pixel + cells) - torch.maximum(cell, pixel)
+    return shared.clamp(min=0).float()
+
+
+def _centres_inside(
+    low: Float[Tensor, "batch boxes"], high: Float[Tensor, "batch boxes"], length: int
+) -> Bool[Tensor, "batch boxes length"]:
+    centres = torch.arange(length, device=low.device, dtype=low.dtype) + 0.5
+    return (low[..., None] <= centres) & (centres < high[..., None])

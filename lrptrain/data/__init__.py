@@ -1,0 +1,7 @@
+"""Datamodules whose batches carry the evidence: planted shortcuts, image + mask folders, texts with rationales."""
+
+from lrptrain.data.image_folder import ImageMaskFolder
+from lrptrain.data.planted import PlantedDigits
+from lrptrain.data.text_csv import TextSpans
+
+__all__ = ["ImageMaskFolder", "PlantedDigits", "TextSpans"]

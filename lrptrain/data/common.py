@@ -1,0 +1,92 @@
+"""What the datamodules share: tables, class names, stratified splits, loaders."""
+
+import csv
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int
+from torch.utils.data import DataLoader, Dataset
+
+from lrptrain.extras import require
+
+Row = dict[str, str]
+
+
+def read_table(path: str | Path, columns: Iterable[str | None]) -> list[Row]:
+    """Read a CSV file with a header line.
+
+    Args:
+        path: UTF-8 file.
+        columns: Names that must be in the header; `None` entries are skipped.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: A column is missing, the file has no rows, or a row has fewer fields than the header.
+    """
+    path = Path(path)
+    if not path.is_file():
+        raise FileNotFoundError(f"no CSV file at {path}")
+    with path.open(encoding="utf-8-sig", newline="") as file:
+        reader = csv.DictReader(file, restval=None)
+        rows, header = list(reader), list(reader.fieldnames or ())
+    missing = [column for column in columns if column is not None and column not in header]
+    if missing:
+        raise ValueError(f"{path} has no column {missing}; it has {header}")
+    if not rows:
+        raise ValueError(f"{path} has no rows")
+    short = [number for number, row in enumerate(rows, start=1) if None in row.values()]
+    if short:
+        raise ValueError(f"{path}: data rows {short[:5]} have fewer fields than the header {header}")
+    return rows
+
+
+def class_names(values: Iterable[str], wanted: Sequence[str] | None = None) -> list[str]:
+    """The classes in the order of their index: `wanted` as given, else all sorted (numerically if all are numbers).
+
+    Raises:
+        ValueError: A wanted class does not occur, or fewer than two classes are left.
+    """
+    found = set(values)
+    absent = [name for name in wanted or () if name not in found]
+    if absent:
+        raise ValueError(f"no row has the label {absent}; the labels are {sorted(found)}")
+    numeric = all(name.isdecimal() for name in found)
+    names = list(wanted) if wanted is not None else sorted(found, key=int if numeric else str)
+    if len(names) < 2:
+        raise ValueError(f"a classifier needs at least two classes, got {names}")
+    return names
+
+
+def stratified_split(
+    labels: Sequence[int] | Int[np.ndarray, " samples"], val_share: float, seed: int
+) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " val"]]:
+    """Sorted, disjoint train and validation indices, with each class in both by its share.
+
+    Raises:
+        ValueError: `val_share` is not between 0 and 1 (both excluded), or a class has fewer than two samples.
+    """
+    if not 0 < val_share < 1:
+        raise ValueError(f"val_share must lie between 0 and 1, got {val_share}")
+    split = require("sklearn.model_selection", "data").train_test_split
+    train, val = split(np.arange(len(labels)), test_size=val_share, stratify=labels, random_state=seed)
+    return np.sort(train), np.sort(val)
+
+
+def loader(
+    dataset: Dataset[Any],
+    batch_size: int,
+    num_workers: int = 0,
+    shuffle: bool = False,
+    collate: Callable[[list[Any]], dict[str, Any]] | None = None,
+) -> DataLoader[Any]:
+    """A DataLoader whose workers, if any, live as long as it does."""
+    return DataLoader(
+        dataset,
+        batch_size=batch_size,
+        shuffle=shuffle,
+        num_workers=num_workers,
+        persistent_workers=num_workers > 0,
+        collate_fn=collate,
+    )

@@ -1,0 +1,222 @@
+"""A folder of images and segmentation masks with a CSV of labels."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from jaxtyping import Float, Integer, UInt8
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from lrptrain.annotations import IGNORED
+from lrptrain.data.common import Row, class_names, loader, read_table
+from lrptrain.data.pictures import find_pictures, open_picture, stem, to_image, to_values
+
+
+@dataclass(frozen=True)
+class ImageSpec:
+    """How a file becomes a tensor.
+
+    Attributes:
+        size: Height and width in pixels.
+        mean: Per RGB channel, subtracted from values in 0..1.
+        std: Per RGB channel, divided by.
+        evidence_values: Values of a mask file that are evidence.
+        ignore_values: Values that are to be ignored; all others are no evidence.
+    """
+
+    size: tuple[int, int]
+    mean: Sequence[float]
+    std: Sequence[float]
+    evidence_values: Sequence[int]
+    ignore_values: Sequence[int]
+
+    def __post_init__(self) -> None:
+        both = set(self.evidence_values) & set(self.ignore_values)
+        if both:
+            raise ValueError(f"mask values {sorted(both)} cannot be both evidence and ignored")
+
+    def load(
+        self, image: Path, mask: Path | None
+    ) -> tuple[Float[Tensor, "3 height width"], UInt8[Tensor, "height width"]]:
+        """The normalised image, and its mask: 1 evidence, 0 not, 255 ignored, also throughout if there is no file.
+
+        Raises:
+            ValueError: A file cannot be read, or the two differ in size.
+        """
+        picture = open_picture(image)
+        mean, std = torch.tensor(self.mean)[:, None, None], torch.tensor(self.std)[:, None, None]
+        pixels = (to_image(picture, self.size) - mean) / std
+        if mask is None:
+            return pixels, torch.full(self.size, IGNORED, dtype=torch.uint8)
+        regions = open_picture(mask)
+        if regions.size != picture.size:
+            raise ValueError(f"{mask} has size {regions.size}, but {image} has {picture.size}")
+        return pixels, self._evidence(to_values(regions, self.size))
+
+    def _evidence(self, values: Integer[Tensor, "height width"]) -> UInt8[Tensor, "height width"]:
+        evidence = torch.isin(values, torch.tensor(self.evidence_values)).to(torch.uint8)
+        return evidence.masked_fill(torch.isin(values, torch.tensor(self.ignore_values)), IGNORED)
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One row of the table with its files."""
+
+    image: Path
+    mask: Path | None
+    label: int
+    group: int | None
+
+
+class ImageMaskDataset(Dataset[dict[str, Any]]):
+    """Dicts of `image`, `mask`, `label`, `sample_id` (index in this dataset) and, if the table has it, `group`."""
+
+    def __init__(self, samples: Sequence[Sample], spec: ImageSpec) -> None:
+        self.samples = samples
+        self.spec = spec
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        sample = self.samples[index]
+        image, mask = self.spec.load(sample.image, sample.mask)
+        item = {"image": image, "mask": mask, "label": sample.label, "sample_id": index}
+        return item if sample.group is None else {**item, "group": sample.group}
+
+
+class ImageMaskFolder(pl.LightningDataModule):
+    """Images in one folder, masks of the same names in another, labels and splits in a CSV file.
+
+    `class_names` and `num_classes` are known after `setup`. An image without a mask file counts as not annotated.
+
+    Args:
+        root: The folder that holds everything below.
+        table: CSV with a header, relative to `root`.
+        images: Folder of the images, relative to `root`.
+        masks: Folder of the masks (`<name>.png`, of the image's size), relative to `root`; `None` if there are none.
+        name_column: Column of the image names, with or without the ending.
+        label_column: Column of the class names.
+        split_column: Column of the split names.
+        group_column: Column of integer group ids, if any.
+        splits: Names in `split_column` of the training, validation and test split.
+        labels: Keep only these classes, in this order; by default all of them, sorted.
+        size: Side or `(height, width)` in pixels to which images and masks are resized.
+        mean: Per RGB channel, for values in 0..1.
+        std: Per RGB channel.
+        evidence_values: Values of a mask file that are evidence.
+        ignore_values: Values that are to be ignored; all others are no evidence.
+        batch_size: Images per batch.
+        num_workers: Worker processes of each loader.
+    """
+
+    def __init__(
+        self,
+        root: str,
+        table: str = "labels.csv",
+        images: str = "images",
+        masks: str | None = "masks",
+        name_column: str = "name",
+        label_column: str = "label",
+        split_column: str = "split",
+        group_column: str | None = None,
+        splits: tuple[str, str, str] = ("train", "val", "test"),
+        labels: list[str] | None = None,
+        size: int | tuple[int, int] = 224,
+        mean: tuple[float, float, float] = (0.5, 0.5, 0.5),
+        std: tuple[float, float, float] = (0.5, 0.5, 0.5),
+        evidence_values: tuple[int, ...] = (1,),
+        ignore_values: tuple[int, ...] = (3, 255),
+        batch_size: int = 32,
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__()
+        self.root = Path(root)
+        self.table = table
+        self.images = images
+        self.masks = masks
+        self.name_column = name_column
+        self.label_column = label_column
+        self.split_column = split_column
+        self.group_column = group_column
+        self.split_names = dict(zip(("train", "val", "test"), splits, strict=True))
+        self.labels = labels
+        height_width = (size, size) if isinstance(size, int) else (size[0], size[1])
+        self.spec = ImageSpec(height_width, mean, std, evidence_values, ignore_values)
+        self.batch_size = batch_size
+        self.num_workers = num_workers
+        self.class_names: list[str] = []
+        self.splits: dict[str, ImageMaskDataset] = {}
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return len(self.class_names)
+
+    def setup(self, stage: str | None = None) -> None:
+        """Read the table and find the files, once.
+
+        Raises:
+            FileNotFoundError: A folder, the table or an image is missing.
+            ValueError: A column or class is missing, a group is no integer, or no image has a mask.
+        """
+        if self.splits:
+            return
+        columns = (self.name_column, self.label_column, self.split_column, self.group_column)
+        rows = read_table(self.root / self.table, columns)
+        self.class_names = class_names((row[self.label_column] for row in rows), self.labels)
+        rows = [row for row in rows if row[self.label_column] in self.class_names]
+        samples = self._samples(rows)
+        for split, name in self.split_names.items():
+            chosen = [sample for sample, row in zip(samples, rows, strict=True) if row[self.split_column] == name]
+            self.splits[split] = ImageMaskDataset(chosen, self.spec)
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Shuffled training images."""
+        return loader(self._split("train"), self.batch_size, self.num_workers, shuffle=True)
+
+    def val_dataloader(self) -> DataLoader[Any]:
+        """Validation images in the table's order."""
+        return loader(self._split("val"), self.batch_size, self.num_workers)
+
+    def test_dataloader(self) -> DataLoader[Any]:
+        """Test images in the table's order."""
+        return loader(self._split("test"), self.batch_size, self.num_workers)
+
+    def _split(self, split: str) -> ImageMaskDataset:
+        if not len(self.splits[split]):
+            name = self.split_names[split]
+            raise ValueError(
+                f"{self.root / self.table}: no row has {self.split_column}={name!r}; see the argument `splits`"
+            )
+        return self.splits[split]
+
+    def _samples(self, rows: Sequence[Row]) -> list[Sample]:
+        names = [stem(row[self.name_column]) for row in rows]
+        images = find_pictures(self.root / self.images)
+        absent = [name for name in names if name not in images]
+        if absent:
+            raise FileNotFoundError(
+                f"{self.root / self.images} has no image for {len(absent)} names, such as {absent[:3]}"
+            )
+        masks = find_pictures(self.root / self.masks) if self.masks is not None else {}
+        if self.masks is not None and masks.keys().isdisjoint(names):
+            raise ValueError(
+                f"{self.root / self.masks} has a mask for none of the images; pass masks=None if there are none"
+            )
+        return [
+            Sample(images[name], masks.get(name), self.class_names.index(row[self.label_column]), self._group(row))
+            for name, row in zip(names, rows, strict=True)
+        ]
+
+    def _group(self, row: Row) -> int | None:
+        if self.group_column is None:
+            return None
+        try:
+            return int(row[self.group_column])
+        except ValueError as error:
+            raise ValueError(f"{self.group_column!r} must be an integer, got {row[self.group_column]!r}") from error

@@ -1,0 +1,218 @@
+"""Handwritten digits with a planted shortcut: a benchmark whose right and wrong evidence are both known."""
+
+from typing import Any, Literal
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from jaxtyping import Bool, Float, Int
+from torch.utils.data import DataLoader, StackDataset
+
+from lrptrain.data.common import loader, stratified_split
+from lrptrain.extras import require
+
+Shortcut = Literal["tag", "background", "none"]
+
+PALETTE = np.array(
+    [
+        [1.0, 0.0, 0.0],
+        [0.0, 1.0, 0.0],
+        [0.0, 0.0, 1.0],
+        [1.0, 1.0, 0.0],
+        [1.0, 0.0, 1.0],
+        [0.0, 1.0, 1.0],
+        [1.0, 0.5, 0.0],
+        [0.5, 0.0, 1.0],
+        [0.0, 0.0, 0.0],
+        [1.0, 1.0, 1.0],
+    ],
+    dtype=np.float32,
+)
+"""RGB in 0..1 of each class's shortcut."""
+
+NOISE = 0.5
+"""Upper end of the background's uniform noise; the strokes are at 1."""
+TAG_PIXELS = 4
+"""Side of the square tag."""
+TINT = 0.5
+"""Share of the class colour in a tinted background."""
+STROKE_THRESHOLD = 0.3
+"""A pixel this bright belongs to the digit (0..1)."""
+
+
+def digit_strokes(size: int) -> tuple[Float[np.ndarray, "digits size size"], Int[np.ndarray, " digits"]]:
+    """The 1,797 handwritten digits that scikit-learn ships (8 x 8), resized to `size` pixels, 0..1, with labels."""
+    digits = require("sklearn.datasets", "data").load_digits()
+    zoom = require("scipy.ndimage", "data").zoom
+    strokes = zoom(digits.images / 16, (1, size / 8, size / 8), order=1, mode="nearest", grid_mode=True)
+    return strokes.astype(np.float32), digits.target.astype(np.int64)
+
+
+def planted_digits(
+    strokes: Float[np.ndarray, "n size size"],
+    labels: Int[np.ndarray, " n"],
+    shortcut: Shortcut = "tag",
+    correlation: float = 1.0,
+    image_size: int = 32,
+    seed: int = 0,
+) -> dict[str, np.ndarray]:
+    """Paste each digit at a random place on coloured noise and plant a shortcut.
+
+    The random numbers of the digit's place and of the noise do not depend on the shortcut: the same call with
+    `shortcut="none"` gives the same images without it.
+
+    Args:
+        strokes: Digits, 0..1.
+        labels: Their classes, 0..9.
+        shortcut: `"tag"`: a 4 x 4 square of the class's colour in a random corner; `"background"`: noise tinted with
+            that colour; `"none"`.
+        correlation: Probability (0..1) that an image's shortcut is its own class's; the others get another class's.
+        image_size: Side of the images in pixels.
+        seed: Fixes everything random.
+
+    Returns:
+        `image` float32 `[n, 3, H, W]` in 0..1; `mask` uint8 `[n, H, W]`, 1 on the digit's strokes and one pixel around
+        them (never on the tag); `label` int64 `[n]`; `group` int64 `[n]`, 1 where the shortcut agrees with the class;
+        `sample_id` int64 `[n]`.
+
+    Raises:
+        ValueError: An unknown shortcut, a correlation outside 0..1, or digits larger than the image.
+    """
+    if shortcut not in ("tag", "background", "none"):
+        raise ValueError(f"shortcut must be 'tag', 'background' or 'none', got {shortcut!r}")
+    if not 0 <= correlation <= 1:
+        raise ValueError(f"correlation must lie in 0..1, got {correlation}")
+    place_rng, shortcut_rng = np.random.default_rng(seed).spawn(2)
+    count = len(labels)
+    canvas = _paste(strokes, image_size, place_rng)
+    background = NOISE * place_rng.random((count, image_size, image_size, 3), dtype=np.float32)
+
+    shown, agrees = _shown_classes(labels, correlation, shortcut_rng)
+    if shortcut == "background":
+        background = (1 - TINT) * background + TINT * PALETTE[shown][:, None, None]
+    images = background + canvas[..., None] * (1 - background)
+    evidence = _dilate(canvas > STROKE_THRESHOLD)
+    if shortcut == "tag":
+        tags = _corners(count, image_size, shortcut_rng)
+        images = np.where(tags[..., None], PALETTE[shown][:, None, None], images)
+        evidence &= ~tags
+    return {
+        "image": np.ascontiguousarray(images.transpose(0, 3, 1, 2)),
+        "mask": evidence.astype(np.uint8),
+        "label": labels,
+        "group": (agrees & (shortcut != "none")).astype(np.int64),
+        "sample_id": np.arange(count),
+    }
+
+
+def _paste(
+    strokes: Float[np.ndarray, "n size size"], image_size: int, rng: np.random.Generator
+) -> Float[np.ndarray, "n height width"]:
+    """Each digit at a random place of an empty canvas."""
+    count, size = len(strokes), strokes.shape[-1]
+    if size > image_size:
+        raise ValueError(f"digits of {size} pixels do not fit images of {image_size}")
+    canvas = np.zeros((count, image_size, image_size), dtype=np.float32)
+    corner = rng.integers(0, image_size - size + 1, size=(2, count, 1)) + np.arange(size)
+    canvas[np.arange(count)[:, None, None], corner[0][:, :, None], corner[1][:, None, :]] = strokes
+    return canvas
+
+
+def _shown_classes(
+    labels: Int[np.ndarray, " n"], correlation: float, rng: np.random.Generator
+) -> tuple[Int[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
+    """Whose shortcut each image shows, and whether that is its own class's."""
+    agrees = rng.random(len(labels)) < correlation
+    other = (labels + rng.integers(1, len(PALETTE), size=len(labels))) % len(PALETTE)
+    return np.where(agrees, labels, other), agrees
+
+
+def _dilate(pixels: Bool[np.ndarray, "n height width"]) -> Bool[np.ndarray, "n height width"]:
+    """Grow the true pixels by one, also diagonally."""
+    return require("scipy.ndimage", "data").binary_dilation(pixels, structure=np.ones((1, 3, 3)))
+
+
+def _corners(count: int, image_size: int, rng: np.random.Generator) -> Bool[np.ndarray, "n height width"]:
+    """True on a tag's square in a random corner of each image."""
+    start = rng.integers(0, 2, size=(2, count, 1)) * (image_size - TAG_PIXELS)
+    inside = (np.arange(image_size) >= start) & (np.arange(image_size) < start + TAG_PIXELS)
+    return inside[0][:, :, None] & inside[1][:, None, :]
+
+
+class PlantedDigits(pl.LightningDataModule):
+    """Digits with a shortcut tied to the class, nothing to download.
+
+    `splits` holds, after `setup`: `train`, `val` (both with the shortcut) and `val_clean`, the images of `val` without
+    it, which `test_dataloader` serves. The accuracy lost from `val` to `val_clean` is what the model owes to the
+    shortcut. No handwritten digit of `train` is in the other two.
+
+    Args:
+        shortcut: `"tag"`, `"background"` or `"none"`, see `planted_digits`.
+        correlation: Share (0..1) of the images whose shortcut is their own class's.
+        train_size: Training images, drawn with replacement from three quarters of the digits.
+        val_size: Images in `val` and in `val_clean`, drawn from the other quarter.
+        batch_size: Images per batch.
+        image_size: Side of the images in pixels.
+        digit_size: Side of the pasted digits in pixels.
+        seed: Fixes the data.
+        num_workers: Worker processes of each loader.
+    """
+
+    num_classes = 10
+
+    def __init__(
+        self,
+        shortcut: Shortcut = "tag",
+        correlation: float = 1.0,
+        train_size: int = 4800,
+        val_size: int = 960,
+        batch_size: int = 64,
+        image_size: int = 32,
+        digit_size: int = 22,
+        seed: int = 0,
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__()
+        self.shortcut: Shortcut = shortcut
+        self.correlation = correlation
+        self.sizes = {"train": train_size, "val": val_size}
+        self.batch_size = batch_size
+        self.image_size = image_size
+        self.digit_size = digit_size
+        self.seed = seed
+        self.num_workers = num_workers
+        self.class_names = [str(digit) for digit in range(self.num_classes)]
+        self.sources: dict[str, Int[np.ndarray, " n"]] = {}
+        """Which of the 1,797 digits each sample of `train` and `val` shows."""
+        self.splits: dict[str, StackDataset[Any]] = {}
+
+    def setup(self, stage: str | None = None) -> None:
+        """Make the three splits, once."""
+        if self.splits:
+            return
+        strokes, labels = digit_strokes(self.digit_size)
+        pools = dict(zip(("train", "val"), stratified_split(labels, 0.25, self.seed), strict=True))
+        for number, (split, pool) in enumerate(pools.items()):
+            seed = 2 * self.seed + number
+            chosen = np.random.default_rng(seed).choice(pool, self.sizes[split])
+            self.sources[split] = chosen
+            self.splits[split] = self._planted(strokes[chosen], labels[chosen], self.shortcut, seed)
+            if split == "val":
+                self.splits["val_clean"] = self._planted(strokes[chosen], labels[chosen], "none", seed)
+
+    def _planted(self, strokes: np.ndarray, labels: np.ndarray, shortcut: Shortcut, seed: int) -> StackDataset[Any]:
+        arrays = planted_digits(strokes, labels, shortcut, self.correlation, self.image_size, seed)
+        tensors: dict[str, Any] = {key: torch.from_numpy(array) for key, array in arrays.items()}
+        return StackDataset(**tensors)
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Shuffled images with the shortcut."""
+        return loader(self.splits["train"], self.batch_size, self.num_workers, shuffle=True)
+
+    def val_dataloader(self) -> DataLoader[Any]:
+        """Unseen digits with the shortcut, as in training."""
+        return loader(self.splits["val"], self.batch_size, self.num_workers)
+
+    def test_dataloader(self) -> DataLoader[Any]:
+        """The validation images without the shortcut."""
+        return loader(self.splits["val_clean"], self.batch_size, self.num_workers)

@@ -1,0 +1,205 @@
+"""Texts with the words that carry their label, from a CSV file."""
+
+import warnings
+from collections.abc import Sequence
+from functools import partial
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from torch.utils.data import DataLoader
+
+from lrptrain.annotations import IGNORED, spans_to_rationale
+from lrptrain.data.common import Row, class_names, loader, read_table, stratified_split
+from lrptrain.models.huggingface import load_pretrained
+
+
+class Example(NamedTuple):
+    """A text, its class index, and the characters (start, end) of its evidence, or `None` without annotation."""
+
+    text: str
+    label: int
+    span: tuple[int, int] | None
+
+
+def find_span(text: str, part: str) -> tuple[int, int] | None:
+    """Characters (start, end) of the first occurrence of `part`, surrounding blanks aside; `None` if it is blank.
+
+    Raises:
+        ValueError: `part` does not occur in `text`.
+    """
+    part = part.strip()
+    start = text.find(part)
+    if start < 0:
+        raise ValueError(f"the rationale {part!r} does not occur in the text {text!r}")
+    return (start, start + len(part)) if part else None
+
+
+def read_span(text: str, start: str, end: str) -> tuple[int, int] | None:
+    """Characters (start, end) from two fields; `None` if both are empty.
+
+    Raises:
+        ValueError: They are no integers with 0 <= start < end <= length of the text.
+    """
+    if not start and not end:
+        return None
+    if not (start.isdecimal() and end.isdecimal() and int(start) < int(end) <= len(text)):
+        raise ValueError(f"a span is 0 <= start < end <= {len(text)}, got {start!r} and {end!r} in the text {text!r}")
+    return int(start), int(end)
+
+
+def collate(samples: Sequence[tuple[int, Example]], tokenizer: Any, max_length: int) -> dict[str, torch.Tensor]:
+    """Tokenise (sample id, example) pairs, padded to the longest.
+
+    Evidence that truncation removes wholly makes a sample one without annotation.
+
+    Args:
+        samples: The examples with their sample ids.
+        tokenizer: A fast tokenizer of Hugging Face.
+        max_length: Tokens at most, special ones included.
+
+    Returns:
+        `input_ids`, `attention_mask` int64 `[B, T]`, `rationale` uint8 `[B, T]` (1 evidence, 0 not, 255 for special
+        tokens, padding and samples without annotation), `label` and `sample_id` int64 `[B]`.
+    """
+    identifiers, examples = zip(*samples, strict=True)
+    encoded = tokenizer(
+        [example.text for example in examples],
+        padding=True,
+        truncation=True,
+        max_length=max_length,
+        return_offsets_mapping=True,
+        return_tensors="pt",
+    )
+    spans = [None if example.span is None else [example.span] for example in examples]
+    rationale = spans_to_rationale(spans, encoded["offset_mapping"])
+    lost = (rationale != 1).all(dim=1, keepdim=True)
+    return {
+        "input_ids": encoded["input_ids"],
+        "attention_mask": encoded["attention_mask"],
+        "rationale": rationale.masked_fill(lost, IGNORED),
+        "label": torch.tensor([example.label for example in examples]),
+        "sample_id": torch.tensor(identifiers),
+    }
+
+
+class TextSpans(pl.LightningDataModule):
+    """Texts, labels and rationale spans from one CSV file, split into training and validation by class.
+
+    The evidence is either a substring (`rationale_column`; its first occurrence counts) or a pair of character
+    positions (`span_columns`). An empty field means that the sample has no annotation. `class_names` and `num_classes`
+    are known after `setup`.
+
+    Args:
+        path: UTF-8 CSV file with a header.
+        tokenizer: Folder or hub name of a fast tokenizer, or `"minilm"`.
+        text_column: Column of the texts; rows with an empty text are skipped with a warning.
+        label_column: Column of the class names.
+        rationale_column: Column of the substring that carries the label.
+        span_columns: Columns of its first character and of the one after its last, instead of `rationale_column`.
+        labels: Keep only these classes, in this order; by default all of them, sorted.
+        max_length: Tokens at most, special ones included.
+        batch_size: Texts per batch.
+        val_share: Share (0..1) of the texts kept for validation.
+        limit: Use a random subset of this many texts.
+        seed: Fixes the subset and the split.
+        num_workers: Worker processes of each loader.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        tokenizer: str = "minilm",
+        text_column: str = "text",
+        label_column: str = "label",
+        rationale_column: str | None = None,
+        span_columns: tuple[str, str] | None = None,
+        labels: list[str] | None = None,
+        max_length: int = 128,
+        batch_size: int = 32,
+        val_share: float = 0.2,
+        limit: int | None = None,
+        seed: int = 0,
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__()
+        if rationale_column is not None and span_columns is not None:
+            raise ValueError("give rationale_column or span_columns, not both")
+        self.path = Path(path)
+        self.tokenizer_source = tokenizer
+        self.text_column = text_column
+        self.label_column = label_column
+        self.rationale_column = rationale_column
+        self.span_columns = span_columns
+        self.labels = labels
+        self.max_length = max_length
+        self.batch_size = batch_size
+        self.val_share = val_share
+        self.limit = limit
+        self.seed = seed
+        self.num_workers = num_workers
+        self.class_names: list[str] = []
+        self.tokenizer: Any = None
+        self.splits: dict[str, list[Example]] = {}
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return len(self.class_names)
+
+    def setup(self, stage: str | None = None) -> None:
+        """Read and split the texts and load the tokenizer, once.
+
+        Raises:
+            FileNotFoundError: There is no such CSV file.
+            OSError: The tokenizer cannot be had.
+            ValueError: A column or class is missing, a span is none, or the tokenizer is not a fast one.
+        """
+        if self.splits:
+            return
+        self.tokenizer = load_pretrained("AutoTokenizer", self.tokenizer_source)
+        if not self.tokenizer.is_fast:
+            raise ValueError(f"rationales need a fast tokenizer (with offsets), {self.tokenizer_source!r} is not")
+        examples = self._examples()
+        train, val = stratified_split([example.label for example in examples], self.val_share, self.seed)
+        self.splits = {"train": [examples[index] for index in train], "val": [examples[index] for index in val]}
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Shuffled training texts."""
+        return self._loader("train", shuffle=True)
+
+    def val_dataloader(self) -> DataLoader[Any]:
+        """Validation texts in the file's order."""
+        return self._loader("val")
+
+    def _loader(self, split: str, shuffle: bool = False) -> DataLoader[Any]:
+        batch = partial(collate, tokenizer=self.tokenizer, max_length=self.max_length)
+        numbered: Any = list(enumerate(self.splits[split]))
+        return loader(numbered, self.batch_size, self.num_workers, shuffle, batch)
+
+    def _examples(self) -> list[Example]:
+        columns = (self.text_column, self.label_column, self.rationale_column, *(self.span_columns or ()))
+        rows = read_table(self.path, columns)
+        self.class_names = class_names((row[self.label_column] for row in rows), self.labels)
+        labelled = [row for row in rows if row[self.label_column] in self.class_names]
+        filled = [row for row in labelled if row[self.text_column].strip()]
+        if len(filled) < len(labelled):
+            warnings.warn(f"{self.path}: skipped {len(labelled) - len(filled)} rows without text", stacklevel=2)
+        return [self._example(row) for row in self._subset(filled)]
+
+    def _example(self, row: Row) -> Example:
+        text = row[self.text_column]
+        span = None
+        if self.rationale_column is not None:
+            span = find_span(text, row[self.rationale_column])
+        elif self.span_columns is not None:
+            span = read_span(text, *(row[column] for column in self.span_columns))
+        return Example(text, self.class_names.index(row[self.label_column]), span)
+
+    def _subset(self, rows: list[Row]) -> list[Row]:
+        if self.limit is None or self.limit >= len(rows):
+            return rows
+        chosen = np.random.default_rng(self.seed).permutation(len(rows))[: self.limit]
+        return [rows[index] for index in np.sort(chosen)]

@@ -1,0 +1,113 @@
+"""How sure a mean is: a bootstrap interval, a paired test, and the correction for many tests."""
+
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+from numpy.typing import ArrayLike
+
+from lrptrain.extras import require
+
+# Resampled values held at a time, so that memory does not grow with the number of samples.
+_VALUES_AT_ONCE = 2_000_000
+
+
+class Interval(NamedTuple):
+    """A mean with its confidence interval, in the unit of the values."""
+
+    mean: float
+    low: float
+    high: float
+
+
+def bootstrap_interval(
+    values: Float[np.ndarray, " n"], confidence: float = 0.95, resamples: int = 2000, seed: int = 0
+) -> Interval:
+    """Mean of the values with its bias-corrected and accelerated bootstrap interval (Efron 1987).
+
+    Values that do not vary have the interval `(mean, mean)`. Below about 15 values the interval is too narrow (any
+    bootstrap's is): do not let it decide alone.
+
+    Args:
+        values: One value per sample; nan is left out.
+        confidence: Share of repetitions in which the interval should cover the true mean, in (0, 1).
+        resamples: Number of bootstrap resamples.
+        seed: Of the resampling: the same values give the same interval.
+
+    Returns:
+        `(mean, low, high)`; `low` and `high` are nan with fewer than two values, `mean` too with none.
+    """
+    values = _present(values)
+    if len(values) < 2:
+        return Interval(float(values[0]) if len(values) else np.nan, np.nan, np.nan)
+    mean, spread = float(values.mean()), float(np.ptp(values))
+    if spread <= 1e-9 * np.abs(values).max() + np.finfo(float).tiny:
+        return Interval(mean, mean, mean)
+    bounds = require("scipy.stats", "monitor").bootstrap(
+        ((values - mean) / spread,),  # of one scale, so that the third powers in the correction do not underflow
+        np.mean,
+        confidence_level=confidence,
+        n_resamples=resamples,
+        batch=_batch(values),
+        rng=np.random.default_rng(seed),
+    )
+    low, high = bounds.confidence_interval
+    return Interval(mean, mean + spread * float(low), mean + spread * float(high))
+
+
+def share_test(
+    values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"] | float, resamples: int = 9999, seed: int = 0
+) -> float:
+    """Probability of a mean difference this low, were the values as likely above their reference as below it.
+
+    A paired sign-flip permutation test, one-sided: exact where `2**n <= resamples`, random otherwise (then never below
+    `1 / (resamples + 1)`).
+
+    Args:
+        values: One value per sample, such as the share of relevance inside the annotation; nan is left out.
+        reference: What each is compared with, such as the annotated share of the area; one number or one per sample.
+        resamples: Number of sign patterns drawn where not all are tried.
+        seed: Of the draw.
+
+    Returns:
+        The p-value in (0, 1] that the mean lies below the reference; 1 with fewer than two values.
+    """
+    differences = _present(np.asarray(values, dtype=float) - reference)
+    if len(differences) < 2:
+        return 1.0
+    test = require("scipy.stats", "monitor").permutation_test(
+        (differences,),
+        np.mean,
+        permutation_type="samples",
+        alternative="less",
+        n_resamples=resamples,
+        batch=_batch(differences),
+        rng=np.random.default_rng(seed),
+    )
+    return float(test.pvalue)
+
+
+def holm(p_values: ArrayLike) -> Float[np.ndarray, " m"]:
+    """P-values corrected for their number by the step-down method of Holm (1979), in the order given.
+
+    A corrected value at or below alpha keeps the chance of even one false rejection among all `m` at or below alpha,
+    whatever the dependence between the tests.
+
+    Args:
+        p_values: The `m` p-values of one family of tests, in [0, 1], without nan.
+    """
+    p_values = np.asarray(p_values, dtype=float)
+    order = np.argsort(p_values)
+    remaining = np.arange(len(p_values), 0, -1)
+    corrected = np.empty_like(p_values)
+    corrected[order] = np.maximum.accumulate(np.minimum(remaining * p_values[order], 1.0))
+    return corrected
+
+
+def _present(values: ArrayLike) -> Float[np.ndarray, " m"]:
+    values = np.asarray(values, dtype=float)
+    return values[~np.isnan(values)]
+
+
+def _batch(values: np.ndarray) -> int:
+    return max(1, _VALUES_AT_ONCE // len(values))

@@ -1,0 +1,72 @@
+"""What one evaluation has to say, before any logger hears of it."""
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import UInt8
+
+from lrptrain.findings import Finding
+
+
+@dataclass(frozen=True)
+class Picture:
+    """One image with its relevance.
+
+    Attributes:
+        sample_id: Name of the sample.
+        caption: One line about it.
+        image: With the relevance laid over it.
+        original: The same without.
+        mask: The annotation at the picture's size, 1 evidence, 0 not, 255 ignored; None without one.
+    """
+
+    sample_id: int | str
+    caption: str
+    image: UInt8[np.ndarray, "height width 3"]
+    original: UInt8[np.ndarray, "height width 3"]
+    mask: UInt8[np.ndarray, "height width"] | None = None
+
+
+@dataclass(frozen=True)
+class Highlight:
+    """One text with its relevance.
+
+    Attributes:
+        sample_id: Name of the sample.
+        caption: One line about it.
+        html: The text highlighted, as `lrptrain.render.token_html` gives it; without the caption.
+        text: The same for pages without colour, as `lrptrain.render.token_markdown` gives it.
+    """
+
+    sample_id: int | str
+    caption: str
+    html: str
+    text: str
+
+
+@dataclass(frozen=True)
+class EpochRecord:
+    """Everything the monitor learned in one evaluation.
+
+    Attributes:
+        epoch: Number of the epoch.
+        step: Global step as Lightning logs it.
+        scalars: Value by key; every key starts with `relevance/`.
+        samples: A table by column, one row per sample; `sample_id` is among its columns; each is of one type, or None.
+        pictures: Of an image model.
+        texts: Of a text model.
+        findings: All that stand now.
+        new_findings: Those among them that did not stand before.
+        class_names: Name of each class.
+    """
+
+    epoch: int
+    step: int
+    scalars: dict[str, float] = field(default_factory=dict)
+    samples: dict[str, list[Any]] = field(default_factory=dict)
+    pictures: list[Picture] = field(default_factory=list)
+    texts: list[Highlight] = field(default_factory=list)
+    findings: list[Finding] = field(default_factory=list)
+    new_findings: list[Finding] = field(default_factory=list)
+    class_names: list[str] = field(default_factory=list)

@@ -1,0 +1,32 @@
+"""TensorBoard as the sink."""
+
+from typing import Any
+
+from lrptrain.loggers.record import EpochRecord
+from lrptrain.render import contact_sheet
+
+
+def log_to_tensorboard(experiment: Any, record: EpochRecord) -> None:
+    """Log one epoch's pictures, texts and new findings.
+
+    Logged tags:
+        `relevance/overlays/<sample_id>`: The picture over its caption.
+        `relevance/highlights/<sample_id>`: The caption and the text, in Markdown.
+        `relevance/findings`: One item for each finding that is new.
+
+    The scalars are not logged here but through Lightning.
+
+    Args:
+        experiment: A `SummaryWriter`, as `TensorBoardLogger.experiment` gives it.
+        record: What to log.
+    """
+    for picture in record.pictures:
+        drawn = contact_sheet([picture.image], [picture.caption])
+        experiment.add_image(f"relevance/overlays/{picture.sample_id}", drawn, record.step, dataformats="HWC")
+    for text in record.texts:
+        experiment.add_text(
+            f"relevance/highlights/{text.sample_id}", f"{text.caption}\n\n{text.text}", global_step=record.step
+        )
+    if record.new_findings:
+        items = "\n".join(f"- {finding}" for finding in record.new_findings)
+        experiment.add_text("relevance/findings", items, global_step=record.step)

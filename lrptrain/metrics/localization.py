@@ -1,0 +1,165 @@
+"""Does relevance lie on the evidence? Energy and ranking scores of token relevance against an annotation."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from lrptrain.annotations import TokenAnnotation
+from lrptrain.metrics.base import AnnotationMetric, or_nan, prepare
+from lrptrain.metrics.ranking import average_precision, expected_hits
+
+
+def energy_pointing_game(scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
+    """Share of the positive relevance that lies on the evidence: sum(A+ * evidence * valid) / sum(A+ * valid).
+
+    Wang et al. 2020, "Score-CAM", section 4.3.
+
+    Args:
+        scores: Signed relevance; negative entries count as 0.
+        annotation: Evidence by area.
+
+    Returns:
+        In [0, 1], higher is better. nan without annotation, with scores that are not finite, and where no usable token
+        has positive relevance (nothing points anywhere). An annotation that marks nothing gives 0.
+    """
+    scores, judged = prepare(scores, annotation)
+    positive = scores.clamp(min=0)
+    mass = positive / positive.amax(-1, keepdim=True) * annotation.valid
+    return or_nan((mass * annotation.evidence).sum(-1) / mass.sum(-1), judged)
+
+
+def pointing_game(
+    scores: Float[Tensor, "batch tokens"],
+    annotation: TokenAnnotation,
+    grid: tuple[int, int] | None = None,
+    tolerance: int | float = 0,
+) -> Float[Tensor, " batch"]:
+    """Whether the most relevant token touches the evidence (evidence > 0).
+
+    Zhang et al. 2018, "Top-down neural attention by excitation backprop". Of tied maxima, the share that hits.
+
+    Args:
+        scores: Signed relevance.
+        annotation: Evidence by area.
+        grid: Rows and columns of the patches, needed for a tolerance; `(1, tokens)` for text.
+        tolerance: A maximum at most so many tokens away (Euclidean) from the evidence is a hit too.
+
+    Returns:
+        1 hit, 0 miss, between for ties; higher is better. nan without annotation or with scores that are not finite.
+
+    Raises:
+        ValueError: If `tolerance` is negative, or given without a `grid` that fits.
+    """
+    _check_tolerance(grid, tolerance)
+    scores, judged = prepare(scores, annotation)
+    usable = annotation.usable
+    hits = usable & (annotation.evidence > 0)
+    if tolerance and grid is not None:
+        hits = _dilate(hits, grid, tolerance)
+    return or_nan(expected_hits(scores, hits, usable, usable.any(-1).long()), judged)
+
+
+def relevance_rank_accuracy(
+    scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation
+) -> Float[Tensor, " batch"]:
+    """Share of the K most relevant tokens that are evidence, K being the number of marked tokens.
+
+    Arras et al. 2022, "CLEVR-XAI", equation 4. A token is marked if at least half of it is evidence; ties at the K-th
+    place count by expectation.
+
+    Args:
+        scores: Signed relevance.
+        annotation: Evidence by area.
+
+    Returns:
+        In [0, 1], higher is better. nan without annotation, with scores that are not finite, or with nothing marked.
+    """
+    scores, judged = prepare(scores, annotation)
+    marked = annotation.marked
+    wanted = marked.sum(-1)
+    return or_nan(expected_hits(scores, marked, annotation.usable, wanted) / wanted, judged)
+
+
+def localization_auprc(scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
+    """Average precision of relevance as a detector of the marked tokens (at least half evidence).
+
+    Step-wise, as scikit-learn's `average_precision_score`. (The ERASER code also has a trapezoidal area, which is
+    too kind to maps with few distinct values.)
+
+    Args:
+        scores: Signed relevance.
+        annotation: Evidence by area.
+
+    Returns:
+        In (0, 1], higher is better. nan without annotation, with scores that are not finite, or with nothing marked.
+    """
+    scores, judged = prepare(scores, annotation)
+    return or_nan(average_precision(scores, annotation.marked, annotation.usable), judged)
+
+
+class EnergyPointingGame(AnnotationMetric):
+    """Mean of `energy_pointing_game`; see `AnnotationMetric` for what `compute()` returns."""
+
+    def score(self, scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
+        """The metric per sample."""
+        return energy_pointing_game(scores, annotation)
+
+
+class PointingGame(AnnotationMetric):
+    """Mean of `pointing_game`, with the chance level under the same tolerance; see `AnnotationMetric`.
+
+    Args:
+        num_classes: Tell classes apart.
+        grid: Rows and columns of the patches, needed for a tolerance.
+        tolerance: In tokens.
+        **kwargs: Of `torchmetrics.Metric`.
+    """
+
+    def __init__(
+        self,
+        num_classes: int | None = None,
+        grid: tuple[int, int] | None = None,
+        tolerance: int | float = 0,
+        **kwargs: object,
+    ):
+        super().__init__(num_classes, **kwargs)
+        _check_tolerance(grid, tolerance)
+        self.grid, self.tolerance = grid, tolerance
+
+    def score(self, scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
+        """The metric per sample."""
+        return pointing_game(scores, annotation, self.grid, self.tolerance)
+
+
+class RelevanceRankAccuracy(AnnotationMetric):
+    """Mean of `relevance_rank_accuracy`; see `AnnotationMetric` for what `compute()` returns."""
+
+    def score(self, scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
+        """The metric per sample."""
+        return relevance_rank_accuracy(scores, annotation)
+
+
+class LocalizationAUPRC(AnnotationMetric):
+    """Mean of `localization_auprc`; see `AnnotationMetric` for what `compute()` returns."""
+
+    def score(self, scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
+        """The metric per sample."""
+        return localization_auprc(scores, annotation)
+
+
+def _dilate(
+    hits: Bool[Tensor, "batch tokens"], grid: tuple[int, int], radius: int | float
+) -> Bool[Tensor, "batch tokens"]:
+    if grid[0] * grid[1] != hits.shape[-1]:
+        raise ValueError(f"a grid of {grid} holds {grid[0] * grid[1]} tokens, got {hits.shape[-1]}: patches only")
+    reach = int(radius)
+    steps = torch.arange(-reach, reach + 1, device=hits.device)
+    disk = (steps[:, None] ** 2 + steps**2 <= radius**2).float()[None, None]
+    reached = F.conv2d(hits.float().unflatten(-1, (1, *grid)), disk, padding=reach)
+    return (reached > 0.5).flatten(1)
+
+
+def _check_tolerance(grid: tuple[int, int] | None, tolerance: int | float) -> None:
+    if tolerance < 0 or (tolerance and grid is None):
+        raise ValueError(f"tolerance={tolerance} must not be negative and needs grid=(rows, columns), got {grid}")

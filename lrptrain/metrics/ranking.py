@@ -1,0 +1,72 @@
+"""Rankings of scores per sample, batched, with ties counted fairly. Entries that are not usable do not take part."""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from lrptrain.metrics.base import promote
+
+
+def average_precision(
+    scores: Float[Tensor, "batch entries"],
+    positive: Bool[Tensor, "batch entries"],
+    usable: Bool[Tensor, "batch entries"],
+) -> Float[Tensor, " batch"]:
+    """Average precision: the sum over thresholds of (gain in recall) * precision, tied scores being one threshold.
+
+    Step-wise as in scikit-learn's `average_precision_score`, not the trapezoidal area.
+
+    Args:
+        scores: Finite where usable; higher means more likely positive.
+        positive: The truth.
+        usable: Entries that take part.
+
+    Returns:
+        In (0, 1], higher is better; nan where no usable entry is positive. Equal scores give the share of positives.
+    """
+    scores = promote(scores)
+    order = torch.where(usable, scores, -torch.inf).sort(-1)
+    ascending, found = order.values.contiguous(), (positive & usable).gather(-1, order.indices)
+    first_tied = torch.searchsorted(ascending, ascending)
+    at_least = scores.shape[-1] - first_tied
+    total = found.sum(-1, keepdim=True)
+    found_below = found.cumsum(-1) - found.long()
+    found_at_least = total - found_below.gather(-1, first_tied)
+    precision = found_at_least.to(scores.dtype) / at_least
+    return torch.where(found, precision, 0).sum(-1) / total.squeeze(-1)
+
+
+def expected_hits(
+    scores: Float[Tensor, "batch entries"],
+    hits: Bool[Tensor, "batch entries"],
+    usable: Bool[Tensor, "batch entries"],
+    k: Int[Tensor, " batch"],
+) -> Float[Tensor, " batch"]:
+    """How many of the k highest usable scores are hits; where the k-th place is tied, the mean over all tie-breaks.
+
+    Args:
+        scores: Finite where usable.
+        hits: What counts.
+        usable: Entries that take part.
+        k: Places per sample; more than the usable entries means all of them.
+
+    Returns:
+        In [0, k].
+    """
+    scores = promote(scores)
+    places = torch.minimum(k, usable.sum(-1))
+    ranked = torch.where(usable, scores, -torch.inf).sort(-1, descending=True).values
+    last = ranked.gather(-1, (places - 1).clamp(min=0)[:, None])
+    above, tied = usable & (scores > last), usable & (scores == last)
+    share = (tied & hits).sum(-1).to(scores.dtype) / tied.sum(-1).clamp(min=1)
+    return (above & hits).sum(-1) + (places - above.sum(-1)) * share
+
+
+def select_top(
+    scores: Float[Tensor, "batch entries"], usable: Bool[Tensor, "batch entries"], k: int
+) -> Bool[Tensor, "batch entries"]:
+    """The k highest usable entries, all usable ones if there are fewer; of tied entries the earlier ones."""
+    order = torch.where(usable, scores, -torch.inf).sort(dim=-1, descending=True, stable=True).indices
+    places = torch.arange(scores.shape[-1], device=scores.device).expand_as(order)
+    rank = torch.empty_like(order).scatter(-1, order, places)
+    return usable & (rank < k)

@@ -1,0 +1,193 @@
+"""Relevance as a segmentation: the ImageNet-Segmentation protocol of Chefer, Gur, Wolf (CVPR 2021), section 4.
+
+The map is brought to the mask's size, scaled to [0, 1] per image and cut at its mean; ignored pixels are not counted.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
+from torchmetrics import Metric
+
+from lrptrain.annotations import IGNORED, split_values
+from lrptrain.metrics.base import add_by_row, class_index, class_rows, keep_apart, or_nan, promote
+from lrptrain.metrics.ranking import average_precision
+
+
+def relative_map(
+    scores: Float[Tensor, "batch tokens"], grid: tuple[int, int], size: tuple[int, int]
+) -> Float[Tensor, "batch height width"]:
+    """Relevance up-sampled bilinearly and scaled per image by its minimum and maximum.
+
+    Args:
+        scores: Relevance of the patches, row by row.
+        grid: Rows and columns of patches.
+        size: Height and width of the result.
+
+    Returns:
+        In [0, 1]; a constant map is all 0.
+
+    Raises:
+        ValueError: If `grid` does not hold the tokens.
+    """
+    if grid[0] * grid[1] != scores.shape[-1]:
+        raise ValueError(f"a grid of {grid} holds {grid[0] * grid[1]} tokens, got {scores.shape[-1]}: patches only")
+    patches = promote(scores).unflatten(-1, (1, *grid))
+    image = F.interpolate(patches, size, mode="bilinear", align_corners=False).squeeze(1)
+    image = image - image.amin((1, 2), keepdim=True)
+    top = image.amax((1, 2), keepdim=True)
+    return torch.where(top > 0, image / top, 0)
+
+
+def segmentation_confusion(
+    scores: Float[Tensor, "batch tokens"], grid: tuple[int, int], mask: Shaped[Tensor, "batch height width"]
+) -> Int[Tensor, "batch 2 2"]:
+    """Pixels per image by `[truth, prediction]`, 0 background and 1 foreground; foreground is above the map's mean.
+
+    Args:
+        scores: Relevance of the patches. A constant map predicts background.
+        grid: Rows and columns of patches.
+        mask: 1 evidence, 0 not, 255 ignored.
+
+    Returns:
+        Counts of the pixels that are not ignored; all 0 without annotation or with scores that are not finite. Sum over
+        images for a whole set, then ask `mean_iou` and `pixel_accuracy`.
+
+    Raises:
+        ValueError: If shapes do not fit or the mask holds another value.
+    """
+    truth, counted = _pixels(scores, mask)
+    image = relative_map(scores, grid, (mask.shape[1], mask.shape[2]))
+    predicted = image > image.mean((1, 2), keepdim=True)
+    cells = [counted & (truth == bool(t)) & (predicted == bool(p)) for t in (0, 1) for p in (0, 1)]
+    return torch.stack([cell.sum((1, 2)) for cell in cells], -1).unflatten(-1, (2, 2))
+
+
+def pixel_accuracy(confusion: Int[Tensor, "*sets 2 2"]) -> Float[Tensor, "*sets"]:
+    """Share of pixels predicted right, in [0, 1], higher is better; nan where nothing is counted."""
+    return _diagonal(confusion).sum(-1) / confusion.sum((-2, -1))
+
+
+def mean_iou(confusion: Int[Tensor, "*sets 2 2"]) -> Float[Tensor, "*sets"]:
+    """Mean of the intersection over union of foreground and background, in [0, 1], higher is better.
+
+    A class that is neither present nor predicted is left out; nan where nothing is counted.
+    """
+    both = _diagonal(confusion)
+    either = confusion.sum(-1) + confusion.sum(-2) - both
+    return (both / either).nanmean(-1)
+
+
+def segmentation_average_precision(
+    scores: Float[Tensor, "batch tokens"],
+    grid: tuple[int, int],
+    mask: Shaped[Tensor, "batch height width"],
+    joint: bool = True,
+) -> Float[Tensor, " batch"]:
+    """Average precision per image of the map as a detector of foreground pixels.
+
+    Args:
+        scores: Relevance of the patches.
+        grid: Rows and columns of patches.
+        mask: 1 evidence, 0 not, 255 ignored.
+        joint: Rank the foreground scores m and the background scores 1 - m of all pixels together, as the published
+            code does (its mAP of 86.03 is this one). False: foreground only.
+
+    Returns:
+        In (0, 1], higher is better; a constant map has 0.5 (`joint`) or the share of foreground. nan without annotation
+        or with scores that are not finite; foreground only: also nan where there is no foreground.
+
+    Raises:
+        ValueError: If shapes do not fit or the mask holds another value.
+    """
+    truth, counted = (part.flatten(1) for part in _pixels(scores, mask))
+    image = relative_map(scores, grid, (mask.shape[1], mask.shape[2])).flatten(1)
+    if joint:
+        flat = image.amax(-1, keepdim=True) == 0
+        image = torch.cat([torch.where(flat, 0, 1 - image), image], -1)
+        truth, counted = torch.cat([~truth, truth], -1), torch.cat([counted, counted], -1)
+    precision = average_precision(torch.where(counted, image, 0), truth, counted)
+    return or_nan(precision, counted.any(-1))
+
+
+class SegmentationScore(Metric):
+    """The segmentation protocol over a set of images.
+
+    `compute()` returns a dict:
+    - `value`: mean IoU of foreground and background, from the pixels of all images together,
+    - `pixel_accuracy`: from the same pixels,
+    - `average_precision`: mean of the per-image average precisions,
+    - `samples`: images counted, `undefined`: annotated images whose scores were not finite,
+    - `per_class`: `[num_classes]` mean IoU by label, nan for classes without images; only with `num_classes`.
+
+    There is no chance level: a constant map predicts background everywhere.
+
+    Args:
+        grid: Rows and columns of patches.
+        num_classes: Tell classes apart; `update` then needs the labels.
+        joint: See `segmentation_average_precision`.
+        **kwargs: Of `torchmetrics.Metric`.
+    """
+
+    higher_is_better = True
+    is_differentiable = False
+    full_state_update = False
+    confusion: Tensor
+    precision_sum: Tensor
+    precision_count: Tensor
+    samples: Tensor
+    undefined: Tensor
+
+    def __init__(self, grid: tuple[int, int], num_classes: int | None = None, joint: bool = True, **kwargs: object):
+        super().__init__(**kwargs)
+        self.grid, self.num_classes, self.joint = grid, num_classes, joint
+        counts = torch.zeros(class_rows(num_classes), 2, 2, dtype=torch.long)
+        self.add_state("confusion", counts, dist_reduce_fx="sum")
+        self.add_state("precision_sum", torch.zeros(()), dist_reduce_fx="sum")
+        for name in ("precision_count", "samples", "undefined"):
+            self.add_state(name, torch.zeros((), dtype=torch.long), dist_reduce_fx="sum")
+        keep_apart(self)
+
+    def update(
+        self,
+        scores: Float[Tensor, "batch tokens"],
+        mask: Shaped[Tensor, "batch height width"],
+        label: Shaped[Tensor, " batch"] | None = None,
+    ) -> None:
+        """Add a batch."""
+        confusion = segmentation_confusion(scores, self.grid, mask)
+        precision = segmentation_average_precision(scores, self.grid, mask, self.joint)
+        row, counted = class_index(label, self.num_classes, confusion), confusion.sum((1, 2)) > 0
+        self.confusion = add_by_row(self.confusion, row, confusion, counted)
+        self.precision_sum = self.precision_sum + precision.nansum().to(self.precision_sum.dtype)
+        self.precision_count = self.precision_count + (~precision.isnan()).sum()
+        self.samples = self.samples + counted.sum()
+        self.undefined = self.undefined + ((mask != IGNORED).flatten(1).any(-1) & ~counted).sum()
+
+    def compute(self) -> dict[str, Tensor]:
+        """The dict described above."""
+        total = self.confusion.sum(0)
+        result = {
+            "value": mean_iou(total),
+            "pixel_accuracy": pixel_accuracy(total),
+            "average_precision": self.precision_sum / self.precision_count,
+            "samples": self.samples,
+            "undefined": self.undefined,
+        }
+        if self.num_classes is not None:
+            result["per_class"] = mean_iou(self.confusion)
+        return result
+
+
+def _pixels(
+    scores: Float[Tensor, "batch tokens"], mask: Shaped[Tensor, "batch height width"]
+) -> tuple[Bool[Tensor, "batch height width"], Bool[Tensor, "batch height width"]]:
+    """Foreground, and which pixels are counted: those not ignored, of images whose scores are finite."""
+    if mask.ndim != 3 or len(mask) != len(scores):
+        raise ValueError(f"mask must be [{len(scores)}, height, width], got shape {tuple(mask.shape)}")
+    truth, valid = split_values(mask, "mask")
+    return truth, valid & scores.isfinite().all(-1)[:, None, None]
+
+
+def _diagonal(confusion: Int[Tensor, "*sets 2 2"]) -> Int[Tensor, "*sets 2"]:
+    return confusion.diagonal(dim1=-2, dim2=-1)

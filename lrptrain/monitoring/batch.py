@@ -1,0 +1,109 @@
+"""The contract with a user's batches: which entries of a dict or tuple are inputs, labels and annotations."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lrptrain.annotations import IGNORED
+
+IMAGES = ("image", "pixel_values")
+TEXTS = ("input_ids", "attention_mask", "token_type_ids")
+ANNOTATIONS = ("mask", "boxes", "rationale")
+BatchAdapter = Callable[[Any], Mapping[str, Any]]
+# What fills the end of a shorter text when samples of different batches meet.
+_FILL = {"rationale": IGNORED, "boxes": float("nan")}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One validation sample, on the CPU.
+
+    Attributes:
+        sample_id: Its own id where the batch has `sample_id`, else its position in the validation set.
+        label: Class index, -1 without one.
+        tensors: Inputs and annotations by the names of the contract, without the batch axis.
+        group: Index of its group, or None.
+    """
+
+    sample_id: int
+    label: int
+    tensors: dict[str, Tensor]
+    group: int | None = None
+
+
+def read_batch(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, Any]:
+    """Bring a batch to the contract's names.
+
+    Args:
+        batch: A mapping with `image` or `pixel_values`, or `input_ids` (and `attention_mask`), `label` or `labels`, and
+            optionally `mask`, `boxes`, `rationale`, `group`, `sample_id`; or a tuple (image or mapping, label[, mask]).
+        adapter: Called first, for batches of any other form.
+
+    Raises:
+        ValueError: If there is no input, or entries differ in length.
+    """
+    if adapter is not None:
+        batch = adapter(batch)
+    if isinstance(batch, Sequence) and not isinstance(batch, str):
+        batch = _from_tuple(batch)
+    if not isinstance(batch, Mapping):
+        raise ValueError(f"a batch must be a mapping or a tuple, not {type(batch).__name__}; pass batch_adapter=...")
+    known = {name: batch[name] for name in (*IMAGES, *TEXTS, *ANNOTATIONS, "group", "sample_id") if name in batch}
+    label = batch.get("label", batch.get("labels"))
+    known |= {} if label is None else {"label": torch.as_tensor(label)}
+    if not any(name in known for name in (*IMAGES, "input_ids")):
+        raise ValueError(
+            f"no input in a batch with {list(batch)}: it needs 'image' or 'pixel_values', or 'input_ids'; pass "
+            "batch_adapter=... to rename its entries"
+        )
+    known = {name: torch.as_tensor(value) for name, value in known.items() if value is not None}
+    sizes = {name: len(value) for name, value in known.items()}
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f"the entries of a batch differ in length: {sizes}")
+    return known
+
+
+def _from_tuple(batch: Sequence[Any]) -> dict[str, Any]:
+    first, *rest = batch
+    inputs = dict(first) if isinstance(first, Mapping) else {"image": first}
+    return inputs | dict(zip(("label", "mask"), rest, strict=False))
+
+
+def batch_length(batch: Mapping[str, Tensor]) -> int:
+    """Number of samples of a batch in the contract's form."""
+    return len(next(iter(batch.values())))
+
+
+def take(batch: Mapping[str, Tensor], row: int, index: int) -> Sample:
+    """Copy one sample of a batch to the CPU; `index` names it where the batch does not."""
+    with torch.inference_mode(False):
+        rows = {name: value[row].detach().cpu().clone() for name, value in batch.items()}
+    group, label, own = (rows.pop(name, None) for name in ("group", "label", "sample_id"))
+    return Sample(
+        sample_id=index if own is None else int(own),
+        label=-1 if label is None else int(label),
+        tensors=rows,
+        group=None if group is None else int(group),
+    )
+
+
+def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> dict[str, Tensor]:
+    """Stack samples; texts and lists of boxes are padded to the longest, and a missing annotation is all ignored.
+
+    Raises:
+        ValueError: If texts of different lengths come without an attention mask.
+    """
+    names = list(dict.fromkeys(name for sample in samples for name in sample.tensors))
+    stacked = {}
+    for name in names:
+        present = [sample.tensors[name] for sample in samples if name in sample.tensors]
+        fill = _FILL.get(name, IGNORED if name == "mask" else 0)
+        rows = [sample.tensors.get(name, torch.full_like(present[0], fill)) for sample in samples]
+        stacked[name] = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=fill).to(device)
+    if "input_ids" in stacked and "attention_mask" not in stacked:
+        if len({len(sample.tensors["input_ids"]) for sample in samples}) > 1:
+            raise ValueError("texts of different lengths need an attention_mask in the batch")
+    return stacked

@@ -1,0 +1,185 @@
+"""Relevance and scores of a sample under the current weights."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from lrptrain.annotations import TokenAnnotation, boxes_to_mask, mask_to_tokens, rationale_to_tokens, regions_to_tokens
+from lrptrain.metrics import energy_pointing_game, localization_auprc, pointing_game, relevance_rank_accuracy
+from lrptrain.monitoring.batch import IMAGES, TEXTS, Sample, collate
+from lrptrain.relevance import Relevance, attribute
+from lrptrain.relevance.preserve import unwrap
+
+TARGETS = ("label", "predicted")
+MEASURES: dict[str, Callable[[Tensor, TokenAnnotation], Tensor]] = {
+    "energy_pointing_game": energy_pointing_game,
+    "pointing_game": pointing_game,
+    "rank_accuracy": relevance_rank_accuracy,
+    "auprc": localization_auprc,
+}
+
+
+@dataclass(frozen=True)
+class Explainer:
+    """How to explain: everything but the model and the samples.
+
+    Attributes:
+        method: One of `lrptrain.methods()`.
+        options: Of the method.
+        targets: Which classes to explain, of "label" and "predicted".
+        batch_size: Samples per forward pass.
+        region_names: Names of the regions of a `mask` `[batch, regions, height, width]`; the first is the evidence.
+    """
+
+    method: str = "transformer_attribution"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    targets: tuple[str, ...] = TARGETS
+    batch_size: int = 16
+    region_names: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class Scored:
+    """A sample with its prediction, its maps and what they score.
+
+    Attributes:
+        sample: The sample.
+        predicted: Class with the largest logit.
+        probability: Its softmax probability.
+        maps: Relevance per target name, `[tokens]`, on the CPU.
+        grid: Rows and columns of the patches, None for text.
+        chance: Annotated share of the area, nan without annotation.
+        values: Value by "target/measure"; nan where undefined.
+    """
+
+    sample: Sample
+    predicted: int
+    probability: float
+    maps: dict[str, Float[Tensor, " tokens"]]
+    grid: tuple[int, int] | None
+    chance: float
+    values: dict[str, float]
+
+
+def evaluate(
+    model: nn.Module,
+    samples: Sequence[Sample],
+    explainer: Explainer,
+    device: torch.device | str = "cpu",
+    forward_context: Callable[[], AbstractContextManager] = nullcontext,
+) -> Iterator[Scored]:
+    """Explain and score samples, batch by batch.
+
+    Args:
+        model: As for `lrptrain.attribute`.
+        samples: Of one kind, images or texts.
+        explainer: How.
+        device: Where the model is.
+        forward_context: Entered around forward passes (autocast).
+    """
+    for start in range(0, len(samples), explainer.batch_size):
+        chunk = samples[start : start + explainer.batch_size]
+        batch = collate(chunk, device)
+        with forward_context():
+            relevance = _explain(model, batch, chunk, explainer)
+        yield from _score(chunk, batch, relevance, explainer)
+
+
+def model_inputs(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor | dict[str, Tensor]:
+    """The arguments of the model's forward: an image by position unless it asks for `pixel_values`, a text by names."""
+    parameters = inspect.signature(unwrap(model).forward).parameters
+    open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    for name in IMAGES:
+        if name in batch:
+            return {name: batch[name]} if name == "pixel_values" and name in parameters else batch[name]
+    named = {name: batch[name] for name in TEXTS if name in batch and (open_ended or name in parameters)}
+    return named if "input_ids" in named else batch["input_ids"]
+
+
+def _explain(
+    model: nn.Module, batch: Mapping[str, Tensor], chunk: Sequence[Sample], explainer: Explainer
+) -> dict[str, Relevance]:
+    """Maps per target. The predicted class is explained anew only where it is not the label."""
+    labels = torch.tensor([sample.label for sample in chunk], device=next(iter(batch.values())).device)
+    inputs, labelled = model_inputs(model, batch), bool((labels >= 0).all())
+
+    def explain(rows: Tensor | None, target: Tensor | None) -> Relevance:
+        return attribute(model, _rows(inputs, rows), target, explainer.method, **explainer.options)
+
+    if not labelled or "label" not in explainer.targets:
+        return {"predicted": explain(None, None)}
+    first = explain(None, labels)
+    if "predicted" not in explainer.targets:
+        return {"label": first}
+    predicted = first.logits.argmax(1)
+    wrong = (predicted != labels).nonzero().flatten()
+    scores = first.scores.clone()
+    if len(wrong):
+        scores[wrong] = explain(wrong, predicted[wrong]).scores
+    return {"label": first, "predicted": Relevance(scores, first.logits, predicted, explainer.method, first.grid)}
+
+
+def _rows(inputs: Tensor | dict[str, Tensor], rows: Tensor | None) -> Tensor | dict[str, Tensor]:
+    if rows is None:
+        return inputs
+    return inputs[rows] if isinstance(inputs, Tensor) else {name: value[rows] for name, value in inputs.items()}
+
+
+def _score(
+    chunk: Sequence[Sample], batch: Mapping[str, Tensor], relevance: Mapping[str, Relevance], explainer: Explainer
+) -> Iterator[Scored]:
+    one = next(iter(relevance.values()))
+    evidence, regions = annotations(batch, one.grid, explainer.region_names)
+    values = {
+        f"{target}/{name}": measure(found.scores.double(), evidence).tolist()
+        for target, found in relevance.items()
+        for name, measure in (MEASURES.items() if evidence is not None else ())
+    }
+    values |= {
+        f"{target}/region/{name}": energy_pointing_game(found.scores.double(), region).tolist()
+        for target, found in relevance.items()
+        for name, region in regions.items()
+    }
+    chance = evidence.chance.tolist() if evidence is not None else [float("nan")] * len(chunk)
+    probability, predicted = one.logits.double().softmax(1).max(1)
+    maps = {target: found.scores.detach().cpu() for target, found in relevance.items()}
+    for i, sample in enumerate(chunk):
+        length = len(sample.tensors["input_ids"]) if one.grid is None and "input_ids" in sample.tensors else None
+        yield Scored(
+            sample=sample,
+            predicted=int(predicted[i]),
+            probability=float(probability[i]),
+            maps={target: scores[i, :length] for target, scores in maps.items()},
+            grid=one.grid,
+            chance=chance[i],
+            values={name: column[i] for name, column in values.items()},
+        )
+
+
+def annotations(
+    batch: Mapping[str, Tensor], grid: tuple[int, int] | None, region_names: Sequence[str] = ()
+) -> tuple[TokenAnnotation | None, dict[str, TokenAnnotation]]:
+    """The evidence of a batch at the model's tokens, and its named regions.
+
+    Raises:
+        ValueError: If a mask has regions that are not named.
+    """
+    if grid is None:
+        if "rationale" not in batch:
+            return None, {}
+        return rationale_to_tokens(batch["rationale"], batch.get("attention_mask")), {}
+    if "mask" in batch and batch["mask"].ndim == 4:
+        regions = regions_to_tokens(batch["mask"], region_names, grid)
+        return next(iter(regions.values())), regions
+    if "mask" in batch:
+        return mask_to_tokens(batch["mask"], grid), {}
+    if "boxes" in batch:
+        image = next(batch[name] for name in IMAGES if name in batch)
+        return mask_to_tokens(boxes_to_mask(batch["boxes"], (image.shape[-2], image.shape[-1])), grid), {}
+    return None, {}

@@ -1,0 +1,129 @@
+"""Relevance over an image."""
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Num, Shaped, UInt8
+from numpy.typing import ArrayLike
+from torch import Tensor
+from torch.nn import functional as F
+
+from lrptrain.extras import require
+
+# The longer side of a picture, in pixels, below which it is enlarged.
+SMALLEST = 160
+COLORMAP = "inferno"
+OUTLINE = (0, 255, 255)
+# How far the picture below relevance turns grey: an orange thing must not look like relevance.
+_GREY = 0.6
+
+
+def overlay(
+    image: Num[Tensor | np.ndarray, "channels height width"],
+    heat: Num[Tensor | np.ndarray, "rows columns"],
+    mask: Shaped[Tensor | np.ndarray, "height width"] | None = None,
+    *,
+    opacity: float = 0.75,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> UInt8[np.ndarray, "large_height large_width 3"]:
+    """The image, paler, under its relevance: the more relevant a place, the brighter its colour and the more opaque.
+
+    Only positive relevance shows, scaled by its maximum; without any, no colour is laid over it. The annotation's
+    outline is cyan on black.
+
+    Args:
+        image: Of any range, with one or three channels; a tensor on any device, or an array.
+        heat: Relevance, of a patch grid (interpolated bilinearly) or of the pixels; nan counts as none.
+        mask: 1 evidence (outlined), 0 not, 255 ignored (not outlined), at the image's size.
+        opacity: Of the most relevant place, in [0, 1].
+        mean: Per channel, as the data was normalised with. Without `mean` and `std` the image is stretched from its
+            own minimum to its maximum.
+        std: Per channel.
+
+    Returns:
+        A picture, enlarged as by `to_picture`.
+    """
+    picture = to_picture(image, mean=mean, std=std)
+    strength = _strength(_array(heat), (picture.shape[0], picture.shape[1]))[..., None]
+    colors = require("matplotlib", "monitor").colormaps[COLORMAP](strength[..., 0])[..., :3] * 255
+    alpha = opacity * strength
+    blended = np.rint((1 - alpha) * _paler(picture) + alpha * colors).astype(np.uint8)
+    return blended if mask is None else _outlined(blended, enlarge(_array(mask)) == 1)
+
+
+def to_picture(
+    image: Num[Tensor | np.ndarray, "channels height width"],
+    *,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> UInt8[np.ndarray, "large_height large_width 3"]:
+    """A picture to look at, of a tensor that a model sees.
+
+    Args:
+        image: Of any range, with one or three channels; a tensor on any device, or an array.
+        mean: Per channel, as the data was normalised with. Without `mean` and `std` the image is stretched from its
+            own minimum to its maximum.
+        std: Per channel.
+
+    Returns:
+        In [0, 255], enlarged as by `enlarge`.
+
+    Raises:
+        ValueError: If the image has another shape, or only one of `mean` and `std` is given.
+    """
+    values = _array(image)
+    if values.ndim != 3 or values.shape[0] not in (1, 3):
+        raise ValueError(f"an image has the shape [3, height, width] or [1, height, width], not {values.shape}")
+    if (mean is None) != (std is None):
+        raise ValueError("give both mean and std, or neither")
+    if mean is not None and std is not None:
+        values = values * np.reshape(std, (-1, 1, 1)) + np.reshape(mean, (-1, 1, 1))
+    else:
+        values = _stretched(values)
+    values = np.nan_to_num(np.broadcast_to(values, (3, *values.shape[1:])))
+    return enlarge(np.rint(values.clip(0, 1) * 255).astype(np.uint8).transpose(1, 2, 0))
+
+
+def enlarge(
+    pixels: Shaped[np.ndarray, "height width *channels"],
+) -> Shaped[np.ndarray, "height2 width2 *channels"]:
+    """Repeat the pixels of a small picture or mask, so that its longer side has at least 160 of them."""
+    factor = max(1, math.ceil(SMALLEST / max(pixels.shape[:2])))
+    return pixels.repeat(factor, axis=0).repeat(factor, axis=1)
+
+
+def _strength(heat: Float[np.ndarray, "rows columns"], size: tuple[int, int]) -> Float[np.ndarray, "height width"]:
+    """Positive relevance at the picture's size, its maximum 1."""
+    positive = torch.from_numpy(np.nan_to_num(heat, posinf=0.0).clip(min=0))[None, None]
+    resized = F.interpolate(positive, size=size, mode="bilinear", align_corners=False)[0, 0].numpy()
+    peak = resized.max()
+    return resized / peak if peak > 0 else resized
+
+
+def _paler(picture: UInt8[np.ndarray, "height width 3"]) -> Float[np.ndarray, "height width 3"]:
+    return (1 - _GREY) * picture + _GREY * picture.mean(axis=-1, keepdims=True)
+
+
+def _outlined(
+    picture: UInt8[np.ndarray, "height width 3"], evidence: Bool[np.ndarray, "height width"]
+) -> UInt8[np.ndarray, "height width 3"]:
+    """A line along the inner border of the evidence, with a black one on either side: it shows on any ground."""
+    erode = require("scipy.ndimage", "monitor").binary_erosion
+    dilate = require("scipy.ndimage", "monitor").binary_dilation
+    line = evidence & ~erode(evidence)
+    picture = np.where(dilate(line)[..., None], np.uint8(0), picture)
+    picture[line] = OUTLINE
+    return picture
+
+
+def _stretched(values: Float[np.ndarray, "channels height width"]) -> Float[np.ndarray, "channels height width"]:
+    low, high = np.nanmin(values), np.nanmax(values)
+    return (values - low) / (high - low) if high > low else values
+
+
+def _array(values: Tensor | ArrayLike) -> np.ndarray:
+    """As float32, from any device."""
+    return torch.as_tensor(values).detach().to("cpu", torch.float32).numpy()

@@ -1,0 +1,80 @@
+"""Many pictures on one."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+from jaxtyping import UInt8
+
+from lrptrain.extras import require
+
+_GAP = 8
+_BACKGROUND = (255, 255, 255)
+_INK = (20, 20, 20)
+
+
+def contact_sheet(
+    pictures: Sequence[UInt8[np.ndarray, "_height _width 3"]], captions: Sequence[str], columns: int = 4
+) -> UInt8[np.ndarray, "height width 3"]:
+    """The pictures in rows, each over its caption.
+
+    Args:
+        pictures: Of any sizes; at least one.
+        captions: One per picture; broken into lines to fit below it.
+        columns: Pictures in a row.
+
+    Returns:
+        In [0, 255].
+
+    Raises:
+        ValueError: If there is no picture, or the number of captions differs.
+    """
+    if not pictures:
+        raise ValueError("a contact sheet needs at least one picture")
+    width = max(picture.shape[1] for picture in pictures)
+    font = require("PIL.ImageFont", "monitor").load_default(size=max(13, width // 16))
+    lines = [_broken(caption, width, font) for caption in captions]
+    cells = [_cell(picture, caption, width, font) for picture, caption in zip(pictures, lines, strict=True)]
+    rows = [cells[start : start + columns] for start in range(0, len(cells), columns)]
+    return np.vstack([_row(row, min(columns, len(cells))) for row in rows])
+
+
+def _cell(picture: UInt8[np.ndarray, "_height _width 3"], lines: list[str], width: int, font: Any) -> np.ndarray:
+    """The picture over its lines, in a margin on all sides."""
+    line_height = round(1.3 * font.size)
+    size = (width + _GAP, picture.shape[0] + len(lines) * line_height + _GAP)
+    cell = require("PIL.Image", "monitor").new("RGB", size, _BACKGROUND)
+    draw = require("PIL.ImageDraw", "monitor").Draw(cell)
+    cell.paste(require("PIL.Image", "monitor").fromarray(np.ascontiguousarray(picture)), (_GAP // 2, _GAP // 2))
+    for row, line in enumerate(lines):
+        position = (_GAP // 2, _GAP // 2 + picture.shape[0] + 2 + row * line_height)
+        draw.text(position, line, fill=_INK, font=font)
+    return np.asarray(cell)
+
+
+def _row(cells: list[np.ndarray], columns: int) -> np.ndarray:
+    """The cells side by side, filled up to the height of the tallest and to the number of columns."""
+    height, width = max(cell.shape[0] for cell in cells), cells[0].shape[1]
+    row = np.full((height, columns * width, 3), _BACKGROUND, dtype=np.uint8)
+    for index, cell in enumerate(cells):
+        row[: cell.shape[0], index * width : (index + 1) * width] = cell
+    return row
+
+
+def _broken(caption: str, width: int, font: Any) -> list[str]:
+    """The caption in lines of at most `width` pixels, broken at spaces; a longer word is cut."""
+    lines: list[str] = []
+    for word in caption.split():
+        if lines and font.getlength(f"{lines[-1]} {word}") <= width:
+            lines[-1] = f"{lines[-1]} {word}"
+        else:
+            lines.append(_cut(word, width, font))
+    return lines
+
+
+def _cut(word: str, width: int, font: Any) -> str:
+    if font.getlength(word) <= width:
+        return word
+    while word and font.getlength(f"{word}…") > width:
+        word = word[:-1]
+    return f"{word}…"

@@ -1,0 +1,186 @@
+import json
+import math
+import multiprocessing
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from lrptrain.findings import Finding
+from lrptrain.loggers import EpochRecord, Highlight, Picture, read_events, read_findings, read_samples, write_record
+from lrptrain.loggers.local import picture_path
+
+FINDING = Finding(
+    kind="focus_outside_annotation",
+    scope="dog",
+    target="label",
+    effect=0.12,
+    interval=(0.09, 0.15),
+    confidence=0.95,
+    chance=0.31,
+    bound=0.5,
+    p_value=0.001,
+    samples=24,
+    worst_samples=(17, "a/b"),
+    epoch=3,
+    step=31,
+    first_epoch=2,
+)
+
+
+def picture(sample_id, value=7):
+    pixels = np.full((12, 10, 3), value, np.uint8)
+    return Picture(sample_id, "caption", pixels, pixels)
+
+
+def record(epoch=3, **changes):
+    base = EpochRecord(
+        epoch=epoch,
+        step=10 * epoch + 1,
+        scalars={"relevance/epg": 0.25, "relevance/rank": math.nan},
+        samples={"sample_id": ["17", "a/b"], "label": [0, 1], "epg": [0.5, math.nan]},
+        pictures=[picture(17), picture("a/b")],
+        texts=[Highlight("t", "one <b>", "<span>good</span>", "good")],
+        findings=[FINDING],
+        new_findings=[FINDING],
+        class_names=["cat", "dog"],
+    )
+    return replace(base, **changes)
+
+
+def strict(text):
+    """Parse JSON as other languages do: without NaN and Infinity."""
+
+    def refuse(name):
+        raise AssertionError(f"{name} is no JSON")
+
+    return json.loads(text, parse_constant=refuse)
+
+
+def test_everything_reads_back(tmp_path):
+    write_record(tmp_path, record())
+    (event,) = read_events(tmp_path)
+    assert event == {
+        "epoch": 3,
+        "step": 31,
+        "scalars": {"relevance/epg": 0.25, "relevance/rank": None},
+        "findings": [FINDING.to_dict()],
+    }
+    samples = read_samples(tmp_path)
+    assert list(samples) == ["epoch", "step", "sample_id", "label", "epg"]
+    assert samples["sample_id"] == ["17", "a/b"]
+    assert samples["epoch"] == [3, 3]
+    assert math.isnan(samples["epg"][1])
+    assert read_findings(tmp_path) == [FINDING]
+    np.testing.assert_array_equal(np.asarray(Image.open(picture_path(tmp_path, 3, 17))), picture(17).image)
+
+
+def test_the_layout_is_as_documented_and_nothing_is_left_over(tmp_path):
+    write_record(tmp_path, record())
+    files = sorted(str(path.relative_to(tmp_path)) for path in tmp_path.rglob("*") if path.is_file())
+    assert files == [
+        "events.jsonl",
+        "findings.json",
+        "highlights/epoch_0003.html",
+        "pictures/epoch_0003/17.png",
+        "pictures/epoch_0003/a%2Fb.png",
+        "samples/epoch_0003.parquet",
+    ]
+
+
+def test_nothing_to_read_reads_as_nothing(tmp_path):
+    assert read_events(tmp_path) == []
+    assert read_samples(tmp_path) == {}
+    assert read_findings(tmp_path) == []
+    write_record(tmp_path, EpochRecord(epoch=0, step=0, samples={"sample_id": []}))
+    assert read_samples(tmp_path) == {}
+    assert [event["epoch"] for event in read_events(tmp_path)] == [0]
+
+
+def test_numbers_without_json_become_null(tmp_path):
+    scalars = {"relevance/a": math.inf, "relevance/b": np.float32("nan"), "relevance/c": np.float32(0.5)}
+    write_record(tmp_path, record(scalars=scalars, findings=[replace(FINDING, chance=math.nan)]))
+    line = strict((tmp_path / "events.jsonl").read_text())
+    assert line["scalars"] == {"relevance/a": None, "relevance/b": None, "relevance/c": 0.5}
+    assert strict((tmp_path / "findings.json").read_text())[0]["chance"] is None
+
+
+@pytest.mark.parametrize("cut", [1, 20])
+def test_a_half_written_line_is_skipped_and_the_next_epoch_is_whole(tmp_path, cut):
+    for epoch in (0, 1):
+        write_record(tmp_path, record(epoch))
+    events = tmp_path / "events.jsonl"
+    events.write_bytes(events.read_bytes()[:-cut])
+    # Less its newline a line is still whole.
+    assert [event["epoch"] for event in read_events(tmp_path)] == ([0, 1] if cut == 1 else [0])
+    write_record(tmp_path, record(2))
+    assert [event["epoch"] for event in read_events(tmp_path)] == ([0, 1, 2] if cut == 1 else [0, 2])
+
+
+def test_an_epoch_written_again_is_replaced(tmp_path):
+    for epoch in (0, 1):
+        write_record(tmp_path, record(epoch))
+    again = record(0, scalars={"relevance/epg": 0.9}, pictures=[picture(17, value=200)], findings=[])
+    write_record(tmp_path, replace(again, samples={"sample_id": ["17"], "label": [1], "epg": [0.1]}))
+    first, second = read_events(tmp_path)
+    assert (first["epoch"], first["scalars"]["relevance/epg"], first["findings"]) == (0, 0.9, [])
+    assert second["epoch"] == 1
+    assert read_samples(tmp_path, 0)["label"] == [1]
+    assert read_findings(tmp_path) == []
+    assert [path.name for path in picture_path(tmp_path, 0, 17).parent.iterdir()] == ["17.png"]
+    assert np.asarray(Image.open(picture_path(tmp_path, 0, 17))).max() == 200
+
+
+def test_epochs_with_other_columns_read_as_one_table(tmp_path):
+    write_record(tmp_path, record(0, samples={"sample_id": ["a"], "epg": [None]}))
+    write_record(tmp_path, record(1, samples={"sample_id": ["a"], "epg": [0.5], "rank": [0.1]}))
+    assert read_samples(tmp_path) == {
+        "epoch": [0, 1],
+        "step": [1, 11],
+        "sample_id": ["a", "a"],
+        "epg": [None, 0.5],
+        "rank": [None, 0.1],
+    }
+
+
+def test_any_sample_id_stays_inside_the_folder(tmp_path):
+    ids: list[int | str] = ["../../escape", "..", "a/b", "a_b", "ü" * 300, "ü" * 300 + "x", 7]
+    write_record(tmp_path / "run", record(pictures=[picture(sample_id, i) for i, sample_id in enumerate(ids)]))
+    for i, sample_id in enumerate(ids):
+        assert np.asarray(Image.open(picture_path(tmp_path / "run", 3, sample_id)))[0, 0, 0] == i
+    assert [path.name for path in tmp_path.iterdir()] == ["run"]
+
+
+def test_highlights_are_one_page_with_escaped_captions(tmp_path):
+    write_record(tmp_path, record())
+    page = (tmp_path / "highlights" / "epoch_0003.html").read_text()
+    assert "<h2>one &lt;b&gt;</h2>\n<span>good</span>" in page
+    assert "http" not in page
+
+
+def write_forever(folder: str) -> None:
+    rng = np.random.default_rng(0)
+    for epoch in range(10_000):
+        pixels = rng.integers(0, 255, (64, 64, 3), dtype=np.uint8)
+        write_record(Path(folder), record(epoch, pictures=[Picture(i, "", pixels, pixels) for i in range(3)]))
+
+
+def test_a_killed_run_leaves_every_finished_epoch(tmp_path):
+    process = multiprocessing.get_context("spawn").Process(target=write_forever, args=(str(tmp_path),))
+    process.start()
+    deadline = time.monotonic() + 60
+    while len(read_events(tmp_path)) < 8 and time.monotonic() < deadline:
+        time.sleep(0.005)
+    process.kill()
+    process.join()
+    events = read_events(tmp_path)
+    assert [event["epoch"] for event in events] == list(range(len(events)))
+    assert len(events) >= 8
+    for epoch in range(len(events)):
+        assert read_samples(tmp_path, epoch)["label"] == [0, 1]
+        for i in range(3):
+            Image.open(picture_path(tmp_path, epoch, i)).load()
+    assert read_findings(tmp_path) == [FINDING]

@@ -1,0 +1,111 @@
+import re
+from html.parser import HTMLParser
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lrptrain.render import token_ansi, token_html, token_markdown
+
+BERT = ["[CLS]", "the", "act", "##ing", "was", "bad", "!", "[SEP]"]
+SCORES = np.array([0.0, 0.1, 1.0, 0.5, -0.5, 2.0, np.nan, 0.0])
+
+
+class Page(HTMLParser):
+    """Collects the tags, the text, and the style of each piece of text."""
+
+    def __init__(self, page: str):
+        super().__init__()
+        self.tags: list[str] = []
+        self.styles: dict[str, str] = {}
+        self.text, self.style = "", ""
+        self.feed(page)
+
+    def handle_starttag(self, tag, attrs):
+        self.tags.append(tag)
+        self.style = dict(attrs).get("style", "")
+
+    def handle_data(self, data):
+        self.text += data
+        self.styles.setdefault(data, self.style)
+
+
+def alpha(style):
+    return float(re.findall(r"rgba\(\d+,\d+,\d+,([\d.]+)\)", style)[0])
+
+
+def plain(ansi):
+    return re.sub(r"\x1b\[[\d;]*m", "", ansi)
+
+
+@pytest.mark.parametrize(
+    ("tokens", "text"),
+    [
+        (BERT, "[CLS] the acting was bad! [SEP]"),
+        (["<s>", "The", "Ġun", "watch", "able", "Ġfilm", ".", "</s>"], "<s> The unwatchable film. </s>"),
+        (["▁The", "▁un", "watch", "able", "▁film", ".", "</s>"], "The unwatchable film. </s>"),
+        (["one", "Ċ", "Ġtwo"], "one↵ two"),
+        (["##"], "##"),
+        (["C", "##"], "C##"),
+        ([], ""),
+    ],
+)
+def test_word_pieces_are_joined(tokens, text):
+    scores = np.ones(len(tokens))
+    assert plain(token_ansi(tokens, scores)) == text
+    assert Page(token_html(tokens, scores)).text == text
+
+
+def test_colour_follows_sign_and_size():
+    styles = Page(token_html(BERT, SCORES)).styles
+    assert alpha(styles["bad"]) == 0.75
+    assert alpha(styles["act"]) == pytest.approx(0.75 / 2, abs=0.01)
+    assert alpha(styles["!"]) == alpha(styles["[CLS]"]) == 0
+    assert "rgba(225,29,29" in styles["act"]
+    assert "rgba(37,99,235" in styles["was"]
+
+
+def test_the_rationale_is_underlined():
+    rationale = [0, 0, 0, 0, 0, 1, 255, 0]
+    styles = Page(token_html(BERT, SCORES, rationale)).styles
+    assert [word for word, style in styles.items() if "border-bottom" in style] == ["bad"]
+    assert re.findall(r"\x1b\[[\d;]*;4m(.*?)\x1b", token_ansi(BERT, SCORES, rationale)) == ["bad"]
+    assert token_markdown(BERT, SCORES, rationale) == r"\[CLS\] the **acting** was 「**bad\!**」 \[SEP\]"
+
+
+@given(st.lists(st.text(max_size=8), max_size=6), st.text(max_size=20))
+def test_no_text_becomes_markup(tokens, title):
+    page = Page(token_html(tokens, np.ones(len(tokens)), title=title))
+    assert page.tags == ["div"] * 3 + ["span"] * len(tokens)
+
+
+def test_a_script_stays_text():
+    page = token_html(["<script>alert(1)</script>", '"><img>'], np.ones(2), title="<b>")
+    assert "<script" not in page
+    assert "<img" not in page
+    assert "<b>" not in page
+    assert "<script>alert(1)</script>" in Page(page).text
+
+
+@given(st.lists(st.text(max_size=8), max_size=6))
+def test_a_token_cannot_steer_the_terminal(tokens):
+    rest = plain(token_ansi(tokens, np.ones(len(tokens))))
+    assert all(character.isprintable() for character in rest)
+
+
+def test_escape_codes_in_tokens_are_defused():
+    assert plain(token_ansi(["a\x1b[2Jb"], np.ones(1))) == "a\N{REPLACEMENT CHARACTER}[2Jb"
+
+
+def test_without_any_relevance_nothing_is_coloured():
+    styles = Page(token_html(BERT, np.zeros(8))).styles
+    assert {alpha(style) for word, style in styles.items() if word.strip()} == {0.0}
+    assert "**" not in token_markdown(BERT, np.zeros(8))
+
+
+def test_unequal_lengths_are_refused():
+    with pytest.raises(ValueError, match="8 tokens have 7 scores"):
+        token_html(BERT, SCORES[:7])
+    with pytest.raises(ValueError, match="a rationale of 3"):
+        token_ansi(BERT, SCORES, [0, 1, 0])
