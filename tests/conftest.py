@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT / "tests" / "relevance"))  # model_zoo
+sys.path[:0] = [str(ROOT / "tests" / "relevance"), str(ROOT / "tests")]  # model_zoo, readme_tables
 
 
 @pytest.fixture(scope="session")

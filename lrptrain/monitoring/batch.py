@@ -28,7 +28,7 @@ class Sample:
         group: Index of its group, or None.
     """
 
-    sample_id: int
+    sample_id: int | str
     label: int
     tensors: dict[str, Tensor]
     group: int | None = None
@@ -51,19 +51,34 @@ def read_batch(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, Any
         batch = _from_tuple(batch)
     if not isinstance(batch, Mapping):
         raise ValueError(f"a batch must be a mapping or a tuple, not {type(batch).__name__}; pass batch_adapter=...")
-    known = {name: batch[name] for name in (*IMAGES, *TEXTS, *ANNOTATIONS, "group", "sample_id") if name in batch}
-    label = batch.get("label", batch.get("labels"))
-    known |= {} if label is None else {"label": torch.as_tensor(label)}
+    given = {name: batch[name] for name in (*IMAGES, *TEXTS, *ANNOTATIONS, "group", "sample_id") if name in batch}
+    given |= {"label": batch.get("label", batch.get("labels"))}
+    known = {name: _column(name, value) for name, value in given.items() if value is not None}
     if not any(name in known for name in (*IMAGES, "input_ids")):
         raise ValueError(
             f"no input in a batch with {list(batch)}: it needs 'image' or 'pixel_values', or 'input_ids'; pass "
             "batch_adapter=... to rename its entries"
         )
-    known = {name: torch.as_tensor(value) for name, value in known.items() if value is not None}
     sizes = {name: len(value) for name, value in known.items()}
     if len(set(sizes.values())) > 1:
         raise ValueError(f"the entries of a batch differ in length: {sizes}")
     return known
+
+
+def _column(name: str, value: Any) -> Tensor | list[int | str]:
+    """An entry as a plain tensor that can be padded; ids, which may be strings, as a list."""
+    if name == "sample_id":
+        return value.tolist() if hasattr(value, "tolist") else list(value)
+    column = torch.as_tensor(value).as_subclass(Tensor)
+    if column.ndim == 0 or (name in ("label", "group") and (column.ndim > 1 or column.is_floating_point())):
+        one = "one integer" if name in ("label", "group") else "one entry"
+        raise ValueError(
+            f"{name!r} of a batch must hold {one} per sample, not {column.dtype} of shape {list(column.shape)}; "
+            "pass batch_adapter=... to bring it to that form"
+        )
+    if name in ("mask", "rationale") and column.dtype == torch.bool:
+        return column.to(torch.uint8)
+    return column.float() if name == "boxes" and not column.is_floating_point() else column
 
 
 def _from_tuple(batch: Sequence[Any]) -> dict[str, Any]:
@@ -72,19 +87,19 @@ def _from_tuple(batch: Sequence[Any]) -> dict[str, Any]:
     return inputs | dict(zip(("label", "mask"), rest, strict=False))
 
 
-def batch_length(batch: Mapping[str, Tensor]) -> int:
+def batch_length(batch: Mapping[str, Any]) -> int:
     """Number of samples of a batch in the contract's form."""
     return len(next(iter(batch.values())))
 
 
-def take(batch: Mapping[str, Tensor], row: int, index: int) -> Sample:
-    """Copy one sample of a batch to the CPU; `index` names it where the batch does not."""
+def take(batch: Mapping[str, Any], row: int, index: int) -> Sample:
+    """Copy one sample of a batch to the CPU; `index` names it where the batch does not. A negative label is none."""
     with torch.inference_mode(False):
-        rows = {name: value[row].detach().cpu().clone() for name, value in batch.items()}
-    group, label, own = (rows.pop(name, None) for name in ("group", "label", "sample_id"))
+        rows = {name: x[row].detach().cpu().clone() for name, x in batch.items() if isinstance(x, Tensor)}
+    group, label = (rows.pop(name, None) for name in ("group", "label"))
     return Sample(
-        sample_id=index if own is None else int(own),
-        label=-1 if label is None else int(label),
+        sample_id=batch["sample_id"][row] if "sample_id" in batch else index,
+        label=-1 if label is None else max(int(label), -1),
         tensors=rows,
         group=None if group is None else int(group),
     )
@@ -103,7 +118,7 @@ def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> di
         fill = _FILL.get(name, IGNORED if name == "mask" else 0)
         rows = [sample.tensors.get(name, torch.full_like(present[0], fill)) for sample in samples]
         stacked[name] = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=fill).to(device)
-    if "input_ids" in stacked and "attention_mask" not in stacked:
-        if len({len(sample.tensors["input_ids"]) for sample in samples}) > 1:
-            raise ValueError("texts of different lengths need an attention_mask in the batch")
+    unmasked = "input_ids" in stacked and "attention_mask" not in stacked
+    if unmasked and len({len(sample.tensors["input_ids"]) for sample in samples}) > 1:
+        raise ValueError("texts of different lengths need an attention_mask in the batch")
     return stacked

@@ -32,7 +32,7 @@ class Explainer:
     Attributes:
         method: One of `lrptrain.methods()`.
         options: Of the method.
-        targets: Which classes to explain, of "label" and "predicted".
+        targets: Which classes to explain, of "label" and "predicted"; samples without a label always by the latter.
         batch_size: Samples per forward pass.
         region_names: Names of the regions of a `mask` `[batch, regions, height, width]`; the first is the evidence.
     """
@@ -54,6 +54,7 @@ class Scored:
         probability: Its softmax probability.
         maps: Relevance per target name, `[tokens]`, on the CPU.
         grid: Rows and columns of the patches, None for text.
+        classes: Number of logits.
         chance: Annotated share of the area, nan without annotation.
         values: Value by "target/measure"; nan where undefined.
     """
@@ -63,6 +64,7 @@ class Scored:
     probability: float
     maps: dict[str, Float[Tensor, " tokens"]]
     grid: tuple[int, int] | None
+    classes: int
     chance: float
     values: dict[str, float]
 
@@ -83,23 +85,33 @@ def evaluate(
         device: Where the model is.
         forward_context: Entered around forward passes (autocast).
     """
-    for start in range(0, len(samples), explainer.batch_size):
-        chunk = samples[start : start + explainer.batch_size]
+    for chunk in _chunks(samples, explainer.batch_size):
         batch = collate(chunk, device)
         with forward_context():
             relevance = _explain(model, batch, chunk, explainer)
         yield from _score(chunk, batch, relevance, explainer)
 
 
+def _chunks(samples: Sequence[Sample], size: int) -> Iterator[Sequence[Sample]]:
+    """Batches of samples, those with a label apart from those without."""
+    for labelled in (True, False):
+        alike = [sample for sample in samples if (sample.label >= 0) == labelled]
+        yield from (alike[start : start + size] for start in range(0, len(alike), size))
+
+
 def model_inputs(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor | dict[str, Tensor]:
-    """The arguments of the model's forward: an image by position unless it asks for `pixel_values`, a text by names."""
+    """The arguments of the model's forward: an image by position unless it asks for `pixel_values`, a text by names.
+
+    Token ids go to `input_ids` or else to the first parameter.
+    """
     parameters = inspect.signature(unwrap(model).forward).parameters
     open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     for name in IMAGES:
         if name in batch:
             return {name: batch[name]} if name == "pixel_values" and name in parameters else batch[name]
-    named = {name: batch[name] for name in TEXTS if name in batch and (open_ended or name in parameters)}
-    return named if "input_ids" in named else batch["input_ids"]
+    first = "input_ids" if open_ended or "input_ids" in parameters else next(iter(parameters))
+    named = {name: batch[name] for name in TEXTS[1:] if name in batch and (open_ended or name in parameters)}
+    return {first: batch["input_ids"], **named}
 
 
 def _explain(
@@ -136,19 +148,16 @@ def _score(
 ) -> Iterator[Scored]:
     one = next(iter(relevance.values()))
     evidence, regions = annotations(batch, one.grid, explainer.region_names)
-    values = {
-        f"{target}/{name}": measure(found.scores.double(), evidence).tolist()
-        for target, found in relevance.items()
-        for name, measure in (MEASURES.items() if evidence is not None else ())
-    }
-    values |= {
-        f"{target}/region/{name}": energy_pointing_game(found.scores.double(), region).tolist()
-        for target, found in relevance.items()
-        for name, region in regions.items()
-    }
+    values: dict[str, list[float]] = {}
+    for target, found in relevance.items():
+        scores = found.scores.double()
+        if evidence is not None:
+            values |= {f"{target}/{name}": measure(scores, evidence).tolist() for name, measure in MEASURES.items()}
+        for name, region in regions.items():
+            values[f"{target}/region/{name}"] = energy_pointing_game(scores, region).tolist()
     chance = evidence.chance.tolist() if evidence is not None else [float("nan")] * len(chunk)
     probability, predicted = one.logits.double().softmax(1).max(1)
-    maps = {target: found.scores.detach().cpu() for target, found in relevance.items()}
+    maps = {target: found.scores.detach().cpu().double() for target, found in relevance.items()}
     for i, sample in enumerate(chunk):
         length = len(sample.tensors["input_ids"]) if one.grid is None and "input_ids" in sample.tensors else None
         yield Scored(
@@ -157,6 +166,7 @@ def _score(
             probability=float(probability[i]),
             maps={target: scores[i, :length] for target, scores in maps.items()},
             grid=one.grid,
+            classes=one.logits.shape[1],
             chance=chance[i],
             values={name: column[i] for name, column in values.items()},
         )

@@ -1,17 +1,13 @@
 """The few collectives the monitor needs: every process takes part in each, whatever its rank or fate."""
 
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch.distributed as dist
 
-
-def gather(mine: Any) -> list[Any]:
-    """What every process has, by rank; just `[mine]` in a single process."""
-    if not (dist.is_available() and dist.is_initialized()) or dist.get_world_size() == 1:
-        return [mine]
-    everything: list[Any] = [None] * dist.get_world_size()
-    dist.all_gather_object(everything, mine)
-    return everything
+from lrptrain.monitoring.drawing import shown_first
+from lrptrain.monitoring.evaluate import Scored
 
 
 def rank_and_size() -> tuple[int, int]:
@@ -19,3 +15,54 @@ def rank_and_size() -> tuple[int, int]:
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     return 0, 1
+
+
+def gather(mine: Any) -> list[Any]:
+    """What every process has, by rank; just `[mine]` in a single process."""
+    size = rank_and_size()[1]
+    if size == 1:
+        return [mine]
+    everything: list[Any] = [None] * size
+    dist.all_gather_object(everything, mine)
+    return everything
+
+
+def gather_to_first(mine: Any) -> list[Any]:
+    """The same in the first process only; `[]` in the others."""
+    rank, size = rank_and_size()
+    if size == 1:
+        return [mine]
+    everything: list[Any] = [None] * size if rank == 0 else []
+    dist.gather_object(mine, everything if rank == 0 else None)
+    return everything
+
+
+def share_scored(mine: Sequence[Scored], error: str, most: int) -> tuple[list[Scored], list[Scored], str]:
+    """Bring what each process scored together, in an order that does not depend on their number.
+
+    Args:
+        mine: What this process scored.
+        error: Why it could not, or "".
+        most: How many samples are shown.
+
+    Returns:
+        All samples, without inputs and annotations; those to show, complete, in the first process; and why a process
+        failed, or "": then there are no samples.
+    """
+    parts = gather(([replace(one, sample=replace(one.sample, tensors={})) for one in mine], error))
+    failed = next((f"{why} (process {rank})" for rank, (_, why) in enumerate(parts) if why), "")
+    if failed:
+        return [], [], failed
+    everything = sorted((one for part, _ in parts for one in part), key=_place)
+    shown = [_place(one) for one in shown_first(everything, most)]
+    complete = {_place(one): one for part in gather_to_first(_among(mine, shown)) for one in part}
+    return everything, [complete[place] for place in shown if place in complete], ""
+
+
+def _place(one: Scored) -> tuple[int, int | str]:
+    return one.sample.label, one.sample.sample_id
+
+
+def _among(mine: Sequence[Scored], places: Sequence[tuple[int, int | str]]) -> list[Scored]:
+    wanted = set(places)
+    return [one for one in mine if _place(one) in wanted]

@@ -4,10 +4,10 @@ from bisect import insort
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float, Int
-from torch import Tensor
 
 from lrptrain.monitoring.batch import Sample, batch_length, take
 
@@ -15,7 +15,7 @@ Key = tuple[float, int]  # (priority, index in the validation set)
 
 
 def priorities(indices: Int[np.ndarray, " n"], seed: int) -> Float[np.ndarray, " n"]:
-    """A uniform number in [0, 1) for every index, the same in every process (the mixer of splitmix64, Steele et al. 2014)."""
+    """A uniform number in [0, 1) for every index, by the mixer of splitmix64 (Steele et al. 2014)."""
     with np.errstate(over="ignore"):
         x = (indices.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
@@ -53,7 +53,7 @@ class SampleKeeper:
     counts: Counter[int] = field(default_factory=Counter)
     kept: dict[int, list[tuple[Key, Sample]]] = field(default_factory=dict)
 
-    def add(self, batch: Mapping[str, Tensor], indices: Int[np.ndarray, " batch"], valid: Iterable[bool]) -> None:
+    def add(self, batch: Mapping[str, Any], indices: Int[np.ndarray, " batch"], valid: Iterable[bool]) -> None:
         """Let a batch pass by.
 
         Args:
@@ -61,7 +61,7 @@ class SampleKeeper:
             indices: Position of every sample in the whole validation set.
             valid: False for samples that another process counts (a distributed sampler's padding).
         """
-        labels = batch["label"].tolist() if "label" in batch else [-1] * batch_length(batch)
+        labels = batch["label"].clamp(min=-1).tolist() if "label" in batch else [-1] * batch_length(batch)
         rows = [row for row, counts in enumerate(valid) if counts]
         self.counts.update(labels[row] for row in rows)
         limits = allot(self.counts, self.max_samples)

@@ -1,43 +1,20 @@
-"""From scored samples to what is logged: scalars, findings, a table, pictures and highlighted texts."""
+"""From scored samples to numbers: scalars, findings and a table."""
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 from lrptrain.findings import Finding, focus_findings
 from lrptrain.findings.finding import OVERALL
-from lrptrain.loggers.record import Highlight, Picture
-from lrptrain.monitoring.batch import IMAGES
 from lrptrain.monitoring.evaluate import Scored
-from lrptrain.render import enlarge, overlay, to_picture, token_html, token_markdown
 
 FOCUS = "energy_pointing_game"
 
 
-@dataclass(frozen=True)
-class Look:
-    """How samples are shown.
-
-    Attributes:
-        class_names: Name of each class.
-        tokens: Token ids to token strings.
-        mean: Per channel, as images were normalised with; without it they are stretched from minimum to maximum.
-        std: Per channel.
-        most: Pictures or texts per epoch at the most.
-    """
-
-    class_names: Sequence[str]
-    tokens: Callable[[list[int]], list[str]]
-    mean: Sequence[float] | None = None
-    std: Sequence[float] | None = None
-    most: int = 16
-
-
 def targets_of(scored: Sequence[Scored]) -> list[str]:
-    """The explained targets, "label" first."""
-    return list(scored[0].maps) if scored else []
+    """The explained targets, "label" first; samples without a label lack that one."""
+    return sorted({target for one in scored for target in one.maps})
 
 
 def scalars(scored: Sequence[Scored], class_names: Sequence[str]) -> dict[str, float]:
@@ -47,7 +24,7 @@ def scalars(scored: Sequence[Scored], class_names: Sequence[str]) -> dict[str, f
     `relevance/<target>/region/<name>`, `relevance/chance`, `relevance/accuracy` (of the sample), `relevance/samples`.
     """
     found = {"relevance/samples": float(len(scored))}
-    columns = {name: np.array([one.values[name] for one in scored]) for name in (scored[0].values if scored else ())}
+    columns = {name: np.array([one.values.get(name, np.nan) for one in scored]) for name in _value_names(scored)}
     labels = np.array([one.sample.label for one in scored])
     for name, column in columns.items():
         _add_mean(found, f"relevance/{name}", column)
@@ -78,8 +55,8 @@ def findings(
 ) -> list[Finding]:
     """Findings on the focus: per class and overall for the first target, overall for the others.
 
-    Maps for the predicted class differ from those for the label in misread samples only, so that telling each class twice
-    would say little.
+    Maps for the predicted class differ from those for the label in misread samples only, so that telling each class
+    twice would say little.
     """
     flagged: list[Finding] = []
     for place, target in enumerate(targets_of(scored)):
@@ -107,80 +84,23 @@ def table(scored: Sequence[Scored], class_names: Sequence[str]) -> dict[str, lis
     """One row per sample: id, classes, probability, annotated share, every measure, and the maps themselves."""
     columns: dict[str, list[Any]] = {
         "sample_id": [one.sample.sample_id for one in scored],
-        "label": [_name(one.sample.label, class_names) for one in scored],
-        "predicted": [_name(one.predicted, class_names) for one in scored],
+        "label": [class_name(one.sample.label, class_names) for one in scored],
+        "predicted": [class_name(one.predicted, class_names) for one in scored],
         "probability": [one.probability for one in scored],
         "chance": [one.chance for one in scored],
     }
     if any(one.sample.group is not None for one in scored):
         columns["group"] = [one.sample.group for one in scored]
-    names = list(dict.fromkeys(name for one in scored for name in one.values))
-    columns |= {name.replace("/", "_"): [one.values.get(name) for one in scored] for name in names}
-    columns |= {f"map_{target}": [one.maps[target].tolist() for one in scored] for target in targets_of(scored)}
+    columns |= {name.replace("/", "_"): [one.values.get(name) for one in scored] for name in _value_names(scored)}
+    maps = {target: [one.maps.get(target) for one in scored] for target in targets_of(scored)}
+    columns |= {f"map_{name}": [None if x is None else x.tolist() for x in column] for name, column in maps.items()}
     return columns
 
 
-def shown_first(scored: Sequence[Scored], most: int) -> list[Scored]:
-    """The same few samples in every epoch, classes in turn."""
-    by_class: dict[int, list[Scored]] = {}
-    for one in scored:
-        by_class.setdefault(one.sample.label, []).append(one)
-    longest = max(map(len, by_class.values()), default=0)
-    turns = [members[i] for i in range(longest) for _, members in sorted(by_class.items()) if i < len(members)]
-    return turns[:most]
+def _value_names(scored: Sequence[Scored]) -> list[str]:
+    return list(dict.fromkeys(name for one in scored for name in one.values))
 
 
-def pictures(scored: Sequence[Scored], look: Look) -> list[Picture]:
-    """Overlays of the relevance for the first target, the label where there is one."""
-    return [_picture(one, look) for one in shown_first(scored, look.most) if one.grid is not None]
-
-
-def _picture(one: Scored, look: Look) -> Picture:
-    image = next(one.sample.tensors[name] for name in IMAGES if name in one.sample.tensors).float()
-    grid = one.grid
-    assert grid is not None
-    heat = next(iter(one.maps.values())).unflatten(0, grid)
-    mask = one.sample.tensors.get("mask")
-    mask = mask[0] if mask is not None and mask.ndim == 3 else mask
-    fits = mask is not None and tuple(mask.shape) == tuple(image.shape[-2:])
-    outline = mask.to(int).numpy().astype(np.uint8) if mask is not None and fits else None
-    return Picture(
-        sample_id=one.sample.sample_id,
-        caption=caption(one, look.class_names),
-        image=overlay(image, heat, outline, mean=look.mean, std=look.std),
-        original=to_picture(image, mean=look.mean, std=look.std),
-        mask=None if outline is None else enlarge(outline),
-    )
-
-
-def highlights(scored: Sequence[Scored], look: Look) -> list[Highlight]:
-    """Texts with the relevance for the first target."""
-    return [_highlight(one, look) for one in shown_first(scored, look.most) if "input_ids" in one.sample.tensors]
-
-
-def _highlight(one: Scored, look: Look) -> Highlight:
-    tensors = one.sample.tensors
-    real = tensors["attention_mask"].bool() if "attention_mask" in tensors else tensors["input_ids"] >= 0
-    tokens = look.tokens(tensors["input_ids"][real].tolist())
-    scores = next(iter(one.maps.values()))[real].numpy()
-    rationale = tensors["rationale"][real].numpy() if "rationale" in tensors else None
-    return Highlight(
-        sample_id=one.sample.sample_id,
-        caption=caption(one, look.class_names),
-        html=token_html(tokens, scores, rationale),
-        text=token_markdown(tokens, scores, rationale),
-    )
-
-
-def caption(one: Scored, class_names: Sequence[str]) -> str:
-    """One line: id, label, prediction, and the share of relevance on the annotation."""
-    said = f"{_name(one.predicted, class_names)} ({one.probability:.0%})"
-    parts = [f"#{one.sample.sample_id}", f"{_name(one.sample.label, class_names)} read as {said}"]
-    share = next((value for name, value in one.values.items() if name.endswith(FOCUS)), float("nan"))
-    if not np.isnan(share):
-        parts.append(f"{share:.0%} on the annotation ({one.chance:.0%} of the area)")
-    return ", ".join(parts)
-
-
-def _name(label: int, class_names: Sequence[str]) -> str:
+def class_name(label: int, class_names: Sequence[str]) -> str:
+    """The name of a class, `?` without a label."""
     return "?" if label < 0 else class_names[label]

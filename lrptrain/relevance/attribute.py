@@ -1,7 +1,6 @@
 """The one entry point: relevance of a model's input for a class."""
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -9,13 +8,14 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lrptrain.relevance import methods as _methods  # noqa: F401  (registers them)
+from lrptrain.relevance.methods.input_maps import patch_grid
 from lrptrain.relevance.preserve import preserved, unwrap
-from lrptrain.relevance.recording import Inputs, Recording, record
+from lrptrain.relevance.recording import Inputs, Recording, explained_input, record
 from lrptrain.relevance.registry import get_method
-from lrptrain.relevance.tape import Value
+from lrptrain.relevance.tape import Tape, Value
 from lrptrain.relevance.types import Relevance, TokenLayout, UnsupportedModelError
 
-Target = int | Int[Tensor, " batch"] | None
+Target = int | Sequence[int] | Int[Tensor, " batch"] | None
 
 
 def attribute(
@@ -29,15 +29,15 @@ def attribute(
 ) -> Relevance:
     """Compute the relevance of every patch or token for one class of every sample.
 
-    The unmodified model is run once, as it stands (dropout is active in training mode); its parameters, gradients, buffers,
-    hooks, flags and the random state are as before afterwards. A batch of N equals N batches of one.
+    The unmodified model is run once, as it stands (dropout is active in training mode); its parameters, gradients,
+    buffers, hooks, flags and the random state are as before afterwards. A batch of N equals N batches of one.
 
     Args:
-        model: Any module whose forward returns logits `[batch, classes]` or an object with `.logits`. Compiled and wrapped
-            models are unwrapped.
-        inputs: The image batch `[batch, channels, height, width]` or the token ids `[batch, tokens]`, or a dict of keyword
-            arguments with one of them (`pixel_values`, `image`, `input_ids`, `inputs_embeds`) and, for texts, the
-            `attention_mask` (1 token, 0 padding).
+        model: Any module whose forward returns logits `[batch, classes]` or an object with `.logits`. Compiled and
+            wrapped models are unwrapped.
+        inputs: The image batch `[batch, channels, height, width]` or the token ids `[batch, tokens]`, or a dict of
+            keyword arguments with one of them (`pixel_values`, `image`, `input_ids`, `inputs_embeds`) and, for texts,
+            the `attention_mask` (1 token, 0 padding).
         target: The class to explain: one for all, one per sample, or None for the predicted class.
         method: One of `lrptrain.methods()`.
         layout: Where the content tokens stand, for models in which it cannot be found.
@@ -53,21 +53,16 @@ def attribute(
     model = unwrap(model)
     with preserved(model), torch.inference_mode(False), torch.enable_grad():
         tape, output = record(model, inputs)
-        logits = read_logits(output, _batch_size(inputs))
-        recording = Recording(
-            tape, _recorded(tape, logits), explained_class(target, logits), _padding(inputs), given_layout=layout
-        )
+        logits = read_logits(output, explained_input(inputs)[1].shape[0])
+        target = explained_class(target, logits)
+        recording = Recording(tape, _recorded(tape, logits), target, _padding(inputs), layout)
         with torch.no_grad(), torch.autocast(logits.device.type, enabled=False):
             maps = chosen.function(recording, **options)
     scores = maps.scores if recording.padding is None else maps.scores * recording.padding.to(maps.scores.dtype)
-    grid = _grid(recording, maps.scores.shape[1])
-    result = Relevance(scores, logits.detach(), recording.target, method, grid, maps.input, maps.attention)
-    return replace(result, input=None) if maps.input is None else result
+    return Relevance(scores, logits.detach(), target, method, _grid(recording), maps.input, maps.attention)
 
 
-def _grid(recording: Recording, tokens: int) -> tuple[int, int] | None:
-    from lrptrain.relevance.methods.input_maps import patch_grid
-
+def _grid(recording: Recording) -> tuple[int, int] | None:
     root = recording.tape.root
     return patch_grid(recording) if root is not None and root.tensor.ndim == 4 else None
 
@@ -88,8 +83,8 @@ def read_logits(output: Any, samples: int) -> Float[Tensor, "batch classes"]:
     ):
         found = f"a tensor of shape {list(logits.shape)}" if isinstance(logits, Tensor) else type(output).__name__
         raise UnsupportedModelError(
-            f"the model must return logits [batch, classes] (here [{samples}, classes]) or an object with .logits; it returned "
-            f"{found}"
+            f"the model must return logits [batch, classes] (here [{samples}, classes]) or an object with .logits; "
+            f"it returned {found}"
         )
     if logits.isnan().any():
         rows = logits.isnan().any(1).nonzero().flatten().tolist()
@@ -118,20 +113,14 @@ def explained_class(target: Target, logits: Float[Tensor, "batch classes"]) -> I
     return chosen
 
 
-def _recorded(tape: Any, logits: Tensor) -> Value:
+def _recorded(tape: Tape, logits: Tensor) -> Value:
     value = tape.value_of(logits)
     if value is None or not value.depends:
         raise UnsupportedModelError(
             "the logits do not come from the input by recorded operations (detached or precomputed?)"
         )
+    tape.keep_only(value)
     return value
-
-
-def _batch_size(inputs: Inputs) -> int:
-    tensors = (
-        [inputs] if isinstance(inputs, Tensor) else [x for x in inputs.values() if isinstance(x, Tensor) and x.ndim]
-    )
-    return tensors[0].shape[0]
 
 
 def _padding(inputs: Inputs) -> Tensor | None:

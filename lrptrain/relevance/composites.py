@@ -1,37 +1,30 @@
 """Which rule serves which operation. A composite maps the name of an operation to a rule."""
 
-from collections.abc import Callable
 from functools import partial
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F
 
 from lrptrain.relevance import rules
-from lrptrain.relevance.functions import ENTRIES
-from lrptrain.relevance.propagate import Composite, Rule, Shares, Walk, real
-from lrptrain.relevance.nested import tensors_in
+from lrptrain.relevance.functions import ENTRIES, is_in_place
+from lrptrain.relevance.linear_maps import Parts, factors, linear_map, transpose_of, vjp
+from lrptrain.relevance.propagate import Composite, Rule, Shares, Walk, only_input
 from lrptrain.relevance.tape import Node, Value, unsupported
-
-Parts = list[Tensor | None]
-
-
-def vjp(function: Callable[..., Tensor | tuple], inputs: list[Tensor], outputs: Parts) -> list[Tensor | None]:
-    """Transpose a linear function: products of `outputs` with its Jacobian, differentiable in `outputs`."""
-    given = [part for part in outputs if part is not None]
-    with torch.enable_grad():
-        leaves = [x.detach().requires_grad_() for x in inputs]
-        results = [y for y, part in zip(tensors_in(function(*leaves)), outputs, strict=True) if part is not None]
-        keep = any(part.requires_grad for part in given)
-        return list(torch.autograd.grad(results, leaves, given, allow_unused=True, create_graph=keep))
 
 
 def entries(walk: Walk, node: Node, relevance: Parts) -> Shares:
     """Relevance follows the entries through indexing, reshaping, concatenation and expansion."""
-    place = {value: i for i, value in enumerate(node.inputs)}
-    inputs = [real(value.tensor) for value in node.inputs]
-    found = vjp(lambda *leaves: node.call(lambda value: leaves[place[value]]), inputs, relevance)
+    precision = next(part.dtype for part in relevance if part is not None)
+    inputs = [value.tensor.to(precision) for value in node.inputs]
+    found = vjp(partial(_repeat, node), inputs, relevance)
     return [(value, part) for value, part in zip(node.inputs, found, strict=True) if part is not None]
+
+
+def _repeat(node: Node, *inputs: Tensor) -> Tensor | tuple:
+    """The node's call on other inputs, which it may overwrite if it works in place."""
+    in_place = is_in_place(node.function, node.args, node.kwargs)
+    place = {value: x.clone() if in_place else x for value, x in zip(node.inputs, inputs, strict=True)}
+    return node.call(lambda value: place[value])
 
 
 def _resolve(operand: Value | Tensor | float, like: Tensor) -> Tensor:
@@ -40,6 +33,7 @@ def _resolve(operand: Value | Tensor | float, like: Tensor) -> Tensor:
 
 
 def shape_back(value: Value, share: Tensor) -> tuple[Value, Tensor]:
+    """Undo broadcasting: every entry of the value gets the sum of its copies."""
     return value, share.sum_to_size(value.tensor.shape)
 
 
@@ -79,19 +73,26 @@ def masked(walk: Walk, node: Node, relevance: Parts) -> Shares:
     """`masked_fill(x, mask, constant)`: relevance of what was overwritten goes nowhere."""
     (part,) = relevance
     assert part is not None
-    return [shape_back(node.inputs[0], part.masked_fill(node.argument(1, "mask"), 0.0))]
+    return [shape_back(value, part.masked_fill(node.argument(1, "mask"), 0.0)) for value in only_input(node)]
 
 
 def choose(walk: Walk, node: Node, relevance: Parts) -> Shares:
     """`where(condition, a, b)`: relevance follows the chosen entries."""
     (part,) = relevance
     assert part is not None
-    condition = node.argument(0, "condition")
-    operands = ((node.argument(1, "input"), condition), (node.argument(2, "other"), ~condition))
+    condition, first = node.argument(0, "condition"), node.argument(1, "input")
+    if node.function is Tensor.where:
+        condition, first = node.argument(1, "condition"), node.args[0]
+    operands = ((first, condition), (node.argument(2, "other"), ~condition))
     return [shape_back(v, torch.where(chosen, part, 0.0)) for v, chosen in operands if isinstance(v, Value)]
 
 
 def reduced_axes(walk: Walk, node: Node) -> list[int]:
+    """The axes that a mean or sum runs over.
+
+    Raises:
+        UnsupportedOperationError: If the samples of the batch are among them.
+    """
     dims = node.argument(1, "dim", node.kwargs.get("axis"))
     x = node.inputs[0].tensor
     dims = [dims] if isinstance(dims, int) else dims
@@ -103,6 +104,7 @@ def reduced_axes(walk: Walk, node: Node) -> list[int]:
 
 
 def spread(part: Tensor, axes: list[int], x: Tensor) -> Tensor:
+    """Expand what was reduced over `axes` to the shape of `x`."""
     if part.ndim < x.ndim:
         for axis in axes:
             part = part.unsqueeze(axis)
@@ -113,36 +115,8 @@ def average(walk: Walk, node: Node, relevance: Parts) -> Shares:
     """Mean pooling: a linear map with equal positive weights."""
     (part,) = relevance
     assert part is not None
-    axes, x = reduced_axes(walk, node), real(node.inputs[0].tensor)
+    axes, x = reduced_axes(walk, node), node.inputs[0].tensor.to(part.dtype)
     yield node.inputs[0], rules.positive_mean(spread(part, axes, x), x, lambda t: t.sum(axes, keepdim=True))
-
-
-def _linear_maps(node: Node) -> tuple[Value, Tensor, Tensor | None, rules.Linear, rules.Linear]:
-    """(input, weight, bias, linear map, its transpose) of an operation with a constant weight."""
-    x, weight = node.argument(0, "input"), node.argument(1, "weight")
-    if node.name == "linear":
-        return x, weight, node.argument(2, "bias"), lambda x, w: F.linear(x, w), lambda s, w: s @ w
-    if node.name.startswith("conv"):
-        options = _convolution_options(node)
-        forward = lambda x, w: node.function(x, w, None, **options)  # noqa: E731
-        bias = node.argument(2, "bias")
-        if bias is not None:
-            bias = bias.view(-1, *[1] * (x.tensor.ndim - 2))
-    elif isinstance(x, Value):
-        bias, forward = None, lambda x, w: x @ w
-    else:
-        x, weight = weight if weight is not None else node.argument(1, "other"), x
-        bias, forward = None, lambda x, w: w @ x
-    if weight is None:
-        weight = node.argument(1, "other")
-    zero = real(x.tensor)
-    return x, weight, bias, forward, lambda s, w: vjp(lambda x: forward(x, w), [zero], [s])[0]  # type: ignore[return-value]
-
-
-def _convolution_options(node: Node) -> dict:
-    names = ("stride", "padding", "dilation", "groups")
-    given = {name: node.argument(i, name) for i, name in enumerate(names, start=3)}
-    return {name: option for name, option in given.items() if option is not None}
 
 
 def _output_less_bias(node: Node, x: Tensor, weight: Tensor, bias: Tensor | None, forward: rules.Linear) -> Tensor:
@@ -157,8 +131,9 @@ def affine(walk: Walk, node: Node, relevance: Parts, *, zplus: bool) -> Shares:
     """Linear layers and convolutions; the patch embedding takes the z^B rule with the image's own bounds."""
     (part,) = relevance
     assert part is not None
-    value, weight, bias, forward, transpose = _linear_maps(node)
-    x, weight = real(value.tensor), weight.to(part.dtype)
+    value, weight, bias, forward = linear_map(node)
+    x, weight = value.tensor.to(part.dtype), weight.to(part.dtype)
+    transpose = transpose_of(node, x, forward)
     if node is walk.patch_embedding:
         low, high = x.flatten(1).amin(1).view(-1, 1, 1, 1), x.flatten(1).amax(1).view(-1, 1, 1, 1)
         yield value, rules.zbox(part, x, low, high, weight, forward, transpose)
@@ -171,14 +146,14 @@ def affine(walk: Walk, node: Node, relevance: Parts, *, zplus: bool) -> Shares:
 
 def product(walk: Walk, node: Node, relevance: Parts, *, constant: Rule) -> Shares:
     """Matrix products of two activations; one with a constant is a linear layer."""
-    if len(node.inputs) < 2:
+    left, right, _ = factors(node)
+    if not (isinstance(left, Value) and isinstance(right, Value)):
         return constant(walk, node, relevance)
     (part,) = relevance
     assert part is not None
     if node.name == "einsum":
         return _einsum(node, part)
-    left, right = node.argument(0, "input"), node.argument(1, "mat2", node.kwargs.get("other"))
-    a, b = real(left.tensor), real(right.tensor)
+    a, b = left.tensor.to(part.dtype), right.tensor.to(part.dtype)
     z = node.outputs[0].tensor
     z = z if z.dtype == part.dtype else a @ b
     shares = rules.halves(part, z, a, b, lambda s: s @ b.mT, lambda s: a.mT @ s)
@@ -187,11 +162,10 @@ def product(walk: Walk, node: Node, relevance: Parts, *, constant: Rule) -> Shar
 
 def _einsum(node: Node, part: Tensor) -> Shares:
     """The same rule, with the transposes by differentiation."""
-    share = rules.safe_divide(part, real(node.outputs[0].tensor))
-    inputs = [real(value.tensor) for value in node.inputs]
-    place = {value: i for i, value in enumerate(node.inputs)}
-    back = vjp(lambda *leaves: node.call(lambda value: leaves[place[value]]), inputs, [share])
-    return [(v, x * s / 2) for v, x, s in zip(node.inputs, inputs, back, strict=True) if s is not None]
+    left, right, multiply = factors(node)
+    a, b = left.tensor.to(part.dtype), right.tensor.to(part.dtype)
+    back = vjp(multiply, [a, b], [rules.safe_divide(part, multiply(a, b))])
+    return [(v, x * s / 2) for v, x, s in zip((left, right), (a, b), back, strict=True) if s is not None]
 
 
 def _composite(sums: Rule, weighted: Rule) -> Composite:

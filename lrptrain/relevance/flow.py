@@ -4,7 +4,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lrptrain.relevance.composites import (
-    Parts,
     choose,
     divide,
     entries,
@@ -15,8 +14,10 @@ from lrptrain.relevance.composites import (
     spread,
 )
 from lrptrain.relevance.functions import ENTRIES
+from lrptrain.relevance.linear_maps import Parts
 from lrptrain.relevance.propagate import Composite, Shares, Walk, real
 from lrptrain.relevance.tape import Node, Value
+from lrptrain.relevance.types import UnsupportedModelError
 
 
 def _evenly(walk: Walk, node: Node, relevance: Parts) -> Shares:
@@ -77,4 +78,8 @@ def flow_to(walk: Walk, logits: Value, value: Value, length: int) -> Float[Tenso
     start = real(logits.tensor).new_zeros(logits.tensor.shape)
     start[:, 0] = 1.0
     weights = walk.per_token(value, walk.back({logits: start}, FLOW, [value])[value], length)
+    if (weights.sum(-1) <= 0).any():
+        raise UnsupportedModelError(
+            "the logits read nothing from the last states of the tokens that the attention sees"
+        )
     return weights / weights.sum(-1, keepdim=True)

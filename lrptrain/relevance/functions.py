@@ -7,24 +7,24 @@ from typing import Any
 # The output's entries are copies of the input's entries: relevance follows them.
 ENTRIES = frozenset({
     "reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "ravel", "permute", "transpose", "swapaxes",
-    "swapdims", "movedim", "moveaxis", "t", "T", "mT", "unbind", "chunk", "split", "split_with_sizes",
-    "tensor_split", "select", "narrow", "getitem", "squeeze", "unsqueeze", "expand", "expand_as", "broadcast_to",
-    "repeat", "repeat_interleave", "tile", "cat", "concat", "concatenate", "stack", "roll", "flip", "rot90",
-    "index_select", "gather", "take_along_dim", "pad", "constant_pad_nd", "unfold",
-})
+    "swapdims", "movedim", "moveaxis", "t", "T", "mT", "unbind", "chunk", "split", "split_with_sizes", "tensor_split",
+    "select", "narrow", "getitem", "squeeze", "unsqueeze", "expand", "expand_as", "broadcast_to", "repeat",
+    "repeat_interleave", "tile", "cat", "concat", "concatenate", "stack", "roll", "flip", "rot90", "index_select",
+    "gather", "take_along_dim", "pad", "constant_pad_nd", "unfold",
+})  # fmt: skip
 # One input, same shape: relevance passes unchanged.
 ELEMENTWISE = frozenset({
     "softmax", "layer_norm", "rms_norm", "group_norm", "batch_norm", "native_layer_norm", "gelu", "relu", "relu6",
     "silu", "elu", "selu", "leaky_relu", "mish", "softplus", "hardswish", "tanh", "sigmoid", "hardtanh", "dropout",
     "alpha_dropout", "dropout1d", "dropout2d", "feature_dropout", "contiguous", "clone", "detach", "data", "to",
-    "type", "type_as", "float", "double", "half", "bfloat16", "cuda", "cpu", "requires_grad", "neg", "clamp", "clip",
-    "nan_to_num", "identity",
-})
+    "type", "type_as", "float", "double", "half", "bfloat16", "cuda", "cpu", "neg", "clamp", "clip", "nan_to_num",
+    "identity",
+})  # fmt: skip
 # Outputs that depend on the input's shape or type only.
 CONSTANT = frozenset({
     "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "new_zeros", "new_ones",
     "new_empty", "new_full", "new_tensor", "grad",
-})
+})  # fmt: skip
 COMPOSITE = frozenset({"multi_head_attention_forward"})
 
 _SPELLINGS = {
@@ -36,9 +36,11 @@ _SPELLINGS = {
 }
 _ALIASED = frozenset({"add", "sub", "mul", "truediv", "pow", "matmul"})
 # Position of the flag `inplace`, for functions that take it by position.
-_INPLACE_AT = {"relu": 1, "relu6": 1, "silu": 1, "selu": 1, "mish": 1, "hardswish": 1, "hardsigmoid": 1, "elu": 2, "celu": 2,
-               "leaky_relu": 2, "hardtanh": 3, "threshold": 3, "dropout": 3, "alpha_dropout": 3, "dropout1d": 3,
-               "dropout2d": 3, "dropout3d": 3, "feature_alpha_dropout": 3, "rrelu": 4}
+_INPLACE_AT = {
+    "relu": 1, "relu6": 1, "silu": 1, "selu": 1, "mish": 1, "hardswish": 1, "hardsigmoid": 1, "elu": 2, "celu": 2,
+    "leaky_relu": 2, "hardtanh": 3, "threshold": 3, "dropout": 3, "alpha_dropout": 3, "dropout1d": 3, "dropout2d": 3,
+    "dropout3d": 3, "feature_alpha_dropout": 3, "rrelu": 4,
+}  # fmt: skip
 
 
 def canonical_name(function: Callable) -> str:
@@ -76,7 +78,7 @@ def _positional_inplace(name: str, args: tuple) -> bool:
     return place is not None and len(args) > place and args[place] is True
 
 
-def enterable(function: types.FunctionType) -> types.FunctionType:
+def enterable(function: Any) -> Callable:
     """A Python function of torch whose body runs under the mode, instead of arriving there as one call."""
     blind = {name: _says_no for name in function.__globals__ if name.startswith("has_torch_function")}
     code, defaults, closure = function.__code__, function.__defaults__, function.__closure__

@@ -81,7 +81,7 @@ def image_layout(walk: Walk, length: int) -> TokenLayout:
             return TokenLayout(length, positions, (rows, columns))
     raise UnsupportedModelError(
         f"the {rows} x {columns} patches cannot be found among the {length} tokens that the attention sees (windows, "
-        "merged or dropped tokens?); pass layout=TokenLayout(length, positions, grid), or a method that reaches the input"
+        "merged or dropped tokens?); pass layout=TokenLayout(length, positions, grid), or take input_x_gradient or lrp"
     )
 
 

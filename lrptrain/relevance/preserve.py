@@ -11,7 +11,7 @@ from torch import nn
 
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """The module itself, out of `torch.compile` and (Fully) (Distributed) Data Parallel wrappers."""
+    """The module itself, out of `torch.compile` and (Distributed) Data Parallel wrappers."""
     while True:
         inner = getattr(model, "_orig_mod", None)
         if inner is None and type(model).__name__ in ("DistributedDataParallel", "DataParallel"):
@@ -23,7 +23,10 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 @contextmanager
 def preserved(model: nn.Module) -> Iterator[None]:
-    """Restore buffers, attributes of modules, and the random state of Python, NumPy, torch and the model's devices, also after an exception."""
+    """Restore buffers, attributes of modules and the random state, also after an exception.
+
+    The random state is that of Python, NumPy, torch and the model's devices.
+    """
     devices = {tensor.device for tensor in (*model.parameters(), *model.buffers()) if tensor.device.type != "cpu"}
     kinds = {device.type for device in devices}
     states = random.getstate(), np.random.get_state()

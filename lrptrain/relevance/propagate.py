@@ -74,7 +74,11 @@ class Walk:
         if len(shape) != 3 or at is None:
             return None
         for tokens, samples in ((1, 0), (0, 1)):
-            if shape[tokens] == length and shape[samples] == self.samples and (samples == at.axis or shape[samples] == 1):
+            if (
+                shape[tokens] == length
+                and shape[samples] == self.samples
+                and (samples == at.axis or shape[samples] == 1)
+            ):
                 return tokens
         return None
 

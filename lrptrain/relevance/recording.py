@@ -10,6 +10,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lrptrain.relevance.flow import flow_to
+from lrptrain.relevance.functions import enterable
 from lrptrain.relevance.layout import attention_probabilities, image_layout, text_layout, token_states
 from lrptrain.relevance.propagate import Composite, Walk, real
 from lrptrain.relevance.sample_axes import split_samples
@@ -104,7 +105,13 @@ class Recording:
     @cached_property
     def token_output(self) -> Value:
         """The last states of all tokens, which the classifier pools."""
-        return list(token_states(self.walk, self.length))[-1]
+        states = list(token_states(self.walk, self.length))
+        if not states:
+            raise UnsupportedModelError(
+                f"no states [batch, {self.length}, width] were found for the {self.length} tokens that the attention "
+                "sees (windows, or attention over features?); take input_x_gradient or lrp"
+            )
+        return states[-1]
 
     @cached_property
     def pooling(self) -> Float[Tensor, "batch length"]:
@@ -134,7 +141,7 @@ class Recording:
         if not explained.requires_grad:
             raise UnsupportedModelError("the logits have no gradient: the forward pass detaches them from its input")
         with self.tape.replaying():
-            found = torch.autograd.grad(explained, tensors, retain_graph=True, allow_unused=True)
+            found = enterable(torch.autograd.grad)(explained, tensors, retain_graph=True, allow_unused=True)
         return [torch.zeros_like(x) if grad is None else grad for x, grad in zip(tensors, found, strict=True)]
 
     def relevance(self, composite: Composite, keep: Sequence[Value]) -> list[Tensor]:

@@ -17,8 +17,8 @@ Linear = Callable[[Tensor, Tensor], Tensor]
 def safe_divide(numerator: Array, denominator: Array) -> Array:
     """Divide; 0 where the denominator is 0, or so small that a quotient could overflow.
 
-    The published code of Chefer et al. 2021 adds 1e-9 to every denominator. That constant makes the result depend on the scale
-    of a model's activations (a query scaled before or after the product gives another map), so it is left out.
+    The published code of Chefer et al. 2021 adds 1e-9 to every denominator. That constant makes the result depend on
+    the scale of a model's activations (a query scaled before or after the product gives another map): it is left out.
     """
     limits = torch.finfo(denominator.dtype)
     zero = denominator.abs() < limits.tiny / limits.eps
@@ -47,7 +47,7 @@ def zplus(relevance: Array, x: Array, weight: Array, z: Array, forward: Linear, 
 
 
 def alpha1_beta0(relevance: Array, x: Array, weight: Array, forward: Linear, transpose: Linear) -> Array:
-    """Divide x+W+ and x-W- each by its own sum (alpha-1-beta-0 as in the published LRP baseline of Chefer et al. 2021)."""
+    """Divide x+W+ and x-W- each by its own sum (alpha-1-beta-0 as in the LRP baseline of Chefer et al. 2021's code)."""
     result = torch.zeros_like(x)
     for part, of_weight in ((x.clamp(min=0), weight.clamp(min=0)), (x.clamp(max=0), weight.clamp(max=0))):
         share = safe_divide(relevance, forward(part, of_weight))
@@ -69,7 +69,7 @@ def zbox(
 def halves(
     relevance: Array, z: Array, a: Array, b: Array, transpose_a: Callable, transpose_b: Callable
 ) -> tuple[Array, Array]:
-    """Split relevance of a product of two activations evenly (Chefer et al. 2021, eq. 8 and 9, as their code does it)."""
+    """Halve relevance of a product of two activations (Chefer et al. 2021, eq. 8 and 9, as their code does it)."""
     share = safe_divide(relevance, z)
     return a * transpose_a(share) / 2, b * transpose_b(share) / 2
 
@@ -81,7 +81,9 @@ def proportional(relevance: Array, operands: tuple[Array, ...]) -> tuple[Array, 
 
 
 def rescale(relevance: Array, parts: tuple[Array, ...], total: Callable[[Array], Array]) -> tuple[Array, ...]:
-    """Give every operand the absolute share of its sum, so that cancelling terms cannot blow up (Chefer et al. 2021, eq. 10).
+    """Give every operand the absolute share of its sum (Chefer et al. 2021, eq. 10).
+
+    Cancelling terms then cannot blow up.
 
     Args:
         relevance: R at the output.

@@ -13,7 +13,9 @@ from lrptrain.relevance.functions import ENTRIES
 from lrptrain.relevance.nested import tensors_in
 from lrptrain.relevance.tape import Node, Value
 
-_RESHAPES = frozenset("reshape view view_as reshape_as flatten unflatten ravel squeeze unsqueeze".split())
+_RESHAPES = frozenset(
+    ["reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "ravel", "squeeze", "unsqueeze"]
+)
 
 
 class SampleAxis(NamedTuple):
@@ -94,7 +96,7 @@ def _by_strides(node: Node, source: Value, output: Value, axis: int) -> int | No
     views = [view for view in tensors_in(result) if view.shape == output.tensor.shape and view._base is not None]
     if not views:
         return None
-    moved = [i for i, stride in enumerate(views[0].stride()) if stride]
+    moved = [i for i, stride in enumerate(views[0].stride()) if stride and views[0].shape[i] > 1]
     return moved[0] if len(moved) == 1 else -1
 
 

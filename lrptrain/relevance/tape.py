@@ -1,10 +1,11 @@
-"""Recording of an ordinary forward pass: every torch function that the input's values flow through.
+"""Recording of an ordinary forward pass: every torch function that the input flows through.
 
-A `TorchFunctionMode` sees the calls of an unmodified model. Fused attention is replaced by its explicit form, so that the
-attention probabilities are tensors of the autograd graph, whichever backend the model chose.
+A `TorchFunctionMode` sees the calls of an unmodified model. Fused attention is replaced by its explicit form, so that
+the attention probabilities are tensors of the autograd graph, whichever backend the model chose.
 """
 
 import inspect
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -99,7 +100,8 @@ class Tape(TorchFunctionMode):
         leave = register_module_forward_hook(lambda *_: void(self._path.pop()), always_call=True)
         self._records = self._graph = True
         try:
-            with torch.compiler.set_stance("force_eager"), self:
+            with warnings.catch_warnings(), torch.compiler.set_stance("force_eager"), self:
+                warnings.filterwarnings("ignore", "Using `torch.compile.module.` when there are global hooks")
                 yield
         finally:
             self._records = False
@@ -134,7 +136,7 @@ class Tape(TorchFunctionMode):
         if name in COMPOSITE and inspect.isfunction(func):
             with self:
                 return enterable(func)(*args, **kwargs)
-        if not self._records:
+        if not self._records or name == "requires_grad":
             return func(*args, **kwargs)
         if name == "set_grad_enabled":
             self._graph = args[0]
@@ -156,7 +158,7 @@ class Tape(TorchFunctionMode):
             result = func(*args, **kwargs)
         result = written if name == "setitem" else result
         if name == "embedding" and self._embeds_the_input(args, kwargs):
-            return self.watch(result)
+            return self.watch(result)  # type: ignore[arg-type]
         self._check_versions(tensors, versions, node, written)
         self._keep(node, result, tensors if written is None else [])
         return None if name == "setitem" else result
@@ -209,10 +211,8 @@ class Tape(TorchFunctionMode):
             return
         known = self._known.get(id(tensor))
         if known is None or known[2] is not tensor.grad_fn:
-            raise self._unsupported(
-                type(tensor.grad_fn).__name__, "made a tensor outside of torch's functions (a custom autograd function, "
-                "a fused kernel or a compiled graph)"
-            )  # fmt: skip
+            why = "made a tensor outside of torch's functions (by a custom autograd function or a fused kernel?)"
+            raise self._unsupported(type(tensor.grad_fn).__name__, why)
 
     def _save_before_overwriting(self, tensor: Tensor, name: str) -> None:
         for value in self._aliases.get(tensor.untyped_storage()._cdata, ()):
@@ -232,7 +232,10 @@ class Tape(TorchFunctionMode):
         return self._path[-1] if self._path else ""
 
     def _unsupported(self, name: str, why: str) -> UnsupportedOperationError:
-        return unsupported(name, self._where(), why)
+        return UnsupportedOperationError(
+            f"{name} in module '{self._where() or '(model)'}' {why}; the recording has a gap there, for every method. "
+            "Way out: a version of the module in plain torch operations, not in place."
+        )
 
 
 def unsupported(name: str, path: str, why: str) -> UnsupportedOperationError:

@@ -1,4 +1,4 @@
-"""Small random models of every supported kind, with fused and with explicit attention. Prints README's table of models."""
+"""Small random models of every supported kind, with fused and explicit attention. Prints README's table of models."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-IMAGE = {"num_classes": 5, "embed_dim": 32, "depth": 2, "num_heads": 4, "patch_size": 8}
+IMAGE: dict[str, Any] = {"num_classes": 5, "embed_dim": 32, "depth": 2, "num_heads": 4, "patch_size": 8}
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
 
 
@@ -25,7 +25,7 @@ class Kind:
         """Random images, or token ids of different lengths with their padding mask."""
         torch.manual_seed(1)
         if self.size is not None:
-            return torch.randn(samples, 3, *self.size, dtype=dtype)
+            return torch.randn(samples, 3, *self.size, dtype=torch.float64).to(dtype)
         ids = torch.randint(5, 90, (samples, 10))
         mask = (torch.arange(10) < torch.tensor([10, 7, 4] * samples)[:samples, None]).long()
         return {"input_ids": ids * mask + (1 - mask), "attention_mask": mask}
@@ -63,7 +63,7 @@ def timm_beit(fused: bool) -> nn.Module:
     return _timm(Beit(img_size=32, use_rel_pos_bias=True, init_values=0.1, **IMAGE), fused)
 
 
-def _timm(model: nn.Module, fused: bool) -> nn.Module:
+def _timm(model: Any, fused: bool) -> nn.Module:
     for module in model.modules():
         if hasattr(module, "fused_attn"):
             module.fused_attn = fused

@@ -1,11 +1,15 @@
 """Methods on the attention probabilities: raw attention, rollout, attention Grad-CAM, generic attention."""
 
+from typing import TypeVar
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.recording import Blocks, Recording
+from lrptrain.relevance.recording import Recording
 from lrptrain.relevance.registry import Maps, method
+
+Block = TypeVar("Block")
 
 
 def accumulate(maps: Float[Tensor, "blocks batch length length"]) -> Float[Tensor, "batch length length"]:
@@ -27,7 +31,7 @@ def pooled_row(weights: Float[Tensor, "batch length"], maps: Float[Tensor, "batc
     return (weights.to(maps.dtype)[:, None] @ maps)[:, 0]
 
 
-def chosen(blocks: Blocks, start_layer: int) -> Blocks:
+def chosen(blocks: list[Block], start_layer: int) -> list[Block]:
     """The blocks from `start_layer` on; negative numbers count from the end.
 
     Raises:
@@ -61,8 +65,11 @@ def attention_gradcam(recording: Recording) -> Maps:
     rows = [
         layout.content(torch.einsum("bi,bhij->bhj", weights.to(block.dtype), block)) for block in (attention, gradient)
     ]
-    cam = (rows[0] * rows[1].mean(-1, keepdim=True)).mean(1).clamp(min=0)
-    low, high = cam.amin(1, keepdim=True), cam.amax(1, keepdim=True)
+    kept = torch.ones_like(rows[0][:, 0]) if recording.padding is None else recording.padding.to(rows[0].dtype)
+    importance = (rows[1] * kept[:, None]).sum(-1, keepdim=True) / kept.sum(-1)[:, None, None]
+    cam = (rows[0] * importance).mean(1).clamp(min=0)
+    low = torch.where(kept > 0, cam, torch.inf).amin(1, keepdim=True)
+    high = torch.where(kept > 0, cam, -torch.inf).amax(1, keepdim=True)
     return Maps(torch.where(high > low, (cam - low) / (high - low), 0.0))
 
 

@@ -13,7 +13,11 @@ def random(recording: Recording, seed: int = 0) -> Maps:
     """Uniform random scores. A sample's own content seeds them, so that batching does not change its map."""
     leaf = recording.tape.token_ids if recording.tape.token_ids is not None else recording.tape.leaf
     assert leaf is not None
-    scores = torch.stack([_uniform(sample, len(recording.layout.positions), seed) for sample in leaf.detach().cpu()])
+    inputs, length = leaf.detach().cpu(), len(recording.layout.positions)
+    mask = torch.ones(len(inputs), length) if recording.padding is None else recording.padding.cpu()
+    scores = torch.zeros(len(inputs), length)
+    for sample, content, row in zip(inputs, mask.bool(), scores, strict=True):
+        row[content] = _uniform(sample if recording.padding is None else sample[content], int(content.sum()), seed)
     return Maps(scores.to(recording.logits.device))
 
 

@@ -10,8 +10,8 @@ from lrptrain.relevance.registry import Maps, method
 def input_x_gradient(recording: Recording) -> Maps:
     """Input times gradient (Shrikumar et al. 2016), at the pixels or the word embeddings.
 
-    Not at the sum of word, position and type embeddings: the layer norm behind it does not see its length, so that there the
-    products of every token sum to 0.
+    Not at the sum of word, position and type embeddings: the layer norm behind it does not see its length, so that
+    there the products of every token sum to 0.
     """
     leaf = recording.tape.leaf
     assert leaf is not None

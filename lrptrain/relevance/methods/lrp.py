@@ -7,7 +7,6 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lrptrain.relevance.composites import ALPHA_BETA, CHEFER
-from lrptrain.relevance.layout import per_head
 from lrptrain.relevance.methods.attention import accumulate, chosen, pooled_row, with_identity
 from lrptrain.relevance.methods.input_maps import input_maps
 from lrptrain.relevance.recording import Recording
@@ -16,9 +15,8 @@ from lrptrain.relevance.registry import Maps, method
 COMPOSITES = {"alpha_beta": ALPHA_BETA, "chefer": CHEFER}
 
 
-def _row_weights(relevance: Float[Tensor, "batch length width"], pooling: Tensor) -> Float[Tensor, "batch length"]:
+def _row_weights(weights: Float[Tensor, "batch length"], pooling: Tensor) -> Float[Tensor, "batch length"]:
     """Relevance that arrives at the pooled tokens, scaled to sum 1; the pooling's own weights where none arrives."""
-    weights = relevance.sum(-1)
     total = weights.sum(-1, keepdim=True)
     return torch.where(total.abs() > 0, weights / total, pooling.to(weights.dtype))
 
@@ -27,30 +25,33 @@ def _row_weights(relevance: Float[Tensor, "batch length width"], pooling: Tensor
 def transformer_attribution(
     recording: Recording, start_layer: int = 0, normalize_rows: bool = False, keep_attention: bool = False
 ) -> Maps:
-    """Transformer attribution (Chefer, Gur, Wolf, CVPR 2021): gradient times relevance of the attention, multiplied.
+    """Transformer attribution (Chefer, Gur, Wolf, CVPR 2021): gradient times relevance of every block's attention.
 
     Args:
         recording: The forward pass.
-        start_layer: First block used; the segmentation test of the paper skips the first (1), its BERT code uses the last (-1).
+        start_layer: First block used; the segmentation test of the paper skips the first (1), its BERT code uses only
+            the last (-1).
         normalize_rows: Scale the rows of every block's map to 1, as the paper's BERT code does.
         keep_attention: Return the relevance at the attention of every block, from the first on.
     """
-    blocks = recording.blocks if keep_attention else chosen(recording.blocks, start_layer)
-    *relevance, states = recording.relevance(CHEFER, [*blocks, recording.token_output])
-    attention = [per_head(block, recording.samples) for block in relevance]
+    wanted = chosen(recording.blocks, 0 if keep_attention else start_layer)
+    *blocks, states = recording.relevance(CHEFER, [*wanted, recording.token_output])
+    attention = [recording.per_head(block, part) for block, part in zip(wanted, blocks, strict=True)]
     used = chosen(attention, start_layer) if keep_attention else attention
     gradients = chosen(recording.attention_gradient, start_layer)
     maps = torch.stack([(g * r).clamp(min=0).mean(1) for g, r in zip(gradients, used, strict=True)])
     rolled = accumulate(with_identity(maps, normalize_rows=normalize_rows))
-    row = pooled_row(_row_weights(states, recording.pooling), rolled)
+    arrived = recording.walk.per_token(recording.token_output, states, recording.length)
+    row = pooled_row(_row_weights(arrived, recording.pooling), rolled)
     return Maps(recording.layout.content(row), attention=tuple(attention) if keep_attention else None)
 
 
 @method(class_specific=True, signed=False, source="Voita et al. 2019")
 def partial_lrp(recording: Recording) -> Maps:
-    """Partial LRP (Voita et al. 2019, as in Chefer et al. 2021): relevance of the last block's attention, mean over heads."""
-    (relevance,) = recording.relevance(ALPHA_BETA, recording.blocks[-1:])
-    maps = per_head(relevance, recording.samples).clamp(min=0).mean(1)
+    """Partial LRP (Voita et al. 2019, as in Chefer et al. 2021): relevance of the last block's attention."""
+    last = recording.blocks[-1]
+    (relevance,) = recording.relevance(ALPHA_BETA, [last])
+    maps = recording.per_head(last, relevance).clamp(min=0).mean(1)
     return Maps(recording.layout.content(pooled_row(recording.pooling, maps)))
 
 
@@ -60,8 +61,8 @@ def lrp(recording: Recording, composite: Literal["alpha_beta", "chefer"] = "alph
 
     Args:
         recording: The forward pass.
-        composite: "alpha_beta", the LRP baseline of Chefer et al. 2021 (alpha-1-beta-0), or "chefer", the rules of their
-            transformer attribution ("full relevance"). The patch embedding takes the z^B rule.
+        composite: "alpha_beta", the LRP baseline of Chefer et al. 2021 (alpha-1-beta-0), or "chefer", the rules of
+            their transformer attribution ("full relevance"). The patch embedding takes the z^B rule.
 
     Raises:
         ValueError: If the composite is unknown.

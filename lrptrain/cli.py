@@ -1,0 +1,54 @@
+"""The command line: `lrptrain fit|validate|test|demo|attribute`."""
+
+import sys
+from collections.abc import Sequence
+
+from lrptrain.extras import require
+
+LIGHTNING = ("fit", "validate", "test")
+
+
+def main(args: Sequence[str] | None = None) -> None:
+    """Run a command.
+
+    Args:
+        args: As typed behind `lrptrain`; those of the process by default.
+    """
+    given = list(sys.argv[1:] if args is None else args)
+    if given[:1] and given[0] in LIGHTNING:
+        lightning(given)
+        return
+    from lrptrain.attribute_file import attribute_file
+    from lrptrain.demo import demo
+
+    commands = {"fit": fit, "validate": validate, "test": test, "demo": demo, "attribute": attribute_file}
+    require("jsonargparse", "cli").auto_cli(commands, args=given, prog="lrptrain")
+
+
+def lightning(args: Sequence[str]) -> None:
+    """LightningCLI with any model and data: `lrptrain fit --config configs/planted_digits.yaml`."""
+    import warnings
+
+    cli = require("pytorch_lightning.cli", "cli").LightningCLI
+    from pytorch_lightning import LightningDataModule, LightningModule
+
+    import lrptrain.callbacks
+    import lrptrain.data
+    import lrptrain.models  # noqa: F401  (their classes may be named without the module)
+
+    with warnings.catch_warnings():
+        # LightningCLI warns of arguments that are not those of the process.
+        warnings.filterwarnings("ignore", message="LightningCLI's args parameter is intended")
+        cli(LightningModule, LightningDataModule, subclass_mode_model=True, subclass_mode_data=True, args=list(args))
+
+
+def fit() -> None:
+    """Train: `lrptrain fit --config FILE`; `lrptrain fit --help` lists all options (LightningCLI)."""
+
+
+def validate() -> None:
+    """One validation pass: `lrptrain validate --config FILE --ckpt_path CHECKPOINT` (LightningCLI)."""
+
+
+def test() -> None:
+    """Test: `lrptrain test --config FILE --ckpt_path CHECKPOINT` (LightningCLI)."""

@@ -1,0 +1,56 @@
+"""What a monitor's arguments may be."""
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from lrptrain.monitoring.evaluate import TARGETS
+
+
+def check_counts(**counts: int) -> None:
+    """Refuse counts below 1.
+
+    Raises:
+        ValueError: With the name of the argument.
+    """
+    for name, value in counts.items():
+        if value < 1:
+            raise ValueError(f"{name} must be at least 1, not {value}")
+
+
+def check_choices(bound: float | str, confidence: float, targets: Sequence[str], on_error: str) -> None:
+    """Refuse what the monitor does not know.
+
+    Raises:
+        ValueError: With what is allowed.
+    """
+    if bound != "chance" and not (isinstance(bound, int | float) and 0 < bound < 1):
+        raise ValueError(f"bound must be 'chance' or a share between 0 and 1, not {bound!r}")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie between 0 and 1, not {confidence}")
+    if not targets or isinstance(targets, str) or not set(targets) <= set(TARGETS):
+        raise ValueError(f"targets must be a list of some of {TARGETS}, not {targets!r}")
+    if on_error not in ("warn", "raise"):
+        raise ValueError(f"on_error must be 'warn' or 'raise', not {on_error!r}")
+
+
+def check_strategy(strategy: Any) -> None:
+    """Refuse strategies that shard parameters.
+
+    Raises:
+        ValueError: With what to use.
+    """
+    name = type(strategy).__name__
+    if any(sharded in name for sharded in ("FSDP", "DeepSpeed", "ModelParallel")):
+        raise ValueError(f"RelevanceMonitor needs whole parameters, which {name} shards: use DDP or a single device")
+
+
+def check_looks(mean: Sequence[float] | None, std: Sequence[float] | None, options: Mapping[str, Any]) -> None:
+    """Refuse half a normalisation, and options that the monitor sets itself.
+
+    Raises:
+        ValueError: With what is missing.
+    """
+    if (mean is None) != (std is None):
+        raise ValueError("give both mean and std, or neither")
+    if "target" in options:
+        raise ValueError("method_options has 'target', which the monitor sets: use targets=(...)")

@@ -1,0 +1,79 @@
+"""Operations that are linear in their input, as functions of the input and the weight, and their transposes."""
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from lrptrain.relevance import rules
+from lrptrain.relevance.einsum import einsum_parts
+from lrptrain.relevance.nested import tensors_in
+from lrptrain.relevance.tape import Node, Value, unsupported
+
+Parts = list[Tensor | None]
+
+
+def vjp(function: Callable[..., Tensor | tuple], inputs: list[Tensor], outputs: Parts) -> list[Tensor | None]:
+    """Transpose a linear function: products of `outputs` with its Jacobian, differentiable in `outputs`."""
+    given = [part for part in outputs if part is not None]
+    with torch.enable_grad():
+        leaves = [x.detach().requires_grad_() for x in inputs]
+        results = [y for y, part in zip(tensors_in(function(*leaves)), outputs, strict=True) if part is not None]
+        keep = any(part.requires_grad for part in given)
+        return list(torch.autograd.grad(results, leaves, given, allow_unused=True, create_graph=keep))
+
+
+Map = tuple[Value, Tensor, Tensor | None, rules.Linear]
+
+
+def linear_map(node: Node) -> Map:
+    """(input, weight, bias, linear map) of an operation with a constant weight.
+
+    Raises:
+        UnsupportedOperationError: If the weight or bias depends on the input.
+    """
+    found = _convolution(node) if node.name.startswith("conv") else _dense(node)
+    if not isinstance(found[0], Value) or len(node.inputs) > 1:
+        raise unsupported(node.name, node.path, "has a weight or bias that depends on the input")
+    return found
+
+
+def factors(node: Node) -> tuple[Any, Any, Callable[..., Tensor]]:
+    """The two operands of a product, and the product as a function of them."""
+    if node.name == "einsum":
+        equation, left, right = einsum_parts(node)
+        return left, right, partial(torch.einsum, equation)
+    return node.argument(0, "input"), node.argument(1, "mat2", node.kwargs.get("other")), torch.matmul
+
+
+def _dense(node: Node) -> Map:
+    if node.name == "linear":
+        return node.argument(0, "input"), node.argument(1, "weight"), node.argument(2, "bias"), F.linear
+    left, right, multiply = factors(node)
+    if isinstance(left, Value):
+        return left, right, None, multiply
+    return right, left, None, lambda x, w: multiply(w, x)
+
+
+def _convolution(node: Node) -> Map:
+    options, bias = _convolution_options(node), node.argument(2, "bias")
+    x, weight = node.argument(0, "input"), node.argument(1, "weight")
+    if isinstance(bias, Tensor):
+        bias = bias.view(-1, *[1] * (weight.ndim - 2))
+    return x, weight, bias, lambda x, w: node.function(x, w, None, **options)
+
+
+def transpose_of(node: Node, x: Tensor, forward: rules.Linear) -> rules.Linear:
+    """The transpose of `forward` as a map from outputs to inputs."""
+    if node.name == "linear":
+        return lambda s, w: s @ w
+    return lambda s, w: vjp(lambda leaf: forward(leaf, w), [x], [s])[0]  # type: ignore[return-value]
+
+
+def _convolution_options(node: Node) -> dict:
+    names = ("stride", "padding", "dilation", "groups")
+    given = {name: node.argument(i, name) for i, name in enumerate(names, start=3)}
+    return {name: option for name, option in given.items() if option is not None}

@@ -1,0 +1,45 @@
+"""Run as a script by test_processes.py: `python ddp_script.py FOLDER DEVICES`, in one process or in two."""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+
+import torch
+from setting import data, loader, module, monitor, trainer, vit
+
+FOLDER, DEVICES = Path(sys.argv[1]), int(sys.argv[2])
+OPTIONS = {"devices": DEVICES, "strategy": "ddp" if DEVICES > 1 else "auto"}
+
+
+def run(name: str, dtype: torch.dtype, fails: int | None = None) -> None:
+    """Two epochs; in process `fails` the relevance of the second one cannot be computed."""
+    columns = data(23)
+    columns["image"] = columns["image"].to(dtype)
+    train = {key: torch.cat([value, value[:1]]) for key, value in columns.items()}
+    pl_module = module(net=vit().to(dtype))
+    pl_module.configure_optimizers = lambda: torch.optim.SGD(pl_module.parameters(), lr=0.1)
+    watching = monitor(max_samples=15, max_pictures=5, run_name=name, targets=["label", "predicted"], bound=0.9)
+    runner = trainer(FOLDER, watching, logger=False, **OPTIONS)
+    explain = watching._explain
+
+    def explained(*arguments):
+        if runner.global_rank == fails and runner.current_epoch == 1:
+            raise RuntimeError("only here")
+        return explain(*arguments)
+
+    watching._explain = explained
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        warnings.filterwarnings("ignore", r"It is recommended to use `self.log\('relevance/")
+        runner.fit(pl_module, loader(train, batch_size=24 // DEVICES), loader(columns))
+    told = [str(each.message) for each in caught if "elevance" in str(each.message)]
+    scalars = {key: value.item() for key, value in runner.callback_metrics.items()}
+    result = {"scalars": scalars, "failures": watching.failures, "told": told, "mine": len(watching._samples)}
+    (FOLDER / f"{name}-{runner.global_rank}.json").write_text(json.dumps(result))
+
+
+run("float64", torch.float64)
+run("float32", torch.float32)
+if DEVICES > 1:
+    run("failing", torch.float64, fails=1)

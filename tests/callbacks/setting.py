@@ -1,0 +1,94 @@
+"""A tiny image classifier, its data and its trainer, from either of Lightning's packages."""
+
+import importlib
+import random
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from timm.models.vision_transformer import VisionTransformer
+from pytorch_lightning.loggers.logger import Logger
+from torch import nn
+from torch.utils.data import DataLoader, StackDataset
+
+from lrptrain.callbacks import RelevanceMonitor
+
+PACKAGES = ("pytorch_lightning", "lightning.pytorch")
+
+
+class Points(Logger):
+    """A logger that keeps what it is given."""
+
+    name = version = "points"
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.rows: list[tuple[int | None, dict[str, float]]] = []
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        self.rows.append((step, metrics))
+
+    def log_hyperparams(self, *arguments: Any, **options: Any) -> None:
+        pass
+
+
+def vit(**options: Any) -> nn.Module:
+    torch.manual_seed(0)
+    sizes = {"img_size": 16, "patch_size": 4, "embed_dim": 32, "depth": 2, "num_heads": 2, "num_classes": 3}
+    return VisionTransformer(**{**sizes, **options})
+
+
+def data(samples: int = 24, seed: int = 0) -> dict[str, torch.Tensor]:
+    """Random images whose evidence is the left quarter, labels that do not come in turn."""
+    generator = torch.Generator().manual_seed(seed)
+    mask = torch.zeros(samples, 16, 16, dtype=torch.uint8)
+    mask[:, :, :4] = 1
+    return {
+        "image": torch.randn(samples, 3, 16, 16, generator=generator),
+        "label": torch.randint(0, 3, (samples,), generator=generator),
+        "mask": mask,
+    }
+
+
+def loader(columns: dict[str, torch.Tensor] | None = None, batch_size: int = 5, shuffle: bool = False) -> DataLoader:
+    return DataLoader(StackDataset(**(columns or data())), batch_size=batch_size, shuffle=shuffle)
+
+
+def module(package: str = PACKAGES[0], net: nn.Module | None = None, **attributes: Any) -> Any:
+    """A LightningModule around a net, deterministic given its seed."""
+    pl = importlib.import_module(package)
+
+    class Classifier(pl.LightningModule):
+        def __init__(self):
+            super().__init__()
+            self.net = net if net is not None else vit()
+            for name, value in attributes.items():
+                setattr(self, name, value)
+
+        def forward(self, image):
+            return self.net(image)
+
+        def training_step(self, batch, batch_idx):
+            loss = F.cross_entropy(self(batch["image"]), batch["label"])
+            random.random(), np.random.rand()
+            return loss
+
+        def validation_step(self, batch, batch_idx, dataloader_idx=0):
+            self(batch["image"])
+
+        def configure_optimizers(self):
+            return torch.optim.AdamW([p for p in self.parameters() if p.requires_grad], lr=1e-2)
+
+    return Classifier()
+
+
+def monitor(**options: Any) -> RelevanceMonitor:
+    return RelevanceMonitor(**{"max_samples": 8, "max_pictures": 2, "run_name": "run", **options})
+
+
+def trainer(folder: Any, *callbacks: Any, package: str = PACKAGES[0], **options: Any) -> Any:
+    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False}
+    default = {"max_epochs": 2, "accelerator": "cpu", "devices": 1, "enable_checkpointing": False, **quiet}
+    pl = importlib.import_module(package)
+    return pl.Trainer(**{"default_root_dir": folder, "callbacks": list(callbacks), **default, **options})

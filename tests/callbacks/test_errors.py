@@ -1,0 +1,208 @@
+"""Misconfiguration fails before training; a later failure harms nothing."""
+
+import warnings
+
+import pytest
+import torch
+from setting import Points, data, loader, module, monitor, trainer, vit
+from torch import nn
+
+from lrptrain.relevance.types import UnsupportedModelError
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"method": "magic"}, "unknown method 'magic'; known are"),
+        ({"method": "lrp", "method_options": {"magic": 1}}, "lrp has no option magic; its options"),
+        ({"method_options": {"target": 1}}, "target"),
+        ({"max_samples": 0}, "max_samples must be at least 1"),
+        ({"every_n_epochs": 0}, "every_n_epochs must be at least 1"),
+        ({"batch_size": 0}, "batch_size must be at least 1"),
+        ({"bound": 1.5}, "bound must be 'chance' or a share"),
+        ({"confidence": 95}, "confidence must lie between 0 and 1"),
+        ({"targets": ["labels"]}, "targets must be a list of some of"),
+        ({"targets": "label"}, "targets must be a list of some of"),
+        ({"on_error": "ignore"}, "on_error must be 'warn' or 'raise'"),
+        ({"mean": [0.5] * 3}, "give both mean and std"),
+    ],
+)
+def test_wrong_arguments_fail_at_construction(options, message):
+    with pytest.raises(ValueError, match=message):
+        monitor(**options)
+
+
+def fit(tmp_path, watching, pl_module=None, columns=None, **options):
+    val = columns if isinstance(columns, list) else loader(columns)
+    trainer(tmp_path, watching, **options).fit(pl_module or module(), loader(), val)
+
+
+def without_forward(**children):
+    pl_module = module()
+    del pl_module.net
+    for name, child in children.items():
+        setattr(pl_module, name, child)
+    type(pl_module).forward = torch.nn.Module.forward
+    return pl_module
+
+
+@pytest.mark.parametrize(
+    ("pl_module", "options", "message"),
+    [
+        (module(), {"model": "nett"}, "model='nett': Classifier has no such attribute"),
+        (module(), {"model": "net.forward"}, "is a method, not a torch module"),
+        (without_forward(a=vit(), b=vit()), {}, r"could be any of \['a', 'b'\]: say which with model="),
+        (without_forward(), {}, "no child with parameters"),
+    ],
+)
+def test_a_model_that_cannot_be_found_fails_at_setup(pl_module, options, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        fit(tmp_path, monitor(**options), pl_module, num_sanity_val_steps=0)
+
+
+def replaced(**columns):
+    return {**data(), **columns}
+
+
+class TwoOutputs(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.vit = vit()
+
+    def forward(self, image):
+        return self.vit.forward_features(image)
+
+
+@pytest.mark.parametrize(
+    ("columns", "options", "message"),
+    [
+        ({"picture": data()["image"], "label": data()["label"]}, {}, "no input in a batch with .*batch_adapter"),
+        (replaced(mask=torch.full((24, 16, 16), 7)), {}, "mask must be 1 .evidence., 0 .not. or 255"),
+        (replaced(mask=torch.zeros(24, 2, 16, 16)), {}, "2 regions need as many different names"),
+        (replaced(mask=torch.zeros(24, 2, 16, 16)), {"region_names": ["a"]}, "2 regions need as many"),
+        (replaced(label=torch.rand(24, 3)), {}, "'label' of a batch must hold one integer per sample"),
+        (replaced(label=torch.rand(24)), {}, "'label' of a batch must hold one integer per sample"),
+        (replaced(label=torch.full((24,), 5)), {}, "target .* is out of range for 3 classes"),
+        (data(), {"class_names": ["a", "b"]}, "2 class_names for 3 logits"),
+        (data(), {"class_names": ["a", "b", "c", "d"]}, "4 class_names for 3 logits"),
+        (data(), {"mean": [0.5] * 2, "std": [0.5] * 2}, "shape|broadcast|channels"),
+        (data(), {"dataloader_idx": 1}, "dataloader_idx=1, but there are 1 validation dataloaders"),
+        (data(), {"batch_adapter": lambda batch: batch["image"]}, "a batch must be a mapping or a tuple"),
+    ],
+)
+def test_a_batch_that_cannot_be_used_fails_in_the_sanity_check(columns, options, message, tmp_path):
+    pl_module = module()
+    pl_module.validation_step = lambda batch, batch_idx: None
+    pl_module.training_step = lambda batch, batch_idx: pytest.fail("training began")
+    with pytest.raises(ValueError, match=message):
+        fit(tmp_path, monitor(**options), pl_module, columns)
+
+
+def test_outputs_that_are_no_logits_fail_in_the_sanity_check(tmp_path):
+    with pytest.raises(UnsupportedModelError, match=r"must return logits \[batch, classes\]"):
+        fit(tmp_path, monitor(), module(net=TwoOutputs()))
+
+
+def test_sharded_strategies_are_refused():
+    class FSDPStrategy:
+        pass
+
+    class Trainer:
+        strategy = FSDPStrategy()
+
+    with pytest.raises(ValueError, match="use DDP"):
+        monitor().setup(Trainer(), None, "fit")
+
+
+class FailsLater(nn.Module):
+    """After the sanity check's, every forward pass with gradients fails in evaluation."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = vit()
+        self.left = [1]  # attributes, but not what is in them, are restored behind the monitor
+
+    def forward(self, image):
+        if torch.is_grad_enabled() and not self.training:
+            self.left[0] -= 1
+            if self.left[0] < 0:
+                raise RuntimeError("no more relevance")
+        return self.net(image)
+
+
+def weights(tmp_path, watching, **options):
+    pl_module = module(net=FailsLater())
+    torch.manual_seed(1)
+    runner = trainer(tmp_path, *watching, max_epochs=3, **options)
+    runner.fit(pl_module, loader(shuffle=True), loader())
+    return runner, pl_module.state_dict()
+
+
+def test_a_failure_is_told_once_counted_and_training_goes_on(tmp_path):
+    watching = monitor(targets=["label"])
+    with pytest.warns(UserWarning, match="RelevanceMonitor failed while computing relevance: RuntimeError") as caught:
+        runner, after = weights(tmp_path / "a", [watching])
+    assert len([each for each in caught if "RelevanceMonitor" in str(each.message)]) == 1
+    assert watching.failures == 3
+    assert runner.callback_metrics["relevance/failures"] == 3
+    _, without = weights(tmp_path / "b", [])
+    assert all(torch.equal(without[name], value) for name, value in after.items())
+
+
+def test_raise_ends_training(tmp_path):
+    with pytest.raises(RuntimeError, match="no more relevance"):
+        weights(tmp_path, [monitor(targets=["label"], on_error="raise")])
+
+
+def broken_logger(folder):
+    from pytorch_lightning.loggers import TensorBoardLogger
+
+    logger = TensorBoardLogger(folder)
+
+    def fails(*arguments, **options):
+        raise OSError("disk full")
+
+    logger.experiment.add_image = fails
+    return logger
+
+
+def test_a_logger_that_fails_keeps_nothing_from_the_others(tmp_path):
+    from pytorch_lightning.loggers import TensorBoardLogger
+
+    from lrptrain.loggers import read_events
+
+    good = TensorBoardLogger(tmp_path / "good")
+    drawn = []
+    good.experiment.add_image = lambda *arguments, **options: drawn.append(arguments[0])
+    watching = monitor()
+    with pytest.warns(UserWarning, match="logging to TensorBoardLogger: OSError: disk full"):
+        fit(tmp_path, watching, logger=[broken_logger(tmp_path / "bad"), good], log_every_n_steps=1)
+    assert watching.failures == 2
+    assert len(drawn) == 4
+    assert [event["epoch"] for event in read_events(watching.folder)] == [0, 1]
+    good.experiment.close()
+
+
+def test_files_that_cannot_be_written_keep_nothing_from_the_loggers(tmp_path):
+    (tmp_path / "relevance").write_text("a file where the folder should be")
+    watching = monitor()
+    with pytest.warns(UserWarning, match="failed while writing files"):
+        fit(tmp_path, watching)
+    assert watching.failures == 2
+    assert watching.folder is None
+
+
+def test_without_a_sanity_check_a_wrong_batch_is_a_failure_like_any_other(tmp_path):
+    watching = monitor()
+    with pytest.warns(UserWarning, match="mask must be 1"):
+        fit(tmp_path, watching, columns=replaced(mask=torch.full((24, 16, 16), 7)), num_sanity_val_steps=0)
+    assert watching.failures == 2
+
+
+def test_a_failure_makes_a_point_in_the_loggers(tmp_path):
+    logger = Points()
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        weights(tmp_path, [monitor(targets=["label"])], logger=logger, log_every_n_steps=1)
+    logged = [row["relevance/failures"] for _, row in logger.rows if "relevance/failures" in row]
+    assert logged == [1.0, 2.0, 3.0]

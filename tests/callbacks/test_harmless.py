@@ -1,0 +1,144 @@
+"""With and without the monitor, training is the same to the last bit."""
+
+import random
+
+import numpy as np
+import pytest
+import torch
+from setting import PACKAGES, data, loader, module, monitor, trainer, vit
+
+
+def assert_same(one, other, path=""):
+    """Nested equality, to the bit."""
+    assert type(one) is type(other), path
+    if isinstance(one, torch.Tensor):
+        assert one.dtype == other.dtype, path
+        assert torch.equal(one, other), path
+    elif isinstance(one, dict):
+        assert one.keys() == other.keys(), path
+        for key in one:
+            assert_same(one[key], other[key], f"{path}/{key}")
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other), path
+        for i, pair in enumerate(zip(one, other, strict=True)):
+            assert_same(*pair, f"{path}/{i}")
+    else:
+        assert np.array_equal(one, other), path
+
+
+def outcome(folder, attached, module_options=None, package=PACKAGES[0], freeze=False, **options):
+    """Everything that training leaves behind."""
+    pl_module = module(package, vit(**(module_options or {})))
+    if freeze:
+        pl_module.net.patch_embed.requires_grad_(False)
+        pl_module.net.blocks[0].requires_grad_(False)
+    torch.manual_seed(1), np.random.seed(1), random.seed(1)
+    runner = trainer(folder, *attached, package=package, **options)
+    runner.fit(pl_module, loader(data(20), shuffle=True), loader())
+    return {
+        "weights": pl_module.state_dict(),
+        "gradients": {name: p.grad for name, p in pl_module.named_parameters() if p.grad is not None},
+        "optimizer": runner.optimizers[0].state_dict(),
+        "flags": {name: each.training for name, each in pl_module.named_modules()},
+        "attributes": {name: sorted(vars(each)) for name, each in pl_module.named_modules()},
+        "torch": torch.get_rng_state(),
+        "numpy": np.random.get_state()[1:3],
+        "python": random.getstate(),
+    }
+
+
+CASES = {
+    "plain": {},
+    "dropout": {"module_options": {"proj_drop_rate": 0.2, "attn_drop_rate": 0.2, "drop_path_rate": 0.2}},
+    "accumulation across a validation": {"accumulate_grad_batches": 3, "val_check_interval": 2},
+    "bf16 autocast": {"precision": "bf16-mixed"},
+    "frozen layers": {"freeze": True},
+    "clipping": {"gradient_clip_val": 0.1, "num_sanity_val_steps": 0},
+    "lightning.pytorch": {"package": PACKAGES[1], "module_options": {"proj_drop_rate": 0.2}},
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_training_is_the_same_to_the_bit(case, tmp_path):
+    watching = monitor(on_error="raise", max_pictures=1)
+    with_monitor = outcome(tmp_path, [watching], **CASES[case])
+    assert watching.failures == 0
+    assert len(watching.scored) == 8
+    assert_same(outcome(tmp_path, [], **CASES[case]), with_monitor)
+
+
+def test_the_explicit_attention_of_a_model_is_left_fused(tmp_path):
+    pl_module = module()
+    trainer(tmp_path, monitor(on_error="raise"), max_epochs=1).fit(pl_module, loader(), loader())
+    assert all(block.attn.fused_attn for block in pl_module.net.blocks)
+    assert not any(each._forward_hooks or each._forward_pre_hooks for each in pl_module.modules())
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("inference_mode", [True, False])
+def test_validation_leaves_the_model_as_it_was(package, inference_mode, tmp_path):
+    pl_module, watching = module(package), monitor(on_error="raise")
+    before = {name: value.clone() for name, value in pl_module.state_dict().items()}
+    states = []
+    for attached in ([], [watching]):
+        torch.manual_seed(3), np.random.seed(3), random.seed(3)
+        runner = trainer(tmp_path, *attached, package=package, inference_mode=inference_mode)
+        runner.validate(pl_module, loader(), verbose=False)
+        states.append([torch.get_rng_state(), list(np.random.get_state()[1:3]), random.getstate()])
+    assert_same(*states)
+    assert_same(before, dict(pl_module.state_dict()))
+    assert all(p.grad is None and not p.is_inference() for p in pl_module.parameters())
+    assert all(not value.is_inference() for one in watching._samples for value in one.tensors.values())
+    assert runner.callback_metrics["relevance/samples"] == 8
+
+
+def test_nothing_of_an_evaluation_stays_alive(tmp_path):
+    import gc
+
+    pl_module, watching = module(), monitor(on_error="raise")
+    trainer(tmp_path, watching, max_epochs=1).fit(pl_module, loader(), loader())
+    gc.collect()
+    alive = [x for x in gc.get_objects() if issubclass(type(x), torch.Tensor) and x.grad_fn is not None]
+    assert not alive
+    assert all(not one.sample.tensors for one in watching.scored)
+    assert all(x.device.type == "cpu" and not x.requires_grad for one in watching.scored for x in one.maps.values())
+
+
+def test_a_failure_keeps_no_graph_alive(tmp_path):
+    import gc
+
+    watching = monitor()
+    kept = []
+
+    def fails(*arguments, **options):
+        x = torch.ones(3, requires_grad=True) * 2
+        kept.append(__import__("weakref").ref(x))
+        raise RuntimeError("out of memory")
+
+    watching._explain = fails
+    gc.disable()
+    try:
+        with pytest.warns(UserWarning, match="out of memory"):
+            trainer(tmp_path, watching, max_epochs=1, num_sanity_val_steps=0).fit(module(), loader(), loader())
+        assert kept[0]() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("logger", ["wandb", "tensorboard"])
+def test_with_loggers_in_both_arms(logger, tmp_path, monkeypatch):
+    from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
+
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    for kind in ("DATA", "CACHE", "CONFIG"):
+        monkeypatch.setenv(f"WANDB_{kind}_DIR", str(tmp_path / kind.lower()))
+    outcomes = []
+    for arm, attached in enumerate(([], [monitor(on_error="raise", max_pictures=1)])):
+        folder = tmp_path / str(arm)
+        folder.mkdir()
+        own = WandbLogger(save_dir=folder) if logger == "wandb" else TensorBoardLogger(folder)
+        outcomes.append(outcome(folder, attached, logger=own, log_every_n_steps=1))
+        if logger == "wandb":
+            own.experiment.finish()
+    assert_same(*outcomes)

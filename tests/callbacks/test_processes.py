@@ -1,0 +1,91 @@
+"""Two processes tell what one tells, and a failure in one of them stops neither."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from lrptrain.loggers import read_events, read_findings, read_samples
+
+HERE = Path(__file__).parent
+FLOAT32 = 1e-3  # training itself rounds differently: 2e-4 measured in the share of one sample
+COSTS = ("relevance/seconds", "relevance/cost_share")
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """The same runs in one process and in two."""
+    root = tmp_path_factory.mktemp("processes")
+    running = []
+    for devices in (1, 2):
+        folder = root / str(devices)
+        folder.mkdir()
+        command = [sys.executable, str(HERE / "ddp_script.py"), str(folder), str(devices)]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        log = (folder / "log").open("w")
+        running.append((subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT), log))
+    for process, log in running:
+        try:
+            process.wait(timeout=120)
+        finally:
+            process.kill()
+            log.close()
+        assert process.returncode == 0, Path(log.name).read_text()[-3000:]
+    return root / "1", root / "2"
+
+
+def result(folder, name, rank=0):
+    return json.loads((folder / f"{name}-{rank}.json").read_text())
+
+
+def assert_close(one, other, tolerance, key=""):
+    if isinstance(one, dict):
+        assert one.keys() == other.keys(), key
+        for name in one.keys() - set(COSTS):
+            assert_close(one[name], other[name], tolerance, f"{key}/{name}")
+    elif isinstance(one, list | tuple):
+        assert len(one) == len(other), key
+        for pair in zip(one, other, strict=True):
+            assert_close(*pair, tolerance, key)
+    elif isinstance(one, float):
+        np.testing.assert_allclose(one, other, rtol=0, atol=tolerance, err_msg=key)
+    else:
+        assert one == other, key
+
+
+@pytest.mark.parametrize(("name", "tolerance"), [("float64", 1e-9), ("float32", FLOAT32)])
+def test_two_processes_write_what_one_writes(folders, name, tolerance):
+    one, two = (folder / "relevance" / name for folder in folders)
+    assert_close(read_events(one), read_events(two), tolerance)
+    assert_close(read_samples(one), read_samples(two), tolerance)
+    findings = [[finding.to_dict() for finding in read_findings(folder)] for folder in (one, two)]
+    assert findings[0]
+    assert_close(*findings, tolerance)
+    drawn = [sorted(path.relative_to(folder) for path in folder.rglob("*.png")) for folder in (one, two)]
+    assert drawn[0] == drawn[1]
+    assert len(drawn[0]) == 10
+    for path in drawn[0]:
+        pixels = [np.asarray(Image.open(folder / path)).astype(int) for folder in (one, two)]
+        assert np.abs(pixels[0] - pixels[1]).max() <= 1  # one grey level of rounding
+
+
+def test_all_processes_see_the_same_scalars_and_share_the_work(folders):
+    first, second = (result(folders[1], "float64", rank) for rank in (0, 1))
+    assert_close(first["scalars"], second["scalars"], 0)
+    assert first["mine"] + second["mine"] == 15
+    assert min(first["mine"], second["mine"]) > 0
+    assert not first["told"] + second["told"]
+
+
+def test_a_failure_in_one_process_stops_neither(folders):
+    first, second = (result(folders[1], "failing", rank) for rank in (0, 1))
+    assert (first["failures"], second["failures"]) == (1, 1)
+    assert "RuntimeError: only here (process 1)" in first["told"][0]
+    assert "computing relevance: RuntimeError: only here" in second["told"][0]
+    assert first["scalars"]["relevance/failures"] == 1
+    assert [event["epoch"] for event in read_events(folders[1] / "relevance" / "failing")] == [0]

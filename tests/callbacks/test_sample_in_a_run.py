@@ -1,0 +1,119 @@
+"""The sample that real trainers give the monitor."""
+
+import pytest
+import torch
+from setting import data, loader, module, monitor, trainer
+from torch.utils.data import DataLoader, IterableDataset
+
+from lrptrain.loggers import read_samples
+
+
+def ids(tmp_path, columns=None, batch_size=5, loaders=None, options=None, **trainer_options):
+    """The ids in each epoch."""
+    watching = monitor(on_error="raise", max_pictures=0, **{"run_name": None, **(options or {})})
+    runner = trainer(tmp_path, watching, **trainer_options)
+    runner.fit(module(), loader(), loader(columns, batch_size) if loaders is None else loaders)
+    rows = read_samples(watching.folder)
+    return [
+        [i for i, epoch in zip(rows["sample_id"], rows["epoch"], strict=True) if epoch == e]
+        for e in sorted(set(rows["epoch"]))
+    ]
+
+
+def test_it_is_fixed_stratified_and_does_not_depend_on_the_batch_size(tmp_path):
+    first, second = ids(tmp_path)
+    assert first == second
+    assert [sorted(data()["label"][i].item() for i in first).count(c) for c in range(3)] == [3, 3, 2]
+    assert ids(tmp_path, batch_size=24) == ids(tmp_path, batch_size=1, num_sanity_val_steps=0) == [first] * 2
+    assert ids(tmp_path, options={"seed": 1})[0] != first
+
+
+def test_own_ids_are_kept(tmp_path):
+    (first, _) = ids(tmp_path)
+    (own, _) = ids(tmp_path, {**data(), "sample_id": torch.arange(24) + 100})
+    assert own == [i + 100 for i in first]
+
+
+def test_ids_may_be_names_of_files(tmp_path):
+    columns = {**data(), "sample_id": [f"a/{i}.png" for i in range(24)]}
+    (own, _) = ids(tmp_path, columns)
+    assert len(own) == 8
+    assert set(own) <= set(columns["sample_id"])
+
+
+def test_only_the_batches_that_are_validated_count(tmp_path):
+    (first, _) = ids(tmp_path, limit_val_batches=2)
+    assert len(first) == 8
+    assert max(first) < 10
+
+
+def test_a_small_set_is_taken_whole(tmp_path):
+    assert sorted(ids(tmp_path, data(4))[0]) == [0, 1, 2, 3]
+
+
+def test_one_class_only(tmp_path):
+    assert len(ids(tmp_path, {**data(), "label": torch.ones(24, dtype=torch.long)})[0]) == 8
+
+
+class Stream(IterableDataset):
+    def __iter__(self):
+        columns = data()
+        for i in range(24):
+            yield {name: column[i] for name, column in columns.items()}
+
+
+@pytest.mark.parametrize("limit", [1.0, 4, 50])
+def test_a_stream_of_unknown_length(limit, tmp_path):
+    (first, second) = ids(tmp_path, loaders=DataLoader(Stream(), batch_size=5), limit_val_batches=limit)
+    assert first == second
+    assert len(first) == 8
+    if limit != 4:
+        assert first == ids(tmp_path)[0]
+
+
+def test_one_of_two_dataloaders(tmp_path):
+    loaders = [loader(data(9, seed=5)), loader()]
+    assert ids(tmp_path, loaders=loaders, options={"dataloader_idx": 1}) == ids(tmp_path)
+    assert max(ids(tmp_path, loaders=loaders)[0]) < 9
+
+
+def test_without_labels_the_predicted_class_is_explained(tmp_path):
+    columns = {name: data()[name] for name in ("image", "mask")}
+    watching = monitor(on_error="raise")
+    runner = trainer(tmp_path, watching)
+    pl_module = module()
+    runner.fit(pl_module, loader(), loader(columns))
+    assert {tuple(one.maps) for one in watching.scored} == {("predicted",)}
+    assert "relevance/predicted/energy_pointing_game" in runner.callback_metrics
+    assert "relevance/accuracy" not in runner.callback_metrics
+
+
+def test_some_labels_may_be_missing(tmp_path):
+    label = data()["label"]
+    label[::3] = -100
+    watching = monitor(on_error="raise", max_samples=24)
+    runner = trainer(tmp_path, watching)
+    runner.fit(module(), loader(), loader({**data(), "label": label}))
+    assert [one.sample.label for one in watching.scored].count(-1) == 8
+    assert {tuple(one.maps) for one in watching.scored if one.sample.label >= 0} == {("label", "predicted")}
+    assert read_samples(watching.folder)["map_label"].count(None) == 16
+    share = [one.values["label/energy_pointing_game"] for one in watching.scored if one.sample.label >= 0]
+    logged = runner.callback_metrics["relevance/label/energy_pointing_game"]
+    assert logged.item() == pytest.approx(sum(share) / len(share), abs=1e-6)
+
+
+def test_a_due_epoch_that_is_skipped_does_not_count_samples_twice(tmp_path):
+    assert ids(tmp_path, options={"every_n_epochs": 2}, max_epochs=4) == [ids(tmp_path)[0]] * 2
+
+
+def test_fast_dev_run(tmp_path):
+    watching = monitor(on_error="raise")
+    trainer(tmp_path, watching, fast_dev_run=True).fit(module(), loader(), loader())
+    assert len(watching.scored) == 5
+
+
+def test_no_validation_at_all(tmp_path):
+    watching = monitor(on_error="raise")
+    trainer(tmp_path, watching, limit_val_batches=0).fit(module(), loader(), loader())
+    assert watching.scored == []
+    assert watching.failures == 0

@@ -1,0 +1,155 @@
+"""What other callbacks, the loggers, the folder and a resumed run see."""
+
+import json
+
+import pytest
+import torch
+from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
+from setting import PACKAGES, Points, data, loader, module, monitor, trainer
+
+from lrptrain.loggers import read_events, read_findings, read_samples
+
+FOCUS = "relevance/label/energy_pointing_game"
+COSTS = {"relevance/seconds", "relevance/cost_share"}
+
+
+def fit(folder, *callbacks, ckpt=None, **options):
+    runner = trainer(folder, *callbacks, **options)
+    torch.manual_seed(1)
+    runner.fit(module(class_names=["a", "b", "c"]), loader(), loader(), ckpt_path=ckpt)
+    return runner
+
+
+def test_every_key_starts_alike_and_is_a_float(tmp_path):
+    runner = fit(tmp_path, monitor(on_error="raise"))
+    keys = set(runner.callback_metrics)
+    assert all(key.startswith("relevance/") for key in keys)
+    measures = ("energy_pointing_game", "pointing_game", "rank_accuracy", "auprc")
+    expected = {f"relevance/{target}/{name}" for target in ("label", "predicted") for name in measures}
+    expected |= {f"relevance/{target}/{measures[0]}/{name}" for target in ("label", "predicted") for name in "abc"}
+    plain = ("chance", "accuracy", "samples", "findings", "seconds", "cost_share", "failures")
+    assert keys == expected | {f"relevance/{name}" for name in plain}
+    assert runner.callback_metrics["relevance/chance"] == 0.25
+    assert 0 < runner.callback_metrics["relevance/cost_share"] < 1
+
+
+@pytest.mark.parametrize("every", [1, 2])
+def test_checkpoints_and_early_stopping_follow_the_scalars(every, tmp_path):
+    kept = ModelCheckpoint(tmp_path, monitor=FOCUS, mode="max", save_top_k=-1)
+    stopping = EarlyStopping(FOCUS, mode="max", patience=1, min_delta=1.0, strict=True)
+    watching = monitor(on_error="raise", every_n_epochs=every)
+    runner = fit(tmp_path, kept, stopping, watching, max_epochs=4, enable_checkpointing=True)
+    assert runner.current_epoch == 1 + 1  # nothing gets better by 1
+    assert len(kept.best_k_models) == 2
+    assert kept.best_model_score == max(e["scalars"][FOCUS] for e in read_events(watching.folder))
+
+
+def test_skipped_epochs_make_no_points(tmp_path):
+    logger = Points()
+    runner = fit(tmp_path, monitor(every_n_epochs=2), max_epochs=5, logger=logger, log_every_n_steps=1)
+    points = [step for step, row in logger.rows if FOCUS in row]
+    assert points == [4, 14, 24]  # epochs 0, 2, 4
+    assert FOCUS in runner.callback_metrics
+    steps = [event["step"] for event in read_events(runner.callbacks[0].folder)]
+    assert len(steps) == 3
+
+
+@pytest.mark.parametrize("each", [2, 3])
+def test_rare_validations_are_not_missed(each, tmp_path):
+    watching = monitor(every_n_epochs=2)
+    fit(tmp_path, watching, max_epochs=6, check_val_every_n_epoch=each)
+    assert [event["epoch"] for event in read_events(watching.folder)] == list(range(each - 1, 6, each))
+
+
+def test_the_folder_reads_back(tmp_path):
+    watching = monitor(bound=0.9)
+    runner = fit(tmp_path, watching)
+    assert watching.folder == tmp_path / "relevance" / "run"
+    events, rows = read_events(watching.folder), read_samples(watching.folder)
+    assert [event["epoch"] for event in events] == [0, 1]
+    assert events[1]["scalars"][FOCUS] == pytest.approx(runner.callback_metrics[FOCUS].item(), abs=1e-6)
+    assert set(events[1]["scalars"]) == set(runner.callback_metrics)
+    assert len(rows["sample_id"]) == 16
+    assert len(rows["map_label"][0]) == 16
+    assert read_findings(watching.folder) == watching.findings
+    assert {finding.scope for finding in watching.findings} >= {"overall"}
+    assert len(list(watching.folder.glob("pictures/epoch_0001/*.png"))) == 2
+    settings = json.loads((watching.folder / "run.json").read_text())
+    assert settings["class_names"] == ["a", "b", "c"]
+    assert settings["model"] == "Classifier"
+
+
+def told(folder):
+    """All but the costs."""
+    events = read_events(folder)
+    for event in events:
+        event["scalars"] = {key: value for key, value in event["scalars"].items() if key not in COSTS}
+    return events, read_samples(folder), read_findings(folder)
+
+
+@pytest.mark.parametrize("every", [1, 3])
+def test_a_resumed_run_continues_as_if_nothing_had_been(every, tmp_path):
+    options = {"bound": 0.9, "every_n_epochs": every, "run_name": None}
+    whole, first, second = (monitor(**options) for _ in range(3))
+    fit(tmp_path / "whole", whole, max_epochs=4)
+    kept = ModelCheckpoint(tmp_path, save_last=True, save_top_k=0)
+    fit(tmp_path / "parts", first, kept, max_epochs=2, enable_checkpointing=True)
+    ckpt = str(tmp_path / "last.ckpt")
+    torch.load(ckpt, weights_only=True)
+    runner = fit(tmp_path / "parts", second, EarlyStopping(FOCUS, patience=9), max_epochs=4, ckpt=ckpt)
+    assert runner.current_epoch == 4
+    assert second.folder == first.folder
+    assert told(second.folder) == told(whole.folder)
+    assert {finding.first_epoch for finding in second.findings} == {0}
+
+
+def test_a_monitor_may_join_a_run_that_had_none(tmp_path):
+    kept = ModelCheckpoint(tmp_path, save_last=True, save_top_k=0)
+    fit(tmp_path, kept, enable_checkpointing=True)
+    watching = monitor(on_error="raise")
+    fit(tmp_path, watching, max_epochs=3, ckpt=str(tmp_path / "last.ckpt"))
+    assert [event["epoch"] for event in read_events(watching.folder)] == [2]
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_validate_writes_beside_the_run_it_validates(package, tmp_path):
+    watching = monitor()
+    runner = trainer(tmp_path, watching, package=package, max_epochs=1)
+    pl_module = module(package)
+    runner.fit(pl_module, loader(), loader())
+    (run,) = (tmp_path / "relevance").iterdir()
+    before = told(run)
+    runner.validate(pl_module, loader(), verbose=False)
+    assert watching.folder.name == "run-validate"
+    assert told(run) == before
+    assert len(read_samples(watching.folder)["sample_id"]) == 8
+
+
+def test_a_second_run_of_the_same_name_is_kept_apart(tmp_path):
+    folders = []
+    for _ in range(2):
+        watching = monitor()
+        fit(tmp_path, watching, max_epochs=1)
+        folders.append(watching.folder.name)
+    assert folders == ["run", "run-2"]
+
+
+def test_the_terminal_names_new_findings_once(tmp_path, capsys):
+    fit(tmp_path, monitor(bound=0.9, targets=["label"], max_samples=24), max_epochs=3)
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("! overall")]
+    assert len(lines) == 1
+
+
+def test_validation_within_an_epoch_is_evaluated_each_time(tmp_path):
+    logger = Points()
+    fit(tmp_path, monitor(), max_epochs=1, val_check_interval=2, logger=logger, log_every_n_steps=1)
+    assert len([row for _, row in logger.rows if FOCUS in row]) == 2
+
+
+def test_two_monitors_of_different_methods_keep_their_own_state(tmp_path):
+    pair = monitor(), monitor(method="input_x_gradient")
+    kept = ModelCheckpoint(tmp_path, save_last=True, save_top_k=0)
+    fit(tmp_path, *pair, kept, max_epochs=1, enable_checkpointing=True)
+    state = torch.load(tmp_path / "last.ckpt", weights_only=True)["callbacks"]
+    assert {pair[0].state_key, pair[1].state_key} <= set(state)
+    assert len(data()["label"]) == 24

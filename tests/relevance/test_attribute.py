@@ -1,0 +1,230 @@
+"""The entry point: what it refuses, and that the model and the world are as before."""
+
+import random
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from golden_cases import relative_error
+from model_zoo import KINDS, randomised
+from torch import Tensor, nn
+from torch.nn.modules import module as module_hooks
+
+import lrptrain
+from lrptrain import UnsupportedMethodError, UnsupportedModelError
+
+
+class Model(nn.Module):
+    """One attention block with batch normalisation, a buffer that is replaced, noise, and a switchable end."""
+
+    calls: Tensor
+
+    def __init__(self, end: Callable | None = None):
+        super().__init__()
+        self.embed, self.qkv, self.head = nn.Conv2d(3, 8, 4, 4), nn.Linear(8, 24), nn.Linear(8, 4)
+        self.norm, self.dropout = nn.BatchNorm2d(8), nn.Dropout(0.1)
+        self.register_buffer("calls", torch.zeros(()))
+        self.register_buffer("last", None)
+        randomised(self)
+        self.end = end or (lambda logits: logits)
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.calls, self.last = self.calls + 1, x.mean()
+        random.random(), np.random.rand()
+        tokens = self.norm(self.embed(x)).flatten(2).transpose(1, 2)
+        q, k, v = self.qkv(self.dropout(tokens)).chunk(3, -1)
+        tokens = tokens + nn.functional.scaled_dot_product_attention(q, k, v)
+        return self.end(self.head(tokens.mean(1)))
+
+
+def images(samples: int = 3) -> Tensor:
+    return torch.randn(samples, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+def fail(logits: Tensor) -> Tensor:
+    raise RuntimeError("the model fails")
+
+
+# What it refuses
+
+
+@pytest.mark.parametrize(
+    ("end", "message"),
+    [
+        (lambda y: y[:, :, None], r"must return logits \[batch, classes\].*shape \[3, 4, 1\]"),
+        (lambda y: y[0], r"must return logits \[batch, classes\].*shape \[4\]"),
+        (lambda y: y[:2], r"must return logits \[batch, classes\].*shape \[2, 4\]"),
+        (lambda y: y.argmax(1, keepdim=True), r"must return logits \[batch, classes\]"),
+        (lambda y: (y,), "it returned tuple"),
+        (lambda y: None, "it returned NoneType"),
+        (lambda y: torch.randn(3, 4), "do not come from the input"),
+    ],
+)
+def test_outputs_that_are_no_logits(end, message):
+    with pytest.raises(UnsupportedModelError, match=message):
+        lrptrain.attribute(Model(end), images())
+
+
+def test_nan_logits_name_the_samples():
+    x = images()
+    x[1] = torch.nan
+    with pytest.raises(ValueError, match=r"logits of samples \[1\] are NaN"):
+        lrptrain.attribute(Model().eval(), x)
+
+
+@pytest.mark.parametrize(
+    ("target", "message"),
+    [
+        (4, "out of range for 4 classes"),
+        (-1, "out of range for 4 classes"),
+        ([0, 1, 9], "out of range for 4 classes"),
+        (1.0, "must be an integer"),
+        (True, "must be an integer"),
+        ([0, 1], r"one integer per sample \(shape \[3\]\).*shape \[2\]"),
+        (torch.zeros(3, 1, dtype=torch.long), r"shape \[3, 1\]"),
+    ],
+)
+def test_targets(target, message):
+    with pytest.raises(ValueError, match=message):
+        lrptrain.attribute(Model(), images(), target)
+
+
+def test_empty_batch():
+    with pytest.raises(ValueError, match="the batch is empty"):
+        lrptrain.attribute(Model(), images(0))
+    with pytest.raises(ValueError, match="the batch is empty"):
+        lrptrain.attribute(KINDS["bert"].build(True), {"input_ids": torch.zeros(0, 4, dtype=torch.long)})
+
+
+def test_no_tensor_to_explain():
+    with pytest.raises(UnsupportedModelError, match=r"no tensor to explain among the inputs \['text'\]"):
+        lrptrain.attribute(Model(), {"text": "words"})
+    with pytest.raises(UnsupportedModelError, match="never looks up an embedding of 'inputs'"):
+        lrptrain.attribute(nn.Identity(), torch.zeros(2, 5, dtype=torch.long))
+
+
+def test_models_without_attention_still_have_gradients():
+    model = nn.Sequential(nn.Conv2d(3, 8, 4, 4), nn.ReLU(), nn.Flatten(), nn.Linear(128, 4)).double()
+    with pytest.raises(UnsupportedModelError, match="no self-attention"):
+        lrptrain.attribute(model, images())
+    for method in ("lrp", "input_x_gradient"):
+        assert lrptrain.attribute(model, images(), method=method).scores.shape == (3, 16)
+
+
+@pytest.mark.parametrize(
+    ("method", "options", "error", "message"),
+    [
+        ("gradcam++", {}, UnsupportedMethodError, r"unknown method 'gradcam\+\+'; known are attention_gradcam, "),
+        ("rollout", {"head": 1}, UnsupportedMethodError, "rollout has no option head; its options: start_layer"),
+        ("raw_attention", {"head": 1}, UnsupportedMethodError, "raw_attention has no option head; its options: none"),
+        ("rollout", {"start_layer": 1}, ValueError, "start_layer=1 is out of range for a model of 1 blocks"),
+        ("transformer_attribution", {"start_layer": -2}, ValueError, "start_layer=-2 is out of range"),
+        ("lrp", {"composite": "zplus"}, ValueError, "unknown composite 'zplus'; known are alpha_beta, chefer"),
+    ],
+)
+def test_methods_and_options(method, options, error, message):
+    with pytest.raises(error, match=message):
+        lrptrain.attribute(Model(), images(), method=method, **options)
+
+
+def test_images_of_texts():
+    found = lrptrain.attribute(KINDS["bert"].build(True), KINDS["bert"].inputs())
+    with pytest.raises(ValueError, match="one score per token and no grid"):
+        found.to_image(32)
+
+
+def test_to_image():
+    found = lrptrain.attribute(Model(), images())
+    assert found.to_image(16).shape == (3, 16, 16)
+    assert found.to_image((8, 12)).shape == (3, 8, 12)
+    assert torch.equal(found.to_image(4).flatten(1), found.scores)
+
+
+# As before
+
+
+def state_of(model: nn.Module) -> list:
+    tensors = [*model.parameters(), *model.buffers()]
+    gradients = [None if p.grad is None else (id(p.grad), p.grad.tolist()) for p in model.parameters()]
+    return [
+        [(id(x), x.tolist(), x.requires_grad, x.dtype) for x in tensors],
+        gradients,
+        [(module.training, sorted(vars(module)), sorted(module._buffers)) for module in model.modules()],
+        [len(getattr(module, name)) for module in model.modules() for name in vars(module) if name.endswith("hooks")],
+        [len(hooks) for name, hooks in sorted(vars(module_hooks).items()) if name.startswith("_global_")
+         and hasattr(hooks, "__len__")],
+        random.getstate(), [part.tolist() if isinstance(part, np.ndarray) else part for part in np.random.get_state()],
+        torch.get_rng_state().tolist(), torch.is_grad_enabled(), torch.is_inference_mode_enabled(),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("training", [True, False])
+@pytest.mark.parametrize("method", lrptrain.methods())
+def test_the_model_is_as_before(method, training):
+    model, x = Model().train(training), images()
+    model.qkv.requires_grad_(False)
+    model(x).sum().backward()
+    before, copy = state_of(model), x.clone()
+    lrptrain.attribute(model, x, method=method)
+    assert state_of(model) == before
+    assert torch.equal(x, copy)
+    assert not x.requires_grad
+
+
+@pytest.mark.parametrize("end", [fail, lambda y: y[0], lambda y: y * torch.nan, lambda y: y.cumsum(1)])
+def test_the_model_is_as_before_after_an_exception(end):
+    model = Model(end)
+    before = state_of(model)
+    with pytest.raises((RuntimeError, ValueError)):
+        lrptrain.attribute(model, images())
+    assert state_of(model) == before
+
+
+@pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
+@pytest.mark.parametrize("method", lrptrain.methods())
+def test_modes_without_gradients(mode, method):
+    model = Model().eval()
+    expected = lrptrain.attribute(model, images(), 1, method)
+    with mode():
+        before = state_of(model)
+        found = lrptrain.attribute(model, images() * 1, 1, method)
+        assert state_of(model) == before
+    assert torch.equal(found.scores, expected.scores)
+
+
+def test_targets_may_be_given_in_many_ways():
+    model = Model().eval()
+    predicted = lrptrain.attribute(model, images())
+    targets: tuple[Any, ...] = (
+        predicted.target,
+        predicted.target.tolist(),
+        predicted.target.int(),
+        predicted.target.numpy(),
+    )
+    for target in targets:
+        assert torch.equal(lrptrain.attribute(model, images(), target).scores, predicted.scores)
+    assert lrptrain.attribute(model, images(), 2).target.tolist() == [2, 2, 2]
+
+
+def test_inputs_may_be_given_by_name_in_any_order():
+    class Named(Model):
+        def forward(self, position, pixel_values, labels):  # type: ignore[override]
+            return {"loss": labels.sum(), "logits": super().forward(pixel_values) + position.sum()}
+
+    inputs = {"position": torch.zeros(1, 7), "labels": torch.ones(3), "pixel_values": images()}
+    found = lrptrain.attribute(Named().eval(), inputs, 1)
+    assert relative_error(found.scores, lrptrain.attribute(Model().eval(), images(), 1).scores).max() < 1e-12
+
+
+def test_embeddings_in_the_place_of_tokens():
+    model: Any = KINDS["bert"].build(True)
+    inputs = KINDS["bert"].inputs()
+    embedded = {
+        "inputs_embeds": model.bert.embeddings.word_embeddings(inputs["input_ids"]).detach(),
+        "attention_mask": inputs["attention_mask"],
+    }
+    for method in ("transformer_attribution", "lrp", "input_x_gradient"):
+        one, other = (lrptrain.attribute(model, x, 1, method).scores for x in (inputs, embedded))
+        assert relative_error(one, other).max() < 1e-9

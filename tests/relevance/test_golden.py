@@ -1,0 +1,62 @@
+"""Every number of the published reference implementation is met, batched."""
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+import torch
+from golden_cases import Case, computed, load, relative_error
+
+FILES = ("bert_a", "bert_b", "vit_a", "vit_b", "vit_c")
+TEXT = [
+    "logits",
+    "attention",
+    "attention_grad",
+    "attention_relevance",
+    "embedding_relevance",
+    "rollout",
+    "transformer_attribution_rownorm_start0",
+    "transformer_attribution_rownorm_startlast",
+]
+IMAGE = [
+    "logits",
+    "attention",
+    "attention_grad",
+    "attention_relevance",
+    "transformer_attribution_start0",
+    "transformer_attribution_start1",
+    "full_relevance_pixels",
+    "lrp_baseline_pixels",
+    "partial_lrp",
+    "raw_attention",
+    "rollout",
+    "attention_gradcam",
+    "generic_attention",
+]
+NUMBERS = [(file, name) for file in FILES for name in (TEXT if file.startswith("bert") else IMAGE)]
+EXACT = ("logits", "attention", "attention_grad")
+
+cached = cache(load)
+
+
+def case_of(shared: Path, file: str) -> Case:
+    return cached(shared / "golden" / f"{file}.npz")
+
+
+@pytest.mark.parametrize("file", FILES)
+def test_every_number_of_the_file_is_compared(shared, file):
+    assert set(case_of(shared, file).expected) == {name for other, name in NUMBERS if other == file}
+
+
+@pytest.mark.parametrize(("file", "name"), NUMBERS)
+def test_numbers_of_the_reference(shared, file, name):
+    case = case_of(shared, file)
+    error = relative_error(computed(case, name), case.expected[name]).max().item()
+    assert error < (1e-12 if name in EXACT else 1e-4)
+
+
+@pytest.mark.parametrize(("file", "name"), NUMBERS)
+def test_a_batch_equals_its_samples(shared, file, name):
+    case = case_of(shared, file)
+    singles = [computed(case.rows(slice(i, i + 1)), name) for i in range(len(case.target))]
+    assert relative_error(computed(case, name), torch.cat(singles)).max() < 1e-9

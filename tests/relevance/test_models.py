@@ -1,0 +1,121 @@
+"""Unmodified models of every kind: fused equals explicit attention, a batch its samples; padding does nothing."""
+
+from functools import cache
+from typing import Any
+
+import pytest
+import torch
+from golden_cases import relative_error
+from model_zoo import KINDS, hugging_face, select
+
+import lrptrain
+
+METHODS = lrptrain.methods()
+TEXTS = [name for name, kind in KINDS.items() if kind.size is None]
+
+
+@cache
+def built(name: str, fused: bool = True, dtype: torch.dtype = torch.float64) -> Any:
+    # Hugging Face's own eager ViT rounds the softmax through float32: a textbook attention stands for it.
+    if name == "hf_vit" and not fused:
+        model: Any = hugging_face("ViTForImageClassification", fused=True)
+        model.set_attn_implementation(textbook_attention())
+    else:
+        model = KINDS[name].build(fused)
+    return model.to(dtype)
+
+
+@cache
+def textbook_attention() -> str:
+    from transformers import AttentionInterface
+
+    def attend(module, query, key, value, attention_mask, scaling=None, dropout=0.0, **_):
+        probabilities = torch.softmax(query @ key.transpose(-1, -2) * scaling, -1)
+        return (probabilities @ value).transpose(1, 2).contiguous(), probabilities
+
+    AttentionInterface.register("textbook", attend)
+    return "textbook"
+
+
+@cache
+def attributed(name: str, method: str, fused: bool = True, dtype: torch.dtype = torch.float64) -> lrptrain.Relevance:
+    return lrptrain.attribute(built(name, fused, dtype), KINDS[name].inputs(dtype=dtype), [0, 3, 4], method)
+
+
+def difference(found: torch.Tensor, expected: torch.Tensor) -> float:
+    return relative_error(found, expected).max().item()
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", KINDS)
+def test_maps_are_finite_and_have_one_score_per_patch_or_token(name, method):
+    kind, found = KINDS[name], attributed(name, method)
+    tokens = 10 if kind.grid is None else kind.grid[0] * kind.grid[1]
+    assert found.grid == kind.grid
+    assert found.scores.shape == (3, tokens)
+    assert found.scores.isfinite().all()
+    if method not in ("attention_gradcam", "partial_lrp"):  # these drop negative numbers, which may be all
+        assert (found.scores != 0).any(1).all()
+    assert found.target.tolist() == [0, 3, 4]
+    assert not found.scores.requires_grad
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", KINDS)
+def test_fused_attention_equals_explicit_attention(name, method):
+    assert difference(attributed(name, method).scores, attributed(name, method, fused=False).scores) < 1e-9
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_logits_are_those_of_the_plain_model(name):
+    model, inputs = built(name), KINDS[name].inputs()
+    with torch.no_grad():
+        output = model(inputs) if isinstance(inputs, torch.Tensor) else model(**inputs)
+    assert difference(attributed(name, "rollout").logits, getattr(output, "logits", output)) < 1e-12
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_float32(name, record_property):
+    """LRP amplifies rounding, so that differences of maps are reported, not bounded tightly (METHODS.md, section 1)."""
+    build = (name, "transformer_attribution")
+    fused, explicit = attributed(*build, True, torch.float32), attributed(*build, False, torch.float32)
+    change = difference(fused.scores, explicit.scores)
+    rounding = difference(fused.scores, attributed(*build).scores)
+    record_property("fused against explicit", change)
+    record_property("float32 against float64", rounding)
+    print(f"{name}: float32 map, fused against explicit {change:.1e}, against float64 {rounding:.1e}")
+    assert difference(fused.logits, explicit.logits) < 1e-5
+    assert fused.scores.dtype == torch.float32
+    assert change < 0.1
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", KINDS)
+def test_a_batch_equals_its_samples(name, method):
+    whole, inputs = attributed(name, method), KINDS[name].inputs()
+    singles = [
+        lrptrain.attribute(built(name), select(inputs, slice(i, i + 1)), int(whole.target[i]), method) for i in range(3)
+    ]
+    assert difference(whole.scores, torch.cat([single.scores for single in singles])) < 1e-9
+    assert difference(whole.logits, torch.cat([single.logits for single in singles])) < 1e-12
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", TEXTS)
+def test_padding_has_no_relevance_and_changes_none(name, method):
+    inputs, whole = KINDS[name].inputs(), attributed(name, method)
+    for row, length in enumerate([10, 7, 4]):
+        alone = {key: x[row : row + 1, :length] for key, x in inputs.items()}
+        found = lrptrain.attribute(built(name), alone, int(whole.target[row]), method)
+        assert difference(whole.scores[row : row + 1, :length], found.scores) < 1e-9
+        assert (whole.scores[row, length:] == 0).all()
+
+
+@pytest.mark.parametrize("name", ["vit_mean", "bert"])
+def test_as_many_samples_as_tokens(name):
+    """Batch and sequence cannot be told apart by their size."""
+    samples = 16 if name == "vit_mean" else 10
+    inputs = KINDS[name].inputs(samples)
+    whole = lrptrain.attribute(built(name), inputs, 1)
+    last = lrptrain.attribute(built(name), select(inputs, slice(samples - 1, samples)), 1)
+    assert difference(whole.scores[-1:], last.scores) < 1e-9

@@ -1,0 +1,147 @@
+"""Every propagation rule against its textbook formula, written out entry by entry."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor
+from torch.autograd import gradcheck
+from torch.nn import functional as F
+
+from lrptrain.relevance import rules
+
+
+def backwards(s: Tensor, weight: Tensor) -> Tensor:
+    return s @ weight
+
+
+def random(*shape: int, seed: int = 0) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+@pytest.fixture
+def layer() -> tuple[Tensor, Tensor, Tensor]:
+    """Input [3, 5], weight [4, 5], relevance [3, 4]."""
+    return random(3, 5), random(4, 5, seed=1), random(3, 4, seed=2)
+
+
+def by_contributions(relevance: Tensor, contributions: Tensor) -> Tensor:
+    """R_i = sum_o c_oi / (sum_i c_oi) R_o for contributions [batch, out, in]; nothing where the sum is 0."""
+    result = torch.zeros(contributions.shape[0], contributions.shape[2], dtype=relevance.dtype)
+    for b, o, i in torch.cartesian_prod(*(torch.arange(n) for n in contributions.shape)).tolist():
+        total = contributions[b, o].sum()
+        if total != 0:
+            result[b, i] += contributions[b, o, i] / total * relevance[b, o]
+    return result
+
+
+def test_zplus(layer):
+    x, weight, relevance = layer
+    found = rules.zplus(relevance, x, weight, F.linear(x, weight), F.linear, backwards)
+    contributions = (x[:, None] * weight).clamp(min=0)
+    torch.testing.assert_close(found, by_contributions(relevance, contributions), rtol=1e-11, atol=1e-12)
+    torch.testing.assert_close(found.sum(1), relevance.sum(1))  # conserved: every output has a positive contribution
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_zplus_of_a_dead_unit(dtype):
+    """All contributions negative: xW + |x||W| is 0 in algebra and rounding in floats; relevance must not explode."""
+    x = random(64, 50).abs().to(dtype)
+    weight = torch.cat([-random(1, 50, seed=1).abs(), random(3, 50, seed=2)]).to(dtype)
+    relevance = torch.ones(64, 4, dtype=dtype)
+    found = rules.zplus(relevance, x, weight, F.linear(x, weight), F.linear, backwards)
+    torch.testing.assert_close(found.sum(1), torch.full((64,), 3.0, dtype=dtype))  # the dead unit's goes nowhere
+    expected = by_contributions(relevance.double(), (x[:, None] * weight).clamp(min=0).double())
+    torch.testing.assert_close(found.double(), expected, rtol=1e-3 if dtype == torch.float32 else 1e-9, atol=1e-5)
+
+
+def test_zplus_of_nothing():
+    zero = torch.zeros(2, 5, dtype=torch.float64)
+    found = rules.zplus(torch.ones(2, 4).double(), zero, random(4, 5), torch.zeros(2, 4).double(), F.linear, backwards)
+    assert (found == 0).all()
+
+
+def test_alpha1_beta0(layer):
+    """Each of x+W+ and x-W- is divided by its own sum, so that relevance doubles where both exist."""
+    x, weight, relevance = layer
+    found = rules.alpha1_beta0(relevance, x, weight, F.linear, backwards)
+    up = by_contributions(relevance, x.clamp(min=0)[:, None] * weight.clamp(min=0))
+    down = by_contributions(relevance, x.clamp(max=0)[:, None] * weight.clamp(max=0))
+    torch.testing.assert_close(found, up + down)
+
+
+def test_zbox(layer):
+    x, weight, relevance = layer
+    low, high = x.amin(1, keepdim=True), x.amax(1, keepdim=True)
+    found = rules.zbox(relevance, x, low, high, weight, F.linear, backwards)
+    parts = x[:, None] * weight - low[:, None] * weight.clamp(min=0) - high[:, None] * weight.clamp(max=0)
+    assert (parts >= -1e-12).all()
+    torch.testing.assert_close(found, by_contributions(relevance, parts))
+    torch.testing.assert_close(found.sum(1), relevance.sum(1))
+
+
+def test_halves():
+    a, b, relevance = random(3, 4), random(4, 2, seed=1), random(3, 2, seed=2)
+    found = rules.halves(relevance, a @ b, a, b, lambda s: s @ b.mT, lambda s: a.mT @ s)
+    first, second = torch.zeros_like(a), torch.zeros_like(b)
+    for i, j, k in torch.cartesian_prod(torch.arange(3), torch.arange(4), torch.arange(2)).tolist():
+        part = a[i, j] * b[j, k] / (a[i] @ b[:, k]) * relevance[i, k] / 2
+        first[i, j] += part
+        second[j, k] += part
+    torch.testing.assert_close(found, (first, second))
+    torch.testing.assert_close(found[0].sum() + found[1].sum(), relevance.sum())
+
+
+def test_proportional():
+    u, v, relevance = random(3, 4), random(3, 4, seed=1), random(3, 4, seed=2)
+    first, second = rules.proportional(relevance, (u, v))
+    torch.testing.assert_close(first, relevance * u / (u + v))
+    torch.testing.assert_close(first + second, relevance)
+    cancelled = rules.proportional(relevance, (u, -u))
+    assert all((part == 0).all() for part in cancelled)
+
+
+def test_rescale():
+    relevance, parts = random(3, 4), (random(3, 4, seed=1), random(3, 4, seed=2))
+    found = rules.rescale(relevance, parts, lambda x: x.sum(1, keepdim=True))
+    for b in range(3):
+        sums = [part[b].sum() for part in parts]
+        absolute = abs(sums[0]) + abs(sums[1])
+        for part, total, result in zip(parts, sums, found, strict=True):
+            torch.testing.assert_close(result[b], part[b] * abs(total) / absolute * relevance[b].sum() / total)
+    torch.testing.assert_close(sum(found).sum(1), relevance.sum(1))  # type: ignore[union-attr]
+
+
+def test_positive_mean():
+    x, relevance = random(3, 4, 2), random(3, 1, 2, seed=1).expand(3, 4, 2)
+    found = rules.positive_mean(relevance, x, lambda t: t.sum(1, keepdim=True))
+    positive = x.clamp(min=0).sum(1, keepdim=True)
+    torch.testing.assert_close(found, torch.where(positive > 0, relevance * x.clamp(min=0) / positive, 0.0))
+    torch.testing.assert_close(found.sum(1), torch.where(positive > 0, relevance, 0.0)[:, 0])
+
+
+def test_safe_divide():
+    small = torch.tensor([0.0, -0.0, 1e-45, 1e-38, 2.0, -4.0])
+    assert rules.safe_divide(torch.ones(6), small).tolist() == [0, 0, 0, 0, 0.5, -0.25]
+    assert rules.safe_divide(torch.full((6,), 1e30), small).isfinite().all()
+
+
+def total_of_rows(x: Tensor) -> Tensor:
+    return x.sum(1, keepdim=True)
+
+
+RULES: dict[str, Callable] = {
+    "zplus": lambda r, x, w: rules.zplus(r, x, w, F.linear(x, w), F.linear, backwards),
+    "alpha1_beta0": lambda r, x, w: rules.alpha1_beta0(r, x, w, F.linear, backwards),
+    "zbox": lambda r, x, w: rules.zbox(r, x, x.amin(), x.amax(), w, F.linear, backwards),
+    "halves": lambda r, x, w: rules.halves(r, x @ w.mT, x, w, lambda s: s @ w, lambda s: s.mT @ x),
+    "proportional": lambda r, x, w: rules.proportional(r, (F.linear(x, w), r + 3)),
+    "rescale": lambda r, x, w: rules.rescale(r, (F.linear(x, w), r), total_of_rows),
+    "positive_mean": lambda r, x, w: rules.positive_mean(r, F.linear(x, w), total_of_rows),
+}
+
+
+@pytest.mark.parametrize("name", RULES)
+def test_rules_can_be_trained_through(name, layer):
+    x, weight, relevance = (tensor.requires_grad_() for tensor in layer)
+    assert gradcheck(RULES[name], (relevance, x, weight))

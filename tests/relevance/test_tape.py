@@ -1,0 +1,206 @@
+"""What models do inside of a forward pass: it is recorded right, or it raises; relevance never leaks silently."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from model_zoo import KINDS
+from small_models import Block, Small, patches, raises, same
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import lrptrain
+from lrptrain.relevance import propagate
+
+# What must raise
+
+
+class Double(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 2
+
+
+def under_no_grad(x: Tensor) -> Tensor:
+    with torch.no_grad():
+        return Double.apply(x)
+
+
+def under_inference_mode(x: Tensor) -> Tensor:
+    with torch.inference_mode():
+        return x * 2
+
+
+def stale_view(x: Tensor) -> Tensor:
+    x = x * 1
+    view = x[:, 1:]
+    x.mul_(2)
+    return torch.cat([x[:, :1], view], 1)
+
+
+def assigned(x: Tensor) -> Tensor:
+    y = x * 1
+    y[:, 0] = 0
+    return y
+
+
+def filled(x: Tensor) -> Tensor:
+    y = torch.zeros_like(x)
+    y[:, :4] = x[:, :4]
+    return y
+
+
+def constant_overwritten(x: Tensor) -> Tensor:
+    weight = torch.ones(8, 8, dtype=x.dtype)
+    y = F.linear(x, weight)
+    weight.zero_()
+    return y
+
+
+@pytest.mark.parametrize(
+    ("function", "match"),
+    [
+        (Double.apply, "DoubleBackward in module 'qkv'"),
+        (under_no_grad, "DoubleBackward in module 'qkv'"),
+        (under_inference_mode, "inference_mode"),
+        (stale_view, "cat in module 'between' reads a tensor that was changed in place"),
+        (assigned, "setitem in module 'between'"),
+        (filled, "setitem in module 'between'"),
+        (constant_overwritten, "reads a constant that the model overwrites"),
+        (lambda x: x.cumsum(1), r"cumsum in module 'between' has no propagation rule.*register_rule\('cumsum', rule\)"),
+        (lambda x: x.max(1, keepdim=True).values + x, "max in module 'between' has no"),
+        (lambda x: x.topk(8, 2).values, "topk in module 'between' has no"),
+        (lambda x: 1 / x, "rdiv in module 'between' has no"),
+        (lambda x: x / x, "div in module 'between' divides by an activation"),
+        (lambda x: torch.clamp(x, max=x * 2), "clamp in module 'between' depends on the input in more"),
+        (
+            lambda x: F.layer_norm(x, (8,), weight=x[0, 0]),
+            "layer_norm in module 'between' depends on the input in more",
+        ),
+        (lambda x: F.linear(x, x[0, :8]), "linear in module 'between' has a weight or bias that depends"),
+        (
+            lambda x: F.linear(x, torch.eye(8, dtype=x.dtype), x[0, 0]),
+            "linear in module 'between' has a weight or bias",
+        ),
+        (lambda x: torch.einsum("bnd,bnd,bnd->bnd", x, x, x), "einsum in module 'between' is not a product of two"),
+        (lambda x: x - x.mean(0), "averages over the samples"),
+    ],
+)
+def test_unsupported_operations_say_what_where_and_the_way_out(function, match):
+    raises(function, match)
+
+
+def test_gradient_methods_need_no_rule():
+    model = Small(Block(lambda x: x.cumsum(1)))
+    for method in ("generic_attention", "rollout", "raw_attention", "input_x_gradient"):
+        assert lrptrain.attribute(model, patches(), method=method).scores.isfinite().all()
+
+
+def test_a_registered_rule_makes_an_operation_work(monkeypatch):
+    monkeypatch.setattr(propagate, "_REGISTERED", {})
+    lrptrain.register_rule("abs", propagate.unchanged)
+    same(Small(Block(torch.abs)), Small(Block(torch.abs)), patches())
+    raises(lambda x: x.cumsum(1), "cumsum")
+
+
+# What must equal the plain spelling
+
+
+def in_place_add(x: Tensor) -> Tensor:
+    y = x.flip(1)
+    half = y.view(3 if len(y) == 3 else len(y), 16, 8)
+    half += torch.ones(8, dtype=x.dtype)
+    return half
+
+
+def split_in_place(x: Tensor) -> Tensor:
+    first, second = x.split(4, -1)
+    return torch.cat([first, second.clone().add_(1)], -1)
+
+
+IDENTICAL: dict[str, tuple[Callable, Callable]] = {
+    "augmented addition": (in_place_add, lambda x: x.flip(1) + 1),
+    "add_ on a part": (split_in_place, lambda x: x + F.pad(torch.ones(4, dtype=x.dtype), (4, 0))),
+    "relu_": (lambda x: (x * 1).relu_(), torch.relu),
+    "relu, in place by name": (lambda x: F.relu(x * 1, inplace=True), torch.relu),
+    "relu, in place by position": (nn.Sequential(Block(lambda x: x * 1), nn.ReLU(inplace=True)), torch.relu),
+    "leaky relu, in place": (lambda x: nn.LeakyReLU(inplace=True)(x * 1), F.leaky_relu),
+    "elu, in place": (lambda x: nn.ELU(inplace=True)(x * 1), F.elu),
+    "hardtanh, in place": (lambda x: nn.Hardtanh(inplace=True)(x * 1), F.hardtanh),
+    "unbind": (lambda x: torch.stack(x.unbind(1), 1), lambda x: x * 1),
+    "chunk and split": (lambda x: torch.cat([*x.chunk(2, 1)[0].split(2, 1), x[:, 8:]], 1), lambda x: x * 1),
+    "squeeze in place": (lambda x: (x * 1).unsqueeze(1).squeeze_(1), lambda x: x * 1),
+    "unused branch": (lambda x: (x.cumsum(1), x)[1], lambda x: x * 1),
+    "rsub": (lambda x: 1 - x, lambda x: x.neg() + 1),
+    "division by a negative number": (lambda x: x / -2, lambda x: x * -0.5),
+    "where as a method": (lambda x: x.where(x > 0, 0.0), lambda x: x.masked_fill(x <= 0, 0.0)),
+    "einsum with a constant": (
+        lambda x: torch.einsum("bnd,de->bne", x, torch.eye(8, dtype=x.dtype)),
+        lambda x: F.linear(x, torch.eye(8, dtype=x.dtype)),
+    ),
+    "constant matrix on the left": (
+        lambda x: torch.eye(16, dtype=x.dtype).flip(0) @ x,
+        lambda x: F.linear(x.transpose(1, 2), torch.eye(16, dtype=x.dtype).flip(0)).transpose(1, 2),
+    ),
+    "class token as method": (lambda x: x.type_as(x * 2).to(x).clone(), lambda x: x * 1),
+}
+
+
+@pytest.mark.parametrize("name", IDENTICAL)
+def test_spellings_of_one_computation_agree(name):
+    one, other = IDENTICAL[name]
+    same(Small(Block(one)), Small(Block(other)), patches())
+
+
+def test_no_grad_inside_a_forward_changes_nothing():
+    class Frozen(Small):
+        def forward(self, x: Tensor) -> Tensor:
+            with torch.no_grad(), torch.no_grad():
+                tokens = self.embed(x).flatten(2).transpose(1, 2) + self.position
+            q, k, v = self.qkv(tokens).chunk(3, -1)
+            return self.head((tokens + self.out(F.scaled_dot_product_attention(q, k, v))).mean(1))
+
+    same(Frozen(), Small(), patches())
+    assert torch.is_grad_enabled()
+
+
+def test_updates_of_parameters_under_no_grad_are_the_models_business():
+    class Normed(Small):
+        def forward(self, x: Tensor) -> Tensor:
+            with torch.no_grad():
+                self.position.clamp_(-10, 10)
+            return super().forward(x)
+
+    same(Normed(), Small(), patches())
+    spectral: Any = Small()
+    nn.utils.parametrizations.spectral_norm(spectral.head)
+    before = spectral.head.parametrizations.weight[0]._u.clone()
+    lrptrain.attribute(spectral.train(), patches())
+    assert torch.equal(before, spectral.head.parametrizations.weight[0]._u)
+
+
+@pytest.mark.parametrize("name", ["vit", "bert", "torchvision_vit"])
+def test_frozen_layers_equal_trained_ones(name):
+    kind = KINDS[name]
+    frozen = kind.build(True).requires_grad_(False)
+    same(frozen, kind.build(True), kind.inputs())
+
+
+def test_one_table_looked_up_twice_raises():
+    class Twice(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.other, self.head = nn.Embedding(9, 8), nn.Embedding(9, 8), nn.Linear(8, 4)
+
+        def forward(self, ids: Tensor) -> Tensor:
+            return self.head((self.words(ids) + self.other(ids)).mean(1))
+
+    with pytest.raises(
+        lrptrain.UnsupportedOperationError, match="embedding in module 'other' looks the same token ids"
+    ):
+        lrptrain.attribute(Twice(), torch.ones(2, 5, dtype=torch.long), method="lrp")
