@@ -3,11 +3,10 @@
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
-
-import numpy as np
 
 from lrptrain.callbacks.base import Callback
 from lrptrain.extras import require
@@ -15,15 +14,14 @@ from lrptrain.findings import Finding
 from lrptrain.loggers import EpochRecord, send, write_record
 from lrptrain.monitoring.arguments import check_choices, check_counts, check_looks, check_strategy
 from lrptrain.monitoring.batch import BatchAdapter, Sample, batch_length, read_batch, take
-from lrptrain.monitoring.discover import find_class_names, find_model, find_tokens
-from lrptrain.monitoring.drawing import Look
+from lrptrain.monitoring.discover import find_model
+from lrptrain.monitoring.draw import Draw
 from lrptrain.monitoring.evaluate import TARGETS, Explainer, Scored, evaluate
 from lrptrain.monitoring.failures import Failures, described
 from lrptrain.monitoring.folder import run_folder, write_settings
-from lrptrain.monitoring.processes import gather, rank_and_size, share_scored
-from lrptrain.monitoring.report import make_record
-from lrptrain.monitoring.sample import SampleKeeper
-from lrptrain.monitoring.trainer import check_dataloader, logged_step, undivided_length
+from lrptrain.monitoring.processes import share_scored
+from lrptrain.monitoring.report import Reporter
+from lrptrain.monitoring.trainer import check_dataloader, log_scalars, logged_step, undivided_length
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.registry import get_method
 
@@ -36,7 +34,8 @@ class RelevanceMonitor(Callback):
     Attach it to any LightningModule whose forward gives logits; nothing of the model or the module is edited, and
     training is bit-identical with and without it. Batches are dicts (or tuples) with `image` or `pixel_values`, or
     `input_ids` and `attention_mask`; `label`; and, to be scored, a `mask` `[B, H, W]`, `boxes` `[B, K, 4]` or a
-    `rationale` `[B, T]` (1 evidence, 0 not, 255 ignored). The first validation epoch draws the sample as its batches pass by.
+    `rationale` `[B, T]` (1 evidence, 0 not, 255 ignored). The first validation draws the sample as its
+    batches pass by.
 
     Logged (`<target>` is `label` or `predicted`; shares and accuracies in 0..1):
         `relevance/<target>/energy_pointing_game`: Share of the positive relevance on the annotation; per class with
@@ -92,7 +91,6 @@ class RelevanceMonitor(Callback):
     folder: Path | None
     scored: list[Scored]
     _attached: tuple[int, str] | None
-    _samples: list[Sample] | None
     _scalars: dict[str, float]
     _evaluated_epoch: int | None
     _continued: str | None
@@ -131,10 +129,8 @@ class RelevanceMonitor(Callback):
         self.max_samples, self.every_n_epochs = max_samples, every_n_epochs
         self.explainer = Explainer(method, options, tuple(targets), batch_size, tuple(region_names))
         self.model, self.batch_adapter = model, batch_adapter
-        self.class_names, self.tokenizer = class_names, tokenizer
-        self.bound, self.confidence = bound, confidence
-        self.max_pictures, self.mean, self.std = max_pictures, mean, std
-        self.dataloader_idx, self.on_error = dataloader_idx, on_error
+        self.reporter = Reporter(bound, confidence, class_names, tokenizer, mean, std)
+        self.max_pictures, self.dataloader_idx, self.on_error = max_pictures, dataloader_idx, on_error
         self.run_name, self.seed, self.progress_bar = run_name, seed, progress_bar
         self._attached = None
         self._start_over()
@@ -180,7 +176,7 @@ class RelevanceMonitor(Callback):
         if self._attached != (id(trainer), stage):
             self._attached = (id(trainer), stage)
             self._start_over()
-        self._forget_sample()
+        self._draw = Draw(self.max_samples, self.seed)
 
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Start the clock."""
@@ -189,7 +185,7 @@ class RelevanceMonitor(Callback):
     def on_validation_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin a validation."""
         check_dataloader(trainer, self.dataloader_idx)
-        self._passed, self._finished, self._fresh = 0, False, False
+        self._finished = False
         self._failures_before = self.failures
         if self._epoch_started is None:
             self._epoch_started = time.monotonic()
@@ -204,35 +200,32 @@ class RelevanceMonitor(Callback):
             if batch_idx == 0:
                 self._rehearse(trainer, pl_module, batch)
             return
-        if self._samples is None:
+        if self._draw.samples is None:
             with self._failures.caught("drawing the sample"):
-                self._collect(trainer, batch)
+                known = read_batch(batch, self.batch_adapter)
+                self._draw.pass_by(known, undivided_length(trainer, self.dataloader_idx))
         if batch_idx + 1 == trainer.num_val_batches[self.dataloader_idx]:
             self._finish(trainer, pl_module)
 
     def on_validation_epoch_end(self, trainer: Any, pl_module: Any) -> None:
-        """Log the scalars, so that checkpoints and early stopping can follow them."""
+        """Show the scalars to checkpoints and early stopping, also those of the last evaluation; loggers have them."""
         if trainer.sanity_checking:
             return
         if not self._finished:  # a stream, whose last batch was not known as such
             self._finish(trainer, pl_module)
-        fresh = set(self._scalars) if self._fresh else set()
-        fresh |= {_FAILURES} if self.failures > self._failures_before else set()
-        for key, value in {**self._scalars, _FAILURES: float(self.failures)}.items():
-            # Between evaluations the last values stay visible to other callbacks, but make no new point in the logs.
-            pl_module.log(key, value, logger=key in fresh and bool(trainer.loggers))
+        self._scalars[_FAILURES] = float(self.failures)
+        for key, value in self._scalars.items():
+            pl_module.log(key, value, logger=False)  # Lightning would log old values again, and ends if this changes
+        if self.failures > self._failures_before and trainer.is_global_zero:
+            for logger in trainer.loggers:
+                with suppress(Exception):  # it may be what failed
+                    log_scalars(logger, {_FAILURES: self._scalars[_FAILURES]}, trainer)
 
     def _start_over(self) -> None:
         self.findings, self.scored, self.folder = [], [], None
         self._failures = Failures(self.on_error)
         self._scalars, self._evaluated_epoch = {}, None
         self._continued = self._epoch_started = None
-        self._fresh = False
-        self._forget_sample()
-
-    def _forget_sample(self) -> None:
-        self._keeper = SampleKeeper(self.max_samples, self.seed)
-        self._samples = None
 
     def _rehearse(self, trainer: Any, pl_module: Any, batch: Any) -> None:
         """Explain and draw a batch in the sanity check, where an error still costs nothing."""
@@ -240,27 +233,17 @@ class RelevanceMonitor(Callback):
         samples = [take(known, row, row) for row in range(min(batch_length(known), self.explainer.batch_size))]
         with preserved(pl_module):
             scored = self._explain(trainer, pl_module, samples)
-            look = self._look(trainer, pl_module, scored)
-            make_record(scored, scored[: min(1, self.max_pictures)], look, bound=self.bound, confidence=self.confidence)
-
-    def _collect(self, trainer: Any, batch: Any) -> None:
-        known = read_batch(batch, self.batch_adapter)
-        rank, size = rank_and_size()
-        indices = (self._passed + np.arange(batch_length(known))) * size + rank
-        self._passed += batch_length(known)
-        self._keeper.add(known, indices, (indices < undivided_length(trainer, self.dataloader_idx)).tolist())
+            self.reporter.record(scored, scored[: min(1, self.max_pictures)], _owners(trainer, pl_module))
 
     def _finish(self, trainer: Any, pl_module: Any) -> None:
         self._finished = True
-        if self._samples is None:
-            self._samples = self._keeper.choose(gather((dict(self._keeper.counts), self._keeper.keys())))
-            self._keeper = SampleKeeper(self.max_samples, self.seed)
+        samples = self._draw.drawn()
         epoch, last = trainer.current_epoch, self._evaluated_epoch
         if trainer.state.fn == "fit" and last is not None and last < epoch < last + self.every_n_epochs:
             return
         self._evaluated_epoch = epoch
         with preserved(pl_module):
-            self._evaluate(trainer, pl_module, self._samples)
+            self._evaluate(trainer, pl_module, samples)
 
     def _evaluate(self, trainer: Any, pl_module: Any, samples: list[Sample]) -> None:
         started = time.monotonic()
@@ -275,9 +258,10 @@ class RelevanceMonitor(Callback):
             self._failures.note("computing relevance", RuntimeError(failed))
             return
         with self._failures.caught("scoring"):
-            record = self._record(trainer, pl_module, scored, shown)
+            when = trainer.current_epoch, logged_step(trainer)
+            record = self.reporter.record(scored, shown, _owners(trainer, pl_module), self.findings, *when)
             self.scored, self.findings = scored, record.findings
-            self._scalars, self._fresh = record.scalars | self._costs(started), True
+            self._scalars = record.scalars | self._costs(started)
             if trainer.is_global_zero:
                 self._write(trainer, pl_module, replace(record, scalars=self._scalars))
 
@@ -292,23 +276,6 @@ class RelevanceMonitor(Callback):
                 found.append(one)
                 progress.update()
         return found
-
-    def _look(self, trainer: Any, pl_module: Any, scored: list[Scored]) -> Look:
-        owners = (getattr(trainer, "datamodule", None), pl_module)
-        names = find_class_names(self.class_names, owners, scored[0].classes if scored else len(self.class_names or ()))
-        return Look(names, find_tokens(self.tokenizer, *owners), self.mean, self.std)
-
-    def _record(self, trainer: Any, pl_module: Any, scored: list[Scored], shown: list[Scored]) -> EpochRecord:
-        return make_record(
-            scored,
-            shown,
-            self._look(trainer, pl_module, scored),
-            self.findings,
-            bound=self.bound,
-            confidence=self.confidence,
-            epoch=trainer.current_epoch,
-            step=logged_step(trainer),
-        )
 
     def _costs(self, started: float) -> dict[str, float]:
         now = time.monotonic()
@@ -328,6 +295,7 @@ class RelevanceMonitor(Callback):
             print(finding, flush=True)
         for logger in trainer.loggers:
             with self._failures.caught(f"logging to {type(logger).__name__}"):
+                log_scalars(logger, record.scalars, trainer)
                 send([logger], record)
 
     def _run_folder(self, trainer: Any, pl_module: Any, names: list[str]) -> Path:
@@ -335,15 +303,13 @@ class RelevanceMonitor(Callback):
             fits = trainer.state.fn == "fit"
             continued = self._continued if fits else None
             folder = run_folder(trainer.default_root_dir, self.run_name, "" if fits else "-validate", continued)
-            settings = {
-                "method": self.explainer.method,
-                "method_options": self.explainer.options,
-                "module": type(pl_module).__name__,
-                "model": type(self._model).__name__,
-                "bound": self.bound,
-                "confidence": self.confidence,
-                "class_names": names,
-            }
-            write_settings(folder, settings)
+            classes = {"module": type(pl_module).__name__, "model": type(self._model).__name__}
+            judged = {"bound": self.reporter.bound, "confidence": self.reporter.confidence, "class_names": names}
+            how = {"method": self.explainer.method, "method_options": self.explainer.options}
+            write_settings(folder, {**how, **classes, **judged})
             self.folder = folder
         return self.folder
+
+
+def _owners(trainer: Any, pl_module: Any) -> tuple[Any, Any]:
+    return getattr(trainer, "datamodule", None), pl_module

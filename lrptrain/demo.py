@@ -60,7 +60,7 @@ def demo(output: str = "runs/demo", epochs: int = 6, samples: int = 100, images:
     (tested,) = trainer.test(module, datamodule=data, verbose=False)
     trainer.save_checkpoint(folder / "model.ckpt")
     assert monitor.folder is not None
-    picture = draw(monitor.scored, data.class_names, folder / "overlays.png")
+    picture = draw(monitor.scored, data, folder / "overlays.png")
     text = report(read_events(monitor.folder), trained, tested["test/accuracy"], time.monotonic() - started)
     (folder / "report.txt").write_text(text + "\n", encoding="utf-8")
     print(f"\n{text}\n\npicture    {picture}\nrun        {monitor.folder}\ncheckpoint {folder / 'model.ckpt'}")
@@ -104,17 +104,18 @@ def _overall(event: dict[str, Any]) -> list[dict[str, Any]]:
     return [finding for finding in event["findings"] if finding["scope"] == OVERALL]
 
 
-def draw(scored: list[Scored], class_names: list[str], path: Path, most: int = 8) -> Path:
+def draw(scored: list[Scored], data: PlantedDigits, path: Path, most: int = 8) -> Path:
     """Write a sheet of images, each beside its relevance with the digit outlined."""
     from PIL import Image
 
     cells, captions = [], []
     for one in shown_first(scored, most):
-        image, mask = one.sample.tensors["image"], one.sample.tensors["mask"]
+        sample = data.splits["val"][one.sample.sample_id]
         assert one.grid is not None
         heat = one.maps["label"].unflatten(0, one.grid)
-        cells.append(np.concatenate([to_picture(image), overlay(image, heat, mask)], axis=1))
-        captions.append(caption(one, class_names))
+        image = sample["image"]
+        cells.append(np.concatenate([to_picture(image), overlay(image, heat, sample["mask"])], axis=1))
+        captions.append(caption(one, data.class_names))
     Image.fromarray(contact_sheet(cells, captions, columns=2)).save(path)
     return path
 

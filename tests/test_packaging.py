@@ -24,7 +24,13 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     # From a copy without the link, as a clone on a system without symbolic links has it.
     source = folder / "source"
     source.mkdir()
-    listed = subprocess.run(["git", "ls-files", "--cached", "--others", "--exclude-standard"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    listed = subprocess.run(
+        ["git", "ls-files", "--cached", "--others", "--exclude-standard"],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.split()
     for name in listed:
         path = ROOT / name
         if (

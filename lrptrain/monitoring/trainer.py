@@ -1,5 +1,6 @@
 """Facts that the monitor reads off a Lightning trainer."""
 
+from collections.abc import Mapping
 from typing import Any
 
 from torch.utils.data import DistributedSampler
@@ -8,6 +9,12 @@ from torch.utils.data import DistributedSampler
 def logged_step(trainer: Any) -> int:
     """The step at which Lightning logs validation values: batches that stepped, not `global_step`."""
     return int(trainer.fit_loop.epoch_loop._batches_that_stepped)
+
+
+def log_scalars(logger: Any, scalars: Mapping[str, float], trainer: Any) -> None:
+    """Make one point in a logger, as Lightning does after a validation."""
+    logger.log_metrics({**scalars, "epoch": trainer.current_epoch}, logged_step(trainer))
+    logger.save()
 
 
 def undivided_length(trainer: Any, dataloader_idx: int) -> float:

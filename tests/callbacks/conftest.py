@@ -15,6 +15,7 @@ def pytest_collection_modifyitems(items):
                 "ignore:The '.*_dataloader' does not have many workers",
                 "ignore:Trying to infer the `batch_size` from an ambiguous collection",
                 "ignore:Checkpoint directory .* exists and is not empty",
+                "ignore:Be aware that when using `ckpt_path`, callbacks used to create the checkpoint",
                 "ignore:The number of training batches",
             ):
                 item.add_marker(pytest.mark.filterwarnings(message))

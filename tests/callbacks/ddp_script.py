@@ -35,7 +35,7 @@ def run(name: str, dtype: torch.dtype, fails: int | None = None) -> None:
         runner.fit(pl_module, loader(train, batch_size=24 // DEVICES), loader(columns))
     told = [str(each.message) for each in caught if "elevance" in str(each.message)]
     scalars = {key: value.item() for key, value in runner.callback_metrics.items()}
-    result = {"scalars": scalars, "failures": watching.failures, "told": told, "mine": len(watching._samples)}
+    result = {"scalars": scalars, "failures": watching.failures, "told": told, "mine": len(watching._draw.samples)}
     (FOLDER / f"{name}-{runner.global_rank}.json").write_text(json.dumps(result))
 
 

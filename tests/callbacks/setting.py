@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 import torch.nn.functional as F
-from timm.models.vision_transformer import VisionTransformer
 from pytorch_lightning.loggers.logger import Logger
+from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 from torch.utils.data import DataLoader, StackDataset
 
@@ -52,7 +52,8 @@ def data(samples: int = 24, seed: int = 0) -> dict[str, torch.Tensor]:
 
 
 def loader(columns: dict[str, torch.Tensor] | None = None, batch_size: int = 5, shuffle: bool = False) -> DataLoader:
-    return DataLoader(StackDataset(**(columns or data())), batch_size=batch_size, shuffle=shuffle)
+    dataset: Any = StackDataset(**(columns or data()))  # type: ignore[arg-type]
+    return DataLoader(dataset, batch_size=batch_size, shuffle=shuffle)
 
 
 def module(package: str = PACKAGES[0], net: nn.Module | None = None, **attributes: Any) -> Any:

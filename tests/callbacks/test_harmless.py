@@ -26,12 +26,14 @@ def assert_same(one, other, path=""):
         assert np.array_equal(one, other), path
 
 
-def outcome(folder, attached, module_options=None, package=PACKAGES[0], freeze=False, **options):
+def outcome(folder, attached, module_options=None, package=PACKAGES[0], freeze=False, stays=False, **options):
     """Everything that training leaves behind."""
     pl_module = module(package, vit(**(module_options or {})))
     if freeze:
         pl_module.net.patch_embed.requires_grad_(False)
         pl_module.net.blocks[0].requires_grad_(False)
+    if stays:  # dropout is active in validation too, so that the monitor draws random numbers
+        pl_module.on_validation_model_eval = lambda: None
     torch.manual_seed(1), np.random.seed(1), random.seed(1)
     runner = trainer(folder, *attached, package=package, **options)
     runner.fit(pl_module, loader(data(20), shuffle=True), loader())
@@ -42,14 +44,15 @@ def outcome(folder, attached, module_options=None, package=PACKAGES[0], freeze=F
         "flags": {name: each.training for name, each in pl_module.named_modules()},
         "attributes": {name: sorted(vars(each)) for name, each in pl_module.named_modules()},
         "torch": torch.get_rng_state(),
-        "numpy": np.random.get_state()[1:3],
+        "numpy": list(np.random.get_state(legacy=True))[1:3],
         "python": random.getstate(),
     }
 
 
-CASES = {
+CASES: dict[str, dict] = {
     "plain": {},
     "dropout": {"module_options": {"proj_drop_rate": 0.2, "attn_drop_rate": 0.2, "drop_path_rate": 0.2}},
+    "dropout in validation": {"module_options": {"proj_drop_rate": 0.2, "attn_drop_rate": 0.2}, "stays": True},
     "accumulation across a validation": {"accumulate_grad_batches": 3, "val_check_interval": 2},
     "bf16 autocast": {"precision": "bf16-mixed"},
     "frozen layers": {"freeze": True},
@@ -84,11 +87,11 @@ def test_validation_leaves_the_model_as_it_was(package, inference_mode, tmp_path
         torch.manual_seed(3), np.random.seed(3), random.seed(3)
         runner = trainer(tmp_path, *attached, package=package, inference_mode=inference_mode)
         runner.validate(pl_module, loader(), verbose=False)
-        states.append([torch.get_rng_state(), list(np.random.get_state()[1:3]), random.getstate()])
+        states.append([torch.get_rng_state(), list(np.random.get_state(legacy=True))[1:3], random.getstate()])
     assert_same(*states)
     assert_same(before, dict(pl_module.state_dict()))
     assert all(p.grad is None and not p.is_inference() for p in pl_module.parameters())
-    assert all(not value.is_inference() for one in watching._samples for value in one.tensors.values())
+    assert all(not value.is_inference() for one in watching._draw.samples for value in one.tensors.values())
     assert runner.callback_metrics["relevance/samples"] == 8
 
 

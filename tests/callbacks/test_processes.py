@@ -51,7 +51,7 @@ def assert_close(one, other, tolerance, key=""):
     elif isinstance(one, list | tuple):
         assert len(one) == len(other), key
         for pair in zip(one, other, strict=True):
-            assert_close(*pair, tolerance, key)
+            assert_close(pair[0], pair[1], tolerance, key)
     elif isinstance(one, float):
         np.testing.assert_allclose(one, other, rtol=0, atol=tolerance, err_msg=key)
     else:
@@ -65,7 +65,7 @@ def test_two_processes_write_what_one_writes(folders, name, tolerance):
     assert_close(read_samples(one), read_samples(two), tolerance)
     findings = [[finding.to_dict() for finding in read_findings(folder)] for folder in (one, two)]
     assert findings[0]
-    assert_close(*findings, tolerance)
+    assert_close(findings[0], findings[1], tolerance)
     drawn = [sorted(path.relative_to(folder) for path in folder.rglob("*.png")) for folder in (one, two)]
     assert drawn[0] == drawn[1]
     assert len(drawn[0]) == 10

@@ -1,0 +1,63 @@
+"""A monitored run as W&B's and TensorBoard's own readers find it."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
+from setting import loader, module, monitor, trainer
+
+FOCUS = "relevance/label/energy_pointing_game"
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory):
+    """One run of three epochs, the second skipped, to both loggers: what W&B and TensorBoard read, the monitor."""
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    folder = tmp_path_factory.mktemp("loggers")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("WANDB_MODE", "offline")
+        patch.setenv("WANDB_SILENT", "true")
+        for kind in ("DATA", "CACHE", "CONFIG"):
+            patch.setenv(f"WANDB_{kind}_DIR", str(folder / kind.lower()))
+        wandb, board = WandbLogger(save_dir=folder, project="relevance"), TensorBoardLogger(folder)
+        watching = monitor(on_error="raise", bound=0.9, every_n_epochs=2)
+        runner = trainer(folder, watching, logger=[wandb, board], max_epochs=3, log_every_n_steps=1)
+        runner.fit(module(), loader(), loader())
+        wandb.experiment.finish()
+        board.experiment.close()
+    run = next((folder / "wandb").glob("offline-run-*"))
+    command = [str(Path(sys.executable).with_name("wandb")), "leet", "inspect", "--json", str(run)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    events = EventAccumulator(board.log_dir)
+    events.Reload()
+    return [json.loads(line) for line in lines.splitlines()], events, watching
+
+
+def test_wandb_has_scalars_overlays_masks_table_and_alert(runs):
+    records, _, watching = runs
+    history = [record["history"]["item"] for record in records if record["type"] == "history"]
+    scalars = [row for row in history if FOCUS in row]
+    assert [row["trainer/global_step"] for row in scalars] == [4, 14]  # the skipped epoch makes no point
+    assert scalars[1][FOCUS] == pytest.approx(watching._scalars[FOCUS])
+    assert {"relevance/findings", "relevance/seconds", "relevance/failures", "epoch"} <= set(scalars[0])
+    media = [row for row in history if "relevance/overlays.count" in row]
+    assert [row["trainer/global_step"] for row in media] == [4, 14]
+    assert all("annotation" in masks for masks in media[0]["relevance/overlays.all_masks"])
+    assert any(key.startswith("relevance/samples") for key in media[0])
+    alerts = [record["alert"] for record in records if record["type"] == "alert"]
+    assert {alert["text"] for alert in alerts} >= {str(f) for f in watching.findings if f.epoch == f.first_epoch}
+    assert len(alerts) >= 1
+
+
+def test_tensorboard_has_scalars_and_images(runs):
+    _, events, watching = runs
+    assert [point.step for point in events.Scalars(FOCUS)] == [4, 14]
+    assert events.Scalars(FOCUS)[1].value == pytest.approx(watching._scalars[FOCUS], abs=1e-6)
+    images = [tag for tag in events.Tags()["images"] if tag.startswith("relevance/overlays/")]
+    assert len(images) == 2
+    assert [point.step for point in events.Images(images[0])] == [4, 14]
+    assert any("relevance/findings" in tag for tag in events.Tags()["tensors"])

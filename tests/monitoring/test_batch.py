@@ -1,0 +1,58 @@
+import pytest
+import torch
+
+from lrptrain.monitoring.batch import batch_length, collate, read_batch, take
+
+IMAGE = torch.zeros(2, 3, 4, 4)
+
+
+def test_known_entries_are_kept_and_renamed():
+    known = read_batch({"image": IMAGE, "labels": [1, 0], "sample_id": ["a", "b"], "other": 3})
+    assert set(known) == {"image", "label", "sample_id"}
+    assert batch_length(known) == 2
+    sample = take(known, 1, 9)
+    assert (sample.sample_id, sample.label, sample.group) == ("b", 0, None)
+    unnamed = take(read_batch({"image": IMAGE}), 1, 9)
+    assert (unnamed.sample_id, unnamed.label) == (9, -1)
+
+
+def test_what_is_taken_is_a_copy():
+    image = torch.zeros(2, 3, 4, 4)
+    sample = take(read_batch({"image": image}), 0, 0)
+    image += 1
+    assert sample.tensors["image"].sum() == 0
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ({"image": IMAGE, "label": torch.zeros(3, dtype=torch.long)}, "differ in length"),
+        ({"image": IMAGE, "label": torch.zeros(2, 1, dtype=torch.long)}, "one integer per sample"),
+        ({"image": IMAGE, "label": torch.tensor(1)}, "one integer per sample"),
+        ("text", "mapping or a tuple"),
+        ({"x": IMAGE}, "no input in a batch with \\['x'\\]"),
+    ],
+)
+def test_other_batches_say_what_to_change(batch, message):
+    with pytest.raises(ValueError, match=message):
+        read_batch(batch)
+
+
+def test_missing_annotations_are_ignored_whatever_the_dtype():
+    with_mask = take(read_batch({"image": IMAGE, "mask": torch.ones(2, 4, 4, dtype=torch.bool)}), 0, 0)
+    without = take(read_batch({"image": IMAGE}), 0, 1)
+    stacked = collate([with_mask, without])
+    assert stacked["mask"].tolist() == [[[1] * 4] * 4, [[255] * 4] * 4]
+
+
+def test_boxes_and_texts_are_padded():
+    boxes = [take(read_batch({"image": IMAGE, "boxes": torch.ones(2, n, 4, dtype=torch.long)}), 0, 0) for n in (1, 2)]
+    assert collate(boxes)["boxes"].isnan().any(-1).tolist() == [[False, True], [False, False]]
+    texts = [
+        take(read_batch({"input_ids": torch.ones(1, n).long(), "attention_mask": torch.ones(1, n).long()}), 0, 0)
+        for n in (2, 3)
+    ]
+    assert collate(texts)["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]
+    bare = [take(read_batch({"input_ids": torch.ones(1, n).long()}), 0, 0) for n in (2, 3)]
+    with pytest.raises(ValueError, match="need an attention_mask"):
+        collate(bare)
