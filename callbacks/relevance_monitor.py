@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from lrptrain.callbacks.base import Callback
 from lrptrain.extras import require
-from lrptrain.findings import Finding
+from lrptrain.findings import Finding, announce
 from lrptrain.loggers import EpochRecord, send, write_record
 from lrptrain.monitoring.arguments import check_choices, check_counts, check_looks, check_strategy
 from lrptrain.monitoring.batch import BatchAdapter, Sample, batch_length, read_batch, take
@@ -291,8 +291,8 @@ class RelevanceMonitor(Callback):
         """To the folder, the terminal and the loggers, none of which shall keep the others from it."""
         with self._failures.caught("writing files"):
             write_record(self._run_folder(trainer, pl_module, record.class_names), record)
-        for finding in record.new_findings:
-            print(finding, flush=True)
+        for line in announce(record.new_findings):
+            print(line, flush=True)
         for logger in trainer.loggers:
             with self._failures.caught(f"logging to {type(logger).__name__}"):
                 log_scalars(logger, record.scalars, trainer)

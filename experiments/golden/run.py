@@ -3,18 +3,26 @@
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path.insert(0, str(ROOT / "tests" / "relevance"))
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parents[1]
+sys.path[:0] = [str(ROOT / "tests" / "relevance"), str(HERE.parent)]
 
 from golden_cases import computed, load, relative_error  # noqa: E402
+from table import markdown, write_between  # noqa: E402
 
 
 def main() -> None:
-    print("| file | number | largest relative L2 error of a sample |\n| --- | --- | --- |")
-    for path in sorted((ROOT.parent / "shared" / "golden").glob("*.npz")):
+    """One row per number, one column per file: the largest relative L2 error of a sample."""
+    errors: dict[str, dict[str, str]] = {}
+    files = sorted((ROOT.parent / "shared" / "golden").glob("*.npz"))
+    for path in files:
         case = load(path)
         for name, expected in case.expected.items():
-            print(f"| {path.stem} | {name} | {relative_error(computed(case, name), expected).max():.1e} |")
+            found = relative_error(computed(case, name), expected).max()
+            errors.setdefault(name, {})[path.stem] = f"{found:.1e}"
+    rows = [{"number": name, **{path.stem: row.get(path.stem, "") for path in files}} for name, row in errors.items()]
+    write_between(HERE / "README.md", markdown(rows))
+    print(markdown(rows))
 
 
 if __name__ == "__main__":

@@ -70,7 +70,7 @@ def ratios(model: nn.Module, inputs: torch.Tensor | dict[str, torch.Tensor], rep
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=5)
+    parser.add_argument("--repeats", type=int, default=3)
     parser.add_argument("--device", default="cpu")
     arguments = parser.parse_args()
     torch.manual_seed(0)

@@ -1,6 +1,6 @@
 """A flag with its evidence."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -71,6 +71,15 @@ class Finding:
             f"the model looks elsewhere (target {self.target}). n = {self.samples}, p = {self.p_value:.2g}, "
             f"since epoch {self.first_epoch}. Worst: {', '.join(map(str, self.worst_samples))}"
         )
+
+
+def announce(findings: Iterable[Finding], most: int = 3) -> list[str]:
+    """Lines to print: overall findings and the `most` worst classes in full, the other classes in one line."""
+    findings = list(findings)
+    classes = sorted((f for f in findings if f.scope != OVERALL), key=lambda finding: finding.effect)
+    told = [f for f in findings if f.scope == OVERALL] + classes[:most]
+    rest = ", ".join(f"{finding.scope} ({_percent(finding.effect)})" for finding in classes[most:])
+    return [*map(str, told), *([f"! and likewise classes {rest}"] if rest else [])]
 
 
 def _points(share: float) -> str:

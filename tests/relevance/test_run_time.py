@@ -47,7 +47,7 @@ def test_compiled_models_are_those_they_were_compiled_from():
     compiled.compile(backend="aot_eager")
     parts.blocks[1] = torch.compile(parts.blocks[1], backend="aot_eager")
     for model in (torch.compile(plain, backend="aot_eager"), compiled, parts):
-        same(model, plain, kind.inputs())  # type: ignore[arg-type]
+        same(model, plain, kind.inputs())
 
 
 def test_wrapped_models_are_unwrapped():
