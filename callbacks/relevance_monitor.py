@@ -2,30 +2,30 @@
 
 import time
 import warnings
-from collections.abc import Sequence
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
+
+from torch import nn
 
 from lrptrain.callbacks.base import Callback
 from lrptrain.extras import require
 from lrptrain.findings import Finding, announce
 from lrptrain.loggers import EpochRecord, send, write_record
-from lrptrain.monitoring.arguments import check_choices, check_counts, check_looks, check_strategy
+from lrptrain.monitoring.arguments import check_choices, check_counts, check_looks, check_names, check_strategy
 from lrptrain.monitoring.batch import BatchAdapter, Sample, batch_length, read_batch, take
 from lrptrain.monitoring.discover import find_model
-from lrptrain.monitoring.draw import Draw
 from lrptrain.monitoring.evaluate import TARGETS, Explainer, Scored, evaluate
 from lrptrain.monitoring.failures import Failures, described
 from lrptrain.monitoring.folder import run_folder, write_settings
 from lrptrain.monitoring.processes import share_scored
 from lrptrain.monitoring.report import Reporter
+from lrptrain.monitoring.sampling import Draw
 from lrptrain.monitoring.trainer import check_dataloader, log_scalars, logged_step, undivided_length
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.registry import get_method
-
-_FAILURES = "relevance/failures"
 
 
 class RelevanceMonitor(Callback):
@@ -45,15 +45,16 @@ class RelevanceMonitor(Callback):
         `relevance/chance`: Annotated share of the area, the energy pointing game of a uniform map.
         `relevance/accuracy`, `relevance/samples`: Of the sample.
         `relevance/findings`: Number of findings that stand.
-        `relevance/seconds`: Time the monitor took, less the logging.
-        `relevance/cost_share`: Its share of the time since the epoch began.
+        `relevance/seconds`: Time the monitor took since its last point: for this evaluation, and for writing the last.
+        `relevance/cost_share`: Its share of the time since then, or since the epoch began.
         `relevance/failures`: Times the monitor failed so far.
     Pictures, texts, the table of samples and new findings go to `WandbLogger` and `TensorBoardLogger`, and always to
     `<default_root_dir>/relevance/<run>/`: `run.json`, `events.jsonl`, `findings.json`, `samples/*.parquet`,
     `pictures/`, `highlights/`.
 
     Args:
-        max_samples: Size of the sample, in all processes together.
+        max_samples: Size of the sample, in all processes together. A class needs about 8 annotated samples to be
+            flagged among ten; with fewer, only all classes together can be.
         every_n_epochs: Evaluate in the first validation, then when this many epochs have passed.
         method: One of `lrptrain.methods()`.
         method_options: Of the method.
@@ -76,6 +77,7 @@ class RelevanceMonitor(Callback):
         run_name: Folder under `relevance/`, numbered if it exists; else the time. A resumed run continues its own.
         seed: Of the sample.
         progress_bar: Show one while the monitor works.
+        name: Tells several monitors apart: their keys are `relevance/<name>/...`.
 
     Attributes:
         findings: Those that stand.
@@ -84,7 +86,7 @@ class RelevanceMonitor(Callback):
         scored: The last evaluation, without inputs and annotations.
 
     Raises:
-        ValueError: At construction, `setup` or in the sanity check, with what to change.
+        ValueError: At construction, when training is set up or in the sanity check, with what to change.
     """
 
     findings: list[Finding]
@@ -94,11 +96,12 @@ class RelevanceMonitor(Callback):
     _scalars: dict[str, float]
     _evaluated_epoch: int | None
     _continued: str | None
-    _epoch_started: float | None
+    _clock_started: float | None
+    _model: nn.Module | None
 
     def __init__(
         self,
-        max_samples: int = 64,
+        max_samples: int = 128,
         every_n_epochs: int = 1,
         method: str = "transformer_attribution",
         method_options: dict[str, Any] | None = None,
@@ -119,20 +122,21 @@ class RelevanceMonitor(Callback):
         run_name: str | None = None,
         seed: int = 0,
         progress_bar: bool = True,
+        name: str | None = None,
     ) -> None:
         super().__init__()
         options = dict(method_options or {})
         get_method(method, options)
         check_counts(max_samples=max_samples, every_n_epochs=every_n_epochs, batch_size=batch_size)
         check_choices(bound, confidence, targets, on_error)
-        check_looks(mean, std, options)
+        check_looks(mean, std)
         self.max_samples, self.every_n_epochs = max_samples, every_n_epochs
         self.explainer = Explainer(method, options, tuple(targets), batch_size, tuple(region_names))
         self.model, self.batch_adapter = model, batch_adapter
         self.reporter = Reporter(bound, confidence, class_names, tokenizer, mean, std)
         self.max_pictures, self.dataloader_idx, self.on_error = max_pictures, dataloader_idx, on_error
         self.run_name, self.seed, self.progress_bar = run_name, seed, progress_bar
-        self._attached = None
+        self.name, self._attached, self._model = name, None, None
         self._start_over()
 
     @property
@@ -142,10 +146,15 @@ class RelevanceMonitor(Callback):
 
     @property
     def state_key(self) -> str:
-        """Monitors of different methods, models or dataloaders keep their own state."""
+        """Monitors of different names, methods, models or dataloaders keep their own state."""
         return self._generate_state_key(
-            method=self.explainer.method, model=self.model, dataloader_idx=self.dataloader_idx
+            name=self.name, method=self.explainer.method, model=self.model, dataloader_idx=self.dataloader_idx
         )
+
+    @property
+    def prefix(self) -> str:
+        """What every logged key starts with."""
+        return f"relevance/{self.name}" if self.name else "relevance"
 
     def state_dict(self) -> dict[str, Any]:
         """What a resumed run continues: its folder, findings, last scalars and when they were computed."""
@@ -168,9 +177,8 @@ class RelevanceMonitor(Callback):
             return
         check_strategy(trainer.strategy)
         require("pyarrow", "monitor")
-        self._model = find_model(pl_module, self.model)
-        if self._model is not pl_module and trainer.is_global_zero:
-            print(f"RelevanceMonitor explains {type(self._model).__name__} of {type(pl_module).__name__}", flush=True)
+        check_names(trainer.callbacks)
+        self._model = None
         # Every process logs the same values: no synchronisation, which could wait for a process that failed.
         warnings.filterwarnings("ignore", r"It is recommended to use `self.log\('relevance/")
         if self._attached != (id(trainer), stage):
@@ -178,17 +186,26 @@ class RelevanceMonitor(Callback):
             self._start_over()
         self._draw = Draw(self.max_samples, self.seed)
 
+    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
+        """Find the model, which the module's own `setup` or `configure_model` may have made; before the first step."""
+        self._find(trainer, pl_module)
+
+    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
+        """The same for `trainer.validate`."""
+        self._find(trainer, pl_module)
+
     def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Start the clock."""
-        self._epoch_started = time.monotonic()
+        self._clock_started = time.monotonic()
 
     def on_validation_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin a validation."""
-        check_dataloader(trainer, self.dataloader_idx)
+        if trainer.sanity_checking or trainer.state.fn == "validate":
+            check_dataloader(trainer, self.dataloader_idx)
         self._finished = False
         self._failures_before = self.failures
-        if self._epoch_started is None:
-            self._epoch_started = time.monotonic()
+        if self._clock_started is None:
+            self._clock_started = time.monotonic()
 
     def on_validation_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
@@ -201,7 +218,7 @@ class RelevanceMonitor(Callback):
                 self._rehearse(trainer, pl_module, batch)
             return
         if self._draw.samples is None:
-            with self._failures.caught("drawing the sample"):
+            with self._failures.caught("drawing the sample"), self._timed():
                 known = read_batch(batch, self.batch_adapter)
                 self._draw.pass_by(known, undivided_length(trainer, self.dataloader_idx))
         if batch_idx + 1 == trainer.num_val_batches[self.dataloader_idx]:
@@ -213,37 +230,59 @@ class RelevanceMonitor(Callback):
             return
         if not self._finished:  # a stream, whose last batch was not known as such
             self._finish(trainer, pl_module)
-        self._scalars[_FAILURES] = float(self.failures)
+        failures = f"{self.prefix}/failures"
+        self._scalars[failures] = float(self.failures)
         for key, value in self._scalars.items():
             pl_module.log(key, value, logger=False)  # Lightning would log old values again, and ends if this changes
         if self.failures > self._failures_before and trainer.is_global_zero:
             for logger in trainer.loggers:
                 with suppress(Exception):  # it may be what failed
-                    log_scalars(logger, {_FAILURES: self._scalars[_FAILURES]}, trainer)
+                    log_scalars(logger, {failures: self._scalars[failures]}, trainer)
 
     def _start_over(self) -> None:
         self.findings, self.scored, self.folder = [], [], None
         self._failures = Failures(self.on_error)
         self._scalars, self._evaluated_epoch = {}, None
-        self._continued = self._epoch_started = None
+        self._continued = self._clock_started = None
+        self._untold_seconds = 0.0
+
+    def _find(self, trainer: Any, pl_module: Any) -> None:
+        if self._model is not None:
+            return
+        self._model = find_model(pl_module, self.model)
+        if self._model is not pl_module and trainer.is_global_zero:
+            print(f"RelevanceMonitor explains {type(self._model).__name__} of {type(pl_module).__name__}", flush=True)
+
+    @contextmanager
+    def _timed(self) -> Iterator[None]:
+        """Count the time inside as the monitor's own."""
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self._untold_seconds += time.monotonic() - started
 
     def _rehearse(self, trainer: Any, pl_module: Any, batch: Any) -> None:
         """Explain and draw a batch in the sanity check, where an error still costs nothing."""
         known = read_batch(batch, self.batch_adapter)
         samples = [take(known, row, row) for row in range(min(batch_length(known), self.explainer.batch_size))]
+        owners = _owners(trainer, pl_module)
         with preserved(pl_module):
             scored = self._explain(trainer, pl_module, samples)
-            self.reporter.record(scored, scored[: min(1, self.max_pictures)], _owners(trainer, pl_module))
+            record = self.reporter.record(scored, owners)
+            self.reporter.drawn(record, scored[: min(1, self.max_pictures)], owners)
 
     def _finish(self, trainer: Any, pl_module: Any) -> None:
+        """Draw the sample and evaluate, if it is time. A failure in here befalls all processes alike."""
         self._finished = True
-        samples = self._draw.drawn()
-        epoch, last = trainer.current_epoch, self._evaluated_epoch
-        if trainer.state.fn == "fit" and last is not None and last < epoch < last + self.every_n_epochs:
-            return
-        self._evaluated_epoch = epoch
-        with preserved(pl_module):
-            self._evaluate(trainer, pl_module, samples)
+        with self._failures.caught("evaluating"), self._timed():
+            samples = self._draw.drawn()
+            epoch, last = trainer.current_epoch, self._evaluated_epoch
+            if trainer.state.fn == "fit" and last is not None and last < epoch < last + self.every_n_epochs:
+                return
+            self._evaluated_epoch = epoch
+            with preserved(pl_module):
+                self._evaluate(trainer, pl_module, samples)
 
     def _evaluate(self, trainer: Any, pl_module: Any, samples: list[Sample]) -> None:
         started = time.monotonic()
@@ -257,13 +296,13 @@ class RelevanceMonitor(Callback):
         if failed:
             self._failures.note("computing relevance", RuntimeError(failed))
             return
-        with self._failures.caught("scoring"):
-            when = trainer.current_epoch, logged_step(trainer)
-            record = self.reporter.record(scored, shown, _owners(trainer, pl_module), self.findings, *when)
-            self.scored, self.findings = scored, record.findings
-            self._scalars = record.scalars | self._costs(started)
-            if trainer.is_global_zero:
-                self._write(trainer, pl_module, replace(record, scalars=self._scalars))
+        when = trainer.current_epoch, logged_step(trainer)
+        record = self.reporter.record(scored, _owners(trainer, pl_module), self.findings, *when)
+        self.scored, self.findings = scored, record.findings
+        found = record.scalars | self._costs(started)
+        self._scalars = {key.replace("relevance", self.prefix, 1): value for key, value in found.items()}
+        if trainer.is_global_zero:
+            self._write(trainer, pl_module, replace(record, scalars=self._scalars, prefix=self.prefix), shown)
 
     def _explain(self, trainer: Any, pl_module: Any, samples: list[Sample], bar: bool = False) -> list[Scored]:
         from tqdm.auto import tqdm
@@ -272,23 +311,29 @@ class RelevanceMonitor(Callback):
         hidden = not bar or trainer.progress_bar_callback is None
         with tqdm(total=len(samples), desc="Relevance", leave=False, disable=hidden) as progress:
             context = trainer.precision_plugin.val_step_context
+            assert self._model is not None
             for one in evaluate(self._model, samples, self.explainer, pl_module.device, context):
                 found.append(one)
                 progress.update()
         return found
 
     def _costs(self, started: float) -> dict[str, float]:
+        """Of the evaluation up to here, and of what the monitor did since it last told its costs."""
         now = time.monotonic()
-        since = self._epoch_started if self._epoch_started is not None else started
+        seconds = now - started + self._untold_seconds
+        since = self._clock_started if self._clock_started is not None else started
+        self._clock_started, self._untold_seconds = now, started - now  # `_timed` adds all of this evaluation
         return {
             "relevance/findings": float(len(self.findings)),
-            "relevance/seconds": now - started,
-            "relevance/cost_share": (now - started) / max(now - since, 1e-9),
-            _FAILURES: float(self.failures),
+            "relevance/seconds": seconds,
+            "relevance/cost_share": seconds / max(now - since, 1e-9),
+            "relevance/failures": float(self.failures),
         }
 
-    def _write(self, trainer: Any, pl_module: Any, record: EpochRecord) -> None:
+    def _write(self, trainer: Any, pl_module: Any, record: EpochRecord, shown: list[Scored]) -> None:
         """To the folder, the terminal and the loggers, none of which shall keep the others from it."""
+        with self._failures.caught("drawing"):
+            record = self.reporter.drawn(record, shown, _owners(trainer, pl_module))
         with self._failures.caught("writing files"):
             write_record(self._run_folder(trainer, pl_module, record.class_names), record)
         for line in announce(record.new_findings):
@@ -296,7 +341,7 @@ class RelevanceMonitor(Callback):
         for logger in trainer.loggers:
             with self._failures.caught(f"logging to {type(logger).__name__}"):
                 log_scalars(logger, record.scalars, trainer)
-                send([logger], record)
+                send(logger, record)
 
     def _run_folder(self, trainer: Any, pl_module: Any, names: list[str]) -> Path:
         if self.folder is None:

@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 
+from lrptrain.monitoring.arguments import check_looks
 from lrptrain.relevance import Relevance, attribute
 
 
@@ -19,7 +20,7 @@ def attribute_file(
     size: int | None = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
-    tokenizer: str = "minilm",
+    tokenizer: str | None = None,
     module: str | None = None,
 ) -> None:
     """Show which patches of an image, or which words of a text, speak for a class.
@@ -31,18 +32,48 @@ def attribute_file(
         method: One of `lrptrain.methods()`.
         output: Where the overlay of an image is written.
         size: Side to which an image is resized; else the model's own.
-        mean: Per channel, as the training images were normalised with.
+        mean: Per channel, as the training images were normalised with; else as the checkpoint's datamodule says.
         std: Per channel, likewise.
-        tokenizer: Name or folder of the tokenizer of a text model, or "minilm".
+        tokenizer: Name or folder of the tokenizer of a text model, or "minilm"; else the one of the checkpoint.
         module: Dotted path of the LightningModule; else this project's own for images and texts.
+
+    Raises:
+        ValueError: If a text's tokenizer is not known, or only one of mean and std is.
     """
-    is_image = Path(source).is_file()
+    is_image = _is_file(source)
     own = "lrptrain.models.ImageClassifier" if is_image else "lrptrain.models.TextClassifier"
     model = load_module(module or own, checkpoint)
+    trained = datamodule_settings(checkpoint)
     if is_image:
+        mean, std = (trained.get(name) if given is None else given for name, given in (("mean", mean), ("std", std)))
+        check_looks(mean, std)
         _image(model, Path(source), target, method, Path(output), size, mean, std)
-    else:
-        _text(model, source, target, method, tokenizer)
+        return
+    known = tokenizer or trained.get("tokenizer")
+    if known is None:
+        raise ValueError("the checkpoint does not say which tokenizer its texts had: pass --tokenizer")
+    _text(model, source, target, method, known)
+
+
+def _is_file(source: str) -> bool:
+    """Whether this is an image's path.
+
+    Raises:
+        FileNotFoundError: If it looks like one and is none.
+    """
+    try:
+        found = Path(source).is_file()
+    except OSError:  # longer than any path
+        return False
+    if not found and Path(source).suffix.lower() in (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff"):
+        raise FileNotFoundError(f"there is no image {source!r}")
+    return found
+
+
+def datamodule_settings(checkpoint: str) -> dict[str, Any]:
+    """The arguments of the datamodule that a checkpoint was trained with, as far as it saved them."""
+    saved = torch.load(checkpoint, map_location="cpu", weights_only=False)
+    return dict(saved.get("datamodule_hyper_parameters", {}))
 
 
 def load_module(path: str, checkpoint: str) -> Any:

@@ -8,14 +8,13 @@ from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
-import torch
 
 from lrptrain.callbacks import RelevanceMonitor
 from lrptrain.data import PlantedDigits
-from lrptrain.extras import require
 from lrptrain.findings import Finding
 from lrptrain.findings.finding import OVERALL
 from lrptrain.loggers import read_events
+from lrptrain.loggers.wandb import logged_in
 from lrptrain.models import ImageClassifier
 from lrptrain.monitoring.drawing import caption, shown_first
 from lrptrain.monitoring.evaluate import Scored
@@ -123,15 +122,12 @@ def draw(scored: list[Scored], data: PlantedDigits, path: Path, most: int = 8) -
 def _wandb(folder: Path) -> Any:
     """A W&B logger, offline where nobody is logged in; without the package, none."""
     try:
-        wandb = require("wandb", "wandb")
+        online = logged_in()
     except ImportError:
         return False
     from pytorch_lightning.loggers import WandbLogger
 
-    logged_in = wandb.login(prompt=False)
-    if not logged_in:
-        wandb.teardown()  # a login without a key leaves settings behind that refuse offline runs
-    return WandbLogger(project="lrptrain-demo", save_dir=folder, offline=not logged_in)
+    return WandbLogger(project="lrptrain-demo", save_dir=folder, offline=not online)
 
 
 def _quiet() -> None:
@@ -139,4 +135,3 @@ def _quiet() -> None:
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
     warnings.filterwarnings("ignore", message=".*LeafSpec.*")
-    torch.set_float32_matmul_precision("high")

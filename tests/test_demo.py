@@ -49,9 +49,11 @@ def test_the_report_says_when_nothing_was():
 def test_a_small_demo_writes_all_it_promises(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]):
     for name in ("WANDB_DATA_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR"):
         monkeypatch.setenv(name, str(tmp_path / name))
-    demo(str(tmp_path / "demo"), epochs=1, samples=20, images=640)
+    monkeypatch.setenv("WANDB_MODE", "offline")
+    demo(str(tmp_path / "demo"), epochs=2, samples=100, images=1920)
     said = capsys.readouterr().out
     assert "accuracy without the tag" in said
+    assert "The monitor flagged the model in epoch" in said
     with Image.open(tmp_path / "demo" / "overlays.png") as picture:
         assert picture.size[0] > 300
     assert (tmp_path / "demo" / "model.ckpt").exists()

@@ -31,3 +31,40 @@ def imported(tree: ast.AST) -> set[str]:
 def test_the_engine_imports_only_torch_numpy_and_itself(file):
     for name in imported(ast.parse(file.read_text())):
         assert name.split(".")[0] in ENGINE or name.startswith("lrptrain.relevance"), name
+
+
+# What each package of the project may import of it, beside itself; see CONTRIBUTING.md.
+LAYERS = {
+    "relevance": set(),
+    "annotations": set(),
+    "extras": set(),
+    "metrics": {"annotations"},
+    "findings": {"extras"},
+    "render": {"extras"},
+    "loggers": {"findings", "render", "extras"},
+    "monitoring": {"relevance", "annotations", "metrics", "findings", "render", "loggers", "extras"},
+    "models": {"extras"},
+    "data": {"annotations", "models", "extras"},
+    "callbacks": {"relevance", "findings", "loggers", "monitoring", "extras"},
+}
+
+
+def imported_packages(path):
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    names = [node.module for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module]
+    names += [alias.name for node in ast.walk(tree) if isinstance(node, ast.Import) for alias in node.names]
+    return {name.split(".")[1] for name in names if name.startswith("lrptrain.")}
+
+
+@pytest.mark.parametrize("layer", sorted(LAYERS))
+def test_imports_run_one_way(layer):
+    package = ROOT / "lrptrain" / layer
+    files = package.rglob("*.py") if package.is_dir() else [package.with_suffix(".py")]
+    found = {name for path in files for name in imported_packages(path)} - {layer}
+    assert found <= LAYERS[layer]
+
+
+def test_only_one_file_of_the_libraries_imports_wandb():
+    files = [*(ROOT / "lrptrain").rglob("*.py"), *(ROOT / "callbacks").rglob("*.py")]
+    users = {path.name for path in files if 'require("wandb"' in path.read_text(encoding="utf-8")}
+    assert users == {"wandb.py"}

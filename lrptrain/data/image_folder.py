@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from lrptrain.annotations import IGNORED
-from lrptrain.data.common import Row, class_names, loader, read_table
+from lrptrain.data.common import Row, class_names, loader, read_table, stratified_split
 from lrptrain.data.pictures import find_pictures, open_picture, stem, to_image, to_values
 
 
@@ -103,7 +103,10 @@ class ImageMaskFolder(pl.LightningDataModule):
         label_column: Column of the class names.
         split_column: Column of the split names.
         group_column: Column of integer group ids, if any.
-        splits: Names in `split_column` of the training, validation and test split.
+        splits: Names in `split_column` of the training, validation and test split. Where training and validation have
+            one name, its images are divided at random, by class.
+        val_share: Share (0..1) of them for validation, in that case.
+        seed: Of that division.
         labels: Keep only these classes, in this order; by default all of them, sorted.
         size: Side or `(height, width)` in pixels to which images and masks are resized.
         mean: Per RGB channel, for values in 0..1.
@@ -125,6 +128,8 @@ class ImageMaskFolder(pl.LightningDataModule):
         split_column: str = "split",
         group_column: str | None = None,
         splits: tuple[str, str, str] = ("train", "val", "test"),
+        val_share: float = 0.2,
+        seed: int = 0,
         labels: list[str] | None = None,
         size: int | tuple[int, int] = 224,
         mean: tuple[float, float, float] = (0.5, 0.5, 0.5),
@@ -135,6 +140,7 @@ class ImageMaskFolder(pl.LightningDataModule):
         num_workers: int = 0,
     ) -> None:
         super().__init__()
+        self.save_hyperparameters(logger=False)
         self.root = Path(root)
         self.table = table
         self.images = images
@@ -144,6 +150,7 @@ class ImageMaskFolder(pl.LightningDataModule):
         self.split_column = split_column
         self.group_column = group_column
         self.split_names = dict(zip(("train", "val", "test"), splits, strict=True))
+        self.val_share, self.seed = val_share, seed
         self.labels = labels
         height_width = (size, size) if isinstance(size, int) else (size[0], size[1])
         self.spec = ImageSpec(height_width, mean, std, evidence_values, ignore_values)
@@ -174,6 +181,13 @@ class ImageMaskFolder(pl.LightningDataModule):
         for split, name in self.split_names.items():
             chosen = [sample for sample, row in zip(samples, rows, strict=True) if row[self.split_column] == name]
             self.splits[split] = ImageMaskDataset(chosen, self.spec)
+        if self.split_names["train"] == self.split_names["val"]:
+            self._divide(self.splits["train"].samples)
+
+    def _divide(self, samples: Sequence[Sample]) -> None:
+        parts = stratified_split([sample.label for sample in samples], self.val_share, self.seed)
+        for split, part in zip(("train", "val"), parts, strict=True):
+            self.splits[split] = ImageMaskDataset([samples[i] for i in part], self.spec)
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Shuffled training images."""

@@ -125,6 +125,7 @@ class TextSpans(pl.LightningDataModule):
         num_workers: int = 0,
     ) -> None:
         super().__init__()
+        self.save_hyperparameters(logger=False)
         if rationale_column is not None and span_columns is not None:
             raise ValueError("give rationale_column or span_columns, not both")
         self.path = Path(path)

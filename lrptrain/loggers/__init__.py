@@ -1,6 +1,6 @@
 """One sink per logger, each fed with the same record."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any
 
 from lrptrain.loggers.local import read_events, read_findings, read_samples, write_record
@@ -27,19 +27,18 @@ _SINKS: dict[str, Callable[[Any, EpochRecord], None]] = {
 }
 
 
-def send(loggers: Iterable[Any], record: EpochRecord) -> None:
-    """Hand a record to the sink of each Lightning logger.
+def send(logger: Any, record: EpochRecord) -> None:
+    """Hand a record to the sink of a Lightning logger.
 
     A logger is known by the name of its class or of one it derives from, so that those of `pytorch_lightning` and of
     `lightning.pytorch` both are, and neither is imported. A logger without a sink is passed over. Errors of a logger
     are the caller's.
 
     Args:
-        loggers: As `trainer.loggers` holds them.
+        logger: One of `trainer.loggers`.
         record: What to log.
     """
-    for logger in loggers:
-        names = (base.__name__ for base in type(logger).__mro__)
-        sink = next((_SINKS[name] for name in names if name in _SINKS), None)
-        if sink is not None:
-            sink(logger.experiment, record)
+    names = (base.__name__ for base in type(logger).__mro__)
+    sink = next((_SINKS[name] for name in names if name in _SINKS), None)
+    if sink is not None:
+        sink(logger.experiment, record)

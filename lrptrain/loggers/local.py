@@ -1,13 +1,13 @@
 """A folder as the sink: complete without any logging service, readable while the run goes on.
 
-    events.jsonl                     one line per epoch: epoch, step, scalars, findings
-    findings.json                    the findings that stand now
-    samples/epoch_0003.parquet       one row per sample
-    pictures/epoch_0003/<id>.png     relevance over the image
-    highlights/epoch_0003.html       relevance over the texts
+    events.jsonl                                   one line per evaluation: epoch, step, scalars, findings
+    findings.json                                  the findings that stand now
+    samples/epoch_0003_step_000120.parquet         one row per sample
+    pictures/epoch_0003_step_000120/<id>.png       relevance over the image
+    highlights/epoch_0003_step_000120.html         relevance over the texts
 
-The line in `events.jsonl` is written last and to the disk: an epoch that has one is complete. Every other file appears
-under its name only when it is whole.
+The line in `events.jsonl` is written last and to the disk: an evaluation that has one is complete. Every other file
+appears under its name only when it is whole.
 """
 
 import hashlib
@@ -31,20 +31,20 @@ _LONGEST_NAME = 150
 
 
 def write_record(folder: Path, record: EpochRecord) -> None:
-    """Write one epoch; an epoch written before, by a run that was resumed, is replaced.
+    """Write one evaluation; one of the same epoch and step, by a run that was resumed, is replaced.
 
     Args:
         folder: Made if it is not there.
         record: What to write.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    epoch = f"epoch_{record.epoch:04d}"
+    when = evaluation_name(record.epoch, record.step)
     if record.samples:
-        _write_samples(folder / "samples" / f"{epoch}.parquet", record)
+        _write_samples(folder / "samples" / f"{when}.parquet", record)
     if record.pictures:
-        _write_pictures(folder / "pictures" / epoch, record.pictures)
+        _write_pictures(folder / "pictures" / when, record.pictures)
     if record.texts:
-        _write_highlights(folder / "highlights" / f"{epoch}.html", record.texts, record.epoch)
+        _write_highlights(folder / "highlights" / f"{when}.html", record.texts, record.epoch)
     findings = [finding.to_dict() for finding in record.findings]
     _whole(folder / "findings.json", lambda path: path.write_text(_json(findings, indent=1), encoding="utf-8"))
     event = {"epoch": record.epoch, "step": record.step, "scalars": record.scalars, "findings": findings}
@@ -52,21 +52,21 @@ def write_record(folder: Path, record: EpochRecord) -> None:
 
 
 def read_events(folder: Path) -> list[dict[str, Any]]:
-    """The epochs written so far, in order; of an epoch written twice, the later line.
+    """The evaluations written so far, in order; of one written twice, the later line.
 
     A half-written line is skipped. What was no finite number is None.
 
     Returns:
-        For each epoch a dict with `epoch`, `step`, `scalars` (by key) and `findings` (as `Finding.to_dict` gives them).
+        For each evaluation a dict with `epoch`, `step`, `scalars` (by key) and `findings` (see `Finding.to_dict`).
     """
     path = folder / "events.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    events = {event["epoch"]: event for event in map(_parsed, lines) if event is not None}
-    return [events[epoch] for epoch in sorted(events)]
+    events = {(event["epoch"], event["step"]): event for event in map(_parsed, lines) if event is not None}
+    return [events[when] for when in sorted(events)]
 
 
 def read_samples(folder: Path, epoch: int | None = None) -> dict[str, list[Any]]:
-    """The table of the samples, by column, with one row for each sample and epoch.
+    """The table of the samples, by column, with one row for each sample and evaluation.
 
     Args:
         folder: As given to `write_record`.
@@ -77,9 +77,9 @@ def read_samples(folder: Path, epoch: int | None = None) -> dict[str, list[Any]]
         was written.
     """
     arrow, parquet = require("pyarrow", "monitor"), require("pyarrow.parquet", "monitor")
-    pattern = "epoch_*.parquet" if epoch is None else f"epoch_{epoch:04d}.parquet"
+    pattern = "epoch_*.parquet" if epoch is None else f"epoch_{epoch:04d}_step_*.parquet"
     tables = [parquet.read_table(path) for path in (folder / "samples").glob(pattern)]
-    tables.sort(key=lambda table: table["epoch"][0].as_py())
+    tables.sort(key=lambda table: (table["epoch"][0].as_py(), table["step"][0].as_py()))
     return arrow.concat_tables(tables, promote_options="permissive").to_pydict() if tables else {}
 
 
@@ -89,9 +89,14 @@ def read_findings(folder: Path) -> list[Finding]:
     return [Finding.from_dict(found) for found in json.loads(path.read_text(encoding="utf-8"))] if path.exists() else []
 
 
-def picture_path(folder: Path, epoch: int, sample_id: int | str) -> Path:
+def evaluation_name(epoch: int, step: int) -> str:
+    """What the files of one evaluation are called."""
+    return f"epoch_{epoch:04d}_step_{step:06d}"
+
+
+def picture_path(folder: Path, epoch: int, step: int, sample_id: int | str) -> Path:
     """Where the picture of a sample lies; ids that are no file names are quoted as in a URL."""
-    return folder / "pictures" / f"epoch_{epoch:04d}" / _file_name(sample_id)
+    return folder / "pictures" / evaluation_name(epoch, step) / _file_name(sample_id)
 
 
 def _write_samples(path: Path, record: EpochRecord) -> None:

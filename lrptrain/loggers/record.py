@@ -17,14 +17,12 @@ class Picture:
         sample_id: Name of the sample.
         caption: One line about it.
         image: With the relevance laid over it.
-        original: The same without.
         mask: The annotation at the picture's size, 1 evidence, 0 not, 255 ignored; None without one.
     """
 
     sample_id: int | str
     caption: str
     image: UInt8[np.ndarray, "height width 3"]
-    original: UInt8[np.ndarray, "height width 3"]
     mask: UInt8[np.ndarray, "height width"] | None = None
 
 
@@ -52,7 +50,8 @@ class EpochRecord:
     Attributes:
         epoch: Number of the epoch.
         step: Global step as Lightning logs it.
-        scalars: Value by key; every key starts with `relevance/`.
+        prefix: Of every key: `relevance`, or `relevance/<name>` of a named monitor.
+        scalars: Value by key.
         samples: A table by column, one row per sample; `sample_id` is among its columns; each is of one type, or None.
         pictures: Of an image model.
         texts: Of a text model.
@@ -70,3 +69,4 @@ class EpochRecord:
     findings: list[Finding] = field(default_factory=list)
     new_findings: list[Finding] = field(default_factory=list)
     class_names: list[str] = field(default_factory=list)
+    prefix: str = "relevance"

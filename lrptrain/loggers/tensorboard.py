@@ -22,11 +22,11 @@ def log_to_tensorboard(experiment: Any, record: EpochRecord) -> None:
     """
     for picture in record.pictures:
         drawn = contact_sheet([picture.image], [picture.caption])
-        experiment.add_image(f"relevance/overlays/{picture.sample_id}", drawn, record.step, dataformats="HWC")
+        experiment.add_image(f"{record.prefix}/overlays/{picture.sample_id}", drawn, record.step, dataformats="HWC")
     for text in record.texts:
         experiment.add_text(
-            f"relevance/highlights/{text.sample_id}", f"{text.caption}\n\n{text.text}", global_step=record.step
+            f"{record.prefix}/highlights/{text.sample_id}", f"{text.caption}\n\n{text.text}", global_step=record.step
         )
     if record.new_findings:
         items = "\n".join(f"- {finding}" for finding in record.new_findings)
-        experiment.add_text("relevance/findings", items, global_step=record.step)
+        experiment.add_text(f"{record.prefix}/findings", items, global_step=record.step)

@@ -39,16 +39,29 @@ def log_to_wandb(experiment: Any, record: EpochRecord) -> None:
     media: dict[str, Any] = {}
     pictures = record.pictures[:MOST_IMAGES]
     if pictures:
-        media["relevance/overlays"] = [_image(wandb, picture) for picture in pictures]
+        media[f"{record.prefix}/overlays"] = [_image(wandb, picture) for picture in pictures]
     if record.texts:
         blocks = (f"<h4>{html.escape(text.caption)}</h4>\n{text.html}" for text in record.texts)
-        media["relevance/highlights"] = wandb.Html("\n".join(blocks), inject=False)
+        media[f"{record.prefix}/highlights"] = wandb.Html("\n".join(blocks), inject=False)
     if record.samples:
-        media["relevance/samples"] = _table(wandb, record)
+        media[f"{record.prefix}/samples"] = _table(wandb, record)
     if media:
         experiment.log({**media, "trainer/global_step": record.step})
     for finding in record.new_findings:
         _alert(wandb, experiment, finding)
+
+
+def logged_in() -> bool:
+    """Whether W&B has a key to sync runs with; nobody is asked for one.
+
+    Raises:
+        ImportError: If wandb is not installed.
+    """
+    wandb = require("wandb", "wandb")
+    if wandb.login(prompt=False):
+        return True
+    wandb.teardown()  # a login without a key leaves settings behind that refuse offline runs
+    return False
 
 
 def _define_metric(experiment: Any) -> None:
@@ -78,6 +91,6 @@ def _table(wandb: Any, record: EpochRecord) -> Any:
 
 
 def _alert(wandb: Any, experiment: Any, finding: Finding) -> None:
-    title = f"Relevance off the annotation: {finding.scope}, {finding.target}"
+    title = f"{finding.scope} ({finding.target}): relevance off the annotation"
     # W&B drops an alert of the same title within the wait: a finding that comes back is told again.
     experiment.alert(title[:_LONGEST_TITLE], text=str(finding), level=wandb.AlertLevel.WARN, wait_duration=1)

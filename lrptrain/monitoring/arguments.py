@@ -1,6 +1,6 @@
 """What a monitor's arguments may be."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from lrptrain.monitoring.evaluate import TARGETS
@@ -44,13 +44,22 @@ def check_strategy(strategy: Any) -> None:
         raise ValueError(f"RelevanceMonitor needs whole parameters, which {name} shards: use DDP or a single device")
 
 
-def check_looks(mean: Sequence[float] | None, std: Sequence[float] | None, options: Mapping[str, Any]) -> None:
-    """Refuse half a normalisation, and options that the monitor sets itself.
+def check_names(callbacks: Sequence[Any]) -> None:
+    """Refuse two monitors of one name, which would log under the same keys.
+
+    Raises:
+        ValueError: With what tells them apart.
+    """
+    names = [each.name for each in callbacks if type(each).__name__ == "RelevanceMonitor"]
+    if len(set(names)) < len(names):
+        raise ValueError(f"several RelevanceMonitors with the names {names} would log the same keys: give each a name=")
+
+
+def check_looks(mean: Sequence[float] | None, std: Sequence[float] | None) -> None:
+    """Refuse half a normalisation.
 
     Raises:
         ValueError: With what is missing.
     """
     if (mean is None) != (std is None):
         raise ValueError("give both mean and std, or neither")
-    if "target" in options:
-        raise ValueError("method_options has 'target', which the monitor sets: use targets=(...)")

@@ -29,7 +29,7 @@ def find_model(pl_module: Any, path: str | None) -> nn.Module:
     children = {name: child for name, child in pl_module.named_children() if any(True for _ in child.parameters())}
     if len(children) == 1:
         return next(iter(children.values()))
-    meant = f"its model could be any of {sorted(children)}" if children else "no child with parameters (yet: see setup)"
+    meant = f"its model could be any of {sorted(children)}" if children else "no child with parameters"
     raise ValueError(
         f"{type(pl_module).__name__} has no forward of its own, and {meant}: say which with model='<attribute>'"
     )

@@ -12,7 +12,7 @@ from lrptrain.loggers.record import Highlight, Picture
 from lrptrain.monitoring.batch import IMAGES
 from lrptrain.monitoring.evaluate import Scored
 from lrptrain.monitoring.summary import FOCUS, class_name
-from lrptrain.render import enlarge, overlay, to_picture, token_html, token_markdown
+from lrptrain.render import enlarge, overlay, token_html, token_markdown
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,6 @@ def _picture(one: Scored, look: Look) -> Picture:
         sample_id=one.sample.sample_id,
         caption=caption(one, look.class_names),
         image=overlay(image, heat, outline, mean=look.mean, std=look.std),
-        original=to_picture(image, mean=look.mean, std=look.std),
         mask=None if outline is None else enlarge(outline),
     )
 

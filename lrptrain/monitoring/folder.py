@@ -1,13 +1,15 @@
 """The folder of a monitored run."""
 
 import json
+from contextlib import suppress
 from datetime import datetime
+from itertools import count
 from pathlib import Path
 from typing import Any
 
 
 def run_folder(root: str | Path, name: str | None = None, suffix: str = "", continued: str | None = None) -> Path:
-    """`<root>/relevance/<name>`, named by the time where no name is given.
+    """Make `<root>/relevance/<name>`, named by the time where no name is given.
 
     Args:
         root: As the trainer's `default_root_dir`.
@@ -19,9 +21,12 @@ def run_folder(root: str | Path, name: str | None = None, suffix: str = "", cont
     if continued is not None:
         return parent / continued
     base = parent / f"{name or datetime.now().strftime('%Y-%m-%d_%H-%M-%S')}{suffix}"
-    folder, number = base, 2
-    while folder.exists():
-        folder, number = base.with_name(f"{base.name}-{number}"), number + 1
+    parent.mkdir(parents=True, exist_ok=True)
+    for number in count(1):
+        folder = base if number == 1 else base.with_name(f"{base.name}-{number}")
+        with suppress(FileExistsError):
+            folder.mkdir()
+            break
     return folder
 
 

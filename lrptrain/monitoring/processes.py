@@ -53,7 +53,7 @@ def share_scored(mine: Sequence[Scored], error: str, most: int) -> tuple[list[Sc
     failed = next((f"{why} (process {rank})" for rank, (_, why) in enumerate(parts) if why), "")
     if failed:
         return [], [], failed
-    everything = sorted((one for part, _ in parts for one in part), key=_place)
+    everything = sorted((one for part, _ in parts for one in part), key=_order)
     shown = [_place(one) for one in shown_first(everything, most)]
     complete = {_place(one): one for part in gather_to_first(_among(mine, shown)) for one in part}
     return everything, [complete[place] for place in shown if place in complete], ""
@@ -61,6 +61,11 @@ def share_scored(mine: Sequence[Scored], error: str, most: int) -> tuple[list[Sc
 
 def _place(one: Scored) -> tuple[int, int | str]:
     return one.sample.label, one.sample.sample_id
+
+
+def _order(one: Scored) -> tuple[int, str, int | str]:
+    """By class, then by id; ids of both kinds have an order, too."""
+    return one.sample.label, type(one.sample.sample_id).__name__, one.sample.sample_id
 
 
 def _among(mine: Sequence[Scored], places: Sequence[tuple[int, int | str]]) -> list[Scored]:

@@ -1,7 +1,7 @@
 """The record of an epoch, from what was scored in it."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from lrptrain.findings import Finding, merge_findings
@@ -34,7 +34,6 @@ class Reporter:
     def record(
         self,
         scored: Sequence[Scored],
-        shown: Sequence[Scored],
         owners: Sequence[Any],
         standing: Sequence[Finding] = (),
         epoch: int = 0,
@@ -44,7 +43,6 @@ class Reporter:
 
         Args:
             scored: The whole sample.
-            shown: What is drawn of it, with inputs and annotations.
             owners: Of class names and a tokenizer, the datamodule and the module.
             standing: The findings of the evaluation before.
             epoch: Number of the epoch.
@@ -56,7 +54,6 @@ class Reporter:
         if not scored:
             raise ValueError("the validation set gave no samples")
         names = find_class_names(self.class_names, owners, scored[0].classes)
-        look = drawing.Look(names, find_tokens(self.tokenizer, *owners), self.mean, self.std)
         flagged = summary.findings(scored, names, bound=self.bound, confidence=self.confidence, epoch=epoch, step=step)
         findings, new = merge_findings(standing, flagged)
         return EpochRecord(
@@ -64,9 +61,18 @@ class Reporter:
             step=step,
             scalars=summary.scalars(scored, names),
             samples=summary.table(scored, names),
-            pictures=drawing.pictures(shown, look),
-            texts=drawing.highlights(shown, look),
             findings=findings,
             new_findings=new,
             class_names=names,
         )
+
+    def drawn(self, record: EpochRecord, shown: Sequence[Scored], owners: Sequence[Any]) -> EpochRecord:
+        """The record with pictures or highlighted texts.
+
+        Args:
+            record: Without them.
+            shown: What is drawn of the sample, with inputs and annotations.
+            owners: As for `record`.
+        """
+        look = drawing.Look(record.class_names, find_tokens(self.tokenizer, *owners), self.mean, self.std)
+        return replace(record, pictures=drawing.pictures(shown, look), texts=drawing.highlights(shown, look))

@@ -21,8 +21,11 @@ def undivided_length(trainer: Any, dataloader_idx: int) -> float:
     """Samples of a set that a distributed sampler divides: what lies beyond is its padding. Else infinite."""
     loaders = trainer.val_dataloaders
     loader = loaders[dataloader_idx] if isinstance(loaders, list | tuple) else loaders
-    sampler = getattr(loader, "sampler", None)
-    return len(sampler.dataset) if isinstance(sampler, DistributedSampler) else float("inf")  # type: ignore[arg-type]
+    for owner in (loader, getattr(loader, "batch_sampler", None)):
+        sampler = getattr(owner, "sampler", None)
+        if isinstance(sampler, DistributedSampler):
+            return len(sampler.dataset)  # type: ignore[arg-type]
+    return float("inf")
 
 
 def check_dataloader(trainer: Any, dataloader_idx: int) -> None:

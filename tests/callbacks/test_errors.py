@@ -40,6 +40,7 @@ def fit(tmp_path, watching, pl_module=None, columns=None, **options):
 def without_forward(**children):
     pl_module = module()
     del pl_module.net
+    pl_module.scale = nn.Parameter(torch.ones(1))  # for the optimizer
     for name, child in children.items():
         setattr(pl_module, name, child)
     type(pl_module).forward = torch.nn.Module.forward
@@ -55,7 +56,7 @@ def without_forward(**children):
         (without_forward(), {}, "no child with parameters"),
     ],
 )
-def test_a_model_that_cannot_be_found_fails_at_setup(pl_module, options, message, tmp_path):
+def test_a_model_that_cannot_be_found_fails_before_the_first_step(pl_module, options, message, tmp_path):
     with pytest.raises(ValueError, match=message):
         fit(tmp_path, monitor(**options), pl_module, num_sanity_val_steps=0)
 

@@ -119,7 +119,7 @@ def test_boxes_are_drawn_and_scored_like_their_mask(tmp_path):
     assert runner.callback_metrics.keys() == other.callback_metrics.keys()
     key = "relevance/label/energy_pointing_game"
     assert runner.callback_metrics[key] == other.callback_metrics[key]
-    pictures = [sorted((each.folder / "pictures/epoch_0000").glob("*.png")) for each in (boxed, masked)]
+    pictures = [sorted(each.folder.glob("pictures/epoch_0000_*/*.png")) for each in (boxed, masked)]
     assert [path.read_bytes() for path in pictures[0]] == [path.read_bytes() for path in pictures[1]]
 
 
@@ -191,7 +191,7 @@ def test_texts_are_scored_against_rationales_and_highlighted(text, tmp_path):
     runner = trainer(tmp_path, watching)
     runner.fit(text, loader(texts()), loader(texts()))
     assert "relevance/label/energy_pointing_game" in runner.callback_metrics
-    page = (watching.folder / "highlights/epoch_0001.html").read_text()
+    page = next(watching.folder.glob("highlights/epoch_0001_*.html")).read_text()
     ids = texts()["input_ids"][watching.scored[0].sample.sample_id]
     assert f"word{ids[0]}" in page
     assert "word0" not in page  # padding
@@ -216,3 +216,13 @@ def test_a_text_model_whose_ids_have_another_name(text, tmp_path):
     named, _ = validated(tmp_path, text, texts())
     renamed, _ = validated(tmp_path, Renamed(), texts())
     assert [one.values for one in named.scored] == [one.values for one in renamed.scored]
+
+
+def test_a_model_made_in_setup_is_found(tmp_path):
+    pl_module, watching = module(), monitor(model="net", on_error="raise")
+    net = pl_module.net
+    del pl_module.net
+    pl_module.setup = lambda stage: setattr(pl_module, "net", net)
+    runner = trainer(tmp_path, watching)
+    runner.fit(pl_module, loader(), loader())
+    assert "relevance/label/energy_pointing_game" in runner.callback_metrics

@@ -5,7 +5,7 @@ import json
 import pytest
 import torch
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
-from setting import PACKAGES, Points, data, loader, module, monitor, trainer
+from setting import PACKAGES, Points, loader, module, monitor, trainer
 
 from lrptrain.loggers import read_events, read_findings, read_samples
 
@@ -73,7 +73,7 @@ def test_the_folder_reads_back(tmp_path):
     assert len(rows["map_label"][0]) == 16
     assert read_findings(watching.folder) == watching.findings
     assert {finding.scope for finding in watching.findings} >= {"overall"}
-    assert len(list(watching.folder.glob("pictures/epoch_0001/*.png"))) == 2
+    assert len(list(watching.folder.glob("pictures/epoch_0001_*/*.png"))) == 2
     settings = json.loads((watching.folder / "run.json").read_text())
     assert settings["class_names"] == ["a", "b", "c"]
     assert settings["model"] == "Classifier"
@@ -147,9 +147,19 @@ def test_validation_within_an_epoch_is_evaluated_each_time(tmp_path):
 
 
 def test_two_monitors_of_different_methods_keep_their_own_state(tmp_path):
-    pair = monitor(), monitor(method="input_x_gradient")
+    pair = monitor(name="lrp"), monitor(name="gradient", method="input_x_gradient")
     kept = ModelCheckpoint(tmp_path, save_last=True, save_top_k=0)
-    fit(tmp_path, *pair, kept, max_epochs=1, enable_checkpointing=True)
+    runner = fit(tmp_path, *pair, kept, max_epochs=1, enable_checkpointing=True)
+    for one in pair:
+        share = runner.callback_metrics[f"relevance/{one.name}/label/energy_pointing_game"]
+        assert float(share) == pytest.approx(
+            read_events(one.folder)[0]["scalars"][f"{one.prefix}/label/energy_pointing_game"]
+        )
+    assert pair[0].folder != pair[1].folder
     state = torch.load(tmp_path / "last.ckpt", weights_only=True)["callbacks"]
     assert {pair[0].state_key, pair[1].state_key} <= set(state)
-    assert len(data()["label"]) == 24
+
+
+def test_two_monitors_of_one_name_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="give each a name="):
+        fit(tmp_path, monitor(), monitor(method="rollout"), max_epochs=1)

@@ -33,7 +33,7 @@ FINDING = Finding(
 
 def picture(sample_id, value=7):
     pixels = np.full((12, 10, 3), value, np.uint8)
-    return Picture(sample_id, "caption", pixels, pixels)
+    return Picture(sample_id, "caption", pixels)
 
 
 def record(epoch=3, **changes):
@@ -75,7 +75,7 @@ def test_everything_reads_back(tmp_path):
     assert samples["epoch"] == [3, 3]
     assert math.isnan(samples["epg"][1])
     assert read_findings(tmp_path) == [FINDING]
-    np.testing.assert_array_equal(np.asarray(Image.open(picture_path(tmp_path, 3, 17))), picture(17).image)
+    np.testing.assert_array_equal(np.asarray(Image.open(picture_path(tmp_path, 3, 31, 17))), picture(17).image)
 
 
 def test_the_layout_is_as_documented_and_nothing_is_left_over(tmp_path):
@@ -84,10 +84,10 @@ def test_the_layout_is_as_documented_and_nothing_is_left_over(tmp_path):
     assert files == [
         "events.jsonl",
         "findings.json",
-        "highlights/epoch_0003.html",
-        "pictures/epoch_0003/17.png",
-        "pictures/epoch_0003/a%2Fb.png",
-        "samples/epoch_0003.parquet",
+        "highlights/epoch_0003_step_000031.html",
+        "pictures/epoch_0003_step_000031/17.png",
+        "pictures/epoch_0003_step_000031/a%2Fb.png",
+        "samples/epoch_0003_step_000031.parquet",
     ]
 
 
@@ -130,8 +130,8 @@ def test_an_epoch_written_again_is_replaced(tmp_path):
     assert second["epoch"] == 1
     assert read_samples(tmp_path, 0)["label"] == [1]
     assert read_findings(tmp_path) == []
-    assert [path.name for path in picture_path(tmp_path, 0, 17).parent.iterdir()] == ["17.png"]
-    assert np.asarray(Image.open(picture_path(tmp_path, 0, 17))).max() == 200
+    assert [path.name for path in picture_path(tmp_path, 0, 1, 17).parent.iterdir()] == ["17.png"]
+    assert np.asarray(Image.open(picture_path(tmp_path, 0, 1, 17))).max() == 200
 
 
 def test_epochs_with_other_columns_read_as_one_table(tmp_path):
@@ -150,13 +150,13 @@ def test_any_sample_id_stays_inside_the_folder(tmp_path):
     ids: list[int | str] = ["../../escape", "..", "a/b", "a_b", "ü" * 300, "ü" * 300 + "x", 7]
     write_record(tmp_path / "run", record(pictures=[picture(sample_id, i) for i, sample_id in enumerate(ids)]))
     for i, sample_id in enumerate(ids):
-        assert np.asarray(Image.open(picture_path(tmp_path / "run", 3, sample_id)))[0, 0, 0] == i
+        assert np.asarray(Image.open(picture_path(tmp_path / "run", 3, 31, sample_id)))[0, 0, 0] == i
     assert [path.name for path in tmp_path.iterdir()] == ["run"]
 
 
 def test_highlights_are_one_page_with_escaped_captions(tmp_path):
     write_record(tmp_path, record())
-    page = (tmp_path / "highlights" / "epoch_0003.html").read_text()
+    page = (tmp_path / "highlights" / "epoch_0003_step_000031.html").read_text()
     assert "<h2>one &lt;b&gt;</h2>\n<span>good</span>" in page
     assert "http" not in page
 
@@ -165,7 +165,7 @@ def write_forever(folder: str) -> None:
     rng = np.random.default_rng(0)
     for epoch in range(10_000):
         pixels = rng.integers(0, 255, (64, 64, 3), dtype=np.uint8)
-        write_record(Path(folder), record(epoch, pictures=[Picture(i, "", pixels, pixels) for i in range(3)]))
+        write_record(Path(folder), record(epoch, pictures=[Picture(i, "", pixels) for i in range(3)]))
 
 
 def test_a_killed_run_leaves_every_finished_epoch(tmp_path):
@@ -182,5 +182,5 @@ def test_a_killed_run_leaves_every_finished_epoch(tmp_path):
     for epoch in range(len(events)):
         assert read_samples(tmp_path, epoch)["label"] == [0, 1]
         for i in range(3):
-            Image.open(picture_path(tmp_path, epoch, i)).load()
+            Image.open(picture_path(tmp_path, epoch, 10 * epoch + 1, i)).load()
     assert read_findings(tmp_path) == [FINDING]

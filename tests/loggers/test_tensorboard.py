@@ -37,13 +37,13 @@ def written(tmp_path):
         epoch=0,
         step=7,
         scalars={"relevance/epg": 0.5},
-        pictures=[Picture(17, "digit 17", PIXELS, PIXELS), Picture("b", "digit b", PIXELS, PIXELS)],
+        pictures=[Picture(17, "digit 17", PIXELS), Picture("b", "digit b", PIXELS)],
         texts=[Highlight("t", "label 0", "<b>good</b>", "**good**")],
         findings=[FINDING],
         new_findings=[FINDING, replace(FINDING, scope="owl")],
     )
     for record in (first, replace(first, step=14, new_findings=[])):
-        send([logger], record)
+        send(logger, record)
     logger.finalize("success")
     accumulator = EventAccumulator(logger.log_dir, size_guidance={"images": 0, "tensors": 0})
     return accumulator.Reload()

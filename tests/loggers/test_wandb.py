@@ -35,7 +35,7 @@ def pictures(count):
     mask = np.zeros((20, 16), np.uint8)
     mask[:10], mask[18:] = 1, 255
     images = [np.full((20, 16, 3), i, np.uint8) for i in range(count)]
-    return [Picture(f"s{i}", f"caption {i}", image, image, mask if i else None) for i, image in enumerate(images)]
+    return [Picture(f"s{i}", f"caption {i}", image, mask if i else None) for i, image in enumerate(images)]
 
 
 def records():
@@ -62,7 +62,7 @@ def run(tmp_path_factory):
             patch.setenv(f"WANDB_{kind}_DIR", str(folder / kind.lower()))
         logger = WandbLogger(save_dir=folder, project="relevance")
         for record in records():
-            send([logger], record)
+            send(logger, record)
         logger.experiment.finish()
     return next((folder / "wandb").glob("offline-run-*"))
 
@@ -149,7 +149,7 @@ def test_a_new_finding_alerts_once(written):
     assert alert["level"] == "WARN"
     assert alert["text"] == str(FINDING)
     assert len(alert["title"]) < 64
-    assert alert["title"].startswith("Relevance off the annotation: a class whose")
+    assert alert["title"].startswith("a class whose")
     assert alert["wait_duration"] == "1000"  # milliseconds
 
 

@@ -76,7 +76,7 @@ def test_logits_are_those_of_the_plain_model(name):
 
 @pytest.mark.parametrize("name", KINDS)
 def test_float32(name, record_property):
-    """LRP amplifies rounding, so that differences of maps are reported, not bounded tightly (METHODS.md, section 1)."""
+    """LRP amplifies rounding, so that differences of maps are reported, not bounded tightly."""
     build = (name, "transformer_attribution")
     fused, explicit = attributed(*build, True, torch.float32), attributed(*build, False, torch.float32)
     change = difference(fused.scores, explicit.scores)

@@ -75,7 +75,8 @@ def test_rules_run_in_float32_under_autocast(name, dtype, record_property):
     )
     record_property("change of the map", change)
     print(f"{name}, {dtype}: map changes by {change:.1e}, correlation {likeness:.3f}")
-    assert likeness > 0.9 or dtype == torch.bfloat16  # LRP amplifies rounding (METHODS.md, section 1)
+    # LRP amplifies rounding: bfloat16's moved the map of the random ViT by more than half on some images.
+    assert likeness > (0.4 if dtype == torch.bfloat16 else 0.9)
 
 
 def test_dropout_in_training_mode():
