@@ -1,0 +1,32 @@
+"""Run the demo and put what it prints and draws into README.md.
+
+    .venv/bin/python experiments/demo/run.py [--finished runs/demo]
+"""
+
+import argparse
+import shutil
+import tempfile
+from pathlib import Path
+
+from lrptrain.demo import demo
+
+HERE = Path(__file__).resolve().parent
+README = HERE.parents[1] / "README.md"
+START, END = "<!-- demo -->", "<!-- end of demo -->"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--finished", type=Path, help="folder of a demo that has run already")
+    folder = parser.parse_args().finished
+    if folder is None:
+        folder = Path(tempfile.mkdtemp())
+        demo(str(folder))
+    shutil.copy(folder / "overlays.png", HERE / "overlays.png")
+    before, _, rest = README.read_text(encoding="utf-8").partition(START)
+    printed = (folder / "report.txt").read_text(encoding="utf-8").strip()
+    README.write_text(f"{before}{START}\n\n```\n{printed}\n```\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()
