@@ -56,18 +56,18 @@ def findings(
     """Findings on the focus: per class and overall for the first target, overall for the others.
 
     Maps for the predicted class differ from those for the label in misread samples only, so that telling each class
-    twice would say little.
+    twice would say little. Samples without a label belong to the class that was predicted.
     """
     flagged: list[Finding] = []
     for place, target in enumerate(targets_of(scored)):
         column = f"{target}/{FOCUS}"
-        rows = [one for one in scored if column in one.values and one.sample.label >= 0]
+        rows = [one for one in scored if column in one.values]
         if not rows:
             continue
         found = focus_findings(
             np.array([one.values[column] for one in rows]),
             np.array([one.chance for one in rows]),
-            np.array([one.sample.label for one in rows]),
+            np.array([one.sample.label if one.sample.label >= 0 else one.predicted for one in rows]),
             [one.sample.sample_id for one in rows],
             class_names,
             target=target,

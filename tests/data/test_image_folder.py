@@ -138,3 +138,15 @@ def test_real_pets_and_their_trimaps():
     assert 0.2 < (batch["mask"] == 1).float().mean() < 0.35
     assert batch["image"].min() >= -1
     assert batch["image"].max() <= 1
+
+
+def test_one_split_can_be_divided_into_training_and_validation(folder):
+    rows = [f"{name},{label},all" for name, label in zip("abcdef", ["dog", "cat"] * 3, strict=True)]
+    (folder / "labels.csv").write_text("\n".join(["name,label,split", *rows]))
+    data = ready(folder, splits=("all", "all", "test"), val_share=1 / 3, seed=3)
+    parts = [{sample.image.stem for sample in data.splits[split].samples} for split in ("train", "val")]
+    assert parts[0] | parts[1] == set("abcdef")
+    assert not parts[0] & parts[1]
+    assert sorted(sample.label for sample in data.splits["val"].samples) == [0, 1]
+    again = ready(folder, splits=("all", "all", "test"), val_share=1 / 3, seed=3)
+    assert {sample.image.stem for sample in again.splits["val"].samples} == parts[1]
