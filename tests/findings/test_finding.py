@@ -1,24 +1,11 @@
 from dataclasses import replace
 
-from lrptrain.findings import Finding, announce
+from examples import finding
+
+from lrptrain.findings import announce
 from lrptrain.findings.finding import OVERALL
 
-CLASS = Finding(
-    kind="focus_outside_annotation",
-    scope="cat",
-    target="label",
-    effect=0.2,
-    interval=(0.1, 0.3),
-    confidence=0.95,
-    chance=0.4,
-    bound=0.4,
-    p_value=0.01,
-    samples=20,
-    worst_samples=(3, 1),
-    epoch=2,
-    step=20,
-    first_epoch=1,
-)
+CLASS = finding(scope="cat", effect=0.2)
 
 
 def test_few_findings_are_all_told_in_full():

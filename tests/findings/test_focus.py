@@ -3,6 +3,7 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from examples import finding
 
 from lrptrain.findings import Finding, focus_findings, merge_findings
 
@@ -112,22 +113,7 @@ def test_a_finding_survives_json(scores):
     assert Finding.from_dict(json.loads(json.dumps(finding.to_dict()))) == finding
 
 
-FINDING = Finding(
-    kind="focus_outside_annotation",
-    scope="3",
-    target="label",
-    effect=0.12,
-    interval=(0.09, 0.15),
-    confidence=0.95,
-    chance=0.31,
-    bound=0.5,
-    p_value=0.001,
-    samples=24,
-    worst_samples=(17, 4, 99),
-    epoch=5,
-    step=60,
-    first_epoch=2,
-)
+FINDING = finding(scope="3", worst_samples=(17, 4, 99), epoch=5, step=60, first_epoch=2)
 
 
 def test_a_finding_prints_as_one_line():

@@ -7,28 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from examples import finding
 from PIL import Image
 
-from lrptrain.findings import Finding
 from lrptrain.loggers import EpochRecord, Highlight, Picture, read_events, read_findings, read_samples, write_record
 from lrptrain.loggers.local import picture_path
 
-FINDING = Finding(
-    kind="focus_outside_annotation",
-    scope="dog",
-    target="label",
-    effect=0.12,
-    interval=(0.09, 0.15),
-    confidence=0.95,
-    chance=0.31,
-    bound=0.5,
-    p_value=0.001,
-    samples=24,
-    worst_samples=(17, "a/b"),
-    epoch=3,
-    step=31,
-    first_epoch=2,
-)
+FINDING = finding(worst_samples=(17, "a/b"), epoch=3, step=31, first_epoch=2)
 
 
 def picture(sample_id, value=7):

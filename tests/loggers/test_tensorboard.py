@@ -3,29 +3,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from examples import finding
 from PIL import Image
 from pytorch_lightning.loggers import TensorBoardLogger
 from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
-from lrptrain.findings import Finding
 from lrptrain.loggers import EpochRecord, Highlight, Picture, send
 
-FINDING = Finding(
-    kind="focus_outside_annotation",
-    scope="dog",
-    target="label",
-    effect=0.12,
-    interval=(0.09, 0.15),
-    confidence=0.95,
-    chance=0.31,
-    bound=0.5,
-    p_value=0.001,
-    samples=24,
-    worst_samples=(17, 4),
-    epoch=0,
-    step=7,
-    first_epoch=0,
-)
+FINDING = finding()
 PIXELS = np.full((170, 180, 3), (0, 255, 0), np.uint8)
 
 

@@ -7,28 +7,13 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from examples import finding
 from PIL import Image
 from pytorch_lightning.loggers import WandbLogger
 
-from lrptrain.findings import Finding
 from lrptrain.loggers import EpochRecord, Highlight, Picture, send
 
-FINDING = Finding(
-    kind="focus_outside_annotation",
-    scope="a class whose name is much longer than a title may be",
-    target="label",
-    effect=0.12,
-    interval=(0.09, 0.15),
-    confidence=0.95,
-    chance=0.31,
-    bound=0.5,
-    p_value=0.001,
-    samples=24,
-    worst_samples=(17, 4),
-    epoch=0,
-    step=7,
-    first_epoch=0,
-)
+FINDING = finding(scope="a class whose name is much longer than a title may be")
 
 
 def pictures(count):
