@@ -9,8 +9,8 @@ from torch import Tensor
 
 def explicit_attention(
     query: Float[Tensor, "*batch queries width"],
-    key: Float[Tensor, "*batch keys width"],
-    value: Float[Tensor, "*batch keys values"],
+    key: Float[Tensor, "*groups keys width"],
+    value: Float[Tensor, "*groups keys values"],
     attn_mask: Tensor | None = None,
     dropout_p: float = 0.0,
     is_causal: bool = False,
