@@ -1,7 +1,13 @@
-"""Records that several tests start from."""
+"""What several tests start from: a finding, and W&B without a network."""
 
+import json
+import subprocess
+import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
+
+import pytest
 
 from lrptrain.findings import Finding
 
@@ -25,3 +31,18 @@ def finding(**changes: Any) -> Finding:
         first_epoch=0,
     )
     return replace(base, **changes)
+
+
+def keep_wandb_offline(patch: pytest.MonkeyPatch, folder: Path) -> None:
+    """Let W&B write to `folder` alone, whoever is logged in."""
+    patch.setenv("WANDB_MODE", "offline")
+    patch.setenv("WANDB_SILENT", "true")
+    for kind in ("DATA", "CACHE", "CONFIG"):
+        patch.setenv(f"WANDB_{kind}_DIR", str(folder / kind.lower()))
+
+
+def wandb_records(run: Path) -> list[dict[str, Any]]:
+    """What W&B's own reader finds in the folder of an offline run."""
+    command = [str(Path(sys.executable).with_name("wandb")), "leet", "inspect", "--json", str(run)]
+    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    return [json.loads(line) for line in lines.splitlines()]

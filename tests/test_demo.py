@@ -2,6 +2,7 @@ import json
 from pathlib import Path
 
 import pytest
+from examples import keep_wandb_offline
 from PIL import Image
 
 from lrptrain.demo import demo, report
@@ -47,9 +48,7 @@ def test_the_report_says_when_nothing_was():
 
 
 def test_a_small_demo_writes_all_it_promises(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]):
-    for name in ("WANDB_DATA_DIR", "WANDB_CACHE_DIR", "WANDB_CONFIG_DIR"):
-        monkeypatch.setenv(name, str(tmp_path / name))
-    monkeypatch.setenv("WANDB_MODE", "offline")
+    keep_wandb_offline(monkeypatch, tmp_path)
     demo(str(tmp_path / "demo"), epochs=2, samples=100, images=1920)
     said = capsys.readouterr().out
     assert "accuracy without the tag" in said

@@ -64,7 +64,11 @@ class Finding:
         where = OVERALL if self.scope == OVERALL else f"class {self.scope}"
         low, high = self.interval
         area = f"its area is {_percent(self.chance)}"
-        demanded = f"{area}, the bound" if self.bound == self.chance else f"{area}; bound {_percent(self.bound)}"
+        demanded = (
+            f"{area}, sample by sample the bound"
+            if self.bound == self.chance
+            else f"{area}; bound {_percent(self.bound)}"
+        )
         return (
             f"! {where}: {_percent(self.effect)} of the relevance lies on the annotation "
             f"({_percent(self.confidence)} interval {_points(low)}-{_percent(high)}; {demanded}): "

@@ -1,11 +1,7 @@
 """A monitored run as W&B's and TensorBoard's own readers find it."""
 
-import json
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
+from examples import keep_wandb_offline, wandb_records
 from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
 from setting import loader, module, monitor, trainer
 
@@ -19,10 +15,7 @@ def runs(tmp_path_factory):
 
     folder = tmp_path_factory.mktemp("loggers")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WANDB_MODE", "offline")
-        patch.setenv("WANDB_SILENT", "true")
-        for kind in ("DATA", "CACHE", "CONFIG"):
-            patch.setenv(f"WANDB_{kind}_DIR", str(folder / kind.lower()))
+        keep_wandb_offline(patch, folder)
         wandb, board = WandbLogger(save_dir=folder, project="relevance"), TensorBoardLogger(folder)
         watching = monitor(on_error="raise", bound=0.9, every_n_epochs=2)
         runner = trainer(folder, watching, logger=[wandb, board], max_epochs=3, log_every_n_steps=1)
@@ -30,11 +23,9 @@ def runs(tmp_path_factory):
         wandb.experiment.finish()
         board.experiment.close()
     run = next((folder / "wandb").glob("offline-run-*"))
-    command = [str(Path(sys.executable).with_name("wandb")), "leet", "inspect", "--json", str(run)]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True).stdout
     events = EventAccumulator(board.log_dir)
     events.Reload()
-    return [json.loads(line) for line in lines.splitlines()], events, watching
+    return wandb_records(run), events, watching
 
 
 def test_wandb_has_scalars_overlays_masks_table_and_alert(runs):

@@ -126,7 +126,7 @@ def test_a_finding_prints_as_one_line():
 def test_small_shares_and_the_bound_of_chance_print_too(scores):
     line = str(replace(FINDING, scope="overall", bound=0.31, interval=(0.004, 0.15)))
     assert line.startswith("! overall: 12 % ")
-    assert "(95 % interval 0.4-15 %; its area is 31 %, the bound)" in line
+    assert "(95 % interval 0.4-15 %; its area is 31 %, sample by sample the bound)" in line
 
 
 def test_merging_carries_over_since_when():

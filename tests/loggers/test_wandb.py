@@ -1,13 +1,10 @@
 import json
-import os
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from examples import finding
+from examples import finding, keep_wandb_offline, wandb_records
 from PIL import Image
 from pytorch_lightning.loggers import WandbLogger
 
@@ -41,10 +38,7 @@ def run(tmp_path_factory):
     """The folder of a run written offline by the real client, through Lightning's logger."""
     folder = tmp_path_factory.mktemp("wandb")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("WANDB_MODE", "offline")
-        patch.setenv("WANDB_SILENT", "true")
-        for kind in ("DATA", "CACHE", "CONFIG"):
-            patch.setenv(f"WANDB_{kind}_DIR", str(folder / kind.lower()))
+        keep_wandb_offline(patch, folder)
         logger = WandbLogger(save_dir=folder, project="relevance")
         for record in records():
             send(logger, record)
@@ -55,9 +49,7 @@ def run(tmp_path_factory):
 @pytest.fixture(scope="module")
 def written(run):
     """What W&B's own reader finds in the run."""
-    command = [str(Path(sys.executable).with_name("wandb")), "leet", "inspect", "--json", str(run)]
-    lines = subprocess.run(command, capture_output=True, text=True, check=True, env=dict(os.environ)).stdout
-    return [json.loads(line) for line in lines.splitlines()]
+    return wandb_records(run)
 
 
 def of(written, kind):
