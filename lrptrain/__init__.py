@@ -1,6 +1,7 @@
 """lrptrain: what is my model looking at, and how do I make it look at the right thing?"""
 
 from lrptrain.relevance import (
+    Recorded,
     Relevance,
     TokenLayout,
     UnsupportedMethodError,
@@ -8,10 +9,12 @@ from lrptrain.relevance import (
     UnsupportedOperationError,
     attribute,
     methods,
+    record,
     register_rule,
 )
 
 __all__ = [
+    "Recorded",
     "Relevance",
     "TokenLayout",
     "UnsupportedMethodError",
@@ -19,5 +22,6 @@ __all__ = [
     "UnsupportedOperationError",
     "attribute",
     "methods",
+    "record",
     "register_rule",
 ]

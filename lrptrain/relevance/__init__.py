@@ -1,6 +1,6 @@
 """The relevance engine: torch only."""
 
-from lrptrain.relevance.attribute import attribute
+from lrptrain.relevance.attribute import Recorded, attribute, record
 from lrptrain.relevance.propagate import register_rule
 from lrptrain.relevance.registry import methods
 from lrptrain.relevance.types import (
@@ -12,6 +12,7 @@ from lrptrain.relevance.types import (
 )
 
 __all__ = [
+    "Recorded",
     "Relevance",
     "TokenLayout",
     "UnsupportedMethodError",
@@ -19,5 +20,6 @@ __all__ = [
     "UnsupportedOperationError",
     "attribute",
     "methods",
+    "record",
     "register_rule",
 ]

@@ -1,6 +1,7 @@
-"""The one entry point: relevance of a model's input for a class."""
+"""The entry points: relevance of a model's input for a class, or for several from one forward pass."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -8,14 +9,53 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lrptrain.relevance import methods as _methods  # noqa: F401  (registers them)
+from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.methods.input_maps import patch_grid
 from lrptrain.relevance.preserve import preserved, unwrap
-from lrptrain.relevance.recording import Inputs, Recording, explained_input, record
-from lrptrain.relevance.registry import get_method
+from lrptrain.relevance.recording import Inputs, Recording, explained_input, run_on_tape
+from lrptrain.relevance.registry import differentiable, get_method
 from lrptrain.relevance.tape import Tape, Value
-from lrptrain.relevance.types import Relevance, TokenLayout, UnsupportedModelError
+from lrptrain.relevance.types import Relevance, TokenLayout, UnsupportedMethodError, UnsupportedModelError
 
 Target = int | Sequence[int] | Int[Tensor, " batch"] | None
+
+
+@dataclass(eq=False)
+class Recorded:
+    """A forward pass that any number of maps can be asked of: other targets, other methods. Made by `record`.
+
+    It keeps the tensors of the forward pass, and the model, until it is dropped.
+    """
+
+    recording: Recording
+
+    @property
+    def logits(self) -> Float[Tensor, "batch classes"]:
+        """The model's output."""
+        return self.recording.logits.detach()
+
+    def attribute(
+        self,
+        target: Target = None,
+        method: str = "transformer_attribution",
+        *,
+        other: Target = None,
+        create_graph: bool = False,
+        **options: Any,
+    ) -> Relevance:
+        """Relevance for one class of every sample; see `lrptrain.attribute`."""
+        with preserved(self.recording.model):
+            return _explain(self.recording, target, method, other, create_graph, options)
+
+
+def record(model: nn.Module, inputs: Inputs, *, layout: TokenLayout | None = None) -> Recorded:
+    """Run a model once, for several maps: `record(model, images).attribute(target=3, method="attnlrp")`.
+
+    Arguments and errors are those of `lrptrain.attribute`.
+    """
+    model = unwrap(model)
+    with preserved(model):
+        return Recorded(_recording(model, inputs, layout))
 
 
 def attribute(
@@ -24,13 +64,15 @@ def attribute(
     target: Target = None,
     method: str = "transformer_attribution",
     *,
+    other: Target = None,
     layout: TokenLayout | None = None,
+    create_graph: bool = False,
     **options: Any,
 ) -> Relevance:
     """Compute the relevance of every patch or token for one class of every sample.
 
-    The unmodified model is run once, as it stands (dropout is active in training mode); its parameters, gradients,
-    buffers, hooks, flags and the random state are as before afterwards. A batch of N equals N batches of one.
+    The unmodified model is run as it stands (dropout is active in training mode); its parameters, gradients, buffers,
+    hooks, flags and the random state are as before afterwards. A batch of N equals N batches of one.
 
     Args:
         model: Any module whose forward returns logits `[batch, classes]` or an object with `.logits`. Compiled and
@@ -40,26 +82,57 @@ def attribute(
             the `attention_mask` (1 token, 0 padding).
         target: The class to explain: one for all, one per sample, or None for the predicted class.
         method: One of `lrptrain.methods()`.
+        other: A class to tell the target apart from: what is explained is then the difference of the two logits.
         layout: Where the content tokens stand, for models in which it cannot be found.
+        create_graph: Keep the graph, so that a loss on the scores reaches the model's parameters; for the methods that
+            README's table calls differentiable.
         **options: Of the method.
 
     Raises:
         ValueError: If the batch is empty, a target is out of range or of the wrong shape, or logits are NaN.
         UnsupportedModelError: If the output is not `[batch, classes]`, or the model lacks what the method needs.
-        UnsupportedMethodError: If the method is unknown or does not take an option.
+        UnsupportedMethodError: If the method is unknown, does not take an option, or does not exist for this model.
         UnsupportedOperationError: If relevance reaches an operation without a rule.
     """
-    chosen = get_method(method, options)
+    get_method(method, options)  # a wrong name is told before the model is run
     model = unwrap(model)
-    with preserved(model), torch.inference_mode(False), torch.enable_grad():
-        tape, output = record(model, inputs)
+    with preserved(model):
+        return _explain(_recording(model, inputs, layout), target, method, other, create_graph, options)
+
+
+def _recording(model: nn.Module, inputs: Inputs, layout: TokenLayout | None) -> Recording:
+    with torch.inference_mode(False), torch.enable_grad():
+        tape, output = run_on_tape(model, inputs)
         logits = read_logits(output, explained_input(inputs)[1].shape[0])
-        target = explained_class(target, logits)
-        recording = Recording(tape, _recorded(tape, logits), target, _padding(inputs), layout)
-        with torch.no_grad(), torch.autocast(logits.device.type, enabled=False):
-            maps = chosen.function(recording, **options)
-    scores = maps.scores if recording.padding is None else maps.scores * recording.padding.to(maps.scores.dtype)
-    return Relevance(scores, logits.detach(), target, method, _grid(recording), maps.input, maps.attention)
+        return Recording(tape, _recorded(tape, logits), model, inputs, _padding(inputs), layout)
+
+
+def _explain(
+    recording: Recording, target: Target, method: str, other: Target, create_graph: bool, options: Mapping[str, Any]
+) -> Relevance:
+    chosen, logits = get_method(method, options), recording.logits
+    if create_graph and not chosen.differentiable:
+        raise UnsupportedMethodError(f"{method} cannot be differentiated; these can: {', '.join(differentiable())}")
+    target = explained_class(target, logits)
+    rival = None if other is None else _rival(other, target, logits)
+    explanation = Explanation(recording, target, rival, create_graph)
+    with (
+        torch.inference_mode(False),
+        torch.set_grad_enabled(create_graph),
+        torch.autocast(logits.device.type, enabled=False),
+    ):
+        maps = chosen.function(explanation, **options)
+    padding = recording.padding
+    scores = maps.scores if padding is None else maps.scores * padding.to(maps.scores.dtype)
+    return Relevance(scores, logits.detach(), target, method, _grid(recording), maps.input, maps.attention, other=rival)
+
+
+def _rival(other: Target, target: Tensor, logits: Tensor) -> Tensor:
+    rival = explained_class(other, logits)
+    if (rival == target).any():
+        rows = (rival == target).nonzero().flatten().tolist()
+        raise ValueError(f"target and other are the same class in samples {rows[:10]}: their difference is 0")
+    return rival
 
 
 def _grid(recording: Recording) -> tuple[int, int] | None:

@@ -19,10 +19,10 @@ Parts = list[Tensor | None]
 def vjp(function: Callable[..., Tensor | tuple], inputs: list[Tensor], outputs: Parts) -> list[Tensor | None]:
     """Transpose a linear function: products of `outputs` with its Jacobian, differentiable in `outputs`."""
     given = [part for part in outputs if part is not None]
+    keep = torch.is_grad_enabled()
     with torch.enable_grad():
         leaves = [x.detach().requires_grad_() for x in inputs]
         results = [y for y, part in zip(tensors_in(function(*leaves)), outputs, strict=True) if part is not None]
-        keep = any(part.requires_grad for part in given)
         return list(torch.autograd.grad(results, leaves, given, allow_unused=True, create_graph=keep))
 
 

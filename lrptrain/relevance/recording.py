@@ -1,18 +1,17 @@
-"""One recorded forward pass and what methods ask of it."""
+"""One recorded forward pass: its attention blocks, its tokens, how it pools them."""
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
 
-import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
+from lrptrain.relevance.autocast import AutocastState, autocast_state
 from lrptrain.relevance.flow import flow_to
-from lrptrain.relevance.functions import enterable
 from lrptrain.relevance.layout import attention_probabilities, image_layout, text_layout, token_states
-from lrptrain.relevance.propagate import Composite, Walk, real
+from lrptrain.relevance.propagate import Walk, real
 from lrptrain.relevance.sample_axes import split_samples
 from lrptrain.relevance.tape import Tape, Value
 from lrptrain.relevance.types import TokenLayout, UnsupportedMethodError, UnsupportedModelError
@@ -23,20 +22,24 @@ Blocks = list[Float[Tensor, "batch heads length length"]]
 
 @dataclass(eq=False)
 class Recording:
-    """A forward pass on tape, with its logits and the class that is explained.
+    """A forward pass on tape, and what does not depend on the class that is explained.
 
     Attributes:
         tape: The recorded operations.
         output: The logits as a recorded value, `[batch, classes]`.
-        target: Explained class of every sample.
+        model: The module that was run, for methods that run it again.
+        inputs: What it was given.
         padding: Content mask of a text (1 token, 0 padding), or None.
+        given_layout: The layout that the caller knows better, or None.
     """
 
     tape: Tape
     output: Value
-    target: Int[Tensor, " batch"]
+    model: nn.Module
+    inputs: Inputs
     padding: Tensor | None = None
     given_layout: TokenLayout | None = None
+    autocast: AutocastState = field(default_factory=autocast_state)
 
     @property
     def logits(self) -> Float[Tensor, "batch classes"]:
@@ -121,37 +124,15 @@ class Recording:
     @property
     def attention(self) -> Blocks:
         """The attention probabilities of every block."""
-        return [self.per_head(value, value.tensor.detach()) for value in self.blocks]
-
-    @cached_property
-    def attention_gradient(self) -> Blocks:
-        """Gradient of the explained logit at the attention probabilities of every block, from one backward pass."""
-        gradients = self.gradient([value.tensor for value in self.blocks])
-        return [self.per_head(value, gradient) for value, gradient in zip(self.blocks, gradients, strict=True)]
+        return [self.per_head(value, value.tensor) for value in self.blocks]
 
     def per_head(self, block: Value, x: Tensor) -> Float[Tensor, "batch heads length length"]:
         """Bring what belongs to a block's attention probabilities to one shape, whichever way heads are merged."""
         at = self.walk.axis(block)
         return split_samples(real(x), at, self.samples).reshape(self.samples, -1, *x.shape[-2:])
 
-    def gradient(self, tensors: Sequence[Tensor]) -> list[Tensor]:
-        """Gradient of the explained logits; 0 for what they do not depend on."""
-        with torch.enable_grad():
-            explained = self.logits.gather(1, self.target[:, None]).sum()
-        if not explained.requires_grad:
-            raise UnsupportedModelError("the logits have no gradient: the forward pass detaches them from its input")
-        with self.tape.replaying():
-            found = enterable(torch.autograd.grad)(explained, tensors, retain_graph=True, allow_unused=True)
-        return [torch.zeros_like(x) if grad is None else grad for x, grad in zip(tensors, found, strict=True)]
 
-    def relevance(self, composite: Composite, keep: Sequence[Value]) -> list[Tensor]:
-        """Propagate 1 from the explained logit back to the values to keep."""
-        one_hot = torch.nn.functional.one_hot(self.target, self.logits.shape[1])
-        arrived = self.walk.back({self.output: one_hot.to(real(self.logits).dtype)}, composite, keep)
-        return [arrived[value] for value in keep]
-
-
-def record(model: nn.Module, inputs: Inputs) -> tuple[Tape, Any]:
+def run_on_tape(model: nn.Module, inputs: Inputs) -> tuple[Tape, Any]:
     """Run `model` once on a clone of its inputs and record it.
 
     Raises:

@@ -1,8 +1,9 @@
 """The registry of methods, and what is known of each."""
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 
 from jaxtyping import Float
 from torch import Tensor
@@ -24,9 +25,10 @@ class Method:
     """A named way to attribute.
 
     Attributes:
-        function: `function(recording, **options) -> Maps`.
+        function: `function(explanation, **options) -> Maps`.
         class_specific: Whether the map depends on the target.
         signed: Whether scores may be negative.
+        differentiable: Whether a loss on the scores reaches the model's parameters (`create_graph=True`).
         reaches_input: Whether `Relevance.input` is given.
         source: Paper.
     """
@@ -35,6 +37,7 @@ class Method:
     function: Callable[..., Maps]
     class_specific: bool
     signed: bool
+    differentiable: bool
     reaches_input: bool
     source: str
 
@@ -48,12 +51,14 @@ class Method:
 _METHODS: dict[str, Method] = {}
 
 
-def method(*, class_specific: bool, signed: bool, source: str, reaches_input: bool = False) -> Callable:
+def method(
+    *, class_specific: bool, signed: bool, source: str, differentiable: bool = True, reaches_input: bool = False
+) -> Callable:
     """Register the decorated function under its own name."""
 
     def register(function: Callable[..., Maps]) -> Callable[..., Maps]:
         name = function.__name__
-        _METHODS[name] = Method(name, function, class_specific, signed, reaches_input, source)
+        _METHODS[name] = Method(name, function, class_specific, signed, differentiable, reaches_input, source)
         return function
 
     return register
@@ -64,17 +69,27 @@ def methods() -> tuple[str, ...]:
     return tuple(sorted(_METHODS))
 
 
-def get_method(name: str, options: dict) -> Method:
+def differentiable() -> tuple[str, ...]:
+    """The names of the methods that can be trained through."""
+    return tuple(name for name in methods() if _METHODS[name].differentiable)
+
+
+def get_method(name: str, options: Mapping[str, object]) -> Method:
     """Look a method up and check its options.
 
     Raises:
         UnsupportedMethodError: If the method is unknown, or does not take one of the options.
     """
     if name not in _METHODS:
-        raise UnsupportedMethodError(f"unknown method {name!r}; known are {', '.join(methods())}")
+        raise UnsupportedMethodError(unknown("method", name, methods()))
     found = _METHODS[name]
-    unknown = sorted(set(options) - set(found.options))
-    if unknown:
-        taken = ", ".join(found.options) or "none"
-        raise UnsupportedMethodError(f"{name} has no option {', '.join(unknown)}; its options: {taken}")
+    for option in sorted(set(options) - set(found.options)):
+        raise UnsupportedMethodError(unknown(f"option of {name}", option, tuple(found.options)))
     return found
+
+
+def unknown(what: str, name: str, known: Sequence[str]) -> str:
+    """The message for a name that is not known, with the near ones."""
+    near = get_close_matches(name, known, n=3)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"unknown {what} {name!r}; {hint}known are {', '.join(known) or 'none'}"

@@ -50,6 +50,7 @@ class Relevance:
         grid: Patches as (rows, columns) for images, None for text.
         input: Relevance of the input itself where the method reaches it: `[batch, height, width]` (channels summed) for
             images, `[batch, tokens, width]` for the word embeddings of a text. `scores` is its sum per token.
+        other: The class that the target was told apart from, or None.
         attention: On request, per block the relevance at the attention probabilities, `[batch, heads, length, length]`.
     """
 
@@ -60,6 +61,7 @@ class Relevance:
     grid: tuple[int, int] | None = None
     input: Float[Tensor, "batch _ _"] | None = None
     attention: tuple[Float[Tensor, "batch heads length length"], ...] | None = None
+    other: Int[Tensor, " batch"] | None = None
 
     def to_image(self, size: int | tuple[int, int]) -> Float[Tensor, "batch height width"]:
         """Up-sample the patch scores to an image, bilinearly.

@@ -71,7 +71,8 @@ def test_two_processes_write_what_one_writes(folders, name, tolerance):
     assert len(drawn[0]) == 10
     for path in drawn[0]:
         pixels = [np.asarray(Image.open(folder / path)).astype(int) for folder in (one, two)]
-        assert np.abs(pixels[0] - pixels[1]).max() <= 1  # one grey level of rounding
+        # A score that differs by the tolerance moves its colour by as much of the scale; one level more by rounding.
+        assert np.abs(pixels[0] - pixels[1]).max() <= 1 + 255 * 8 * tolerance
 
 
 def test_all_processes_see_the_same_scalars_and_share_the_work(folders):

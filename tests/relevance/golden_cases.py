@@ -11,7 +11,7 @@ from model_zoo import select
 from torch import Tensor, nn
 
 import lrptrain
-from lrptrain.relevance.recording import Recording, record
+from lrptrain.relevance.explanation import Explanation
 
 ROWNORM = {"normalize_rows": True}
 # Name of an expected array -> the field of Relevance, the method and its options.
@@ -79,11 +79,10 @@ def _bert(config: dict, state: dict, arrays: dict) -> tuple[nn.Module, dict]:
 def computed(case: Case, name: str) -> Tensor:
     """What lrptrain gives for one expected array."""
     if name in ("attention", "attention_grad"):
-        tape, output = record(case.model, case.inputs)
-        logits = tape.value_of(getattr(output, "logits", output))
-        assert logits is not None
-        recording = Recording(tape, logits, case.target)
-        return torch.stack(recording.attention if name == "attention" else recording.attention_gradient, 1)
+        recording = lrptrain.record(case.model, case.inputs).recording
+        explanation = Explanation(recording, case.target)
+        blocks = recording.attention if name == "attention" else explanation.attention_gradient
+        return torch.stack(blocks, 1).detach()
     field, method, options = CALLS[name]
     found = getattr(lrptrain.attribute(case.model, case.inputs, case.target, method, **options), field)
     return torch.stack(found, 1) if field == "attention" else found

@@ -117,8 +117,13 @@ def test_models_without_attention_still_have_gradients():
     ("method", "options", "error", "message"),
     [
         ("gradcam++", {}, UnsupportedMethodError, r"unknown method 'gradcam\+\+'; known are attention_gradcam, "),
-        ("rollout", {"head": 1}, UnsupportedMethodError, "rollout has no option head; its options: start_layer"),
-        ("raw_attention", {"head": 1}, UnsupportedMethodError, "raw_attention has no option head; its options: none"),
+        ("rollout", {"head": 1}, UnsupportedMethodError, "unknown option of rollout .head.; known are start_layer"),
+        (
+            "raw_attention",
+            {"head": 1},
+            UnsupportedMethodError,
+            "unknown option of raw_attention .head.; known are none",
+        ),
         ("rollout", {"start_layer": 1}, ValueError, "start_layer=1 is out of range for a model of 1 blocks"),
         ("transformer_attribution", {"start_layer": -2}, ValueError, "start_layer=-2 is out of range"),
         ("lrp", {"composite": "zplus"}, ValueError, "unknown composite 'zplus'; known are alpha_beta, chefer"),

@@ -6,7 +6,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from lrptrain.relevance.recording import record
+from lrptrain.relevance.recording import run_on_tape
 from lrptrain.relevance.sample_axes import SampleAxis, sample_axes, split_samples, sum_per_sample
 
 
@@ -23,7 +23,7 @@ def axis_of(function: Callable[[Tensor], Tensor], *shape: int) -> tuple[SampleAx
     """The axis found for the output of `function`, and that output where all entries are their sample's number."""
     samples = shape[0]
     numbers = torch.arange(1.0, samples + 1).view(-1, *[1] * (len(shape) - 1)).expand(shape)
-    tape, output = record(Function(function), numbers)
+    tape, output = run_on_tape(Function(function), numbers)
     value = tape.value_of(output)
     assert value is not None
     assert tape.root is not None

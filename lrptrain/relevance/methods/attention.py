@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.recording import Recording
+from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.registry import Maps, method
 
 Block = TypeVar("Block")
@@ -43,25 +43,28 @@ def chosen(blocks: list[Block], start_layer: int) -> list[Block]:
 
 
 @method(class_specific=False, signed=False, source="-")
-def raw_attention(recording: Recording) -> Maps:
+def raw_attention(explanation: Explanation) -> Maps:
     """Attention of the pooled token in the last block, mean over heads."""
+    recording = explanation.recording
     last = recording.attention[-1].mean(1)
     return Maps(recording.layout.content(pooled_row(recording.pooling, last)))
 
 
 @method(class_specific=False, signed=False, source="Abnar & Zuidema 2020")
-def rollout(recording: Recording, start_layer: int = 0) -> Maps:
+def rollout(explanation: Explanation, start_layer: int = 0) -> Maps:
     """Attention rollout (Abnar & Zuidema 2020): mean over heads plus identity, rows normalised, multiplied."""
+    recording = explanation.recording
     maps = torch.stack([block.mean(1) for block in chosen(recording.attention, start_layer)])
     rolled = accumulate(with_identity(maps, normalize_rows=True))
     return Maps(recording.layout.content(pooled_row(recording.pooling, rolled)))
 
 
 @method(class_specific=True, signed=False, source="Chefer et al. 2021, after Selvaraju et al. 2017")
-def attention_gradcam(recording: Recording) -> Maps:
+def attention_gradcam(explanation: Explanation) -> Maps:
     """Grad-CAM on the last block's attention: the mean gradient of each head's content tokens weighs its attention."""
+    recording = explanation.recording
     weights, layout = recording.pooling, recording.layout
-    attention, gradient = recording.attention[-1], recording.attention_gradient[-1]
+    attention, gradient = recording.attention[-1], explanation.attention_gradient[-1]
     rows = [
         layout.content(torch.einsum("bi,bhij->bhj", weights.to(block.dtype), block)) for block in (attention, gradient)
     ]
@@ -74,9 +77,10 @@ def attention_gradcam(recording: Recording) -> Maps:
 
 
 @method(class_specific=True, signed=False, source="Chefer et al. 2021 (ICCV)")
-def generic_attention(recording: Recording, start_layer: int = 0) -> Maps:
+def generic_attention(explanation: Explanation, start_layer: int = 0) -> Maps:
     """Generic attention explainability (Chefer, Gur, Wolf, ICCV 2021): R <- R + mean_h((dy/dA * A)+) R."""
-    blocks = chosen(list(zip(recording.attention, recording.attention_gradient, strict=True)), start_layer)
+    recording = explanation.recording
+    blocks = chosen(list(zip(recording.attention, explanation.attention_gradient, strict=True)), start_layer)
     maps = torch.stack([(gradient * attention).clamp(min=0).mean(1) for attention, gradient in blocks])
     rolled = accumulate(with_identity(maps, normalize_rows=False))
     return Maps(recording.layout.content(pooled_row(recording.pooling, rolled)))

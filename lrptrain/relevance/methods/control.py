@@ -4,13 +4,14 @@ import zlib
 
 import torch
 
-from lrptrain.relevance.recording import Recording
+from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.registry import Maps, method
 
 
-@method(class_specific=False, signed=False, source="-")
-def random(recording: Recording, seed: int = 0) -> Maps:
+@method(class_specific=False, signed=False, differentiable=False, source="-")
+def random(explanation: Explanation, seed: int = 0) -> Maps:
     """Uniform random scores. A sample's own content seeds them, so that batching does not change its map."""
+    recording = explanation.recording
     leaf = recording.tape.token_ids if recording.tape.token_ids is not None else recording.tape.leaf
     assert leaf is not None
     inputs, length = leaf.detach().cpu(), len(recording.layout.positions)

@@ -1,0 +1,69 @@
+"""A recorded forward pass with the class that is explained: the gradients and the relevance of its logit."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lrptrain.relevance.functions import enterable
+from lrptrain.relevance.propagate import Composite, real
+from lrptrain.relevance.recording import Blocks, Recording
+from lrptrain.relevance.tape import Value
+from lrptrain.relevance.types import UnsupportedModelError
+
+
+@dataclass(eq=False)
+class Explanation:
+    """What a method is given.
+
+    Attributes:
+        recording: The forward pass.
+        target: Explained class of every sample.
+        other: The class it is told apart from: the explained number is then the difference of their logits.
+        create_graph: Whether the relevance is to be differentiated.
+    """
+
+    recording: Recording
+    target: Int[Tensor, " batch"]
+    other: Int[Tensor, " batch"] | None = None
+    create_graph: bool = False
+
+    @cached_property
+    def direction(self) -> Float[Tensor, "batch classes"]:
+        """1 at the target, -1 at the other class."""
+        logits = real(self.recording.logits)
+        chosen = torch.zeros_like(logits).scatter(1, self.target[:, None], 1.0)
+        return chosen if self.other is None else chosen.scatter(1, self.other[:, None], -1.0)
+
+    def explained(self, logits: Float[Tensor, "copies classes"]) -> Float[Tensor, " copies"]:
+        """The explained number of every sample, also of whole copies of the batch, one behind the other."""
+        copies = logits.shape[0] // self.recording.samples
+        chosen = self.direction.repeat(copies, 1).to(logits.dtype)
+        return torch.where(chosen == 0, 0.0, chosen * logits).sum(1)
+
+    @cached_property
+    def attention_gradient(self) -> Blocks:
+        """Gradient of the explained logit at the attention probabilities of every block, from one backward pass."""
+        blocks = self.recording.blocks
+        gradients = self.gradient([value.tensor for value in blocks])
+        return [self.recording.per_head(value, gradient) for value, gradient in zip(blocks, gradients, strict=True)]
+
+    def gradient(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+        """Gradient of the explained logits; 0 for what they do not depend on."""
+        with torch.enable_grad():
+            explained = self.explained(self.recording.logits).sum()
+        if not explained.requires_grad:
+            raise UnsupportedModelError("the logits have no gradient: the forward pass detaches them from its input")
+        with self.recording.tape.replaying():
+            found = enterable(torch.autograd.grad)(
+                explained, tensors, retain_graph=True, create_graph=self.create_graph, allow_unused=True
+            )
+        return [torch.zeros_like(x) if grad is None else grad for x, grad in zip(tensors, found, strict=True)]
+
+    def relevance(self, composite: Composite, keep: Sequence[Value]) -> list[Tensor]:
+        """Propagate 1 from the explained logit (and -1 from the other) back to the values to keep."""
+        arrived = self.recording.walk.back({self.recording.output: self.direction}, composite, keep)
+        return [arrived[value] for value in keep]
