@@ -1,6 +1,7 @@
 """The relevance engine: torch only."""
 
 from lrptrain.relevance.attribute import Recorded, attribute, record
+from lrptrain.relevance.decomposition import Decomposition, decompose
 from lrptrain.relevance.propagate import register_rule
 from lrptrain.relevance.registry import methods
 from lrptrain.relevance.types import (
@@ -12,6 +13,7 @@ from lrptrain.relevance.types import (
 )
 
 __all__ = [
+    "Decomposition",
     "Recorded",
     "Relevance",
     "TokenLayout",
@@ -19,6 +21,7 @@ __all__ = [
     "UnsupportedModelError",
     "UnsupportedOperationError",
     "attribute",
+    "decompose",
     "methods",
     "record",
     "register_rule",

@@ -10,12 +10,14 @@ from torch import Tensor, nn
 
 from lrptrain.relevance import methods as _methods  # noqa: F401  (registers them)
 from lrptrain.relevance.explanation import Explanation
+from lrptrain.relevance.flattened import unflatten
 from lrptrain.relevance.methods.input_maps import patch_grid
 from lrptrain.relevance.preserve import preserved, unwrap
-from lrptrain.relevance.recording import Inputs, Recording, explained_input, run_on_tape
+from lrptrain.relevance.recording import Inputs, Recording, explained_input, read_logits, run_on_tape
 from lrptrain.relevance.registry import differentiable, get_method
 from lrptrain.relevance.tape import Tape, Value
 from lrptrain.relevance.types import Relevance, TokenLayout, UnsupportedMethodError, UnsupportedModelError
+from lrptrain.relevance.written_out import collapse
 
 Target = int | Sequence[int] | Int[Tensor, " batch"] | None
 
@@ -140,31 +142,6 @@ def _grid(recording: Recording) -> tuple[int, int] | None:
     return patch_grid(recording) if root is not None and root.tensor.ndim == 4 else None
 
 
-def read_logits(output: Any, samples: int) -> Float[Tensor, "batch classes"]:
-    """Take the logits out of a model's output.
-
-    Raises:
-        UnsupportedModelError: If they are not one row of class scores per sample.
-        ValueError: If they are NaN.
-    """
-    logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
-    if (
-        not isinstance(logits, Tensor)
-        or logits.ndim != 2
-        or logits.shape[0] != samples
-        or not logits.is_floating_point()
-    ):
-        found = f"a tensor of shape {list(logits.shape)}" if isinstance(logits, Tensor) else type(output).__name__
-        raise UnsupportedModelError(
-            f"the model must return logits [batch, classes] (here [{samples}, classes]) or an object with .logits; "
-            f"it returned {found}"
-        )
-    if logits.isnan().any():
-        rows = logits.isnan().any(1).nonzero().flatten().tolist()
-        raise ValueError(f"the logits of samples {rows[:10]} are NaN: there is no class to explain")
-    return logits
-
-
 def explained_class(target: Target, logits: Float[Tensor, "batch classes"]) -> Int[Tensor, " batch"]:
     """The target as one class per sample.
 
@@ -193,6 +170,8 @@ def _recorded(tape: Tape, logits: Tensor) -> Value:
             "the logits do not come from the input by recorded operations (detached or precomputed?)"
         )
     tape.keep_only(value)
+    unflatten(tape)
+    collapse(tape, logits.shape[0])
     return value
 
 

@@ -5,9 +5,10 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from lrptrain.relevance import rules
+from lrptrain.relevance import lean_rules, rules
 from lrptrain.relevance.functions import ENTRIES, is_in_place
 from lrptrain.relevance.linear_maps import Parts, factors, linear_map, transpose_of, vjp
+from lrptrain.relevance.pooling import POOLING
 from lrptrain.relevance.propagate import Composite, Rule, Shares, Walk, only_input
 from lrptrain.relevance.tape import Node, Value, unsupported
 
@@ -27,7 +28,15 @@ def _repeat(node: Node, *inputs: Tensor) -> Tensor | tuple:
     return node.call(lambda value: place[value])
 
 
-def _resolve(operand: Value | Tensor | float, like: Tensor) -> Tensor:
+def only_part(relevance: Parts) -> Tensor:
+    """Relevance of an operation's one output."""
+    (part,) = relevance
+    assert part is not None
+    return part
+
+
+def resolve(operand: Value | Tensor | float, like: Tensor) -> Tensor:
+    """The operand's numbers, in the precision of `like`."""
     tensor = operand.tensor if isinstance(operand, Value) else torch.as_tensor(operand, device=like.device)
     return tensor.to(like.dtype)
 
@@ -37,14 +46,25 @@ def shape_back(value: Value, share: Tensor) -> tuple[Value, Tensor]:
     return value, share.sum_to_size(value.tensor.shape)
 
 
+def sum_operands(node: Node, like: Tensor) -> list[tuple[Value | Tensor | float, Tensor]]:
+    """The two operands of a sum or difference, each with what it contributes."""
+    operands = [node.argument(0, "input"), node.argument(1, "other")]
+    first, second = (resolve(operand, like) for operand in operands)
+    factor = node.kwargs.get("alpha", 1) * (-1 if node.name == "sub" else 1)
+    return [(operands[0], first), (operands[1], second if factor == 1 else second * factor)]
+
+
 def add(walk: Walk, node: Node, relevance: Parts, *, normalised: bool) -> Shares:
     """Sums and differences; a constant is an operand like any other, and its share goes nowhere."""
-    (part,) = relevance
-    assert part is not None
-    sign = -1 if node.name == "sub" else 1
-    operands = [node.argument(0, "input"), node.argument(1, "other")]
-    first, second = (_resolve(operand, part) for operand in operands)
-    parts = rules.proportional(part, (first, second * sign * node.kwargs.get("alpha", 1)))
+    part = only_part(relevance)
+    operands, (first, second) = zip(*sum_operands(node, part), strict=True)
+    z = node.outputs[0].tensor
+    constants = [x for x, operand in zip((first, second), operands, strict=True) if not isinstance(operand, Value)]
+    lean = normalised and not torch.is_grad_enabled() and z.dtype == part.dtype
+    if lean and all(x.isfinite().all() for x in constants):
+        parts = lean_rules.rescaled_sum(part, z, (first, second), walk.total(node))
+        return [shape_back(v, share) for v, share in zip(operands, parts, strict=True) if isinstance(v, Value)]
+    parts = rules.proportional(part, (first, second))
     # An additive mask of -inf carries no relevance, and inf * 0 must not make it NaN.
     parts = tuple(torch.where(part == 0, 0.0, share) for share in parts)
     if normalised:
@@ -54,8 +74,7 @@ def add(walk: Walk, node: Node, relevance: Parts, *, normalised: bool) -> Shares
 
 def multiply(walk: Walk, node: Node, relevance: Parts) -> Shares:
     """A product with a constant passes relevance unchanged; one of two activations halves it."""
-    (part,) = relevance
-    assert part is not None
+    part = only_part(relevance)
     values = [
         operand for operand in (node.argument(0, "input"), node.argument(1, "other")) if isinstance(operand, Value)
     ]
@@ -71,15 +90,13 @@ def divide(walk: Walk, node: Node, relevance: Parts) -> Shares:
 
 def masked(walk: Walk, node: Node, relevance: Parts) -> Shares:
     """`masked_fill(x, mask, constant)`: relevance of what was overwritten goes nowhere."""
-    (part,) = relevance
-    assert part is not None
+    part = only_part(relevance)
     return [shape_back(value, part.masked_fill(node.argument(1, "mask"), 0.0)) for value in only_input(node)]
 
 
 def choose(walk: Walk, node: Node, relevance: Parts) -> Shares:
     """`where(condition, a, b)`: relevance follows the chosen entries."""
-    (part,) = relevance
-    assert part is not None
+    part = only_part(relevance)
     condition, first = node.argument(0, "condition"), node.argument(1, "input")
     if node.function is Tensor.where:
         condition, first = node.argument(1, "condition"), node.args[0]
@@ -113,8 +130,7 @@ def spread(part: Tensor, axes: list[int], x: Tensor) -> Tensor:
 
 def average(walk: Walk, node: Node, relevance: Parts) -> Shares:
     """Mean pooling: a linear map with equal positive weights."""
-    (part,) = relevance
-    assert part is not None
+    part = only_part(relevance)
     axes, x = reduced_axes(walk, node), node.inputs[0].tensor.to(part.dtype)
     yield node.inputs[0], rules.positive_mean(spread(part, axes, x), x, lambda t: t.sum(axes, keepdim=True))
 
@@ -129,10 +145,14 @@ def _output_less_bias(node: Node, x: Tensor, weight: Tensor, bias: Tensor | None
 
 def affine(walk: Walk, node: Node, relevance: Parts, *, zplus: bool) -> Shares:
     """Linear layers and convolutions; the patch embedding takes the z^B rule with the image's own bounds."""
-    (part,) = relevance
-    assert part is not None
+    part = only_part(relevance)
     value, weight, bias, forward = linear_map(node)
     x, weight = value.tensor.to(part.dtype), weight.to(part.dtype)
+    if zplus and node.name == "linear" and not torch.is_grad_enabled():
+        y = node.outputs[0].tensor
+        given = (y, bias) if y.dtype == part.dtype else (forward(x, weight), None)
+        yield value, lean_rules.zplus(part, x, weight, *given)
+        return
     transpose = transpose_of(node, x, forward)
     if node is walk.patch_embedding:
         low, high = x.flatten(1).amin(1).view(-1, 1, 1, 1), x.flatten(1).amax(1).view(-1, 1, 1, 1)
@@ -149,14 +169,14 @@ def product(walk: Walk, node: Node, relevance: Parts, *, constant: Rule) -> Shar
     left, right, _ = factors(node)
     if not (isinstance(left, Value) and isinstance(right, Value)):
         return constant(walk, node, relevance)
-    (part,) = relevance
-    assert part is not None
+    part = only_part(relevance)
     if node.name == "einsum":
         return _einsum(node, part)
     a, b = left.tensor.to(part.dtype), right.tensor.to(part.dtype)
     z = node.outputs[0].tensor
     z = z if z.dtype == part.dtype else a @ b
-    shares = rules.halves(part, z, a, b, lambda s: s @ b.mT, lambda s: a.mT @ s)
+    halves = rules.halves if torch.is_grad_enabled() else lean_rules.halves
+    shares = halves(part, z, a, b, lambda s: s @ b.mT, lambda s: a.mT @ s)
     return [shape_back(left, shares[0]), shape_back(right, shares[1])]
 
 
@@ -183,6 +203,7 @@ def _composite(sums: Rule, weighted: Rule) -> Composite:
         "where": choose,
         "mean": average,
         "sum": average,
+        **POOLING,
     }
 
 

@@ -38,10 +38,13 @@ class Explanation:
         chosen = torch.zeros_like(logits).scatter(1, self.target[:, None], 1.0)
         return chosen if self.other is None else chosen.scatter(1, self.other[:, None], -1.0)
 
-    def explained(self, logits: Float[Tensor, "copies classes"]) -> Float[Tensor, " copies"]:
-        """The explained number of every sample, also of whole copies of the batch, one behind the other."""
-        copies = logits.shape[0] // self.recording.samples
-        chosen = self.direction.repeat(copies, 1).to(logits.dtype)
+    def explained(
+        self, logits: Float[Tensor, "rows classes"], rows: Int[Tensor, " rows"] | None = None
+    ) -> Float[Tensor, " rows"]:
+        """The explained number of the samples `rows`; without them, of whole copies of the batch, one after the other."""
+        if rows is None:
+            rows = torch.arange(len(logits), device=logits.device) % self.recording.samples
+        chosen = self.direction[rows].to(logits.dtype)
         return torch.where(chosen == 0, 0.0, chosen * logits).sum(1)
 
     @cached_property
@@ -63,7 +66,9 @@ class Explanation:
             )
         return [torch.zeros_like(x) if grad is None else grad for x, grad in zip(tensors, found, strict=True)]
 
-    def relevance(self, composite: Composite, keep: Sequence[Value]) -> list[Tensor]:
-        """Propagate 1 from the explained logit (and -1 from the other) back to the values to keep."""
-        arrived = self.recording.walk.back({self.recording.output: self.direction}, composite, keep)
+    def relevance(self, composite: Composite, keep: Sequence[Value], *, of_logit: bool = False) -> list[Tensor]:
+        """Propagate 1 from the explained logit (and -1 from the other), or their values, back to the values to keep."""
+        output = self.recording.output
+        start = self.direction * real(output.tensor) if of_logit else self.direction
+        arrived = self.recording.walk.back({output: start}, composite, keep)
         return [arrived[value] for value in keep]

@@ -15,6 +15,7 @@ from lrptrain.relevance.composites import (
 )
 from lrptrain.relevance.functions import ENTRIES
 from lrptrain.relevance.linear_maps import Parts
+from lrptrain.relevance.pooling import AVERAGES, MAXIMA, to_the_winner
 from lrptrain.relevance.propagate import Composite, Shares, Walk, real
 from lrptrain.relevance.tape import Node, Value
 from lrptrain.relevance.types import UnsupportedModelError
@@ -70,14 +71,27 @@ FLOW: Composite = {
     "where": choose,
     "mean": _averaged,
     "sum": _averaged,
+    **dict.fromkeys(AVERAGES | MAXIMA, to_the_winner),  # the slope of an average, too, is its share
 }
+
+
+def _token_weights(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    """A constant weight per token, such as a mask, says how much is read from it."""
+    first, second = node.argument(0, "input"), node.argument(1, "other")
+    weight = second if isinstance(first, Value) else first
+    for value, part in multiply(walk, node, relevance):
+        per_token = isinstance(weight, Tensor) and weight.ndim == part.ndim > 2 and weight.shape[-1] == 1
+        yield value, part * weight.abs() if per_token else part
+
+
+POOLING_FLOW: Composite = {**FLOW, "mul": _token_weights}
 
 
 def flow_to(walk: Walk, logits: Value, value: Value, length: int) -> Float[Tensor, "batch length"]:
     """The pooling's own weights: what share of the logits is read from every token of `value`; sums to 1."""
     start = real(logits.tensor).new_zeros(logits.tensor.shape)
     start[:, 0] = 1.0
-    weights = walk.per_token(value, walk.back({logits: start}, FLOW, [value])[value], length)
+    weights = walk.per_token(value, walk.back({logits: start}, POOLING_FLOW, [value])[value], length)
     if (weights.sum(-1) <= 0).any():
         raise UnsupportedModelError(
             "the logits read nothing from the last states of the tokens that the attention sees"

@@ -18,14 +18,18 @@ ELEMENTWISE = frozenset({
     "silu", "elu", "selu", "leaky_relu", "mish", "softplus", "hardswish", "tanh", "sigmoid", "hardtanh", "dropout",
     "alpha_dropout", "dropout1d", "dropout2d", "feature_dropout", "contiguous", "clone", "detach", "data", "to",
     "type", "type_as", "float", "double", "half", "bfloat16", "cuda", "cpu", "neg", "clamp", "clip", "nan_to_num",
-    "identity",
+    "identity", "pointwise",
+})  # fmt: skip
+# The same numbers in another place or precision.
+CAST = frozenset({
+    "to", "type", "type_as", "float", "double", "half", "bfloat16", "contiguous", "clone", "cuda", "cpu",
 })  # fmt: skip
 # Outputs that depend on the input's shape or type only.
 CONSTANT = frozenset({
     "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "new_zeros", "new_ones",
     "new_empty", "new_full", "new_tensor", "grad",
 })  # fmt: skip
-COMPOSITE = frozenset({"multi_head_attention_forward"})
+COMPOSITE = frozenset({"multi_head_attention_forward", "normalize"})
 
 _SPELLINGS = {
     "truediv": "div",

@@ -56,6 +56,16 @@ def token_states(walk: Walk, length: int) -> Iterator[Value]:
     return (value for value in candidates if walk.token_axis(value, length) is not None)
 
 
+def reads_sequence(walk: Walk, block: Value, length: int) -> bool:
+    """Whether there are states of all tokens that the attention probabilities can come from; not so in windows."""
+    for node in walk.tape.nodes:
+        if any(walk.token_axis(value, length) is not None for value in node.inputs):
+            return True
+        if block in node.outputs:
+            return False
+    return False
+
+
 def text_layout(length: int) -> TokenLayout:
     """Every input position of a text is content."""
     return TokenLayout(length, tuple(range(length)))

@@ -108,7 +108,7 @@ class Walk:
             for value in node.outputs:
                 if value not in wanted:
                     arrived.pop(value, None)
-        return {value: arrived.get(value, torch.zeros_like(real(value.tensor))) for value in wanted}
+        return {value: arrived[value] if value in arrived else torch.zeros_like(real(value.tensor)) for value in wanted}
 
 
 def real(tensor: Tensor) -> Tensor:

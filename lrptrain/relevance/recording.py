@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lrptrain.relevance.autocast import AutocastState, autocast_state
 from lrptrain.relevance.flow import flow_to
-from lrptrain.relevance.layout import attention_probabilities, image_layout, text_layout, token_states
+from lrptrain.relevance.layout import attention_probabilities, image_layout, reads_sequence, text_layout, token_states
 from lrptrain.relevance.propagate import Walk, real
 from lrptrain.relevance.sample_axes import split_samples
 from lrptrain.relevance.tape import Tape, Value
@@ -76,7 +76,13 @@ class Recording:
                 f"the blocks attend over sequences of different lengths {sorted(lengths)}, so their attention maps "
                 "cannot be multiplied; lrp and input_x_gradient reach the input without that"
             )
-        return lengths.pop()
+        length = lengths.pop()
+        if not reads_sequence(self.walk, self.blocks[0], length):
+            raise UnsupportedMethodError(
+                f"the attention sees {length} tokens at a time, not the whole sequence (windows?), so that its maps are "
+                "not maps of the input; lrp and input_x_gradient reach the input without them"
+            )
+        return length
 
     @cached_property
     def layout(self) -> TokenLayout:
@@ -156,6 +162,31 @@ def run_on_tape(model: nn.Module, inputs: Inputs) -> tuple[Tape, Any]:
             f"the model never looks up an embedding of {name!r}; pass the embeddings themselves"
         )
     return tape, output
+
+
+def read_logits(output: Any, samples: int) -> Float[Tensor, "batch classes"]:
+    """Take the logits out of a model's output.
+
+    Raises:
+        UnsupportedModelError: If they are not one row of class scores per sample.
+        ValueError: If they are NaN.
+    """
+    logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
+    if (
+        not isinstance(logits, Tensor)
+        or logits.ndim != 2
+        or logits.shape[0] != samples
+        or not logits.is_floating_point()
+    ):
+        found = f"a tensor of shape {list(logits.shape)}" if isinstance(logits, Tensor) else type(output).__name__
+        raise UnsupportedModelError(
+            f"the model must return logits [batch, classes] (here [{samples}, classes]) or an object with .logits; "
+            f"it returned {found}"
+        )
+    if logits.isnan().any():
+        rows = logits.isnan().any(1).nonzero().flatten().tolist()
+        raise ValueError(f"the logits of samples {rows[:10]} are NaN: there is no class to explain")
+    return logits
 
 
 def _copied(x: Any) -> Any:

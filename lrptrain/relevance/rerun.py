@@ -1,62 +1,121 @@
 """Run the recorded model again, on other values of the explained input."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
+from dataclasses import dataclass
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
+from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.functions import canonical_name
-from lrptrain.relevance.recording import Recording, explained_input
+from lrptrain.relevance.propagate import real
+from lrptrain.relevance.recording import Recording, explained_input, read_logits
 
 
+@dataclass(eq=False)
 class _Substitution(TorchFunctionMode):
-    """Gives the model other word embeddings than it looked up."""
+    """Gives the model other word embeddings than it looks up, once; it may switch no gradients on or off."""
 
-    def __init__(self, token_ids: Tensor, embeddings: Tensor):
+    token_ids: Tensor | None
+    embeddings: Tensor
+
+    def __post_init__(self) -> None:
         super().__init__()
-        self.token_ids, self.embeddings = token_ids, embeddings
 
     def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        kwargs = kwargs or {}
+        kwargs, name = kwargs or {}, canonical_name(func)
+        if name == "set_grad_enabled":
+            return None
         result = func(*args, **kwargs)
-        if canonical_name(func) != "embedding":
+        if name != "embedding" or self.token_ids is None:
             return result
-        given = args[0] if args else kwargs.get("input")
-        assert isinstance(given, Tensor)
-        same = given.shape == self.token_ids.shape
-        if same and (given is self.token_ids or torch.equal(given, self.token_ids)):
+        given = args[0] if args else kwargs["input"]
+        if given is self.token_ids or (given.shape == self.token_ids.shape and torch.equal(given, self.token_ids)):
+            self.token_ids = None
             return self.embeddings.to(result.dtype)
         return result
 
 
-def rerun(recording: Recording, values: Float[Tensor, "copies ..."]) -> Any:
+def rerun(
+    recording: Recording,
+    values: Float[Tensor, "rows ..."],
+    rows: Int[Tensor, " rows"] | None = None,
+    attention_mask: Tensor | None = None,
+) -> Any:
     """The model's output for other pixels or word embeddings, with its own attention kernels.
 
     Args:
         recording: Of the batch as it is.
-        values: In the place of `recording.tape.root`: one or several copies of the batch, one behind the other. Other
-            inputs of the model are repeated to match. Gradients flow to it where enabled.
+        values: In the place of `recording.tape.root`. Gradients flow to it where enabled.
+        rows: Which sample of the batch each of them stands for; the model's other inputs are taken from there. Without
+            them, `values` is one or several whole copies of the batch, one behind the other.
+        attention_mask: In the place of the recorded one (texts).
     """
     name, original = explained_input(recording.inputs)
-    copies = values.shape[0] // recording.samples
-    given = values
+    if rows is None:
+        rows = torch.arange(len(values), device=original.device) % recording.samples
+    text = recording.tape.token_ids is not None
+    given = original[rows] if text else values
     with ExitStack() as stack:
+        stack.enter_context(torch.compiler.set_stance("force_eager"))
         for kind, dtype, enabled in recording.autocast.devices:
             stack.enter_context(torch.autocast(kind, dtype, enabled))
-        if recording.tape.token_ids is not None:
-            given = original.repeat(copies, 1)
-            stack.enter_context(_Substitution(given, values))
+        stack.enter_context(_Substitution(given if text else None, values))
         if not isinstance(recording.inputs, Mapping):
             return recording.model(given)
-        others = {key: _repeated(x, copies, recording.samples) for key, x in recording.inputs.items()}
+        others = {key: _of_rows(x, rows, recording.samples) for key, x in recording.inputs.items()}
+        if attention_mask is not None:
+            others["attention_mask"] = attention_mask
         return recording.model(**others | {name: given})
 
 
-def _repeated(x: Any, copies: int, samples: int) -> Any:
+def _of_rows(x: Any, rows: Tensor, samples: int) -> Any:
     if not isinstance(x, Tensor):
         return x
-    return x.repeat(copies, *[1] * (x.ndim - 1)) if x.ndim and x.shape[0] == samples else x.clone()
+    return x[rows] if x.ndim and x.shape[0] == samples else x.clone()
+
+
+def answers(
+    explanation: Explanation,
+    values: Float[Tensor, "rows ..."],
+    rows: Int[Tensor, " rows"],
+    attention_mask: Tensor | None = None,
+    *,
+    probability: bool = False,
+) -> Float[Tensor, " rows"]:
+    """The explained logit, or probability, for other values of the samples `rows`; see `rerun`."""
+    logits = real(read_logits(rerun(explanation.recording, values, rows, attention_mask), len(rows)))
+    return explanation.explained(logits.softmax(1) if probability else logits, rows)
+
+
+def input_gradient(
+    explanation: Explanation, values: Float[Tensor, "rows ..."], rows: Int[Tensor, " rows"]
+) -> Float[Tensor, "rows ..."]:
+    """Gradient of the explained logits at other values of the samples `rows`.
+
+    With `create_graph` it carries its own gradient, and attention is computed without fused kernels, which have none.
+    """
+    again = explanation.create_graph
+    with torch.enable_grad(), ExitStack() as stack:
+        if again:
+            stack.enter_context(sdpa_kernel(SDPBackend.MATH))
+        values = values if again and values.requires_grad else values.detach().requires_grad_()
+        (gradient,) = torch.autograd.grad(answers(explanation, values, rows).sum(), values, create_graph=again)
+    return gradient
+
+
+def in_parts(samples: int, copies: int, at_once: int, device: torch.device) -> Iterator[tuple[Tensor, Tensor]]:
+    """All pairs (copy, sample), at most `at_once` of them together: the rows of one forward pass.
+
+    Raises:
+        ValueError: If a number is not positive.
+    """
+    if copies < 1 or at_once < 1:
+        raise ValueError(f"steps, samples and at_once must be 1 or more, not {copies} with at_once={at_once}")
+    for part in torch.arange(copies * samples, device=device).split(at_once):
+        yield part // samples, part % samples

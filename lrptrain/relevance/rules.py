@@ -21,8 +21,7 @@ def safe_divide(numerator: Array, denominator: Array) -> Array:
     the scale of a model's activations (a query scaled before or after the product gives another map): it is left out.
     """
     limits = torch.finfo(denominator.dtype)
-    zero = denominator.abs() < limits.tiny / limits.eps
-    return torch.where(zero, 0.0, numerator / torch.where(zero, 1.0, denominator))
+    return numerator / denominator.masked_fill(denominator.abs() < limits.tiny / limits.eps, torch.inf)
 
 
 def zplus(relevance: Array, x: Array, weight: Array, z: Array, forward: Linear, transpose: Linear) -> Array:
@@ -53,6 +52,51 @@ def alpha1_beta0(relevance: Array, x: Array, weight: Array, forward: Linear, tra
         share = safe_divide(relevance, forward(part, of_weight))
         result = result + part * transpose(share, of_weight)
     return result
+
+
+def epsilon(relevance: Array, x: Array, weight: Array, y: Array, stabiliser: float, transpose: Linear) -> Array:
+    """Pass relevance in proportion to the contributions, signed (epsilon rule; Bach et al. 2015, eq. 58).
+
+    Args:
+        relevance: R at the output.
+        x: Input of the linear map.
+        weight: Its weight.
+        y: Its output, with the bias, which takes its share.
+        stabiliser: Added to |y|; 0 for the exact proportion.
+        transpose: Of the linear map.
+    """
+    return x * transpose(safe_divide(relevance, stabilised(y, stabiliser)), weight)
+
+
+def stabilised(y: Array, stabiliser: float) -> Array:
+    """`y` moved away from 0."""
+    return y + torch.where(y < 0, -stabiliser, stabiliser) if stabiliser else y
+
+
+def gamma(
+    relevance: Array, x: Array, weight: Array, y: Array, gain: float, forward: Linear, transpose: Linear
+) -> Array:
+    """Favour, by `gain`, the contributions of the output's own sign (Montavon et al. 2019, for signed inputs).
+
+    With P the positive and N the negative contributions, an output y >= 0 is shared by its contributions + gain P, an
+    output y < 0 by its contributions + gain N. P = (z + |x||W|) / 2 and N = (z - |x||W|) / 2 with z = xW: as for z+,
+    one product forwards and two backwards. The bias takes its share.
+
+    Args:
+        relevance: R at the output.
+        x: Input of the linear map.
+        weight: Its weight.
+        y: Its output, with the bias.
+        gain: gamma; 0 is the epsilon rule, infinity the z+ rule (where y >= 0).
+        forward: The linear map.
+        transpose: Its transpose.
+    """
+    z, size = forward(x, weight), forward(x.abs(), weight.abs())
+    bias, sign = y - z, torch.where(y < 0, -1.0, 1.0)
+    favoured = (z + sign * size) / 2 + (sign * bias).clamp(min=0) * sign
+    share = safe_divide(relevance, y + gain * favoured)
+    whole, same_sign = transpose(share, weight), transpose(sign * share, weight.abs())
+    return x * whole * (1 + gain / 2) + gain / 2 * x.abs() * same_sign
 
 
 def zbox(

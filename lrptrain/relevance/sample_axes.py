@@ -16,6 +16,7 @@ from lrptrain.relevance.tape import Node, Value
 _RESHAPES = frozenset(
     ["reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "ravel", "squeeze", "unsqueeze"]
 )
+_REDUCTIONS = frozenset(["mean", "sum", "max", "amax"])
 
 
 class SampleAxis(NamedTuple):
@@ -60,7 +61,7 @@ def _axis(node: Node, source: Value, output: Value, at: SampleAxis, samples: int
     if node.name == "einsum":
         inside, outside = labels(node, source)
         return outside.find(inside[at.axis]) if outside and "." not in inside + outside else -1
-    if node.name in ("mean", "sum") and after < before:
+    if node.name in _REDUCTIONS and after < before:
         return _reduced(node, at.axis, before)
     if node.name in ENTRIES:
         found = _by_strides(node, source, output, at.axis)

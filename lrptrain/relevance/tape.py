@@ -17,9 +17,17 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 
 from lrptrain.relevance.explicit_attention import explicit_attention
+from lrptrain.relevance.explicit_products import explicit_addmm, explicit_baddbmm
 from lrptrain.relevance.functions import COMPOSITE, CONSTANT, ELEMENTWISE, canonical_name, enterable, is_in_place
 from lrptrain.relevance.nested import map_nested, tensors_in
 from lrptrain.relevance.types import UnsupportedOperationError
+
+# Fused operations, and their explicit forms.
+_EXPLICIT: dict[str, Callable] = {
+    "scaled_dot_product_attention": explicit_attention,
+    "addmm": explicit_addmm,
+    "baddbmm": explicit_baddbmm,
+}
 
 
 @dataclass(eq=False)
@@ -130,9 +138,10 @@ class Tape(TorchFunctionMode):
         """Carry out one call of the model, and record it."""
         kwargs = kwargs or {}
         name = canonical_name(func)
-        if name == "scaled_dot_product_attention":
+        explicit = _EXPLICIT.get(name)
+        if explicit is not None and not is_in_place(func, args, kwargs) and "out" not in kwargs:
             with self:
-                return explicit_attention(*args, **kwargs)
+                return explicit(*args, **kwargs)
         if name in COMPOSITE and inspect.isfunction(func):
             with self:
                 return enterable(func)(*args, **kwargs)

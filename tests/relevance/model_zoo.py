@@ -6,9 +6,22 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from lrptrain.relevance.tape import void
 
 IMAGE: dict[str, Any] = {"num_classes": 5, "embed_dim": 32, "depth": 2, "num_heads": 4, "patch_size": 8}
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}
+TEXT = {"vocab_size": 100, "max_position_embeddings": 40, "pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 3}
+DISTILBERT = {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48}
+# The options of DeBERTa-v3, in small.
+DEBERTA = {
+    "relative_attention": True, "pos_att_type": ["p2c", "c2p"], "position_buckets": 4, "share_att_key": True,
+    "norm_rel_ebd": "layer_norm", "position_biased_input": False, "type_vocab_size": 0,
+}  # fmt: skip
+MODERNBERT = {"cls_token_id": 2, "sep_token_id": 3, "local_attention": 4}
+VISION = {"vision_config": {**SIZES, "image_size": 32, "patch_size": 8}, "text_config": TEXT}
+SWIN = {"patch_size": 4, "embed_dim": 24, "depths": (2, 2), "num_heads": (2, 4), "window_size": 4}
 
 
 @dataclass(frozen=True)
@@ -20,6 +33,7 @@ class Kind:
     build: Callable[[bool], nn.Module]  # fused attention? -> model
     size: tuple[int, int] | None = (32, 32)  # None: text
     grid: tuple[int, int] | None = (4, 4)
+    attention: bool = True  # over the whole sequence, as the methods on attention maps need it
 
     def inputs(self, samples: int = 3, dtype: torch.dtype = torch.float64) -> Any:
         """Random images, or token ids of different lengths with their padding mask."""
@@ -40,9 +54,31 @@ def randomised(model: nn.Module) -> nn.Module:
     """Random weights everywhere, layer scales, norms and biases included, so that no rule is tested at 0 or 1 only."""
     generator = torch.Generator().manual_seed(0)
     for name, parameter in model.named_parameters():
-        centre = 1.0 if "norm" in name.lower() and name.endswith("weight") else 0.0
+        norm = "norm" in name.lower() or ".ln_" in name
+        centre = 1.0 if norm and name.endswith("weight") else 0.0
         parameter.data = centre + 0.15 * torch.randn(parameter.shape, generator=generator)
     return model.double().eval()
+
+
+class Float64(TorchFunctionMode):
+    """Libraries round norms, rotations and the softmax through float32; here they keep float64."""
+
+    def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        name, kwargs = getattr(func, "__name__", ""), kwargs or {}
+        if name in ("to", "float", "softmax") and args[0].dtype == torch.float64:
+            args = tuple(torch.float64 if x is torch.float32 else x for x in args)
+            kwargs = {key: torch.float64 if x is torch.float32 else x for key, x in kwargs.items()}
+            if name == "float":
+                return args[0]
+        return func(*args, **kwargs)
+
+
+def in_float64(model: nn.Module) -> nn.Module:
+    """Let the model compute in float64 throughout when it is given float64."""
+    mode = Float64()
+    model.register_forward_pre_hook(lambda *_: void(mode.__enter__()))
+    model.register_forward_hook(lambda *_: void(mode.__exit__(None, None, None)), always_call=True)
+    return model
 
 
 def timm_vit(fused: bool, **options: Any) -> nn.Module:
@@ -61,6 +97,12 @@ def timm_beit(fused: bool) -> nn.Module:
     from timm.models.beit import Beit
 
     return _timm(Beit(img_size=32, use_rel_pos_bias=True, init_values=0.1, **IMAGE), fused)
+
+
+def timm_swin(fused: bool) -> nn.Module:
+    from timm.models.swin_transformer import SwinTransformer
+
+    return _timm(SwinTransformer(img_size=32, num_classes=5, **SWIN), fused)
 
 
 def _timm(model: Any, fused: bool) -> nn.Module:
@@ -88,23 +130,20 @@ def _with_weights(module: nn.Module, args: tuple, kwargs: dict) -> tuple[tuple, 
 def hugging_face(family: str, fused: bool, **options: Any) -> nn.Module:
     import transformers
 
-    text = "Image" not in family
-    config_class = getattr(transformers, family.split("For")[0] + "Config")
-    sizes = (
-        {"vocab_size": 100, "max_position_embeddings": 40, "pad_token_id": 1}
-        if text
-        else {"image_size": 32, "patch_size": 8}
-    )
-    if family.startswith("DistilBert"):
-        sizes |= {"dim": 32, "n_layers": 2, "n_heads": 4, "hidden_dim": 48}
-    else:
-        sizes |= SIZES
-    config = config_class(**sizes, **options, num_labels=5, attn_implementation="sdpa" if fused else "eager")
-    return randomised(getattr(transformers, family)(config))
+    config_class, model_class = getattr(transformers, family.split("For")[0] + "Config"), getattr(transformers, family)
+    sizes = {} if family.startswith("Swin") else SIZES
+    reads = {"image_size": 32, "patch_size": 8} if "Image" in family else TEXT
+    kernel = "sdpa" if fused and model_class._supports_sdpa else "eager"
+    config = config_class(**{**sizes, **reads, **options}, num_labels=5, attn_implementation=kernel)
+    return in_float64(randomised(model_class(config)))
 
 
 def _hugging_face(family: str, **options: Any) -> Callable[[bool], nn.Module]:
     return lambda fused: hugging_face(family, fused, **options)
+
+
+def _text(title: str, family: str, **options: Any) -> Kind:
+    return Kind("transformers", title, _hugging_face(family, **options), None, None)
 
 
 KINDS = {
@@ -120,9 +159,38 @@ KINDS = {
     "hf_vit": Kind("transformers", "ViT", _hugging_face("ViTForImageClassification")),
     "bert": Kind("transformers", "BERT", _hugging_face("BertForSequenceClassification"), None, None),
     "roberta": Kind("transformers", "RoBERTa", _hugging_face("RobertaForSequenceClassification"), None, None),
-    "distilbert": Kind("transformers", "DistilBERT", _hugging_face("DistilBertForSequenceClassification"), None, None),
+    "distilbert": Kind(
+        "transformers", "DistilBERT", _hugging_face("DistilBertForSequenceClassification", **DISTILBERT), None, None
+    ),
     "electra": Kind("transformers", "ELECTRA", _hugging_face("ElectraForSequenceClassification"), None, None),
+    "albert": _text("ALBERT", "AlbertForSequenceClassification", embedding_size=16),
+    "deberta_v3": _text("DeBERTa-v3", "DebertaV2ForSequenceClassification", **DEBERTA),
+    "modernbert": _text("ModernBERT", "ModernBertForSequenceClassification", **MODERNBERT),
+    "modernbert_mean": _text(
+        "ModernBERT, mean pooling", "ModernBertForSequenceClassification", classifier_pooling="mean", **MODERNBERT
+    ),
+    "gpt2": _text("GPT-2", "GPT2ForSequenceClassification"),
+    "llama": _text("Llama", "LlamaForSequenceClassification", num_key_value_heads=2),
+    "dinov2": Kind("transformers", "DINOv2", _hugging_face("Dinov2ForImageClassification")),
+    "clip": Kind("transformers", "CLIP's image classifier", _hugging_face("CLIPForImageClassification", **VISION)),
+    "siglip": Kind(
+        "transformers", "SigLIP's image classifier", _hugging_face("SiglipForImageClassification", **VISION)
+    ),
+    "timm_swin": Kind("timm", "Swin", timm_swin, grid=(8, 8), attention=False),
+    "hf_swin": Kind(
+        "transformers", "Swin", _hugging_face("SwinForImageClassification", **SWIN), grid=(8, 8), attention=False
+    ),
 }
+
+
+POST_NORM = frozenset({"bert", "roberta", "distilbert", "electra", "albert", "deberta_v3"})
+GATED = frozenset({"modernbert", "modernbert_mean", "llama"})  # their feed-forward blocks multiply two values
+
+
+def missing_forms(name: str) -> set[str]:
+    """The norm-based methods that do not exist for a kind's blocks."""
+    missing = {"atb_norm"} if name in POST_NORM else {"attn_res_ln_norm", "atb_ff_res_ln_norm"}
+    return missing | ({"atb_ff_norm", "atb_ff_res_norm"} if name in GATED else set())
 
 
 def table() -> str:

@@ -70,6 +70,33 @@ def test_alpha1_beta0(layer):
     torch.testing.assert_close(found, up + down)
 
 
+@pytest.mark.parametrize("stabiliser", [0.0, 0.1])
+def test_epsilon(layer, stabiliser):
+    x, weight, relevance = layer
+    y = F.linear(x, weight, random(4, seed=5))
+    found = rules.epsilon(relevance, x, weight, y, stabiliser, backwards)
+    expected = torch.zeros_like(x)
+    for b, o, i in torch.cartesian_prod(torch.arange(3), torch.arange(4), torch.arange(5)).tolist():
+        expected[b, i] += x[b, i] * weight[o, i] / (y[b, o] + stabiliser * y[b, o].sign()) * relevance[b, o]
+    torch.testing.assert_close(found, expected)
+
+
+def test_gamma(layer):
+    """The contributions of the output's own sign count 1 + gamma, those of the bias alike."""
+    x, weight, relevance = layer
+    bias, gain = random(4, seed=5), 0.3
+    y = F.linear(x, weight, bias)
+    assert (y > 0).any()
+    assert (y < 0).any()
+    found = rules.gamma(relevance, x, weight, y, gain, F.linear, backwards)
+    expected = torch.zeros_like(x)
+    for b, o in torch.cartesian_prod(torch.arange(3), torch.arange(4)).tolist():
+        parts = torch.cat([x[b] * weight[o], bias[o : o + 1]])
+        parts = parts * torch.where(parts.sign() == y[b, o].sign(), 1 + gain, 1.0)
+        expected[b] += parts[:-1] / parts.sum() * relevance[b, o]
+    torch.testing.assert_close(found, expected)
+
+
 def test_zbox(layer):
     x, weight, relevance = layer
     low, high = x.amin(1, keepdim=True), x.amax(1, keepdim=True)
@@ -133,6 +160,8 @@ def total_of_rows(x: Tensor) -> Tensor:
 RULES: dict[str, Callable] = {
     "zplus": lambda r, x, w: rules.zplus(r, x, w, F.linear(x, w), F.linear, backwards),
     "alpha1_beta0": lambda r, x, w: rules.alpha1_beta0(r, x, w, F.linear, backwards),
+    "epsilon": lambda r, x, w: rules.epsilon(r, x, w, F.linear(x, w), 0.1, backwards),
+    "gamma": lambda r, x, w: rules.gamma(r, x, w, F.linear(x, w), 0.3, F.linear, backwards),
     "zbox": lambda r, x, w: rules.zbox(r, x, x.amin(), x.amax(), w, F.linear, backwards),
     "halves": lambda r, x, w: rules.halves(r, x @ w.mT, x, w, lambda s: s @ w, lambda s: s.mT @ x),
     "proportional": lambda r, x, w: rules.proportional(r, (F.linear(x, w), r + 3)),

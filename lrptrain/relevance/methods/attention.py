@@ -1,5 +1,6 @@
 """Methods on the attention probabilities: raw attention, rollout, attention Grad-CAM, generic attention."""
 
+from collections.abc import Sequence
 from typing import TypeVar
 
 import torch
@@ -12,23 +13,38 @@ from lrptrain.relevance.registry import Maps, method
 Block = TypeVar("Block")
 
 
-def accumulate(maps: Float[Tensor, "blocks batch length length"]) -> Float[Tensor, "batch length length"]:
-    """Multiply the maps of successive blocks, later blocks on the left."""
-    product = maps[0]
-    for block in maps[1:]:
-        product = block @ product
-    return product
+def rolled_out(
+    weights: Float[Tensor, "batch length"],
+    maps: Sequence[Float[Tensor, "batch length length"]],
+    *,
+    normalize_rows: bool,
+) -> Float[Tensor, "batch length"]:
+    """The pooled token's row of (I + A_B) ... (I + A_1), later blocks on the left; other poolings weigh the rows.
 
+    Taken from the left, it costs a product of a vector with every map, not of matrices.
 
-def with_identity(maps: Tensor, *, normalize_rows: bool) -> Tensor:
-    """Add the residual connection; rows may be normalised to 1."""
-    maps = maps + torch.eye(maps.shape[-1], dtype=maps.dtype, device=maps.device)
-    return maps / maps.sum(-1, keepdim=True) if normalize_rows else maps
+    Args:
+        weights: Share of the pooling per token.
+        maps: A per block, first to last.
+        normalize_rows: Scale the rows of every I + A to sum 1.
+    """
+    row = weights.to(maps[0].dtype)
+    for block in reversed(maps):
+        if normalize_rows:
+            row = row / (1 + block.sum(-1))
+        row = row + pooled_row(row, block)
+    return row
 
 
 def pooled_row(weights: Float[Tensor, "batch length"], maps: Float[Tensor, "batch length length"]) -> Tensor:
     """The row of the pooled token; other poolings weigh the rows."""
     return (weights.to(maps.dtype)[:, None] @ maps)[:, 0]
+
+
+def positive_mean_over_heads(product: Float[Tensor, "batch heads length length"]) -> Tensor:
+    """Mean over heads of the positive part. Overwrites its argument where no graph is asked for."""
+    positive = product.clamp(min=0) if torch.is_grad_enabled() else product.clamp_(min=0)
+    return positive.mean(1)
 
 
 def chosen(blocks: list[Block], start_layer: int) -> list[Block]:
@@ -54,9 +70,8 @@ def raw_attention(explanation: Explanation) -> Maps:
 def rollout(explanation: Explanation, start_layer: int = 0) -> Maps:
     """Attention rollout (Abnar & Zuidema 2020): mean over heads plus identity, rows normalised, multiplied."""
     recording = explanation.recording
-    maps = torch.stack([block.mean(1) for block in chosen(recording.attention, start_layer)])
-    rolled = accumulate(with_identity(maps, normalize_rows=True))
-    return Maps(recording.layout.content(pooled_row(recording.pooling, rolled)))
+    maps = [block.mean(1) for block in chosen(recording.attention, start_layer)]
+    return Maps(recording.layout.content(rolled_out(recording.pooling, maps, normalize_rows=True)))
 
 
 @method(class_specific=True, signed=False, source="Chefer et al. 2021, after Selvaraju et al. 2017")
@@ -81,6 +96,27 @@ def generic_attention(explanation: Explanation, start_layer: int = 0) -> Maps:
     """Generic attention explainability (Chefer, Gur, Wolf, ICCV 2021): R <- R + mean_h((dy/dA * A)+) R."""
     recording = explanation.recording
     blocks = chosen(list(zip(recording.attention, explanation.attention_gradient, strict=True)), start_layer)
-    maps = torch.stack([(gradient * attention).clamp(min=0).mean(1) for attention, gradient in blocks])
-    rolled = accumulate(with_identity(maps, normalize_rows=False))
-    return Maps(recording.layout.content(pooled_row(recording.pooling, rolled)))
+    maps = [positive_mean_over_heads(gradient * attention) for attention, gradient in blocks]
+    return Maps(recording.layout.content(rolled_out(recording.pooling, maps, normalize_rows=False)))
+
+
+@method(class_specific=True, signed=True, source="after Chefer et al. 2021 (ICCV) and Barkan et al. 2021")
+def attention_x_gradient(explanation: Explanation, block: int = -1) -> Maps:
+    """Attention times its gradient, of the pooled token in one block, mean over heads, with its sign.
+
+    To first order, how much the explained logit would fall if the token's attention were taken away.
+
+    Args:
+        explanation: The forward pass and the target.
+        block: Which one; negative numbers count from the end.
+    """
+    recording = explanation.recording
+    blocks = list(zip(recording.attention, explanation.attention_gradient, strict=True))
+    attention, gradient = _one(blocks, block)
+    return Maps(recording.layout.content(pooled_row(recording.pooling, (attention * gradient).mean(1))))
+
+
+def _one(blocks: list[Block], block: int) -> Block:
+    if not -len(blocks) <= block < len(blocks):
+        raise ValueError(f"block={block} is out of range for a model of {len(blocks)} blocks")
+    return blocks[block]

@@ -8,9 +8,11 @@ from torch import Tensor
 
 from lrptrain.relevance.composites import ALPHA_BETA, CHEFER
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.methods.attention import accumulate, chosen, pooled_row, with_identity
+from lrptrain.relevance.methods.attention import chosen, pooled_row, positive_mean_over_heads, rolled_out
 from lrptrain.relevance.methods.input_maps import input_maps
+from lrptrain.relevance.propagate import Composite
 from lrptrain.relevance.registry import Maps, method, unknown
+from lrptrain.relevance.signed_composites import GRADIENT_FORM, attnlrp_composite, epsilon_composite
 
 COMPOSITES = {"alpha_beta": ALPHA_BETA, "chefer": CHEFER}
 
@@ -40,10 +42,9 @@ def transformer_attribution(
     attention = [recording.per_head(block, part) for block, part in zip(wanted, blocks, strict=True)]
     used = chosen(attention, start_layer) if keep_attention else attention
     gradients = chosen(explanation.attention_gradient, start_layer)
-    maps = torch.stack([(g * r).clamp(min=0).mean(1) for g, r in zip(gradients, used, strict=True)])
-    rolled = accumulate(with_identity(maps, normalize_rows=normalize_rows))
+    maps = [positive_mean_over_heads(g * r) for g, r in zip(gradients, used, strict=True)]
     arrived = recording.walk.per_token(recording.token_output, states, recording.length)
-    row = pooled_row(_row_weights(arrived, recording.pooling), rolled)
+    row = rolled_out(_row_weights(arrived, recording.pooling), maps, normalize_rows=normalize_rows)
     return Maps(recording.layout.content(row), attention=tuple(attention) if keep_attention else None)
 
 
@@ -69,8 +70,64 @@ def lrp(explanation: Explanation, composite: Literal["alpha_beta", "chefer"] = "
     Raises:
         ValueError: If the composite is unknown.
     """
-    recording = explanation.recording
     if composite not in COMPOSITES:
         raise ValueError(unknown("composite", composite, tuple(COMPOSITES)))
-    (relevance,) = explanation.relevance(COMPOSITES[composite], [recording.encoder_input])
-    return input_maps(recording, relevance)
+    (relevance,) = explanation.relevance(COMPOSITES[composite], [explanation.recording.encoder_input])
+    return input_maps(explanation.recording, relevance)
+
+
+@method(class_specific=True, signed=True, reaches_input=True, source="Bach et al. 2015")
+def epsilon_lrp(explanation: Explanation, epsilon: float = 1e-6) -> Maps:
+    """Epsilon-LRP (Bach et al. 2015, eq. 58): signed proportions in linear layers and sums, halved products.
+
+    Nonlinearities, the softmax and norms pass relevance as it is.
+
+    Args:
+        explanation: The forward pass and the target.
+        epsilon: Added to the size of every denominator; not negative.
+    """
+    return _of_logit(explanation, epsilon_composite(_not_negative("epsilon", epsilon)))
+
+
+@method(class_specific=True, signed=True, reaches_input=True, source="Montavon et al. 2019; Achtibat et al. 2024")
+def gamma_lrp(explanation: Explanation, gamma: float = 0.25) -> Maps:
+    """AttnLRP with the gamma rule (Montavon et al. 2019) in linear layers, as Achtibat et al. 2024 advise for ViTs.
+
+    Args:
+        explanation: The forward pass and the target.
+        gamma: How much the contributions of the output's own sign are favoured; not negative.
+    """
+    return _of_logit(explanation, attnlrp_composite(_not_negative("gamma", gamma)))
+
+
+@method(class_specific=True, signed=True, reaches_input=True, source="Achtibat et al. 2024; Arras et al. 2025")
+def attnlrp(explanation: Explanation, form: Literal["gradient", "explicit"] = "gradient") -> Maps:
+    """AttnLRP (Achtibat et al., ICML 2024): exact proportions, softmax linearised, denominators of norms fixed.
+
+    Args:
+        explanation: The forward pass and the target.
+        form: "gradient" walks back relevance per unit of activation (Arras et al. 2025), at the cost of a gradient;
+            "explicit" relevance itself. They agree but for rounding, and where an activation is exactly 0.
+
+    Raises:
+        ValueError: If the form is unknown.
+    """
+    if form not in ("gradient", "explicit"):
+        raise ValueError(unknown("form", form, ("gradient", "explicit")))
+    if form == "explicit":
+        return _of_logit(explanation, attnlrp_composite())
+    place = explanation.recording.encoder_input
+    (per_unit,) = explanation.relevance(GRADIENT_FORM, [place])
+    return input_maps(explanation.recording, per_unit * place.tensor.to(per_unit.dtype))
+
+
+def _of_logit(explanation: Explanation, composite: Composite) -> Maps:
+    """Relevance of the input that adds up, but for what biases take, to the explained logit."""
+    (relevance,) = explanation.relevance(composite, [explanation.recording.encoder_input], of_logit=True)
+    return input_maps(explanation.recording, relevance)
+
+
+def _not_negative(name: str, number: float) -> float:
+    if not number >= 0:
+        raise ValueError(f"{name} must not be negative, got {number}")
+    return number

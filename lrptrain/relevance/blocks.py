@@ -1,0 +1,197 @@
+"""The parts of a transformer block, found on the tape: attention, residual sums, norms and the feed-forward block."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from lrptrain.relevance.einsum import labels
+from lrptrain.relevance.functions import CAST, ENTRIES
+from lrptrain.relevance.linearised import chain, is_norm
+from lrptrain.relevance.recording import Recording
+from lrptrain.relevance.regions import Graph
+from lrptrain.relevance.tape import Node, Value
+from lrptrain.relevance.types import UnsupportedMethodError
+
+POST_LN = ("attention_norm", "attn_res_ln_norm", "atb_ff_norm", "atb_ff_res_norm", "atb_ff_res_ln_norm")
+PRE_LN = ("attention_norm", "atb_norm", "atb_ff_norm", "atb_ff_res_norm")
+FORMS = (*POST_LN[:2], "atb_norm", *POST_LN[2:])
+
+
+@dataclass(frozen=True, eq=False)
+class Block:
+    """One transformer block.
+
+    Attributes:
+        weights: What weighs the values: the attention probabilities, behind dropout and masks.
+        attention: The attention's output, up to which every token is treated alike.
+        residual: The state of each token that is added to it.
+        sites: For each form that exists, the value whose contributions it shows.
+        stream: What the rest of the model reads: the second residual sum (the first if there is no other).
+        reason: Why no other form exists.
+    """
+
+    weights: Value
+    attention: Value
+    residual: Value
+    sites: Mapping[str, Value]
+    stream: Value
+    reason: str
+
+    def site(self, form: str) -> Value:
+        """The value of a form.
+
+        Raises:
+            UnsupportedMethodError: If the form does not exist for this block.
+        """
+        if form not in self.sites:
+            raise UnsupportedMethodError(
+                f"{form} does not exist for this model: {self.reason}. These exist: {', '.join(self.sites)}"
+            )
+        return self.sites[form]
+
+
+def transformer_blocks(recording: Recording) -> list[Block]:
+    """The blocks of a model, first to last.
+
+    Raises:
+        UnsupportedMethodError: If the attention does not add to a residual stream, or sees windows.
+        UnsupportedModelError: If there is no attention.
+    """
+    graph, _ = Graph(recording.tape), recording.length
+    return [_block(recording, graph, probabilities) for probabilities in recording.blocks]
+
+
+def _block(recording: Recording, graph: Graph, probabilities: Value) -> Block:
+    weights, product = _product(graph, probabilities)
+    attention = _attention_output(recording, graph, product)
+    first = _residual_sum(graph, attention, product)
+    attended, residual = _operands(first, _descendants(graph, attention, first))
+    result = first.outputs[0]
+    if any(recording.walk.token_axis(value, recording.length) is None for value in (attended, residual, result)):
+        raise _no_residual(product)
+    readers = graph.readers.get(result, [])
+    norms = [node for node in readers if is_norm(node)]
+    post = len(norms) == len(readers) == 1
+    if not post and not (norms and any(node.name == "add" for node in readers)):
+        sites = {"attention_norm": attended}
+        reason = (
+            f"the block of module '{product.path}' is neither post-LN (sum, norm) nor pre-LN (norm, attention, sum)"
+        )
+        return Block(weights, attention, residual, sites, result, reason)
+    base, atb = (norms[0].outputs[0], "attn_res_ln_norm") if post else (result, "atb_norm")
+    sites = {"attention_norm": attended, atb: base}
+    second = _feed_forward_sum(graph, base)
+    if second is None:
+        return Block(weights, attention, residual, sites, base, "no feed-forward block with a residual sum follows")
+    return _with_feed_forward(graph, Block(weights, attention, residual, sites, base, ""), base, second, post)
+
+
+def _with_feed_forward(graph: Graph, block: Block, base: Value, second: Node, post: bool) -> Block:
+    stream = second.outputs[0]
+    (forward,) = (value for value in second.inputs if value is not base)
+    kind = "post" if post else "pre"
+    reason = f"its blocks are {kind}-LN, whose forms are {', '.join(POST_LN if post else PRE_LN)}"
+    sites = {**block.sites}
+    try:
+        chain(graph.tape, [base], [forward])
+        sites |= {"atb_ff_norm": forward, "atb_ff_res_norm": stream}
+        norms = [node for node in graph.readers.get(stream, []) if is_norm(node)] if post else []
+        if norms:
+            sites["atb_ff_res_ln_norm"] = norms[0].outputs[0]
+    except UnsupportedMethodError as error:
+        reason = f"{error}; {reason}"
+    return Block(block.weights, block.attention, block.residual, sites, stream, reason)
+
+
+def _product(graph: Graph, value: Value) -> tuple[Value, Node]:
+    """The product of the attention probabilities with the values, and what stands in it for the probabilities."""
+    pending = [value]
+    while pending:
+        value = pending.pop()
+        for node in graph.readers.get(value, ()):
+            if _weighs_by(node, value):
+                return value, node
+            if node.outputs[0].tensor.numel() == value.tensor.numel():
+                pending.append(node.outputs[0])
+    raise UnsupportedMethodError("the product of the attention probabilities with the values was not found")
+
+
+def _weighs_by(node: Node, value: Value) -> bool:
+    if node.name == "einsum":
+        inside, outside = labels(node, value)
+        return inside[-1:] not in outside
+    return node.name in ("matmul", "bmm") and node.argument(0, "input") is value
+
+
+def _attention_output(recording: Recording, graph: Graph, product: Node) -> Value:
+    """The last token states behind the product that treat every token alike: its value at a token is that token's."""
+    value, found = product.outputs[0], None
+    while True:
+        if recording.walk.token_axis(value, recording.length) is not None:
+            found = value
+        readers = graph.readers.get(value, [])
+        if len(readers) != 1 or not _treats_tokens_alike(readers[0], value):
+            break
+        value = readers[0].outputs[0]
+    if found is None:
+        raise UnsupportedMethodError(
+            f"the attention of module '{product.path}' has no output [batch, {recording.length}, width] of its own "
+            "before something that differs between tokens (a gate?)"
+        )
+    return found
+
+
+def _treats_tokens_alike(node: Node, value: Value) -> bool:
+    if node.inputs != (value,):
+        return False
+    if node.name in ENTRIES | CAST:
+        return True
+    if node.name in ("linear", "matmul"):
+        return node.argument(0, "input") is value
+    constants = [x for x in (*node.args, *node.kwargs.values()) if isinstance(x, Tensor)]
+    return node.name in ("add", "mul", "div") and all(x.ndim <= 1 or x.numel() == 1 for x in constants)
+
+
+def _residual_sum(graph: Graph, attention: Value, product: Node) -> Node:
+    """The first sum of something that comes from the attention's output and something that does not."""
+    moving = {attention}
+    for node in graph.tape.nodes:
+        if moving.intersection(node.inputs):
+            if node.name == "add" and len(node.inputs) == 2 and len(moving.intersection(node.inputs)) == 1:
+                return node
+            moving.update(node.outputs)
+    raise _no_residual(product)
+
+
+def _descendants(graph: Graph, value: Value, end: Node) -> set[Value]:
+    moving = {value}
+    for node in graph.tape.nodes:
+        if node is end:
+            break
+        if moving.intersection(node.inputs):
+            moving.update(node.outputs)
+    return moving
+
+
+def _operands(node: Node, moving: set[Value]) -> tuple[Value, Value]:
+    first, second = node.inputs
+    return (first, second) if first in moving else (second, first)
+
+
+def _no_residual(product: Node) -> UnsupportedMethodError:
+    return UnsupportedMethodError(
+        f"the attention of module '{product.path}' is not added to token states of the same shape: there is no "
+        "residual connection to decompose"
+    )
+
+
+def _feed_forward_sum(graph: Graph, base: Value) -> Node | None:
+    """The sum of `base` and something that comes from it."""
+    moving = {base}
+    for node in graph.tape.nodes:
+        if moving.intersection(node.inputs):
+            if node.name == "add" and base in node.inputs and len(node.inputs) == 2 and moving.issuperset(node.inputs):
+                return node
+            moving.update(node.outputs)
+    return None

@@ -1,0 +1,76 @@
+"""What every transformer block mixes: norms of the tokens' contributions to one another, and mixing ratios."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from lrptrain.relevance.attribute import record
+from lrptrain.relevance.blocks import FORMS, transformer_blocks
+from lrptrain.relevance.contributions import Contributions
+from lrptrain.relevance.recording import Inputs
+from lrptrain.relevance.registry import unknown
+from lrptrain.relevance.types import TokenLayout, UnsupportedMethodError
+
+
+@dataclass(frozen=True)
+class Decomposition:
+    """Every block's contributions of tokens to tokens.
+
+    Attributes:
+        norms: Per form and block: row i receives, column j gives; 0 at padding.
+        mixing_ratios: Per form and block: what share of a token's new state comes from other tokens, 0 to 1
+            (Kobayashi et al. 2021); 0 at padding.
+        logits: The model's output of the same forward pass.
+    """
+
+    norms: Mapping[str, Float[Tensor, "blocks batch length length"]]
+    mixing_ratios: Mapping[str, Float[Tensor, "blocks batch length"]]
+    logits: Float[Tensor, "batch classes"]
+
+
+def decompose(
+    model: nn.Module, inputs: Inputs, form: str | None = None, *, layout: TokenLayout | None = None
+) -> Decomposition:
+    """Decompose every block's new token states into what each token contributes (Kobayashi et al. 2020, 2021, 2024).
+
+    The tokens are those that the attention sees, class token and other special ones included.
+
+    Args:
+        model: As for `lrptrain.attribute`.
+        inputs: As for `lrptrain.attribute`.
+        form: How far the parts are followed, or None for all forms that the model has:
+            "attention_norm": the attention's output, || sum_h alpha_ij f^h(x_j) ||;
+            "attn_res_ln_norm" (post-LN) or "atb_norm" (pre-LN): with the residual, and its norm;
+            "atb_ff_norm": then through the feed-forward block, by integrated gradients with baseline 0;
+            "atb_ff_res_norm": with the residual around it;
+            "atb_ff_res_ln_norm" (post-LN): and its norm, the block's output.
+        layout: As for `lrptrain.attribute`.
+
+    Raises:
+        UnsupportedMethodError: If the form is unknown, or does not exist for this model.
+        UnsupportedModelError: If the model has no attention, or returns no logits.
+    """
+    if form is not None and form not in FORMS:
+        raise UnsupportedMethodError(unknown("form", form, FORMS))
+    recorded = record(model, inputs, layout=layout)
+    recording = recorded.recording
+    norms: dict[str, list[Tensor]] = {}
+    ratios: dict[str, list[Tensor]] = {}
+    with torch.inference_mode(False), torch.no_grad(), torch.autocast(recording.logits.device.type, enabled=False):
+        blocks = transformer_blocks(recording)
+        forms = [form] if form else [name for name in FORMS if all(name in block.sites for block in blocks)]
+        for block in blocks:
+            sites, contributions = [block.site(name) for name in forms], Contributions(recording, block)
+            found = zip(forms, contributions.norms(sites), contributions.mixing_ratios(sites), strict=True)
+            for name, norm, ratio in found:
+                norms.setdefault(name, []).append(norm)
+                ratios.setdefault(name, []).append(ratio)
+        kept = torch.ones_like(ratio) if recording.padding is None else recording.padding.to(ratio.dtype)
+    return Decomposition(
+        {name: torch.stack(maps) * kept[:, :, None] * kept[:, None] for name, maps in norms.items()},
+        {name: torch.stack(rows) * kept for name, rows in ratios.items()},
+        recorded.logits,
+    )

@@ -1,0 +1,83 @@
+"""The costly rules once more, in place and in slices: for relevance that is not differentiated.
+
+Elementwise steps on fresh tensors cost as much as the matrix products between them. Each function here equals the one
+of its name in `rules.py`, which says what it computes.
+"""
+
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+Array = Float[Tensor, "..."]
+# Rows of a dense layer that are worked on at a time: its intermediates then stay in the processor's cache.
+_ROWS = 512
+_ENTRIES = 1 << 17
+
+
+def zplus(
+    relevance: Float[Tensor, "*rows out"],
+    x: Float[Tensor, "*rows in"],
+    weight: Float[Tensor, "out in"],
+    z: Float[Tensor, "*rows out"],
+    bias: Float[Tensor, " out"] | None,
+) -> Float[Tensor, "*rows in"]:
+    """The z+ rule of a dense layer; `z` is its output with the bias. Rows without relevance cost nothing."""
+    rows_in, rows_out = x.reshape(-1, x.shape[-1]), z.reshape(-1, z.shape[-1])
+    given = relevance.reshape(rows_out.shape)
+    active = given.any(-1).nonzero()[:, 0]
+    if 2 * len(active) < len(given):
+        found = _zplus_rows(given[active], rows_in[active], weight, rows_out[active], bias)
+        return torch.zeros_like(rows_in).index_copy_(0, active, found).view(x.shape)
+    return _zplus_rows(given, rows_in, weight, rows_out, bias).view(x.shape)
+
+
+def _zplus_rows(relevance: Tensor, x: Tensor, weight: Tensor, z: Tensor, bias: Tensor | None) -> Tensor:
+    limits, size_of_weight = torch.finfo(z.dtype), weight.abs()
+    floor = torch.tensor(limits.tiny / limits.eps, dtype=z.dtype, device=z.device)
+    result = torch.empty_like(x)
+    for start in range(0, len(x), _ROWS):
+        rows = slice(start, start + _ROWS)
+        size_of_x = x[rows].abs()
+        size = size_of_x @ size_of_weight.T
+        twice_positive = size + z[rows]
+        if bias is not None:
+            twice_positive -= bias
+        noise = torch.add(floor, size, alpha=16 * limits.eps, out=size)
+        twice_positive.masked_fill_(twice_positive <= noise, torch.inf)
+        share = torch.div(relevance[rows], twice_positive, out=twice_positive)
+        positive_part = (share @ weight).mul_(x[rows])
+        torch.addcmul(positive_part, share @ size_of_weight, size_of_x, out=result[rows])
+    return result
+
+
+def divide_(numerator: Array, denominator: Array) -> Array:
+    """Divide where it is safe, else 0, into the memory of the denominator."""
+    limits = torch.finfo(denominator.dtype)
+    for part in denominator.view(-1).split(_ENTRIES):
+        part.masked_fill_(part.abs() < limits.tiny / limits.eps, torch.inf)
+    return torch.div(numerator, denominator, out=denominator)
+
+
+def halves(
+    relevance: Array, z: Array, a: Array, b: Array, transpose_a: Callable, transpose_b: Callable
+) -> tuple[Array, Array]:
+    """Halve relevance of a product of two activations."""
+    share = divide_(relevance, torch.mul(z, 2).contiguous())
+    return transpose_a(share).mul_(a), transpose_b(share).mul_(b)
+
+
+def rescaled_sum(
+    relevance: Array, z: Array, operands: tuple[Array, Array], total: Callable[[Array], Array]
+) -> tuple[Array, Array]:
+    """Split relevance of a sum `z` of two operands and give each the absolute share of its sum."""
+    share = divide_(relevance, z.clone(memory_format=torch.contiguous_format))
+    parts = [torch.mul(operand, share) if operand.shape == z.shape else share * operand for operand in operands]
+    sums, whole = [total(part) for part in parts], total(relevance)
+    absolute = sums[0].abs() + sums[1].abs()
+    first, second = (
+        part.mul_(divide_(s.abs(), absolute.clone()) * divide_(whole, s.clone()))
+        for part, s in zip(parts, sums, strict=True)
+    )
+    return first, second

@@ -1,0 +1,189 @@
+"""The tape as the linear map that it is once everything nonlinear is frozen, to push contributions forwards.
+
+A value that is a sum of parts is passed on part by part. Every operation becomes L(x) + o: L is linear, and meets the
+recorded forward pass exactly, L(u) + o = y; the offset o, what the operation gives at 0, belongs to no part. An affine
+operation is its own L; a normalisation keeps its denominators; an elementwise function g has the slope
+(g(u) - g(0)) / u, which is integrated gradients with baseline 0 for a sum of parts.
+"""
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from lrptrain.relevance.functions import CAST, ELEMENTWISE, ENTRIES, is_in_place
+from lrptrain.relevance.nested import map_nested, tensors_in
+from lrptrain.relevance.normalisation import NORMALISATIONS, frozen
+from lrptrain.relevance.propagate import real
+from lrptrain.relevance.tape import Node, Tape, Value
+from lrptrain.relevance.types import UnsupportedMethodError
+
+_IDENTITY = CAST | {"detach", "data", "identity"}
+_PRODUCTS = frozenset({"mul", "matmul", "bmm", "mm", "einsum", "linear", "conv1d", "conv2d", "conv3d"})
+_JOINING = frozenset({"cat", "concat", "concatenate", "stack", "pad", "constant_pad_nd"})
+_AFFINE = ENTRIES | _PRODUCTS | {"add", "sub", "rsub", "div", "neg", "where", "masked_fill", "mean", "sum"}
+_WITH_OFFSET = _JOINING | {"conv1d", "conv2d", "conv3d", "add", "sub", "rsub", "where", "masked_fill"}
+_NONLINEAR = ELEMENTWISE - NORMALISATIONS - {"softmax", "native_layer_norm"}
+
+Known = dict[Value, Tensor]
+
+
+class Link(NamedTuple):
+    """An operation, and which of its inputs are sums of parts; the others are constants, as recorded."""
+
+    node: Node
+    moving: tuple[Value, ...]
+
+
+class Step(NamedTuple):
+    """A link with its frozen linear map."""
+
+    link: Link
+    linear: Callable[[Known], list[Tensor]]
+
+    def offset(self) -> list[Tensor]:
+        """What the operation gives where its moving inputs are 0."""
+        return _at_zero(self.link)
+
+
+def chain(tape: Tape, sources: Iterable[Value], targets: Iterable[Value]) -> list[Link]:
+    """The operations by which `targets` depend on `sources`, in order.
+
+    Raises:
+        UnsupportedMethodError: If one of them cannot pass contributions.
+    """
+    moving, needed, nodes = set(sources), set(targets), list[Node]()
+    for node in reversed(tape.nodes):
+        if needed.intersection(node.outputs) and not moving.intersection(node.outputs):
+            needed.update(node.inputs)
+            nodes.append(node)
+    links = []
+    for node in reversed(nodes):
+        if moving.intersection(node.inputs):
+            link = Link(node, tuple(value for value in node.inputs if value in moving))
+            _check(link)
+            links.append(link)
+            moving.update(node.outputs)
+    return links
+
+
+def linearise(links: Sequence[Link]) -> list[Step]:
+    """Freeze a chain of operations."""
+    return [Step(link, _linear_part(link)) for link in links]
+
+
+def push(steps: Iterable[Step], given: Mapping[Value, Tensor], *, offsets: bool = False) -> Known:
+    """Pass a part on.
+
+    Args:
+        steps: Of a chain.
+        given: The part of every source of the chain.
+        offsets: Add the offsets, which belong to the part that comes from the biases and other constants.
+
+    Returns:
+        The part of every value of the chain.
+    """
+    known = dict(given)
+    for step in steps:
+        results = step.linear(known)
+        if offsets:
+            results = [x + o for x, o in zip(results, step.offset(), strict=True)]
+        known.update(zip(step.link.node.outputs, results, strict=True))
+    return known
+
+
+def secant(function: Callable[[Tensor], Tensor], u: Float[Tensor, "..."], y: Float[Tensor, "..."]) -> Tensor:
+    """The slope (g(u) - g(0)) / u of an elementwise function g, and its limit g'(0) at u = 0.
+
+    Args:
+        function: g.
+        u: Where the slope is wanted.
+        y: g(u).
+    """
+    with torch.enable_grad():
+        origin = u.new_zeros([1] * u.ndim).requires_grad_()
+        at_zero = function(origin)
+        (derivative,) = torch.autograd.grad(at_zero.sum(), origin, allow_unused=True)
+    start, limits = at_zero.detach(), torch.finfo(u.dtype)
+    # Below, the quotient has lost more digits to rounding than the limit is away.
+    reach = (start.abs() * limits.eps).sqrt().clamp(min=limits.tiny / limits.eps)
+    near = u.abs() <= reach
+    slope = (y - start) / torch.where(near, 1.0, u)
+    return torch.where(near, 0.0 if derivative is None else derivative, slope)
+
+
+def _check(link: Link) -> None:
+    node, moving = link
+    operands = [x for x in tensors_of(node) if x in moving]
+    if node.name in _PRODUCTS and len(operands) > 1:
+        raise _refusal(node, "multiplies two values that both come from the tokens (a gate?)")
+    if node.name == "div" and node.argument(1, "other") in moving:
+        raise _refusal(node, "divides by a value that comes from the tokens")
+    if not (is_norm(node) or node.name in _AFFINE | _NONLINEAR):
+        raise _refusal(node, "is neither linear nor elementwise nor a normalisation")
+
+
+def tensors_of(node: Node) -> list[Value]:
+    """The recorded values among a call's arguments, each as often as it stands there."""
+    found: list[Value] = []
+    map_nested((node.args, node.kwargs), Value, found.append)
+    return found
+
+
+def is_norm(node: Node) -> bool:
+    """Whether the call is a normalisation, written out or not."""
+    return node.name in NORMALISATIONS or hasattr(node.function, "frozen")
+
+
+def _refusal(node: Node, why: str) -> UnsupportedMethodError:
+    return UnsupportedMethodError(
+        f"{node.name} in module '{node.path or '(model)'}' {why}: behind it, tokens cannot be told apart"
+    )
+
+
+def _linear_part(link: Link) -> Callable[[Known], list[Tensor]]:
+    node, (source, *_) = link.node, link.moving
+    if is_norm(node):
+        norm = frozen(node)
+        return lambda known: [norm(known[source])]
+    if node.name in _IDENTITY:
+        return lambda known: [known[source]]
+    if node.name in _NONLINEAR and node.name not in _AFFINE:
+        slope = secant(lambda x: _call(node, {source: x})[0], real(source.tensor), real(node.outputs[0].tensor))
+        return lambda known: [known[source] * slope]
+    if node.name == "linear":
+        weight = node.argument(1, "weight").to(real(source.tensor).dtype)
+        return lambda known: [F.linear(known[source], weight)]
+    if node.name not in _WITH_OFFSET or (
+        node.name in ("add", "sub") and len(link.moving) == len(tensors_of(node)) == 2
+    ):
+        return lambda known: _call(node, {value: known[value] for value in link.moving})
+    offset = _at_zero(link)
+    return lambda known: [
+        x - o for x, o in zip(_call(node, {value: known[value] for value in link.moving}), offset, strict=True)
+    ]
+
+
+def _at_zero(link: Link) -> list[Tensor]:
+    if link.node.name in _IDENTITY:
+        return [torch.zeros_like(real(value.tensor)) for value in link.node.outputs]
+    return _call(link.node, {value: torch.zeros_like(real(value.tensor)) for value in link.moving})
+
+
+def _call(node: Node, moving: Mapping[Value, Tensor]) -> list[Tensor]:
+    """Repeat a call with parts in the places of the moving inputs, in their precision."""
+    precision, in_place = next(iter(moving.values())).dtype, is_in_place(node.function, node.args, node.kwargs)
+
+    def place(value: Value) -> Tensor:
+        if value not in moving:
+            return value.tensor.to(precision)
+        return moving[value].clone() if in_place else moving[value]
+
+    given = map_nested((node.args, node.kwargs), Tensor, lambda x: x.to(precision) if x.is_floating_point() else x)
+    args, kwargs = map_nested(given, Value, place)
+    # Parts that come in batches are not laid out in memory as the recorded value was.
+    function = torch.Tensor.reshape if node.name == "view" else node.function
+    return [y for y in tensors_in(function(*args, **kwargs)) if y.is_floating_point()]

@@ -1,0 +1,127 @@
+"""Norm-based methods: how much of every token's new state comes from which token, rolled out over the blocks.
+
+The forms differ in how far a block is followed; `lrptrain.decompose` says which is which, and gives the maps of every
+block. All take the same options:
+
+start_layer: First block of the roll-out; negative numbers count from the end.
+block: This block's own map, instead of the roll-out over all blocks.
+project: Class-specific and signed: in the last block, contributions are not measured by their norm but projected on the
+    classifier's row for the target, seen through what lies between; earlier blocks are rolled out.
+"""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lrptrain.relevance.blocks import Block, transformer_blocks
+from lrptrain.relevance.contributions import Contributions
+from lrptrain.relevance.explanation import Explanation
+from lrptrain.relevance.methods.attention import chosen, pooled_row
+from lrptrain.relevance.registry import Maps, method
+
+KOBAYASHI_2020, KOBAYASHI_2021 = "Kobayashi et al. 2020", "Kobayashi et al. 2021"
+KOBAYASHI_2024 = "Kobayashi et al. 2024"
+
+
+def _decomposed(explanation: Explanation, form: str, start_layer: int, block: int | None, project: bool) -> Maps:
+    recording = explanation.recording
+    blocks = transformer_blocks(recording)
+    weights = recording.pooling
+    if block is not None:
+        if project or start_layer:
+            raise ValueError("block=... asks for one block's own map; leave out start_layer and project")
+        _in_range(block, len(blocks))
+        used = [blocks[block]]
+    else:
+        used = chosen(blocks, start_layer)
+    for one in used:
+        one.site(form)
+    if project:
+        row = _projected(explanation, used[-1], form)
+        used = used[:-1]
+    else:
+        row = weights.to(recording.logits.dtype)
+    for one in reversed(used):
+        (norms,) = Contributions(recording, one).norms([one.site(form)])
+        row = _rolled(row, norms, identity=form == "attention_norm" and block is None)
+    return Maps(recording.layout.content(row))
+
+
+def _in_range(block: int, blocks: int) -> None:
+    if not -blocks <= block < blocks:
+        raise ValueError(f"block={block} is out of range for a model of {blocks} blocks")
+
+
+def _rolled(
+    row: Float[Tensor, "batch length"], norms: Float[Tensor, "batch length length"], *, identity: bool
+) -> Float[Tensor, "batch length"]:
+    """One step of the roll-out, later blocks on the left; a form without the residual gets the identity."""
+    total = norms.sum(-1)
+    row = row.to(norms.dtype)
+    passed = pooled_row(row / torch.where(total == 0, 1.0, total), norms)
+    return (row + passed) / 2 if identity else passed
+
+
+def _projected(explanation: Explanation, block: Block, form: str) -> Float[Tensor, "batch length"]:
+    """What every token contributes to the explained logit in the last block.
+
+    The attention's parts enter the residual stream behind the block's first norm where that follows the sum (post-LN).
+    The parts of the last form are those of the one before, seen through a norm that the projection holds fixed.
+    """
+    contributions = Contributions(explanation.recording, block)
+    if form in ("atb_ff_res_norm", "atb_ff_res_ln_norm"):
+        return contributions.shares(explanation, block.stream, block.stream, residual=True)
+    if form == "attention_norm":
+        entering = block.sites.get("attn_res_ln_norm", block.sites.get("atb_norm", block.stream))
+        return contributions.shares(explanation, entering, block.stream, residual=False)
+    return contributions.shares(explanation, block.site(form), block.stream, residual=True)
+
+
+@method(class_specific=False, signed=False, source=KOBAYASHI_2020)
+def attention_norm(
+    explanation: Explanation, start_layer: int = 0, block: int | None = None, project: bool = False
+) -> Maps:
+    """The attention's parts (Kobayashi et al. 2020): || sum_h alpha_ij f^h(x_j) ||.
+
+    They lack the residual: rolled out, rows are scaled to 1 and averaged with the identity, as in Abnar & Zuidema 2020.
+    The forms that have the residual inside are rolled out without it.
+    """
+    return _decomposed(explanation, "attention_norm", start_layer, block, project)
+
+
+@method(class_specific=False, signed=False, source=KOBAYASHI_2021)
+def attn_res_ln_norm(
+    explanation: Explanation, start_layer: int = 0, block: int | None = None, project: bool = False
+) -> Maps:
+    """Attention, residual and norm of a post-LN block (Kobayashi et al. 2021); "Atb" of Kobayashi et al. 2024."""
+    return _decomposed(explanation, "attn_res_ln_norm", start_layer, block, project)
+
+
+@method(class_specific=False, signed=False, source=KOBAYASHI_2024)
+def atb_norm(explanation: Explanation, start_layer: int = 0, block: int | None = None, project: bool = False) -> Maps:
+    """Norm, attention and residual of a pre-LN block ("Atb"; Kobayashi et al. 2024)."""
+    return _decomposed(explanation, "atb_norm", start_layer, block, project)
+
+
+@method(class_specific=False, signed=False, source=KOBAYASHI_2024)
+def atb_ff_norm(
+    explanation: Explanation, start_layer: int = 0, block: int | None = None, project: bool = False
+) -> Maps:
+    """Atb, then the feed-forward block ("AtbFf"; Kobayashi et al. 2024), which every part passes."""
+    return _decomposed(explanation, "atb_ff_norm", start_layer, block, project)
+
+
+@method(class_specific=False, signed=False, source=KOBAYASHI_2024)
+def atb_ff_res_norm(
+    explanation: Explanation, start_layer: int = 0, block: int | None = None, project: bool = False
+) -> Maps:
+    """Atb, the feed-forward block and its residual ("AtbFfRes"; Kobayashi et al. 2024)."""
+    return _decomposed(explanation, "atb_ff_res_norm", start_layer, block, project)
+
+
+@method(class_specific=False, signed=False, source=KOBAYASHI_2024)
+def atb_ff_res_ln_norm(
+    explanation: Explanation, start_layer: int = 0, block: int | None = None, project: bool = False
+) -> Maps:
+    """Atb, the feed-forward block, its residual and norm: a post-LN block ("AtbFfResLn"; Kobayashi et al. 2024)."""
+    return _decomposed(explanation, "atb_ff_res_ln_norm", start_layer, block, project)

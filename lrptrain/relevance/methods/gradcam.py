@@ -1,0 +1,67 @@
+"""Grad-CAM on the tokens that the last block's attention reads."""
+
+import torch
+from torch import Tensor
+
+from lrptrain.relevance.content import content_mask
+from lrptrain.relevance.explanation import Explanation
+from lrptrain.relevance.propagate import real
+from lrptrain.relevance.recording import Recording
+from lrptrain.relevance.registry import Maps, method
+from lrptrain.relevance.tape import Node, Value
+from lrptrain.relevance.types import UnsupportedMethodError
+
+_PROJECTIONS = ("linear", "addmm", "matmul", "bmm", "einsum", "conv1d")
+
+
+@method(class_specific=True, signed=False, source="Selvaraju et al. 2017")
+def gradcam(explanation: Explanation) -> Maps:
+    """Grad-CAM (Selvaraju et al. 2017) on the tokens that enter the last block's attention, behind its first norm.
+
+    relu(sum_c w_c x_c), w_c the mean gradient over the content tokens. Not on the last token states: a class-token model
+    reads no patch there, so that the map would be 0. Where the sum is negative everywhere, the map is 0.
+    """
+    recording = explanation.recording
+    value = attention_input(recording)
+    states, gradient = (_content(recording, value, x) for x in (value.tensor, *explanation.gradient([value.tensor])))
+    kept = content_mask(recording, states.shape[1]).to(states.dtype)[..., None]
+    weights = (gradient * kept).sum(1, keepdim=True) / kept.sum(1, keepdim=True)
+    return Maps((weights * states).sum(-1).clamp(min=0))
+
+
+def attention_input(recording: Recording) -> Value:
+    """The token states that the last block projects to its queries and keys.
+
+    Raises:
+        UnsupportedMethodError: If there are none of shape `[batch, tokens, width]`.
+    """
+    made = {output: node for node in recording.tape.nodes for output in node.outputs}
+    frontier: list[Value] = [recording.blocks[-1]]
+    seen = set(frontier)
+    while frontier:
+        node = made.get(frontier.pop(0))
+        for value in node.inputs if node is not None else ():
+            if _projects_tokens(recording, node, value):
+                return value
+            if value not in seen:
+                seen.add(value)
+                frontier.append(value)
+    raise UnsupportedMethodError(
+        "gradcam finds no token states that the last block's attention reads (windows, or no linear projection to "
+        "queries?); input_x_gradient and lrp reach the input without them"
+    )
+
+
+def _projects_tokens(recording: Recording, node: Node | None, value: Value) -> bool:
+    if node is None or node.name not in _PROJECTIONS or len(node.inputs) > 1:
+        return False
+    return recording.walk.token_axis(value, recording.length) is not None
+
+
+def _content(recording: Recording, value: Value, x: Tensor) -> Tensor:
+    """The content tokens of states, `[batch, tokens, width]`."""
+    tokens = recording.walk.token_axis(value, recording.length)
+    states = real(x) if tokens == 1 else real(x).transpose(0, 1)
+    if states.shape[0] != recording.samples:
+        states = states.expand(recording.samples, -1, -1)
+    return torch.movedim(recording.layout.content(torch.movedim(states, 1, -1)), -1, 1)

@@ -1,0 +1,70 @@
+"""Methods that take tokens away and look at what the model answers."""
+
+from typing import Literal
+
+import torch
+from jaxtyping import Int
+from torch import Tensor
+
+from lrptrain.relevance.content import content_mask
+from lrptrain.relevance.explanation import Explanation
+from lrptrain.relevance.methods.input_maps import patch_grid
+from lrptrain.relevance.occlusion import answers_without, number_of_tokens
+from lrptrain.relevance.recording import Recording
+from lrptrain.relevance.registry import Maps, method
+
+
+@method(class_specific=True, signed=True, source="Zeiler & Fergus 2014; Li et al. 2016")
+def leave_one_out(
+    explanation: Explanation,
+    window: int = 1,
+    of: Literal["logit", "probability"] = "logit",
+    baseline: float = 0.0,
+    at_once: int = 64,
+) -> Maps:
+    """How much the answer falls when a token is taken away (occlusion, Zeiler & Fergus 2014; erasure, Li et al. 2016).
+
+    It costs one forward pass per token, and one more. A patch's pixels become `baseline`; so does a token's word
+    embedding, and where the model was given an `attention_mask` no other token attends to it any more.
+
+    Args:
+        explanation: The forward pass and the target.
+        window: Tokens that are taken away together: so many of a text, squares of so many patches a side. Each of them
+            gets the whole fall.
+        of: What falls: the explained "logit", or its "probability" (of a contrast: the difference of the two).
+        baseline: Value of what is taken away.
+        at_once: Samples in one forward pass.
+
+    Raises:
+        ValueError: If an option has no such value.
+    """
+    if of not in ("logit", "probability") or window < 1 or at_once < 1:
+        raise ValueError(
+            f"of must be 'logit' or 'probability', window and at_once 1 or more, not {of!r}, {window}, {at_once}"
+        )
+    recording = explanation.recording
+    groups, device = _groups(recording, window), recording.logits.device
+    content = content_mask(recording, len(groups))
+    present = torch.stack([(content & (groups == group)).any(1) for group in range(int(groups.max()) + 1)], 1)
+    # Group -1 takes nothing away: the answer as it is, by the same kernels.
+    whole = torch.stack([torch.arange(recording.samples, device=device), groups.new_full((recording.samples,), -1)], 1)
+    left_out = torch.cat([whole, present.nonzero()])
+    found = [
+        answers_without(
+            explanation, groups != part[:, 1:], part[:, 0], baseline=baseline, probability=of == "probability"
+        )
+        for part in left_out.split(at_once)
+    ]
+    before, after = torch.cat(found).tensor_split([recording.samples])
+    fall = before.new_zeros(present.shape).masked_scatter(present, before[left_out[recording.samples :, 0]] - after)
+    return Maps(fall[:, groups])
+
+
+def _groups(recording: Recording, window: int) -> Int[Tensor, " tokens"]:
+    """Which tokens are taken away together: every token's number of its group."""
+    device, tokens = recording.logits.device, number_of_tokens(recording)
+    assert recording.tape.root is not None
+    if recording.tape.root.tensor.ndim == 3:
+        return torch.arange(tokens, device=device) // window
+    rows, columns = (torch.arange(size, device=device) // window for size in patch_grid(recording))
+    return (rows[:, None] * (columns.max() + 1) + columns).flatten()

@@ -1,0 +1,111 @@
+"""Normalisations as the linear maps that they are once their denominators are held fixed."""
+
+import math
+from collections.abc import Callable
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lrptrain.relevance.tape import Node, Value, unsupported
+
+Array = Float[Tensor, "..."]
+NORMALISATIONS = frozenset({"layer_norm", "rms_norm", "group_norm", "batch_norm"})
+
+
+def frozen(node: Node) -> Callable[[Array], Array]:
+    """The normalisation with its denominators as the recorded input made them, and without its bias.
+
+    That is gamma * (x - mean(x)) / sigma_0 for layer and group norms, gamma * x / rms_0 for RMSNorm, and
+    gamma * x / sigma for batch norm (in evaluation): a linear map of x, whose value at the recorded input is the node's
+    output less the bias (batch norm: less what is constant in it). Written-out norms are served, too.
+
+    Args:
+        node: A recorded call with a name in `NORMALISATIONS`.
+
+    Returns:
+        The map. It takes tensors of the input's shape, and computes in their precision; the denominators keep their
+        graph, where the recording has one.
+
+    Raises:
+        UnsupportedOperationError: If the call is no normalisation, or normalises over the samples of a batch.
+    """
+    written_out = getattr(node.function, "frozen", None)
+    if written_out is not None:
+        return written_out
+    if node.name not in NORMALISATIONS:
+        raise unsupported(node.name, node.path, "is no normalisation, so that it has no denominator to hold fixed")
+    return {"layer_norm": _layer_norm, "rms_norm": _rms_norm, "group_norm": _group_norm, "batch_norm": _batch_norm}[
+        node.name
+    ](node)
+
+
+def _recorded(node: Node) -> Tensor:
+    value = node.argument(0, "input")
+    assert isinstance(value, Value)
+    return value.tensor
+
+
+def _given(node: Node, position: int, name: str) -> Tensor | None:
+    """A weight or a running statistic.
+
+    Raises:
+        UnsupportedOperationError: If it depends on the explained input.
+    """
+    found = node.argument(position, name)
+    if isinstance(found, Value):
+        raise unsupported(node.name, node.path, f"has a {name} that depends on the input")
+    return found
+
+
+def _scaled(x: Array, weight: Tensor | None) -> Array:
+    return x if weight is None else x * weight.to(x.dtype)
+
+
+def _layer_norm(node: Node) -> Callable[[Array], Array]:
+    axes = tuple(range(-len(tuple(node.argument(1, "normalized_shape"))), 0))
+    weight, eps, recorded = _given(node, 2, "weight"), node.argument(4, "eps", 1e-5), _recorded(node)
+
+    def apply(x: Array) -> Array:
+        variance = recorded.to(x.dtype).var(axes, correction=0, keepdim=True)
+        return _scaled((x - x.mean(axes, keepdim=True)) * (variance + eps).rsqrt(), weight)
+
+    return apply
+
+
+def _rms_norm(node: Node) -> Callable[[Array], Array]:
+    axes = tuple(range(-len(tuple(node.argument(1, "normalized_shape"))), 0))
+    weight, eps, recorded = _given(node, 2, "weight"), node.argument(3, "eps"), _recorded(node)
+    eps = torch.finfo(recorded.dtype).eps if eps is None else eps
+
+    def apply(x: Array) -> Array:
+        square = recorded.to(x.dtype).square().mean(axes, keepdim=True)
+        return _scaled(x * (square + eps).rsqrt(), weight)
+
+    return apply
+
+
+def _group_norm(node: Node) -> Callable[[Array], Array]:
+    groups, weight, eps = node.argument(1, "num_groups"), _given(node, 2, "weight"), node.argument(4, "eps", 1e-5)
+    recorded = _recorded(node)
+    grouped = (recorded.shape[0], groups, math.prod(recorded.shape[1:]) // groups)
+
+    def apply(x: Array) -> Array:
+        variance = recorded.to(x.dtype).reshape(grouped).var(-1, correction=0, keepdim=True)
+        y = x.reshape(grouped)
+        y = (y - y.mean(-1, keepdim=True)) * (variance + eps).rsqrt()
+        return _scaled(y.reshape(x.shape), None if weight is None else _per_channel(weight, x))
+
+    return apply
+
+
+def _batch_norm(node: Node) -> Callable[[Array], Array]:
+    weight, eps, variance = _given(node, 3, "weight"), node.argument(7, "eps", 1e-5), _given(node, 2, "running_var")
+    if variance is None or node.argument(5, "training", False):
+        raise unsupported(node.name, node.path, "normalises over the samples of the batch; call model.eval()")
+    factor = (variance + eps).rsqrt() if weight is None else weight * (variance + eps).rsqrt()
+    return lambda x: _scaled(x, _per_channel(factor, x))
+
+
+def _per_channel(weight: Tensor, x: Tensor) -> Tensor:
+    return weight.view(-1, *[1] * (x.ndim - 2))

@@ -1,0 +1,53 @@
+"""What the model answers when it is given only some of a sample's patches or tokens."""
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from lrptrain.relevance.explanation import Explanation
+from lrptrain.relevance.methods.input_maps import patch_grid
+from lrptrain.relevance.recording import Recording
+from lrptrain.relevance.rerun import answers
+
+
+def number_of_tokens(recording: Recording) -> int:
+    """Patches of an image, positions of a text: what can be taken away."""
+    assert recording.tape.root is not None
+    original = recording.tape.root.tensor
+    rows, columns = patch_grid(recording) if original.ndim == 4 else (1, original.shape[1])
+    return rows * columns
+
+
+def answers_without(
+    explanation: Explanation,
+    kept: Bool[Tensor, "rows tokens"],
+    rows: Int[Tensor, " rows"],
+    *,
+    baseline: float = 0.0,
+    probability: bool = False,
+) -> Float[Tensor, " rows"]:
+    """The explained logit, or probability, of the samples `rows` when only the `kept` tokens are there.
+
+    A patch is taken away by giving its pixels the value `baseline`; a token by giving its word embedding that value and,
+    where the model was given an `attention_mask`, by masking it out there, too, so that no other token attends to it.
+    A text of which nothing is kept stays visible to the attention (a softmax over nothing does not exist).
+    """
+    recording = explanation.recording
+    leaf = recording.tape.leaf
+    assert leaf is not None
+    original = leaf if explanation.create_graph else leaf.detach()
+    if original.ndim == 3:
+        values = torch.where(kept[..., None], original[rows], baseline)
+        return answers(explanation, values, rows, _mask(recording, kept, rows), probability=probability)
+    cells = kept.to(torch.float32).unflatten(1, (1, *patch_grid(recording)))
+    pixels = F.interpolate(cells, original.shape[-2:], mode="nearest-exact") > 0
+    return answers(explanation, torch.where(pixels, original[rows], baseline), rows, probability=probability)
+
+
+def _mask(recording: Recording, kept: Tensor, rows: Tensor) -> Tensor | None:
+    if recording.padding is None:
+        return None
+    given = recording.padding[rows]
+    mask = given * kept.to(given.dtype)
+    return torch.where(mask.bool().any(1, keepdim=True), mask, given)

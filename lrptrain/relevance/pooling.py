@@ -1,0 +1,47 @@
+"""Rules for pooling: averages share relevance among their positive terms, a maximum gives it to the winner."""
+
+from functools import partial
+
+from torch import Tensor
+
+from lrptrain.relevance import rules
+from lrptrain.relevance.linear_maps import Parts, vjp
+from lrptrain.relevance.nested import tensors_in
+from lrptrain.relevance.propagate import Rule, Shares, Walk, only_input
+from lrptrain.relevance.tape import Node
+
+AVERAGES = frozenset({f"{kind}avg_pool{n}d" for kind in ("", "adaptive_") for n in (1, 2, 3)})
+MAXIMA = frozenset(
+    {f"{kind}max_pool{n}d" for kind in ("", "adaptive_") for n in (1, 2, 3)} | {"max", "amax", "maximum"}
+)
+
+
+def averaged(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    """Average pooling: a linear map with positive weights (z+ rule)."""
+    (part,) = relevance
+    assert part is not None
+    walk.axis(node.outputs[0])
+    for value in only_input(node):
+        positive = value.tensor.to(part.dtype).clamp(min=0)
+        share = rules.safe_divide(part, _repeat(node, positive)[0])
+        (back,) = vjp(partial(_repeat, node), [positive], [share])
+        assert back is not None
+        yield value, positive * back
+
+
+def to_the_winner(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    """A maximum copies one of its terms, which gets all of the relevance; equal terms share it."""
+    part = relevance[0]
+    assert part is not None
+    walk.axis(node.outputs[0])
+    found = vjp(partial(_repeat, node), [value.tensor.to(part.dtype) for value in node.inputs], [part])
+    return [(value, back) for value, back in zip(node.inputs, found, strict=True) if back is not None]
+
+
+def _repeat(node: Node, *inputs: Tensor) -> list[Tensor]:
+    """The node's call on other inputs, without the indices of a maximum."""
+    place = dict(zip(node.inputs, inputs, strict=True))
+    return [x for x in tensors_in(node.call(place.__getitem__)) if x.is_floating_point()]
+
+
+POOLING: dict[str, Rule] = {**dict.fromkeys(AVERAGES, averaged), **dict.fromkeys(MAXIMA, to_the_winner)}

@@ -1,0 +1,83 @@
+"""Several operations of a tape as one function of the value that they all come from."""
+
+from collections.abc import Container, Iterable
+from dataclasses import dataclass, field
+
+from torch import Tensor
+
+from lrptrain.relevance.functions import is_in_place
+from lrptrain.relevance.nested import tensors_in
+from lrptrain.relevance.tape import Node, Tape, Value
+
+
+@dataclass(eq=False)
+class Region:
+    """The operations between one value and another, in order, as a function of the first."""
+
+    nodes: tuple[Node, ...]
+    source: Value
+    result: Value
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Repeat the operations from another source."""
+        return run(self.nodes, {self.source: x})[self.result]
+
+    def as_node(self, name: str) -> Node:
+        """The region as one operation of the tape."""
+        constants = tuple(pair for node in self.nodes for pair in node.constants)
+        return Node(name, self, (self.source,), {}, (self.source,), (self.result,), self.nodes[-1].path, constants)
+
+
+def run(nodes: Iterable[Node], known: dict[Value, Tensor], skipped: Container[Node] = ()) -> dict[Value, Tensor]:
+    """Repeat operations in order, from the values that are known; the skipped ones pass their input on."""
+    for node in nodes:
+        if node in skipped:
+            known[node.outputs[0]] = known[node.inputs[0]]
+            continue
+        in_place = is_in_place(node.function, node.args, node.kwargs)
+        place = {value: known[value].clone() if in_place else known[value] for value in node.inputs}
+        results = tensors_in(node.call(place.__getitem__))
+        known.update(zip(node.outputs, (x for x in results if x.is_floating_point()), strict=True))
+    return known
+
+
+@dataclass(eq=False)
+class Graph:
+    """Who makes and who reads the values of a tape."""
+
+    tape: Tape
+    readers: dict[Value, list[Node]] = field(init=False)
+    _position: dict[Value, int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self._position = {value: i for i, node in enumerate(self.tape.nodes) for value in node.outputs}
+        self.readers = {}
+        for node in self.tape.nodes:
+            for value in node.inputs:
+                self.readers.setdefault(value, []).append(node)
+
+    def maker(self, value: Value) -> Node | None:
+        """The operation that made a value; None for the input."""
+        at = self._position.get(value)
+        return None if at is None else self.tape.nodes[at]
+
+    def between(self, end: Node, allowed: Container[str]) -> tuple[Value, set[Node]] | None:
+        """The nearest value from which all operands of `end` come by allowed operations, and these operations."""
+        members, frontier = {end}, set(end.inputs)
+        while len(frontier) > 1:
+            latest = max(frontier, key=lambda value: self._position.get(value, -1))
+            maker = self.maker(latest)
+            if maker is None or maker.name not in allowed:
+                return None
+            members.add(maker)
+            frontier = frontier.difference(maker.outputs).union(maker.inputs)
+        return frontier.pop(), members
+
+    def closed(self, members: set[Node], result: Value) -> bool:
+        """Whether nothing outside reads what is made inside."""
+        inside = {value for node in members for value in node.outputs} - {result}
+        return all(reader in members for value in inside for reader in self.readers.get(value, ()))
+
+    def ordered(self, members: Iterable[Node]) -> tuple[Node, ...]:
+        """Operations in the order of the tape."""
+        return tuple(sorted(members, key=lambda node: self._position[node.outputs[0]]))

@@ -1,0 +1,204 @@
+"""Composites whose relevance keeps its sign: the epsilon and gamma rules, and AttnLRP in both of its forms.
+
+In gradient form a rule passes relevance per unit of activation, g = R / x: the gradient of a network whose denominators,
+slopes and second factors are held fixed. Relevance is then g times the activation, at any place.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from lrptrain.relevance import rules
+from lrptrain.relevance.composites import (
+    choose,
+    divide,
+    entries,
+    masked,
+    multiply,
+    only_part,
+    product,
+    reduced_axes,
+    resolve,
+    shape_back,
+    sum_operands,
+)
+from lrptrain.relevance.functions import CAST, ELEMENTWISE, ENTRIES
+from lrptrain.relevance.linear_maps import Parts, factors, linear_map, transpose_of, vjp
+from lrptrain.relevance.normalisation import NORMALISATIONS, frozen
+from lrptrain.relevance.pooling import AVERAGES, MAXIMA, to_the_winner
+from lrptrain.relevance.propagate import Composite, Rule, Shares, Walk, only_input
+from lrptrain.relevance.tape import Node, Value, unsupported
+
+COPIES = CAST | {"detach", "data", "identity"}
+DENSE = ("linear", "addmm", "conv1d", "conv2d", "conv3d")
+PRODUCTS = ("matmul", "bmm", "mm", "einsum")
+
+
+def _output(node: Node, like: Tensor) -> Tensor:
+    return node.outputs[0].tensor.to(like.dtype)
+
+
+def _linear(walk: Walk, node: Node, relevance: Parts, *, stabiliser: float, gain: float) -> Shares:
+    """The epsilon rule, or the gamma rule for a positive gain."""
+    part = only_part(relevance)
+    value, weight, _, forward = linear_map(node)
+    x, weight, y = value.tensor.to(part.dtype), weight.to(part.dtype), _output(node, part)
+    transpose = transpose_of(node, x, forward)
+    if gain:
+        yield value, rules.gamma(part, x, weight, y, gain, forward, transpose)
+    else:
+        yield value, rules.epsilon(part, x, weight, y, stabiliser, transpose)
+
+
+def _sum(walk: Walk, node: Node, relevance: Parts, *, stabiliser: float) -> Shares:
+    part = only_part(relevance)
+    share = rules.safe_divide(part, rules.stabilised(_output(node, part), stabiliser))
+    shares = [(value, torch.where(part == 0, 0.0, x * share)) for value, x in sum_operands(node, part)]
+    return [shape_back(value, found) for value, found in shares if isinstance(value, Value)]
+
+
+def _softmax(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    """Achtibat et al. 2024, proposition 3.1: R_x = x (R - p sum R)."""
+    part = only_part(relevance)
+    p, dim = _output(node, part), node.argument(1, "dim", -1)
+    for value in only_input(node):
+        yield value, value.tensor.to(part.dtype) * (part - p * part.sum(dim, keepdim=True))
+
+
+def _fixed_map(walk: Walk, node: Node) -> Callable[[Tensor], Tensor]:
+    """Averages, sums and norms with a fixed denominator, as linear functions of their input."""
+    if node.name in NORMALISATIONS:
+        return frozen(node)
+    if node.name in ("mean", "sum"):
+        reduced_axes(walk, node)
+    return lambda x: node.call(lambda _: x)
+
+
+def _fixed(walk: Walk, node: Node, relevance: Parts, *, stabiliser: float = 0.0) -> Shares:
+    """The epsilon rule for such a map; a bias takes its share."""
+    part = only_part(relevance)
+    share = rules.safe_divide(part, rules.stabilised(_output(node, part), stabiliser))
+    for value, found in _through_fixed(walk, node, [share]):
+        yield value, value.tensor.to(part.dtype) * found
+
+
+def _signed(stabiliser: float, gain: float) -> Composite:
+    weighted = partial(_linear, stabiliser=stabiliser, gain=gain)
+    sums, averages = partial(_sum, stabiliser=stabiliser), partial(_fixed, stabiliser=stabiliser)
+    return {
+        **dict.fromkeys(ENTRIES, entries),
+        **dict.fromkeys(DENSE, weighted),
+        **dict.fromkeys(PRODUCTS, partial(product, constant=weighted)),
+        "add": sums,
+        "sub": sums,
+        "mul": multiply,
+        "div": divide,
+        "masked_fill": masked,
+        "where": choose,
+        **dict.fromkeys(("mean", "sum", *AVERAGES), averages),
+        **dict.fromkeys(MAXIMA, to_the_winner),
+    }
+
+
+def epsilon_composite(epsilon: float) -> Composite:
+    """Bach et al. 2015: the epsilon rule for linear layers, sums and means; products are halved, all else passes."""
+    return _signed(epsilon, 0.0)
+
+
+def attnlrp_composite(gamma: float = 0.0) -> Composite:
+    """Achtibat et al. 2024: exact proportions, the softmax linearised, denominators of norms fixed.
+
+    Args:
+        gamma: Of the gamma rule in linear layers and convolutions; 0 takes the epsilon rule.
+    """
+    norms: dict[str, Rule] = dict.fromkeys(NORMALISATIONS, _fixed)
+    return {**_signed(0.0, gamma), "softmax": _softmax, **norms}
+
+
+# -- Gradient form ----------------------------------------------------------------------------------------------------
+
+
+def _through_weight(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    part = only_part(relevance)
+    value, weight, _, forward = linear_map(node)
+    yield value, transpose_of(node, value.tensor.to(part.dtype), forward)(part, weight.to(part.dtype))
+
+
+def _through_product(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    left, right, multiplied = factors(node)
+    if not (isinstance(left, Value) and isinstance(right, Value)):
+        return _through_weight(walk, node, relevance)
+    part = only_part(relevance)
+    a, b = left.tensor.to(part.dtype), right.tensor.to(part.dtype)
+    if node.name == "einsum":
+        back = vjp(multiplied, [a, b], [part / 2])
+        return [(value, found) for value, found in zip((left, right), back, strict=True) if found is not None]
+    half = part / 2
+    return [shape_back(left, half @ b.mT), shape_back(right, a.mT @ half)]
+
+
+def _through_sum(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    part = only_part(relevance)
+    factor = node.kwargs.get("alpha", 1) * (-1 if node.name == "sub" else 1)
+    operands = (node.argument(0, "input"), node.argument(1, "other"))
+    shares = zip(operands, (part, part if factor == 1 else part * factor), strict=True)
+    return [shape_back(value, share) for value, share in shares if isinstance(value, Value)]
+
+
+def _through_multiplication(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    part = only_part(relevance)
+    first, second = node.argument(0, "input"), node.argument(1, "other")
+    weight = 0.5 if isinstance(first, Value) and isinstance(second, Value) else 1.0
+    pairs = ((first, second), (second, first))
+    return [shape_back(v, part * (resolve(by, part) * weight)) for v, by in pairs if isinstance(v, Value)]
+
+
+def _through_division(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    part, by = only_part(relevance), node.argument(1, "other")
+    if isinstance(by, Value):
+        raise unsupported(node.name, node.path, "divides by an activation")
+    for value in only_input(node):
+        yield shape_back(value, part / resolve(by, part))
+
+
+def _through_softmax(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    part = only_part(relevance)
+    p, dim = _output(node, part), node.argument(1, "dim", -1)
+    weighted = p * part
+    for value in only_input(node):
+        yield value, torch.addcmul(weighted, p, weighted.sum(dim, keepdim=True), value=-1)
+
+
+def _through_fixed(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    part = only_part(relevance)
+    for value in only_input(node):
+        (found,) = vjp(_fixed_map(walk, node), [value.tensor.to(part.dtype)], [part])
+        assert found is not None
+        yield value, found
+
+
+def _through_slope(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    """Multiply by g(x) / x; casts, and the like, pass."""
+    part = only_part(relevance)
+    for value in only_input(node):
+        same = node.name in COPIES
+        yield value, part if same else part * rules.safe_divide(_output(node, part), value.tensor.to(part.dtype))
+
+
+GRADIENT_FORM: Composite = {
+    **dict.fromkeys(ELEMENTWISE, _through_slope),
+    **dict.fromkeys(ENTRIES, entries),
+    **dict.fromkeys(DENSE, _through_weight),
+    **dict.fromkeys(PRODUCTS, _through_product),
+    **dict.fromkeys((*NORMALISATIONS, "mean", "sum", *AVERAGES), _through_fixed),
+    **dict.fromkeys(MAXIMA, to_the_winner),
+    "add": _through_sum,
+    "sub": _through_sum,
+    "mul": _through_multiplication,
+    "div": _through_division,
+    "masked_fill": masked,
+    "where": choose,
+    "softmax": _through_softmax,
+}

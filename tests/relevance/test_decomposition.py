@@ -1,0 +1,385 @@
+"""Norm-based decomposition: completeness, textbook formulas from the weights, integrated gradients, projections."""
+
+import math
+from collections.abc import Callable
+from functools import cache, partial
+
+import numpy as np
+import pytest
+import torch
+from golden_cases import relative_error
+from model_zoo import GATED, KINDS, POST_NORM, hugging_face, missing_forms, select, timm_vit
+from torch.nn import functional as F
+
+import lrptrain
+from lrptrain.relevance.blocks import FORMS, POST_LN, PRE_LN, transformer_blocks
+from lrptrain.relevance.contributions import Contributions
+from lrptrain.relevance.explanation import Explanation
+from lrptrain.relevance.linearised import chain, linearise, push, secant
+
+WHOLE = [name for name, kind in KINDS.items() if kind.attention]
+assert_close = partial(torch.testing.assert_close, rtol=1e-9, atol=1e-11)
+
+
+@cache
+def recorded(name):
+    return lrptrain.record(KINDS[name].build(True), KINDS[name].inputs())
+
+
+def contributions(name):
+    recording = recorded(name).recording
+    return [Contributions(recording, block) for block in transformer_blocks(recording)]
+
+
+def expected_forms(name):
+    return [form for form in FORMS if form not in missing_forms(name)]
+
+
+def norm(x):
+    return torch.linalg.vector_norm(x, dim=-1)
+
+
+# --- every model ---
+
+
+@pytest.mark.parametrize("name", WHOLE)
+@torch.no_grad()
+def test_parts_and_biases_rebuild_every_value_that_is_decomposed(name):
+    for one in contributions(name):
+        assert sorted(one.block.sites) == sorted(expected_forms(name))
+        for site in one.block.sites.values():
+            whole = one.parts(site).sum(2) + one.constant(site)
+            assert relative_error(whole, one.batch_first(site, site.tensor)).max() < 1e-9
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_decompose_gives_all_forms_for_every_block(name):
+    found = lrptrain.decompose(KINDS[name].build(True), KINDS[name].inputs())
+    assert sorted(found.norms) == sorted(found.mixing_ratios) == sorted(expected_forms(name))
+    assert torch.equal(found.logits, recorded(name).logits)
+    length = recorded(name).recording.length
+    for form, maps in found.norms.items():
+        assert maps.shape == (2, 3, length, length)
+        assert found.mixing_ratios[form].shape == (2, 3, length)
+        assert (maps >= 0).all()
+        assert ((found.mixing_ratios[form] >= 0) & (found.mixing_ratios[form] <= 1)).all()
+
+
+@pytest.mark.parametrize("name", ["vit_mean", "bert", "gpt2", "torchvision_vit"])
+def test_a_batch_equals_its_samples_and_padding_changes_nothing(name):
+    model, inputs = KINDS[name].build(True), KINDS[name].inputs()
+    whole = lrptrain.decompose(model, inputs)
+    for row in range(3):
+        alone = select(inputs, slice(row, row + 1))
+        if not isinstance(alone, torch.Tensor):
+            length = int(alone["attention_mask"].sum())
+            alone = {key: x[:, :length] for key, x in alone.items()}
+        found = lrptrain.decompose(model, alone)
+        for form, maps in found.norms.items():
+            tokens = maps.shape[-1]
+            both = whole.norms[form][:, row : row + 1]
+            assert_close(both[..., :tokens, :tokens], maps)
+            assert both[..., tokens:, :].sum() == both[..., tokens:].sum() == 0
+            ratios = whole.mixing_ratios[form][:, row : row + 1]
+            assert_close(ratios[..., :tokens], found.mixing_ratios[form])
+            assert ratios[..., tokens:].sum() == 0
+
+
+# --- textbook formulas, from the weights, one pair of tokens at a time ---
+
+
+def integrated(h, u, g, points=80):
+    """Integrated gradients of g from 0 to u, as contributions h to u, by quadrature."""
+    places, weights = np.polynomial.legendre.leggauss(points)
+    slope = torch.zeros_like(u)
+    for place, weight in zip((places + 1) / 2, weights / 2, strict=True):
+        x = (place * u).requires_grad_()
+        slope += weight * torch.autograd.grad(g(x).sum(), x)[0]
+    return h * slope
+
+
+def frozen_norm(z, whole, layer):
+    return layer.weight * (z - z.mean()) / torch.sqrt(whole.var(correction=0) + layer.eps)
+
+
+def heads_of(x, query, key, value):
+    """Attention probabilities [4, s, s] and values [4, s, 8] of states [s, 32], of a model with 4 heads."""
+    q, k, v = (layer(x).view(-1, 4, 8).transpose(0, 1) for layer in (query, key, value))
+    return torch.softmax(q @ k.transpose(1, 2) / math.sqrt(8), -1), v
+
+
+def attention_parts(alpha, v, out):
+    """sum_h alpha_ij f^h(x_j), without the output bias: [s, s, d]."""
+    per_head = out.weight.view(32, 4, 8)  # rows: output; columns: head, entry of the head
+    return torch.einsum("hij,hjk,dhk->ijd", alpha, v, per_head)
+
+
+def textbook_bert(layer, x):
+    """The forms of one post-LN block, written out: states [s, 32] -> parts [s, s, 32] by form."""
+    attention, s = layer.attention, len(x)
+    projections = (getattr(attention.self, name) for name in ("query", "key", "value"))
+    alpha, v = heads_of(x, *projections)
+    parts = {"attention_norm": attention_parts(alpha, v, attention.output.dense)}
+    y = parts["attention_norm"].clone()
+    y[range(s), range(s)] += x
+    before = y.sum(1) + attention.output.dense.bias
+    first, last = attention.output.LayerNorm, layer.output.LayerNorm
+    n = torch.stack([torch.stack([frozen_norm(y[i, j], before[i], first) for j in range(s)]) for i in range(s)])
+    after = first(before)
+    u = layer.intermediate.dense(after)
+    f = torch.stack([
+        torch.stack([
+            layer.output.dense.weight @ integrated(layer.intermediate.dense.weight @ n[i, j], u[i], F.gelu)
+            for j in range(s)
+        ])
+        for i in range(s)
+    ])  # fmt: skip
+    r = f + n
+    whole = layer.output.dense(F.gelu(u)) + after
+    z = torch.stack([torch.stack([frozen_norm(r[i, j], whole[i], last) for j in range(s)]) for i in range(s)])
+    return {**parts, "attn_res_ln_norm": n, "atb_ff_norm": f, "atb_ff_res_norm": r, "atb_ff_res_ln_norm": z}
+
+
+def test_every_form_of_a_post_ln_block_is_the_textbook_formula():
+    model = hugging_face("BertForSequenceClassification", True)
+    ids = KINDS["bert"].inputs()["input_ids"][:1]
+    with torch.no_grad():
+        states = model(ids, output_hidden_states=True).hidden_states
+    found = lrptrain.decompose(model, {"input_ids": ids})
+    assert tuple(found.norms) == POST_LN
+    for block, layer in enumerate(model.bert.encoder.layer):
+        parts = {form: z.detach() for form, z in textbook_bert(layer, states[block][0]).items()}
+        for form, z in parts.items():
+            assert_close(found.norms[form][block, 0], norm(z))
+            own = z[range(len(z)), range(len(z))]
+            others = norm(z.sum(1) - own)
+            ratio = others / (others + norm(own))
+            assert_close(found.mixing_ratios[form][block, 0], ratio)
+
+
+def textbook_vit(block, x):
+    """The forms of one pre-LN block with layer scales, written out."""
+    qkv, s = block.attn.qkv, len(x)
+    layers = [torch.nn.Linear(32, 32).double() for _ in range(3)]
+    for layer, weight, bias in zip(layers, qkv.weight.chunk(3), qkv.bias.chunk(3), strict=True):
+        layer.weight.data, layer.bias.data = weight.data, bias.data
+    alpha, v = heads_of(block.norm1(x), *layers)
+    scale_1, scale_2 = block.ls1.gamma, block.ls2.gamma
+    attention = attention_parts(alpha, v, block.attn.proj) * scale_1
+    y = attention.clone()
+    y[range(s), range(s)] += x
+    before = y.sum(1) + block.attn.proj.bias * scale_1
+    u = block.mlp.fc1(block.norm2(before))
+    n = torch.stack([torch.stack([frozen_norm(y[i, j], before[i], block.norm2) for j in range(s)]) for i in range(s)])
+    f = integrated(n @ block.mlp.fc1.weight.T, u[:, None], F.gelu) @ block.mlp.fc2.weight.T * scale_2
+    return {"attention_norm": attention, "atb_norm": y, "atb_ff_norm": f, "atb_ff_res_norm": y + f}
+
+
+def test_every_form_of_a_pre_ln_block_is_the_textbook_formula():
+    model, image = timm_vit(True, init_values=0.3), KINDS["vit"].inputs()[:1]
+    states = []
+    hooks = [block.register_forward_pre_hook(lambda _, args: states.append(args[0][0])) for block in model.blocks]
+    with torch.no_grad():
+        model(image)
+    for hook in hooks:
+        hook.remove()
+    found = lrptrain.decompose(model, image)
+    assert tuple(found.norms) == PRE_LN
+    for number, (block, x) in enumerate(zip(model.blocks, states, strict=True)):
+        for form, z in textbook_vit(block, x).items():
+            assert_close(found.norms[form][number, 0], norm(z.detach()))
+
+
+# --- integrated gradients in closed form ---
+
+FUNCTIONS: dict[str, Callable] = {
+    "gelu": F.gelu, "silu": F.silu, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "relu": F.relu, "elu": F.elu,
+    "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_the_secant_is_integrated_gradients(name):
+    g, u = FUNCTIONS[name], torch.tensor([-5.0, -1.3, -0.1, -1e-3, 1e-3, 0.2, 1.0, 4.0], dtype=torch.float64)
+    h = torch.randn(8, dtype=torch.float64)
+    assert_close(h * secant(g, u, g(u)), integrated(h, u, g))
+
+
+@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"relu"}))
+def test_the_secant_is_continuous_at_0(name):
+    g, u = FUNCTIONS[name], torch.tensor([0.0, -1e-300, 1e-300, -1e-17, -1e-12, 1e-12, -1e-9], dtype=torch.float64)
+    x = torch.zeros(1, dtype=torch.float64, requires_grad=True)
+    limit = torch.autograd.grad(g(x).sum(), x)[0]
+    torch.testing.assert_close(secant(g, u, g(u)), limit.expand(7), rtol=1e-7, atol=0)
+
+
+def test_the_secant_of_a_dead_unit_is_0():
+    u = torch.tensor([-1.0, -1e-300, 0.0], dtype=torch.float64)
+    assert secant(F.relu, u, F.relu(u)).tolist() == [0, 0, 0]
+
+
+def test_no_slope_is_nan_in_float32():
+    u = torch.tensor([0.0, -1e-40, 1e-38, -1e-30, 1e-20, 1e37])
+    assert secant(F.gelu, u, F.gelu(u)).isfinite().all()
+
+
+# --- roll-out ---
+
+
+@pytest.mark.parametrize("name", ["vit", "bert"])
+def test_the_roll_out_multiplies_maps_with_rows_of_sum_1(name):
+    recording, forms = recorded(name).recording, expected_forms(name)
+    maps = lrptrain.decompose(recording.model, KINDS[name].inputs()).norms
+    for form in forms:
+        first, last = (one / one.sum(-1, keepdim=True).clamp(min=1e-300) for one in maps[form])
+        if form == "attention_norm":
+            first, last = ((one + torch.eye(first.shape[-1])) / 2 for one in (first, last))
+        row = (last @ first)[:, 0]
+        expected = recording.layout.content(row if recording.padding is None else row * recording.padding)
+        assert_close(recorded(name).attribute(0, form).scores, expected)
+        one = recording.layout.content((maps[form][0] / maps[form][0].sum(-1, keepdim=True).clamp(min=1e-300))[:, 0])
+        assert_close(recorded(name).attribute(0, form, block=0).scores, one)
+
+
+# --- projection on the classifier's row ---
+
+
+@torch.no_grad()
+def textbook_projection(parts, model, target):
+    """<c, z_0j> of a ViT: the class token's parts through the final norm, its denominator frozen, and the head."""
+    states = []
+    hook = model.norm.register_forward_pre_hook(lambda _, args: states.append(args[0][:, 0]))
+    model(KINDS["vit"].inputs())
+    hook.remove()
+    deviation = torch.sqrt(states[0].var(-1, correction=0) + model.norm.eps)[:, None, None]
+    row = parts[:, 0]
+    return ((row - row.mean(-1, keepdim=True)) / deviation * model.norm.weight) @ model.head.weight[target]
+
+
+@pytest.mark.parametrize("form", PRE_LN)
+def test_the_projection_of_a_vit_is_the_textbook_formula(form):
+    one, model = contributions("vit")[-1], recorded("vit").recording.model
+    with torch.no_grad():
+        z = one.parts(one.block.site(form))
+    expected = recorded("vit").recording.layout.content(textbook_projection(z, model, 3))
+    found = recorded("vit").attribute(3, form, project=True, start_layer=-1)
+    assert_close(found.scores, expected)
+
+
+@pytest.mark.parametrize("name", sorted(set(WHOLE) - GATED))
+@torch.no_grad()
+def test_projected_parts_and_biases_sum_to_the_logit(name):
+    recording, one = recorded(name).recording, contributions(name)[-1]
+    explanation = Explanation(recording, torch.tensor([0, 3, 4]), torch.tensor([1, 1, 1]))
+    site = one.block.site("atb_ff_res_norm")
+    shares = one.shares(explanation, site, site, residual=True).sum(1)
+    rest = linearise(chain(recording.tape, [site], [recording.output]))
+    constant = {site: one.batch_first(site, one.constant(site))}
+    biases = explanation.explained(push(rest, constant, offsets=True)[recording.output])
+    assert_close(shares + biases, explanation.explained(recording.logits))
+
+
+@pytest.mark.parametrize("name", ["vit", "bert", "torchvision_vit", "gpt2", "vit_mean"])
+def test_projections_add_up_along_the_residual_stream(name):
+    atb = "attn_res_ln_norm" if name in POST_NORM else "atb_norm"
+    found = {form: recorded(name).attribute(2, form, project=True).scores for form in expected_forms(name)}
+    last = {form: recorded(name).attribute(2, form, project=True, start_layer=-1).scores for form in found}
+    assert_close(last[atb] + last["atb_ff_norm"], last["atb_ff_res_norm"])
+    class_token = name in ("vit", "torchvision_vit")  # it alone passes by the attention, and it is no patch
+    assert torch.allclose(last["attention_norm"], last[atb]) == class_token
+    assert not torch.allclose(found[atb], last[atb])
+    assert not torch.allclose(recorded(name).attribute(1, atb, project=True).scores, found[atb])
+
+
+def test_a_contrastive_projection_is_the_difference():
+    maps = [recorded("bert").attribute(t, "atb_ff_res_ln_norm", project=True).scores for t in (1, 4)]
+    both = recorded("bert").attribute(1, "atb_ff_res_ln_norm", other=4, project=True).scores
+    assert_close(both, maps[0] - maps[1])
+
+
+# --- other ways to run a model ---
+
+
+@torch.no_grad()
+def test_dropout_of_a_training_model_belongs_to_the_weights_and_slopes():
+    model = hugging_face("BertForSequenceClassification", True).train()
+    torch.manual_seed(0)
+    recording = lrptrain.record(model, KINDS["bert"].inputs()).recording
+    for block in transformer_blocks(recording):
+        one = Contributions(recording, block)
+        for site in block.sites.values():
+            whole = one.parts(site).sum(2) + one.constant(site)
+            assert relative_error(whole, site.tensor).max() < 1e-9
+
+
+def test_memory_is_bounded_by_pushing_some_parts_at_a_time(monkeypatch):
+    whole = lrptrain.decompose(KINDS["bert"].build(True), KINDS["bert"].inputs())
+    monkeypatch.setattr("lrptrain.relevance.contributions._BYTES", 1)
+    found = lrptrain.decompose(KINDS["bert"].build(True), KINDS["bert"].inputs())
+    for form in POST_LN:
+        assert_close(found.norms[form], whole.norms[form])
+
+
+@pytest.mark.parametrize("project", [False, True])
+@pytest.mark.parametrize(("name", "form"), [("vit", "atb_ff_res_norm"), ("bert", "atb_ff_res_ln_norm")])
+def test_a_loss_on_the_scores_has_the_right_gradient(name, form, project):
+    model, inputs = KINDS[name].build(True), KINDS[name].inputs()
+    layer = dict(model.named_modules())[
+        "blocks.0.mlp.fc1" if name == "vit" else "bert.encoder.layer.0.attention.self.value"
+    ]
+
+    def loss():
+        found = lrptrain.attribute(model, inputs, 1, form, create_graph=True, project=project)
+        return (found.scores * torch.linspace(-1, 1, found.scores.shape[1])).sum()
+
+    (gradient,) = torch.autograd.grad(loss(), layer.weight)
+    direction = torch.randn(layer.weight.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+    values = []
+    for step in (1e-5, -1e-5):
+        layer.weight.data += step * direction
+        values.append(loss().item())
+        layer.weight.data -= step * direction
+    assert (gradient * direction).sum().item() == pytest.approx((values[0] - values[1]) / 2e-5, rel=1e-5)
+
+
+# --- what does not exist ---
+
+
+@pytest.mark.parametrize(
+    ("name", "form", "says"),
+    [
+        ("bert", "atb_norm", r"its blocks are post-LN.*These exist: attention_norm, attn_res_ln_norm, atb_ff_norm"),
+        ("vit", "attn_res_ln_norm", r"its blocks are pre-LN.*These exist: attention_norm, atb_norm, atb_ff_norm"),
+        ("vit", "atb_ff_res_ln_norm", r"pre-LN"),
+        ("llama", "atb_ff_norm", r"mlp' multiplies two values.*a gate.*These exist: attention_norm, atb_norm$"),
+        ("timm_swin", "attention_norm", r"windows"),
+        ("bert", "atb_nrom", r"did you mean atb_norm"),
+    ],
+)
+def test_a_form_that_does_not_exist_says_which_do(name, form, says):
+    with pytest.raises(lrptrain.UnsupportedMethodError, match=f"(?s){says}"):
+        lrptrain.decompose(KINDS[name].build(True), KINDS[name].inputs(), form)
+    with pytest.raises(lrptrain.UnsupportedMethodError, match=f"(?s){says}"):
+        recorded(name).attribute(0, form)
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"block": 2}, "block=2 is out of range for a model of 2 blocks"),
+        ({"start_layer": 2}, "start_layer=2 is out of range"),
+        ({"block": 0, "project": True}, "leave out start_layer and project"),
+    ],
+)
+def test_options_out_of_range(options, says):
+    with pytest.raises(ValueError, match=says):
+        recorded("vit").attribute(0, "atb_norm", **options)
+
+
+def test_attention_without_a_residual_connection():
+    class Bare(torch.nn.Module):
+        def forward(self, x):
+            return (torch.softmax(x @ x.transpose(1, 2), -1) @ x).mean(1)
+
+    with pytest.raises(lrptrain.UnsupportedMethodError, match="no residual connection"):
+        lrptrain.decompose(Bare(), torch.randn(2, 5, 4))

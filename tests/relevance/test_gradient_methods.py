@@ -1,0 +1,166 @@
+"""Integrated gradients and SmoothGrad: captum, completeness, closed forms, the gradient of a map, memory bounds."""
+
+from typing import Any
+
+import pytest
+import torch
+from golden_cases import relative_error
+from model_zoo import KINDS
+from small_models import Small, patches
+from torch import Tensor, nn
+
+import lrptrain
+
+TARGET = torch.tensor([0, 3, 1])
+
+
+def small(**options: Any) -> lrptrain.Relevance:
+    return lrptrain.attribute(MODEL, patches(), TARGET, **options)
+
+
+MODEL = Small(nn.GELU(), nn.Tanh())
+
+
+def test_integrated_gradients_are_those_of_captum():
+    from captum.attr import IntegratedGradients
+
+    start = patches().flip(0) * 0.3
+    found = small(method="integrated_gradients", steps=7, baseline=0.25)
+    expected = IntegratedGradients(MODEL).attribute(patches(), 0.25, TARGET, n_steps=7, method="gausslegendre")
+    assert relative_error(found.input, expected.sum(1)).max() < 1e-10
+    found = small(method="integrated_gradients", steps=7, baseline=start)
+    expected = IntegratedGradients(MODEL).attribute(patches(), start, TARGET, n_steps=7, method="gausslegendre")
+    assert relative_error(found.input, expected.sum(1)).max() < 1e-10
+
+
+def test_integrated_gradients_of_a_text_are_those_of_captum_at_the_word_embeddings():
+    from captum.attr import IntegratedGradients
+
+    model: Any = KINDS["bert"].build(True)
+    inputs = KINDS["bert"].inputs()
+    words = model.bert.embeddings.word_embeddings(inputs["input_ids"]).detach()
+
+    def logits(embeddings: Tensor, mask: Tensor) -> Tensor:
+        return model(inputs_embeds=embeddings, attention_mask=mask).logits
+
+    found = lrptrain.attribute(model, inputs, TARGET, "integrated_gradients", steps=6)
+    expected = IntegratedGradients(logits).attribute(
+        words, 0.0, TARGET, (inputs["attention_mask"],), n_steps=6, method="gausslegendre"
+    )
+    assert relative_error(found.input, expected).max() < 1e-10
+    assert relative_error(found.scores, expected.sum(-1)).max() < 1e-10
+
+
+@pytest.mark.parametrize("other", [None, 2])
+def test_integrated_gradients_sum_to_the_difference_of_the_logits(other):
+    with torch.no_grad():
+        fall = MODEL(patches()) - MODEL(torch.zeros_like(patches()))
+    expected = fall.gather(1, TARGET[:, None])[:, 0] - (0 if other is None else fall[:, other])
+    errors = []
+    for steps in (1, 4, 16):
+        found = small(method="integrated_gradients", steps=steps, other=other)
+        errors.append((found.scores.sum(1) - expected).abs().max().item())
+    assert errors[2] < 1e-6 < errors[0]
+    assert errors[2] < errors[1] < errors[0]
+
+
+@pytest.mark.parametrize("method", ["integrated_gradients", "smoothgrad"])
+def test_forward_passes_of_any_size_give_the_same_map(method):
+    sizes: list[int] = []
+    handle = MODEL.register_forward_pre_hook(lambda _, args: sizes.append(len(args[0])))
+    maps = [small(method=method, at_once=at_once).scores for at_once in (1, 5, 1000)]
+    handle.remove()
+    assert relative_error(maps[0], maps[1]).max() < 1e-10
+    assert relative_error(maps[0], maps[2]).max() < 1e-10
+    steps = 32 if method == "integrated_gradients" else 16
+    assert sizes.count(1) == 3 * steps
+    assert max(sizes) == 3 * steps
+    assert sizes.count(5) == 3 * steps // 5
+
+
+class Quadratic(nn.Module):
+    """logits = (sum of x^2, sum of x): the gradient of the first is 2 x."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embed = nn.Conv2d(3, 1, 4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.stack([x.square().flatten(1).sum(1), x.flatten(1).sum(1)], 1) + 0 * self.embed(x).mean((1, 2, 3))[:, None]
+
+
+def test_smoothgrad_is_the_absolute_mean_gradient_over_noise_of_the_range():
+    model, images = Quadratic().double(), patches() * torch.tensor([1.0, 2.0, 0.5]).double().view(3, 1, 1, 1)
+    linear = lrptrain.attribute(model, images, 1, "smoothgrad")
+    assert relative_error(linear.input, torch.full_like(images[:, 0], 3.0)).max() < 1e-12
+    samples = 400
+    noisy = lrptrain.attribute(model, images[:, :1].expand(-1, 3, -1, -1) * 0, 0, "smoothgrad", samples=2)
+    assert (noisy.input == 0).all()  # no range, no noise
+    found = lrptrain.attribute(model, images, 0, "smoothgrad", samples=samples, at_once=600)
+    without = (2 * images).abs().sum(1)
+    mean_noise = 2 * 0.15 * (images.flatten(1).amax(1) - images.flatten(1).amin(1)) / samples**0.5
+    # |2 x + noise| summed over three channels: off by about sqrt(3) standard deviations of the mean noise.
+    spread = (found.input - without).flatten(1).square().mean(1).sqrt() / mean_noise
+    assert ((spread > 1.4) & (spread < 2.0)).all()
+    assert torch.equal(found.input, lrptrain.attribute(model, images, 0, "smoothgrad", samples=samples, at_once=600).input)
+    other = lrptrain.attribute(model, images, 0, "smoothgrad", samples=samples, at_once=600, seed=1)
+    assert not torch.equal(found.input, other.input)
+
+
+def weights_of(model: nn.Module) -> Tensor:
+    """A weight in front of the attention, whose softmax both derivatives have to pass."""
+    return model.qkv.weight  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize(
+    ("method", "options"),
+    [
+        ("gradcam", {}),
+        ("attention_x_gradient", {}),
+        ("integrated_gradients", {"steps": 3}),
+        ("smoothgrad", {"samples": 2}),
+        ("leave_one_out", {}),
+        ("input_x_gradient", {}),
+    ],
+)
+def test_the_gradient_of_a_map_is_that_of_finite_differences(method, options):
+    model, goal = Small(nn.GELU(), nn.Tanh()), torch.randn(3, 16, dtype=torch.float64)
+
+    def loss(**more: Any) -> Tensor:
+        found = lrptrain.attribute(model, patches(), TARGET, method, **options, **more)
+        return (found.scores * goal).sum() + found.scores.square().sum()
+
+    weight = weights_of(model)
+    (gradient,) = torch.autograd.grad(loss(create_graph=True), weight)
+    step = torch.randn(weight.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    values = []
+    for sign in (1, -1):
+        weight.data.add_(sign * 1e-5 * step)
+        values.append(loss().item())
+        weight.data.sub_(sign * 1e-5 * step)
+    slope = (values[0] - values[1]) / 2e-5
+    assert abs(slope) > 1e-3
+    assert abs((gradient * step).sum().item() - slope) < 1e-5 * abs(slope) + 1e-8
+
+
+def test_a_map_can_be_trained_down_to_the_word_embeddings():
+    model: Any = KINDS["bert"].build(True)
+    found = lrptrain.attribute(model, KINDS["bert"].inputs(), 1, "integrated_gradients", steps=2, create_graph=True)
+    words = model.bert.embeddings.word_embeddings.weight
+    loss = found.scores.square().sum()
+    (gradient,) = torch.autograd.grad(loss, words)
+    used = KINDS["bert"].inputs()["input_ids"][0, 0]
+    step = 1e-5
+    values = []
+    for sign in (1, -1):
+        words.data[used, 0] += sign * step
+        again = lrptrain.attribute(model, KINDS["bert"].inputs(), 1, "integrated_gradients", steps=2)
+        values.append(again.scores.square().sum().item())
+        words.data[used, 0] -= sign * step
+    assert abs(gradient[used, 0].item() - (values[0] - values[1]) / (2 * step)) < 1e-7
+
+
+@pytest.mark.parametrize("options", [{"steps": 0}, {"at_once": 0}])
+def test_numbers_below_one_are_refused(options):
+    with pytest.raises(ValueError, match="must be 1 or more"):
+        small(method="integrated_gradients", **options)
