@@ -1,6 +1,7 @@
 """lrptrain: what is my model looking at, and how do I make it look at the right thing?"""
 
 from lrptrain.relevance import (
+    Decomposition,
     Recorded,
     Relevance,
     TokenLayout,
@@ -8,12 +9,14 @@ from lrptrain.relevance import (
     UnsupportedModelError,
     UnsupportedOperationError,
     attribute,
+    decompose,
     methods,
     record,
     register_rule,
 )
 
 __all__ = [
+    "Decomposition",
     "Recorded",
     "Relevance",
     "TokenLayout",
@@ -21,6 +24,7 @@ __all__ = [
     "UnsupportedModelError",
     "UnsupportedOperationError",
     "attribute",
+    "decompose",
     "methods",
     "record",
     "register_rule",

@@ -1,7 +1,8 @@
-"""The command line: `lrptrain fit|validate|test|demo|attribute`."""
+"""The command line: `lrptrain fit|validate|test|demo|attribute|compare`."""
 
 import sys
 from collections.abc import Sequence
+from typing import Any
 
 from lrptrain.extras import require
 
@@ -19,9 +20,11 @@ def main(args: Sequence[str] | None = None) -> None:
         lightning(given)
         return
     from lrptrain.attribute_file import attribute_file
+    from lrptrain.compare import compare
     from lrptrain.demo import demo
 
-    commands = {"fit": fit, "validate": validate, "test": test, "demo": demo, "attribute": attribute_file}
+    commands: dict[str, Any] = {"fit": fit, "validate": validate, "test": test, "demo": demo}
+    commands |= {"attribute": attribute_file, "compare": compare}
     require("jsonargparse", "cli").auto_cli(commands, args=given, prog="lrptrain")
 
 

@@ -39,6 +39,7 @@ LAYERS = {
     "annotations": set(),
     "extras": set(),
     "metrics": {"annotations"},
+    "audit": {"relevance", "metrics", "monitoring"},
     "findings": {"extras"},
     "render": {"extras"},
     "loggers": {"findings", "render", "extras"},

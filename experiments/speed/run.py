@@ -1,95 +1,168 @@
-"""What does each method cost over one forward and backward pass? Ratios within one run; see README.md."""
+"""What does each method cost over one forward and backward pass, in time and memory? See README.md.
+
+    .venv/bin/python experiments/speed/run.py
+
+Every cell is a process of its own and is saved in `results/`; a run that was cut off goes on with what is missing.
+"""
 
 import argparse
-import statistics
+import json
 import sys
-import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 
 import lrptrain
+from lrptrain.relevance.registry import get_method
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
+sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+from cells import Inputs, apart, peak, time_ratio, training_pass  # noqa: E402
+from peers import PEERS, run_peer  # noqa: E402
 from table import markdown, write_between  # noqa: E402
 
+BATCHES = (1, 8, 32)
+HEADLINES = ("generic_attention", "attnlrp", "transformer_attribution")
+DEPTHS = (6, 12, 24)
+LIMIT = 40.0  # seconds of one call, foreseen from batch 1, above which a larger batch is left out
+Model = tuple[nn.Module, Callable[[int], Inputs]]
 
-def vit_small() -> tuple[nn.Module, torch.Tensor]:
-    """ViT-S/16 at 224, batch 8."""
-    from timm import create_model
 
-    return create_model("vit_small_patch16_224", num_classes=1000).eval(), torch.randn(8, 3, 224, 224)
+def vit_small(depth: int = 12) -> Model:
+    """ViT-S/16 at 224."""
+    from timm.models.vision_transformer import VisionTransformer
+
+    model = VisionTransformer(patch_size=16, embed_dim=384, depth=depth, num_heads=6, num_classes=1000)
+    return model.eval(), lambda batch: torch.randn(batch, 3, 224, 224)
 
 
-def bert_base() -> tuple[nn.Module, dict[str, torch.Tensor]]:
-    """BERT of base width and depth, 128 tokens, batch 8."""
+def bert_base(depth: int = 12) -> Model:
+    """BERT of base width, 128 tokens."""
     from transformers import BertConfig, BertForSequenceClassification
 
-    ids = torch.randint(1000, 20000, (8, 128))
-    return BertForSequenceClassification(BertConfig()).eval(), {
-        "input_ids": ids,
-        "attention_mask": torch.ones_like(ids),
+    def texts(batch: int) -> Inputs:
+        ids = torch.randint(1000, 20000, (batch, 128))
+        return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+    return BertForSequenceClassification(BertConfig(num_hidden_layers=depth)).eval(), texts
+
+
+MODELS = {"ViT-S/16, 224 px": vit_small, "BERT-base, 128 tokens": bert_base}
+
+
+def work_of(name: str, model: nn.Module, inputs: Inputs) -> Callable[[], object]:
+    """One map, by a method of this project or by a peer."""
+    if name in PEERS:
+        return partial(run_peer, name, model, inputs)
+    if name == "one forward + backward":
+        return partial(training_pass, model, inputs)
+    options = {"max_seconds": float("inf")} if "max_seconds" in get_method(name, {}).options else {}
+    return lambda: lrptrain.attribute(model, inputs, method=name, **options)
+
+
+def cell(name: str, model: nn.Module, inputs: Inputs, rounds: int, device: str, threads: int) -> dict[str, Any]:
+    """Ratio of time, and bytes at the peak."""
+    work, base = work_of(name, model, inputs), partial(training_pass, model, inputs)
+    found = apart(lambda: time_ratio(work, base, rounds), device, threads)
+    return found if "error" in found else {**found, **apart(lambda: peak(work, device), device, threads)}
+
+
+def measure(arguments: argparse.Namespace, path: Path) -> dict[str, dict[str, Any]]:
+    """Every missing cell, batch 1 first, which says what a larger batch would take."""
+    cells: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    names = ["one forward + backward", *lrptrain.methods(), *PEERS]
+    for title, make in MODELS.items():
+        for depth in DEPTHS:
+            if depth != 12 and arguments.quick:
+                continue
+            model, inputs_of = make(depth)
+            model.to(arguments.device)
+            for batch in BATCHES if depth == 12 else (4,):
+                torch.manual_seed(0)
+                inputs = _to(inputs_of(batch), arguments.device)
+                for name in names if depth == 12 else HEADLINES:
+                    key = f"{title} | {depth} | {batch} | {name}"
+                    foreseen = batch * cells.get(f"{title} | {depth} | 1 | {name}", {}).get("seconds", 0.0)
+                    if key in cells or foreseen > LIMIT or "error" in cells.get(f"{title} | {depth} | 1 | {name}", {}):
+                        continue
+                    rounds = 1 if foreseen > 8 else arguments.rounds
+                    cells[key] = cell(name, model, inputs, rounds, arguments.device, arguments.threads)
+                    path.write_text(json.dumps(cells, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+                    print(key, cells[key], flush=True)
+    return cells
+
+
+def _to(inputs: Inputs, device: str) -> Inputs:
+    return {k: v.to(device) for k, v in inputs.items()} if isinstance(inputs, dict) else inputs.to(device)
+
+
+def shown(cells: dict[str, dict[str, Any]], title: str, batch: int, name: str) -> tuple[str, str]:
+    """Time and memory of a cell over those of a training pass."""
+    found = cells.get(f"{title} | 12 | {batch} | {name}")
+    base = cells.get(f"{title} | 12 | {batch} | one forward + backward")
+    if found is None or base is None or "error" in found:
+        return "-", "-"
+    return f"{found['time']:.2f}" if found[
+        "time"
+    ] < 10 else f"{found['time']:.0f}", f"{found['bytes'] / base['bytes']:.2f}"
+
+
+def tables(cells: dict[str, dict[str, Any]]) -> str:
+    """Time, memory, growth with depth, and what did not run."""
+    texts = []
+    for title in MODELS:
+        rows = []
+        for name in (*lrptrain.methods(), *PEERS):
+            pairs = [shown(cells, title, batch, name) for batch in BATCHES]
+            times = {f"time, batch {batch}": pair[0] for batch, pair in zip(BATCHES, pairs, strict=True)}
+            peaks = {f"memory, batch {batch}": pair[1] for batch, pair in zip(BATCHES, pairs, strict=True)}
+            if any(time != "-" for time in times.values()):
+                rows.append({"method": f"`{name}`" if name in lrptrain.methods() else name, **times, **peaks})
+        texts.append(f"**{title}**, over one forward + backward of the same batch:\n\n{markdown(rows)}")
+    depths = [
+        {"model": title, "method": f"`{name}`"}
+        | {
+            f"{depth} blocks": f"{cells[f'{title} | {depth} | {4 if depth != 12 else 8} | {name}']['time']:.2f}"
+            for depth in DEPTHS
+        }
+        for title in MODELS
+        for name in HEADLINES
+        if all(f"{title} | {depth} | {4 if depth != 12 else 8} | {name}" in cells for depth in DEPTHS)
+    ]
+    if depths:
+        texts.append(
+            "**Blocks**: time over a forward + backward of the same model (batch 4; 12 blocks: batch 8). A cost linear "
+            f"in the blocks keeps its ratio.\n\n{markdown(depths)}"
+        )
+    failed = {
+        key.split(" | ")[-1]: f"{key.split(' | ')[0]}: {found['error']}"
+        for key, found in cells.items()
+        if "error" in found
     }
-
-
-def training_pass(model: nn.Module, inputs: torch.Tensor | dict[str, torch.Tensor]) -> None:
-    """One forward and one backward pass to all parameters, with the model's own (fused) attention."""
-    output = model(**inputs) if isinstance(inputs, dict) else model(inputs)
-    logits = getattr(output, "logits", output)
-    logits[:, 0].sum().backward()
-    model.zero_grad(set_to_none=True)
-
-
-def seconds(work: Callable[[], object]) -> float:
-    """Time of one call."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    started = time.perf_counter()
-    work()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter() - started
-
-
-def ratios(model: nn.Module, inputs: torch.Tensor | dict[str, torch.Tensor], repeats: int) -> dict[str, float]:
-    """Median over rounds of each method's time over the training pass of the same round."""
-    found: dict[str, list[float]] = {method: [] for method in lrptrain.methods()}
-    training_pass(model, inputs)
-    for method in found:
-        lrptrain.attribute(model, inputs, method=method)
-    for _ in range(repeats):
-        for method, values in found.items():
-            base = seconds(lambda: training_pass(model, inputs))
-            values.append(seconds(lambda m=method: lrptrain.attribute(model, inputs, method=m)) / base)
-    return {method: statistics.median(values) for method, values in found.items()}
+    if failed:
+        texts.append("**Did not run:**\n\n" + "\n".join(f"- {name} on {why}" for name, why in failed.items()))
+    return "\n\n".join(texts)
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", default="cpu")
+    parser.add_argument("--quick", action="store_true", help="leave out other depths")
     arguments = parser.parse_args()
-    torch.manual_seed(0)
-    columns = {}
-    for name, make in (("ViT-S/16, 224 px, batch 8", vit_small), ("BERT-base, 128 tokens, batch 8", bert_base)):
-        model, inputs = make()
-        inputs = (
-            {k: v.to(arguments.device) for k, v in inputs.items()}
-            if isinstance(inputs, dict)
-            else inputs.to(arguments.device)
-        )
-        columns[name] = ratios(model.to(arguments.device), inputs, arguments.repeats)
-    rows = [
-        {"method": f"`{method}`", **{name: f"{values[method]:.2f}" for name, values in columns.items()}}
-        for method in lrptrain.methods()
-    ]
+    torch.set_num_threads(1)  # until the processes of the cells
+    path = HERE / "results" / f"{arguments.device}.json"
+    path.parent.mkdir(exist_ok=True)
+    text = tables(measure(arguments, path))
     if arguments.device == "cpu":
-        write_between(HERE / "README.md", markdown(rows))
-    print(markdown(rows))
+        write_between(HERE / "README.md", text)
+    print(text)
 
 
 if __name__ == "__main__":

@@ -173,6 +173,7 @@ class PlantedDigits(pl.LightningDataModule):
         num_workers: int = 0,
     ) -> None:
         super().__init__()
+        self.save_hyperparameters(logger=False)
         self.shortcut: Shortcut = shortcut
         self.correlation = correlation
         self.sizes = {"train": train_size, "val": val_size}

@@ -1,27 +1,15 @@
 """Texts with the words that carry their label, from a CSV file."""
 
 import warnings
-from collections.abc import Sequence
-from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
-import torch
 from torch.utils.data import DataLoader
 
-from lrptrain.annotations import IGNORED, spans_to_rationale
-from lrptrain.data.common import Row, class_names, loader, read_table, stratified_split
-from lrptrain.models.huggingface import load_pretrained
-
-
-class Example(NamedTuple):
-    """A text, its class index, and the characters (start, end) of its evidence, or `None` without annotation."""
-
-    text: str
-    label: int
-    span: tuple[int, int] | None
+from lrptrain.data.common import Row, class_names, read_table, stratified_split
+from lrptrain.data.texts import Example, fast_tokenizer, text_loader
 
 
 def find_span(text: str, part: str) -> tuple[int, int] | None:
@@ -48,41 +36,6 @@ def read_span(text: str, start: str, end: str) -> tuple[int, int] | None:
     if not (start.isdecimal() and end.isdecimal() and int(start) < int(end) <= len(text)):
         raise ValueError(f"a span is 0 <= start < end <= {len(text)}, got {start!r} and {end!r} in the text {text!r}")
     return int(start), int(end)
-
-
-def collate(samples: Sequence[tuple[int, Example]], tokenizer: Any, max_length: int) -> dict[str, torch.Tensor]:
-    """Tokenise (sample id, example) pairs, padded to the longest.
-
-    Evidence that truncation removes wholly makes a sample one without annotation.
-
-    Args:
-        samples: The examples with their sample ids.
-        tokenizer: A fast tokenizer of Hugging Face.
-        max_length: Tokens at most, special ones included.
-
-    Returns:
-        `input_ids`, `attention_mask` int64 `[B, T]`, `rationale` uint8 `[B, T]` (1 evidence, 0 not, 255 for special
-        tokens, padding and samples without annotation), `label` and `sample_id` int64 `[B]`.
-    """
-    identifiers, examples = zip(*samples, strict=True)
-    encoded = tokenizer(
-        [example.text for example in examples],
-        padding=True,
-        truncation=True,
-        max_length=max_length,
-        return_offsets_mapping=True,
-        return_tensors="pt",
-    )
-    spans = [None if example.span is None else [example.span] for example in examples]
-    rationale = spans_to_rationale(spans, encoded["offset_mapping"])
-    lost = (rationale != 1).all(dim=1, keepdim=True)
-    return {
-        "input_ids": encoded["input_ids"],
-        "attention_mask": encoded["attention_mask"],
-        "rationale": rationale.masked_fill(lost, IGNORED),
-        "label": torch.tensor([example.label for example in examples]),
-        "sample_id": torch.tensor(identifiers),
-    }
 
 
 class TextSpans(pl.LightningDataModule):
@@ -160,9 +113,7 @@ class TextSpans(pl.LightningDataModule):
         """
         if self.splits:
             return
-        self.tokenizer = load_pretrained("AutoTokenizer", self.tokenizer_source)
-        if not self.tokenizer.is_fast:
-            raise ValueError(f"rationales need a fast tokenizer (with offsets), {self.tokenizer_source!r} is not")
+        self.tokenizer = fast_tokenizer(self.tokenizer_source)
         examples = self._examples()
         train, val = stratified_split([example.label for example in examples], self.val_share, self.seed)
         self.splits = {"train": [examples[index] for index in train], "val": [examples[index] for index in val]}
@@ -176,9 +127,8 @@ class TextSpans(pl.LightningDataModule):
         return self._loader("val")
 
     def _loader(self, split: str, shuffle: bool = False) -> DataLoader[Any]:
-        batch = partial(collate, tokenizer=self.tokenizer, max_length=self.max_length)
-        numbered: Any = list(enumerate(self.splits[split]))
-        return loader(numbered, self.batch_size, self.num_workers, shuffle, batch)
+        examples = self.splits[split]
+        return text_loader(examples, self.tokenizer, self.max_length, self.batch_size, self.num_workers, shuffle)
 
     def _examples(self) -> list[Example]:
         columns = (self.text_column, self.label_column, self.rationale_column, *(self.span_columns or ()))
@@ -197,7 +147,7 @@ class TextSpans(pl.LightningDataModule):
             span = find_span(text, row[self.rationale_column])
         elif self.span_columns is not None:
             span = read_span(text, *(row[column] for column in self.span_columns))
-        return Example(text, self.class_names.index(row[self.label_column]), span)
+        return Example(text, self.class_names.index(row[self.label_column]), None if span is None else (span,))
 
     def _subset(self, rows: list[Row]) -> list[Row]:
         if self.limit is None or self.limit >= len(rows):

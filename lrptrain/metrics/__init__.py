@@ -1,6 +1,16 @@
 """Metrics of relevance: a pure function with one value per sample, and beside it a `torchmetrics.Metric`."""
 
 from lrptrain.metrics.base import AnnotationMetric, uniform_chance
+from lrptrain.metrics.deletion import delete_tokens, text_probability
+from lrptrain.metrics.faithfulness import (
+    Comprehensiveness,
+    PerturbationArea,
+    Sufficiency,
+    area_under_curve,
+    comprehensiveness,
+    perturbation_curve,
+    sufficiency,
+)
 from lrptrain.metrics.localization import (
     EnergyPointingGame,
     LocalizationAUPRC,
@@ -11,7 +21,7 @@ from lrptrain.metrics.localization import (
     pointing_game,
     relevance_rank_accuracy,
 )
-from lrptrain.metrics.ranking import average_precision, select_top
+from lrptrain.metrics.ranking import average_precision, rank_correlation, select_top
 from lrptrain.metrics.rationale import (
     IouF1,
     TokenF1,
@@ -21,6 +31,7 @@ from lrptrain.metrics.rationale import (
     span_f1,
     token_f1_at_k,
 )
+from lrptrain.metrics.sample_mean import SampleMean
 from lrptrain.metrics.segmentation import (
     SegmentationScore,
     mean_iou,
@@ -32,20 +43,29 @@ from lrptrain.metrics.segmentation import (
 
 __all__ = [
     "AnnotationMetric",
+    "Comprehensiveness",
     "EnergyPointingGame",
     "IouF1",
     "LocalizationAUPRC",
+    "PerturbationArea",
     "PointingGame",
     "RelevanceRankAccuracy",
+    "SampleMean",
     "SegmentationScore",
+    "Sufficiency",
     "TokenF1",
+    "area_under_curve",
     "average_precision",
+    "comprehensiveness",
+    "delete_tokens",
     "energy_pointing_game",
     "iou_f1",
     "localization_auprc",
     "mean_iou",
+    "perturbation_curve",
     "pixel_accuracy",
     "pointing_game",
+    "rank_correlation",
     "rationale_auprc",
     "relative_map",
     "relevance_rank_accuracy",
@@ -54,6 +74,8 @@ __all__ = [
     "select_top",
     "span_counts",
     "span_f1",
+    "sufficiency",
+    "text_probability",
     "token_f1_at_k",
     "uniform_chance",
 ]

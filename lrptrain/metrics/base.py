@@ -8,6 +8,7 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from lrptrain.annotations import TokenAnnotation
+from lrptrain.metrics.interval import mean_with_interval, merge_moments, moments_by_row, no_moments
 
 
 def promote(scores: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -99,6 +100,7 @@ class AnnotationMetric(Metric):
 
     `compute()` returns a dict:
     - `value`: mean over all samples with a value; nan if there is none,
+    - `low`, `high`: its 95 % t interval over samples; nan below two,
     - `chance`: mean chance level over the same samples; absent where the metric has none,
     - `samples`: how many samples had a value,
     - `undefined`: how many annotated samples had none (left out of the mean: look when it is not 0),
@@ -113,18 +115,16 @@ class AnnotationMetric(Metric):
     is_differentiable = False
     full_state_update = False
     has_chance = True
-    value_sum: Tensor
+    moments: Tensor
     chance_sum: Tensor
-    count: Tensor
     undefined: Tensor
 
     def __init__(self, num_classes: int | None = None, **kwargs: object):
         super().__init__(**kwargs)
         self.num_classes = num_classes
         rows = class_rows(num_classes)
-        self.add_state("value_sum", torch.zeros(rows), dist_reduce_fx="sum")
+        self.add_state("moments", no_moments(rows), dist_reduce_fx=merge_moments)
         self.add_state("chance_sum", torch.zeros(rows), dist_reduce_fx="sum")
-        self.add_state("count", torch.zeros(rows, dtype=torch.long), dist_reduce_fx="sum")
         self.add_state("undefined", torch.zeros((), dtype=torch.long), dist_reduce_fx="sum")
         keep_apart(self)
 
@@ -141,20 +141,21 @@ class AnnotationMetric(Metric):
         """Add a batch."""
         values = self.score(scores, annotation)
         row, known = class_index(label, self.num_classes, values), ~values.isnan()
-        self.value_sum = add_by_row(self.value_sum, row, values, known)
-        self.count = add_by_row(self.count, row, torch.ones_like(values), known)
+        new = moments_by_row(values, row, len(self.moments))
+        self.moments = merge_moments(torch.stack([self.moments, new]))
         self.undefined = self.undefined + (annotation.present & ~known).sum()
         if self.has_chance:
             self.chance_sum = add_by_row(self.chance_sum, row, uniform_chance(self.score, annotation), known)
 
     def compute(self) -> dict[str, Tensor]:
         """The dict described above."""
-        samples = self.count.sum()
-        result = {"value": self.value_sum.sum() / samples, "samples": samples, "undefined": self.undefined}
+        overall = merge_moments(self.moments)
+        samples = overall[0].long()
+        result = {**mean_with_interval(overall), "samples": samples, "undefined": self.undefined}
         if self.has_chance:
             result["chance"] = self.chance_sum.sum() / samples
         if self.num_classes is not None:
-            result["per_class"] = self.value_sum / self.count
+            result["per_class"] = mean_with_interval(self.moments)["value"]
         return result
 
 

@@ -63,10 +63,37 @@ def expected_hits(
 
 
 def select_top(
-    scores: Float[Tensor, "batch entries"], usable: Bool[Tensor, "batch entries"], k: int
+    scores: Float[Tensor, "batch entries"], usable: Bool[Tensor, "batch entries"], k: int | Int[Tensor, "batch 1"]
 ) -> Bool[Tensor, "batch entries"]:
-    """The k highest usable entries, all usable ones if there are fewer; of tied entries the earlier ones."""
+    """The k (for all, or per sample) highest usable entries, all if there are fewer; of tied ones the earlier."""
     order = torch.where(usable, scores, -torch.inf).sort(dim=-1, descending=True, stable=True).indices
     places = torch.arange(scores.shape[-1], device=scores.device).expand_as(order)
     rank = torch.empty_like(order).scatter(-1, order, places)
     return usable & (rank < k)
+
+
+def rank_correlation(
+    first: Float[Tensor, "batch entries"],
+    second: Float[Tensor, "batch entries"],
+    usable: Bool[Tensor, "batch entries"],
+) -> Float[Tensor, " batch"]:
+    """Spearman's rank correlation per sample, tied entries sharing the average of their ranks.
+
+    Returns:
+        In [-1, 1]; nan where either is constant, or not finite where usable.
+    """
+    finite = ((first.isfinite() & second.isfinite()) | ~usable).all(-1)
+    a, b = (_centred_ranks(torch.where(finite[:, None], scores, 0), usable) for scores in (first, second))
+    correlation = (a * b).sum(-1) / ((a * a).sum(-1) * (b * b).sum(-1)).sqrt()
+    return torch.where(finite, correlation, torch.nan)
+
+
+def _centred_ranks(
+    scores: Float[Tensor, "batch entries"], usable: Bool[Tensor, "batch entries"]
+) -> Float[Tensor, "batch entries"]:
+    """Ranks less their mean; 0 where not usable."""
+    scores = torch.where(usable, promote(scores), torch.inf).contiguous()
+    ascending = scores.sort(-1).values.contiguous()
+    below, up_to = (torch.searchsorted(ascending, scores, side=side) for side in ("left", "right"))
+    ranks = torch.where(usable, (below + up_to).to(scores.dtype) / 2, 0)
+    return torch.where(usable, ranks - ranks.sum(-1, keepdim=True) / usable.sum(-1, keepdim=True), 0)

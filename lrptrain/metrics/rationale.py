@@ -2,11 +2,12 @@
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Num, Shaped
 from torch import Tensor
 
 from lrptrain.annotations import TokenAnnotation
 from lrptrain.metrics.base import AnnotationMetric, or_nan, prepare
+from lrptrain.metrics.interval import pooled_interval, products_of_counts
 from lrptrain.metrics.localization import localization_auprc
 from lrptrain.metrics.ranking import expected_hits, select_top
 
@@ -67,7 +68,7 @@ def span_counts(
     return torch.stack([matched.sum(-1), _starts(predicted).sum(-1), _starts(gold).sum(-1)], -1)
 
 
-def span_f1(counts: Int[Tensor, "*sets 3"]) -> Float[Tensor, "*sets"]:
+def span_f1(counts: Num[Tensor, "*sets 3"]) -> Float[Tensor, "*sets"]:
     """F1 from `span_counts`: 2 * matched / (predicted + gold), in [0, 1]; nan where the rationale has no span.
 
     Per document, or for counts summed over documents (ERASER's micro average).
@@ -123,6 +124,8 @@ class TokenF1(AnnotationMetric):
 class IouF1(AnnotationMetric):
     """Mean over documents of `iou_f1` (no chance level), and ERASER's average over spans as `micro`.
 
+    `compute()` gives `micro_low` and `micro_high` too: the 95 % interval over documents, by `pooled_interval`.
+
     Args:
         k: Tokens to take.
         overlap: Least intersection over union of a match.
@@ -132,11 +135,13 @@ class IouF1(AnnotationMetric):
 
     has_chance = False
     spans: Tensor
+    span_products: Tensor
 
     def __init__(self, k: int, overlap: int | float = 0.5, num_classes: int | None = None, **kwargs: object):
         super().__init__(num_classes, **kwargs)
         self.k, self.overlap = _positive(k), _share(overlap)
         self.add_state("spans", torch.zeros(3, dtype=torch.long), dist_reduce_fx="sum")
+        self.add_state("span_products", torch.zeros(3, 3, dtype=torch.long), dist_reduce_fx="sum")
 
     def score(self, scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
         """The metric per document."""
@@ -152,11 +157,15 @@ class IouF1(AnnotationMetric):
         super().update(scores, annotation, label)
         clean, judged = prepare(scores, annotation)
         counts = span_counts(select_top(clean, annotation.usable, self.k), annotation, self.overlap)
-        self.spans = self.spans + counts[judged & (counts[:, 2] > 0)].sum(0)
+        counts = counts[judged & (counts[:, 2] > 0)]
+        self.spans = self.spans + counts.sum(0)
+        self.span_products = self.span_products + products_of_counts(counts)
 
     def compute(self) -> dict[str, Tensor]:
-        """The dict of `AnnotationMetric`, and `micro`."""
-        return {**super().compute(), "micro": span_f1(self.spans)}
+        """The dict of `AnnotationMetric`, and `micro` with its interval."""
+        mean = super().compute()
+        low, high = pooled_interval(span_f1, self.spans, self.span_products, mean["samples"])
+        return {**mean, "micro": span_f1(self.spans), "micro_low": low, "micro_high": high}
 
 
 def _positive(k: int) -> int:

@@ -3,14 +3,24 @@
 The map is brought to the mask's size, scaled to [0, 1] per image and cut at its mean; ignored pixels are not counted.
 """
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
-from jaxtyping import Bool, Float, Int, Shaped
+from jaxtyping import Bool, Float, Int, Num, Shaped
 from torch import Tensor
 from torchmetrics import Metric
 
 from lrptrain.annotations import IGNORED, split_values
 from lrptrain.metrics.base import add_by_row, class_index, class_rows, keep_apart, or_nan, promote
+from lrptrain.metrics.interval import (
+    mean_with_interval,
+    merge_moments,
+    moments_by_row,
+    no_moments,
+    pooled_interval,
+    products_of_counts,
+)
 from lrptrain.metrics.ranking import average_precision
 
 
@@ -63,12 +73,12 @@ def segmentation_confusion(
     return torch.stack([cell.sum((1, 2)) for cell in cells], -1).unflatten(-1, (2, 2))
 
 
-def pixel_accuracy(confusion: Int[Tensor, "*sets 2 2"]) -> Float[Tensor, "*sets"]:
+def pixel_accuracy(confusion: Num[Tensor, "*sets 2 2"]) -> Float[Tensor, "*sets"]:
     """Share of pixels predicted right, in [0, 1], higher is better; nan where nothing is counted."""
     return _diagonal(confusion).sum(-1) / confusion.sum((-2, -1))
 
 
-def mean_iou(confusion: Int[Tensor, "*sets 2 2"]) -> Float[Tensor, "*sets"]:
+def mean_iou(confusion: Num[Tensor, "*sets 2 2"]) -> Float[Tensor, "*sets"]:
     """Mean of the intersection over union of foreground and background, in [0, 1], higher is better.
 
     A class that is neither present nor predicted is left out; nan where nothing is counted.
@@ -117,6 +127,8 @@ class SegmentationScore(Metric):
     - `value`: mean IoU of foreground and background, from the pixels of all images together,
     - `pixel_accuracy`: from the same pixels,
     - `average_precision`: mean of the per-image average precisions,
+    - `low`, `high`, `pixel_accuracy_low` ...: the 95 % intervals over images, by `pooled_interval` for the pooled
+      pixels and Student's t for the mean of average precisions; nan below two images,
     - `samples`: images counted, `undefined`: annotated images whose scores were not finite,
     - `per_class`: `[num_classes]` mean IoU by label, nan for classes without images; only with `num_classes`.
 
@@ -133,8 +145,8 @@ class SegmentationScore(Metric):
     is_differentiable = False
     full_state_update = False
     confusion: Tensor
-    precision_sum: Tensor
-    precision_count: Tensor
+    products: Tensor
+    precision: Tensor
     samples: Tensor
     undefined: Tensor
 
@@ -143,8 +155,9 @@ class SegmentationScore(Metric):
         self.grid, self.num_classes, self.joint = grid, num_classes, joint
         counts = torch.zeros(class_rows(num_classes), 2, 2, dtype=torch.long)
         self.add_state("confusion", counts, dist_reduce_fx="sum")
-        self.add_state("precision_sum", torch.zeros(()), dist_reduce_fx="sum")
-        for name in ("precision_count", "samples", "undefined"):
+        self.add_state("products", torch.zeros(4, 4, dtype=torch.long), dist_reduce_fx="sum")
+        self.add_state("precision", no_moments(1), dist_reduce_fx=merge_moments)
+        for name in ("samples", "undefined"):
             self.add_state(name, torch.zeros((), dtype=torch.long), dist_reduce_fx="sum")
         keep_apart(self)
 
@@ -159,24 +172,39 @@ class SegmentationScore(Metric):
         precision = segmentation_average_precision(scores, self.grid, mask, self.joint)
         row, counted = class_index(label, self.num_classes, confusion), confusion.sum((1, 2)) > 0
         self.confusion = add_by_row(self.confusion, row, confusion, counted)
-        self.precision_sum = self.precision_sum + precision.nansum().to(self.precision_sum.dtype)
-        self.precision_count = self.precision_count + (~precision.isnan()).sum()
+        self.products = self.products + products_of_counts(confusion.flatten(1))
+        new = moments_by_row(precision, torch.zeros_like(row), 1)
+        self.precision = merge_moments(torch.stack([self.precision, new]))
         self.samples = self.samples + counted.sum()
         self.undefined = self.undefined + ((mask != IGNORED).flatten(1).any(-1) & ~counted).sum()
 
     def compute(self) -> dict[str, Tensor]:
         """The dict described above."""
         total = self.confusion.sum(0)
+        precision = mean_with_interval(self.precision[0])
         result = {
             "value": mean_iou(total),
+            **self._pooled(mean_iou, total, ""),
             "pixel_accuracy": pixel_accuracy(total),
-            "average_precision": self.precision_sum / self.precision_count,
+            **self._pooled(pixel_accuracy, total, "pixel_accuracy_"),
+            "average_precision": precision["value"],
+            "average_precision_low": precision["low"],
+            "average_precision_high": precision["high"],
             "samples": self.samples,
             "undefined": self.undefined,
         }
         if self.num_classes is not None:
             result["per_class"] = mean_iou(self.confusion)
         return result
+
+    def _pooled(
+        self, function: Callable[[Tensor], Tensor], total: Int[Tensor, "2 2"], name: str
+    ) -> dict[str, Float[Tensor, ""]]:
+        """The interval of a function of the pooled confusion."""
+        low, high = pooled_interval(
+            lambda cells: function(cells.unflatten(0, (2, 2))), total.flatten(), self.products, self.samples
+        )
+        return {f"{name}low": low, f"{name}high": high}
 
 
 def _pixels(
@@ -189,5 +217,5 @@ def _pixels(
     return truth, valid & scores.isfinite().all(-1)[:, None, None]
 
 
-def _diagonal(confusion: Int[Tensor, "*sets 2 2"]) -> Int[Tensor, "*sets 2"]:
+def _diagonal(confusion: Num[Tensor, "*sets 2 2"]) -> Num[Tensor, "*sets 2"]:
     return confusion.diagonal(dim1=-2, dim2=-1)

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from lrptrain.annotations import TokenAnnotation, boxes_to_mask, mask_to_tokens, rationale_to_tokens, regions_to_tokens
 from lrptrain.metrics import energy_pointing_game, localization_auprc, pointing_game, relevance_rank_accuracy
 from lrptrain.monitoring.batch import IMAGES, TEXTS, Sample, collate
-from lrptrain.relevance import Relevance, attribute
+from lrptrain.relevance import Relevance, attribute, decompose
 from lrptrain.relevance.preserve import unwrap
 
 TARGETS = ("label", "predicted")
@@ -35,6 +35,7 @@ class Explainer:
         targets: Which classes to explain, of "label" and "predicted"; samples without a label always by the latter.
         batch_size: Samples per forward pass.
         region_names: Names of the regions of a `mask` `[batch, regions, height, width]`; the first is the evidence.
+        mixing_ratios: Measure, too, what share of a token's state each block takes from other tokens.
     """
 
     method: str = "transformer_attribution"
@@ -42,6 +43,7 @@ class Explainer:
     targets: tuple[str, ...] = TARGETS
     batch_size: int = 16
     region_names: tuple[str, ...] = ()
+    mixing_ratios: bool = False
 
 
 @dataclass(frozen=True)
@@ -89,7 +91,8 @@ def evaluate(
         batch = collate(chunk, device)
         with forward_context():
             relevance = _explain(model, batch, chunk, explainer)
-        yield from _score(chunk, batch, relevance, explainer)
+            mixing = _mixing(model, batch) if explainer.mixing_ratios else {}
+        yield from _score(chunk, batch, relevance, explainer, mixing)
 
 
 def _chunks(samples: Sequence[Sample], size: int) -> Iterator[Sequence[Sample]]:
@@ -143,12 +146,26 @@ def _rows(inputs: Tensor | dict[str, Tensor], rows: Tensor | None) -> Tensor | d
     return inputs[rows] if isinstance(inputs, Tensor) else {name: value[rows] for name, value in inputs.items()}
 
 
+def _mixing(model: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, list[float]]:
+    """Mean mixing ratio over a sample's tokens behind the attention of every block (Kobayashi et al. 2021)."""
+    found = decompose(model, model_inputs(model, batch), "atb")
+    (ratios,) = found.mixing_ratios.values()
+    mask = batch.get("attention_mask")
+    kept = torch.ones_like(ratios[0]) if mask is None else mask.to(ratios.dtype)
+    means = (ratios * kept).sum(-1) / kept.sum(-1)
+    return {f"mixing/block_{number}": row.tolist() for number, row in enumerate(means)}
+
+
 def _score(
-    chunk: Sequence[Sample], batch: Mapping[str, Tensor], relevance: Mapping[str, Relevance], explainer: Explainer
+    chunk: Sequence[Sample],
+    batch: Mapping[str, Tensor],
+    relevance: Mapping[str, Relevance],
+    explainer: Explainer,
+    mixing: Mapping[str, list[float]],
 ) -> Iterator[Scored]:
     one = next(iter(relevance.values()))
     evidence, regions = annotations(batch, one.grid, explainer.region_names)
-    values: dict[str, list[float]] = {}
+    values: dict[str, list[float]] = dict(mixing)
     for target, found in relevance.items():
         scores = found.scores.double()
         if evidence is not None:

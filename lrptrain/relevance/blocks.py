@@ -65,9 +65,7 @@ def transformer_blocks(recording: Recording) -> list[Block]:
 def _block(recording: Recording, graph: Graph, probabilities: Value) -> Block:
     weights, product = _product(graph, probabilities)
     attention = _attention_output(recording, graph, product)
-    first = _residual_sum(graph, attention, product)
-    attended, residual = _operands(first, _descendants(graph, attention, first))
-    result = first.outputs[0]
+    attended, residual, result = _residual_sum(graph, attention, product)
     if any(recording.walk.token_axis(value, recording.length) is None for value in (attended, residual, result)):
         raise _no_residual(product)
     readers = graph.readers.get(result, [])
@@ -153,30 +151,17 @@ def _treats_tokens_alike(node: Node, value: Value) -> bool:
     return node.name in ("add", "mul", "div") and all(x.ndim <= 1 or x.numel() == 1 for x in constants)
 
 
-def _residual_sum(graph: Graph, attention: Value, product: Node) -> Node:
-    """The first sum of something that comes from the attention's output and something that does not."""
+def _residual_sum(graph: Graph, attention: Value, product: Node) -> tuple[Value, Value, Value]:
+    """The first sum of something from the attention's output and something else: (this, that, sum)."""
     moving = {attention}
     for node in graph.tape.nodes:
-        if moving.intersection(node.inputs):
-            if node.name == "add" and len(node.inputs) == 2 and len(moving.intersection(node.inputs)) == 1:
-                return node
+        found = moving.intersection(node.inputs)
+        if node.name == "add" and len(node.inputs) == 2 and len(found) == 1:
+            (other,) = set(node.inputs) - found
+            return found.pop(), other, node.outputs[0]
+        if found:
             moving.update(node.outputs)
     raise _no_residual(product)
-
-
-def _descendants(graph: Graph, value: Value, end: Node) -> set[Value]:
-    moving = {value}
-    for node in graph.tape.nodes:
-        if node is end:
-            break
-        if moving.intersection(node.inputs):
-            moving.update(node.outputs)
-    return moving
-
-
-def _operands(node: Node, moving: set[Value]) -> tuple[Value, Value]:
-    first, second = node.inputs
-    return (first, second) if first in moving else (second, first)
 
 
 def _no_residual(product: Node) -> UnsupportedMethodError:

@@ -37,8 +37,8 @@ def only_part(relevance: Parts) -> Tensor:
 
 def resolve(operand: Value | Tensor | float, like: Tensor) -> Tensor:
     """The operand's numbers, in the precision of `like`."""
-    tensor = operand.tensor if isinstance(operand, Value) else torch.as_tensor(operand, device=like.device)
-    return tensor.to(like.dtype)
+    tensor = operand.tensor if isinstance(operand, Value) else operand
+    return torch.as_tensor(tensor, dtype=like.dtype, device=like.device)
 
 
 def shape_back(value: Value, share: Tensor) -> tuple[Value, Tensor]:

@@ -20,7 +20,7 @@ def content_seeds(recording: Recording, seed: int) -> list[int]:
     """One seed per sample, of its own content, so that neither its neighbours in the batch nor padding change it."""
     leaf = recording.tape.token_ids if recording.tape.token_ids is not None else recording.tape.leaf
     assert leaf is not None
-    samples = leaf.detach().cpu()
+    samples = list(leaf.detach().cpu())
     if recording.padding is not None:
         samples = [sample[content] for sample, content in zip(samples, recording.padding.bool().cpu(), strict=True)]
     contents = (sample.contiguous().view(torch.uint8).numpy().tobytes() for sample in samples)

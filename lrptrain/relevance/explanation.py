@@ -41,7 +41,7 @@ class Explanation:
     def explained(
         self, logits: Float[Tensor, "rows classes"], rows: Int[Tensor, " rows"] | None = None
     ) -> Float[Tensor, " rows"]:
-        """The explained number of the samples `rows`; without them, of whole copies of the batch, one after the other."""
+        """The explained number of the samples `rows`, or of whole copies of the batch, one after the other."""
         if rows is None:
             rows = torch.arange(len(logits), device=logits.device) % self.recording.samples
         chosen = self.direction[rows].to(logits.dtype)

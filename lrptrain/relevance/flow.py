@@ -75,16 +75,30 @@ FLOW: Composite = {
 }
 
 
-def _token_weights(walk: Walk, node: Node, relevance: Parts) -> Shares:
-    """A constant weight per token, such as a mask, says how much is read from it."""
+def _weights_of_tokens(node: Node) -> Tensor | None:
+    """A constant weight per token that states are multiplied by, such as a mask."""
     first, second = node.argument(0, "input"), node.argument(1, "other")
-    weight = second if isinstance(first, Value) else first
+    weight, ndim = second if isinstance(first, Value) else first, node.outputs[0].tensor.ndim
+    found = node.name == "mul" and isinstance(weight, Tensor) and weight.ndim == ndim > 2 and weight.shape[-1] == 1
+    return weight if found else None
+
+
+def _weigh_tokens(walk: Walk, node: Node, relevance: Parts) -> Shares:
+    """Such a weight says how much is read from a token."""
+    weight = _weights_of_tokens(node)
     for value, part in multiply(walk, node, relevance):
-        per_token = isinstance(weight, Tensor) and weight.ndim == part.ndim > 2 and weight.shape[-1] == 1
-        yield value, part * weight.abs() if per_token else part
+        yield value, part if weight is None else part * weight.abs()
 
 
-POOLING_FLOW: Composite = {**FLOW, "mul": _token_weights}
+def unweighted(walk: Walk, states: Value) -> Value:
+    """The token states before the pooling's own weights."""
+    for node in reversed(walk.tape.nodes):
+        if states in node.outputs and _weights_of_tokens(node) is not None:
+            states = node.inputs[0]
+    return states
+
+
+POOLING_FLOW: Composite = {**FLOW, "mul": _weigh_tokens}
 
 
 def flow_to(walk: Walk, logits: Value, value: Value, length: int) -> Float[Tensor, "batch length"]:

@@ -29,9 +29,9 @@ def answers_without(
 ) -> Float[Tensor, " rows"]:
     """The explained logit, or probability, of the samples `rows` when only the `kept` tokens are there.
 
-    A patch is taken away by giving its pixels the value `baseline`; a token by giving its word embedding that value and,
-    where the model was given an `attention_mask`, by masking it out there, too, so that no other token attends to it.
-    A text of which nothing is kept stays visible to the attention (a softmax over nothing does not exist).
+    A patch is taken away by giving its pixels the value `baseline`; a token by giving its word embedding that value
+    and, where the model was given an `attention_mask`, by masking it out there, too, so that no other token attends to
+    it. A text of which nothing is kept stays visible to the attention (a softmax over nothing does not exist).
     """
     recording = explanation.recording
     leaf = recording.tape.leaf

@@ -38,10 +38,10 @@ def to_the_winner(walk: Walk, node: Node, relevance: Parts) -> Shares:
     return [(value, back) for value, back in zip(node.inputs, found, strict=True) if back is not None]
 
 
-def _repeat(node: Node, *inputs: Tensor) -> list[Tensor]:
+def _repeat(node: Node, *inputs: Tensor) -> tuple[Tensor, ...]:
     """The node's call on other inputs, without the indices of a maximum."""
     place = dict(zip(node.inputs, inputs, strict=True))
-    return [x for x in tensors_in(node.call(place.__getitem__)) if x.is_floating_point()]
+    return tuple(x for x in tensors_in(node.call(place.__getitem__)) if x.is_floating_point())
 
 
 POOLING: dict[str, Rule] = {**dict.fromkeys(AVERAGES, averaged), **dict.fromkeys(MAXIMA, to_the_winner)}

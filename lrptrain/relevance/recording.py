@@ -9,7 +9,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lrptrain.relevance.autocast import AutocastState, autocast_state
-from lrptrain.relevance.flow import flow_to
+from lrptrain.relevance.flow import flow_to, unweighted
 from lrptrain.relevance.layout import attention_probabilities, image_layout, reads_sequence, text_layout, token_states
 from lrptrain.relevance.propagate import Walk, real
 from lrptrain.relevance.sample_axes import split_samples
@@ -79,8 +79,8 @@ class Recording:
         length = lengths.pop()
         if not reads_sequence(self.walk, self.blocks[0], length):
             raise UnsupportedMethodError(
-                f"the attention sees {length} tokens at a time, not the whole sequence (windows?), so that its maps are "
-                "not maps of the input; lrp and input_x_gradient reach the input without them"
+                f"the attention sees {length} tokens at a time, not the whole sequence (windows?), so that its maps "
+                "are not maps of the input; lrp and input_x_gradient reach the input without them"
             )
         return length
 
@@ -120,7 +120,7 @@ class Recording:
                 f"no states [batch, {self.length}, width] were found for the {self.length} tokens that the attention "
                 "sees (windows, or attention over features?); take input_x_gradient or lrp"
             )
-        return states[-1]
+        return unweighted(self.walk, states[-1])
 
     @cached_property
     def pooling(self) -> Float[Tensor, "batch length"]:

@@ -53,9 +53,12 @@ def _linear(walk: Walk, node: Node, relevance: Parts, *, stabiliser: float, gain
 
 
 def _sum(walk: Walk, node: Node, relevance: Parts, *, stabiliser: float) -> Shares:
+    """Proportions; exact where a constant is added, so that adding a mask of zeros changes nothing."""
     part = only_part(relevance)
+    operands = sum_operands(node, part)
+    stabiliser = stabiliser if all(isinstance(operand, Value) for operand, _ in operands) else 0.0
     share = rules.safe_divide(part, rules.stabilised(_output(node, part), stabiliser))
-    shares = [(value, torch.where(part == 0, 0.0, x * share)) for value, x in sum_operands(node, part)]
+    shares = [(value, torch.where(part == 0, 0.0, x * share)) for value, x in operands]
     return [shape_back(value, found) for value, found in shares if isinstance(value, Value)]
 
 

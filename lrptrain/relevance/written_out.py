@@ -137,8 +137,7 @@ def _numerator(graph: _Batch, value: Value, nearest: Value) -> tuple[Value | Non
     while True:
         maker = graph.maker(value)
         if maker is not None and maker.name == "sub" and len(maker.inputs) == 2:
-            whole, mean = (graph.maker(v) for v in maker.inputs)
-            source = maker.inputs[0]
+            source, mean = maker.inputs[0], graph.maker(maker.inputs[1])
             if mean is not None and mean.name in ("mean", "var_mean") and mean.inputs == (source,):
                 return (source if nearest in (source, value) else None), kept | {maker, mean}
         if value is nearest:

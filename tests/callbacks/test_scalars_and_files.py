@@ -33,6 +33,14 @@ def test_every_key_starts_alike_and_is_a_float(tmp_path):
     assert 0 < runner.callback_metrics["relevance/cost_share"] < 1
 
 
+def test_mixing_ratios_per_block_on_request(tmp_path):
+    runner = fit(tmp_path, monitor(on_error="raise", mixing_ratios=True))
+    ratios = [float(runner.callback_metrics[f"relevance/mixing/block_{number}"]) for number in (0, 1)]
+    assert "relevance/mixing/block_2" not in runner.callback_metrics
+    assert all(0 < ratio < 1 for ratio in ratios)
+    assert ratios[0] != ratios[1]
+
+
 @pytest.mark.parametrize("every", [1, 2])
 def test_checkpoints_and_early_stopping_follow_the_scalars(every, tmp_path):
     kept = ModelCheckpoint(tmp_path, monitor=FOCUS, mode="max", save_top_k=-1)

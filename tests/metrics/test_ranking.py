@@ -4,9 +4,10 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy.stats import spearmanr
 from sklearn.metrics import average_precision_score
 
-from lrptrain.metrics import average_precision, select_top
+from lrptrain.metrics import average_precision, rank_correlation, select_top
 from lrptrain.metrics.ranking import expected_hits
 
 # (score, positive, usable); few different scores, so that ties are common
@@ -80,3 +81,20 @@ def test_select_top_takes_k_and_none_better_is_left(rows, k):
     left = usable & ~top
     if top.any() and left.any():
         assert scores[top].min() >= scores[left].max()
+
+
+def test_rank_correlation_equals_scipy_with_ties_and_unusable_entries():
+    generator = torch.Generator().manual_seed(5)
+    first, second = (torch.randint(-4, 5, (30, 12), generator=generator).double() for _ in range(2))
+    usable = torch.rand(30, 12, generator=generator) < 0.8
+    found = rank_correlation(first, second, usable)
+    for a, b, u, value in zip(first, second, usable, found, strict=True):
+        assert value.item() == pytest.approx(spearmanr(a[u], b[u]).statistic, abs=1e-12)
+
+
+def test_rank_correlation_is_undefined_for_constant_or_broken_maps():
+    first = torch.tensor([[1.0, 1.0, 1.0], [1.0, torch.nan, 2.0], [3.0, 2.0, torch.inf], [1.0, 2.0, 3.0]])
+    usable = torch.tensor([[1, 1, 1], [1, 1, 1], [1, 1, 0], [1, 1, 1]]).bool()
+    found = rank_correlation(first, torch.tensor([[1.0, 2.0, 3.0]]).expand(4, 3), usable)
+    assert found.isnan().tolist() == [True, True, False, False]
+    assert found[2:].tolist() == [-1, 1]

@@ -21,7 +21,7 @@ DEBERTA = {
 }  # fmt: skip
 MODERNBERT = {"cls_token_id": 2, "sep_token_id": 3, "local_attention": 4}
 VISION = {"vision_config": {**SIZES, "image_size": 32, "patch_size": 8}, "text_config": TEXT}
-SWIN = {"patch_size": 4, "embed_dim": 24, "depths": (2, 2), "num_heads": (2, 4), "window_size": 4}
+SWIN: dict[str, Any] = {"patch_size": 4, "embed_dim": 24, "depths": (2, 2), "num_heads": (2, 4), "window_size": 4}
 
 
 @dataclass(frozen=True)

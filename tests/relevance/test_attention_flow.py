@@ -17,9 +17,7 @@ def random_edges(blocks: int, tokens: int, sharpness: float = 2.0) -> np.ndarray
 
 def arcs(edges: np.ndarray, pooling: np.ndarray) -> list[tuple]:
     blocks, tokens, _ = edges.shape
-    inner = [
-        ((b + 1, i), (b, j), edges[b, i, j]) for b in range(blocks) for i in range(tokens) for j in range(tokens)
-    ]
+    inner = [((b + 1, i), (b, j), edges[b, i, j]) for b in range(blocks) for i in range(tokens) for j in range(tokens)]
     return [("source", (blocks, i), pooling[i]) for i in range(tokens)] + inner
 
 
@@ -82,7 +80,9 @@ def test_a_model_s_map_is_the_flow_on_its_own_attention(name):
 
 def test_what_would_take_too_long_is_refused_with_its_cost():
     check_cost([197] * 8, 12, 600)
-    with pytest.raises(lrptrain.UnsupportedMethodError, match=r"4096 tokens x 12 blocks x 2 samples .* hours and .* GB"):
+    with pytest.raises(
+        lrptrain.UnsupportedMethodError, match=r"4096 tokens x 12 blocks x 2 samples .* hours and .* GB"
+    ):
         check_cost([4096, 3000], 12, 600)
     with pytest.raises(lrptrain.UnsupportedMethodError, match="max_seconds"):
         lrptrain.attribute(KINDS["vit"].build(True), KINDS["vit"].inputs(), 1, "attention_flow", max_seconds=1e-9)

@@ -50,7 +50,9 @@ def test_gradcam_on_what_the_last_attention_reads(name):
     nonzero = 0
     for target in range(3):
         found = lrptrain.attribute(model, inputs, target, "gradcam").scores
-        for score, expected in zip(found, plain_gradcam(model, inputs, INPUT_OF[name], target, prefix, lengths), strict=True):
+        for score, expected in zip(
+            found, plain_gradcam(model, inputs, INPUT_OF[name], target, prefix, lengths), strict=True
+        ):
             assert relative_error(score[None, : len(expected)], expected[None]).max() < 1e-9
             assert (score[len(expected) :] == 0).all()
             nonzero += int(bool(expected.any()))

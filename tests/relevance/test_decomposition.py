@@ -1,38 +1,17 @@
-"""Norm-based decomposition: completeness, textbook formulas from the weights, integrated gradients, projections."""
+"""Norm-based decomposition: completeness, textbook formulas from the weights, what does not exist."""
 
 import math
-from collections.abc import Callable
-from functools import cache, partial
 
-import numpy as np
 import pytest
 import torch
+from decomposed import WHOLE, assert_close, contributions, expected_forms, integrated, recorded
 from golden_cases import relative_error
-from model_zoo import GATED, KINDS, POST_NORM, hugging_face, missing_forms, select, timm_vit
+from model_zoo import KINDS, hugging_face, select, timm_vit
 from torch.nn import functional as F
 
 import lrptrain
-from lrptrain.relevance.blocks import FORMS, POST_LN, PRE_LN, transformer_blocks
+from lrptrain.relevance.blocks import POST_LN, PRE_LN, transformer_blocks
 from lrptrain.relevance.contributions import Contributions
-from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.linearised import chain, linearise, push, secant
-
-WHOLE = [name for name, kind in KINDS.items() if kind.attention]
-assert_close = partial(torch.testing.assert_close, rtol=1e-9, atol=1e-11)
-
-
-@cache
-def recorded(name):
-    return lrptrain.record(KINDS[name].build(True), KINDS[name].inputs())
-
-
-def contributions(name):
-    recording = recorded(name).recording
-    return [Contributions(recording, block) for block in transformer_blocks(recording)]
-
-
-def expected_forms(name):
-    return [form for form in FORMS if form not in missing_forms(name)]
 
 
 def norm(x):
@@ -86,16 +65,6 @@ def test_a_batch_equals_its_samples_and_padding_changes_nothing(name):
 
 
 # --- textbook formulas, from the weights, one pair of tokens at a time ---
-
-
-def integrated(h, u, g, points=80):
-    """Integrated gradients of g from 0 to u, as contributions h to u, by quadrature."""
-    places, weights = np.polynomial.legendre.leggauss(points)
-    slope = torch.zeros_like(u)
-    for place, weight in zip((places + 1) / 2, weights / 2, strict=True):
-        x = (place * u).requires_grad_()
-        slope += weight * torch.autograd.grad(g(x).sum(), x)[0]
-    return h * slope
 
 
 def frozen_norm(z, whole, layer):
@@ -190,113 +159,6 @@ def test_every_form_of_a_pre_ln_block_is_the_textbook_formula():
             assert_close(found.norms[form][number, 0], norm(z.detach()))
 
 
-# --- integrated gradients in closed form ---
-
-FUNCTIONS: dict[str, Callable] = {
-    "gelu": F.gelu, "silu": F.silu, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "relu": F.relu, "elu": F.elu,
-    "quick_gelu": lambda x: x * torch.sigmoid(1.702 * x),
-}  # fmt: skip
-
-
-@pytest.mark.parametrize("name", FUNCTIONS)
-def test_the_secant_is_integrated_gradients(name):
-    g, u = FUNCTIONS[name], torch.tensor([-5.0, -1.3, -0.1, -1e-3, 1e-3, 0.2, 1.0, 4.0], dtype=torch.float64)
-    h = torch.randn(8, dtype=torch.float64)
-    assert_close(h * secant(g, u, g(u)), integrated(h, u, g))
-
-
-@pytest.mark.parametrize("name", sorted(set(FUNCTIONS) - {"relu"}))
-def test_the_secant_is_continuous_at_0(name):
-    g, u = FUNCTIONS[name], torch.tensor([0.0, -1e-300, 1e-300, -1e-17, -1e-12, 1e-12, -1e-9], dtype=torch.float64)
-    x = torch.zeros(1, dtype=torch.float64, requires_grad=True)
-    limit = torch.autograd.grad(g(x).sum(), x)[0]
-    torch.testing.assert_close(secant(g, u, g(u)), limit.expand(7), rtol=1e-7, atol=0)
-
-
-def test_the_secant_of_a_dead_unit_is_0():
-    u = torch.tensor([-1.0, -1e-300, 0.0], dtype=torch.float64)
-    assert secant(F.relu, u, F.relu(u)).tolist() == [0, 0, 0]
-
-
-def test_no_slope_is_nan_in_float32():
-    u = torch.tensor([0.0, -1e-40, 1e-38, -1e-30, 1e-20, 1e37])
-    assert secant(F.gelu, u, F.gelu(u)).isfinite().all()
-
-
-# --- roll-out ---
-
-
-@pytest.mark.parametrize("name", ["vit", "bert"])
-def test_the_roll_out_multiplies_maps_with_rows_of_sum_1(name):
-    recording, forms = recorded(name).recording, expected_forms(name)
-    maps = lrptrain.decompose(recording.model, KINDS[name].inputs()).norms
-    for form in forms:
-        first, last = (one / one.sum(-1, keepdim=True).clamp(min=1e-300) for one in maps[form])
-        if form == "attention_norm":
-            first, last = ((one + torch.eye(first.shape[-1])) / 2 for one in (first, last))
-        row = (last @ first)[:, 0]
-        expected = recording.layout.content(row if recording.padding is None else row * recording.padding)
-        assert_close(recorded(name).attribute(0, form).scores, expected)
-        one = recording.layout.content((maps[form][0] / maps[form][0].sum(-1, keepdim=True).clamp(min=1e-300))[:, 0])
-        assert_close(recorded(name).attribute(0, form, block=0).scores, one)
-
-
-# --- projection on the classifier's row ---
-
-
-@torch.no_grad()
-def textbook_projection(parts, model, target):
-    """<c, z_0j> of a ViT: the class token's parts through the final norm, its denominator frozen, and the head."""
-    states = []
-    hook = model.norm.register_forward_pre_hook(lambda _, args: states.append(args[0][:, 0]))
-    model(KINDS["vit"].inputs())
-    hook.remove()
-    deviation = torch.sqrt(states[0].var(-1, correction=0) + model.norm.eps)[:, None, None]
-    row = parts[:, 0]
-    return ((row - row.mean(-1, keepdim=True)) / deviation * model.norm.weight) @ model.head.weight[target]
-
-
-@pytest.mark.parametrize("form", PRE_LN)
-def test_the_projection_of_a_vit_is_the_textbook_formula(form):
-    one, model = contributions("vit")[-1], recorded("vit").recording.model
-    with torch.no_grad():
-        z = one.parts(one.block.site(form))
-    expected = recorded("vit").recording.layout.content(textbook_projection(z, model, 3))
-    found = recorded("vit").attribute(3, form, project=True, start_layer=-1)
-    assert_close(found.scores, expected)
-
-
-@pytest.mark.parametrize("name", sorted(set(WHOLE) - GATED))
-@torch.no_grad()
-def test_projected_parts_and_biases_sum_to_the_logit(name):
-    recording, one = recorded(name).recording, contributions(name)[-1]
-    explanation = Explanation(recording, torch.tensor([0, 3, 4]), torch.tensor([1, 1, 1]))
-    site = one.block.site("atb_ff_res_norm")
-    shares = one.shares(explanation, site, site, residual=True).sum(1)
-    rest = linearise(chain(recording.tape, [site], [recording.output]))
-    constant = {site: one.batch_first(site, one.constant(site))}
-    biases = explanation.explained(push(rest, constant, offsets=True)[recording.output])
-    assert_close(shares + biases, explanation.explained(recording.logits))
-
-
-@pytest.mark.parametrize("name", ["vit", "bert", "torchvision_vit", "gpt2", "vit_mean"])
-def test_projections_add_up_along_the_residual_stream(name):
-    atb = "attn_res_ln_norm" if name in POST_NORM else "atb_norm"
-    found = {form: recorded(name).attribute(2, form, project=True).scores for form in expected_forms(name)}
-    last = {form: recorded(name).attribute(2, form, project=True, start_layer=-1).scores for form in found}
-    assert_close(last[atb] + last["atb_ff_norm"], last["atb_ff_res_norm"])
-    class_token = name in ("vit", "torchvision_vit")  # it alone passes by the attention, and it is no patch
-    assert torch.allclose(last["attention_norm"], last[atb]) == class_token
-    assert not torch.allclose(found[atb], last[atb])
-    assert not torch.allclose(recorded(name).attribute(1, atb, project=True).scores, found[atb])
-
-
-def test_a_contrastive_projection_is_the_difference():
-    maps = [recorded("bert").attribute(t, "atb_ff_res_ln_norm", project=True).scores for t in (1, 4)]
-    both = recorded("bert").attribute(1, "atb_ff_res_ln_norm", other=4, project=True).scores
-    assert_close(both, maps[0] - maps[1])
-
-
 # --- other ways to run a model ---
 
 
@@ -320,28 +182,6 @@ def test_memory_is_bounded_by_pushing_some_parts_at_a_time(monkeypatch):
         assert_close(found.norms[form], whole.norms[form])
 
 
-@pytest.mark.parametrize("project", [False, True])
-@pytest.mark.parametrize(("name", "form"), [("vit", "atb_ff_res_norm"), ("bert", "atb_ff_res_ln_norm")])
-def test_a_loss_on_the_scores_has_the_right_gradient(name, form, project):
-    model, inputs = KINDS[name].build(True), KINDS[name].inputs()
-    layer = dict(model.named_modules())[
-        "blocks.0.mlp.fc1" if name == "vit" else "bert.encoder.layer.0.attention.self.value"
-    ]
-
-    def loss():
-        found = lrptrain.attribute(model, inputs, 1, form, create_graph=True, project=project)
-        return (found.scores * torch.linspace(-1, 1, found.scores.shape[1])).sum()
-
-    (gradient,) = torch.autograd.grad(loss(), layer.weight)
-    direction = torch.randn(layer.weight.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
-    values = []
-    for step in (1e-5, -1e-5):
-        layer.weight.data += step * direction
-        values.append(loss().item())
-        layer.weight.data -= step * direction
-    assert (gradient * direction).sum().item() == pytest.approx((values[0] - values[1]) / 2e-5, rel=1e-5)
-
-
 # --- what does not exist ---
 
 
@@ -361,19 +201,6 @@ def test_a_form_that_does_not_exist_says_which_do(name, form, says):
         lrptrain.decompose(KINDS[name].build(True), KINDS[name].inputs(), form)
     with pytest.raises(lrptrain.UnsupportedMethodError, match=f"(?s){says}"):
         recorded(name).attribute(0, form)
-
-
-@pytest.mark.parametrize(
-    ("options", "says"),
-    [
-        ({"block": 2}, "block=2 is out of range for a model of 2 blocks"),
-        ({"start_layer": 2}, "start_layer=2 is out of range"),
-        ({"block": 0, "project": True}, "leave out start_layer and project"),
-    ],
-)
-def test_options_out_of_range(options, says):
-    with pytest.raises(ValueError, match=says):
-        recorded("vit").attribute(0, "atb_norm", **options)
 
 
 def test_attention_without_a_residual_connection():

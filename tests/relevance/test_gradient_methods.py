@@ -11,6 +11,7 @@ from torch import Tensor, nn
 
 import lrptrain
 
+FLOAT32 = 1e-7  # captum rounds the weights of the steps to it
 TARGET = torch.tensor([0, 3, 1])
 
 
@@ -27,10 +28,10 @@ def test_integrated_gradients_are_those_of_captum():
     start = patches().flip(0) * 0.3
     found = small(method="integrated_gradients", steps=7, baseline=0.25)
     expected = IntegratedGradients(MODEL).attribute(patches(), 0.25, TARGET, n_steps=7, method="gausslegendre")
-    assert relative_error(found.input, expected.sum(1)).max() < 1e-10
+    assert relative_error(found.input, expected.sum(1)).max() < FLOAT32
     found = small(method="integrated_gradients", steps=7, baseline=start)
     expected = IntegratedGradients(MODEL).attribute(patches(), start, TARGET, n_steps=7, method="gausslegendre")
-    assert relative_error(found.input, expected.sum(1)).max() < 1e-10
+    assert relative_error(found.input, expected.sum(1)).max() < FLOAT32
 
 
 def test_integrated_gradients_of_a_text_are_those_of_captum_at_the_word_embeddings():
@@ -47,8 +48,8 @@ def test_integrated_gradients_of_a_text_are_those_of_captum_at_the_word_embeddin
     expected = IntegratedGradients(logits).attribute(
         words, 0.0, TARGET, (inputs["attention_mask"],), n_steps=6, method="gausslegendre"
     )
-    assert relative_error(found.input, expected).max() < 1e-10
-    assert relative_error(found.scores, expected.sum(-1)).max() < 1e-10
+    assert relative_error(found.input, expected).max() < FLOAT32
+    assert relative_error(found.scores, expected.sum(-1)).max() < FLOAT32
 
 
 @pytest.mark.parametrize("other", [None, 2])
@@ -67,15 +68,15 @@ def test_integrated_gradients_sum_to_the_difference_of_the_logits(other):
 @pytest.mark.parametrize("method", ["integrated_gradients", "smoothgrad"])
 def test_forward_passes_of_any_size_give_the_same_map(method):
     sizes: list[int] = []
+    steps, count = 5, "steps" if method == "integrated_gradients" else "samples"
     handle = MODEL.register_forward_pre_hook(lambda _, args: sizes.append(len(args[0])))
-    maps = [small(method=method, at_once=at_once).scores for at_once in (1, 5, 1000)]
+    maps = [small(method=method, at_once=at_once, **{count: steps}).scores for at_once in (2, 5, 1000)]
     handle.remove()
     assert relative_error(maps[0], maps[1]).max() < 1e-10
     assert relative_error(maps[0], maps[2]).max() < 1e-10
-    steps = 32 if method == "integrated_gradients" else 16
-    assert sizes.count(1) == 3 * steps
-    assert max(sizes) == 3 * steps
+    assert sizes.count(2) >= 3 * steps // 2
     assert sizes.count(5) == 3 * steps // 5
+    assert max(sizes) == 3 * steps
 
 
 class Quadratic(nn.Module):
@@ -86,30 +87,29 @@ class Quadratic(nn.Module):
         self.embed = nn.Conv2d(3, 1, 4, 4)
 
     def forward(self, x: Tensor) -> Tensor:
-        return torch.stack([x.square().flatten(1).sum(1), x.flatten(1).sum(1)], 1) + 0 * self.embed(x).mean((1, 2, 3))[:, None]
+        return (
+            torch.stack([x.square().flatten(1).sum(1), x.flatten(1).sum(1)], 1)
+            + 0 * self.embed(x).mean((1, 2, 3))[:, None]
+        )
+
+
+def smooth(images: Tensor, target: int, **options: Any) -> Tensor:
+    found = lrptrain.attribute(Quadratic().double(), images, target, "smoothgrad", at_once=600, **options).input
+    assert found is not None
+    return found
 
 
 def test_smoothgrad_is_the_absolute_mean_gradient_over_noise_of_the_range():
-    model, images = Quadratic().double(), patches() * torch.tensor([1.0, 2.0, 0.5]).double().view(3, 1, 1, 1)
-    linear = lrptrain.attribute(model, images, 1, "smoothgrad")
-    assert relative_error(linear.input, torch.full_like(images[:, 0], 3.0)).max() < 1e-12
-    samples = 400
-    noisy = lrptrain.attribute(model, images[:, :1].expand(-1, 3, -1, -1) * 0, 0, "smoothgrad", samples=2)
-    assert (noisy.input == 0).all()  # no range, no noise
-    found = lrptrain.attribute(model, images, 0, "smoothgrad", samples=samples, at_once=600)
-    without = (2 * images).abs().sum(1)
+    images, samples = patches() * torch.tensor([1.0, 2.0, 0.5]).double().view(3, 1, 1, 1), 200
+    assert relative_error(smooth(images, 1), torch.full_like(images[:, 0], 3.0)).max() < 1e-12
+    assert not smooth(images * 0, 0).any()  # no range, no noise
+    found = smooth(images, 0, samples=samples)
     mean_noise = 2 * 0.15 * (images.flatten(1).amax(1) - images.flatten(1).amin(1)) / samples**0.5
     # |2 x + noise| summed over three channels: off by about sqrt(3) standard deviations of the mean noise.
-    spread = (found.input - without).flatten(1).square().mean(1).sqrt() / mean_noise
+    spread = (found - (2 * images).abs().sum(1)).flatten(1).square().mean(1).sqrt() / mean_noise
     assert ((spread > 1.4) & (spread < 2.0)).all()
-    assert torch.equal(found.input, lrptrain.attribute(model, images, 0, "smoothgrad", samples=samples, at_once=600).input)
-    other = lrptrain.attribute(model, images, 0, "smoothgrad", samples=samples, at_once=600, seed=1)
-    assert not torch.equal(found.input, other.input)
-
-
-def weights_of(model: nn.Module) -> Tensor:
-    """A weight in front of the attention, whose softmax both derivatives have to pass."""
-    return model.qkv.weight  # type: ignore[return-value]
+    assert torch.equal(found, smooth(images, 0, samples=samples))
+    assert not torch.equal(found, smooth(images, 0, samples=samples, seed=1))
 
 
 @pytest.mark.parametrize(
@@ -130,7 +130,7 @@ def test_the_gradient_of_a_map_is_that_of_finite_differences(method, options):
         found = lrptrain.attribute(model, patches(), TARGET, method, **options, **more)
         return (found.scores * goal).sum() + found.scores.square().sum()
 
-    weight = weights_of(model)
+    weight = model.qkv.weight  # in front of the attention, whose softmax both derivatives have to pass
     (gradient,) = torch.autograd.grad(loss(create_graph=True), weight)
     step = torch.randn(weight.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     values = []

@@ -56,11 +56,10 @@ def shapley(value: Any, players: int) -> list[float]:
 def test_shapley_values_with_interactions_are_those_of_the_textbook():
     """With 4 tokens the subsets are few enough for samples to cover them in their proportion."""
     parts = shares()
-    found = lrptrain.attribute(Additive(squared=True), squares(), 0, "kernel_shap", samples=4000, at_once=4000)
+    found = lrptrain.attribute(Additive(squared=True), squares(), 0, "kernel_shap", samples=1500, at_once=1500)
     expected = torch.tensor([shapley(lambda on, row=row: sum(row[i].item() for i in on) ** 2, 4) for row in parts])
-    assert relative_error(found.scores, expected).max() < 0.05
-    single = relative_error(parts.square(), expected)
-    assert single.max() > 0.2  # what ignoring the interactions would give
+    assert (found.scores - expected).abs().max() < 0.03
+    assert (parts.square() - expected).abs().max() > 0.5  # what ignoring the interactions would give
 
 
 @pytest.mark.parametrize("name", ["vit", "bert"])
@@ -117,12 +116,12 @@ def test_a_text_of_one_token(method):
     words = model.bert.embeddings.word_embeddings(ids).detach()
     with torch.no_grad():
         fall = model(inputs_embeds=words).logits[0, 1] - model(inputs_embeds=0 * words).logits[0, 1]
-    found = lrptrain.attribute(model, ids, 1, method, **({"alpha": 1e-9} if method == "lime" else {}))
+    options: dict[str, Any] = {"alpha": 1e-9} if method == "lime" else {}
+    found = lrptrain.attribute(model, ids, 1, method, **options)
     assert abs(found.scores[0, 0] - fall) < 1e-5
 
 
 def test_without_captum_the_message_says_what_to_install(monkeypatch):
     monkeypatch.setitem(sys.modules, "captum", None)
-    monkeypatch.delitem(sys.modules, "captum.attr", raising=False)
     with pytest.raises(lrptrain.UnsupportedMethodError, match=r"needs? captum: pip install 'lrptrain\[captum\]'"):
         lrptrain.attribute(Additive(), squares(), 0, "lime")

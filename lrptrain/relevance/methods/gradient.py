@@ -110,18 +110,20 @@ def _mean_gradient(
 def _noise(explanation: Explanation, level: float, seed: int, copies: int) -> Callable[[Tensor, Tensor], Tensor]:
     """Noise for copies of samples; every sample draws its own, for its content only."""
     recording, leaf = explanation.recording, real(_leaf(explanation))
-    image = leaf.ndim == 4
+    image, ones = leaf.ndim == 4, [1] * (leaf.ndim - 1)
     content = content_mask(recording, 1 if image else leaf.shape[1])
-    values = [x if image else x[own] for x, own in zip(leaf, content, strict=True)]
-    scales = [level * (x.max() - x.min()) for x in values]
+    own = content.view(len(leaf), -1, *ones[1:])
+    high = torch.where(own, leaf, -torch.inf).flatten(1).amax(1)
+    low = torch.where(own, leaf, torch.inf).flatten(1).amin(1)
+    scale = (level * (high - low)).view(-1, *ones)
     seeds = content_seeds(recording, seed * copies)
 
     def draw(copy: Int[Tensor, " rows"], rows: Int[Tensor, " rows"]) -> Float[Tensor, "rows ..."]:
-        drawn = leaf.new_zeros((len(rows), *leaf.shape[1:]))
-        for out, number, row in zip(drawn, copy.tolist(), rows.tolist(), strict=True):
-            generator = torch.Generator().manual_seed(seeds[row] + number)
-            own = torch.randn(values[row].shape, generator=generator, dtype=drawn.dtype).to(drawn.device)
-            out[... if image else content[row]] = own * scales[row]
-        return drawn
+        unit = torch.zeros(len(rows), *leaf.shape[1:], dtype=leaf.dtype)
+        for i, (number, row) in enumerate(zip(copy.tolist(), rows.tolist(), strict=True)):
+            generator, kept = torch.Generator().manual_seed(seeds[row] + number), content[row].cpu()
+            shape = leaf.shape[1:] if image else (int(kept.sum()), *leaf.shape[2:])
+            unit[(i, ...) if image else (i, kept)] = torch.randn(shape, generator=generator, dtype=leaf.dtype)
+        return unit.to(leaf.device) * scale[rows]
 
     return draw

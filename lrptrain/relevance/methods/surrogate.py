@@ -32,9 +32,9 @@ def lime(
 ) -> Maps:
     """LIME (Ribeiro, Singh, Guestrin 2016): weights of a ridge regression on random subsets of the tokens.
 
-    Every token is there with probability 1/2; a subset counts exp(-d^2 / (2 kernel_width^2)), d its cosine distance from
-    the whole. Tokens are taken away as `leave_one_out` does. It costs `samples` forward passes for every sample of the
-    batch. Fewer subsets than several times the number of tokens (196 patches, say) give a map that is mostly noise.
+    Every token is there with probability 1/2; a subset counts exp(-d^2 / (2 kernel_width^2)), d its cosine distance
+    from the whole. Tokens are taken away as `leave_one_out` does. It costs `samples` forward passes for every sample of
+    the batch. Fewer subsets than several times the number of tokens (196 patches, say) give a map that is mostly noise.
 
     Args:
         explanation: The forward pass and the target.
@@ -142,8 +142,9 @@ def _captum() -> ModuleType:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
+            captum = importlib.import_module("captum")
             importlib.import_module("captum.attr")
-            return importlib.import_module("captum")
+            return captum
     except ModuleNotFoundError as error:
         if error.name != "captum":
             raise

@@ -1,0 +1,90 @@
+"""One measurement: time and peak memory of some work, over those of a training pass in the same place."""
+
+import json
+import os
+import resource
+import statistics
+import time
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+Inputs = torch.Tensor | dict[str, torch.Tensor]
+Work = Callable[[], object]
+
+
+def training_pass(model: nn.Module, inputs: Inputs) -> None:
+    """One forward and one backward pass to all parameters, with the model's own (fused) attention."""
+    output = model(**inputs) if isinstance(inputs, dict) else model(inputs)
+    getattr(output, "logits", output)[:, 0].sum().backward()
+    model.zero_grad(set_to_none=True)
+
+
+def seconds(work: Work) -> float:
+    """Time of one call."""
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    started = time.perf_counter()
+    work()
+    if torch.cuda.is_available():
+        torch.cuda.synchronize()
+    return time.perf_counter() - started
+
+
+def time_ratio(work: Work, base: Work, rounds: int) -> dict[str, float]:
+    """Median over rounds of the work's time over that of `base` right before it, and the seconds of the last."""
+    base()
+    if rounds > 1:
+        work()
+    pairs = [(seconds(base), seconds(work)) for _ in range(rounds)]
+    return {"time": statistics.median(mine / theirs for theirs, mine in pairs), "seconds": pairs[-1][1]}
+
+
+def peak(work: Work, device: str) -> dict[str, float]:
+    """Bytes at the peak, above what was there before."""
+    if device == "cpu":
+        before = _resident()
+        work()
+        return {"bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before}
+    torch.cuda.synchronize()
+    torch.cuda.reset_peak_memory_stats()
+    before = torch.cuda.memory_allocated()
+    work()
+    torch.cuda.synchronize()
+    return {"bytes": torch.cuda.max_memory_allocated() - before}
+
+
+def _resident() -> int:
+    with open("/proc/self/statm", encoding="ascii") as file:
+        return int(file.read().split()[1]) * resource.getpagesize()
+
+
+def apart(measure: Callable[[], dict[str, Any]], device: str, threads: int) -> dict[str, Any]:
+    """The measurement in a process of its own, whose peak memory starts anew; on a GPU in this one.
+
+    The parent must not have used more than one thread before.
+    """
+    if device != "cpu":
+        return _outcome(measure)
+    reader, writer = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.close(reader)
+        torch.set_num_threads(threads)
+        with os.fdopen(writer, "w", encoding="utf-8") as file:
+            json.dump(_outcome(measure), file)
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader, encoding="utf-8") as file:
+        text = file.read()
+    os.waitpid(child, 0)
+    return json.loads(text) if text else {"error": "the process was killed (out of memory?)"}
+
+
+def _outcome(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return measure()
+    except Exception as error:  # the table says which library fails, and how
+        return {"error": f"{type(error).__name__}: {str(error).splitlines()[0][:160] if str(error) else ''}"}

@@ -1,0 +1,143 @@
+"""Documents with their rationales in the format of the ERASER benchmark."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from torch.utils.data import DataLoader
+
+from lrptrain.data.common import class_names
+from lrptrain.data.texts import Example, fast_tokenizer, text_loader
+
+SPLITS = ("train", "val", "test")
+
+
+def read_records(path: Path) -> list[dict[str, Any]]:
+    """The records of a `.jsonl` file of ERASER.
+
+    Raises:
+        FileNotFoundError: There is no such file.
+        ValueError: It is empty, or a line is no JSON object with an id, a class and evidence.
+    """
+    if not path.is_file():
+        raise FileNotFoundError(f"no annotations at {path}: an ERASER folder holds train, val and test.jsonl and docs/")
+    records = []
+    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        try:
+            record = json.loads(line)
+        except json.JSONDecodeError as error:
+            raise ValueError(f"{path}, line {number} is no JSON: {error}") from None
+        missing = [name for name in ("annotation_id", "classification", "evidences") if name not in record]
+        if missing:
+            raise ValueError(f"{path}, line {number} lacks {missing}; it has {sorted(record)}")
+        records.append(record)
+    if not records:
+        raise ValueError(f"{path} has no records")
+    return records
+
+
+def read_document(record: dict[str, Any], documents: Path, label: int) -> Example:
+    """The text of a record, its tokens joined by blanks, with the characters of its evidence.
+
+    Raises:
+        FileNotFoundError: The document is missing.
+        ValueError: Evidence lies in another document (as in ERASER's tasks of several documents) or outside of it.
+    """
+    name = record["annotation_id"]
+    path = documents / name
+    if not path.is_file():
+        raise FileNotFoundError(f"no document at {path}")
+    words = path.read_text(encoding="utf-8").split()
+    starts = [0]
+    for word in words:
+        starts.append(starts[-1] + len(word) + 1)
+    spans = []
+    for evidence in (part for group in record["evidences"] for part in group):
+        first, end = evidence["start_token"], evidence["end_token"]
+        if evidence["docid"] != name:
+            raise ValueError(f"{name}: evidence in the document {evidence['docid']!r}; only its own can be read")
+        if not 0 <= first <= end <= len(words):
+            raise ValueError(f"{name}: evidence is 0 <= start_token <= end_token <= {len(words)}, got {(first, end)}")
+        if first < end:  # the test split of Movies has an empty one
+            spans.append((starts[first], starts[end] - 1))
+    return Example(" ".join(words), label, tuple(spans) or None)
+
+
+class EraserDocuments(pl.LightningDataModule):
+    """Documents, labels and token-level rationales of a single-document task of ERASER, for example Movies.
+
+    DeYoung et al. 2020 (ACL). A record without evidence has no annotation. `class_names` and `num_classes` are known
+    after `setup`.
+
+    Args:
+        path: Folder with `train.jsonl`, `val.jsonl`, `test.jsonl`, and the tokenised documents in `docs/`.
+        tokenizer: Folder or hub name of a fast tokenizer, or `"minilm"`.
+        max_length: Tokens at most, special ones included; what is behind them is cut off.
+        batch_size: Documents per batch.
+        num_workers: Worker processes for loading.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        tokenizer: str = "minilm",
+        max_length: int = 512,
+        batch_size: int = 8,
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__()
+        self.save_hyperparameters(logger=False)
+        self.path = Path(path)
+        self.tokenizer_source = tokenizer
+        self.max_length = max_length
+        self.batch_size = batch_size
+        self.num_workers = num_workers
+        self.class_names: list[str] = []
+        self.tokenizer: Any = None
+        self.splits: dict[str, list[Example]] = {}
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return len(self.class_names)
+
+    def setup(self, stage: str | None = None) -> None:
+        """Read the documents of all splits and load the tokenizer, once.
+
+        Raises:
+            FileNotFoundError: A split or a document is missing.
+            OSError: The tokenizer cannot be had.
+            ValueError: A record cannot be read, a class is unknown to the training split, or the tokenizer is not a
+                fast one.
+        """
+        if self.splits:
+            return
+        self.tokenizer = fast_tokenizer(self.tokenizer_source)
+        records = {split: read_records(self.path / f"{split}.jsonl") for split in SPLITS}
+        self.class_names = class_names(record["classification"] for record in records["train"])
+        self.splits = {split: [self._example(record) for record in found] for split, found in records.items()}
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Shuffled training documents."""
+        return self._loader("train", shuffle=True)
+
+    def val_dataloader(self) -> DataLoader[Any]:
+        """Validation documents in the file's order."""
+        return self._loader("val")
+
+    def test_dataloader(self) -> DataLoader[Any]:
+        """Test documents in the file's order."""
+        return self._loader("test")
+
+    def _loader(self, split: str, shuffle: bool = False) -> DataLoader[Any]:
+        examples = self.splits[split]
+        return text_loader(examples, self.tokenizer, self.max_length, self.batch_size, self.num_workers, shuffle)
+
+    def _example(self, record: dict[str, Any]) -> Example:
+        if record["classification"] not in self.class_names:
+            raise ValueError(
+                f"{record['annotation_id']}: the class {record['classification']!r} does not occur in the training "
+                f"split, which has {self.class_names}"
+            )
+        return read_document(record, self.path / "docs", self.class_names.index(record["classification"]))
