@@ -62,14 +62,13 @@ def add(walk: Walk, node: Node, relevance: Parts, *, normalised: bool) -> Shares
     constants = [x for x, operand in zip((first, second), operands, strict=True) if not isinstance(operand, Value)]
     lean = normalised and not torch.is_grad_enabled() and z.dtype == part.dtype
     if lean and all(x.isfinite().all() for x in constants):
-        parts = lean_rules.rescaled_sum(part, z, (first, second), walk.total(node))
-        return [shape_back(v, share) for v, share in zip(operands, parts, strict=True) if isinstance(v, Value)]
-    parts = rules.proportional(part, (first, second))
+        two = lean_rules.rescaled_sum(part, z, (first, second), walk.total(node))
+        return [shape_back(v, share) for v, share in zip(operands, two, strict=True) if isinstance(v, Value)]
     # An additive mask of -inf carries no relevance, and inf * 0 must not make it NaN.
-    parts = tuple(torch.where(part == 0, 0.0, share) for share in parts)
+    shares = tuple(torch.where(part == 0, 0.0, x) for x in rules.proportional(part, (first, second)))
     if normalised:
-        parts = rules.rescale(part, parts, walk.total(node))
-    return [shape_back(v, share) for v, share in zip(operands, parts, strict=True) if isinstance(v, Value)]
+        shares = rules.rescale(part, shares, walk.total(node))
+    return [shape_back(v, share) for v, share in zip(operands, shares, strict=True) if isinstance(v, Value)]
 
 
 def multiply(walk: Walk, node: Node, relevance: Parts) -> Shares:

@@ -1,6 +1,6 @@
 """What every transformer block mixes: norms of the tokens' contributions to one another, and mixing ratios."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lrptrain.relevance.attribute import record
-from lrptrain.relevance.blocks import FORMS, transformer_blocks
+from lrptrain.relevance.blocks import FORMS, Block, transformer_blocks
 from lrptrain.relevance.contributions import Contributions
 from lrptrain.relevance.recording import Inputs
 from lrptrain.relevance.registry import unknown
@@ -42,6 +42,7 @@ def decompose(
         model: As for `lrptrain.attribute`.
         inputs: As for `lrptrain.attribute`.
         form: How far the parts are followed, or None for all forms that the model has:
+            "atb": "attn_res_ln_norm" or "atb_norm", whichever the model has;
             "attention_norm": the attention's output, || sum_h alpha_ij f^h(x_j) ||;
             "attn_res_ln_norm" (post-LN) or "atb_norm" (pre-LN): with the residual, and its norm;
             "atb_ff_norm": then through the feed-forward block, by integrated gradients with baseline 0;
@@ -53,15 +54,15 @@ def decompose(
         UnsupportedMethodError: If the form is unknown, or does not exist for this model.
         UnsupportedModelError: If the model has no attention, or returns no logits.
     """
-    if form is not None and form not in FORMS:
-        raise UnsupportedMethodError(unknown("form", form, FORMS))
+    if form not in (None, "atb", *FORMS):
+        raise UnsupportedMethodError(unknown("form", form, ("atb", *FORMS)))
     recorded = record(model, inputs, layout=layout)
     recording = recorded.recording
     norms: dict[str, list[Tensor]] = {}
     ratios: dict[str, list[Tensor]] = {}
     with torch.inference_mode(False), torch.no_grad(), torch.autocast(recording.logits.device.type, enabled=False):
         blocks = transformer_blocks(recording)
-        forms = [form] if form else [name for name in FORMS if all(name in block.sites for block in blocks)]
+        forms = _forms(form, blocks)
         for block in blocks:
             sites, contributions = [block.site(name) for name in forms], Contributions(recording, block)
             found = zip(forms, contributions.norms(sites), contributions.mixing_ratios(sites), strict=True)
@@ -74,3 +75,9 @@ def decompose(
         {name: torch.stack(rows) * kept for name, rows in ratios.items()},
         recorded.logits,
     )
+
+
+def _forms(form: str | None, blocks: Sequence[Block]) -> list[str]:
+    """Those asked for that every block has; the first one if there is none, whose error then says why."""
+    asked = FORMS if form is None else ("attn_res_ln_norm", "atb_norm") if form == "atb" else (form,)
+    return [name for name in asked if all(name in block.sites for block in blocks)] or [asked[0]]

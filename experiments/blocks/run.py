@@ -1,0 +1,191 @@
+"""Do residuals and norms cancel what feed-forward blocks do to the attention maps (Kobayashi et al., ICLR 2024)?
+
+    .venv/bin/python experiments/blocks/run.py
+
+One JSON file per model in `results/`; a run that was cut off goes on with the models that are missing. The table is
+written into this folder's README.md.
+"""
+
+import argparse
+import io
+import json
+import sys
+import time
+import zipfile
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+import torch
+from jaxtyping import Float
+from PIL import Image
+from scipy import stats
+from torch import Tensor, nn
+
+import lrptrain
+from lrptrain.data import TextSpans
+from lrptrain.models import TextClassifier
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from table import markdown, mean_interval, write_between  # noqa: E402
+from vision import MEAN, STD, vit  # noqa: E402
+
+SHARED = HERE.parents[2] / "shared"
+TWEETS = SHARED / "data" / "tweet_sentiment_spans" / "train.csv"
+IMAGES = SHARED / "data" / "cifar10" / "cifar10_jpeg.zip"
+WEIGHTS = SHARED / "models" / "vit_cifar10" / "vit_cifar10.safetensors"
+SAMPLES, TEXTS = 100, 1100
+SHOWN = {
+    "attention_norm": "Attention", "atb_norm": "Atb", "attn_res_ln_norm": "Atb", "atb_ff_norm": "AtbFf",
+    "atb_ff_res_norm": "AtbFfRes", "atb_ff_res_ln_norm": "AtbFfResLn",
+}  # fmt: skip
+COMPARED = ("AtbFf", "AtbFfRes", "AtbFfResLn")
+Row = dict[str, float]
+
+
+def change(before: Float[Tensor, "s s"], after: Float[Tensor, "s s"]) -> tuple[float, float]:
+    """1 - Spearman's correlation of all entries; distance of the maps with rows of sum 1, relative to the first."""
+    rank = 1 - float(stats.spearmanr(before.flatten().numpy(), after.flatten().numpy()).statistic)
+    first, second = (one / one.sum(-1, keepdim=True) for one in (before, after))
+    return rank, float((second - first).norm() / first.norm())
+
+
+def measure(found: lrptrain.Decomposition, lengths: list[int]) -> list[list[Row]]:
+    """Per sample and block: what each step does to the map, and how much every form mixes (mean over tokens)."""
+    maps = {SHOWN[form]: norms.double() for form, norms in found.norms.items()}
+    ratios = {SHOWN[form]: one.double() for form, one in found.mixing_ratios.items()}
+    samples = []
+    for sample, length in enumerate(lengths):
+        rows = []
+        for block in range(len(maps["Atb"])):
+            cut = {name: one[block, sample, :length, :length] for name, one in maps.items()}
+            row = {f"mixing {name}": float(one[block, sample, :length].mean()) for name, one in ratios.items()}
+            for name in COMPARED:
+                if name in cut:
+                    row[f"rank {name}"], row[f"distance {name}"] = change(cut["Atb"], cut[name])
+            rows.append(row)
+        samples.append(rows)
+    return samples
+
+
+def batches_of_tweets(data: TextSpans) -> Iterable[tuple[Any, Tensor, list[int]]]:
+    """Inputs, labels and lengths of the held-out tweets."""
+    for batch in data.val_dataloader():
+        inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
+        yield inputs, batch["label"], batch["attention_mask"].sum(1).tolist()
+
+
+def batches_of_images(path: Path) -> Iterable[tuple[Any, Tensor, list[int]]]:
+    """Normalised images of CIFAR-10's test part, ten per class."""
+    with zipfile.ZipFile(path) as archive:
+        names = sorted(name for name in archive.namelist() if name.startswith("test/") and name.endswith(".jpg"))
+        classes = sorted({name.split("/")[1] for name in names})
+        names = names[:: len(names) // SAMPLES]
+        pixels = [np.asarray(Image.open(io.BytesIO(archive.read(name))).convert("RGB")) for name in names]
+    mean, std = torch.tensor(MEAN)[:, None, None], torch.tensor(STD)[:, None, None]
+    images = (torch.from_numpy(np.stack(pixels)).permute(0, 3, 1, 2) / 255 - mean) / std
+    labels = torch.tensor([classes.index(name.split("/")[1]) for name in names])
+    for part, label in zip(images.split(20), labels.split(20), strict=True):
+        yield part, label, [65] * len(part)
+
+
+def run(model: nn.Module, batches: Iterable[tuple[Any, Tensor, list[int]]]) -> dict[str, Any]:
+    """Decompose the first samples."""
+    started, right, samples = time.monotonic(), 0, []
+    for inputs, labels, lengths in batches:
+        found = lrptrain.decompose(model, inputs)
+        samples += measure(found, lengths)
+        right += int((found.logits.argmax(1) == labels).sum())
+        if len(samples) >= SAMPLES:
+            break
+    return {
+        "samples": len(samples),
+        "accuracy": right / len(samples),
+        "seconds": time.monotonic() - started,
+        "blocks": [[{name: round(x, 5) for name, x in row.items()} for row in rows] for rows in samples],
+    }
+
+
+def minilm(seed: int) -> dict[str, Any]:
+    """Fine-tune MiniLM on tweets for one short epoch, then decompose held-out ones."""
+    pl.seed_everything(seed, verbose=False)
+    data = TextSpans(
+        path=str(TWEETS),
+        label_column="sentiment",
+        labels=["negative", "positive"],
+        max_length=64,
+        batch_size=25,
+        limit=TEXTS,
+        val_share=SAMPLES / TEXTS,
+        seed=seed,
+    )
+    module = TextClassifier(num_classes=2, lr=3e-4)
+    trainer = pl.Trainer(
+        max_epochs=1, accelerator="cpu", default_root_dir=HERE / "runs", logger=False, enable_checkpointing=False,
+        enable_progress_bar=False, limit_val_batches=0,
+    )  # fmt: skip
+    trainer.fit(module, datamodule=data)
+    return run(module.eval(), batches_of_tweets(data))
+
+
+def means(result: dict[str, Any], block: int) -> Row:
+    """Over the samples."""
+    rows = [sample[block] for sample in result["blocks"]]
+    return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+
+
+def interval_cell(values: list[float]) -> str:
+    return "{:.3f} ± {:.3f}".format(*mean_interval(values))
+
+
+def table(rows_of: Callable[[int], list[Row]], blocks: int) -> str:
+    """One line per block, and one for the mean over them; `rows_of(block)` gives a row per repetition."""
+    every = [rows_of(block) for block in range(blocks)]
+    overall = [
+        {name: float(np.mean([row[name] for row in each])) for name in each[0]} for each in zip(*every, strict=True)
+    ]
+    lines = []
+    for title, rows in [*((str(block + 1), each) for block, each in enumerate(every)), ("all", overall)]:
+        line = {"block": title}
+        for kind, head in (("rank", "1 - r_s to Atb:"), ("distance", "distance to Atb:"), ("mixing", "mixing:")):
+            names = [name for name in ("Attention", "Atb", *COMPARED) if f"{kind} {name}" in rows[0]]
+            line |= {f"{head} {name}": interval_cell([row[f"{kind} {name}"] for row in rows]) for name in names}
+        lines.append(line)
+    return markdown(lines)
+
+
+def kept(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """The result in a file, made if it is missing."""
+    if not path.exists():
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(json.dumps(make()) + "\n", encoding="utf-8")
+    result = json.loads(path.read_text(encoding="utf-8"))
+    print(f"{path.stem}: accuracy {result['accuracy']:.2f}, decomposed in {result['seconds']:.0f} s", flush=True)
+    return result
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--seeds", type=int, default=3)
+    arguments = parser.parse_args()
+    seeds = range(arguments.seeds)
+    texts = [kept(HERE / "results" / f"minilm_{seed}.json", lambda seed=seed: minilm(seed)) for seed in seeds]
+    model = vit(10, 32, WEIGHTS).eval()
+    images = kept(HERE / "results" / "vit.json", lambda: run(model, batches_of_images(IMAGES)))
+    accuracy = "{:.0%} ± {:.0%}".format(*mean_interval([result["accuracy"] for result in texts]))
+    text = (
+        f"MiniLM (post-LN), {len(texts)} seeds, {SAMPLES} tweets each, accuracy on them {accuracy}; mean ± 95 % "
+        f"interval (t) over seeds:\n\n{table(lambda block: [means(result, block) for result in texts], 6)}\n\n"
+        f"ViT (pre-LN), {images['samples']} images, accuracy on them {images['accuracy']:.0%}; mean ± 95 % "
+        f"interval (t) over images:\n\n{table(lambda block: [sample[block] for sample in images['blocks']], 6)}"
+    )
+    write_between(HERE / "README.md", text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
