@@ -42,8 +42,8 @@ class RelevanceMonitor(Callback):
             `/<class>` behind it.
         `relevance/<target>/pointing_game`, `/rank_accuracy`, `/auprc`: The other localisation scores.
         `relevance/<target>/region/<name>`: Share of the positive relevance in a named region.
-        `relevance/mixing/block_<number>`: Mean share of a token's state behind a block's attention that comes from other
-            tokens (Kobayashi et al. 2021); only with `mixing_ratios`.
+        `relevance/mixing/block_<number>`: Mean share of a token's state behind a block's attention that comes from
+            other tokens (Kobayashi et al. 2021); only with `mixing_ratios`.
         `relevance/chance`: Annotated share of the area, the energy pointing game of a uniform map.
         `relevance/accuracy`, `relevance/samples`: Of the sample.
         `relevance/findings`: Number of findings that stand.
@@ -135,9 +135,7 @@ class RelevanceMonitor(Callback):
         check_choices(bound, confidence, targets, on_error)
         check_looks(mean, std)
         self.max_samples, self.every_n_epochs = max_samples, every_n_epochs
-        self.explainer = Explainer(
-            method, options, tuple(targets), batch_size, tuple(region_names), mixing_ratios
-        )
+        self.explainer = Explainer(method, options, tuple(targets), batch_size, tuple(region_names), mixing_ratios)
         self.model, self.batch_adapter = model, batch_adapter
         self.reporter = Reporter(bound, confidence, class_names, tokenizer, mean, std)
         self.max_pictures, self.dataloader_idx, self.on_error = max_pictures, dataloader_idx, on_error

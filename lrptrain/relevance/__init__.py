@@ -1,8 +1,8 @@
 """The relevance engine: torch only."""
 
 from lrptrain.relevance.attribute import Recorded, attribute, record
-from lrptrain.relevance.decomposition import Decomposition, decompose
-from lrptrain.relevance.propagate import register_rule
+from lrptrain.relevance.decomposition.decompose import Decomposition, decompose
+from lrptrain.relevance.propagation.propagate import register_rule
 from lrptrain.relevance.registry import methods
 from lrptrain.relevance.types import (
     Relevance,

@@ -10,14 +10,14 @@ from torch import Tensor, nn
 
 from lrptrain.relevance import methods as _methods  # noqa: F401  (registers them)
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.flattened import unflatten
 from lrptrain.relevance.methods.input_maps import patch_grid
 from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.recording import Inputs, Recording, explained_input, read_logits, run_on_tape
 from lrptrain.relevance.registry import differentiable, get_method
-from lrptrain.relevance.tape import Tape, Value
+from lrptrain.relevance.tape.flattened import unflatten
+from lrptrain.relevance.tape.tape import Tape, Value
+from lrptrain.relevance.tape.written_out import collapse
 from lrptrain.relevance.types import Relevance, TokenLayout, UnsupportedMethodError, UnsupportedModelError
-from lrptrain.relevance.written_out import collapse
 
 Target = int | Sequence[int] | Int[Tensor, " batch"] | None
 

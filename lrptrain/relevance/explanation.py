@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lrptrain.relevance.functions import enterable
-from lrptrain.relevance.propagate import Composite, real
+from lrptrain.relevance.propagation.propagate import Composite, real
 from lrptrain.relevance.recording import Blocks, Recording
-from lrptrain.relevance.tape import Value
+from lrptrain.relevance.tape.functions import enterable
+from lrptrain.relevance.tape.tape import Value
 from lrptrain.relevance.types import UnsupportedModelError
 
 

@@ -3,7 +3,7 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.composites import (
+from lrptrain.relevance.propagation.composites import (
     choose,
     divide,
     entries,
@@ -13,11 +13,11 @@ from lrptrain.relevance.composites import (
     shape_back,
     spread,
 )
-from lrptrain.relevance.functions import ENTRIES
-from lrptrain.relevance.linear_maps import Parts
-from lrptrain.relevance.pooling import AVERAGES, MAXIMA, to_the_winner
-from lrptrain.relevance.propagate import Composite, Shares, Walk, real
-from lrptrain.relevance.tape import Node, Value
+from lrptrain.relevance.propagation.linear_maps import Parts
+from lrptrain.relevance.propagation.pooling import AVERAGES, MAXIMA, to_the_winner
+from lrptrain.relevance.propagation.propagate import Composite, Shares, Walk, real
+from lrptrain.relevance.tape.functions import ENTRIES
+from lrptrain.relevance.tape.tape import Node, Value
 from lrptrain.relevance.types import UnsupportedModelError
 
 

@@ -5,11 +5,11 @@ from collections.abc import Iterator
 import torch
 from torch import Tensor
 
-from lrptrain.relevance.einsum import labels
 from lrptrain.relevance.flow import FLOW
-from lrptrain.relevance.functions import ELEMENTWISE
-from lrptrain.relevance.propagate import Walk
-from lrptrain.relevance.tape import Node, Tape, Value
+from lrptrain.relevance.propagation.propagate import Walk
+from lrptrain.relevance.tape.einsum import labels
+from lrptrain.relevance.tape.functions import ELEMENTWISE
+from lrptrain.relevance.tape.tape import Node, Tape, Value
 from lrptrain.relevance.types import TokenLayout, UnsupportedModelError
 
 # What may stand between the softmax and the product with the values.

@@ -9,6 +9,7 @@ from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.methods.input_maps import patch_grid
 from lrptrain.relevance.recording import Recording
 from lrptrain.relevance.rerun import answers
+from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 
 
 def number_of_tokens(recording: Recording) -> int:
@@ -31,7 +32,8 @@ def answers_without(
 
     A patch is taken away by giving its pixels the value `baseline`; a token by giving its word embedding that value
     and, where the model was given an `attention_mask`, by masking it out there, too, so that no other token attends to
-    it. A text of which nothing is kept stays visible to the attention (a softmax over nothing does not exist).
+    it. The one token that a classifier reads stays in the mask, since some models let what is masked read nothing; and
+    a text of which nothing is kept does (a softmax over nothing does not exist).
     """
     recording = explanation.recording
     leaf = recording.tape.leaf
@@ -49,5 +51,15 @@ def _mask(recording: Recording, kept: Tensor, rows: Tensor) -> Tensor | None:
     if recording.padding is None:
         return None
     given = recording.padding[rows]
-    mask = given * kept.to(given.dtype)
-    return torch.where(mask.bool().any(1, keepdim=True), mask, given)
+    empty = ~(kept & given.bool()).any(1, keepdim=True)
+    return torch.where(kept | empty | _read_alone(recording)[rows], given, torch.zeros_like(given))
+
+
+def _read_alone(recording: Recording) -> Bool[Tensor, "batch tokens"]:
+    """The token that the classifier reads, where it is one only."""
+    assert recording.padding is not None
+    try:
+        pooled = recording.pooling > 0
+    except (UnsupportedModelError, UnsupportedMethodError):  # no attention: nothing says what is read
+        return torch.zeros_like(recording.padding, dtype=torch.bool)
+    return pooled & (pooled.sum(1, keepdim=True) == 1)

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 from lrptrain.relevance.autocast import AutocastState, autocast_state
 from lrptrain.relevance.flow import flow_to, unweighted
 from lrptrain.relevance.layout import attention_probabilities, image_layout, reads_sequence, text_layout, token_states
-from lrptrain.relevance.propagate import Walk, real
-from lrptrain.relevance.sample_axes import split_samples
-from lrptrain.relevance.tape import Tape, Value
+from lrptrain.relevance.propagation.propagate import Walk, real
+from lrptrain.relevance.tape.sample_axes import split_samples
+from lrptrain.relevance.tape.tape import Tape, Value
 from lrptrain.relevance.types import TokenLayout, UnsupportedMethodError, UnsupportedModelError
 
 Inputs = Tensor | Mapping[str, Any]

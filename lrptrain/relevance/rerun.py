@@ -12,9 +12,9 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.functions import canonical_name
-from lrptrain.relevance.propagate import real
+from lrptrain.relevance.propagation.propagate import real
 from lrptrain.relevance.recording import Recording, explained_input, read_logits
+from lrptrain.relevance.tape.functions import canonical_name
 
 
 @dataclass(eq=False)

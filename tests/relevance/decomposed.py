@@ -7,8 +7,8 @@ import torch
 from model_zoo import KINDS, missing_forms
 
 import lrptrain
-from lrptrain.relevance.blocks import FORMS, transformer_blocks
-from lrptrain.relevance.contributions import Contributions
+from lrptrain.relevance.decomposition.blocks import FORMS, transformer_blocks
+from lrptrain.relevance.decomposition.contributions import Contributions
 
 WHOLE = [name for name, kind in KINDS.items() if kind.attention]
 assert_close = partial(torch.testing.assert_close, rtol=1e-9, atol=1e-11)

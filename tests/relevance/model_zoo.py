@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from lrptrain.relevance.tape import void
+from lrptrain.relevance.tape.tape import void
 
 IMAGE: dict[str, Any] = {"num_classes": 5, "embed_dim": 32, "depth": 2, "num_heads": 4, "patch_size": 8}
 SIZES = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 4, "intermediate_size": 48}

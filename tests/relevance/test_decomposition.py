@@ -10,8 +10,8 @@ from model_zoo import KINDS, hugging_face, select, timm_vit
 from torch.nn import functional as F
 
 import lrptrain
-from lrptrain.relevance.blocks import POST_LN, PRE_LN, transformer_blocks
-from lrptrain.relevance.contributions import Contributions
+from lrptrain.relevance.decomposition.blocks import POST_LN, PRE_LN, transformer_blocks
+from lrptrain.relevance.decomposition.contributions import Contributions
 
 
 def norm(x):
@@ -176,7 +176,7 @@ def test_dropout_of_a_training_model_belongs_to_the_weights_and_slopes():
 
 def test_memory_is_bounded_by_pushing_some_parts_at_a_time(monkeypatch):
     whole = lrptrain.decompose(KINDS["bert"].build(True), KINDS["bert"].inputs())
-    monkeypatch.setattr("lrptrain.relevance.contributions._BYTES", 1)
+    monkeypatch.setattr("lrptrain.relevance.decomposition.contributions._BYTES", 1)
     found = lrptrain.decompose(KINDS["bert"].build(True), KINDS["bert"].inputs())
     for form in POST_LN:
         assert_close(found.norms[form], whole.norms[form])

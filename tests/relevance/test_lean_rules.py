@@ -5,7 +5,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lrptrain.relevance import lean_rules, rules
+from lrptrain.relevance.propagation import lean_rules, rules
 
 
 def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:

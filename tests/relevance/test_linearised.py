@@ -7,7 +7,7 @@ import torch
 from decomposed import assert_close, integrated
 from torch.nn import functional as F
 
-from lrptrain.relevance.linearised import secant
+from lrptrain.relevance.decomposition.linearised import secant
 
 FUNCTIONS: dict[str, Callable] = {
     "gelu": F.gelu, "silu": F.silu, "tanh": torch.tanh, "sigmoid": torch.sigmoid, "relu": F.relu, "elu": F.elu,

@@ -6,9 +6,9 @@ from decomposed import WHOLE, assert_close, contributions, expected_forms, recor
 from model_zoo import GATED, KINDS, POST_NORM
 
 import lrptrain
-from lrptrain.relevance.blocks import PRE_LN
+from lrptrain.relevance.decomposition.blocks import PRE_LN
+from lrptrain.relevance.decomposition.linearised import chain, linearise, push
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.linearised import chain, linearise, push
 
 # --- roll-out ---
 

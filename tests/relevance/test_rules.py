@@ -8,7 +8,7 @@ from torch import Tensor
 from torch.autograd import gradcheck
 from torch.nn import functional as F
 
-from lrptrain.relevance import rules
+from lrptrain.relevance.propagation import rules
 
 
 def backwards(s: Tensor, weight: Tensor) -> Tensor:

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from lrptrain.relevance.recording import run_on_tape
-from lrptrain.relevance.sample_axes import SampleAxis, sample_axes, split_samples, sum_per_sample
+from lrptrain.relevance.tape.sample_axes import SampleAxis, sample_axes, split_samples, sum_per_sample
 
 
 class Function(nn.Module):

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import lrptrain
-from lrptrain.relevance import propagate
+from lrptrain.relevance.propagation import propagate
 
 # What must raise
 

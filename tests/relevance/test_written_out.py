@@ -9,11 +9,11 @@ from small_models import Block, Small, patches, raises, same
 from torch import Tensor
 from torch.nn import functional as F
 
-from lrptrain.relevance.flattened import unflatten
-from lrptrain.relevance.normalisation import frozen
+from lrptrain.relevance.propagation.normalisation import frozen
 from lrptrain.relevance.recording import run_on_tape
-from lrptrain.relevance.tape import Node
-from lrptrain.relevance.written_out import collapse
+from lrptrain.relevance.tape.flattened import unflatten
+from lrptrain.relevance.tape.tape import Node
+from lrptrain.relevance.tape.written_out import collapse
 
 METHODS = ("transformer_attribution", "partial_lrp", "lrp", "generic_attention", "input_x_gradient")
 GAMMA = torch.randn(8, dtype=torch.float64, generator=torch.Generator().manual_seed(2))

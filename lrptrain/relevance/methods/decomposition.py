@@ -13,8 +13,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.blocks import Block, transformer_blocks
-from lrptrain.relevance.contributions import Contributions
+from lrptrain.relevance.decomposition.blocks import Block, transformer_blocks
+from lrptrain.relevance.decomposition.contributions import Contributions
 from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.methods.attention import chosen, pooled_row
 from lrptrain.relevance.registry import Maps, method

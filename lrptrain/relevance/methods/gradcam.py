@@ -5,10 +5,10 @@ from torch import Tensor
 
 from lrptrain.relevance.content import content_mask
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.propagate import real
+from lrptrain.relevance.propagation.propagate import real
 from lrptrain.relevance.recording import Recording
 from lrptrain.relevance.registry import Maps, method
-from lrptrain.relevance.tape import Node, Value
+from lrptrain.relevance.tape.tape import Node, Value
 from lrptrain.relevance.types import UnsupportedMethodError
 
 _PROJECTIONS = ("linear", "addmm", "matmul", "bmm", "einsum", "conv1d")

@@ -10,7 +10,7 @@ from torch import Tensor
 from lrptrain.relevance.content import content_mask, content_seeds
 from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.methods.input_maps import input_maps
-from lrptrain.relevance.propagate import real
+from lrptrain.relevance.propagation.propagate import real
 from lrptrain.relevance.registry import Maps, method
 from lrptrain.relevance.rerun import in_parts, input_gradient
 

@@ -6,13 +6,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.composites import ALPHA_BETA, CHEFER
 from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.methods.attention import chosen, pooled_row, positive_mean_over_heads, rolled_out
 from lrptrain.relevance.methods.input_maps import input_maps
-from lrptrain.relevance.propagate import Composite
+from lrptrain.relevance.propagation.composites import ALPHA_BETA, CHEFER
+from lrptrain.relevance.propagation.propagate import Composite
+from lrptrain.relevance.propagation.signed_composites import GRADIENT_FORM, attnlrp_composite, epsilon_composite
 from lrptrain.relevance.registry import Maps, method, unknown
-from lrptrain.relevance.signed_composites import GRADIENT_FORM, attnlrp_composite, epsilon_composite
 
 COMPOSITES = {"alpha_beta": ALPHA_BETA, "chefer": CHEFER}
 

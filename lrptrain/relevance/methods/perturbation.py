@@ -25,7 +25,8 @@ def leave_one_out(
     """How much the answer falls when a token is taken away (occlusion, Zeiler & Fergus 2014; erasure, Li et al. 2016).
 
     It costs one forward pass per token, and one more. A patch's pixels become `baseline`; so does a token's word
-    embedding, and where the model was given an `attention_mask` no other token attends to it any more.
+    embedding, and where the model was given an `attention_mask` no other token attends to it any more (to the one token
+    that a classifier reads they do).
 
     Args:
         explanation: The forward pass and the target.

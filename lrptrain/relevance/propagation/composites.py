@@ -5,12 +5,12 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from lrptrain.relevance import lean_rules, rules
-from lrptrain.relevance.functions import ENTRIES, is_in_place
-from lrptrain.relevance.linear_maps import Parts, factors, linear_map, transpose_of, vjp
-from lrptrain.relevance.pooling import POOLING
-from lrptrain.relevance.propagate import Composite, Rule, Shares, Walk, only_input
-from lrptrain.relevance.tape import Node, Value, unsupported
+from lrptrain.relevance.propagation import lean_rules, rules
+from lrptrain.relevance.propagation.linear_maps import Parts, factors, linear_map, transpose_of, vjp
+from lrptrain.relevance.propagation.pooling import POOLING
+from lrptrain.relevance.propagation.propagate import Composite, Rule, Shares, Walk, only_input
+from lrptrain.relevance.tape.functions import ENTRIES, is_in_place
+from lrptrain.relevance.tape.tape import Node, Value, unsupported
 
 
 def entries(walk: Walk, node: Node, relevance: Parts) -> Shares:

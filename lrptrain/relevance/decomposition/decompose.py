@@ -8,8 +8,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lrptrain.relevance.attribute import record
-from lrptrain.relevance.blocks import FORMS, Block, transformer_blocks
-from lrptrain.relevance.contributions import Contributions
+from lrptrain.relevance.decomposition.blocks import FORMS, Block, transformer_blocks
+from lrptrain.relevance.decomposition.contributions import Contributions
 from lrptrain.relevance.recording import Inputs
 from lrptrain.relevance.registry import unknown
 from lrptrain.relevance.types import TokenLayout, UnsupportedMethodError

@@ -8,10 +8,10 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lrptrain.relevance import rules
-from lrptrain.relevance.einsum import einsum_parts
-from lrptrain.relevance.nested import tensors_in
-from lrptrain.relevance.tape import Node, Value, unsupported
+from lrptrain.relevance.propagation import rules
+from lrptrain.relevance.tape.einsum import einsum_parts
+from lrptrain.relevance.tape.nested import tensors_in
+from lrptrain.relevance.tape.tape import Node, Value, unsupported
 
 Parts = list[Tensor | None]
 

@@ -14,11 +14,11 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from lrptrain.relevance.functions import CAST, ELEMENTWISE, ENTRIES, is_in_place
-from lrptrain.relevance.nested import map_nested, tensors_in
-from lrptrain.relevance.normalisation import NORMALISATIONS, frozen
-from lrptrain.relevance.propagate import real
-from lrptrain.relevance.tape import Node, Tape, Value
+from lrptrain.relevance.propagation.normalisation import NORMALISATIONS, frozen
+from lrptrain.relevance.propagation.propagate import real
+from lrptrain.relevance.tape.functions import CAST, ELEMENTWISE, ENTRIES, is_in_place
+from lrptrain.relevance.tape.nested import map_nested, tensors_in
+from lrptrain.relevance.tape.tape import Node, Tape, Value
 from lrptrain.relevance.types import UnsupportedMethodError
 
 _IDENTITY = CAST | {"detach", "data", "identity"}

@@ -7,9 +7,9 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from lrptrain.relevance.functions import ELEMENTWISE
-from lrptrain.relevance.sample_axes import Axes, SampleAxis, sample_axes, sum_per_sample
-from lrptrain.relevance.tape import Node, Tape, Value, unsupported
+from lrptrain.relevance.tape.functions import ELEMENTWISE
+from lrptrain.relevance.tape.sample_axes import Axes, SampleAxis, sample_axes, sum_per_sample
+from lrptrain.relevance.tape.tape import Node, Tape, Value, unsupported
 
 Shares = Iterable[tuple[Value, Tensor]]
 # (walk, node, relevance of each output or None) -> relevance of each input

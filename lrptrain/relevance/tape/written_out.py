@@ -11,10 +11,10 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
-from lrptrain.relevance.functions import CAST
-from lrptrain.relevance.regions import Graph, Region, run
-from lrptrain.relevance.sample_axes import Axes, sample_axes
-from lrptrain.relevance.tape import Node, Tape, Value
+from lrptrain.relevance.tape.functions import CAST
+from lrptrain.relevance.tape.regions import Graph, Region, run
+from lrptrain.relevance.tape.sample_axes import Axes, sample_axes
+from lrptrain.relevance.tape.tape import Node, Tape, Value
 
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "rsub", "rdiv", "pow"})
 _POINTWISE = _ARITHMETIC | CAST | {

@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.einsum import labels
-from lrptrain.relevance.functions import ENTRIES
-from lrptrain.relevance.nested import tensors_in
-from lrptrain.relevance.tape import Node, Value
+from lrptrain.relevance.tape.einsum import labels
+from lrptrain.relevance.tape.functions import ENTRIES
+from lrptrain.relevance.tape.nested import tensors_in
+from lrptrain.relevance.tape.tape import Node, Value
 
 _RESHAPES = frozenset(
     ["reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "ravel", "squeeze", "unsqueeze"]

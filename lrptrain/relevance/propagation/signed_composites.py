@@ -1,7 +1,7 @@
 """Composites whose relevance keeps its sign: the epsilon and gamma rules, and AttnLRP in both of its forms.
 
-In gradient form a rule passes relevance per unit of activation, g = R / x: the gradient of a network whose denominators,
-slopes and second factors are held fixed. Relevance is then g times the activation, at any place.
+In gradient form a rule passes relevance per unit of activation, g = R / x: the gradient of a network whose
+denominators, slopes and second factors are held fixed. Relevance is then g times the activation, at any place.
 """
 
 from collections.abc import Callable
@@ -10,8 +10,8 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from lrptrain.relevance import rules
-from lrptrain.relevance.composites import (
+from lrptrain.relevance.propagation import rules
+from lrptrain.relevance.propagation.composites import (
     choose,
     divide,
     entries,
@@ -24,12 +24,12 @@ from lrptrain.relevance.composites import (
     shape_back,
     sum_operands,
 )
-from lrptrain.relevance.functions import CAST, ELEMENTWISE, ENTRIES
-from lrptrain.relevance.linear_maps import Parts, factors, linear_map, transpose_of, vjp
-from lrptrain.relevance.normalisation import NORMALISATIONS, frozen
-from lrptrain.relevance.pooling import AVERAGES, MAXIMA, to_the_winner
-from lrptrain.relevance.propagate import Composite, Rule, Shares, Walk, only_input
-from lrptrain.relevance.tape import Node, Value, unsupported
+from lrptrain.relevance.propagation.linear_maps import Parts, factors, linear_map, transpose_of, vjp
+from lrptrain.relevance.propagation.normalisation import NORMALISATIONS, frozen
+from lrptrain.relevance.propagation.pooling import AVERAGES, MAXIMA, to_the_winner
+from lrptrain.relevance.propagation.propagate import Composite, Rule, Shares, Walk, only_input
+from lrptrain.relevance.tape.functions import CAST, ELEMENTWISE, ENTRIES
+from lrptrain.relevance.tape.tape import Node, Value, unsupported
 
 COPIES = CAST | {"detach", "data", "identity"}
 DENSE = ("linear", "addmm", "conv1d", "conv2d", "conv3d")

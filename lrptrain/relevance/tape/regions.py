@@ -5,9 +5,9 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from lrptrain.relevance.functions import is_in_place
-from lrptrain.relevance.nested import tensors_in
-from lrptrain.relevance.tape import Node, Tape, Value
+from lrptrain.relevance.tape.functions import is_in_place
+from lrptrain.relevance.tape.nested import tensors_in
+from lrptrain.relevance.tape.tape import Node, Tape, Value
 
 
 @dataclass(eq=False)

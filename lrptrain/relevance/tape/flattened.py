@@ -2,8 +2,8 @@
 
 from torch.nn import functional as F
 
-from lrptrain.relevance.regions import Graph
-from lrptrain.relevance.tape import Node, Tape, Value
+from lrptrain.relevance.tape.regions import Graph
+from lrptrain.relevance.tape.tape import Node, Tape, Value
 
 _RESHAPES = frozenset({"view", "reshape", "flatten", "unflatten"})
 

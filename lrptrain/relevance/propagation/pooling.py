@@ -4,11 +4,11 @@ from functools import partial
 
 from torch import Tensor
 
-from lrptrain.relevance import rules
-from lrptrain.relevance.linear_maps import Parts, vjp
-from lrptrain.relevance.nested import tensors_in
-from lrptrain.relevance.propagate import Rule, Shares, Walk, only_input
-from lrptrain.relevance.tape import Node
+from lrptrain.relevance.propagation import rules
+from lrptrain.relevance.propagation.linear_maps import Parts, vjp
+from lrptrain.relevance.propagation.propagate import Rule, Shares, Walk, only_input
+from lrptrain.relevance.tape.nested import tensors_in
+from lrptrain.relevance.tape.tape import Node
 
 AVERAGES = frozenset({f"{kind}avg_pool{n}d" for kind in ("", "adaptive_") for n in (1, 2, 3)})
 MAXIMA = frozenset(

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 
-from lrptrain.relevance.explicit_attention import explicit_attention
-from lrptrain.relevance.explicit_products import explicit_addmm, explicit_baddbmm
-from lrptrain.relevance.functions import COMPOSITE, CONSTANT, ELEMENTWISE, canonical_name, enterable, is_in_place
-from lrptrain.relevance.nested import map_nested, tensors_in
+from lrptrain.relevance.tape.explicit_attention import explicit_attention
+from lrptrain.relevance.tape.explicit_products import explicit_addmm, explicit_baddbmm
+from lrptrain.relevance.tape.functions import COMPOSITE, CONSTANT, ELEMENTWISE, canonical_name, enterable, is_in_place
+from lrptrain.relevance.tape.nested import map_nested, tensors_in
 from lrptrain.relevance.types import UnsupportedOperationError
 
 # Fused operations, and their explicit forms.

@@ -8,12 +8,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.blocks import Block
+from lrptrain.relevance.decomposition.blocks import Block
+from lrptrain.relevance.decomposition.linearised import Link, Step, chain, linearise, push
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.linearised import Link, Step, chain, linearise, push
-from lrptrain.relevance.propagate import real
+from lrptrain.relevance.propagation.propagate import real
 from lrptrain.relevance.recording import Recording
-from lrptrain.relevance.tape import Value
+from lrptrain.relevance.tape.tape import Value
 
 States = Float[Tensor, "batch length width"]
 Map = Float[Tensor, "batch length length"]

@@ -5,12 +5,12 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from lrptrain.relevance.einsum import labels
-from lrptrain.relevance.functions import CAST, ENTRIES
-from lrptrain.relevance.linearised import chain, is_norm
+from lrptrain.relevance.decomposition.linearised import chain, is_norm
 from lrptrain.relevance.recording import Recording
-from lrptrain.relevance.regions import Graph
-from lrptrain.relevance.tape import Node, Value
+from lrptrain.relevance.tape.einsum import labels
+from lrptrain.relevance.tape.functions import CAST, ENTRIES
+from lrptrain.relevance.tape.regions import Graph
+from lrptrain.relevance.tape.tape import Node, Value
 from lrptrain.relevance.types import UnsupportedMethodError
 
 POST_LN = ("attention_norm", "attn_res_ln_norm", "atb_ff_norm", "atb_ff_res_norm", "atb_ff_res_ln_norm")
