@@ -13,6 +13,7 @@ from torch import nn
 
 Inputs = torch.Tensor | dict[str, torch.Tensor]
 Work = Callable[[], object]
+SLOW = 5.0  # seconds of a call that is not repeated
 
 
 def training_pass(model: nn.Module, inputs: Inputs) -> None:
@@ -36,24 +37,33 @@ def seconds(work: Work) -> float:
 def time_ratio(work: Work, base: Work, rounds: int) -> dict[str, float]:
     """Median over rounds of the work's time over that of `base` right before it, and the seconds of the last."""
     base()
-    if rounds > 1:
-        work()
+    work()
+    return _compared(work, base, rounds)
+
+
+def _compared(work: Work, base: Work, rounds: int) -> dict[str, float]:
     pairs = [(seconds(base), seconds(work)) for _ in range(rounds)]
     return {"time": statistics.median(mine / theirs for theirs, mine in pairs), "seconds": pairs[-1][1]}
 
 
-def peak(work: Work, device: str) -> dict[str, float]:
-    """Bytes at the peak, above what was there before."""
+def time_and_memory(work: Work, base: Work, rounds: int, device: str) -> dict[str, float]:
+    """Bytes at the peak of a first call, above what was there before; then `time_ratio`, of a slow call its first.
+
+    In a process that did nothing of the kind before.
+    """
     if device == "cpu":
         before = _resident()
-        work()
-        return {"bytes": 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before}
-    torch.cuda.synchronize()
-    torch.cuda.reset_peak_memory_stats()
-    before = torch.cuda.memory_allocated()
-    work()
-    torch.cuda.synchronize()
-    return {"bytes": torch.cuda.max_memory_allocated() - before}
+        first = seconds(work)
+        peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    else:
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        first = seconds(work)
+        peak = torch.cuda.max_memory_allocated() - before
+    base()
+    if first > SLOW:
+        return {"bytes": peak, "time": first / seconds(base), "seconds": first}
+    return {"bytes": peak, **_compared(work, base, rounds)}
 
 
 def _resident() -> int:

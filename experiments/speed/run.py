@@ -22,14 +22,15 @@ from lrptrain.relevance.registry import get_method
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from cells import Inputs, apart, peak, time_ratio, training_pass  # noqa: E402
+from cells import Inputs, apart, time_and_memory, training_pass  # noqa: E402
 from peers import PEERS, run_peer  # noqa: E402
 from table import markdown, write_between  # noqa: E402
 
 BATCHES = (1, 8, 32)
-HEADLINES = ("generic_attention", "attnlrp", "transformer_attribution")
+TRAINING = "one forward + backward"
+HEADLINES = ("rollout", "generic_attention", "attnlrp", "transformer_attribution")
 DEPTHS = (6, 12, 24)
-LIMIT = 40.0  # seconds of one call, foreseen from batch 1, above which a larger batch is left out
+LIMIT = 20.0  # seconds of one call, foreseen from batch 1, above which a larger batch is left out
 Model = tuple[nn.Module, Callable[[int], Inputs]]
 
 
@@ -59,7 +60,7 @@ def work_of(name: str, model: nn.Module, inputs: Inputs) -> Callable[[], object]
     """One map, by a method of this project or by a peer."""
     if name in PEERS:
         return partial(run_peer, name, model, inputs)
-    if name == "one forward + backward":
+    if name == TRAINING:
         return partial(training_pass, model, inputs)
     options = {"max_seconds": float("inf")} if "max_seconds" in get_method(name, {}).options else {}
     return lambda: lrptrain.attribute(model, inputs, method=name, **options)
@@ -68,14 +69,13 @@ def work_of(name: str, model: nn.Module, inputs: Inputs) -> Callable[[], object]
 def cell(name: str, model: nn.Module, inputs: Inputs, rounds: int, device: str, threads: int) -> dict[str, Any]:
     """Ratio of time, and bytes at the peak."""
     work, base = work_of(name, model, inputs), partial(training_pass, model, inputs)
-    found = apart(lambda: time_ratio(work, base, rounds), device, threads)
-    return found if "error" in found else {**found, **apart(lambda: peak(work, device), device, threads)}
+    return apart(lambda: time_and_memory(work, base, rounds, device), device, threads)
 
 
 def measure(arguments: argparse.Namespace, path: Path) -> dict[str, dict[str, Any]]:
     """Every missing cell, batch 1 first, which says what a larger batch would take."""
     cells: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
-    names = ["one forward + backward", *lrptrain.methods(), *PEERS]
+    names = [TRAINING, *lrptrain.methods(), *PEERS]
     for title, make in MODELS.items():
         for depth in DEPTHS:
             if depth != 12 and arguments.quick:
@@ -85,13 +85,12 @@ def measure(arguments: argparse.Namespace, path: Path) -> dict[str, dict[str, An
             for batch in BATCHES if depth == 12 else (4,):
                 torch.manual_seed(0)
                 inputs = _to(inputs_of(batch), arguments.device)
-                for name in names if depth == 12 else HEADLINES:
+                for name in names if depth == 12 and batch < BATCHES[-1] else (TRAINING, *HEADLINES):
                     key = f"{title} | {depth} | {batch} | {name}"
                     foreseen = batch * cells.get(f"{title} | {depth} | 1 | {name}", {}).get("seconds", 0.0)
                     if key in cells or foreseen > LIMIT or "error" in cells.get(f"{title} | {depth} | 1 | {name}", {}):
                         continue
-                    rounds = 1 if foreseen > 8 else arguments.rounds
-                    cells[key] = cell(name, model, inputs, rounds, arguments.device, arguments.threads)
+                    cells[key] = cell(name, model, inputs, arguments.rounds, arguments.device, arguments.threads)
                     path.write_text(json.dumps(cells, indent=0, sort_keys=True) + "\n", encoding="utf-8")
                     print(key, cells[key], flush=True)
     return cells
@@ -104,7 +103,7 @@ def _to(inputs: Inputs, device: str) -> Inputs:
 def shown(cells: dict[str, dict[str, Any]], title: str, batch: int, name: str) -> tuple[str, str]:
     """Time and memory of a cell over those of a training pass."""
     found = cells.get(f"{title} | 12 | {batch} | {name}")
-    base = cells.get(f"{title} | 12 | {batch} | one forward + backward")
+    base = cells.get(f"{title} | 12 | {batch} | {TRAINING}")
     if found is None or base is None or "error" in found:
         return "-", "-"
     return f"{found['time']:.2f}" if found[
@@ -151,7 +150,7 @@ def tables(cells: dict[str, dict[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--quick", action="store_true", help="leave out other depths")

@@ -27,9 +27,8 @@ PAIRS = [(name, method) for name in KINDS for method in METHODS]
 REFUSED = [(name, method) for name, method in PAIRS if not KINDS[name].attention and method not in WITHOUT_ATTENTION]
 SERVED = [pair for pair in PAIRS if pair not in REFUSED and pair[1] not in missing_forms(pair[0])]
 TEXTS = [name for name, kind in KINDS.items() if kind.size is None]
-# DeBERTa masks queries, too: a token that is taken away attends to all positions alike, to the padding as well.
-UNPADDED = [("deberta_v3", method) for method in ("leave_one_out", "lime", "kernel_shap")]
-PADDED = [pair for pair in SERVED if pair[0] in TEXTS and pair not in UNPADDED]
+PADDED = [("deberta_v3", method) for method in ("leave_one_out", "lime", "kernel_shap")]
+PADDED = [pair for pair in SERVED if pair[0] in TEXTS]
 
 
 @cache

@@ -4,6 +4,7 @@ Elementwise steps on fresh tensors cost as much as the matrix products between t
 of its name in `rules.py`, which says what it computes.
 """
 
+import math
 from collections.abc import Callable
 
 import torch
@@ -37,8 +38,9 @@ def _zplus_rows(relevance: Tensor, x: Tensor, weight: Tensor, z: Tensor, bias: T
     limits, size_of_weight = torch.finfo(z.dtype), weight.abs()
     floor = torch.tensor(limits.tiny / limits.eps, dtype=z.dtype, device=z.device)
     result = torch.empty_like(x)
-    for start in range(0, len(x), _ROWS):
-        rows = slice(start, start + _ROWS)
+    height = math.ceil(len(x) / max(1, math.ceil(len(x) / _ROWS)))  # slices of one size
+    for start in range(0, len(x), height or 1):
+        rows = slice(start, start + height)
         size_of_x = x[rows].abs()
         size = size_of_x @ size_of_weight.T
         twice_positive = size + z[rows]
