@@ -25,8 +25,8 @@ def markdown(rows: Sequence[Mapping[str, str]]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def write_between(path: Path, text: str) -> None:
+def write_between(path: Path, text: str, start: str = START, end: str = END) -> None:
     """Replace what stands between the table's marks in a README."""
-    before, _, rest = path.read_text(encoding="utf-8").partition(START)
-    _, _, after = rest.partition(END)
-    path.write_text(f"{before}{START}\n\n{text}\n\n{END}{after}", encoding="utf-8")
+    before, _, rest = path.read_text(encoding="utf-8").partition(start)
+    _, _, after = rest.partition(end)
+    path.write_text(f"{before}{start}\n\n{text}\n\n{end}{after}", encoding="utf-8")

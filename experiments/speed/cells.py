@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import resource
 import statistics
 import time
@@ -97,4 +98,5 @@ def _outcome(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         return measure()
     except Exception as error:  # the table says which library fails, and how
-        return {"error": f"{type(error).__name__}: {str(error).splitlines()[0][:160] if str(error) else ''}"}
+        said = re.sub(r" \(/.*", "", (str(error).splitlines() or [""])[0])  # without the path of the machine
+        return {"error": f"{type(error).__name__}: {said[:160]}"}

@@ -72,7 +72,7 @@ def cell(name: str, model: nn.Module, inputs: Inputs, rounds: int, device: str, 
     return apart(lambda: time_and_memory(work, base, rounds, device), device, threads)
 
 
-def measure(arguments: argparse.Namespace, path: Path) -> dict[str, dict[str, Any]]:
+def measure(arguments: argparse.Namespace, path: Path) -> None:
     """Every missing cell, batch 1 first, which says what a larger batch would take."""
     cells: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     names = [TRAINING, *lrptrain.methods(), *PEERS]
@@ -93,7 +93,6 @@ def measure(arguments: argparse.Namespace, path: Path) -> dict[str, dict[str, An
                     cells[key] = cell(name, model, inputs, arguments.rounds, arguments.device, arguments.threads)
                     path.write_text(json.dumps(cells, indent=0, sort_keys=True) + "\n", encoding="utf-8")
                     print(key, cells[key], flush=True)
-    return cells
 
 
 def _to(inputs: Inputs, device: str) -> Inputs:
@@ -116,12 +115,13 @@ def tables(cells: dict[str, dict[str, Any]]) -> str:
     texts = []
     for title in MODELS:
         rows = []
-        for name in (*lrptrain.methods(), *PEERS):
+        for name in (TRAINING, *lrptrain.methods(), *PEERS):
             pairs = [shown(cells, title, batch, name) for batch in BATCHES]
             times = {f"time, batch {batch}": pair[0] for batch, pair in zip(BATCHES, pairs, strict=True)}
             peaks = {f"memory, batch {batch}": pair[1] for batch, pair in zip(BATCHES, pairs, strict=True)}
             if any(time != "-" for time in times.values()):
-                rows.append({"method": f"`{name}`" if name in lrptrain.methods() else name, **times, **peaks})
+                row = f"`{name}`" if name in lrptrain.methods() else name
+                rows.append({"method": f"{row} (itself)" if name == TRAINING else row, **times, **peaks})
         texts.append(f"**{title}**, over one forward + backward of the same batch:\n\n{markdown(rows)}")
     depths = [
         {"model": title, "method": f"`{name}`"}
@@ -141,7 +141,7 @@ def tables(cells: dict[str, dict[str, Any]]) -> str:
     failed = {
         key.split(" | ")[-1]: f"{key.split(' | ')[0]}: {found['error']}"
         for key, found in cells.items()
-        if "error" in found
+        if "error" in found and "does not exist for this model" not in found["error"]
     }
     if failed:
         texts.append("**Did not run:**\n\n" + "\n".join(f"- {name} on {why}" for name, why in failed.items()))
@@ -154,11 +154,14 @@ def main() -> None:
     parser.add_argument("--threads", type=int, default=2)
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--quick", action="store_true", help="leave out other depths")
+    parser.add_argument("--tables-only", action="store_true", help="write the tables of what is saved already")
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # until the processes of the cells
     path = HERE / "results" / f"{arguments.device}.json"
     path.parent.mkdir(exist_ok=True)
-    text = tables(measure(arguments, path))
+    if not arguments.tables_only:
+        measure(arguments, path)
+    text = tables(json.loads(path.read_text(encoding="utf-8")))
     if arguments.device == "cpu":
         write_between(HERE / "README.md", text)
     print(text)

@@ -7,7 +7,7 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -54,7 +54,7 @@ def flushed() -> Iterator[None]:
 def variants() -> dict[str, Any]:
     """A context per variant."""
     return {
-        "as it is": partial(patch.multiple, lean_rules),
+        "as it is": nullcontext,
         "rules with fresh tensors (`rules.py`)": partial(
             patch.multiple, lean_rules, zplus=plain_zplus, halves=rules.halves, rescaled_sum=plain_sum
         ),
@@ -102,7 +102,7 @@ def main() -> None:
     torch.set_num_threads(1)
     path = HERE / "results" / "tried.json"
     found: dict[str, dict[str, Any]] = {}
-    for title, make in MODELS.items():
+    for title, make in list(MODELS.items())[:1]:
         model, inputs_of = make()
         inputs = inputs_of(8)
         for name, context in variants().items():
@@ -111,7 +111,7 @@ def main() -> None:
             print(title, name, measured, flush=True)
     product = apart(partial(combined_product, arguments.rounds), "cpu", arguments.threads)
     path.write_text(json.dumps({"variants": found, "combined product": product}, indent=1) + "\n", encoding="utf-8")
-    rows = [{"variant": name, **{title: shown(cells[title]) for title in MODELS}} for name, cells in found.items()]
+    rows = [{"variant": name, **{title: shown(cell) for title, cell in cells.items()}} for name, cells in found.items()]
     text = (
         f"{markdown(rows)}\n\nOne product for relevance and gradient together over two products "
         f"(1,576 rows each, 1,536 to 384): {shown(product)} of the time."

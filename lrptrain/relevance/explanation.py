@@ -66,9 +66,23 @@ class Explanation:
             )
         return [torch.zeros_like(x) if grad is None else grad for x, grad in zip(tensors, found, strict=True)]
 
-    def relevance(self, composite: Composite, keep: Sequence[Value], *, of_logit: bool = False) -> list[Tensor]:
-        """Propagate 1 from the explained logit (and -1 from the other), or their values, back to the values to keep."""
+    def relevance(
+        self, composite: Composite, keep: Sequence[Value], *, of_logit: bool = False, linear: bool = True
+    ) -> list[Tensor]:
+        """Propagate 1 from the explained logit, and -1 from the other class's, back to the values to keep.
+
+        Args:
+            composite: The rules.
+            keep: Where relevance is asked for.
+            of_logit: Propagate the logits themselves, instead of 1 and -1; for linear rules.
+            linear: Whether the rules are linear in relevance, so that both classes can go in one walk. Those that
+                normalise by sums of relevance are not: 1 and -1 would cancel to nothing.
+        """
         output = self.recording.output
         start = self.direction * real(output.tensor) if of_logit else self.direction
-        arrived = self.recording.walk.back({output: start}, composite, keep)
-        return [arrived[value] for value in keep]
+        if linear or self.other is None:
+            arrived = self.recording.walk.back({output: start}, composite, keep)
+            return [arrived[value] for value in keep]
+        starts = (torch.zeros_like(start).scatter(1, c[:, None], 1.0) for c in (self.target, self.other))
+        one, two = (self.recording.walk.back({output: one_hot}, composite, keep) for one_hot in starts)
+        return [one[value] - two[value] for value in keep]

@@ -37,22 +37,36 @@ def test_targets_and_methods_share_one_forward_pass(name):
     assert relative_error(record.logits, found.logits).max() == 0
 
 
-@pytest.mark.parametrize("method", ["input_x_gradient", "attnlrp", "attention_x_gradient", "integrated_gradients"])
+LINEAR: list[tuple[str, dict[str, Any]]] = [
+    ("input_x_gradient", {}),
+    ("attention_x_gradient", {}),
+    ("integrated_gradients", {"steps": 4}),
+    ("attnlrp", {}),
+    ("attnlrp", {"form": "explicit"}),
+    ("lrp", {}),
+    ("lrp", {"composite": "chefer"}),
+]
+
+
+@pytest.mark.parametrize(("method", "options"), LINEAR)
 @pytest.mark.parametrize("name", ["vit", "bert"])
-def test_methods_that_are_linear_in_the_target_subtract_the_other(name, method):
+def test_methods_that_are_linear_in_the_target_subtract_the_other(name, method, options):
     _, _, record = recorded(name)
-    found = record.attribute([0, 3, 4], method, other=[1, 1, 2])
-    first, second = (record.attribute(target, method).scores for target in ([0, 3, 4], [1, 1, 2]))
+    found = record.attribute([0, 3, 4], method, other=[1, 1, 2], **options)
+    first, second = (record.attribute(target, method, **options).scores for target in ([0, 3, 4], [1, 1, 2]))
     assert relative_error(found.scores, first - second).max() < 1e-9
     assert found.other is not None
     assert found.other.tolist() == [1, 1, 2]
 
 
 @pytest.mark.parametrize("method", ["transformer_attribution", "generic_attention", "lrp", "gradcam", "leave_one_out"])
-def test_the_other_class_changes_the_map_of_every_method_that_knows_classes(method):
-    _, _, record = recorded()
+@pytest.mark.parametrize("name", ["vit", "vit_mean", "bert"])
+def test_the_other_class_changes_the_map_of_every_method_that_knows_classes(name, method):
+    _, _, record = recorded(name)
     alone, against = record.attribute(1, method).scores, record.attribute(1, method, other=2).scores
     assert relative_error(alone, against).max() > 1e-3
+    assert (against != 0).any(1).all()
+    assert against.norm() < 1e3 * alone.norm()
 
 
 def test_the_target_and_the_other_must_differ():

@@ -29,6 +29,8 @@ def transformer_attribution(
 ) -> Maps:
     """Transformer attribution (Chefer, Gur, Wolf, CVPR 2021): gradient times relevance of every block's attention.
 
+    With an `other` class, the gradient is that of the difference, the relevance the target's less the other's.
+
     Args:
         explanation: The forward pass and the target.
         start_layer: First block used; the segmentation test of the paper skips the first (1), its BERT code uses only
@@ -38,13 +40,15 @@ def transformer_attribution(
     """
     recording = explanation.recording
     wanted = chosen(recording.blocks, 0 if keep_attention else start_layer)
-    *blocks, states = explanation.relevance(CHEFER, [*wanted, recording.token_output])
+    *blocks, states = explanation.relevance(CHEFER, [*wanted, recording.token_output], linear=False)
     attention = [recording.per_head(block, part) for block, part in zip(wanted, blocks, strict=True)]
     used = chosen(attention, start_layer) if keep_attention else attention
     gradients = chosen(explanation.attention_gradient, start_layer)
     maps = [positive_mean_over_heads(g * r) for g, r in zip(gradients, used, strict=True)]
     arrived = recording.walk.per_token(recording.token_output, states, recording.length)
-    row = rolled_out(_row_weights(arrived, recording.pooling), maps, normalize_rows=normalize_rows)
+    # What arrives for a difference of classes sums to 0, and says nothing of how tokens are pooled.
+    weights = recording.pooling if explanation.other is not None else _row_weights(arrived, recording.pooling)
+    row = rolled_out(weights, maps, normalize_rows=normalize_rows)
     return Maps(recording.layout.content(row), attention=tuple(attention) if keep_attention else None)
 
 
@@ -72,7 +76,8 @@ def lrp(explanation: Explanation, composite: Literal["alpha_beta", "chefer"] = "
     """
     if composite not in COMPOSITES:
         raise ValueError(unknown("composite", composite, tuple(COMPOSITES)))
-    (relevance,) = explanation.relevance(COMPOSITES[composite], [explanation.recording.encoder_input])
+    place = explanation.recording.encoder_input
+    (relevance,) = explanation.relevance(COMPOSITES[composite], [place], linear=composite != "chefer")
     return input_maps(explanation.recording, relevance)
 
 
