@@ -1,0 +1,108 @@
+"""Remove what a map calls relevant (or irrelevant) and see whether the class stays on top, for every method.
+
+    .venv/bin/python experiments/perturbation/run.py
+
+On the models, images and maps of `experiments/segmentation`. One JSON file per seed in `results/`, saved after every
+method; a run that was cut off goes on with what is missing. The table is written into this folder's README.md.
+"""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from per_method import Result, Row, absent, cell, fill, relevance, rows, supported  # noqa: E402
+from pets import RUNS, SIZE, accuracy, of_prediction, parser, trained  # noqa: E402
+from table import markdown, mean_interval, write_between  # noqa: E402
+from vision import MEAN, STD  # noqa: E402
+
+from lrptrain.metrics.faithfulness import area_under_curve, perturbation_curve  # noqa: E402
+
+COUNT, FEW = 64, 16
+"""Test images, and those of them for the dear methods."""
+GRID = (SIZE // 4, SIZE // 4)
+FRACTIONS = tuple(step / 10 for step in range(1, 10))
+BLACK = tuple(-mean / std for mean, std in zip(MEAN, STD, strict=True))
+MEASURES = ("positive, predicted", "negative, predicted", "positive, target", "negative, target")
+BESIDE = ("random", "transformer_attribution", "generic_attention", "attnlrp", "rollout")
+
+
+def areas(
+    model: nn.Module, images: Float[Tensor, "n 3 h w"], scores: Float[Tensor, "n tokens"], target: Int[Tensor, " n"]
+) -> tuple[Float[Tensor, " n"], Float[Tensor, " n"]]:
+    """Positive (most relevant first) and negative (least relevant first) area under the top-1 curve of each image."""
+    first, last = (
+        area_under_curve(perturbation_curve(model, images, scores, GRID, target, FRACTIONS, order, BLACK), FRACTIONS)
+        for order in (True, False)
+    )
+    return first, last
+
+
+def run(seed: int, arguments: Any) -> Result:
+    """All methods on the model of one seed."""
+    model, data = trained(arguments.data, arguments.weights, seed)
+    test, keep = data["test"], RUNS / f"maps_{arguments.weights.stem}_{seed}"
+    head = {"seed": seed, "weights": arguments.weights.stem, "accuracy": accuracy(model, test)}
+
+    def measure(row: Row) -> Result:
+        scores, predicted = (part[:COUNT] for part in of_prediction(model, test, row, keep))
+        images, labels = test.images[: len(scores)], test.labels[: len(scores)]
+        positive, negative = areas(model, images, scores, predicted)
+        columns = [positive, negative, positive.clone(), negative.clone()]
+        wrong = predicted != labels  # the rest has the same map and the same curve
+        if wrong.any():
+            of_label = relevance(model, images[wrong], labels[wrong], row)
+            columns[2][wrong], columns[3][wrong] = areas(model, images[wrong], of_label, labels[wrong])
+        found = dict(zip(MEASURES, columns, strict=True))
+        parts = {"all": len(images), "few": FEW}
+        return {
+            part: {"images": count} | {name: area[:count].mean().item() for name, area in found.items()}
+            for part, count in parts.items()
+        }
+
+    return fill(HERE / "results" / f"seed_{seed}.json", head, rows(FEW), measure)
+
+
+def ranked(results: list[Result], names: list[str], part: str) -> str:
+    """A table, the greatest distance between the curves of the predicted class first."""
+    gap = {
+        name: cell(results, name, part, "negative, predicted")[0] - cell(results, name, part, "positive, predicted")[0]
+        for name in names
+    }
+    return markdown(
+        [
+            {"method": f"`{name}`"} | {measure: cell(results, name, part, measure)[1] for measure in MEASURES}
+            for name in sorted(names, key=gap.get, reverse=True)
+        ]
+    )
+
+
+def table(results: list[Result]) -> str:
+    """All methods on all images, and the dear ones beside a few others on a few images."""
+    names = supported(results)
+    images = {name: results[0]["methods"][name]["all"]["images"] for name in names}
+    most = max(images.values())
+    test = "{:.1%} ± {:.1%}".format(*mean_interval([result["head"]["accuracy"] for result in results]))
+    text = f"{len(results)} seeds, {most} test images, accuracy {test}.\n\n"
+    text += ranked(results, [name for name in names if images[name] == most], "all")
+    dear = [name for name in names if images[name] < most]
+    if dear:
+        text += f"\n\nThe dear methods, on the first {FEW} test images, with others on the same images:\n\n"
+        text += ranked(results, dear + [name for name in names if name in BESIDE], "few")
+    return text + absent(results)
+
+
+def main() -> None:
+    arguments = parser(__doc__).parse_args()
+    text = table([run(seed, arguments) for seed in range(arguments.seeds)])
+    write_between(HERE / "README.md", text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,138 @@
+"""The pets as tensors, and the ViT that the vision experiments fine-tune on them."""
+
+import argparse
+import time
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from jaxtyping import Float, Int, UInt8
+from per_method import Row, relevance
+from sklearn.linear_model import LogisticRegression
+from sklearn.preprocessing import StandardScaler
+from torch import Tensor, nn
+from vision import MEAN, STD, augment, fit, logits, vit
+
+from lrptrain.data import ImageMaskFolder
+
+SHARED = Path(__file__).resolve().parents[2] / "shared"
+DATA = SHARED / "data" / "oxford_pets3"
+WEIGHTS = SHARED / "models" / "vit_cifar10" / "vit_cifar10.safetensors"
+RUNS = Path(__file__).resolve().parent / "runs"
+SIZE, STEPS, LR, ZOOM = 48, 60, 1e-4, 0.7
+
+
+@dataclass(frozen=True)
+class Split:
+    """Images of one split, normalised, with masks (1 pet, 0 background, 255 ignored) and breeds."""
+
+    images: Float[Tensor, "n 3 height width"]
+    masks: UInt8[Tensor, "n height width"]
+    labels: Int[Tensor, " n"]
+
+
+def load(root: Path, size: int, seed: int) -> dict[str, Split]:
+    """`train`, `val` (a fifth of the official trainval list, by seed) and `test` (the official test list)."""
+    folder = ImageMaskFolder(
+        str(root),
+        "split.csv",
+        masks="trimaps",
+        label_column="breed",
+        splits=("train", "train", "test"),
+        seed=seed,
+        size=size,
+        mean=MEAN,
+        std=STD,
+        ignore_values=(3,),
+    )
+    folder.setup()
+    return {name: _stacked(folder.splits[name]) for name in ("train", "val", "test")}
+
+
+def _stacked(samples) -> Split:
+    items = [samples[i] for i in range(len(samples))]
+    images, masks = (torch.stack([item[key] for item in items]) for key in ("image", "mask"))
+    return Split(images, masks, torch.tensor([item["label"] for item in items]))
+
+
+def fine_tune(train: Split, weights: Path, seed: int) -> nn.Module:
+    """The pre-trained ViT: first a new head alone, then all of it on random windows of the images.
+
+    Kumar et al. 2022, "Fine-tuning can distort pretrained features": with few images the head is to be right first.
+    """
+    torch.manual_seed(seed)
+    model = vit(3, SIZE, weights).eval()
+    probe(model, train)
+
+    def draw(generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        chosen = torch.randint(len(train.labels), (32,), generator=generator)
+        return augment(train.images[chosen], generator, ZOOM), train.labels[chosen]
+
+    return fit(model, draw, STEPS, LR, seed=seed)
+
+
+@torch.no_grad()
+def probe(model: nn.Module, train: Split) -> None:
+    """Set the head to a logistic regression on the frozen features of the images and their mirror images."""
+    views = torch.cat([train.images, train.images.flip(-1)]).split(64)
+    states = torch.cat([model.forward_head(model.forward_features(part), pre_logits=True) for part in views])
+    scaler = StandardScaler().fit(states)
+    regression = LogisticRegression(C=0.01, max_iter=1000).fit(scaler.transform(states), train.labels.repeat(2))
+    weight = regression.coef_ / scaler.scale_
+    model.head.weight.copy_(torch.from_numpy(weight))
+    model.head.bias.copy_(torch.from_numpy(regression.intercept_ - weight @ scaler.mean_))
+
+
+def shuffled(split: Split) -> Split:
+    """In one fixed random order, so that the first few are a sample of all."""
+    order = torch.randperm(len(split.labels), generator=torch.Generator().manual_seed(0))
+    return Split(split.images[order], split.masks[order], split.labels[order])
+
+
+def trained(root: Path, weights: Path, seed: int) -> tuple[nn.Module, dict[str, Split]]:
+    """The fine-tuned model of a seed and its data; the model is trained once and kept in `experiments/runs`."""
+    data = load(root, SIZE, seed)
+    data["test"] = shuffled(data["test"])
+    path = checkpoint(weights, seed)
+    if path.exists():
+        model = vit(3, SIZE)
+        model.load_state_dict(torch.load(path, weights_only=True))
+        return model.eval(), data
+    started = time.monotonic()
+    model = fine_tune(data["train"], weights, seed)
+    print(f"{path.stem}: trained in {time.monotonic() - started:.0f} s", flush=True)
+    path.parent.mkdir(exist_ok=True)
+    torch.save(model.state_dict(), path)
+    return model, data
+
+
+def checkpoint(weights: Path, seed: int) -> Path:
+    """Where `trained` keeps the model."""
+    return RUNS / f"pets_{weights.stem}_{seed}.pt"
+
+
+def accuracy(model: nn.Module, split: Split) -> float:
+    """Share of the images whose breed is on top."""
+    return (logits(model, split.images).argmax(1) == split.labels).float().mean().item()
+
+
+def of_prediction(
+    model: nn.Module, split: Split, row: Row, keep: Path
+) -> tuple[Float[Tensor, "n tokens"], Int[Tensor, " n"]]:
+    """Scores for the predicted classes of the row's images, kept in a folder for the next experiment; the classes."""
+    images = split.images[: row.limit]
+    predicted = logits(model, images).argmax(1)
+    path = keep / f"{row.name}.pt"
+    if not path.exists():
+        keep.mkdir(parents=True, exist_ok=True)
+        torch.save(relevance(model, images, predicted, row), path)
+    return torch.load(path, weights_only=True), predicted
+
+
+def parser(description: str | None) -> argparse.ArgumentParser:
+    """The arguments of the experiments on pets."""
+    arguments = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
+    arguments.add_argument("--data", type=Path, default=DATA)
+    arguments.add_argument("--weights", type=Path, default=WEIGHTS, help="pre-trained ViT, see experiments/pretrain")
+    arguments.add_argument("--seeds", type=int, default=3)
+    return arguments

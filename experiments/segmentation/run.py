@@ -1,0 +1,138 @@
+"""Fine-tune a small ViT on pets and compare every method's map, taken as a segmentation, with the pet's mask.
+
+    .venv/bin/python experiments/segmentation/run.py
+
+One JSON file per seed in `results/`, saved after every method; a run that was cut off goes on with what is missing. The
+table is written into this folder's README.md.
+"""
+
+import sys
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE.parent))
+
+from per_method import Result, Row, absent, cell, fill, rows, supported  # noqa: E402
+from pets import RUNS, SIZE, Split, accuracy, of_prediction, parser, trained  # noqa: E402
+from table import markdown, mean_interval, write_between  # noqa: E402
+
+from lrptrain.annotations import mask_to_tokens  # noqa: E402
+from lrptrain.metrics import (  # noqa: E402
+    energy_pointing_game,
+    mean_iou,
+    pixel_accuracy,
+    pointing_game,
+    segmentation_average_precision,
+    segmentation_confusion,
+)
+
+FEW = 16
+"""Test images for the dear methods."""
+GRID = (SIZE // 4, SIZE // 4)
+BESIDE = ("random", "transformer_attribution", "generic_attention", "attnlrp", "rollout")
+MEASURES = ("pixel accuracy", "mAP", "mIoU", "EPG", "pointing game")
+WIDTHS = (0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7)
+"""Standard deviations of the centre prior that are tried, as shares of the image."""
+
+
+def scored(scores: Float[Tensor, "n tokens"], split: Split) -> dict[str, float]:
+    """The protocol of Chefer et al. (pixels of all images together, mean average precision), EPG and pointing game."""
+    masks = split.masks[: len(scores)]
+    confusion = segmentation_confusion(scores, GRID, masks).sum(0)
+    annotation = mask_to_tokens(masks, GRID)
+    return {
+        "images": len(scores),
+        "pixel accuracy": pixel_accuracy(confusion).item(),
+        "mAP": segmentation_average_precision(scores, GRID, masks).nanmean().item(),
+        "mIoU": mean_iou(confusion).item(),
+        "EPG": energy_pointing_game(scores, annotation).nanmean().item(),
+        "pointing game": pointing_game(scores, annotation).nanmean().item(),
+        "area": annotation.chance.nanmean().item(),
+    }
+
+
+def both(scores: Float[Tensor, "n tokens"], split: Split) -> Result:
+    """Over all images that were explained, and over the first few."""
+    return {"all": scored(scores, split), "few": scored(scores[:FEW], split)}
+
+
+def gaussian(width: float, height: float) -> Float[Tensor, " tokens"]:
+    """Around the image's centre."""
+    y, x = ((torch.arange(n) + 0.5) / n - 0.5 for n in GRID)
+    return torch.exp(-((y / height) ** 2)[:, None] / 2 - ((x / width) ** 2)[None] / 2).flatten()
+
+
+def centre_prior(split: Split, measure: str) -> Float[Tensor, " tokens"]:
+    """The Gaussian that is best on these masks."""
+    candidates = [gaussian(*widths) for widths in product(WIDTHS, WIDTHS)]
+    return max(candidates, key=lambda map_: scored(map_.expand(len(split.masks), -1), split)[measure])
+
+
+def run(seed: int, arguments: Any) -> Result:
+    """Train with one seed, then score every method and the centre prior."""
+    model, data = trained(arguments.data, arguments.weights, seed)
+    test, keep = data["test"], RUNS / f"maps_{arguments.weights.stem}_{seed}"
+    head = {"seed": seed, "weights": arguments.weights.stem, "accuracy": accuracy(model, test)}
+    head |= {"val accuracy": accuracy(model, data["val"])}
+
+    def measure(row: Row) -> Result:
+        if row.method.startswith("centre prior"):
+            prior = centre_prior(data["val"], "EPG" if "EPG" in row.method else "mIoU")
+            return both(prior.expand(len(test.labels), -1), test)
+        return both(of_prediction(model, test, row, keep)[0], test)
+
+    priors = [Row("centre prior, widths of the best mIoU"), Row("centre prior, widths of the best EPG")]
+    return fill(HERE / "results" / f"seed_{seed}.json", head, [*priors, *rows(FEW)], measure)
+
+
+def table(results: list[Result]) -> str:
+    """All methods on all images, and the dear ones beside a few others on a few images; best mIoU first."""
+    test, val = (
+        "{:.1%} ± {:.1%}".format(*mean_interval([result["head"][name] for result in results]))
+        for name in ("accuracy", "val accuracy")
+    )
+    names = supported(results)
+    images = {name: results[0]["methods"][name]["all"]["images"] for name in names}
+    most = max(images.values())
+    everything = [name for name in names if images[name] == most]
+    dear = [name for name in names if images[name] < most]
+    beside = [name for name in names if name in BESIDE or name.startswith("centre")]
+    area = cell(results, everything[0], "all", "area")[0]
+    text = (
+        f"{len(results)} seeds; accuracy on the {most} test images {test} (validation {val}; guessing 33.3 %). "
+        f"The pet's share of the area, which is the chance level of EPG: {area:.3f}.\n\n"
+    )
+    text += ranked(results, everything, "all")
+    if dear:
+        text += f"\n\nThe dear methods, on the first {FEW} test images, with others on the same images:\n\n"
+        text += ranked(results, dear + beside, "few")
+    return text + absent(results)
+
+
+def ranked(results: list[Result], names: list[str], part: str) -> str:
+    """A table, best mIoU first."""
+    names = sorted(names, key=lambda name: -cell(results, name, part, "mIoU")[0])
+    return markdown(
+        [
+            {"method": f"`{name}`" if not name.startswith("centre") else name}
+            | {measure: cell(results, name, part, measure)[1] for measure in MEASURES}
+            for name in names
+        ]
+    )
+
+
+def main() -> None:
+    arguments = parser(__doc__).parse_args()
+    text = table([run(seed, arguments) for seed in range(arguments.seeds)])
+    write_between(HERE / "README.md", text)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
