@@ -45,6 +45,8 @@ DEAR = {"attention_flow", "integrated_gradients", "kernel_shap", "leave_one_out"
 MORE: dict[str, list[dict[str, Any]]] = {
     "lrp": [{"composite": "chefer"}],
     "transformer_attribution": [{"start_layer": 1}],
+    "generic_attention": [{"start_layer": 1}],
+    "attention_norm": [{"start_layer": 1}],
     "rollout": [{"start_layer": 1}],
     "atb_norm": [{"project": True}],
     "atb_ff_res_norm": [{"project": True}],
