@@ -14,7 +14,7 @@ from lrptrain.relevance.types import UnsupportedModelError
     ("options", "message"),
     [
         ({"method": "magic"}, "unknown method 'magic'; known are"),
-        ({"method": "lrp", "method_options": {"magic": 1}}, "lrp has no option magic; its options"),
+        ({"method": "lrp", "method_options": {"magic": 1}}, "unknown option of lrp 'magic'"),
         ({"method_options": {"target": 1}}, "target"),
         ({"max_samples": 0}, "max_samples must be at least 1"),
         ({"every_n_epochs": 0}, "every_n_epochs must be at least 1"),

@@ -1,5 +1,6 @@
 """Methods by layer-wise relevance propagation: transformer attribution, partial LRP, LRP to the input."""
 
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -29,7 +30,8 @@ def transformer_attribution(
 ) -> Maps:
     """Transformer attribution (Chefer, Gur, Wolf, CVPR 2021): gradient times relevance of every block's attention.
 
-    With an `other` class, the gradient is that of the difference, the relevance the target's less the other's.
+    With an `other` class, the gradient is that of the difference, the relevance still the target's: the product of two
+    differences would be positive on both classes' evidence.
 
     Args:
         explanation: The forward pass and the target.
@@ -40,15 +42,14 @@ def transformer_attribution(
     """
     recording = explanation.recording
     wanted = chosen(recording.blocks, 0 if keep_attention else start_layer)
-    *blocks, states = explanation.relevance(CHEFER, [*wanted, recording.token_output], linear=False)
+    of_target = replace(explanation, other=None)
+    *blocks, states = of_target.relevance(CHEFER, [*wanted, recording.token_output])
     attention = [recording.per_head(block, part) for block, part in zip(wanted, blocks, strict=True)]
     used = chosen(attention, start_layer) if keep_attention else attention
     gradients = chosen(explanation.attention_gradient, start_layer)
     maps = [positive_mean_over_heads(g * r) for g, r in zip(gradients, used, strict=True)]
     arrived = recording.walk.per_token(recording.token_output, states, recording.length)
-    # What arrives for a difference of classes sums to 0, and says nothing of how tokens are pooled.
-    weights = recording.pooling if explanation.other is not None else _row_weights(arrived, recording.pooling)
-    row = rolled_out(weights, maps, normalize_rows=normalize_rows)
+    row = rolled_out(_row_weights(arrived, recording.pooling), maps, normalize_rows=normalize_rows)
     return Maps(recording.layout.content(row), attention=tuple(attention) if keep_attention else None)
 
 
