@@ -2,6 +2,7 @@
 
 import random
 from collections.abc import Callable
+from contextlib import nullcontext
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ from torch import Tensor, nn
 from torch.nn.modules import module as module_hooks
 
 import lrptrain
-from lrptrain import UnsupportedMethodError, UnsupportedModelError
+from lrptrain import UnsupportedMethodError, UnsupportedModelError, UnsupportedOperationError
+
+UNSUPPORTED = (UnsupportedMethodError, UnsupportedOperationError)
 
 
 class Model(nn.Module):
@@ -116,7 +119,7 @@ def test_models_without_attention_still_have_gradients():
 @pytest.mark.parametrize(
     ("method", "options", "error", "message"),
     [
-        ("gradcam++", {}, UnsupportedMethodError, r"unknown method 'gradcam\+\+'; known are attention_gradcam, "),
+        ("gradcam++", {}, UnsupportedMethodError, r"unknown method 'gradcam\+\+'; did you mean gradcam.?"),
         ("rollout", {"head": 1}, UnsupportedMethodError, "unknown option of rollout .head.; known are start_layer"),
         (
             "raw_attention",
@@ -165,6 +168,11 @@ def state_of(model: nn.Module) -> list:
     ]  # fmt: skip
 
 
+# The model's one block has no feed-forward block, and batch normalisation leaks between the samples of a training step.
+REFUSED = ("atb_norm", "attn_res_ln_norm", "atb_ff_norm", "atb_ff_res_norm", "atb_ff_res_ln_norm")
+REFUSED_IN_TRAINING = (*REFUSED, "attnlrp", "gamma_lrp")
+
+
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("method", lrptrain.methods())
 def test_the_model_is_as_before(method, training):
@@ -172,7 +180,9 @@ def test_the_model_is_as_before(method, training):
     model.qkv.requires_grad_(False)
     model(x).sum().backward()
     before, copy = state_of(model), x.clone()
-    lrptrain.attribute(model, x, method=method)
+    refuses = method in (REFUSED_IN_TRAINING if training else REFUSED)
+    with pytest.raises(UNSUPPORTED) if refuses else nullcontext():
+        lrptrain.attribute(model, x, method=method)
     assert state_of(model) == before
     assert torch.equal(x, copy)
     assert not x.requires_grad
@@ -188,7 +198,7 @@ def test_the_model_is_as_before_after_an_exception(end):
 
 
 @pytest.mark.parametrize("mode", [torch.inference_mode, torch.no_grad])
-@pytest.mark.parametrize("method", lrptrain.methods())
+@pytest.mark.parametrize("method", [method for method in lrptrain.methods() if method not in REFUSED])
 def test_modes_without_gradients(mode, method):
     model = Model().eval()
     expected = lrptrain.attribute(model, images(), 1, method)

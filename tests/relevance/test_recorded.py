@@ -64,7 +64,7 @@ def test_methods_that_are_linear_in_the_target_subtract_the_other(name, method, 
 def test_the_other_class_changes_the_map_of_every_method_that_knows_classes(name, method):
     _, _, record = recorded(name)
     alone, against = record.attribute(1, method).scores, record.attribute(1, method, other=2).scores
-    assert relative_error(alone, against).max() > 1e-3
+    assert relative_error(alone, against).min() > 1e-6  # beside the identity of every residual sum; float64 has 1e-16
     assert (against != 0).any(1).all()
     assert against.norm() < 1e3 * alone.norm()
 
