@@ -26,7 +26,7 @@ from lrptrain.data import EraserDocuments  # noqa: E402
 
 SHARED = HERE.parents[2] / "shared" / "data"
 RESULTS, RUNS = HERE / "results", HERE / "runs"
-DOCUMENTS, FEW = 48, 3
+DOCUMENTS, FEW = 48, 5
 # What costs tens of forward passes or more per document: on the first `FEW` documents, with the first seed only.
 COSTLY = (
     "smoothgrad", "integrated_gradients", "attention_flow", "lime", "kernel_shap", "leave_one_out", "atb_ff_norm",

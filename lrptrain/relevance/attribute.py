@@ -15,7 +15,8 @@ from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.recording import Inputs, Recording, explained_input, read_logits, run_on_tape
 from lrptrain.relevance.registry import differentiable, get_method
 from lrptrain.relevance.tape.flattened import unflatten
-from lrptrain.relevance.tape.tape import Tape, Value
+from lrptrain.relevance.tape.nodes import Value
+from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.tape.written_out import collapse
 from lrptrain.relevance.types import Relevance, TokenLayout, UnsupportedMethodError, UnsupportedModelError
 
@@ -99,12 +100,14 @@ def attribute(
     get_method(method, options)  # a wrong name is told before the model is run
     model = unwrap(model)
     with preserved(model):
-        return _explain(_recording(model, inputs, layout), target, method, other, create_graph, options)
+        return _explain(
+            _recording(model, inputs, layout, frugal=not create_graph), target, method, other, create_graph, options
+        )
 
 
-def _recording(model: nn.Module, inputs: Inputs, layout: TokenLayout | None) -> Recording:
+def _recording(model: nn.Module, inputs: Inputs, layout: TokenLayout | None, *, frugal: bool = False) -> Recording:
     with torch.inference_mode(False), torch.enable_grad():
-        tape, output = run_on_tape(model, inputs)
+        tape, output = run_on_tape(model, inputs, frugal)
         logits = read_logits(output, explained_input(inputs)[1].shape[0])
         return Recording(tape, _recorded(tape, logits), model, inputs, _padding(inputs), layout)
 
@@ -139,7 +142,7 @@ def _rival(other: Target, target: Tensor, logits: Tensor) -> Tensor:
 
 def _grid(recording: Recording) -> tuple[int, int] | None:
     root = recording.tape.root
-    return patch_grid(recording) if root is not None and root.tensor.ndim == 4 else None
+    return patch_grid(recording) if root is not None and len(root.shape) == 4 else None
 
 
 def explained_class(target: Target, logits: Float[Tensor, "batch classes"]) -> Int[Tensor, " batch"]:

@@ -1,8 +1,8 @@
 """A recorded forward pass with the class that is explained: the gradients and the relevance of its logit."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, partial
 
 import torch
 from jaxtyping import Float, Int
@@ -11,7 +11,7 @@ from torch import Tensor
 from lrptrain.relevance.propagation.propagate import Composite, real
 from lrptrain.relevance.recording import Blocks, Recording
 from lrptrain.relevance.tape.functions import enterable
-from lrptrain.relevance.tape.tape import Value
+from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.types import UnsupportedModelError
 
 
@@ -47,24 +47,53 @@ class Explanation:
         chosen = self.direction[rows].to(logits.dtype)
         return torch.where(chosen == 0, 0.0, chosen * logits).sum(1)
 
-    @cached_property
-    def attention_gradient(self) -> Blocks:
-        """Gradient of the explained logit at the attention probabilities of every block, from one backward pass."""
-        blocks = self.recording.blocks
-        gradients = self.gradient([value.tensor for value in blocks])
-        return [self.recording.per_head(value, gradient) for value, gradient in zip(blocks, gradients, strict=True)]
+    def attention_gradient(self, blocks: Sequence[Value]) -> Blocks:
+        """Gradient of the explained logit at the attention probabilities of some blocks, from one backward pass."""
+        return self.with_attention_gradient(blocks, lambda _, gradient: gradient)
 
-    def gradient(self, tensors: Sequence[Tensor]) -> list[Tensor]:
+    def with_attention_gradient(self, blocks: Sequence[Value], use: Callable[[Value, Tensor], Tensor]) -> list[Tensor]:
+        """What `use` makes of each block and its gradient, `[batch, heads, length, length]`, as soon as it is there.
+
+        The backward pass goes through the last block first, and does not keep what `use` has used.
+        """
+        used: dict[Value, Tensor] = {}
+
+        def arrive(block: Value, gradient: Tensor) -> None:
+            if block not in used:
+                used[block] = use(block, self.recording.per_head(block, gradient))
+
+        later = [] if self.create_graph else blocks[1:]
+        hooks = [block.tensor.register_hook(partial(arrive, block)) for block in later]
+        try:
+            arrive(blocks[0], *self.gradient(blocks[:1]))
+        finally:
+            for hook in hooks:
+                hook.remove()
+        missing = [block for block in blocks if block not in used]  # the first block does not lead to them
+        for block, gradient in zip(missing, self.gradient(missing), strict=True):
+            arrive(block, gradient)
+        return [used[block] for block in blocks]
+
+    def gradient(self, values: Sequence[Value]) -> list[Tensor]:
         """Gradient of the explained logits; 0 for what they do not depend on."""
+        reached = [value.edge for value in values if value.edge is not None]
         with torch.enable_grad():
             explained = self.explained(self.recording.logits).sum()
         if not explained.requires_grad:
             raise UnsupportedModelError("the logits have no gradient: the forward pass detaches them from its input")
         with self.recording.tape.replaying():
-            found = enterable(torch.autograd.grad)(
-                explained, tensors, retain_graph=True, create_graph=self.create_graph, allow_unused=True
+            found = iter(
+                enterable(torch.autograd.grad)(
+                    explained, reached, retain_graph=True, create_graph=self.create_graph, allow_unused=True
+                )
+                if reached
+                else ()
             )
-        return [torch.zeros_like(x) if grad is None else grad for x, grad in zip(tensors, found, strict=True)]
+        gradients = [None if value.edge is None else next(found) for value in values]
+        return [
+            torch.zeros_like(value.tensor) if grad is None else grad
+            for value, grad in zip(values, gradients, strict=True)
+        ]
 
     def relevance(
         self, composite: Composite, keep: Sequence[Value], *, of_logit: bool = False, linear: bool = True

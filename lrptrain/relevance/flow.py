@@ -17,7 +17,7 @@ from lrptrain.relevance.propagation.linear_maps import Parts
 from lrptrain.relevance.propagation.pooling import AVERAGES, MAXIMA, to_the_winner
 from lrptrain.relevance.propagation.propagate import Composite, Shares, Walk, real
 from lrptrain.relevance.tape.functions import ENTRIES
-from lrptrain.relevance.tape.tape import Node, Value
+from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.types import UnsupportedModelError
 
 
@@ -78,7 +78,7 @@ FLOW: Composite = {
 def _weights_of_tokens(node: Node) -> Tensor | None:
     """A constant weight per token that states are multiplied by, such as a mask."""
     first, second = node.argument(0, "input"), node.argument(1, "other")
-    weight, ndim = second if isinstance(first, Value) else first, node.outputs[0].tensor.ndim
+    weight, ndim = second if isinstance(first, Value) else first, len(node.outputs[0].shape)
     found = node.name == "mul" and isinstance(weight, Tensor) and weight.ndim == ndim > 2 and weight.shape[-1] == 1
     return weight if found else None
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterator
 
 import torch
-from torch import Tensor
 
 from lrptrain.relevance.flow import FLOW
 from lrptrain.relevance.propagation.propagate import Walk
 from lrptrain.relevance.tape.einsum import labels
 from lrptrain.relevance.tape.functions import ELEMENTWISE
-from lrptrain.relevance.tape.tape import Node, Tape, Value
+from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.types import TokenLayout, UnsupportedModelError
 
 # What may stand between the softmax and the product with the values.
@@ -26,16 +26,16 @@ def attention_probabilities(tape: Tape) -> list[Value]:
         for value in node.inputs:
             readers.setdefault(value, []).append(node)
     outputs = (node.outputs[0] for node in tape.nodes if node.name == "softmax" and _over_last_axis(node))
-    return [value for value in outputs if _is_square(value.tensor) and _weighs_values(value, readers)]
+    return [value for value in outputs if _is_square(value) and _weighs_values(value, readers)]
 
 
 def _over_last_axis(node: Node) -> bool:
-    dim, ndim = node.argument(1, "dim"), node.outputs[0].tensor.ndim
+    dim, ndim = node.argument(1, "dim"), len(node.outputs[0].shape)
     return dim is not None and dim % ndim == ndim - 1
 
 
-def _is_square(probabilities: Tensor) -> bool:
-    return probabilities.ndim >= 3 and probabilities.shape[-1] == probabilities.shape[-2]
+def _is_square(probabilities: Value) -> bool:
+    return len(probabilities.shape) >= 3 and probabilities.shape[-1] == probabilities.shape[-2]
 
 
 def _weighs_values(value: Value, readers: dict[Value, list[Node]]) -> bool:
@@ -78,13 +78,13 @@ def image_layout(walk: Walk, length: int) -> TokenLayout:
         UnsupportedModelError: If the tokens cannot be matched with a grid of patches.
     """
     node = walk.patch_embedding
-    if node is None or node.outputs[0].tensor.ndim != 4:
+    if node is None or len(node.outputs[0].shape) != 4:
         raise UnsupportedModelError(
             "no patch convolution was found, so the grid of the tokens is unknown; pass "
             "layout=TokenLayout(length, positions, grid)"
         )
     patches = node.outputs[0]
-    rows, columns = patches.tensor.shape[-2:]
+    rows, columns = patches.shape[-2:]
     for tokens in token_states(walk, length):
         positions = _positions(walk, patches, tokens, length)
         if positions is not None:
@@ -101,7 +101,7 @@ def _positions(walk: Walk, patches: Value, tokens: Value, length: int) -> tuple[
     assert axis is not None
     shape = [length if i == axis else 1 for i in range(3)]
     numbers = torch.arange(1, length + 1, dtype=torch.float64, device=tokens.tensor.device).view(shape)
-    start = (numbers / tokens.tensor.shape[-1]).expand(tokens.tensor.shape)
+    start = (numbers / tokens.shape[-1]).expand(tokens.shape)
     arrived = walk.back({tokens: start}, FLOW, [patches])[patches]
     found = arrived.sum(1).flatten(1)
     positions = found.round()

@@ -12,8 +12,9 @@ from lrptrain.relevance.autocast import AutocastState, autocast_state
 from lrptrain.relevance.flow import flow_to, unweighted
 from lrptrain.relevance.layout import attention_probabilities, image_layout, reads_sequence, text_layout, token_states
 from lrptrain.relevance.propagation.propagate import Walk, real
+from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.sample_axes import split_samples
-from lrptrain.relevance.tape.tape import Tape, Value
+from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.types import TokenLayout, UnsupportedMethodError, UnsupportedModelError
 
 Inputs = Tensor | Mapping[str, Any]
@@ -70,7 +71,7 @@ class Recording:
     @cached_property
     def length(self) -> int:
         """Number of tokens in the sequence, the same in every block."""
-        lengths = {value.tensor.shape[-1] for value in self.blocks}
+        lengths = {value.shape[-1] for value in self.blocks}
         if len(lengths) > 1:
             raise UnsupportedMethodError(
                 f"the blocks attend over sequences of different lengths {sorted(lengths)}, so their attention maps "
@@ -90,11 +91,11 @@ class Recording:
         if self.given_layout is not None:
             return self.given_layout
         assert self.tape.root is not None
-        if self.tape.root.tensor.ndim == 4:
+        if len(self.tape.root.shape) == 4:
             return image_layout(self.walk, self.length)
-        if self.tape.root.tensor.shape[1] != self.length:
+        if self.tape.root.shape[1] != self.length:
             raise UnsupportedModelError(
-                f"the text has {self.tape.root.tensor.shape[1]} positions but the attention sees {self.length} tokens; "
+                f"the text has {self.tape.root.shape[1]} positions but the attention sees {self.length} tokens; "
                 "pass layout=TokenLayout(length, positions)"
             )
         return text_layout(self.length)
@@ -104,8 +105,8 @@ class Recording:
         """The image, or what a text's encoder reads: the sum of the word, position and type embeddings."""
         value = self.tape.root
         assert value is not None
-        for node in self.tape.nodes if value.tensor.ndim == 3 else ():
-            if node.name == "add" and node.inputs == (value,) and node.outputs[0].tensor.shape == value.tensor.shape:
+        for node in self.tape.nodes if len(value.shape) == 3 else ():
+            if node.name == "add" and node.inputs == (value,) and node.outputs[0].shape == value.shape:
                 value = node.outputs[0]
             elif value in node.inputs:
                 break
@@ -138,8 +139,8 @@ class Recording:
         return split_samples(real(x), at, self.samples).reshape(self.samples, -1, *x.shape[-2:])
 
 
-def run_on_tape(model: nn.Module, inputs: Inputs) -> tuple[Tape, Any]:
-    """Run `model` once on a clone of its inputs and record it.
+def run_on_tape(model: nn.Module, inputs: Inputs, frugal: bool = False) -> tuple[Tape, Any]:
+    """Run `model` once on a clone of its inputs and record it, with its graph or frugally (see `Tape`).
 
     Raises:
         UnsupportedModelError: If no input can be explained.
@@ -147,7 +148,7 @@ def run_on_tape(model: nn.Module, inputs: Inputs) -> tuple[Tape, Any]:
     name, explained = explained_input(inputs)
     if explained.numel() == 0:
         raise ValueError("the batch is empty: there is nothing to explain")
-    tape = Tape()
+    tape = Tape(frugal=frugal)
     if explained.is_floating_point():
         explained = tape.watch(explained.detach().clone())
     else:

@@ -81,7 +81,7 @@ def computed(case: Case, name: str) -> Tensor:
     if name in ("attention", "attention_grad"):
         recording = lrptrain.record(case.model, case.inputs).recording
         explanation = Explanation(recording, case.target)
-        blocks = recording.attention if name == "attention" else explanation.attention_gradient
+        blocks = recording.attention if name == "attention" else explanation.attention_gradient(recording.blocks)
         return torch.stack(blocks, 1).detach()
     field, method, options = CALLS[name]
     found = getattr(lrptrain.attribute(case.model, case.inputs, case.target, method, **options), field)

@@ -9,8 +9,8 @@ from lrptrain.relevance.decomposition.linearised import chain, is_norm
 from lrptrain.relevance.recording import Recording
 from lrptrain.relevance.tape.einsum import labels
 from lrptrain.relevance.tape.functions import CAST, ENTRIES
+from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.tape.regions import Graph
-from lrptrain.relevance.tape.tape import Node, Value
 from lrptrain.relevance.types import UnsupportedMethodError
 
 POST_LN = ("attention_norm", "attn_res_ln_norm", "atb_ff_norm", "atb_ff_res_norm", "atb_ff_res_ln_norm")
@@ -110,7 +110,7 @@ def _product(graph: Graph, value: Value) -> tuple[Value, Node]:
         for node in graph.readers.get(value, ()):
             if _weighs_by(node, value):
                 return value, node
-            if node.outputs[0].tensor.numel() == value.tensor.numel():
+            if node.outputs[0].shape.numel() == value.shape.numel():
                 pending.append(node.outputs[0])
     raise UnsupportedMethodError("the product of the attention probabilities with the values was not found")
 

@@ -13,7 +13,7 @@ from lrptrain.relevance.decomposition.linearised import Link, Step, chain, linea
 from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.propagation.propagate import real
 from lrptrain.relevance.recording import Recording
-from lrptrain.relevance.tape.tape import Value
+from lrptrain.relevance.tape.nodes import Value
 
 States = Float[Tensor, "batch length width"]
 Map = Float[Tensor, "batch length length"]

@@ -18,7 +18,8 @@ from lrptrain.relevance.propagation.normalisation import NORMALISATIONS, frozen
 from lrptrain.relevance.propagation.propagate import real
 from lrptrain.relevance.tape.functions import CAST, ELEMENTWISE, ENTRIES, is_in_place
 from lrptrain.relevance.tape.nested import map_nested, tensors_in
-from lrptrain.relevance.tape.tape import Node, Tape, Value
+from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.types import UnsupportedMethodError
 
 _IDENTITY = CAST | {"detach", "data", "identity"}

@@ -41,10 +41,16 @@ def pooled_row(weights: Float[Tensor, "batch length"], maps: Float[Tensor, "batc
     return (weights.to(maps.dtype)[:, None] @ maps)[:, 0]
 
 
-def positive_mean_over_heads(product: Float[Tensor, "batch heads length length"]) -> Tensor:
-    """Mean over heads of the positive part. Overwrites its argument where no graph is asked for."""
-    positive = product.clamp(min=0) if torch.is_grad_enabled() else product.clamp_(min=0)
-    return positive.mean(1)
+def positive_mean_over_heads(
+    gradient: Float[Tensor, "batch heads length length"], weights: Float[Tensor, "batch heads length length"]
+) -> Float[Tensor, "batch length length"]:
+    """Mean over heads of the positive part of gradient times weights."""
+    if torch.is_grad_enabled():
+        return (gradient * weights).clamp(min=0).mean(1)
+    total = torch.zeros_like(gradient[:, 0] * weights[:, 0])
+    for one, by in zip(gradient.unbind(1), weights.unbind(1), strict=True):  # little memory at a time
+        total += (one * by).clamp_(min=0)
+    return total / gradient.shape[1]
 
 
 def chosen(blocks: list[Block], start_layer: int) -> list[Block]:
@@ -79,7 +85,8 @@ def attention_gradcam(explanation: Explanation) -> Maps:
     """Grad-CAM on the last block's attention: the mean gradient of each head's content tokens weighs its attention."""
     recording = explanation.recording
     weights, layout = recording.pooling, recording.layout
-    attention, gradient = recording.attention[-1], explanation.attention_gradient[-1]
+    last = recording.blocks[-1]
+    attention, (gradient,) = recording.attention[-1], explanation.attention_gradient([last])
     rows = [
         layout.content(torch.einsum("bi,bhij->bhj", weights.to(block.dtype), block)) for block in (attention, gradient)
     ]
@@ -95,8 +102,10 @@ def attention_gradcam(explanation: Explanation) -> Maps:
 def generic_attention(explanation: Explanation, start_layer: int = 0) -> Maps:
     """Generic attention explainability (Chefer, Gur, Wolf, ICCV 2021): R <- R + mean_h((dy/dA * A)+) R."""
     recording = explanation.recording
-    blocks = chosen(list(zip(recording.attention, explanation.attention_gradient, strict=True)), start_layer)
-    maps = [positive_mean_over_heads(gradient * attention) for attention, gradient in blocks]
+    maps = explanation.with_attention_gradient(
+        chosen(recording.blocks, start_layer),
+        lambda block, gradient: positive_mean_over_heads(gradient, recording.per_head(block, block.tensor)),
+    )
     return Maps(recording.layout.content(rolled_out(recording.pooling, maps, normalize_rows=False)))
 
 
@@ -111,8 +120,8 @@ def attention_x_gradient(explanation: Explanation, block: int = -1) -> Maps:
         block: Which one; negative numbers count from the end.
     """
     recording = explanation.recording
-    blocks = list(zip(recording.attention, explanation.attention_gradient, strict=True))
-    attention, gradient = _one(blocks, block)
+    attention = _one(recording.attention, block)
+    (gradient,) = explanation.attention_gradient([_one(recording.blocks, block)])
     return Maps(recording.layout.content(pooled_row(recording.pooling, (attention * gradient).mean(1))))
 
 

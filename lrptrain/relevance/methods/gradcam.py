@@ -8,7 +8,7 @@ from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.propagation.propagate import real
 from lrptrain.relevance.recording import Recording
 from lrptrain.relevance.registry import Maps, method
-from lrptrain.relevance.tape.tape import Node, Value
+from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.types import UnsupportedMethodError
 
 _PROJECTIONS = ("linear", "addmm", "matmul", "bmm", "einsum", "conv1d")
@@ -23,7 +23,7 @@ def gradcam(explanation: Explanation) -> Maps:
     """
     recording = explanation.recording
     value = attention_input(recording)
-    states, gradient = (_content(recording, value, x) for x in (value.tensor, *explanation.gradient([value.tensor])))
+    states, gradient = (_content(recording, value, x) for x in (value.tensor, *explanation.gradient([value])))
     kept = content_mask(recording, states.shape[1]).to(states.dtype)[..., None]
     weights = (gradient * kept).sum(1, keepdim=True) / kept.sum(1, keepdim=True)
     return Maps((weights * states).sum(-1).clamp(min=0))

@@ -22,9 +22,9 @@ def input_x_gradient(explanation: Explanation) -> Maps:
     Not at the sum of word, position and type embeddings: the layer norm behind it does not see its length, so that
     there the products of every token sum to 0.
     """
-    leaf = explanation.recording.tape.leaf
-    assert leaf is not None
-    (gradient,) = explanation.gradient([leaf])
+    root = explanation.recording.tape.root
+    assert root is not None
+    (gradient,) = explanation.gradient([root])
     return input_maps(explanation.recording, real(_leaf(explanation)) * real(gradient))
 
 

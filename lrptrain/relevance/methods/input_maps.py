@@ -28,7 +28,7 @@ def patch_grid(recording: Recording) -> tuple[int, int]:
     node = recording.walk.patch_embedding
     if node is None:
         raise UnsupportedModelError("no patch convolution was found; pass layout=TokenLayout(length, positions, grid)")
-    rows, columns = node.outputs[0].tensor.shape[-2:]
+    rows, columns = node.outputs[0].shape[-2:]
     return rows, columns
 
 

@@ -14,6 +14,7 @@ from lrptrain.relevance.propagation.composites import ALPHA_BETA, CHEFER
 from lrptrain.relevance.propagation.propagate import Composite
 from lrptrain.relevance.propagation.signed_composites import GRADIENT_FORM, attnlrp_composite, epsilon_composite
 from lrptrain.relevance.registry import Maps, method, unknown
+from lrptrain.relevance.tape.nodes import Value
 
 COMPOSITES = {"alpha_beta": ALPHA_BETA, "chefer": CHEFER}
 
@@ -41,16 +42,25 @@ def transformer_attribution(
         keep_attention: Return the relevance at the attention of every block, from the first on.
     """
     recording = explanation.recording
-    wanted = chosen(recording.blocks, 0 if keep_attention else start_layer)
-    of_target = replace(explanation, other=None)
-    *blocks, states = of_target.relevance(CHEFER, [*wanted, recording.token_output])
-    attention = [recording.per_head(block, part) for block, part in zip(wanted, blocks, strict=True)]
-    used = chosen(attention, start_layer) if keep_attention else attention
-    gradients = chosen(explanation.attention_gradient, start_layer)
-    maps = [positive_mean_over_heads(g * r) for g, r in zip(gradients, used, strict=True)]
-    arrived = recording.walk.per_token(recording.token_output, states, recording.length)
-    row = rolled_out(_row_weights(arrived, recording.pooling), maps, normalize_rows=normalize_rows)
-    return Maps(recording.layout.content(row), attention=tuple(attention) if keep_attention else None)
+    used = chosen(recording.blocks, start_layer)
+    wanted = recording.blocks if keep_attention else used
+    start = {recording.output: replace(explanation, other=None).direction}
+    walk = recording.walk.arrivals(start, CHEFER, [*wanted, recording.token_output])
+    arrived: dict[Value, Tensor] = {}
+
+    def combined(block: Value, gradient: Tensor) -> Tensor:
+        """Relevance goes back in step with the gradient, so that only one block's are there at a time."""
+        while block not in arrived:
+            arrived.update([next(walk)])
+        relevance = arrived[block] if keep_attention else arrived.pop(block)
+        return positive_mean_over_heads(gradient, recording.per_head(block, relevance))
+
+    maps = explanation.with_attention_gradient(used, combined)
+    arrived.update(walk)
+    states = recording.walk.per_token(recording.token_output, arrived[recording.token_output], recording.length)
+    row = rolled_out(_row_weights(states, recording.pooling), maps, normalize_rows=normalize_rows)
+    attention = tuple(recording.per_head(block, arrived[block]) for block in wanted) if keep_attention else None
+    return Maps(recording.layout.content(row), attention=attention)
 
 
 @method(class_specific=True, signed=False, source="Voita et al. 2019")

@@ -65,7 +65,7 @@ def _groups(recording: Recording, window: int) -> Int[Tensor, " tokens"]:
     """Which tokens are taken away together: every token's number of its group."""
     device, tokens = recording.logits.device, number_of_tokens(recording)
     assert recording.tape.root is not None
-    if recording.tape.root.tensor.ndim == 3:
+    if len(recording.tape.root.shape) == 3:
         return torch.arange(tokens, device=device) // window
     rows, columns = (torch.arange(size, device=device) // window for size in patch_grid(recording))
     return (rows[:, None] * (columns.max() + 1) + columns).flatten()

@@ -10,7 +10,7 @@ from lrptrain.relevance.propagation.linear_maps import Parts, factors, linear_ma
 from lrptrain.relevance.propagation.pooling import POOLING
 from lrptrain.relevance.propagation.propagate import Composite, Rule, Shares, Walk, only_input
 from lrptrain.relevance.tape.functions import ENTRIES, is_in_place
-from lrptrain.relevance.tape.tape import Node, Value, unsupported
+from lrptrain.relevance.tape.nodes import Node, Value, unsupported
 
 
 def entries(walk: Walk, node: Node, relevance: Parts) -> Shares:
@@ -43,7 +43,7 @@ def resolve(operand: Value | Tensor | float, like: Tensor) -> Tensor:
 
 def shape_back(value: Value, share: Tensor) -> tuple[Value, Tensor]:
     """Undo broadcasting: every entry of the value gets the sum of its copies."""
-    return value, share.sum_to_size(value.tensor.shape)
+    return value, share.sum_to_size(value.shape)
 
 
 def sum_operands(node: Node, like: Tensor) -> list[tuple[Value | Tensor | float, Tensor]]:
@@ -172,7 +172,7 @@ def product(walk: Walk, node: Node, relevance: Parts, *, constant: Rule) -> Shar
     if node.name == "einsum":
         return _einsum(node, part)
     a, b = left.tensor.to(part.dtype), right.tensor.to(part.dtype)
-    z = node.outputs[0].tensor
+    z = node.outputs[0].copy()
     z = z if z.dtype == part.dtype else a @ b
     halves = rules.halves if torch.is_grad_enabled() else lean_rules.halves
     shares = halves(part, z, a, b, lambda s: s @ b.mT, lambda s: a.mT @ s)

@@ -39,18 +39,20 @@ def _zplus_rows(relevance: Tensor, x: Tensor, weight: Tensor, z: Tensor, bias: T
     floor = torch.tensor(limits.tiny / limits.eps, dtype=z.dtype, device=z.device)
     result = torch.empty_like(x)
     height = math.ceil(len(x) / max(1, math.ceil(len(x) / _ROWS)))  # slices of one size
+    of_x, of_z = ([torch.empty_like(t[:height]) for _ in range(2)] for t in (x, z))  # used by every slice
     for start in range(0, len(x), height or 1):
         rows = slice(start, start + height)
-        size_of_x = x[rows].abs()
-        size = size_of_x @ size_of_weight.T
-        twice_positive = size + z[rows]
+        size_of_x, back, size, share = (buffer[: len(x[rows])] for buffer in (*of_x, *of_z))
+        torch.abs(x[rows], out=size_of_x)
+        torch.mm(size_of_x, size_of_weight.T, out=size)
+        torch.add(size, z[rows], out=share)  # twice the positive part
         if bias is not None:
-            twice_positive -= bias
+            share -= bias
         noise = torch.add(floor, size, alpha=16 * limits.eps, out=size)
-        twice_positive.masked_fill_(twice_positive <= noise, torch.inf)
-        share = torch.div(relevance[rows], twice_positive, out=twice_positive)
-        positive_part = (share @ weight).mul_(x[rows])
-        torch.addcmul(positive_part, share @ size_of_weight, size_of_x, out=result[rows])
+        share.masked_fill_(share <= noise, torch.inf)
+        torch.div(relevance[rows], share, out=share)
+        torch.mm(share, size_of_weight, out=back).mul_(size_of_x)
+        torch.addcmul(back, torch.mm(share, weight, out=size_of_x), x[rows], out=result[rows])
     return result
 
 
@@ -65,8 +67,8 @@ def divide_(numerator: Array, denominator: Array) -> Array:
 def halves(
     relevance: Array, z: Array, a: Array, b: Array, transpose_a: Callable, transpose_b: Callable
 ) -> tuple[Array, Array]:
-    """Halve relevance of a product of two activations."""
-    share = divide_(relevance, torch.mul(z, 2).contiguous())
+    """Halve relevance of a product `z` of two activations. Overwrites `z`."""
+    share = divide_(relevance, z.mul_(2).contiguous())
     return transpose_a(share).mul_(a), transpose_b(share).mul_(b)
 
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.tape.einsum import einsum_parts
 from lrptrain.relevance.tape.nested import tensors_in
-from lrptrain.relevance.tape.tape import Node, Value, unsupported
+from lrptrain.relevance.tape.nodes import Node, Value, unsupported
 
 Parts = list[Tensor | None]
 

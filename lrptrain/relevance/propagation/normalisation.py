@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.tape.tape import Node, Value, unsupported
+from lrptrain.relevance.tape.nodes import Node, Value, unsupported
 
 Array = Float[Tensor, "..."]
 NORMALISATIONS = frozenset({"layer_norm", "rms_norm", "group_norm", "batch_norm"})

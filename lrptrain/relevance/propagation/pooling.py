@@ -8,7 +8,7 @@ from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.linear_maps import Parts, vjp
 from lrptrain.relevance.propagation.propagate import Rule, Shares, Walk, only_input
 from lrptrain.relevance.tape.nested import tensors_in
-from lrptrain.relevance.tape.tape import Node
+from lrptrain.relevance.tape.nodes import Node
 
 AVERAGES = frozenset({f"{kind}avg_pool{n}d" for kind in ("", "adaptive_") for n in (1, 2, 3)})
 MAXIMA = frozenset(

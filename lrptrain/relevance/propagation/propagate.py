@@ -8,8 +8,9 @@ import torch
 from torch import Tensor
 
 from lrptrain.relevance.tape.functions import ELEMENTWISE
+from lrptrain.relevance.tape.nodes import Node, Value, unsupported
 from lrptrain.relevance.tape.sample_axes import Axes, SampleAxis, sample_axes, sum_per_sample
-from lrptrain.relevance.tape.tape import Node, Tape, Value, unsupported
+from lrptrain.relevance.tape.tape import Tape
 
 Shares = Iterable[tuple[Value, Tensor]]
 # (walk, node, relevance of each output or None) -> relevance of each input
@@ -66,11 +67,11 @@ class Walk:
         if at is None:
             (node,) = (node for node in self.tape.nodes if value in node.outputs)
             raise unsupported(node.name, node.path, "mixes the samples of a batch: their axis is lost before or in it")
-        return at if self.samples > 1 else SampleAxis(0, value.tensor.shape[0])
+        return at if self.samples > 1 else SampleAxis(0, value.shape[0])
 
     def token_axis(self, value: Value, length: int) -> int | None:
         """Which axis counts the tokens in states `[batch, length, width]` or `[length, batch, width]`, else None."""
-        shape, at = value.tensor.shape, self.axes[value]
+        shape, at = value.shape, self.axes[value]
         if len(shape) != 3 or at is None:
             return None
         for tokens, samples in ((1, 0), (0, 1)):
@@ -87,7 +88,13 @@ class Walk:
         return relevance.sum(-1) if self.token_axis(value, length) == 1 else relevance.sum(-1).T
 
     def back(self, start: Mapping[Value, Tensor], composite: Composite, keep: Iterable[Value]) -> dict[Value, Tensor]:
-        """Propagate relevance and return what arrives at the values to `keep` (0 where nothing does).
+        """Propagate relevance and return what arrives at the values to `keep`; see `arrivals`."""
+        return dict(self.arrivals(start, composite, keep))
+
+    def arrivals(
+        self, start: Mapping[Value, Tensor], composite: Composite, keep: Iterable[Value]
+    ) -> Iterator[tuple[Value, Tensor]]:
+        """Propagate relevance, step by step, and give what arrives at each value to `keep` (0 where nothing does).
 
         The walk ends at the earliest operation that makes one of them.
 
@@ -105,10 +112,13 @@ class Walk:
             node.check_constants()
             for value, share in _rule_for(node, composite)(self, node, relevance):
                 arrived[value] = arrived[value] + share if value in arrived else share
-            for value in node.outputs:
-                if value not in wanted:
-                    arrived.pop(value, None)
-        return {value: arrived[value] if value in arrived else torch.zeros_like(real(value.tensor)) for value in wanted}
+            for value, part in zip(node.outputs, relevance, strict=True):
+                arrived.pop(value, None)
+                if value in wanted and part is not None:
+                    wanted.remove(value)
+                    yield value, part
+        for value in wanted:
+            yield value, arrived[value] if value in arrived else torch.zeros_like(real(value.tensor))
 
 
 def real(tensor: Tensor) -> Tensor:
@@ -129,7 +139,7 @@ def unchanged(walk: Walk, node: Node, relevance: list[Tensor | None]) -> Shares:
     """Pass relevance through an elementwise operation or a normalisation as it is."""
     part, *rest = relevance
     for value in only_input(node):
-        if part is None or part.shape != value.tensor.shape or any(other is not None for other in rest):
+        if part is None or part.shape != value.shape or any(other is not None for other in rest):
             raise unsupported(node.name, node.path, "changes the shape of its input")
         yield value, part
 

@@ -24,12 +24,13 @@ from lrptrain.relevance.propagation.composites import (
     shape_back,
     sum_operands,
 )
+from lrptrain.relevance.propagation.lean_rules import divide_
 from lrptrain.relevance.propagation.linear_maps import Parts, factors, linear_map, transpose_of, vjp
 from lrptrain.relevance.propagation.normalisation import NORMALISATIONS, frozen
 from lrptrain.relevance.propagation.pooling import AVERAGES, MAXIMA, to_the_winner
 from lrptrain.relevance.propagation.propagate import Composite, Rule, Shares, Walk, only_input
 from lrptrain.relevance.tape.functions import CAST, ELEMENTWISE, ENTRIES
-from lrptrain.relevance.tape.tape import Node, Value, unsupported
+from lrptrain.relevance.tape.nodes import Node, Value, unsupported
 
 COPIES = CAST | {"detach", "data", "identity"}
 DENSE = ("linear", "addmm", "conv1d", "conv2d", "conv3d")
@@ -138,8 +139,8 @@ def _through_product(walk: Walk, node: Node, relevance: Parts) -> Shares:
     if node.name == "einsum":
         back = vjp(multiplied, [a, b], [part / 2])
         return [(value, found) for value, found in zip((left, right), back, strict=True) if found is not None]
-    half = part / 2
-    return [shape_back(left, half @ b.mT), shape_back(right, a.mT @ half)]
+    # In place: a product needs its own result for no gradient.
+    return [shape_back(left, (part @ b.mT).div_(2)), shape_back(right, (a.mT @ part).div_(2))]
 
 
 def _through_sum(walk: Walk, node: Node, relevance: Parts) -> Shares:
@@ -171,7 +172,7 @@ def _through_softmax(walk: Walk, node: Node, relevance: Parts) -> Shares:
     p, dim = _output(node, part), node.argument(1, "dim", -1)
     weighted = p * part
     for value in only_input(node):
-        yield value, torch.addcmul(weighted, p, weighted.sum(dim, keepdim=True), value=-1)
+        yield value, weighted.addcmul_(p, weighted.sum(dim, keepdim=True), value=-1)
 
 
 def _through_fixed(walk: Walk, node: Node, relevance: Parts) -> Shares:
@@ -186,8 +187,13 @@ def _through_slope(walk: Walk, node: Node, relevance: Parts) -> Shares:
     """Multiply by g(x) / x; casts, and the like, pass."""
     part = only_part(relevance)
     for value in only_input(node):
-        same = node.name in COPIES
-        yield value, part if same else part * rules.safe_divide(_output(node, part), value.tensor.to(part.dtype))
+        x, y = value.tensor.to(part.dtype), _output(node, part)
+        if node.name in COPIES:
+            yield value, part
+        elif torch.is_grad_enabled():
+            yield value, part * rules.safe_divide(y, x)
+        else:
+            yield value, divide_(y, x.clone(memory_format=torch.contiguous_format)).mul_(part)
 
 
 GRADIENT_FORM: Composite = {

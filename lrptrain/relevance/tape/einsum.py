@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lrptrain.relevance.tape.tape import Node, Value, unsupported
+from lrptrain.relevance.tape.nodes import Node, Value, unsupported
 
 
 def einsum_parts(node: Node) -> tuple[str, Any, Any]:

@@ -2,8 +2,9 @@
 
 from torch.nn import functional as F
 
+from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.tape.regions import Graph
-from lrptrain.relevance.tape.tape import Node, Tape, Value
+from lrptrain.relevance.tape.tape import Tape
 
 _RESHAPES = frozenset({"view", "reshape", "flatten", "unflatten"})
 
@@ -27,8 +28,8 @@ def _around(graph: Graph, node: Node) -> tuple[Node | None, Node | None]:
     if before is None or len(readers) != 1 or not {before.name, readers[0].name} <= _RESHAPES:
         return None, None
     after = readers[0]
-    inside, outside = before.inputs[0].tensor.shape, after.outputs[0].tensor.shape
-    widths = (node.inputs[0].tensor.shape[-1], node.outputs[0].tensor.shape[-1])
+    inside, outside = before.inputs[0].shape, after.outputs[0].shape
+    widths = (node.inputs[0].shape[-1], node.outputs[0].shape[-1])
     same = inside[:-1] == outside[:-1] and (inside[-1], outside[-1]) == widths
     return (before, after) if same and graph.closed({before, node, after}, after.outputs[0]) else (None, None)
 

@@ -29,6 +29,10 @@ CONSTANT = frozenset({
     "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "new_zeros", "new_ones",
     "new_empty", "new_full", "new_tensor", "grad",
 })  # fmt: skip
+# Worth less memory than time: made once more from their input where they are needed.
+REPEATABLE = frozenset({"layer_norm", "rms_norm", "group_norm", "gelu", "silu", "relu", "tanh", "sigmoid"})
+# Operations that keep their input for the gradient of their weight.
+WEIGHTED = frozenset({"linear", "conv1d", "conv2d", "conv3d", "matmul", "mm"})
 COMPOSITE = frozenset({"multi_head_attention_forward", "normalize"})
 
 _SPELLINGS = {

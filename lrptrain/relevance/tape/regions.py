@@ -7,7 +7,8 @@ from torch import Tensor
 
 from lrptrain.relevance.tape.functions import is_in_place
 from lrptrain.relevance.tape.nested import tensors_in
-from lrptrain.relevance.tape.tape import Node, Tape, Value
+from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.tape import Tape
 
 
 @dataclass(eq=False)

@@ -11,7 +11,7 @@ from torch import Tensor
 from lrptrain.relevance.tape.einsum import labels
 from lrptrain.relevance.tape.functions import ENTRIES
 from lrptrain.relevance.tape.nested import tensors_in
-from lrptrain.relevance.tape.tape import Node, Value
+from lrptrain.relevance.tape.nodes import Node, Value
 
 _RESHAPES = frozenset(
     ["reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "ravel", "squeeze", "unsqueeze"]
@@ -45,8 +45,8 @@ def sample_axes(nodes: Iterable[Node], root: Value, samples: int) -> Axes:
 def _follow(node: Node, source: Value, output: Value, at: SampleAxis | None, samples: int) -> SampleAxis | None:
     if at is None or samples == 1:
         return at
-    before, after = source.tensor.shape, output.tensor.shape
-    if node.name in _RESHAPES and source.tensor.numel() == output.tensor.numel():
+    before, after = source.shape, output.shape
+    if node.name in _RESHAPES and source.shape.numel() == output.shape.numel():
         return _reshaped(at, before, after, samples)
     axis = _axis(node, source, output, at, samples)
     return SampleAxis(axis, at.inner) if 0 <= axis < len(after) and after[axis] == before[at.axis] else None
@@ -54,7 +54,7 @@ def _follow(node: Node, source: Value, output: Value, at: SampleAxis | None, sam
 
 def _axis(node: Node, source: Value, output: Value, at: SampleAxis, samples: int) -> int:
     """The output's sample axis; -1 where it is lost."""
-    before, after = source.tensor.ndim, output.tensor.ndim
+    before, after = len(source.shape), len(output.shape)
     if node.name == "stack":
         place = node.argument(1, "dim", 0) % after
         return at.axis + (place <= at.axis)
@@ -88,13 +88,13 @@ def _by_strides(node: Node, source: Value, output: Value, axis: int) -> int | No
 
     None stands for "no view".
     """
-    strides = [int(i == axis) for i in range(source.tensor.ndim)]
-    probe = torch.empty_strided(source.tensor.shape, strides, device="meta")
+    strides = [int(i == axis) for i in range(len(source.shape))]
+    probe = torch.empty_strided(source.shape, strides, device="meta")
     try:
         result = node.call(lambda value: probe if value is source else value.tensor.to("meta"))
     except (RuntimeError, NotImplementedError, IndexError):
         return None
-    views = [view for view in tensors_in(result) if view.shape == output.tensor.shape and view._base is not None]
+    views = [view for view in tensors_in(result) if view.shape == output.shape and view._base is not None]
     if not views:
         return None
     moved = [i for i, stride in enumerate(views[0].stride()) if stride and views[0].shape[i] > 1]
@@ -108,8 +108,8 @@ def _by_numbers(node: Node, source: Value, output: Value, at: SampleAxis, sample
         return -1
     numbers = torch.arange(samples, device=x.device)
     result = node.call(lambda _: numbers.view([-1 if i == at.axis else 1 for i in range(x.ndim)]).expand(x.shape))
-    for axis, size in enumerate(output.tensor.shape):
-        shaped = numbers.view([-1 if i == axis else 1 for i in range(output.tensor.ndim)])
+    for axis, size in enumerate(output.shape):
+        shaped = numbers.view([-1 if i == axis else 1 for i in range(len(output.shape))])
         if size == samples and bool((result == shaped).all()):
             return axis
     return -1

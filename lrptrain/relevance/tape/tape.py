@@ -15,11 +15,22 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
+from torch.utils.weak import TensorWeakRef
 
 from lrptrain.relevance.tape.explicit_attention import explicit_attention
 from lrptrain.relevance.tape.explicit_products import explicit_addmm, explicit_baddbmm
-from lrptrain.relevance.tape.functions import COMPOSITE, CONSTANT, ELEMENTWISE, canonical_name, enterable, is_in_place
+from lrptrain.relevance.tape.functions import (
+    COMPOSITE,
+    CONSTANT,
+    ELEMENTWISE,
+    REPEATABLE,
+    WEIGHTED,
+    canonical_name,
+    enterable,
+    is_in_place,
+)
 from lrptrain.relevance.tape.nested import map_nested, tensors_in
+from lrptrain.relevance.tape.nodes import Node, Value, version_of
 from lrptrain.relevance.types import UnsupportedOperationError
 
 # Fused operations, and their explicit forms.
@@ -31,42 +42,6 @@ _EXPLICIT: dict[str, Callable] = {
 
 
 @dataclass(eq=False)
-class Value:
-    """A tensor of the forward pass as it was when an operation made it, or the input itself."""
-
-    tensor: Tensor
-    depends: bool  # on the explained input; what does not is a constant
-
-
-@dataclass(eq=False)
-class Node:
-    """One recorded call. Tensors that depend on the input stand in `args` and `kwargs` as `Value`s."""
-
-    name: str
-    function: Callable
-    args: tuple
-    kwargs: dict[str, Any]
-    inputs: tuple[Value, ...]
-    outputs: tuple[Value, ...] = ()
-    path: str = ""
-    constants: tuple[tuple[Tensor, int], ...] = ()  # the tensors that do not depend on the input, and their versions
-
-    def call(self, substitute: Callable[[Value], Any] = lambda value: value.tensor) -> Any:
-        """Repeat the call with other tensors in the places of the inputs."""
-        args = map_nested(self.args, Value, substitute)
-        return self.function(*args, **map_nested(self.kwargs, Value, substitute))
-
-    def check_constants(self) -> None:
-        """Raise if a mask, weight or other constant of the call was overwritten since."""
-        if any(version_of(tensor) != version for tensor, version in self.constants):
-            raise unsupported(self.name, self.path, "reads a constant that the model overwrites in place later on")
-
-    def argument(self, position: int, name: str, default: Any = None) -> Any:
-        """The argument given by position or by name; `Value`s stay wrapped."""
-        return self.args[position] if len(self.args) > position else self.kwargs.get(name, default)
-
-
-@dataclass(eq=False)
 class Tape(TorchFunctionMode):
     """Records while it is entered (`with tape.recording(model)`); see the module's docstring.
 
@@ -75,16 +50,18 @@ class Tape(TorchFunctionMode):
         nodes: The recorded calls, in order.
         root: The explained input, the image or the word embeddings, as the model received it.
         leaf: The same for gradients: later writing in place does not touch it.
+        frugal: Keep no more than gradients at activations and relevance need: without the graph of the weights.
     """
 
     token_ids: Tensor | None = None
     nodes: list[Node] = field(default_factory=list)
     root: Value | None = None
     leaf: Tensor | None = None
+    frugal: bool = False
 
     def __post_init__(self) -> None:
         super().__init__()
-        self._known: dict[int, tuple[Value, Tensor, Any]] = {}  # id -> its value, the object, its grad_fn
+        self._known: dict[int, tuple[Value, TensorWeakRef, Any]] = {}  # id -> its value, the object, its grad_fn
         self._aliases: dict[int, list[Value]] = {}
         self._stale: set[int] = set()
         self._probabilities: set[Value] = set()
@@ -122,8 +99,12 @@ class Tape(TorchFunctionMode):
 
     def value_of(self, tensor: Tensor) -> Value | None:
         """The recorded value that `tensor` is, or None."""
-        known = self._known.get(id(tensor))
+        known = self._lookup(tensor)
         return known[0] if known else None
+
+    def _lookup(self, tensor: Tensor) -> tuple[Value, TensorWeakRef, Any] | None:
+        known = self._known.get(id(tensor))
+        return known if known is not None and known[1]() is tensor else None
 
     def keep_only(self, output: Value) -> None:
         """Forget the operations that `output` does not come from."""
@@ -140,13 +121,17 @@ class Tape(TorchFunctionMode):
         name = canonical_name(func)
         explicit = _EXPLICIT.get(name)
         if explicit is not None and not is_in_place(func, args, kwargs) and "out" not in kwargs:
+            start = len(self.nodes)
             with self:
-                return explicit(*args, **kwargs)
+                result = explicit(*args, **kwargs)
+            if self.frugal and name == "scaled_dot_product_attention":
+                self._release_scores(self.nodes[start:])
+            return result
         if name in COMPOSITE and inspect.isfunction(func):
             with self:
                 return enterable(func)(*args, **kwargs)
         if not self._records or name == "requires_grad":
-            return func(*args, **kwargs)
+            return func(*self._without_weights(name, args), **kwargs)
         if name == "set_grad_enabled":
             self._graph = args[0]
             return None
@@ -164,13 +149,19 @@ class Tape(TorchFunctionMode):
             self._save_before_overwriting(written, name)
         versions = [version_of(tensor) for tensor in tensors]
         with torch.set_grad_enabled(self._graph or bool(node.inputs)):
-            result = func(*args, **kwargs)
+            result = func(*(self._without_weights(name, args)), **kwargs)
         result = written if name == "setitem" else result
         if name == "embedding" and self._embeds_the_input(args, kwargs):
             return self.watch(result)  # type: ignore[arg-type]
         self._check_versions(tensors, versions, node, written)
         self._keep(node, result, tensors if written is None else [])
         return None if name == "setitem" else result
+
+    def _without_weights(self, name: str, args: tuple) -> tuple:
+        """The arguments of a call that would keep its input for the gradient of its weight, which nobody asks for."""
+        if not self.frugal or name not in WEIGHTED:
+            return args
+        return tuple(x.detach() if isinstance(x, nn.Parameter) else x for x in args)
 
     def _keep(self, node: Node, result: Any, same: list[Tensor]) -> None:
         """Remember the outputs, and the node if relevance can flow through it."""
@@ -181,6 +172,8 @@ class Tape(TorchFunctionMode):
             if node.name not in ELEMENTWISE:
                 node.constants = tuple((t, version_of(t)) for t in tensors_in((node.args, node.kwargs)))
             self.nodes.append(node)
+            if self.frugal and node.name in REPEATABLE and same:
+                self._release(node)
             if node.name == "softmax":
                 self._probabilities.update(node.outputs)
         elif not depends:
@@ -188,9 +181,23 @@ class Tape(TorchFunctionMode):
                 if out.grad_fn is not None:
                     self._remember(out, depends=False)
 
+    def _release_scores(self, attention: list[Node]) -> None:
+        """Attention scores are as large as the probabilities, and rules seldom need them."""
+        softmax = next((i for i, node in enumerate(attention) if node.name == "softmax"), 0)
+        for node in attention[:softmax]:
+            self._release(node)
+
+    def _release(self, node: Node) -> None:
+        """Hold the output no longer than the model does."""
+        (value,) = node.outputs
+        held = value.held
+        # Made once more, it would have another precision outside of autocast; a view is no memory of its own.
+        if held is not None and held._base is None and not torch.is_autocast_enabled(held.device.type):
+            value.release(node)
+
     def _remember(self, tensor: Tensor, depends: bool) -> Value:
         value = Value(tensor, depends)
-        self._known[id(tensor)] = (value, tensor, tensor.grad_fn)
+        self._known[id(tensor)] = (value, TensorWeakRef(tensor), tensor.grad_fn)
         self._stale.discard(id(tensor))
         self._aliases.setdefault(tensor.untyped_storage()._cdata, []).append(value)
         return value
@@ -218,19 +225,22 @@ class Tape(TorchFunctionMode):
             raise self._unsupported(name, "reads a tensor that was changed in place through another view of its memory")
         if tensor.grad_fn is None:
             return
-        known = self._known.get(id(tensor))
+        known = self._lookup(tensor)
         if known is None or known[2] is not tensor.grad_fn:
             why = "made a tensor outside of torch's functions (by a custom autograd function or a fused kernel?)"
             raise self._unsupported(type(tensor.grad_fn).__name__, why)
 
     def _save_before_overwriting(self, tensor: Tensor, name: str) -> None:
         for value in self._aliases.get(tensor.untyped_storage()._cdata, ()):
-            if value.tensor is not tensor and self._known.get(id(value.tensor), (None,))[0] is value:
-                self._stale.add(id(value.tensor))
+            held = value.held
+            if held is None:
+                continue
+            if held is not tensor and self.value_of(held) is value:
+                self._stale.add(id(held))
             if value in self._probabilities:
                 raise self._unsupported(name, "overwrites attention probabilities in place")
             with torch.enable_grad():
-                value.tensor = value.tensor.clone()
+                value.replace(held.clone())
 
     def _check_versions(self, tensors: list[Tensor], versions: list[int], node: Node, written: Any) -> None:
         for tensor, version in zip(tensors, versions, strict=True):
@@ -247,19 +257,5 @@ class Tape(TorchFunctionMode):
         )
 
 
-def unsupported(name: str, path: str, why: str) -> UnsupportedOperationError:
-    """The error for an operation that relevance cannot pass, with the ways out."""
-    return UnsupportedOperationError(
-        f"{name} in module '{path or '(model)'}' {why}; relevance would leak there. Ways out: a method that needs "
-        f"gradients only (generic_attention, rollout, raw_attention, input_x_gradient), a plain-torch version of the "
-        f"module, or a rule of your own: lrptrain.relevance.register_rule({name!r}, rule)."
-    )
-
-
 def void(_: Any) -> None:
     """Drop a result: a hook that returns something replaces the module's output."""
-
-
-def version_of(tensor: Tensor) -> int:
-    """How often a tensor was written in place; inference tensors do not count."""
-    return 0 if tensor.is_inference() else tensor._version

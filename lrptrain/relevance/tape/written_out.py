@@ -12,9 +12,10 @@ import torch
 from torch import Tensor
 
 from lrptrain.relevance.tape.functions import CAST
+from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.tape.regions import Graph, Region, run
 from lrptrain.relevance.tape.sample_axes import Axes, sample_axes
-from lrptrain.relevance.tape.tape import Node, Tape, Value
+from lrptrain.relevance.tape.tape import Tape
 
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "rsub", "rdiv", "pow"})
 _POINTWISE = _ARITHMETIC | CAST | {
@@ -75,7 +76,7 @@ def _activation(graph: _Batch, end: Node) -> Found:
     if between is None:
         return []
     (source, members), result = between, end.outputs[0]
-    same = all(node.outputs[0].tensor.shape == source.tensor.shape for node in members)
+    same = all(node.outputs[0].shape == source.shape for node in members)
     if not same or not graph.closed(members, result):
         return []
     region = Region(graph.ordered(members), source, result)
@@ -150,10 +151,10 @@ def _numerator(graph: _Batch, value: Value, nearest: Value) -> tuple[Value | Non
 
 def _reduced_axes(graph: _Batch, source: Value, members: set[Node]) -> set[int]:
     """The axes over which a norm sums; none if the samples of the batch are among them."""
-    shape, axes = source.tensor.shape, set[int]()
+    shape, axes = source.shape, set[int]()
     for node in members:
         for value in node.outputs:
-            found = value.tensor.shape
+            found = value.shape
             if len(found) != len(shape) or any(a not in (1, b) for a, b in zip(found, shape, strict=True)):
                 return set()
             axes.update(i for i, (a, b) in enumerate(zip(found, shape, strict=True)) if a != b)
@@ -203,7 +204,7 @@ def _tail(graph: _Batch, result: Value, axes: set[int]) -> tuple[list[Node], set
         if node.name in ("mul", "add"):
             operands = (node.argument(0, "input"), node.argument(1, "other"))
             constant = operands[1] if operands[0] is result else operands[0]
-            if isinstance(constant, Value) or not _per_feature(constant, result.tensor.ndim, axes):
+            if isinstance(constant, Value) or not _per_feature(constant, len(result.shape), axes):
                 return tail, set()
         tail.append(node)
         result = node.outputs[0]

@@ -9,7 +9,7 @@ from torch.nn import functional as F
 
 from lrptrain.relevance.propagation.normalisation import frozen
 from lrptrain.relevance.recording import run_on_tape
-from lrptrain.relevance.tape.tape import Node
+from lrptrain.relevance.tape.nodes import Node
 from lrptrain.relevance.types import UnsupportedOperationError
 
 GAMMA = torch.randn(6, dtype=torch.float64, generator=torch.Generator().manual_seed(2))

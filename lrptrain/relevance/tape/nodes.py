@@ -1,0 +1,104 @@
+"""What a tape holds: the recorded calls, and the tensors between them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from torch import Tensor
+from torch.utils.weak import TensorWeakRef
+
+from lrptrain.relevance.tape.nested import map_nested
+from lrptrain.relevance.types import UnsupportedOperationError
+
+
+class Value:
+    """A tensor of the forward pass as it was when an operation made it, or the input itself.
+
+    Attributes:
+        shape: Of the tensor.
+        depends: On the explained input; what does not is a constant.
+        edge: Where gradients reach it in the graph; None without a graph.
+    """
+
+    def __init__(self, tensor: Tensor, depends: bool):
+        self._tensor: Tensor | None = tensor
+        self._held = TensorWeakRef(tensor)
+        self._make: Callable[[], Tensor] | None = None
+        self.shape, self.depends = tensor.shape, depends
+        self.edge = torch.autograd.graph.get_gradient_edge(tensor) if tensor.requires_grad else None
+
+    @property
+    def tensor(self) -> Tensor:
+        """The tensor; made once more if nobody holds it."""
+        held = self.held
+        if held is None:
+            assert self._make is not None
+            return self._make()
+        return held
+
+    @property
+    def held(self) -> Tensor | None:
+        """The tensor, if somebody holds it."""
+        return self._held() if self._tensor is None else self._tensor
+
+    def replace(self, tensor: Tensor) -> None:
+        """Hold another tensor with the same numbers, before the one that is held is overwritten."""
+        self._tensor = tensor
+
+    def release(self, node: "Node") -> None:
+        """Hold the tensor no longer. The node that made it can make it once more, but must not be referred to."""
+        self._tensor, self._make = None, partial(_called, node.function, node.args, node.kwargs)
+
+    def copy(self) -> Tensor:
+        """A tensor that may be overwritten."""
+        held = self.held
+        return self.tensor if held is None else held.clone(memory_format=torch.contiguous_format)
+
+
+@dataclass(eq=False)
+class Node:
+    """One recorded call. Tensors that depend on the input stand in `args` and `kwargs` as `Value`s."""
+
+    name: str
+    function: Callable
+    args: tuple
+    kwargs: dict[str, Any]
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...] = ()
+    path: str = ""
+    constants: tuple[tuple[Tensor, int], ...] = ()  # the tensors that do not depend on the input, and their versions
+
+    def call(self, substitute: Callable[[Value], Any] = lambda value: value.tensor) -> Any:
+        """Repeat the call with other tensors in the places of the inputs."""
+        return _called(self.function, self.args, self.kwargs, substitute)
+
+    def check_constants(self) -> None:
+        """Raise if a mask, weight or other constant of the call was overwritten since."""
+        if any(version_of(tensor) != version for tensor, version in self.constants):
+            raise unsupported(self.name, self.path, "reads a constant that the model overwrites in place later on")
+
+    def argument(self, position: int, name: str, default: Any = None) -> Any:
+        """The argument given by position or by name; `Value`s stay wrapped."""
+        return self.args[position] if len(self.args) > position else self.kwargs.get(name, default)
+
+
+def _called(
+    function: Callable, args: tuple, kwargs: dict, substitute: Callable[[Value], Any] = lambda value: value.tensor
+) -> Any:
+    return function(*map_nested(args, Value, substitute), **map_nested(kwargs, Value, substitute))
+
+
+def unsupported(name: str, path: str, why: str) -> UnsupportedOperationError:
+    """The error for an operation that relevance cannot pass, with the ways out."""
+    return UnsupportedOperationError(
+        f"{name} in module '{path or '(model)'}' {why}; relevance would leak there. Ways out: a method that needs "
+        f"gradients only (generic_attention, rollout, raw_attention, input_x_gradient), a plain-torch version of the "
+        f"module, or a rule of your own: lrptrain.relevance.register_rule({name!r}, rule)."
+    )
+
+
+def version_of(tensor: Tensor) -> int:
+    """How often a tensor was written in place; inference tensors do not count."""
+    return 0 if tensor.is_inference() else tensor._version
