@@ -25,7 +25,20 @@ def main(args: Sequence[str] | None = None) -> None:
 
     commands: dict[str, Any] = {"fit": fit, "validate": validate, "test": test, "demo": demo}
     commands |= {"attribute": attribute_file, "compare": compare}
-    require("jsonargparse", "cli").auto_cli(commands, args=given, prog="lrptrain")
+    try:
+        require("jsonargparse", "cli").auto_cli(commands, args=given, prog="lrptrain")
+    except (ValueError, NotImplementedError, ImportError, OSError) as error:
+        if not isinstance(error, OSError) and not _is_ours(error):
+            raise
+        sys.exit(f"lrptrain: {error}")
+
+
+def _is_ours(error: BaseException) -> bool:
+    """Whether this package raised it, with a message for the user; a traceback would only bury that."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_next is not None:
+        trace = trace.tb_next
+    return trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith("lrptrain.")
 
 
 def lightning(args: Sequence[str]) -> None:

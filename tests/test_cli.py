@@ -39,6 +39,20 @@ def test_help_lists_every_command():
     assert all(command in done.stdout for command in ("fit", "validate", "test", "demo", "attribute"))
 
 
+def test_a_wrong_argument_is_one_line(tmp_path: Path):
+    command = [sys.executable, "-m", "lrptrain"]
+    for arguments, says in {
+        ("compare", "any.ckpt", "--methods=gradcam++"): "unknown method 'gradcam++'; did you mean gradcam?",
+        ("compare", "any.ckpt", "--limit=0"): "limit must be",
+        ("attribute", str(tmp_path / "none.ckpt"), "a text"): "there is no checkpoint",
+    }.items():
+        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, cwd=tmp_path)
+        assert done.returncode == 1
+        assert done.stderr.strip().splitlines()[-1].startswith("lrptrain: ")
+        assert says in done.stderr
+        assert "Traceback" not in done.stderr
+
+
 def test_attribute_draws_an_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
     torch.manual_seed(0)
     checkpoint = save(ImageClassifier(3, "vit_tiny_patch16_224", model_kwargs=VIT), tmp_path / "vit.ckpt")

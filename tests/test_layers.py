@@ -40,6 +40,7 @@ LAYERS = {
     "extras": set(),
     "metrics": {"annotations"},
     "audit": {"relevance", "metrics", "monitoring"},
+    "guidance": {"annotations", "metrics"},
     "findings": {"extras"},
     "render": {"extras"},
     "loggers": {"findings", "render", "extras"},

@@ -63,7 +63,7 @@ def time_and_memory(work: Work, base: Work, rounds: int, device: str) -> dict[st
         peak = torch.cuda.max_memory_allocated() - before
     base()
     if first > SLOW:
-        return {"bytes": peak, "time": first / seconds(base), "seconds": first}
+        return {"bytes": peak, "time": first / statistics.median(seconds(base) for _ in range(3)), "seconds": first}
     return {"bytes": peak, **_compared(work, base, rounds)}
 
 

@@ -27,6 +27,7 @@ from peers import PEERS, run_peer  # noqa: E402
 from table import markdown, write_between  # noqa: E402
 
 BATCHES = (1, 8, 32)
+OF_DEPTHS = 4  # batch at which models of several depths are compared
 TRAINING = "one forward + backward"
 HEADLINES = ("rollout", "generic_attention", "attnlrp", "transformer_attribution")
 DEPTHS = (6, 12, 24)
@@ -82,15 +83,16 @@ def measure(arguments: argparse.Namespace, path: Path) -> None:
                 continue
             model, inputs_of = make(depth)
             model.to(arguments.device)
-            for batch in BATCHES if depth == 12 else (4,):
+            for batch in (*BATCHES, OF_DEPTHS) if depth == 12 else (OF_DEPTHS,):
                 torch.manual_seed(0)
                 inputs = _to(inputs_of(batch), arguments.device)
-                for name in names if depth == 12 and batch < BATCHES[-1] else (TRAINING, *HEADLINES):
+                for name in names if batch in BATCHES[:2] else (TRAINING, *HEADLINES):
                     key = f"{title} | {depth} | {batch} | {name}"
                     foreseen = batch * cells.get(f"{title} | {depth} | 1 | {name}", {}).get("seconds", 0.0)
                     if key in cells or foreseen > LIMIT or "error" in cells.get(f"{title} | {depth} | 1 | {name}", {}):
                         continue
-                    cells[key] = cell(name, model, inputs, arguments.rounds, arguments.device, arguments.threads)
+                    rounds = arguments.rounds * (2 if name in (TRAINING, *HEADLINES) else 1)
+                    cells[key] = cell(name, model, inputs, rounds, arguments.device, arguments.threads)
                     path.write_text(json.dumps(cells, indent=0, sort_keys=True) + "\n", encoding="utf-8")
                     print(key, cells[key], flush=True)
 
@@ -125,18 +127,15 @@ def tables(cells: dict[str, dict[str, Any]]) -> str:
         texts.append(f"**{title}**, over one forward + backward of the same batch:\n\n{markdown(rows)}")
     depths = [
         {"model": title, "method": f"`{name}`"}
-        | {
-            f"{depth} blocks": f"{cells[f'{title} | {depth} | {4 if depth != 12 else 8} | {name}']['time']:.2f}"
-            for depth in DEPTHS
-        }
+        | {f"{depth} blocks": f"{cells[f'{title} | {depth} | {OF_DEPTHS} | {name}']['time']:.2f}" for depth in DEPTHS}
         for title in MODELS
         for name in HEADLINES
-        if all(f"{title} | {depth} | {4 if depth != 12 else 8} | {name}" in cells for depth in DEPTHS)
+        if all(f"{title} | {depth} | {OF_DEPTHS} | {name}" in cells for depth in DEPTHS)
     ]
     if depths:
         texts.append(
-            "**Blocks**: time over a forward + backward of the same model (batch 4; 12 blocks: batch 8). A cost linear "
-            f"in the blocks keeps its ratio.\n\n{markdown(depths)}"
+            f"**Blocks**: time over a forward + backward of the same model, batch {OF_DEPTHS}. A cost linear in the "
+            f"blocks keeps its ratio.\n\n{markdown(depths)}"
         )
     failed = {
         key.split(" | ")[-1]: f"{key.split(' | ')[0]}: {found['error']}"

@@ -149,7 +149,7 @@ class Tape(TorchFunctionMode):
             self._save_before_overwriting(written, name)
         versions = [version_of(tensor) for tensor in tensors]
         with torch.set_grad_enabled(self._graph or bool(node.inputs)):
-            result = func(*(self._without_weights(name, args)), **kwargs)
+            result = func(*self._without_weights(name, args), **kwargs)
         result = written if name == "setitem" else result
         if name == "embedding" and self._embeds_the_input(args, kwargs):
             return self.watch(result)  # type: ignore[arg-type]
@@ -172,7 +172,7 @@ class Tape(TorchFunctionMode):
             if node.name not in ELEMENTWISE:
                 node.constants = tuple((t, version_of(t)) for t in tensors_in((node.args, node.kwargs)))
             self.nodes.append(node)
-            if self.frugal and node.name in REPEATABLE and same:
+            if self.frugal and node.name in REPEATABLE and same:  # not in place
                 self._release(node)
             if node.name == "softmax":
                 self._probabilities.update(node.outputs)

@@ -48,8 +48,8 @@ def test_zplus_of_dead_units_and_zeros(dtype):
 def test_halves():
     a, b, relevance = random(2, 3, 4), random(2, 4, 2, seed=1), random(2, 3, 2, seed=2)
     a[0, 0] = 0
-    given = (relevance, a @ b, a, b, lambda s: s @ b.mT, lambda s: a.mT @ s)
-    torch.testing.assert_close(lean_rules.halves(*given), rules.halves(*given))
+    rest = (a, b, lambda s: s @ b.mT, lambda s: a.mT @ s)
+    torch.testing.assert_close(lean_rules.halves(relevance, a @ b, *rest), rules.halves(relevance, a @ b, *rest))
 
 
 @pytest.mark.parametrize("shape", [(3, 4), (1, 4)])
@@ -66,10 +66,10 @@ def test_rescaled_sum(shape, sign):
     assert (u[1:] != 0).all()  # arguments are as before
 
 
-def test_arguments_are_not_overwritten():
+def test_arguments_but_the_output_of_a_product_are_not_overwritten():
     x, weight, relevance, z = random(3, 5), random(4, 5, seed=1), random(3, 4, seed=2), random(3, 4, seed=4)
     before = [tensor.clone() for tensor in (x, weight, relevance, z)]
     lean_rules.zplus(relevance, x, weight, z, random(4))
-    lean_rules.halves(relevance, z, x, weight.T, lambda s: s @ weight, lambda s: x.mT @ s)
+    lean_rules.halves(relevance, z.clone(), x, weight.T, lambda s: s @ weight, lambda s: x.mT @ s)
     lean_rules.rescaled_sum(relevance, z, (z - 1, z.clone()), torch.Tensor.sum)
     assert all(torch.equal(one, other) for one, other in zip(before, (x, weight, relevance, z), strict=True))

@@ -1,0 +1,62 @@
+"""Counterfactual consistency: what lies outside the evidence is swapped, and the prediction should stay.
+
+Unlike a loss on a map, it cannot be met by a map that merely looks right.
+"""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Shaped
+from torch import Tensor
+
+from lrptrain.annotations import IGNORED
+
+Images = Float[Tensor, "batch channels height width"]
+
+
+def swap_outside(
+    images: Images,
+    mask: Shaped[Tensor, "batch height width"],
+    margin: int = 2,
+    generator: torch.Generator | None = None,
+) -> tuple[Images, Bool[Tensor, " batch"]]:
+    """Replace everything outside of the evidence by another image of the batch.
+
+    Args:
+        images: At least two of them, or nothing is swapped.
+        mask: 1 evidence, 0 not, 255 ignored, of the images' size. What is ignored is kept.
+        margin: Pixels around the evidence that are kept, too: at an exact edge the shape of the evidence would be all
+            that is left of its surroundings.
+        generator: Of the order in which the images lend each other their surroundings.
+
+    Returns:
+        The images, and which of them have an annotation and were swapped; the others are as before.
+
+    Raises:
+        ValueError: If the sizes differ or the margin is negative.
+    """
+    if mask.shape != (images.shape[0], *images.shape[2:]):
+        raise ValueError(
+            f"mask {tuple(mask.shape)} must be [batch, height, width] of the images, which are {tuple(images.shape)}"
+        )
+    if margin < 0:
+        raise ValueError(f"margin must not be negative, got {margin}")
+    annotated = (mask != IGNORED).flatten(1).any(1) & (len(images) > 1)
+    kept = ((mask == 1) | (mask == IGNORED))[:, None].to(images.dtype)
+    kept = F.max_pool2d(kept, 2 * margin + 1, stride=1, padding=margin) > 0
+    lender = _another(len(images), generator).to(images.device)
+    return torch.where(kept | ~annotated[:, None, None, None], images, images[lender]), annotated
+
+
+def consistency(
+    logits: Float[Tensor, "batch classes"], swapped: Float[Tensor, "batch classes"], annotated: Bool[Tensor, " batch"]
+) -> Float[Tensor, ""]:
+    """KL(p(x) || p(swapped x)), mean over the annotated samples; 0 if there are none."""
+    p, q = logits.log_softmax(-1), swapped.log_softmax(-1)
+    divergence = F.kl_div(q, p, log_target=True, reduction="none").sum(-1)
+    return torch.where(annotated, divergence, 0).sum() / annotated.sum().clamp(min=1)
+
+
+def _another(count: int, generator: torch.Generator | None) -> Tensor:
+    """For each index another one, each used once: a random cycle."""
+    order = torch.randperm(count, generator=generator)
+    return torch.empty_like(order).index_copy_(0, order, order.roll(1))

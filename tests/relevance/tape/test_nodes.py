@@ -1,0 +1,91 @@
+"""What a tape holds: nothing that can be made again, and nothing once it is gone."""
+
+import gc
+from weakref import ref
+
+import pytest
+import torch
+from model_zoo import KINDS
+from torch import nn
+
+import lrptrain
+from lrptrain.relevance.recording import run_on_tape
+from lrptrain.relevance.tape.nodes import Value
+from lrptrain.relevance.tape.tape import Tape
+
+
+def tape_of(name: str, frugal: bool) -> Tape:
+    return run_on_tape(KINDS[name].build(True), KINDS[name].inputs(), frugal)[0]
+
+
+def values(tape: Tape) -> list[Value]:
+    return [value for node in tape.nodes for value in node.outputs]
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_what_is_made_again_is_what_was_there(name):
+    whole, frugal = values(tape_of(name, False)), values(tape_of(name, True))
+    assert all(value.held is not None for value in whole)
+    assert any(value.held is None for value in frugal)
+    for first, second in zip(whole, frugal, strict=True):
+        assert second.shape == second.tensor.shape
+        torch.testing.assert_close(first.tensor, second.tensor, rtol=1e-12, atol=1e-12)
+
+
+def test_scores_norms_and_activations_are_not_kept():
+    tape = tape_of("vit", True)
+    gone = {node.name for node in tape.nodes for value in node.outputs if value.held is None}
+    assert gone == {"layer_norm", "gelu", "mul", "matmul"}
+    (softmax, *_) = [node for node in tape.nodes if node.name == "softmax"]
+    assert softmax.inputs[0].held is None
+    assert softmax.outputs[0].held is not None
+
+
+def test_what_the_model_holds_is_not_made_again():
+    kept = []
+
+    class Holds(nn.GELU):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            kept.append(super().forward(x))
+            return kept[-1]
+
+    tape, _ = run_on_tape(nn.Sequential(nn.Linear(4, 4), Holds(), nn.Linear(4, 2)), torch.randn(2, 4), True)
+    (node,) = [node for node in tape.nodes if node.name == "gelu"]
+    assert node.outputs[0].tensor is kept[0]
+
+
+@pytest.mark.parametrize("frugal", [False, True])
+def test_a_recording_goes_without_the_garbage_collector(frugal):
+    gc.collect()
+    gc.disable()
+    try:
+        tape = ref(tape_of("vit", frugal))
+        assert tape() is None
+    finally:
+        gc.enable()
+
+
+@pytest.mark.parametrize("method", ["transformer_attribution", "generic_attention", "attnlrp", "gradcam"])
+def test_attribution_leaves_nothing_behind(method):
+    def tensors() -> int:
+        return sum(issubclass(type(thing), torch.Tensor) for thing in gc.get_objects())
+
+    model, inputs = KINDS["vit"].build(True), KINDS["vit"].inputs()
+    lrptrain.attribute(model, inputs, method=method)
+    gc.collect()
+    gc.disable()
+    try:
+        before = tensors()
+        lrptrain.attribute(model, inputs, method=method)
+        assert tensors() == before
+    finally:
+        gc.enable()
+
+
+def test_a_copy_may_be_overwritten():
+    tape = tape_of("vit", True)
+    for node in tape.nodes:
+        for value in node.outputs:
+            before = value.tensor.clone()
+            value.copy().zero_()
+            assert torch.equal(value.tensor, before)
