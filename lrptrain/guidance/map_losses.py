@@ -40,7 +40,10 @@ def guidance_loss(scores: Scores, annotation: TokenAnnotation, loss: str = "ener
 
 
 def energy(scores: Scores, annotation: TokenAnnotation) -> PerSample:
-    """Share of the positive relevance outside the evidence: 1 - EPG, in [0, 1] (Rao et al., ICCV 2023, "energy")."""
+    """Share of the positive relevance outside the evidence: 1 - EPG, in [0, 1] (Rao et al., ICCV 2023, "energy").
+
+    It has no gradient where no relevance inside is positive: there is nothing that it could strengthen.
+    """
     mass = _positive(scores, annotation)[0] * annotation.valid
     return _ratio((mass * (1 - annotation.evidence)).sum(-1), mass.sum(-1))
 
