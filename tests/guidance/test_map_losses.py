@@ -155,7 +155,7 @@ def test_a_loss_on_a_map_reaches_the_weights(method):
     model = ImageClassifier(3, "vit_tiny_patch16_224", model_kwargs=options).net.double().eval()
     images, annotation = torch.randn(4, 3, 16, 16, dtype=torch.float64), annotated(*[[1, 0] * 8] * 4)
     scores = lrptrain.attribute(model, images, 0, method, create_graph=True).scores
-    guidance_loss(scores, annotation).backward()
+    guidance_loss(scores, annotation, "robust_vit").backward()
     reached = {name for name, weight in model.named_parameters() if weight.grad is not None and weight.grad.any()}
     # A gradient of the logit does not depend on what is added last.
     missing = {name for name, _ in model.named_parameters()} - reached
