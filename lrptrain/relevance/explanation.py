@@ -62,7 +62,7 @@ class Explanation:
             if block not in used:
                 used[block] = use(block, self.recording.per_head(block, gradient))
 
-        later = [] if self.create_graph else blocks[1:]
+        later = [block for block in blocks[1:] if block.edge is not None and not self.create_graph]
         hooks = [block.tensor.register_hook(partial(arrive, block)) for block in later]
         try:
             arrive(blocks[0], *self.gradient(blocks[:1]))

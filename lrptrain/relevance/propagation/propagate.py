@@ -26,7 +26,8 @@ def register_rule(name: str, rule: Rule) -> None:
     Args:
         name: The operation, as `UnsupportedOperationError` names it.
         rule: `rule(walk, node, relevance)` gets one tensor (or None) per output of the node and yields
-            `(value, relevance)` for the values in `node.inputs`.
+            `(value, relevance)` for the values in `node.inputs`. A rule that differentiates repeats the call
+            (`node.call`) on inputs of its own: recorded tensors may come without a graph.
     """
     _REGISTERED[name] = rule
 

@@ -158,8 +158,11 @@ class Tape(TorchFunctionMode):
         return None if name == "setitem" else result
 
     def _without_weights(self, name: str, args: tuple) -> tuple:
-        """The arguments of a call that would keep its input for the gradient of its weight, which nobody asks for."""
-        if not self.frugal or name not in WEIGHTED:
+        """The arguments of a call that would keep its input for the gradient of its weight, which nobody asks for.
+
+        What has no gradient but that of its weight keeps it: gradients at what comes next need it.
+        """
+        if not self.frugal or name not in WEIGHTED or not any(_in_graph(x) for x in args):
             return args
         return tuple(x.detach() if isinstance(x, nn.Parameter) else x for x in args)
 
@@ -172,7 +175,7 @@ class Tape(TorchFunctionMode):
             if node.name not in ELEMENTWISE:
                 node.constants = tuple((t, version_of(t)) for t in tensors_in((node.args, node.kwargs)))
             self.nodes.append(node)
-            if self.frugal and node.name in REPEATABLE and same:  # not in place
+            if self.frugal and node.name in REPEATABLE and same and _repeatable(node):  # not in place
                 self._release(node)
             if node.name == "softmax":
                 self._probabilities.update(node.outputs)
@@ -255,6 +258,15 @@ class Tape(TorchFunctionMode):
             f"{name} in module '{self._where() or '(model)'}' {why}; the recording has a gap there, for every method. "
             "Way out: a version of the module in plain torch operations, not in place."
         )
+
+
+def _in_graph(x: Any) -> bool:
+    return isinstance(x, Tensor) and x.requires_grad and not isinstance(x, nn.Parameter)
+
+
+def _repeatable(node: Node) -> bool:
+    """Whether the call's constants are the model's own weights: others may be overwritten before it is repeated."""
+    return all(isinstance(x, nn.Parameter) for x in tensors_in((node.args, node.kwargs)))
 
 
 def void(_: Any) -> None:

@@ -1,11 +1,14 @@
 """What a tape holds: nothing that can be made again, and nothing once it is gone."""
 
 import gc
+from collections.abc import Callable
 from weakref import ref
 
 import pytest
 import torch
-from model_zoo import KINDS
+from golden_cases import relative_error
+from model_zoo import KINDS, randomised
+from small_models import RELEVANCE, Small, patches
 from torch import nn
 
 import lrptrain
@@ -89,3 +92,56 @@ def test_a_copy_may_be_overwritten():
             before = value.tensor.clone()
             value.copy().zero_()
             assert torch.equal(value.tensor, before)
+
+
+class PostNorm(nn.Module):
+    """An attention block, post-LN; `before` is done to what the attention reads."""
+
+    def __init__(self, before: Callable[[torch.Tensor], torch.Tensor] = lambda x: x):
+        super().__init__()
+        self.qkv, self.dense, self.norm = nn.Linear(8, 24), nn.Linear(8, 8), nn.LayerNorm(8, elementwise_affine=False)
+        self.before = before
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        q, k, v = self.qkv(self.before(x)).chunk(3, -1)
+        x = self.norm(x + nn.functional.scaled_dot_product_attention(q, k, v))
+        return x + nn.functional.gelu(self.dense(x))
+
+
+def both_ways(*blocks: nn.Module, methods: tuple[str, ...] = (*RELEVANCE, "attnlrp", "gradcam")) -> None:
+    """A frugal tape and one with everything give the same maps."""
+    model = randomised(Small(nn.Sequential(*blocks[:-1]), blocks[-1]))
+    for method in methods:
+        frugal = lrptrain.attribute(model, patches(), 1, method).scores
+        whole = lrptrain.record(model, patches()).attribute(1, method).scores
+        assert relative_error(frugal, whole).max() < 1e-9, method
+        assert frugal.any() or method == "gradcam"  # no gradient at states that the last attention reads detached
+
+
+@pytest.mark.parametrize("place", [0, 1, 2])
+def test_attention_that_reads_detached_states(place):
+    both_ways(*(PostNorm(torch.detach if i == place else nn.Identity()) for i in range(3)))
+
+
+def test_queries_and_keys_without_a_graph():
+    class Detached(PostNorm):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            q, k, v = self.qkv(x).chunk(3, -1)
+            return x + nn.functional.scaled_dot_product_attention(q.detach(), k.detach(), v)
+
+    both_ways(PostNorm(), Detached(), PostNorm())
+
+
+def test_a_norm_whose_weight_is_overwritten_is_kept():
+    scratch = torch.ones(8, dtype=torch.float64)
+
+    class Scaled(nn.Module):
+        def __init__(self, power: float):
+            super().__init__()
+            self.dense, self.power = nn.Linear(8, 8), power
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            scratch.copy_(torch.arange(1, 9) ** self.power)
+            return x + self.dense(nn.functional.layer_norm(x, (8,), scratch))
+
+    both_ways(Scaled(1.0), Scaled(0.0), Scaled(-1.0), methods=("lrp", "attnlrp"))  # torch refuses the gradients
