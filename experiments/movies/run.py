@@ -84,7 +84,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--data", type=Path, default=SHARED / "eraser_movies")
     parser.add_argument("--tweets", type=Path, default=SHARED / "tweet_sentiment_spans" / "train.csv")
-    parser.add_argument("--seeds", type=int, nargs="+", default=[0])
+    parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--train-only", action="store_true")
     parser.add_argument("--tables-only", action="store_true", help="write the tables of what is there already")
     arguments = parser.parse_args()

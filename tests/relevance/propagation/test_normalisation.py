@@ -4,7 +4,8 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
+from small_models import Block
+from torch import Tensor
 from torch.nn import functional as F
 
 from lrptrain.relevance.propagation.normalisation import frozen
@@ -17,19 +18,10 @@ BETA = torch.randn(6, dtype=torch.float64, generator=torch.Generator().manual_se
 MEAN, VARIANCE = BETA.flip(0), GAMMA.square() + 0.1
 
 
-class Function(nn.Module):
-    def __init__(self, function: Callable[[Tensor], Tensor]):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
-
-
 def recorded(function: Callable[[Tensor], Tensor], *shape: int) -> tuple[Node, Tensor]:
     """The last recorded call, and its input."""
     x = torch.randn(shape, dtype=torch.float64, generator=torch.Generator().manual_seed(1)) * 2 + 1
-    tape, _ = run_on_tape(Function(function), x)
+    tape, _ = run_on_tape(Block(function), x)
     return tape.nodes[-1], x
 
 

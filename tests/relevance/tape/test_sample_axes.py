@@ -4,26 +4,18 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from torch import Tensor, nn
+from small_models import Block
+from torch import Tensor
 
 from lrptrain.relevance.recording import run_on_tape
 from lrptrain.relevance.tape.sample_axes import SampleAxis, sample_axes, split_samples, sum_per_sample
-
-
-class Function(nn.Module):
-    def __init__(self, function: Callable[[Tensor], Tensor]):
-        super().__init__()
-        self.function = function
-
-    def forward(self, x: Tensor) -> Tensor:
-        return self.function(x)
 
 
 def axis_of(function: Callable[[Tensor], Tensor], *shape: int) -> tuple[SampleAxis | None, Tensor]:
     """The axis found for the output of `function`, and that output where all entries are their sample's number."""
     samples = shape[0]
     numbers = torch.arange(1.0, samples + 1).view(-1, *[1] * (len(shape) - 1)).expand(shape)
-    tape, output = run_on_tape(Function(function), numbers)
+    tape, output = run_on_tape(Block(function), numbers)
     value = tape.value_of(output)
     assert value is not None
     assert tape.root is not None
