@@ -3,6 +3,8 @@
 if __name__ != "lrptrain.callbacks":
     raise ImportError("import lrptrain.callbacks, not the bare folder `callbacks`")
 
+from lrptrain.callbacks.pareto_checkpoint import ParetoCheckpoint
+from lrptrain.callbacks.relevance_guidance import RelevanceGuidance
 from lrptrain.callbacks.relevance_monitor import RelevanceMonitor
 
-__all__ = ["RelevanceMonitor"]
+__all__ = ["ParetoCheckpoint", "RelevanceGuidance", "RelevanceMonitor"]

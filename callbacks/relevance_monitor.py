@@ -10,12 +10,12 @@ from typing import Any, Literal
 
 from torch import nn
 
+from lrptrain.batch import BatchAdapter, Sample, batch_length, read_batch, take
 from lrptrain.callbacks.base import Callback
 from lrptrain.extras import require
 from lrptrain.findings import Finding, announce
 from lrptrain.loggers import EpochRecord, send, write_record
 from lrptrain.monitoring.arguments import check_choices, check_counts, check_looks, check_names, check_strategy
-from lrptrain.monitoring.batch import BatchAdapter, Sample, batch_length, read_batch, take
 from lrptrain.monitoring.discover import find_model
 from lrptrain.monitoring.evaluate import TARGETS, Explainer, Scored, evaluate
 from lrptrain.monitoring.failures import Failures, described
@@ -46,6 +46,8 @@ class RelevanceMonitor(Callback):
             other tokens (Kobayashi et al. 2021); only with `mixing_ratios`.
         `relevance/chance`: Annotated share of the area, the energy pointing game of a uniform map.
         `relevance/accuracy`, `relevance/samples`: Of the sample.
+        `relevance/accuracy/group_<g>`, `relevance/worst_group_accuracy`: Of the sample's groups and the least of them,
+            where batches have `group`.
         `relevance/findings`: Number of findings that stand.
         `relevance/seconds`: Time the monitor took since its last point: for this evaluation, and for writing the last.
         `relevance/cost_share`: Its share of the time since then, or since the epoch began.

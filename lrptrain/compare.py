@@ -15,9 +15,9 @@ from lrptrain.attribute_file import datamodule_settings, load_module
 from lrptrain.audit.comparison import Row, expected_seconds, prepare, try_out
 from lrptrain.audit.comparison import compare as rows_of
 from lrptrain.audit.table import table
+from lrptrain.batch import IMAGES, Sample, collate, read_batch
 from lrptrain.extras import require
 from lrptrain.monitoring.arguments import check_counts
-from lrptrain.monitoring.batch import IMAGES, Sample, collate, read_batch
 from lrptrain.monitoring.sampling import Draw
 from lrptrain.relevance.registry import get_method
 

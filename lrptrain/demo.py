@@ -1,120 +1,164 @@
-"""A ViT learns to read a coloured tag instead of the digit, and the monitor says so. Nothing to download."""
+"""A ViT learns to read a coloured tag instead of the digit, and the monitor says so; guided, it reads the digit.
+
+Nothing to download.
+"""
 
 import logging
 import time
 import warnings
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
 
-from lrptrain.callbacks import RelevanceMonitor
+from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor
 from lrptrain.data import PlantedDigits
 from lrptrain.findings import Finding
 from lrptrain.findings.finding import OVERALL
 from lrptrain.loggers import read_events
 from lrptrain.loggers.wandb import logged_in
 from lrptrain.models import ImageClassifier
-from lrptrain.monitoring.drawing import caption, shown_first
+from lrptrain.monitoring.drawing import shown_first
 from lrptrain.monitoring.evaluate import Scored
 from lrptrain.render import contact_sheet, overlay, to_picture
 
 VIT = {"img_size": 32, "patch_size": 4, "embed_dim": 64, "depth": 4, "num_heads": 4}
+GUIDANCE = "consistency"
+FOCUS, CHANCE = "relevance/label/energy_pointing_game", "relevance/chance"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run.
+
+    Attributes:
+        trained: Accuracy on validation images with the tag, 0..1.
+        clean: Accuracy on the same images without it.
+        seconds: Time taken.
+        events: As `read_events` gives them.
+        scored: The monitor's last evaluation.
+        folder: Of the monitor's files.
+    """
+
+    trained: float
+    clean: float
+    seconds: float
+    events: list[dict[str, Any]]
+    scored: list[Scored]
+    folder: Path
 
 
 def demo(output: str = "runs/demo", epochs: int = 6, samples: int = 100, images: int = 4800, seed: int = 0) -> None:
-    """Fine-tune a small ViT on digits with a planted tag, under the monitor.
+    """Fine-tune a small ViT on digits with a planted tag, under the monitor; then once more, guided.
 
     Args:
-        output: Folder for the run, the W&B files (offline unless you are logged in) and the picture.
+        output: Folder for the runs, the W&B files (offline unless you are logged in) and the picture.
         epochs: Training epochs.
         samples: Size of the monitored sample.
         images: Training images.
         seed: Of data, weights and sample.
     """
     _quiet()
-    started = time.monotonic()
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    pl.seed_everything(seed, verbose=False)
     data = PlantedDigits(shortcut="tag", correlation=1.0, train_size=images, batch_size=64, seed=seed)
+    sizes = {"epochs": epochs, "samples": samples, "seed": seed}
+    print(
+        "A small ViT learns handwritten digits. Each training image also carries a 4 x 4 tag in its class's colour.\n"
+    )
+    plain = _run(data, folder / "plain", guided=False, **sizes)
+    print(f"\nThe same once more, guided: RelevanceGuidance(loss={GUIDANCE!r}) is one more callback.\n")
+    guided = _run(data, folder / "guided", guided=True, **sizes)
+    picture = draw(plain.scored, guided.scored, data, folder / "overlays.png")
+    text = report(plain, guided)
+    (folder / "report.txt").write_text(text + "\n", encoding="utf-8")
+    print(f"\n{text}\n\npicture     {picture}")
+    for name, outcome in (("plain", plain), ("guided", guided)):
+        print(f"run         {outcome.folder}\ncheckpoint  {folder / name / 'model.ckpt'}")
+
+
+def _run(data: PlantedDigits, folder: Path, guided: bool, epochs: int, samples: int, seed: int) -> Outcome:
+    """Train, test on the images without the tag, and keep the model."""
+    started = time.monotonic()
+    folder.mkdir(parents=True, exist_ok=True)
+    pl.seed_everything(seed, verbose=False)
     module = ImageClassifier(num_classes=data.num_classes, model="vit_tiny_patch16_224", model_kwargs=VIT, lr=2e-3)
-    monitor = RelevanceMonitor(max_samples=samples)
+    monitor, logger = RelevanceMonitor(max_samples=samples), _wandb(folder)
     trainer = pl.Trainer(
         max_epochs=epochs,
         accelerator="cpu",
         default_root_dir=folder,
-        logger=_wandb(folder),
-        callbacks=[monitor],
+        logger=logger,
+        callbacks=[monitor, RelevanceGuidance(loss=GUIDANCE)] if guided else [monitor],
         enable_checkpointing=False,
         enable_model_summary=False,
         log_every_n_steps=10,
-    )
-    print(
-        "A small ViT learns handwritten digits. Each training image also carries a 4 x 4 tag in its class's colour.\n"
     )
     trainer.fit(module, datamodule=data)
     trained = float(trainer.callback_metrics["val/accuracy"])
     (tested,) = trainer.test(module, datamodule=data, verbose=False)
     trainer.save_checkpoint(folder / "model.ckpt")
+    if logger:
+        logger.experiment.finish()
     assert monitor.folder is not None
-    picture = draw(monitor.scored, data, folder / "overlays.png")
-    text = report(read_events(monitor.folder), trained, tested["test/accuracy"], time.monotonic() - started)
-    (folder / "report.txt").write_text(text + "\n", encoding="utf-8")
-    print(f"\n{text}\n\npicture    {picture}\nrun        {monitor.folder}\ncheckpoint {folder / 'model.ckpt'}")
+    seconds, events = time.monotonic() - started, read_events(monitor.folder)
+    return Outcome(trained, tested["test/accuracy"], seconds, events, monitor.scored, monitor.folder)
 
 
-def report(events: list[dict[str, Any]], trained: float, clean: float, seconds: float) -> str:
-    """What happened, in words and numbers.
-
-    Args:
-        events: As `read_events` gives them.
-        trained: Accuracy on validation images with the tag.
-        clean: Accuracy on the same images without it.
-        seconds: Time taken in all.
-    """
-    cost = np.mean([event["scalars"]["relevance/cost_share"] for event in events])
+def report(plain: Outcome, guided: Outcome) -> str:
+    """What happened, side by side, in words and numbers."""
+    both = (plain, guided)
+    last = [outcome.events[-1]["scalars"] for outcome in both]
+    cost = [np.mean([event["scalars"]["relevance/cost_share"] for event in outcome.events]) for outcome in both]
     lines = [
-        f"accuracy with the tag (validation)     {trained:6.1%}",
-        f"accuracy without the tag, same digits  {clean:6.1%}   (guessing: 10 %)",
-        f"time                                   {seconds:4.0f} s   (the monitor: {cost:.0%} of an epoch)",
-        "",
-        *map(_epoch_line, events),
+        _row("", ["plain", "guided"]),
+        _row("accuracy with the tag (validation)", [f"{outcome.trained:.1%}" for outcome in both]),
+        _row("accuracy without the tag, same digits", [f"{outcome.clean:.1%}" for outcome in both])
+        + "   (guessing: 10 %)",
+        _row("relevance on the digit", [f"{values[FOCUS]:.0%}" for values in last])
+        + f"   (area: {last[0][CHANCE]:.0%})",
+        _row("time", [f"{outcome.seconds:.0f} s" for outcome in both]),
+        _row("the monitor's share of an epoch", [f"{share:.0%}" for share in cost]),
         "",
     ]
-    since = [event for event in events if _overall(event)]
+    return "\n".join([*lines, _verdict("plain", plain), "", _verdict("guided", guided)])
+
+
+def _row(name: str, values: list[str]) -> str:
+    return f"{name:<38}" + "".join(f"{value:>9}" for value in values)
+
+
+def _verdict(name: str, outcome: Outcome) -> str:
+    """When the monitor flagged a run, and what it last said."""
+    since = [event["epoch"] for event in outcome.events if _overall(event)]
     if not since:
-        return "\n".join([*lines, "The monitor flagged nothing overall."])
-    lines.append(f"The monitor flagged the model in epoch {since[0]['epoch']}. The flag as it last stood:")
-    return "\n".join([*lines, str(Finding.from_dict(_overall(since[-1])[0]))])
-
-
-def _epoch_line(event: dict[str, Any]) -> str:
-    values = event["scalars"]
-    flag = "flagged" if _overall(event) else ""
-    return (
-        f"epoch {event['epoch']}: sample read right {values['relevance/accuracy']:4.0%}, relevance on the digit "
-        f"{values['relevance/label/energy_pointing_game']:4.0%} of {values['relevance/chance']:.0%} by area  {flag}"
-    ).rstrip()
+        return f"{name}: the monitor flagged nothing overall."
+    last = _overall(outcome.events[-1])
+    if not last:
+        return f"{name}: the monitor flagged the model in epoch {since[0]}, and took the flag back later."
+    flag = Finding.from_dict(last[0])
+    return f"{name}: the monitor flagged the model in epoch {since[0]}. The flag as it stands:\n{flag}"
 
 
 def _overall(event: dict[str, Any]) -> list[dict[str, Any]]:
     return [finding for finding in event["findings"] if finding["scope"] == OVERALL]
 
 
-def draw(scored: list[Scored], data: PlantedDigits, path: Path, most: int = 8) -> Path:
-    """Write a sheet of images, each beside its relevance with the digit outlined."""
+def draw(plain: list[Scored], guided: list[Scored], data: PlantedDigits, path: Path, most: int = 8) -> Path:
+    """Write a sheet of images, each beside its relevance in both runs with the digit outlined."""
     from PIL import Image
 
     cells, captions = [], []
-    for one in shown_first(scored, most):
+    others = {one.sample.sample_id: one for one in guided}
+    for one in shown_first(plain, most):
+        pair = (one, others[one.sample.sample_id])
         sample = data.splits["val"][one.sample.sample_id]
-        assert one.grid is not None
-        heat = one.maps["label"].unflatten(0, one.grid)
-        image = sample["image"]
-        cells.append(np.concatenate([to_picture(image), overlay(image, heat, sample["mask"])], axis=1))
-        captions.append(caption(one, data.class_names))
+        maps = [overlay(sample["image"], x.maps["label"].unflatten(0, x.grid or ()), sample["mask"]) for x in pair]
+        cells.append(np.concatenate([to_picture(sample["image"]), *maps], axis=1))
+        read = [data.class_names[x.predicted] for x in pair]
+        captions.append(f"{data.class_names[one.sample.label]}: read as {read[0]} (plain), {read[1]} (guided)")
     Image.fromarray(contact_sheet(cells, captions, columns=2)).save(path)
     return path
 
@@ -127,7 +171,7 @@ def _wandb(folder: Path) -> Any:
         return False
     from pytorch_lightning.loggers import WandbLogger
 
-    return WandbLogger(project="lrptrain-demo", save_dir=folder, offline=not online)
+    return WandbLogger(project="lrptrain-demo", name=folder.name, save_dir=folder, offline=not online)
 
 
 def _quiet() -> None:

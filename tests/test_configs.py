@@ -47,9 +47,10 @@ def test_each_config_parses_and_monitors_relevance(config):
     assert not any(Path(path).is_absolute() for path in paths if path is not None)
 
 
-def test_the_planted_digits_train_and_their_checkpoint_reloads(tmp_path):
+@pytest.mark.parametrize("name", ["planted_digits", "planted_digits_guided"])
+def test_the_planted_digits_train_and_their_checkpoint_reloads(tmp_path, name):
     cli = parsed(
-        CONFIGS[0].with_name("planted_digits.yaml"),
+        CONFIGS[0].with_name(f"{name}.yaml"),
         f"--trainer.default_root_dir={tmp_path}",
         "--trainer.max_epochs=1",
         "--trainer.limit_train_batches=2",
@@ -63,6 +64,8 @@ def test_the_planted_digits_train_and_their_checkpoint_reloads(tmp_path):
     cli.trainer.fit(cli.model, cli.datamodule)
     assert cli.trainer.global_step == 2
     assert 0 <= cli.trainer.callback_metrics["val/accuracy"] <= 1
+    assert ("guidance/consistency" in cli.trainer.callback_metrics) == ("guided" in name)
+    assert len(list(tmp_path.rglob("pareto/**/*.ckpt"))) == int("guided" in name)
     cli.trainer.save_checkpoint(tmp_path / "model.ckpt")
     again = type(cli.model).load_from_checkpoint(tmp_path / "model.ckpt", map_location="cpu")
     assert all((value == again.state_dict()[key]).all() for key, value in cli.model.state_dict().items())

@@ -5,7 +5,7 @@ import pytest
 from examples import keep_wandb_offline
 from PIL import Image
 
-from lrptrain.demo import demo, report
+from lrptrain.demo import Outcome, demo, report
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning"),
@@ -14,8 +14,7 @@ pytestmark = [
 
 
 def event(epoch: int, share: float, flagged: bool) -> dict:
-    scalars = {"relevance/label/energy_pointing_game": share, "relevance/chance": 0.3, "relevance/accuracy": 0.9}
-    scalars |= {"relevance/cost_share": 0.1}
+    scalars = {"relevance/label/energy_pointing_game": share, "relevance/chance": 0.3, "relevance/cost_share": 0.1}
     finding = {
         "kind": "focus_outside_annotation",
         "scope": "overall",
@@ -35,27 +34,39 @@ def event(epoch: int, share: float, flagged: bool) -> dict:
     return {"epoch": epoch, "step": epoch, "scalars": scalars, "findings": [finding] if flagged else []}
 
 
-def test_the_report_says_when_it_was_flagged():
-    text = report([event(0, 0.3, False), event(1, 0.15, True), event(2, 0.12, True)], 0.99, 0.1, 60.0)
-    assert "99.0%" in text
-    assert "10.0%" in text
-    assert "epoch 1" in text
+def outcome(*events: dict, clean: float = 0.1) -> Outcome:
+    return Outcome(0.99, clean, 60.0, list(events), [], Path())
+
+
+FLAGGED = outcome(event(0, 0.3, False), event(1, 0.15, True), event(2, 0.12, True))
+FINE = outcome(event(0, 0.6, False), clean=0.873)
+
+
+def test_the_report_sets_both_runs_side_by_side():
+    text = report(FLAGGED, FINE)
+    assert "same digits     10.0%    87.3%" in text
+    assert "relevance on the digit                      12%      60%   (area: 30%)" in text
+    assert "plain: the monitor flagged the model in epoch 1" in text
     assert "! overall: 12 %" in text
+    assert "guided: the monitor flagged nothing overall" in text
 
 
-def test_the_report_says_when_nothing_was():
-    assert "nothing" in report([event(0, 0.6, False)], 0.99, 0.9, 60.0)
+def test_the_report_says_when_a_flag_was_taken_back():
+    back = outcome(event(0, 0.1, True), event(1, 0.6, False))
+    assert "guided: the monitor flagged the model in epoch 0, and took the flag back later" in report(FLAGGED, back)
 
 
 def test_a_small_demo_writes_all_it_promises(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]):
     keep_wandb_offline(monkeypatch, tmp_path)
-    demo(str(tmp_path / "demo"), epochs=2, samples=100, images=1920)
+    folder = tmp_path / "demo"
+    demo(str(folder), epochs=2, samples=100, images=1920)
     said = capsys.readouterr().out
     assert "accuracy without the tag" in said
-    assert "The monitor flagged the model in epoch" in said
-    with Image.open(tmp_path / "demo" / "overlays.png") as picture:
+    assert "plain: the monitor flagged the model in epoch" in said
+    with Image.open(folder / "overlays.png") as picture:
         assert picture.size[0] > 300
-    assert (tmp_path / "demo" / "model.ckpt").exists()
-    assert list((tmp_path / "demo" / "wandb").glob("offline-run-*"))
-    (run,) = (tmp_path / "demo" / "relevance").iterdir()
-    assert json.loads((run / "run.json").read_text())["method"] == "transformer_attribution"
+    for name in ("plain", "guided"):
+        assert (folder / name / "model.ckpt").exists()
+        assert list((folder / name / "wandb").glob("offline-run-*"))
+        (run,) = (folder / name / "relevance").iterdir()
+        assert json.loads((run / "run.json").read_text())["method"] == "transformer_attribution"

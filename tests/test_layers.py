@@ -39,15 +39,16 @@ LAYERS = {
     "annotations": set(),
     "extras": set(),
     "metrics": {"annotations"},
-    "audit": {"relevance", "metrics", "monitoring"},
-    "guidance": {"annotations", "metrics"},
+    "audit": {"relevance", "metrics", "monitoring", "batch"},
+    "batch": {"annotations", "relevance"},
+    "guidance": {"annotations", "metrics", "relevance", "batch"},
     "findings": {"extras"},
     "render": {"extras"},
     "loggers": {"findings", "render", "extras"},
-    "monitoring": {"relevance", "annotations", "metrics", "findings", "render", "loggers", "extras"},
+    "monitoring": {"relevance", "annotations", "metrics", "batch", "findings", "render", "loggers", "extras"},
     "models": {"extras"},
     "data": {"annotations", "models", "extras"},
-    "callbacks": {"relevance", "findings", "loggers", "monitoring", "extras"},
+    "callbacks": {"relevance", "batch", "guidance", "findings", "loggers", "monitoring", "extras"},
 }
 
 

@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torchmetrics import Metric
 
+from lrptrain.batch import annotations, model_inputs
 from lrptrain.metrics import (
     Comprehensiveness,
     EnergyPointingGame,
@@ -21,7 +22,6 @@ from lrptrain.metrics import (
     text_probability,
 )
 from lrptrain.metrics.deletion import ends
-from lrptrain.monitoring.evaluate import annotations, model_inputs
 from lrptrain.relevance import Relevance, UnsupportedMethodError, UnsupportedModelError, UnsupportedOperationError
 from lrptrain.relevance import attribute as explain
 from lrptrain.relevance.attribute import explained_class, read_logits

@@ -1,6 +1,6 @@
 """Handwritten digits with a planted shortcut: a benchmark whose right and wrong evidence are both known."""
 
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import numpy as np
 import pytorch_lightning as pl
@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, StackDataset
 from lrptrain.data.common import loader, stratified_split
 from lrptrain.extras import require
 
-Shortcut = Literal["tag", "background", "none"]
+Shortcut = Literal["tag", "background", "both", "none"]
 
 PALETTE = np.array(
     [
@@ -65,7 +65,7 @@ def planted_digits(
         strokes: Digits, 0..1.
         labels: Their classes, 0..9.
         shortcut: `"tag"`: a 4 x 4 square of the class's colour in a random corner; `"background"`: noise tinted with
-            that colour; `"none"`.
+            that colour; `"both"`, of the same class; `"none"`.
         correlation: Probability (0..1) that an image's shortcut is its own class's; the others get another class's.
         image_size: Side of the images in pixels.
         seed: Fixes everything random.
@@ -78,8 +78,8 @@ def planted_digits(
     Raises:
         ValueError: An unknown shortcut, a correlation outside 0..1, or digits larger than the image.
     """
-    if shortcut not in ("tag", "background", "none"):
-        raise ValueError(f"shortcut must be 'tag', 'background' or 'none', got {shortcut!r}")
+    if shortcut not in get_args(Shortcut):
+        raise ValueError(f"shortcut must be one of {get_args(Shortcut)}, got {shortcut!r}")
     if not 0 <= correlation <= 1:
         raise ValueError(f"correlation must lie in 0..1, got {correlation}")
     place_rng, shortcut_rng = np.random.default_rng(seed).spawn(2)
@@ -88,11 +88,11 @@ def planted_digits(
     background = NOISE * place_rng.random((count, image_size, image_size, 3), dtype=np.float32)
 
     shown, agrees = _shown_classes(labels, correlation, shortcut_rng)
-    if shortcut == "background":
+    if shortcut in ("background", "both"):
         background = (1 - TINT) * background + TINT * PALETTE[shown][:, None, None]
     images = background + canvas[..., None] * (1 - background)
     evidence = _dilate(canvas > STROKE_THRESHOLD)
-    if shortcut == "tag":
+    if shortcut in ("tag", "both"):
         tags = _corners(count, image_size, shortcut_rng)
         images = np.where(tags[..., None], PALETTE[shown][:, None, None], images)
         evidence &= ~tags
@@ -147,7 +147,7 @@ class PlantedDigits(pl.LightningDataModule):
     shortcut. No handwritten digit of `train` is in the other two.
 
     Args:
-        shortcut: `"tag"`, `"background"` or `"none"`, see `planted_digits`.
+        shortcut: `"tag"`, `"background"`, `"both"` or `"none"`, see `planted_digits`.
         correlation: Share (0..1) of the images whose shortcut is their own class's.
         train_size: Training images, drawn with replacement from three quarters of the digits.
         val_size: Images in `val` and in `val_clean`, drawn from the other quarter.

@@ -11,6 +11,8 @@ from torch import Tensor
 from lrptrain.annotations import IGNORED
 
 Images = Float[Tensor, "batch channels height width"]
+Tokens = Shaped[Tensor, "batch tokens *width"]
+Swapped = Bool[Tensor, " batch"]
 
 
 def swap_outside(
@@ -18,7 +20,7 @@ def swap_outside(
     mask: Shaped[Tensor, "batch height width"],
     margin: int = 2,
     generator: torch.Generator | None = None,
-) -> tuple[Images, Bool[Tensor, " batch"]]:
+) -> tuple[Images, Swapped]:
     """Replace everything outside of the evidence by another image of the batch.
 
     Args:
@@ -40,20 +42,65 @@ def swap_outside(
         )
     if margin < 0:
         raise ValueError(f"margin must not be negative, got {margin}")
-    annotated = (mask != IGNORED).flatten(1).any(1) & (len(images) > 1)
+    annotated = _annotated(mask)
     kept = ((mask == 1) | (mask == IGNORED))[:, None].to(images.dtype)
     kept = F.max_pool2d(kept, 2 * margin + 1, stride=1, padding=margin) > 0
     lender = _another(len(images), generator).to(images.device)
     return torch.where(kept | ~annotated[:, None, None, None], images, images[lender]), annotated
 
 
+def swap_tokens(
+    tokens: Tokens,
+    rationale: Shaped[Tensor, "batch tokens"],
+    margin: int = 0,
+    generator: torch.Generator | None = None,
+) -> tuple[Tokens, Swapped]:
+    """Replace every token outside of the evidence by a random one of another text of the batch.
+
+    Args:
+        tokens: Ids, or embeddings, of at least two texts, or nothing is swapped.
+        rationale: 1 evidence, 0 not, 255 ignored. What is ignored (special tokens, padding) is kept, and never lent.
+        margin: Tokens on each side of the evidence that are kept, too.
+        generator: Of which text lends to which, and what.
+
+    Returns:
+        The tokens, and which texts have an annotation and were swapped; the others are as before.
+
+    Raises:
+        ValueError: If the shapes differ or the margin is negative.
+    """
+    if rationale.shape != tokens.shape[:2]:
+        raise ValueError(f"rationale {tuple(rationale.shape)} must be [batch, tokens] of {tuple(tokens.shape)}")
+    if margin < 0:
+        raise ValueError(f"margin must not be negative, got {margin}")
+    usable, annotated = rationale != IGNORED, _annotated(rationale)
+    lender = _another(len(tokens), generator).to(tokens.device)
+    annotated = annotated & usable[lender].any(1)
+    near = F.max_pool1d((rationale == 1).float(), 2 * margin + 1, stride=1, padding=margin) > 0
+    weights = torch.where(annotated[:, None], usable[lender].float(), 1.0).cpu()
+    place = torch.multinomial(weights, tokens.shape[1], replacement=True, generator=generator).to(tokens.device)
+    swapped = usable & ~near & annotated[:, None]
+    spread = [*swapped.shape, *[1] * (tokens.ndim - 2)]
+    return torch.where(swapped.view(spread), tokens[lender[:, None], place], tokens), annotated
+
+
+def divergences(
+    logits: Float[Tensor, "batch classes"], swapped: Float[Tensor, "batch classes"]
+) -> Float[Tensor, " batch"]:
+    """KL(p(x) || p(swapped x)) of every sample, in nats."""
+    p, q = logits.log_softmax(-1), swapped.log_softmax(-1)
+    return F.kl_div(q, p, log_target=True, reduction="none").sum(-1)
+
+
 def consistency(
-    logits: Float[Tensor, "batch classes"], swapped: Float[Tensor, "batch classes"], annotated: Bool[Tensor, " batch"]
+    logits: Float[Tensor, "batch classes"], swapped: Float[Tensor, "batch classes"], annotated: Swapped
 ) -> Float[Tensor, ""]:
     """KL(p(x) || p(swapped x)), mean over the annotated samples; 0 if there are none."""
-    p, q = logits.log_softmax(-1), swapped.log_softmax(-1)
-    divergence = F.kl_div(q, p, log_target=True, reduction="none").sum(-1)
-    return torch.where(annotated, divergence, 0).sum() / annotated.sum().clamp(min=1)
+    return torch.where(annotated, divergences(logits, swapped), 0).sum() / annotated.sum().clamp(min=1)
+
+
+def _annotated(annotation: Shaped[Tensor, "batch *area"]) -> Swapped:
+    return (annotation != IGNORED).flatten(1).any(1) & (len(annotation) > 1)
 
 
 def _another(count: int, generator: torch.Generator | None) -> Tensor:

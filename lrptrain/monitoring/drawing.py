@@ -8,8 +8,8 @@ from jaxtyping import UInt8
 from torch import Tensor
 
 from lrptrain.annotations import boxes_to_mask
+from lrptrain.batch import IMAGES
 from lrptrain.loggers.record import Highlight, Picture
-from lrptrain.monitoring.batch import IMAGES
 from lrptrain.monitoring.evaluate import Scored
 from lrptrain.monitoring.summary import FOCUS, class_name
 from lrptrain.render import enlarge, overlay, token_html, token_markdown

@@ -1,6 +1,5 @@
 """Relevance and scores of a sample under the current weights."""
 
-import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
@@ -10,11 +9,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lrptrain.annotations import TokenAnnotation, boxes_to_mask, mask_to_tokens, rationale_to_tokens, regions_to_tokens
+from lrptrain.annotations import TokenAnnotation
+from lrptrain.batch import Sample, annotations, collate, model_inputs
 from lrptrain.metrics import energy_pointing_game, localization_auprc, pointing_game, relevance_rank_accuracy
-from lrptrain.monitoring.batch import IMAGES, TEXTS, Sample, collate
 from lrptrain.relevance import Relevance, attribute, decompose
-from lrptrain.relevance.preserve import unwrap
 
 TARGETS = ("label", "predicted")
 MEASURES: dict[str, Callable[[Tensor, TokenAnnotation], Tensor]] = {
@@ -102,21 +100,6 @@ def _chunks(samples: Sequence[Sample], size: int) -> Iterator[Sequence[Sample]]:
         yield from (alike[start : start + size] for start in range(0, len(alike), size))
 
 
-def model_inputs(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor | dict[str, Tensor]:
-    """The arguments of the model's forward: an image by position unless it asks for `pixel_values`, a text by names.
-
-    Token ids go to `input_ids` or else to the first parameter.
-    """
-    parameters = inspect.signature(unwrap(model).forward).parameters
-    open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
-    for name in IMAGES:
-        if name in batch:
-            return {name: batch[name]} if name == "pixel_values" and name in parameters else batch[name]
-    first = "input_ids" if open_ended or "input_ids" in parameters else next(iter(parameters))
-    named = {name: batch[name] for name in TEXTS[1:] if name in batch and (open_ended or name in parameters)}
-    return {first: batch["input_ids"], **named}
-
-
 def _explain(
     model: nn.Module, batch: Mapping[str, Tensor], chunk: Sequence[Sample], explainer: Explainer
 ) -> dict[str, Relevance]:
@@ -187,26 +170,3 @@ def _score(
             chance=chance[i],
             values={name: column[i] for name, column in values.items()},
         )
-
-
-def annotations(
-    batch: Mapping[str, Tensor], grid: tuple[int, int] | None, region_names: Sequence[str] = ()
-) -> tuple[TokenAnnotation | None, dict[str, TokenAnnotation]]:
-    """The evidence of a batch at the model's tokens, and its named regions.
-
-    Raises:
-        ValueError: If a mask has regions that are not named.
-    """
-    if grid is None:
-        if "rationale" not in batch:
-            return None, {}
-        return rationale_to_tokens(batch["rationale"], batch.get("attention_mask")), {}
-    if "mask" in batch and batch["mask"].ndim == 4:
-        regions = regions_to_tokens(batch["mask"], region_names, grid)
-        return next(iter(regions.values())), regions
-    if "mask" in batch:
-        return mask_to_tokens(batch["mask"], grid), {}
-    if "boxes" in batch:
-        image = next(batch[name] for name in IMAGES if name in batch)
-        return mask_to_tokens(boxes_to_mask(batch["boxes"], (image.shape[-2], image.shape[-1])), grid), {}
-    return None, {}

@@ -12,10 +12,12 @@ class Failures:
 
     Args:
         on_error: "warn", or "raise" to pass every failure on.
+        who: Says so, and what counts on.
     """
 
-    def __init__(self, on_error: Literal["warn", "raise"] = "warn") -> None:
+    def __init__(self, on_error: Literal["warn", "raise"] = "warn", who: str = "RelevanceMonitor") -> None:
         self.on_error = on_error
+        self.who = who
         self.count = 0
 
     @contextmanager
@@ -34,8 +36,8 @@ class Failures:
         if self.count == 1:
             where = "".join(traceback.format_tb(error.__traceback__)[-3:])
             warnings.warn(
-                f"RelevanceMonitor failed while {doing}: {described(error)}\n{where}"
-                "Training goes on; this is said once, and relevance/failures counts.",
+                f"{self.who} failed while {doing}: {described(error)}\n{where}"
+                "Training goes on; this is said once, and the logged value `failures` counts.",
                 stacklevel=2,
             )
 

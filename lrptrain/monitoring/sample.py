@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float, Int
 
-from lrptrain.monitoring.batch import Sample, batch_length, take
+from lrptrain.batch import Sample, batch_length, take
 
 Key = tuple[float, int]  # (priority, index in the validation set)
 

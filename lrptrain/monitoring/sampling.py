@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lrptrain.monitoring.batch import Sample, batch_length
+from lrptrain.batch import Sample, batch_length
 from lrptrain.monitoring.processes import gather, rank_and_size
 from lrptrain.monitoring.sample import SampleKeeper
 

@@ -21,7 +21,8 @@ def scalars(scored: Sequence[Scored], class_names: Sequence[str]) -> dict[str, f
     """Means over the samples in which a value is defined.
 
     Keys: `relevance/<target>/<measure>`, `relevance/<target>/energy_pointing_game/<class>`,
-    `relevance/<target>/region/<name>`, `relevance/chance`, `relevance/accuracy` (of the sample), `relevance/samples`.
+    `relevance/<target>/region/<name>`, `relevance/chance`, `relevance/accuracy` (of the sample), `relevance/samples`;
+    where samples have a group, `relevance/accuracy/group_<g>` and `relevance/worst_group_accuracy`, the least of them.
     """
     found = {"relevance/samples": float(len(scored))}
     columns = {name: np.array([one.values.get(name, np.nan) for one in scored]) for name in _value_names(scored)}
@@ -34,8 +35,18 @@ def scalars(scored: Sequence[Scored], class_names: Sequence[str]) -> dict[str, f
     _add_mean(found, "relevance/chance", np.array([one.chance for one in scored]))
     labelled = [one for one in scored if one.sample.label >= 0]
     if labelled:
-        found["relevance/accuracy"] = float(np.mean([one.predicted == one.sample.label for one in labelled]))
-    return found
+        found["relevance/accuracy"] = _accuracy(labelled)
+    return found | _group_accuracies(labelled)
+
+
+def _group_accuracies(labelled: Sequence[Scored]) -> dict[str, float]:
+    groups = sorted({one.sample.group for one in labelled if one.sample.group is not None})
+    found = {f"relevance/accuracy/group_{g}": _accuracy([x for x in labelled if x.sample.group == g]) for g in groups}
+    return {**found, "relevance/worst_group_accuracy": min(found.values())} if found else {}
+
+
+def _accuracy(labelled: Sequence[Scored]) -> float:
+    return float(np.mean([one.predicted == one.sample.label for one in labelled]))
 
 
 def _add_mean(found: dict[str, float], key: str, values: np.ndarray) -> None:

@@ -1,6 +1,6 @@
 """The entry points: relevance of a model's input for a class, or for several from one forward pass."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,12 +9,15 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lrptrain.relevance import methods as _methods  # noqa: F401  (registers them)
+from lrptrain.relevance.autocast import seed_scale
 from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.methods.input_maps import patch_grid
 from lrptrain.relevance.preserve import preserved, unwrap
+from lrptrain.relevance.propagation.propagate import real
 from lrptrain.relevance.recording import Inputs, Recording, explained_input, read_logits, run_on_tape
 from lrptrain.relevance.registry import differentiable, get_method
 from lrptrain.relevance.tape.flattened import unflatten
+from lrptrain.relevance.tape.functions import enterable
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.tape.written_out import collapse
@@ -44,11 +47,26 @@ class Recorded:
         *,
         other: Target = None,
         create_graph: bool = False,
+        first_order: bool = False,
         **options: Any,
     ) -> Relevance:
         """Relevance for one class of every sample; see `lrptrain.attribute`."""
         with preserved(self.recording.model):
-            return _explain(self.recording, target, method, other, create_graph, options)
+            return _explain(self.recording, target, method, other, create_graph, first_order, options)
+
+    def input_gradient(
+        self, of: Callable[[Float[Tensor, "batch classes"]], Float[Tensor, ""]], create_graph: bool = False
+    ) -> Float[Tensor, "batch ..."]:
+        """Gradient of a number made of the logits, at the image or the word embeddings."""
+        recording, leaf = self.recording, self.recording.tape.leaf
+        assert leaf is not None
+        with torch.enable_grad(), torch.autocast(recording.logits.device.type, enabled=False):
+            scale = seed_scale(recording.logits)
+            number = scale * of(recording.logits)
+            with recording.tape.replaying():
+                grad = enterable(torch.autograd.grad)
+                (found,) = grad(number, leaf, retain_graph=True, create_graph=create_graph)
+            return found if scale == 1 else real(found) / scale
 
 
 def record(model: nn.Module, inputs: Inputs, *, layout: TokenLayout | None = None) -> Recorded:
@@ -70,6 +88,7 @@ def attribute(
     other: Target = None,
     layout: TokenLayout | None = None,
     create_graph: bool = False,
+    first_order: bool = False,
     **options: Any,
 ) -> Relevance:
     """Compute the relevance of every patch or token for one class of every sample.
@@ -89,6 +108,8 @@ def attribute(
         layout: Where the content tokens stand, for models in which it cannot be found.
         create_graph: Keep the graph, so that a loss on the scores reaches the model's parameters; for the methods that
             README's table calls differentiable.
+        first_order: With `create_graph`: take gradients inside the map as constants, as RobustViT does. Cheaper, and
+            the loss then reaches the model through the attention and activations in the map only.
         **options: Of the method.
 
     Raises:
@@ -100,27 +121,44 @@ def attribute(
     get_method(method, options)  # a wrong name is told before the model is run
     model = unwrap(model)
     with preserved(model):
-        return _explain(
-            _recording(model, inputs, layout, frugal=not create_graph), target, method, other, create_graph, options
-        )
+        recording = _recording(model, inputs, layout, frugal=not create_graph)
+        return _explain(recording, target, method, other, create_graph, first_order, options)
 
 
 def _recording(model: nn.Module, inputs: Inputs, layout: TokenLayout | None, *, frugal: bool = False) -> Recording:
     with torch.inference_mode(False), torch.enable_grad():
         tape, output = run_on_tape(model, inputs, frugal)
-        logits = read_logits(output, explained_input(inputs)[1].shape[0])
-        return Recording(tape, _recorded(tape, logits), model, inputs, _padding(inputs), layout)
+        return as_recording(tape, output, model, inputs, layout)
+
+
+def as_recording(
+    tape: Tape, output: Any, model: nn.Module, inputs: Inputs, layout: TokenLayout | None = None
+) -> Recording:
+    """What methods need of a forward pass that has run on a tape.
+
+    Raises:
+        UnsupportedModelError: If the output is not `[batch, classes]`, or did not come from the input.
+        ValueError: If logits are NaN.
+    """
+    logits = read_logits(output, explained_input(inputs)[1].shape[0])
+    return Recording(tape, _recorded(tape, logits), model, inputs, _padding(inputs), layout)
 
 
 def _explain(
-    recording: Recording, target: Target, method: str, other: Target, create_graph: bool, options: Mapping[str, Any]
+    recording: Recording,
+    target: Target,
+    method: str,
+    other: Target,
+    create_graph: bool,
+    first_order: bool,
+    options: Mapping[str, Any],
 ) -> Relevance:
     chosen, logits = get_method(method, options), recording.logits
     if create_graph and not chosen.differentiable:
         raise UnsupportedMethodError(f"{method} cannot be differentiated; these can: {', '.join(differentiable())}")
     target = explained_class(target, logits)
     rival = None if other is None else _rival(other, target, logits)
-    explanation = Explanation(recording, target, rival, create_graph)
+    explanation = Explanation(recording, target, rival, create_graph, first_order)
     with (
         torch.inference_mode(False),
         torch.set_grad_enabled(create_graph),

@@ -3,6 +3,7 @@
 from typing import NamedTuple
 
 import torch
+from torch import Tensor
 
 
 class AutocastState(NamedTuple):
@@ -17,3 +18,12 @@ def autocast_state() -> AutocastState:
     return AutocastState(
         tuple((kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)) for kind in kinds)
     )
+
+
+def seed_scale(logits: Tensor) -> float:
+    """What to multiply a number by whose gradient is taken, and the gradient to divide by, if a loss is made of it.
+
+    In float16 the gradient would lose its smallest numbers, and the loss's gradient at it, which is as large as it is
+    small, would overflow.
+    """
+    return 64.0 if logits.dtype == torch.float16 else 1.0

@@ -8,6 +8,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from lrptrain.relevance.autocast import seed_scale
 from lrptrain.relevance.propagation.propagate import Composite, real
 from lrptrain.relevance.recording import Blocks, Recording
 from lrptrain.relevance.tape.functions import enterable
@@ -24,12 +25,14 @@ class Explanation:
         target: Explained class of every sample.
         other: The class it is told apart from: the explained number is then the difference of their logits.
         create_graph: Whether the relevance is to be differentiated.
+        first_order: Whether gradients inside the relevance are then constants.
     """
 
     recording: Recording
     target: Int[Tensor, " batch"]
     other: Int[Tensor, " batch"] | None = None
     create_graph: bool = False
+    first_order: bool = False
 
     @cached_property
     def direction(self) -> Float[Tensor, "batch classes"]:
@@ -56,13 +59,16 @@ class Explanation:
 
         The backward pass goes through the last block first, and does not keep what `use` has used.
         """
+        if self.create_graph:  # hooks would run without it
+            gradients = self.gradient(blocks)
+            return [use(b, self.recording.per_head(b, x)) for b, x in zip(blocks, gradients, strict=True)]
         used: dict[Value, Tensor] = {}
 
         def arrive(block: Value, gradient: Tensor) -> None:
             if block not in used:
                 used[block] = use(block, self.recording.per_head(block, gradient))
 
-        later = [block for block in blocks[1:] if block.edge is not None and not self.create_graph]
+        later = [block for block in blocks[1:] if block.edge is not None]
         hooks = [block.tensor.register_hook(partial(arrive, block)) for block in later]
         try:
             arrive(blocks[0], *self.gradient(blocks[:1]))
@@ -78,20 +84,25 @@ class Explanation:
         """Gradient of the explained logits; 0 for what they do not depend on."""
         reached = [value.edge for value in values if value.edge is not None]
         with torch.enable_grad():
-            explained = self.explained(self.recording.logits).sum()
+            scale = seed_scale(self.recording.logits) if self.create_graph else 1
+            explained = scale * self.explained(self.recording.logits).sum()
         if not explained.requires_grad:
             raise UnsupportedModelError("the logits have no gradient: the forward pass detaches them from its input")
         with self.recording.tape.replaying():
             found = iter(
                 enterable(torch.autograd.grad)(
-                    explained, reached, retain_graph=True, create_graph=self.create_graph, allow_unused=True
+                    explained,
+                    reached,
+                    retain_graph=True,
+                    create_graph=self.create_graph and not self.first_order,
+                    allow_unused=True,
                 )
                 if reached
                 else ()
             )
         gradients = [None if value.edge is None else next(found) for value in values]
         return [
-            torch.zeros_like(value.tensor) if grad is None else grad
+            torch.zeros_like(value.tensor) if grad is None else grad if scale == 1 else real(grad) / scale
             for value, grad in zip(values, gradients, strict=True)
         ]
 

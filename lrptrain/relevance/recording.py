@@ -1,6 +1,6 @@
 """One recorded forward pass: its attention blocks, its tokens, how it pools them."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -146,22 +146,41 @@ def run_on_tape(model: nn.Module, inputs: Inputs, frugal: bool = False) -> tuple
         UnsupportedModelError: If no input can be explained.
     """
     name, explained = explained_input(inputs)
+    copies = {key: _copied(x) for key, x in inputs.items()} if isinstance(inputs, Mapping) else explained
+    watched = explained.detach() if explained.is_floating_point() else explained
+
+    def forward(given: Tensor) -> Any:
+        return model(**{**copies, name: given}) if isinstance(copies, dict) else model(given)
+
+    return forward_on_tape(model, forward, watched, frugal)
+
+
+def forward_on_tape(
+    model: nn.Module, forward: Callable[[Tensor], Any], explained: Tensor, frugal: bool = False
+) -> tuple[Tape, Any]:
+    """Record what `forward` makes of (a clone of) the explained input.
+
+    Args:
+        model: Whose module paths are named in messages.
+        forward: Runs the model.
+        explained: Image, embeddings or token ids. What has a graph keeps it.
+        frugal: See `Tape`.
+
+    Raises:
+        ValueError: If the input is empty.
+        UnsupportedModelError: If it is never looked up.
+    """
     if explained.numel() == 0:
         raise ValueError("the batch is empty: there is nothing to explain")
     tape = Tape(frugal=frugal)
     if explained.is_floating_point():
-        explained = tape.watch(explained.detach().clone())
+        given = tape.watch(explained if explained.requires_grad else explained.clone())
     else:
-        tape.token_ids = explained = explained.clone()
+        tape.token_ids = given = explained.clone()
     with tape.recording(model):
-        if isinstance(inputs, Mapping):
-            output = model(**{key: _copied(x) for key, x in inputs.items()} | {name: explained})
-        else:
-            output = model(explained)
+        output = forward(given)
     if tape.root is None:
-        raise UnsupportedModelError(
-            f"the model never looks up an embedding of {name!r}; pass the embeddings themselves"
-        )
+        raise UnsupportedModelError("the model never looks up an embedding of its token ids; pass embeddings instead")
     return tape, output
 
 

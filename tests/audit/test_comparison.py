@@ -5,6 +5,7 @@ from torch import nn
 
 import lrptrain
 from lrptrain.audit.comparison import METRICS, compare, expected_seconds, prepare, try_out
+from lrptrain.batch import annotations
 from lrptrain.metrics import (
     area_under_curve,
     comprehensiveness,
@@ -13,7 +14,6 @@ from lrptrain.metrics import (
     sufficiency,
     text_probability,
 )
-from lrptrain.monitoring.evaluate import annotations
 
 
 def image_batches(samples=7):

@@ -5,7 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lrptrain.guidance import consistency, swap_outside
+from lrptrain.annotations import IGNORED
+from lrptrain.guidance import consistency, swap_outside, swap_tokens
 
 
 def numbered(samples: int, size: int = 7) -> torch.Tensor:
@@ -68,3 +69,69 @@ def test_consistency_is_the_divergence_of_the_annotated():
     assert consistency(logits, swapped, torch.zeros(5, dtype=torch.bool)) == 0
     both = (logits.requires_grad_(), swapped.requires_grad_())
     assert torch.autograd.gradcheck(lambda x, y: consistency(x, y, annotated), both)
+
+
+def test_gradients_of_consistency_at_the_weights():
+    """Both the images as they are and the swapped ones move the weights."""
+    generator = torch.Generator().manual_seed(0)
+    images, mask = torch.randn(3, 1, 3, 3, dtype=torch.float64, generator=generator), square(3, 7)[:, 2:5, 2:5]
+    swapped, annotated = swap_outside(images, mask, 0, generator)
+    weight = torch.randn(9, 4, dtype=torch.float64, generator=generator, requires_grad=True)
+
+    def loss(weight, other):
+        return consistency(images.flatten(1) @ weight, swapped.flatten(1) @ other, annotated)
+
+    assert torch.autograd.gradcheck(lambda x: loss(x, x), weight)
+    one, other = (
+        torch.autograd.grad(loss(weight, weight.detach()), weight),
+        torch.autograd.grad(loss(weight.detach(), weight), weight),
+    )
+    assert one[0].any()
+    assert other[0].any()
+
+
+rationales = st.lists(st.lists(st.sampled_from([0, 1, 255]), min_size=6, max_size=6), min_size=1, max_size=6)
+
+
+@given(rationales, st.integers(0, 2), st.integers(0, 10**6), st.booleans())
+@settings(deadline=None, max_examples=150)
+def test_tokens_are_lent_by_one_other_text_and_are_its_own(rows, margin, seed, embedded):
+    rationale = torch.tensor(rows)
+    count, usable = len(rows), rationale != IGNORED
+    tokens = torch.arange(count * 6).view(count, 6)  # token // 6 is the text that it comes from
+    given_tokens = tokens[..., None].expand(-1, -1, 2).double() if embedded else tokens
+    found, swapped = swap_tokens(given_tokens, rationale, margin, torch.Generator().manual_seed(seed))
+    found = found[..., 0].long() if embedded else found
+    lenders = set()
+    for row in range(count):
+        marked = [i for i in range(6) if rationale[row, i] == 1]
+        kept = {i for i in range(6) if not usable[row, i] or any(abs(i - j) <= margin for j in marked)}
+        others = [i for i in range(6) if i not in kept]
+        assert torch.equal(found[row, sorted(kept)], tokens[row, sorted(kept)])
+        if not swapped[row]:
+            assert torch.equal(found[row], tokens[row])
+            continue
+        assert usable[row].any()
+        lent = {divmod(int(found[row, i]), 6) for i in others}
+        assert len({text for text, _ in lent}) <= 1
+        assert all(text != row and usable[text, place] for text, place in lent)
+        lenders |= {(row, text) for text, _ in lent}
+    assert len({text for _, text in lenders}) == len(lenders)
+    if count > 1 and usable.any(1).all():
+        assert swapped.all()
+    if count == 1:
+        assert not swapped.any()
+
+
+def test_the_same_generator_swaps_the_same_tokens():
+    tokens, rationale = torch.arange(24).view(4, 6), torch.zeros(4, 6)
+    one, two, other = (swap_tokens(tokens, rationale, 0, torch.Generator().manual_seed(i))[0] for i in (0, 0, 1))
+    assert torch.equal(one, two)
+    assert not torch.equal(one, other)
+
+
+def test_wrong_texts():
+    with pytest.raises(ValueError, match=r"rationale \(2, 5\) must be \[batch, tokens\] of \(2, 6\)"):
+        swap_tokens(torch.zeros(2, 6), torch.zeros(2, 5))
+    with pytest.raises(ValueError, match="margin must not be negative, got -1"):
+        swap_tokens(torch.zeros(2, 6), torch.zeros(2, 6), -1)

@@ -2,17 +2,17 @@ import numpy as np
 import pytest
 import torch
 
+from lrptrain.batch import Sample
 from lrptrain.findings.finding import OVERALL
-from lrptrain.monitoring.batch import Sample
 from lrptrain.monitoring.evaluate import Scored
 from lrptrain.monitoring.summary import findings, scalars, table
 
 NAMES = ["cat", "dog"]
 
 
-def scored(i, label, share, predicted=0):
+def scored(i, label, share, predicted=0, group=None):
     return Scored(
-        sample=Sample(i, label, {}),
+        sample=Sample(i, label, {}, group),
         predicted=predicted,
         probability=0.9,
         maps={"label": torch.ones(4), "predicted": torch.ones(4)} if label >= 0 else {"predicted": torch.ones(4)},
@@ -36,6 +36,24 @@ def test_scalars_are_means_of_what_is_defined():
     assert found["relevance/label/energy_pointing_game/dog"] == pytest.approx(0.6)
     assert found["relevance/accuracy"] == pytest.approx(2 / 3)
     assert found["relevance/samples"] == 3
+
+
+def test_groups_have_an_accuracy_each_and_the_worst_is_told():
+    right, wrong, unlabelled = {"label": 0}, {"label": 1}, {"label": -1}
+    given = [(right, 0), (right, 0), (wrong, 0), (wrong, 3), (right, 3), (unlabelled, 7), (wrong, None)]
+    found = scalars([scored(i, share=0.5, group=group, **label) for i, (label, group) in enumerate(given)], NAMES)
+    accuracies = {key: value for key, value in found.items() if "accuracy" in key}
+    assert accuracies == {
+        "relevance/accuracy": pytest.approx(3 / 6),
+        "relevance/accuracy/group_0": pytest.approx(2 / 3),
+        "relevance/accuracy/group_3": pytest.approx(1 / 2),
+        "relevance/worst_group_accuracy": pytest.approx(1 / 2),
+    }
+
+
+@pytest.mark.parametrize(("label", "group"), [(0, None), (-1, 1)])
+def test_without_groups_or_labels_there_is_no_worst_group(label, group):
+    assert not [key for key in scalars([scored(0, label, 0.5, group=group)], NAMES) if "group" in key]
 
 
 def test_classes_are_flagged_for_the_label_and_once():

@@ -34,6 +34,8 @@ REPEATABLE = frozenset({"layer_norm", "rms_norm", "group_norm", "gelu", "silu", 
 # Operations that keep their input for the gradient of their weight.
 WEIGHTED = frozenset({"linear", "conv1d", "conv2d", "conv3d", "matmul", "mm"})
 COMPOSITE = frozenset({"multi_head_attention_forward", "normalize"})
+# They may run checkpointed blocks again.
+BACKWARD = frozenset({"grad", "backward"})
 
 _SPELLINGS = {
     "truediv": "div",

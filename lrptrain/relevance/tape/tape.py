@@ -20,6 +20,7 @@ from torch.utils.weak import TensorWeakRef
 from lrptrain.relevance.tape.explicit_attention import explicit_attention
 from lrptrain.relevance.tape.explicit_products import explicit_addmm, explicit_baddbmm
 from lrptrain.relevance.tape.functions import (
+    BACKWARD,
     COMPOSITE,
     CONSTANT,
     ELEMENTWISE,
@@ -127,7 +128,8 @@ class Tape(TorchFunctionMode):
             if self.frugal and name == "scaled_dot_product_attention":
                 self._release_scores(self.nodes[start:])
             return result
-        if name in COMPOSITE and inspect.isfunction(func):
+        whole = name in COMPOSITE or (name in BACKWARD and not self._records)
+        if whole and inspect.isfunction(func):
             with self:
                 return enterable(func)(*args, **kwargs)
         if not self._records or name == "requires_grad":

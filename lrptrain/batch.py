@@ -1,13 +1,22 @@
 """The contract with a user's batches: which entries of a dict or tuple are inputs, labels and annotations."""
 
+import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from lrptrain.annotations import IGNORED
+from lrptrain.annotations import (
+    IGNORED,
+    TokenAnnotation,
+    boxes_to_mask,
+    mask_to_tokens,
+    rationale_to_tokens,
+    regions_to_tokens,
+)
+from lrptrain.relevance.preserve import unwrap
 
 IMAGES = ("image", "pixel_values")
 TEXTS = ("input_ids", "attention_mask", "token_type_ids")
@@ -122,3 +131,41 @@ def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> di
     if unmasked and len({len(sample.tensors["input_ids"]) for sample in samples}) > 1:
         raise ValueError("texts of different lengths need an attention_mask in the batch")
     return stacked
+
+
+def model_inputs(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor | dict[str, Tensor]:
+    """The arguments of the model's forward: an image by position unless it asks for `pixel_values`, a text by names.
+
+    Token ids go to `input_ids` or else to the first parameter.
+    """
+    parameters = inspect.signature(unwrap(model).forward).parameters
+    open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    for name in IMAGES:
+        if name in batch:
+            return {name: batch[name]} if name == "pixel_values" and name in parameters else batch[name]
+    first = "input_ids" if open_ended or "input_ids" in parameters else next(iter(parameters))
+    named = {name: batch[name] for name in TEXTS[1:] if name in batch and (open_ended or name in parameters)}
+    return {first: batch["input_ids"], **named}
+
+
+def annotations(
+    batch: Mapping[str, Tensor], grid: tuple[int, int] | None, region_names: Sequence[str] = ()
+) -> tuple[TokenAnnotation | None, dict[str, TokenAnnotation]]:
+    """The evidence of a batch at the model's tokens, and its named regions.
+
+    Raises:
+        ValueError: If a mask has regions that are not named.
+    """
+    if grid is None:
+        if "rationale" not in batch:
+            return None, {}
+        return rationale_to_tokens(batch["rationale"], batch.get("attention_mask")), {}
+    if "mask" in batch and batch["mask"].ndim == 4:
+        regions = regions_to_tokens(batch["mask"], region_names, grid)
+        return next(iter(regions.values())), regions
+    if "mask" in batch:
+        return mask_to_tokens(batch["mask"], grid), {}
+    if "boxes" in batch:
+        image = next(batch[name] for name in IMAGES if name in batch)
+        return mask_to_tokens(boxes_to_mask(batch["boxes"], (image.shape[-2], image.shape[-1])), grid), {}
+    return None, {}

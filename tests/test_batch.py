@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from lrptrain.monitoring.batch import batch_length, collate, read_batch, take
+from lrptrain.batch import batch_length, collate, read_batch, take
 
 IMAGE = torch.zeros(2, 3, 4, 4)
 

@@ -1,0 +1,178 @@
+"""Checkpoints of every trade-off that is worth keeping."""
+
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from difflib import get_close_matches
+from math import isnan
+from pathlib import Path
+from string import Formatter
+from typing import Any
+
+from lrptrain.callbacks.base import Checkpoint
+from lrptrain.monitoring.pareto import (
+    Direction,
+    ParetoPoint,
+    check_directions,
+    claim_folder,
+    pareto_front,
+    values_of,
+    write_front,
+)
+
+
+class ParetoCheckpoint(Checkpoint):
+    """Keeps the checkpoints of the Pareto front: of the validations that no other one dominates.
+
+    A validation dominates another if it is as good in every metric and better in one; of equal ones, the first is
+    kept. Where guidance gives away accuracy for focus, the front shows what each share of focus costs, and every point
+    of it can be loaded. Beside the checkpoints lie `front.json` and a plot of it, `front.png`.
+
+    The metrics are read at the end of every validation in `fit`, so all of them should be computed in each: a value
+    that is not logged anew is the last one. Lightning adds no `ModelCheckpoint` of its own where there is this one.
+
+    Args:
+        metrics: Which are logged (`trainer.callback_metrics`), and whether "max" or "min" is better; at least two,
+            such as `{"val/accuracy": "max", "relevance/label/energy_pointing_game": "max"}`. The plot shows the first
+            two, and a third as colour.
+        dirpath: A local folder for the files; else `<default_root_dir>/pareto/<version of the logger>`, or `run`
+            without one. It is numbered if another run's front is there; a resumed run continues its own.
+        filename: Without ending; `{step}` and, if wanted, `{epoch}` are put in.
+        plot: Draw `front.png`; left out where matplotlib is missing.
+
+    Attributes:
+        points: All validations, as `ParetoPoint`.
+        front: Those whose checkpoint is kept, in order of time.
+        folder: Where the files are; None before the first.
+        best_model_path: Of the front, the checkpoint that is best in the first metric, for `ckpt_path="best"`.
+
+    Raises:
+        ValueError: At construction, or at the end of the first validation if a metric is not logged.
+    """
+
+    points: list[ParetoPoint]
+    folder: Path | None
+    best_model_path: str
+
+    def __init__(
+        self,
+        metrics: Mapping[str, Direction],
+        dirpath: str | Path | None = None,
+        filename: str = "epoch_{epoch:04d}_step_{step:06d}",
+        plot: bool = True,
+    ) -> None:
+        super().__init__()
+        check_directions(metrics)
+        named = {field for _, field, *_ in Formatter().parse(filename) if field is not None}
+        if "step" not in named or named - {"step", "epoch"}:
+            raise ValueError(
+                f"filename must contain {{step}} and may contain {{epoch}}, nothing else: not {filename!r}"
+            )
+        self.metrics, self.dirpath, self.filename, self.plot = dict(metrics), dirpath, filename, plot
+        self._fits, self._root = False, Path()
+        self._start_over()
+
+    @property
+    def front(self) -> list[ParetoPoint]:
+        """The points whose checkpoint is kept."""
+        return [point for point in self.points if point.path is not None]
+
+    @property
+    def state_key(self) -> str:
+        """Tells several apart in a checkpoint, by their metrics."""
+        return self._generate_state_key(metrics=self.metrics)
+
+    def state_dict(self) -> dict[str, Any]:
+        """What a resumed run continues, in plain types."""
+        points = [{**vars(point), "path": point.path and str(point.path)} for point in self.points]
+        return {"points": points, "root": str(self._root), "folder": self.folder and str(self.folder)}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue a run; see `state_dict`. Files of a run that was to write elsewhere are left alone."""
+        if not self._fits:
+            return  # `trainer.test(ckpt_path=...)` shall not take the front back to that epoch
+        paths = [point["path"] and Path(point["path"]) for point in state_dict["points"]]
+        self.points = [ParetoPoint(**{**p, "path": path}) for p, path in zip(state_dict["points"], paths, strict=True)]
+        if state_dict["folder"] and state_dict["root"] == str(self._root):
+            self.folder = Path(state_dict["folder"])
+
+    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+        """Start over, unless the same trainer goes on."""
+        self._fits = stage == "fit"
+        if not self._fits:
+            return
+        if trainer.global_step == 0:
+            self._start_over()
+        self._root = Path(self.dirpath or Path(trainer.default_root_dir) / "pareto").absolute()
+
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+        """Let go of checkpoints that have vanished since; processes must agree on them."""
+        there = trainer.strategy.broadcast([point.path is not None and point.path.exists() for point in self.points])
+        self.points = [
+            point if kept else replace(point, path=None) for point, kept in zip(self.points, there, strict=True)
+        ]
+        self._find_best()
+
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """Add a point. Only here are there also the metrics that the module logs at the end of the epoch."""
+        if trainer.state.fn != "fit" or trainer.sanity_checking:
+            return
+        values = self._read(trainer)
+        if trainer.fast_dev_run:
+            return
+        if self.folder is None:
+            self.folder = trainer.strategy.broadcast(self._claim(trainer) if trainer.is_global_zero else None)
+        self._add(trainer, ParetoPoint(trainer.current_epoch, trainer.global_step, values), self.folder)
+
+    def _start_over(self) -> None:
+        self.points, self.folder, self.best_model_path = [], None, ""
+        self._told = False
+
+    def _read(self, trainer: Any) -> dict[str, float]:
+        """The values, those of the first process: all must decide alike."""
+        logged = trainer.callback_metrics
+        values = trainer.strategy.broadcast({name: float(logged[name]) for name in self.metrics if name in logged})
+        for name in self.metrics:
+            if name not in values:
+                close = get_close_matches(name, logged)
+                meant = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
+                raise ValueError(f"no metric {name!r} after a validation: {meant}Logged are {sorted(logged)}")
+        undefined = [name for name, value in values.items() if isnan(value)]
+        if undefined and not self._told and trainer.is_global_zero:
+            self._told = True
+            warnings.warn(
+                f"{undefined} was nan in epoch {trainer.current_epoch}: such validations are not on the Pareto front. "
+                "This is said once.",
+                stacklevel=2,
+            )
+        return {name: values[name] for name in self.metrics}
+
+    def _claim(self, trainer: Any) -> Path:
+        if self.dirpath is not None:
+            return claim_folder(self._root)
+        version = trainer.logger.version if trainer.logger else None
+        named = f"version_{version}" if isinstance(version, int) else str(version or "run")
+        return claim_folder(self._root / named)
+
+    def _add(self, trainer: Any, point: ParetoPoint, folder: Path) -> None:
+        """Save the point if it is on the front, and remove what it dominates."""
+        front = self.front
+        *stay, saved = pareto_front(values_of([*front, point], self.metrics), self.metrics.values())
+        if saved:
+            name = self.filename.format(epoch=point.epoch, step=point.step)
+            point = replace(point, path=folder / f"{name}.ckpt")
+        dropped = [old.path for old, stays in zip(front, stay, strict=True) if not stays]
+        self.points = [replace(old, path=None) if old.path in dropped else old for old in self.points] + [point]
+        self._find_best()
+        if point.path is not None:
+            trainer.save_checkpoint(point.path)  # with the state after this point
+        for path in dropped:
+            if path is not None and path != point.path and path.is_relative_to(folder):
+                trainer.strategy.remove_checkpoint(path)
+        if trainer.is_global_zero:
+            write_front(folder, self.points, self.metrics, self.plot)
+
+    def _find_best(self) -> None:
+        first, direction = next(iter(self.metrics.items()))
+        best = (max if direction == "max" else min)(self.front, key=lambda point: point.values[first], default=None)
+        self.best_model_path = "" if best is None else str(best.path)

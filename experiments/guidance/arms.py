@@ -1,0 +1,82 @@
+"""What is compared: plain training, every guidance loss, controls, and an upper bound."""
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+Rule = Literal["cross_entropy", "swapped", "group_dro"]
+WEIGHTS = (0.1, 1.0, 10.0)
+
+
+@dataclass(frozen=True)
+class Arm:
+    """One way to train.
+
+    Attributes:
+        guidance: Arguments of `RelevanceGuidance`, without the weight; None without guidance.
+        weights: To choose from.
+        rule: The task's loss: cross-entropy, the same on images with swapped surroundings, or group DRO.
+        clean: Trained on data without the shortcut.
+    """
+
+    guidance: dict[str, Any] | None = None
+    weights: tuple[float, ...] = ()
+    rule: Rule = "cross_entropy"
+    clean: bool = False
+
+
+def _guided(loss: str, weights: tuple[float, ...] = WEIGHTS, **options: Any) -> Arm:
+    return Arm({"loss": loss, **options}, weights)
+
+
+PLAIN, UPPER, COMBINED = "plain", "no shortcut in training (upper bound)", "consistency + best map loss"
+SINGLE = {
+    "robust_vit": _guided("robust_vit", first_order=True),
+    "energy": _guided("energy"),
+    "energy, attnlrp": _guided("energy", method="attnlrp"),
+    "l1": _guided("l1"),
+    "ppce": _guided("ppce"),
+    "rrr": _guided("rrr", (1.0, 10.0, 100.0)),
+    "rationale_bce": _guided("rationale_bce"),
+    "rationale_kl": _guided("rationale_kl"),
+    "order": _guided("order"),
+    "consistency": _guided("consistency"),
+}
+"""One loss each; on maps of `generic_attention` where nothing else is said, `robust_vit` as published: first order."""
+CONTROLS = {
+    PLAIN: Arm(),
+    "swapped cross-entropy": Arm(rule="swapped"),
+    "group DRO": Arm(rule="group_dro"),
+    UPPER: Arm(clean=True),
+}
+
+
+def combined(loss: str) -> Arm:
+    """`consistency` with the map loss that did best alone."""
+    own = SINGLE[loss].guidance
+    assert own is not None
+    return _guided(f"consistency+{own['loss']}", **{name: x for name, x in own.items() if name != "loss"})
+
+
+@dataclass(frozen=True)
+class Task:
+    """One training run of a table.
+
+    Attributes:
+        arm: Its name in the table.
+        seed: Of data, order and weights.
+        setting: What else it depends on, by name.
+        weight: Of the guidance; 0 without.
+        choosing: Whether it only serves to choose the weight, on the validation split.
+    """
+
+    arm: str
+    seed: int
+    setting: dict[str, Any] = field(default_factory=dict)
+    weight: float = 0.0
+    choosing: bool = False
+
+    @property
+    def key(self) -> str:
+        """Names the run in the results."""
+        words = [self.arm, *map(str, self.setting.values()), f"weight {self.weight:g}", f"seed {self.seed}"]
+        return " | ".join([*words, "choosing"] if self.choosing else words)

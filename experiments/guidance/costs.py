@@ -1,0 +1,38 @@
+"""What a guided step costs: half of the batches of one run are guided, half are not."""
+
+import statistics
+import time
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from fitting import Trained, guidance, quiet_trainer
+from torch.utils.data import DataLoader
+
+PAIRS, WARM = 12, 2
+
+
+class Clock(pl.Callback):
+    """Seconds of every training batch."""
+
+    def __init__(self) -> None:
+        self.seconds: list[float] = []
+
+    def on_train_batch_start(self, *_: Any) -> None:
+        self.started = time.perf_counter()
+
+    def on_train_batch_end(self, *_: Any) -> None:
+        self.seconds.append(time.perf_counter() - self.started)
+
+
+def cost(module: Trained, loader: DataLoader) -> float:
+    """Median time of a guided batch over that of an unguided one; 1 without guidance."""
+    own = module.arm.guidance
+    if own is None:
+        return 1.0
+    torch.set_num_threads(1)
+    clock, steps = Clock(), 2 * (PAIRS + WARM)
+    guided = guidance({**own, "every_n_batches": 2}, 1.0, 0)
+    quiet_trainer(steps, [guided, clock], module.trained_in).fit(module, loader)
+    seconds = clock.seconds[2 * WARM :]
+    return statistics.median(seconds[::2]) / statistics.median(seconds[1::2])

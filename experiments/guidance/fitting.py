@@ -1,0 +1,92 @@
+"""One training run, for all tables: any module that takes a batch's inputs, any arm, so many steps."""
+
+import logging
+import time
+import warnings
+from collections.abc import Callable, Sequence
+from typing import Any, Literal
+
+import pytorch_lightning as pl
+import torch
+import torch.nn.functional as F
+from arms import Arm
+from torch import Tensor, nn
+from torch.utils.data import DataLoader
+
+from lrptrain.callbacks import RelevanceGuidance
+from lrptrain.guidance import swap_outside, swap_tokens
+from lrptrain.guidance.evidence import evidence
+
+Batch = dict[str, Tensor]
+Precision = Literal["32-true", "bf16-mixed"]
+GROUP_STEP = 0.01
+
+
+class Trained(pl.LightningModule):
+    """Cross-entropy, the same on swapped surroundings, or group DRO, with AdamW and a one-cycle schedule."""
+
+    def __init__(
+        self,
+        net: nn.Module,
+        inputs: Callable[[Batch], dict[str, Tensor]],
+        arm: Arm,
+        lr: float,
+        groups: int = 1,
+        precision: Precision = "32-true",
+    ):
+        super().__init__()
+        self.net, self.inputs, self.arm, self.lr, self.trained_in = net, inputs, arm, lr, precision
+        self.register_buffer("share", torch.full((groups,), 1 / groups))
+
+    def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
+        if self.arm.rule == "swapped":
+            batch = swapped(batch)
+        output = self.net(**self.inputs(batch))
+        losses = F.cross_entropy(getattr(output, "logits", output), batch["label"], reduction="none")
+        return self._robust(losses, batch["group"]) if self.arm.rule == "group_dro" else losses.mean()
+
+    def _robust(self, losses: Tensor, group: Tensor) -> Tensor:
+        """Sagawa et al. 2020, "Distributionally robust neural networks for group shifts", algorithm 1."""
+        member = F.one_hot(group, len(self.share)).to(losses)
+        present = member.sum(0) > 0
+        means = (member * losses[:, None]).sum(0) / member.sum(0).clamp(min=1)
+        self.share *= torch.where(present, (GROUP_STEP * means.detach()).exp(), 1.0)
+        self.share /= self.share.sum()
+        return (self.share * means).sum()
+
+    def configure_optimizers(self) -> Any:
+        optimizer = torch.optim.AdamW(self.parameters(), lr=self.lr, weight_decay=0.05)
+        schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, self.lr, int(self.trainer.max_steps))
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def swapped(batch: Batch) -> Batch:
+    """The batch with what lies outside of its annotations taken from another sample."""
+    name, swap, margin = ("image", swap_outside, 2) if "image" in batch else ("input_ids", swap_tokens, 0)
+    return {**batch, name: swap(batch[name], evidence(batch), margin)[0]}
+
+
+def fit(module: Trained, loader: DataLoader, steps: int, weight: float, seed: int) -> float:
+    """Train for so many steps; seconds taken."""
+    own = module.arm.guidance
+    callbacks = [] if own is None else [guidance(own, weight, seed)]
+    started = time.monotonic()
+    quiet_trainer(steps, callbacks, module.trained_in).fit(module, loader)
+    module.eval()
+    return time.monotonic() - started
+
+
+def quiet_trainer(steps: int, callbacks: Sequence[pl.Callback], precision: Precision = "32-true") -> pl.Trainer:
+    """On one core; gradient norm 1."""
+    for name in ("pytorch_lightning", "pytorch_lightning.utilities.rank_zero"):
+        logging.getLogger(name).setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore")
+    torch.set_num_threads(1)
+    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+    limits = {"max_steps": steps, "max_epochs": -1, "gradient_clip_val": 1.0, "precision": precision}
+    return pl.Trainer(accelerator="cpu", devices=1, callbacks=list(callbacks), **limits, **quiet)
+
+
+def guidance(arguments: dict[str, Any], weight: float, seed: int) -> RelevanceGuidance:
+    """The callback of an arm; annotations may be sparse."""
+    return RelevanceGuidance(**arguments, weight=weight, sparse=True, compare_every_n_batches=0, seed=seed)

@@ -1,0 +1,116 @@
+"""What both tables of texts share: the model, its batches, and what is measured."""
+
+from collections.abc import Iterator, Sequence
+from functools import cache
+from pathlib import Path
+
+import torch
+from arms import Arm
+from fitting import Trained
+from measures import accuracy, focus_on, moved
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, StackDataset, WeightedRandomSampler, default_collate
+from transformers.utils import logging
+
+from lrptrain.annotations import rationale_to_tokens
+from lrptrain.data.texts import Example, collate, fast_tokenizer
+from lrptrain.guidance import swap_tokens
+from lrptrain.models.huggingface import huggingface_classifier
+
+Texts = dict[str, Tensor]
+"""Columns of `lrptrain.data.texts.collate`, and perhaps `group`."""
+BLOCKS, PRECISION = 3, "bf16-mixed"
+DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
+TWEETS = DATA / "tweet_sentiment_spans" / "train.csv"
+
+tokenizer = cache(lambda: fast_tokenizer("minilm"))
+
+
+def network(seed: int) -> nn.Module:
+    """MiniLM's first three blocks without dropout; its embeddings stay as they are."""
+    torch.manual_seed(seed)
+    logging.disable_progress_bar()
+    logging.set_verbosity_error()
+    options = {"num_hidden_layers": BLOCKS, "attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0}
+    net = huggingface_classifier("AutoModelForSequenceClassification", "minilm", 2, **options)
+    net.bert.embeddings.requires_grad_(False)
+    return net
+
+
+def module(net: nn.Module, arm: Arm, lr: float) -> Trained:
+    """What trains it."""
+    return Trained(net, inputs, arm, lr, groups=2, precision=PRECISION)
+
+
+def inputs(texts: Texts) -> Texts:
+    """The model's."""
+    return {name: texts[name] for name in ("input_ids", "attention_mask")}
+
+
+def encoded(examples: Sequence[Example], max_length: int) -> Texts:
+    """All of them, padded to the longest."""
+    return collate(list(enumerate(examples)), tokenizer(), max_length)
+
+
+def trimmed(texts: Texts) -> Texts:
+    """Without padding that no text needs."""
+    longest = int(texts["attention_mask"].sum(1).max())
+    return {name: x[:, :longest] if x.ndim == 2 else x for name, x in texts.items()}
+
+
+def parts(texts: Texts, at_once: int = 32) -> Iterator[Texts]:
+    """In the order they are in."""
+    for start in range(0, len(texts["label"]), at_once):
+        yield trimmed({name: x[start : start + at_once] for name, x in texts.items()})
+
+
+def loader(texts: Texts, arm: Arm, batch: int, seed: int) -> DataLoader:
+    """Random batches; of both groups alike for group DRO."""
+    weights = torch.ones(len(texts["label"]), dtype=torch.float64)
+    if arm.rule == "group_dro":
+        weights /= torch.bincount(texts["group"], minlength=2)[texts["group"]]
+    sampler = WeightedRandomSampler(weights, 1000 * batch, generator=torch.Generator().manual_seed(seed))
+    dataset: StackDataset = StackDataset(**texts)
+    return DataLoader(dataset, batch, sampler=sampler, collate_fn=lambda samples: trimmed(default_collate(samples)))
+
+
+@torch.no_grad()
+def logits(net: nn.Module, texts: Texts) -> Tensor:
+    """Of all texts."""
+    with torch.autocast("cpu", torch.bfloat16):
+        return torch.cat([net(**inputs(part)).logits.float() for part in parts(texts)])
+
+
+def right(net: nn.Module, texts: Texts) -> float:
+    """Accuracy."""
+    return accuracy(logits(net, texts), texts["label"])
+
+
+def fill_outside(texts: Texts) -> Texts:
+    """[MASK] for every token outside of the rationale; special tokens stay."""
+    ids = texts["input_ids"].masked_fill(texts["rationale"] == 0, tokenizer().mask_token_id)
+    return {**texts, "input_ids": ids}
+
+
+def swap_outside(texts: Texts) -> Texts:
+    """Tokens of another text for every one outside of the rationale."""
+    ids, _ = swap_tokens(texts["input_ids"], texts["rationale"], 0, torch.Generator().manual_seed(0))
+    return {**texts, "input_ids": ids}
+
+
+def reliance(net: nn.Module, texts: Texts) -> dict[str, float]:
+    """Accuracy, and what becomes of the prediction when what is no evidence is masked, or swapped with other texts'."""
+    before = logits(net, texts)
+    found = {"accuracy": accuracy(before, texts["label"])}
+    for name, changed in {"fill": fill_outside, "swap": swap_outside}.items():
+        after = logits(net, changed(texts))
+        found |= {f"reliance, {name}": moved(before, after), f"accuracy, {name}": accuracy(after, texts["label"])}
+    return found
+
+
+def focus(net: nn.Module, texts: Texts, most: int) -> dict[str, float]:
+    """Energy inside the rationale of the first texts, and what a uniform map has there."""
+    chosen = {name: x[:most] for name, x in texts.items()}
+    chance = rationale_to_tokens(chosen["rationale"]).chance.nanmean().item()
+    batches = ((inputs(part), part["label"], part["rationale"]) for part in parts(chosen, 16))
+    return focus_on(net, batches) | {"EPG, chance": chance}

@@ -1,0 +1,157 @@
+"""What a guidance asks for, and its value on one call of the model."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Float, Int, Shaped
+from torch import Tensor
+
+from lrptrain.annotations import IGNORED
+from lrptrain.guidance.consistency import divergences, swap_outside, swap_tokens
+from lrptrain.guidance.evidence import at_tokens
+from lrptrain.guidance.map_losses import MAP_LOSSES
+from lrptrain.guidance.right_reasons import right_reasons
+from lrptrain.metrics.base import prepare, promote
+from lrptrain.relevance import UnsupportedMethodError
+from lrptrain.relevance.attribute import Recorded
+from lrptrain.relevance.interception import Call
+from lrptrain.relevance.registry import differentiable, get_method, unknown
+
+LOSSES = (*MAP_LOSSES, "rrr", "consistency")
+SHARED = 0.5
+"""From this share of guided samples on, the caller's own forward pass is recorded; below, their own one is cheaper."""
+
+
+@dataclass(frozen=True)
+class Term:
+    """A loss on some samples, so that several processes can take the mean over all of theirs.
+
+    Attributes:
+        total: Sum over the samples that can be judged.
+        count: How many these are.
+    """
+
+    total: Float[Tensor, ""]
+    count: Int[Tensor, ""]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """Which losses, on which maps.
+
+    Attributes:
+        weights: Weight by name of the loss, of `LOSSES`.
+        method: Whose maps the map losses judge.
+        options: Of the method.
+        target: Explain the class of the label, or the predicted one.
+        first_order: See `lrptrain.attribute`.
+        margin: Pixels (or tokens) around the evidence that `consistency` keeps; None: 2 pixels, 0 tokens.
+
+    Raises:
+        ValueError: If a loss is unknown, a weight not positive and finite, or the margin negative.
+        UnsupportedMethodError: If the method is unknown or cannot be trained through.
+    """
+
+    weights: Mapping[str, float]
+    method: str = "generic_attention"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    target: Literal["label", "predicted"] = "label"
+    first_order: bool = False
+    margin: int | None = None
+
+    def __post_init__(self) -> None:
+        for name, weight in self.weights.items():
+            if name not in LOSSES:
+                raise ValueError(unknown("guidance loss", name, LOSSES))
+            if not 0 < weight < float("inf"):
+                raise ValueError(f"the weight of {name} must be positive and finite, not {weight}")
+        if self.margin is not None and self.margin < 0:
+            raise ValueError(f"margin must not be negative, not {self.margin}")
+        if self.target not in ("label", "predicted"):
+            raise ValueError(f"target must be 'label' or 'predicted', not {self.target!r}")
+        if not get_method(self.method, self.options).differentiable and self.needs_map:
+            can = ", ".join(differentiable())
+            raise UnsupportedMethodError(f"guidance cannot train through {self.method}; it can through: {can}")
+
+    @property
+    def needs_map(self) -> bool:
+        """Whether relevance is computed at all."""
+        return any(name in MAP_LOSSES for name in self.weights)
+
+    def records(self, guided: int, samples: int) -> bool:
+        """Whether to record the caller's own forward pass."""
+        return (self.needs_map or "rrr" in self.weights) and guided >= SHARED * samples
+
+    def terms(
+        self,
+        call: Call,
+        annotation: Shaped[Tensor, "batch *area"],
+        label: Int[Tensor, " batch"] | None,
+        rows: Int[Tensor, " rows"],
+        generator: torch.Generator | None = None,
+    ) -> dict[str, Term]:
+        """Every loss on the guided samples of a call.
+
+        Args:
+            call: Of the model, with a batch.
+            annotation: Made by `evidence`.
+            label: Class indices; needed for `target="label"`.
+            rows: The guided samples.
+            generator: Of the swaps.
+
+        Raises:
+            ValueError: If annotation and input differ in size.
+        """
+        found: dict[str, Term] = {}
+        if set(self.weights) - {"consistency"}:
+            found |= self._on_relevance(call, annotation, label, rows)
+        if "consistency" in self.weights:
+            found["consistency"] = self._consistency(call, annotation, rows, generator)
+        return found
+
+    def _on_relevance(self, call: Call, annotation: Tensor, label: Tensor | None, rows: Tensor) -> dict[str, Term]:
+        if call.tape is None:
+            recorded, annotation = call.recorded(rows), annotation[rows]
+            label = None if label is None else label[rows]
+        else:
+            recorded, others = call.recorded(), torch.ones(call.samples, dtype=torch.bool, device=annotation.device)
+            others[rows] = False
+            annotation = annotation.masked_fill(others.view(-1, *[1] * (annotation.ndim - 1)), IGNORED)
+            label = None if label is None else torch.where(others.to(label.device), 0, label)
+        found = self._on_map(recorded, annotation, label) if self.needs_map else {}
+        if "rrr" in self.weights:
+            found["rrr"] = _term(right_reasons(recorded, annotation), (annotation != IGNORED).flatten(1).any(1))
+        return found
+
+    def _on_map(self, recorded: Recorded, annotation: Tensor, label: Tensor | None) -> dict[str, Term]:
+        target = label if self.target == "label" else None
+        relevance = recorded.attribute(
+            target, self.method, create_graph=True, first_order=self.first_order, **self.options
+        )
+        tokens = at_tokens(annotation, relevance.grid)
+        _, judged = prepare(relevance.scores, tokens)
+        losses = {name: MAP_LOSSES[name] for name in self.weights if name in MAP_LOSSES}
+        return {name: _term(loss(relevance.scores, tokens), judged) for name, loss in losses.items()}
+
+    def _consistency(self, call: Call, annotation: Tensor, rows: Tensor, generator: torch.Generator | None) -> Term:
+        images = call.explained.ndim == 4
+        swap, margin = (swap_outside, 2) if images else (swap_tokens, 0)
+        swapped, judged = swap(call.explained, annotation, margin if self.margin is None else self.margin, generator)
+        rows = rows.to(swapped.device)
+        found = divergences(promote(call.logits()[rows]), promote(call.again(swapped[rows], rows)))
+        return _term(found, judged.to(found.device)[rows])
+
+
+def parse_losses(loss: str | Mapping[str, float], weight: float = 1.0) -> dict[str, float]:
+    """`"consistency+energy"` or `{"consistency": 1.0, "energy": 0.1}`, times a weight, as weights by name."""
+    named = dict(loss) if isinstance(loss, Mapping) else {name.strip(): 1.0 for name in loss.split("+")}
+    if not named:
+        raise ValueError(f"guidance needs a loss: some of {', '.join(LOSSES)}")
+    return {name: float(own) * weight for name, own in named.items()}
+
+
+def _term(values: Float[Tensor, " batch"], judged: Tensor) -> Term:
+    judged = judged.to(values.device)
+    return Term(torch.where(judged, values, 0).sum(), judged.sum())

@@ -1,0 +1,150 @@
+"""Listen to a model while somebody else calls it: in a training step, say, which knows nothing of relevance."""
+
+import inspect
+import traceback
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from lrptrain.relevance.attribute import Recorded, as_recording
+from lrptrain.relevance.preserve import preserved, unwrap
+from lrptrain.relevance.recording import explained_input, forward_on_tape, read_logits, run_on_tape
+from lrptrain.relevance.tape.tape import Tape
+
+
+@dataclass(eq=False)
+class Call:
+    """One call of a model.
+
+    Attributes:
+        model: Unwrapped.
+        arguments: By name, what the model was given.
+        name: Of the explained one.
+        output: What the model returned, with its graph.
+        tape: The recorded operations, or None.
+        failure: Why there are none, though they were asked for.
+    """
+
+    model: nn.Module
+    arguments: Mapping[str, Any]
+    name: str
+    output: Any
+    tape: Tape | None = None
+    failure: Exception | None = None
+
+    @property
+    def explained(self) -> Tensor:
+        """The image, the embeddings or the token ids."""
+        return self.arguments[self.name]
+
+    @property
+    def samples(self) -> int:
+        """Number of samples in the batch."""
+        return self.explained.shape[0]
+
+    def logits(self) -> Float[Tensor, "batch classes"]:
+        """Of the output, with their graph; see `read_logits` for errors."""
+        return read_logits(self.output, self.samples)
+
+    def recorded(self, rows: Int[Tensor, " rows"] | None = None) -> Recorded:
+        """The recording of this call; or, of some samples or where there was none, of a new one."""
+        if rows is None and self.tape is not None:
+            return Recorded(as_recording(self.tape, self.output, self.model, self.arguments))
+        arguments = self.chosen(rows)
+        with preserved(self.model):
+            tape, output = run_on_tape(self.model, arguments)
+        return Recorded(as_recording(tape, output, self.model, arguments))
+
+    def again(self, explained: Tensor, rows: Int[Tensor, " rows"] | None = None) -> Float[Tensor, "rows classes"]:
+        """Logits, with their graph, of a call with another input; buffers and random state are left as they are."""
+        replayed = self.tape if checkpoints(self.model) else None  # one backward pass computes both calls again
+        mode, eager = replayed.replaying() if replayed else nullcontext(), torch.compiler.set_stance("force_eager")
+        with preserved(self.model), mode, eager:
+            output = self.model(**{**self.chosen(rows), self.name: explained})
+        return read_logits(output, len(explained))
+
+    def chosen(self, rows: Int[Tensor, " rows"] | None) -> dict[str, Any]:
+        """The arguments of some samples."""
+        if rows is None:
+            return dict(self.arguments)
+        mine = {name for name, x in self.arguments.items() if isinstance(x, Tensor) and x.shape[:1] == (self.samples,)}
+        return {name: x[rows.to(x.device)] if name in mine else x for name, x in self.arguments.items()}
+
+
+@contextmanager
+def intercepted(model: nn.Module, samples: int, record: bool) -> Iterator[list[Call]]:
+    """Listen to the first call of a model with a batch of the given size.
+
+    Later calls, those of another size and those without gradients go by. The model is run as it stands, once, with the
+    caller's arguments.
+
+    Args:
+        model: Compiled and wrapped models are unwrapped; what is compiled runs eagerly inside.
+        samples: Size of the batch.
+        record: Also record the call on a tape. If that fails, the model is run once more, without one.
+
+    Yields:
+        The call, once it was made.
+    """
+    model = unwrap(model)
+    calls: list[Call] = []
+    own, forward = vars(model).get("forward"), model.forward
+
+    def listening(*args: Any, **kwargs: Any) -> Any:
+        arguments = _named(forward, args, kwargs)
+        name = _explained_name(arguments)
+        if calls or name is None or not torch.is_grad_enabled() or arguments[name].shape[:1] != (samples,):
+            return forward(*args, **kwargs)
+        tape, output, failure = None, None, None
+        if record:
+            try:
+                tape, output = forward_on_tape(model, lambda x: forward(**{**arguments, name: x}), arguments[name])
+            except Exception as error:
+                traceback.clear_frames(error.__traceback__)  # they hold the graph
+                failure = error
+        if tape is None:
+            output = forward(*args, **kwargs)
+        calls.append(Call(model, arguments, name, output, tape, failure))
+        return output
+
+    vars(model)["forward"] = listening
+    try:
+        with torch.compiler.set_stance("force_eager"):
+            yield calls
+    finally:
+        vars(model).pop("forward")
+        if own is not None:
+            vars(model)["forward"] = own
+
+
+def checkpoints(model: nn.Module) -> bool:
+    """Whether blocks are computed again in the backward pass, by the flags of timm and transformers."""
+    flags = ("grad_checkpointing", "gradient_checkpointing")
+    return any(getattr(module, flag, False) is True for module in model.modules() for flag in flags)
+
+
+def _named(forward: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+    """Arguments by name; those that the signature does not name cannot be told, and then there are none."""
+    try:
+        bound = inspect.signature(forward).bind(*args, **kwargs)
+    except (TypeError, ValueError):
+        return {}
+    kinds = inspect.signature(forward).parameters
+    given: dict[str, Any] = {}
+    for name, value in bound.arguments.items():
+        kind = kinds[name].kind
+        if kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY):
+            return {}
+        given |= value if kind is inspect.Parameter.VAR_KEYWORD else {name: value}
+    return given
+
+
+def _explained_name(arguments: Mapping[str, Any]) -> str | None:
+    if not any(isinstance(x, Tensor) for x in arguments.values()):
+        return None
+    return explained_input(arguments)[0]

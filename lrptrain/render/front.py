@@ -1,0 +1,75 @@
+"""A Pareto front as a plot."""
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from lrptrain.extras import require
+
+_FRONT, _OTHERS = "#1f4e9c", "#b8b8b8"
+_LABEL, _DOT = 8, 6  # points
+
+
+def draw_front(
+    path: Path,
+    values: Float[np.ndarray, "points metrics"],
+    kept: Bool[np.ndarray, "points"],
+    epochs: Sequence[int],
+    metrics: Mapping[str, str],
+) -> None:
+    """Write a PNG: every point in grey, the front as labelled dots, over the first two metrics.
+
+    Two metrics make a staircase that bounds what was reached; a third is shown as colour.
+
+    Args:
+        path: Of the file.
+        values: Points with a value that is not finite are left out.
+        kept: Which are on the front.
+        epochs: Of the points; labels of the front, where there is room.
+        metrics: "max" or "min", which is better, by name; at least two.
+
+    Raises:
+        ImportError: Without matplotlib.
+    """
+    figure = require("matplotlib.figure", "monitor").Figure(figsize=(6.4, 4.4), layout="constrained")
+    axes = figure.add_subplot()
+    finite = np.isfinite(values).all(axis=1)
+    front = np.flatnonzero(kept & finite)
+    front = front[np.argsort(values[front, 0], kind="stable")]
+    x, y, *third = values[front].T
+    names, directions = list(metrics), list(metrics.values())
+    axes.scatter(*values[finite & ~kept, :2].T, s=14, color=_OTHERS, linewidths=0)
+    if third:
+        dots = axes.scatter(x, y, c=third[0], s=_DOT**2, cmap="viridis", zorder=3)
+        figure.colorbar(dots, label=names[2])
+    else:
+        axes.step(x, y, where="pre" if directions[0] == "max" else "post", color=_FRONT, linewidth=1.2)
+        axes.scatter(x, y, s=_DOT**2, color=_FRONT, zorder=3)
+    axes.set(xlabel=names[0], ylabel=names[1])
+    axes.set_title("Pareto front by epoch", loc="left", fontsize="medium")
+    axes.margins(0.08)
+    axes.grid(alpha=0.25)
+    axes.spines[["top", "right"]].set_visible(False)
+    figure.draw_without_rendering()  # places are known only then
+    _label(axes, x, y, np.asarray(epochs)[front], directions)
+    figure.savefig(path, dpi=150)
+
+
+def _label(axes: Any, x: np.ndarray, y: np.ndarray, epochs: np.ndarray, directions: Sequence[str]) -> None:
+    """Write epochs beside dots, on their better side; what would cover a dot or another epoch is left out."""
+    side = np.array([1 if direction == "max" else -1 for direction in directions[:2]])
+    dots = axes.transData.transform(np.column_stack([x, y])) * 72 / axes.figure.dpi  # in points
+    aligned = {"ha": "left" if side[0] > 0 else "right", "va": "bottom" if side[1] > 0 else "top"}
+    taken: list[tuple[np.ndarray, np.ndarray]] = [(dot, np.full(2, _DOT / 2)) for dot in dots]
+    for index, epoch in enumerate(epochs):
+        half = np.array([0.6 * len(str(epoch)), 1.0]) * _LABEL / 2
+        middle = dots[index] + side * (half + _DOT / 2)
+        others = taken[:index] + taken[index + 1 :]
+        if any((np.abs(middle - place) < half + size).all() for place, size in others):
+            continue
+        taken.append((middle, half))
+        offset = tuple(side * _DOT / 2)
+        axes.annotate(str(epoch), (x[index], y[index]), offset, textcoords="offset points", fontsize=_LABEL, **aligned)

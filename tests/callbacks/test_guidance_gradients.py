@@ -1,0 +1,142 @@
+"""A guided step is the step that plain PyTorch takes on the sum of both losses."""
+
+import pytest
+import torch
+from guided import FEW, annotated_data, by_hand, explicit, fit, guidance, hand_loss, sgd_module, stepped, weights
+from setting import vit
+
+from lrptrain.guidance.objective import Objective
+from lrptrain.relevance.interception import intercepted
+
+EXACT = 1e-12  # of float64; 2e-15 measured
+METHODS = ("generic_attention", "transformer_attribution", "attnlrp", "input_x_gradient")
+LOSSES = [*(("energy", method) for method in METHODS), *((loss, METHODS[0]) for loss in ("rrr", "consistency"))]
+SEVERAL = [("consistency+energy", METHODS[0]), ("energy+l1+rrr", METHODS[3])]
+
+
+def assert_close(found, expected, tolerance=EXACT):
+    assert found.keys() == expected.keys()
+    for name in found:
+        difference = (found[name] - expected[name]).abs().max().item()
+        assert difference <= tolerance, (name, difference)
+
+
+@pytest.mark.parametrize("rows", [None, FEW], ids=["all", "few"])
+@pytest.mark.parametrize(("losses", "method"), LOSSES + SEVERAL)
+def test_one_step_is_that_of_plain_pytorch(losses, method, rows, tmp_path):
+    columns = annotated_data(rows=rows)
+    found = stepped(tmp_path, guidance(losses, weight=0.5, method=method), columns)
+    assert_close(found, by_hand(columns, names=losses, method=method))
+    unguided = by_hand(columns, weight=0.0, names=losses, method=method)
+    assert max((found[name] - unguided[name]).abs().max() for name in found) > 1e-6
+
+
+def test_weights_by_name_add_up(tmp_path):
+    columns = annotated_data()
+    found = stepped(tmp_path, guidance({"energy": 0.6, "l1": 1.0}, weight=0.5), columns)
+    net = explicit(vit().double())
+    own, energy, l1 = (
+        by_hand(columns, net, weight=weight, names=name)
+        for weight, name in ((0.0, "energy"), (0.3, "energy"), (0.5, "l1"))
+    )
+    assert_close(found, {name: energy[name] + l1[name] - own[name] for name in own})
+
+
+@pytest.mark.parametrize(
+    ("losses", "rows", "calls"), [("energy", None, 1), ("consistency", None, 2), ("energy", FEW, 2)]
+)
+def test_how_often_the_model_runs(losses, rows, calls, tmp_path):
+    net, seen = vit().double(), []
+    net.register_forward_hook(lambda module, given, output: seen.append(len(output)))
+    stepped(tmp_path, guidance(losses), annotated_data(rows=rows), net)
+    assert len(seen) == calls
+    assert rows is None or seen == [6, len(rows)]
+
+
+def term_gradients(loss, method, first_order):
+    columns, net = annotated_data(), vit().double()
+    objective = Objective({loss: 1.0}, method, first_order=first_order)
+    with intercepted(net, 6, objective.records(6, 6)) as calls:
+        net(columns["image"])
+    generator = torch.Generator().manual_seed(0)
+    found = objective.terms(calls[0], columns["mask"], columns["label"], torch.arange(6), generator)[loss].total
+    names, parameters = zip(*net.named_parameters(), strict=True)
+    return dict(zip(names, torch.autograd.grad(found, parameters, allow_unused=True), strict=True))
+
+
+def unreached(gradients):
+    return {name for name, x in gradients.items() if x is None or x.abs().max() < 1e-14}
+
+
+# What is added last moves all positions of a logit alike: a gradient of the logit does not see it.
+LAST = {"norm.bias", "head.bias"}
+BLIND = {
+    ("energy", "generic_attention"): LAST,
+    ("energy", "transformer_attribution"): {"head.bias"},
+    ("energy", "attnlrp"): {*LAST, "blocks.1.mlp.fc2.bias"},  # its epsilon rule hands on shares of the output, twice
+    ("energy", "input_x_gradient"): LAST,
+    ("rrr", "generic_attention"): set(),
+    ("consistency", "generic_attention"): set(),
+}
+
+
+@pytest.mark.parametrize(("loss", "method"), LOSSES)
+def test_every_weight_that_can_be_guided_is(loss, method):
+    gradients = term_gradients(loss, method, first_order=False)
+    assert unreached(gradients) == BLIND[loss, method]
+    if method != "transformer_attribution":  # whose rules look at the scores themselves
+        for i in range(2):  # softmax does not see what a key's bias adds to all scores of a row
+            assert gradients[f"blocks.{i}.attn.qkv.bias"][32:64].abs().max() < 1e-14
+
+
+def test_first_order_reaches_what_makes_the_attention():
+    gradients = term_gradients("energy", "generic_attention", first_order=True)
+    later = {
+        name for name in gradients if name.startswith("blocks.1.") and "attn.qkv" not in name and "norm1" not in name
+    }
+    assert unreached(gradients) == later | {"norm.weight", "head.weight"} | LAST
+    second = term_gradients("energy", "generic_attention", first_order=False)
+    assert not torch.allclose(second["blocks.0.attn.qkv.weight"], gradients["blocks.0.attn.qkv.weight"])
+
+
+def test_first_order_step(tmp_path):
+    columns = annotated_data()
+    found = stepped(tmp_path, guidance(weight=0.5, first_order=True), columns)
+    assert_close(found, by_hand(columns, names="energy", first_order=True))
+
+
+def test_accumulated_batches_are_one_large_batch(tmp_path):
+    columns = annotated_data(12)
+    halves = stepped(tmp_path, guidance(), columns, accumulate_grad_batches=2)
+    whole = sgd_module()
+    fit(tmp_path, whole, columns, guidance(), batch_size=12)
+    assert_close(halves, weights(whole.net))
+
+
+def test_clipping_sees_the_sum(tmp_path):
+    columns, start = annotated_data(), weights(vit().double())
+    found = stepped(tmp_path, guidance(weight=0.5), columns, gradient_clip_val=0.01)
+    free = by_hand(columns, names="energy")
+    length = sum((free[name] - start[name]).square().sum() for name in start).sqrt()
+    moved = {name: found[name] - start[name] for name in start}
+    torch.testing.assert_close(sum(x.square().sum() for x in moved.values()).sqrt().item(), 0.001, rtol=1e-3, atol=0)
+    torch.testing.assert_close(
+        moved["head.weight"] * length / 0.001, free["head.weight"] - start["head.weight"], rtol=1e-3, atol=1e-9
+    )
+
+
+def test_only_what_is_trained_is_guided(tmp_path):
+    columns, net = annotated_data(), vit().double()
+    net.requires_grad_(False)
+    trained = {"head": net.head, "blocks.1": net.blocks[1], "norm": net.norm}
+    for part in trained.values():
+        part.requires_grad_(True)
+    found, expected, start = (
+        stepped(tmp_path, guidance(weight=0.5), columns, net),
+        by_hand(columns, names="energy"),
+        weights(vit().double()),
+    )
+    for name in found:
+        goal = expected if name.startswith(tuple(trained)) else start
+        torch.testing.assert_close(found[name], goal[name], rtol=0, atol=EXACT)
+    assert hand_loss(explicit(vit().double()), columns, "energy") > 0

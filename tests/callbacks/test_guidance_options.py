@@ -1,0 +1,244 @@
+"""What is guided, how much, what is logged, and that a run goes on where it stopped."""
+
+import math
+
+import pytest
+import torch
+from guided import RATE, annotated_data, by_hand, explicit, fit, guidance, hand_loss, sgd_module, stepped, weights
+from pytorch_lightning import Callback, seed_everything
+from setting import Points, loader, trainer, vit
+from test_guidance_gradients import assert_close
+from test_harmless import assert_same
+
+from lrptrain.guidance.consistency import swap_outside
+
+
+def logged(callback, columns, folder, net=None, **options):
+    """What the callback logs in every guided batch; Lightning's loggers also repeat it in the steps between."""
+    points, rows, own = Points(), [], callback._log
+
+    def listening(pl_module, values):
+        rows.append({f"guidance/{name}": value for name, value in values.items()})
+        own(pl_module, values)
+
+    callback._log = listening
+    fit(folder, sgd_module(net), columns, callback, logger=points, log_every_n_steps=1, **options)
+    assert rows[0].keys() <= points.rows[0][1].keys()
+    return rows
+
+
+def test_what_is_logged(tmp_path):
+    columns = annotated_data(12, rows=tuple(range(0, 12, 2)))
+    first, second = logged(guidance({"energy": 1.0, "l1": 3.0}, weight=0.5, warmup_steps=4), columns, tmp_path)
+    names = {"energy", "l1", "samples", "failures", "skipped", "weight", "total"}
+    assert second.keys() == {f"guidance/{name}" for name in names}
+    assert first.keys() == second.keys() | {f"guidance/{name}" for name in ("cosine", "norm_ratio", "cost")}
+    batch = {name: x[:6] for name, x in columns.items()}
+    net = explicit(vit().double())
+    energy, l1 = (hand_loss(net, batch, name) for name in ("energy", "l1"))
+    assert first["guidance/energy"] == pytest.approx(energy.item(), rel=1e-6)
+    assert first["guidance/l1"] == pytest.approx(l1.item(), rel=1e-6)
+    assert (first["guidance/samples"], first["guidance/weight"], first["guidance/total"]) == (3, 0, 0)
+    assert second["guidance/weight"] == 0.25
+    expected = 0.25 * (0.5 * second["guidance/energy"] + 1.5 * second["guidance/l1"])
+    assert second["guidance/total"] == pytest.approx(expected, rel=1e-6)
+    parameters = list(net.parameters())
+    task = torch.nn.functional.cross_entropy(net(batch["image"]), batch["label"])
+    pulls = []
+    for loss in (task, 0.5 * energy + 1.5 * l1):
+        found = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
+        pulls.append(
+            torch.cat(
+                [torch.zeros(p.numel()) if g is None else g.flatten() for p, g in zip(parameters, found, strict=True)]
+            )
+        )
+    expected = torch.cosine_similarity(pulls[0], pulls[1], dim=0).item()
+    assert first["guidance/cosine"] == pytest.approx(expected, abs=1e-5)
+    assert first["guidance/norm_ratio"] == pytest.approx((pulls[1].norm() / pulls[0].norm()).item(), rel=1e-5)
+    assert first["guidance/cost"] > 0
+
+
+@pytest.mark.parametrize("decay", ["none", "linear", "cosine"])
+def test_the_schedule_is_that_of_optimizer_steps(decay, tmp_path):
+    options = {"accumulate_grad_batches": 2, "max_epochs": 2}
+    rows = logged(guidance(warmup_steps=1, decay=decay), annotated_data(12), tmp_path, batch_size=2, **options)
+    share = {"none": lambda x: 1, "linear": lambda x: 1 - x, "cosine": lambda x: (1 + math.cos(math.pi * x)) / 2}[decay]
+    expected = [0.0, *(share(step / 5) for step in range(5))]
+    assert [row["guidance/weight"] for row in rows[::2]] == pytest.approx(expected)
+    assert [row["guidance/weight"] for row in rows[1::2]] == pytest.approx(expected)
+
+
+def test_a_share_of_the_annotations_is_the_same_in_every_epoch(tmp_path):
+    columns, seen = annotated_data(24), []
+    guided = guidance(annotated_fraction=0.3)
+    own = guided.objective.terms
+
+    class Listening:
+        def __getattr__(self, name):
+            return getattr(own.__self__, name)
+
+        def terms(self, call, annotation, label, rows, generator):
+            found = {int(torch.nonzero((columns["image"] == x).flatten(1).all(1))) for x in call.explained[rows]}
+            seen.append((epoch(), found))
+            return own(call, annotation, label, rows, generator)
+
+    guided.objective = Listening()
+    runner = trainer(tmp_path, guided, max_epochs=3)
+    epoch = lambda: runner.current_epoch  # noqa: E731
+    runner.fit(sgd_module(), loader(columns, 6, shuffle=True))
+    epochs = [set().union(*(found for at, found in seen if at == number)) for number in range(3)]
+    assert epochs[0] == epochs[1] == epochs[2]
+    assert 2 <= len(epochs[0]) <= 14
+
+
+def test_one_batch_in_so_many_and_so_many_samples(tmp_path):
+    columns = annotated_data(24)
+    rows = logged(guidance(every_n_batches=2, max_samples=2), columns, tmp_path)
+    assert [row["guidance/samples"] for row in rows] == [2, 2]
+    two = annotated_data(rows=(0, 1))
+    found = stepped(tmp_path, guidance(weight=0.5, max_samples=2), annotated_data())
+    assert_close(found, by_hand(two, names="energy"))
+    found = stepped(tmp_path, guidance(weight=0.5, every_n_batches=2), {name: x[:12] for name, x in columns.items()})
+    net = vit().double()
+    net.load_state_dict(by_hand({name: x[:6] for name, x in columns.items()}, names="energy"))
+    expected = by_hand({name: x[6:12] for name, x in columns.items()}, net, weight=0.0, names="energy")
+    assert_close(found, expected)
+
+
+def test_the_predicted_class_needs_no_label(tmp_path):
+    columns = annotated_data()
+    predicted = vit().double()(columns["image"]).argmax(1)
+    assert not torch.equal(predicted, columns["label"])
+    found = stepped(tmp_path, guidance(weight=0.5, target="predicted"), columns)
+    own, free = by_hand(columns, weight=0.0, names="energy"), vit().double()
+    start = weights(free)
+    relabelled = {**columns, "label": predicted}
+    pull = {
+        name: x - y
+        for (name, x), y in zip(
+            by_hand(relabelled, names="energy").items(),
+            by_hand(relabelled, weight=0.0, names="energy").values(),
+            strict=True,
+        )
+    }
+    assert_close(found, {name: own[name] + pull[name] for name in start})
+
+
+def test_samples_without_a_label_are_not_guided_by_maps(tmp_path):
+    columns = annotated_data()
+    columns["label"][2] = -100
+    rows = logged(guidance(), columns, tmp_path)
+    assert rows[0]["guidance/samples"] == 5
+    assert logged(guidance("rrr"), columns, tmp_path)[0]["guidance/samples"] == 6
+
+
+@pytest.mark.parametrize("margin", [0, 4])
+def test_the_margin_is_that_of_the_swap(margin, tmp_path, monkeypatch):
+    from lrptrain.guidance import objective
+
+    seen: list[int] = []
+
+    def swap(images, mask, margin, generator):
+        seen.append(margin)
+        return swap_outside(images, mask, margin, generator)
+
+    monkeypatch.setattr(objective, "swap_outside", swap)
+    stepped(tmp_path, guidance("consistency", margin=margin), annotated_data())
+    assert seen == [margin]
+
+
+def test_adaptive_guidance_pulls_as_hard_as_the_task_times_its_weight(tmp_path):
+    columns, start = annotated_data(), weights(vit().double())
+    own = by_hand(columns, weight=0.0, names="energy")
+    task = sum((own[name] - start[name]).square().sum() for name in start).sqrt()
+    for weight in (0.5, 2.0):
+        found = stepped(tmp_path, guidance({"energy": 3.0}, weight=weight, adaptive=True), columns)
+        pull = sum((found[name] - own[name]).square().sum() for name in start).sqrt()
+        assert (pull / task).item() == pytest.approx(weight, rel=1e-5)
+
+
+def test_adaptive_guidance_waits_for_no_comparison_of_a_batch_without_annotations(tmp_path):
+    columns = annotated_data(12)
+    columns["mask"][:6] = 255
+    rows = logged(guidance(adaptive=True, sparse=True, compare_every_n_batches=50), columns, tmp_path)
+    assert "guidance/cosine" not in rows[0]
+    assert rows[1]["guidance/total"] > 0
+
+
+def resumable(folder, epochs, checkpoint=None):
+    """A run of some epochs in a schedule of four, and everything that it leaves behind."""
+    seed_everything(0, verbose=False)
+    pl_module = sgd_module(vit(proj_drop_rate=0.2))
+    pl_module.configure_optimizers = lambda: torch.optim.AdamW(pl_module.parameters(), lr=1e-3)
+    guided = guidance("consistency+energy", warmup_steps=3, decay="cosine", adaptive=True, compare_every_n_batches=2)
+
+    class Stop(Callback):
+        def on_train_epoch_end(self, trainer, pl_module):
+            trainer.should_stop = trainer.should_stop or trainer.current_epoch + 1 == epochs
+
+    options = {"max_epochs": 4}
+    runner = trainer(folder, guided, Stop(), **options)
+    columns = annotated_data(18, rows=tuple(range(0, 18, 3)), dtype=torch.float32)
+    if checkpoint is not None:
+        torch.set_rng_state(torch.load(checkpoint.with_suffix(".rng")))
+    runner.fit(pl_module, loader(columns, 6), ckpt_path=checkpoint)
+    runner.save_checkpoint(folder / "end.ckpt")
+    torch.save(torch.get_rng_state(), folder / "end.rng")
+    state = {
+        "weights": pl_module.state_dict(),
+        "optimizer": runner.optimizers[0].state_dict(),
+        "own": guided.state_dict(),
+    }
+    return state, runner.current_epoch
+
+
+def test_a_resumed_run_is_the_whole_run(tmp_path):
+    for name in ("whole", "half", "resumed"):
+        (tmp_path / name).mkdir()
+    whole, epochs = resumable(tmp_path / "whole", 4)
+    half, stopped = resumable(tmp_path / "half", 2)
+    resumed, ended = resumable(tmp_path / "resumed", 4, tmp_path / "half" / "end.ckpt")
+    assert (epochs, stopped, ended) == (4, 2, 4)
+    assert whole["own"]["ratio"] != half["own"]["ratio"]
+    assert_same(whole, resumed)
+
+
+@pytest.mark.parametrize("shadowed", [False, True])
+def test_the_module_is_left_as_it_was(shadowed, tmp_path):
+    columns, pl_module, guided = annotated_data(), sgd_module(), guidance()
+    if shadowed:
+        pl_module.training_step = type(pl_module).training_step.__get__(pl_module)
+    fit(tmp_path, pl_module, columns, max_epochs=0)
+    before = [dict(vars(module)) for module in pl_module.modules()]
+    fit(tmp_path, pl_module, columns, guided, max_epochs=0)
+    for each, own in zip(pl_module.modules(), before, strict=True):
+        assert vars(each).keys() == own.keys()
+        assert all(vars(each)[name] is own[name] for name in own if name in ("training_step", "forward"))
+    fit(tmp_path, pl_module, columns, guided)
+    after_one = weights(pl_module)
+    assert vars(pl_module).keys() == before[0].keys()
+    fit(tmp_path, pl_module, columns, guided)
+    assert max((weights(pl_module)[name] - x).abs().max() for name, x in after_one.items()) > RATE * 1e-3
+    type(pl_module).on_train_batch_end = lambda self, *args: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        fit(tmp_path, pl_module, columns, guided)
+    assert vars(pl_module).keys() == before[0].keys()
+    assert not torch.overrides._get_current_function_mode_stack()
+
+
+def test_an_error_in_the_backward_pass_leaves_no_mode_behind(tmp_path):
+    pl_module = sgd_module()
+    type(pl_module).backward = lambda self, loss: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        fit(tmp_path, pl_module, annotated_data(), guidance())
+    assert not torch.overrides._get_current_function_mode_stack()
+    assert "training_step" not in vars(pl_module)
+
+
+def test_nothing_of_a_step_stays_alive(tmp_path):
+    import gc
+
+    guided = guidance("consistency+energy+rrr")
+    fit(tmp_path, sgd_module(), annotated_data(), guided)
+    gc.collect()
+    assert not [x for x in gc.get_objects() if issubclass(type(x), torch.Tensor) and x.grad_fn is not None]

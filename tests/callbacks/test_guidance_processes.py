@@ -1,0 +1,68 @@
+"""Guidance in two processes is guidance in one, and a failure in one of them stops neither."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from test_guidance_gradients import assert_close
+
+HERE = Path(__file__).parent
+EXACT = 1e-8  # of float64; 1e-10 measured where the ratio of norms, which is float32, has a part
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """The same runs in one process and in two."""
+    root, running = tmp_path_factory.mktemp("guided"), []
+    for devices in (1, 2):
+        folder = root / str(devices)
+        folder.mkdir()
+        command = [sys.executable, str(HERE / "guidance_ddp_script.py"), str(folder), str(devices)]
+        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
+        log = (folder / "log").open("w")
+        running.append((subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT), log))
+    for process, log in running:
+        try:
+            process.wait(timeout=120)
+        finally:
+            process.kill()
+            log.close()
+        assert process.returncode == 0, Path(log.name).read_text()[-3000:]
+    return root / "1", root / "2"
+
+
+def result(folder, name, rank=0):
+    return json.loads((folder / f"{name}-{rank}.json").read_text())
+
+
+def state(folder, name, rank=0):
+    return torch.load(folder / f"{name}-{rank}.pt")
+
+
+@pytest.mark.parametrize("name", ["all", "some", "one side", "adaptive"])
+def test_two_processes_train_as_one_does(folders, name):
+    assert_close(state(folders[1], name), state(folders[0], name), EXACT)
+    one, two, other = result(folders[0], name), result(folders[1], name), result(folders[1], name, 1)
+    assert two["ratio"] == other["ratio"]
+    assert two["ratio"] == pytest.approx(one["ratio"], rel=1e-5)
+    assert one["scalars"].keys() >= {"guidance/energy", "guidance/rrr", "guidance/samples", "guidance/cosine"}
+    assert two["scalars"] == pytest.approx(one["scalars"], rel=1e-5)
+    assert two["scalars"] == other["scalars"]
+
+
+@pytest.mark.parametrize("name", ["consistency", "failing"])
+def test_processes_stay_alike(folders, name):
+    assert_close(state(folders[1], name), state(folders[1], name, 1), 0.0)
+    assert all(x.isfinite().all() for x in state(folders[1], name).values())
+
+
+def test_a_failure_in_one_process_stops_neither(folders):
+    first, second = (result(folders[1], "failing", rank) for rank in (0, 1))
+    assert (first["counts"], second["counts"]) == ([0, 0], [1, 0])
+    assert first["scalars"]["guidance/failures"] == second["scalars"]["guidance/failures"] == 1
+    assert "computing the loss: RuntimeError: only here" in second["told"][0]
+    assert not first["told"]

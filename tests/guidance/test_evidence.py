@@ -1,0 +1,106 @@
+"""Annotations of a training batch, in one form."""
+
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lrptrain.annotations import IGNORED
+from lrptrain.batch import read_batch
+from lrptrain.guidance.evidence import annotated, at_tokens, drawn, evidence, first_rows, guidable
+
+IMAGE = torch.zeros(2, 3, 4, 4)
+MASK = torch.eye(4, dtype=torch.uint8).repeat(2, 1, 1)
+IDS = torch.ones(2, 3, dtype=torch.long)
+
+
+def test_masks():
+    assert torch.equal(evidence({"image": IMAGE, "mask": MASK}), MASK)
+    regions = torch.stack([MASK, 1 - MASK], 1)
+    assert torch.equal(evidence({"pixel_values": IMAGE, "mask": regions}), MASK)
+    assert torch.equal(evidence(read_batch({"image": IMAGE, "mask": MASK.bool()})), MASK)
+    both = evidence({"image": IMAGE, "mask": MASK, "boxes": torch.zeros(2, 1, 4)})
+    assert torch.equal(both, MASK)
+
+
+def test_boxes():
+    boxes = torch.tensor([[[1.0, 0.0, 3.0, 2.0]], [[torch.nan] * 4]])
+    found = evidence({"image": IMAGE, "boxes": boxes})
+    assert found[0].tolist() == [[0, 1, 1, 0], [0, 1, 1, 0], [0, 0, 0, 0], [0, 0, 0, 0]]
+    assert (found[1] == IGNORED).all()
+
+
+def test_rationales_without_the_padding():
+    rationale = torch.tensor([[1, 0, 0], [255, 1, 1]])
+    assert torch.equal(evidence({"input_ids": IDS, "rationale": rationale}), rationale)
+    padding = torch.tensor([[1, 1, 0], [1, 1, 1]])
+    found = evidence({"input_ids": IDS, "rationale": rationale, "attention_mask": padding})
+    assert found.tolist() == [[1, 0, 255], [255, 1, 1]]
+    assert rationale[0, 2] == 0
+
+
+@pytest.mark.parametrize(
+    ("batch", "message"),
+    [
+        ({"image": IMAGE}, r"no annotation of images in a batch with \['image'\]: guidance needs 'mask' or 'boxes'"),
+        ({"image": IMAGE, "rationale": IDS}, "no annotation of images"),
+        ({"input_ids": IDS, "mask": MASK}, r"no annotation of texts in a batch .*: guidance needs 'rationale'"),
+        ({"image": IMAGE, "mask": MASK[:, 0]}, r"'mask' must be \[batch, height, width\], got \(2, 4\)"),
+        ({"image": IMAGE, "mask": MASK[:, :2]}, r"masks of \(2, 4\) for images of \(4, 4\) pixels"),
+        ({"image": IMAGE, "mask": 3 * MASK}, r"mask must be 1 \(evidence\).*found \[3.0\]"),
+        (
+            {"input_ids": IDS, "rationale": IDS[:, :2]},
+            r"'rationale' \(2, 2\) must have the shape of 'input_ids' \(2, 3\)",
+        ),
+        ({"input_ids": IDS, "rationale": 2 * IDS}, "rationale must be 1"),
+    ],
+)
+def test_wrong_annotations(batch, message):
+    with pytest.raises(ValueError, match=message):
+        evidence(batch)
+
+
+def test_who_can_be_guided():
+    mask = MASK.clone()
+    mask[1] = IGNORED
+    batch = {"evidence": mask, "label": torch.tensor([0, 1])}
+    assert annotated(mask).tolist() == guidable(batch, True).tolist() == [True, False]
+    batch["label"][0] = -100
+    assert guidable(batch, True).tolist() == [False, False]
+    assert guidable(batch, False).tolist() == [True, False]
+    with pytest.raises(ValueError, match=r"no 'label' in a batch with \['evidence'\].*target='predicted'"):
+        guidable({"evidence": mask}, True)
+
+
+def test_at_the_tokens():
+    images = at_tokens(MASK, (2, 2))
+    assert images.evidence[0].tolist() == [0.5, 0, 0, 0.5]
+    texts = at_tokens(torch.tensor([[1, 0, 255]]), None)
+    assert (texts.evidence.tolist(), texts.valid.tolist()) == ([[1, 0, 0]], [[1, 1, 0]])
+
+
+@given(st.integers(0, 99), st.floats(0.01, 1.0))
+@settings(deadline=None, max_examples=30)
+def test_the_draw_is_of_samples_not_of_batches(seed, share):
+    ids = list(range(40))
+    whole = drawn({"sample_id": ids}, share, seed).tolist()
+    alone = [drawn({"sample_id": [each]}, share, seed).item() for each in ids]
+    assert whole == alone
+    assert drawn({"sample_id": [str(each) for each in ids]}, share, seed).tolist() == whole
+    more = drawn({"sample_id": ids}, min(share * 1.5, 1.0), seed).tolist()
+    assert all(now or not before for before, now in zip(whole, more, strict=True))
+
+
+def test_the_draw_has_the_share_asked_for():
+    ids = {"sample_id": range(4000)}
+    assert drawn(ids, 0.25).float().mean().item() == pytest.approx(0.25, abs=0.03)
+    assert drawn(ids, 1.0).all()
+    assert not torch.equal(drawn(ids, 0.5, 0), drawn(ids, 0.5, 1))
+    with pytest.raises(ValueError, match="draws samples by their 'sample_id'"):
+        drawn({}, 0.5)
+
+
+def test_the_first_rows():
+    chosen = torch.tensor([False, True, True, False, True])
+    assert first_rows(chosen, None).tolist() == [1, 2, 4]
+    assert first_rows(chosen, 2).tolist() == [1, 2]

@@ -1,0 +1,133 @@
+"""What a guidance asks for, on a call of the model."""
+
+from typing import Any
+
+import pytest
+import torch
+from timm.models.vision_transformer import VisionTransformer
+
+import lrptrain
+from lrptrain.annotations import IGNORED, mask_to_tokens
+from lrptrain.guidance import LOSSES, MAP_LOSSES, guidance_loss
+from lrptrain.guidance.consistency import divergences, swap_outside
+from lrptrain.guidance.objective import Objective, parse_losses
+from lrptrain.relevance import UnsupportedMethodError
+from lrptrain.relevance.interception import intercepted
+
+SAMPLES = 5
+
+
+def model():
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {
+        "img_size": 16,
+        "patch_size": 4,
+        "embed_dim": 16,
+        "depth": 2,
+        "num_heads": 2,
+        "num_classes": 3,
+    }
+    return VisionTransformer(**sizes)
+
+
+def batch():
+    generator = torch.Generator().manual_seed(0)
+    mask = torch.zeros(SAMPLES, 16, 16, dtype=torch.uint8)
+    mask[:, :5, 3:9] = 1
+    return torch.randn(SAMPLES, 3, 16, 16, generator=generator), mask, torch.tensor([0, 1, 2, 0, 1])
+
+
+def terms(objective, rows, record=None, mask=None, label=None):
+    net, (images, given, known) = model(), batch()
+    record = objective.records(len(rows), SAMPLES) if record is None else record
+    with intercepted(net, SAMPLES, record) as calls:
+        net(images)
+    seed, mask, label = (
+        torch.Generator().manual_seed(3),
+        given if mask is None else mask,
+        known if label is None else label,
+    )
+    return objective.terms(calls[0], mask, label, torch.tensor(rows), seed)
+
+
+@pytest.mark.parametrize(
+    ("given", "weight", "expected"),
+    [
+        ("energy", 1.0, {"energy": 1}),
+        ("consistency + energy", 2.0, {"consistency": 2, "energy": 2}),
+        ({"rrr": 3, "l1": 0.1}, 0.5, {"rrr": 1.5, "l1": 0.05}),
+    ],
+)
+def test_losses_by_name(given, weight, expected):
+    assert parse_losses(given, weight) == pytest.approx(expected)
+
+
+def test_when_the_callers_pass_is_recorded():
+    assert Objective({"energy": 1.0}).records(2, 4)
+    assert not Objective({"energy": 1.0}).records(1, 4)
+    assert Objective({"rrr": 1.0, "consistency": 1.0}).records(4, 4)
+    assert not Objective({"consistency": 1.0}).records(4, 4)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+@pytest.mark.parametrize("rows", [[0, 1, 2, 3, 4], [1, 3]])
+def test_terms_are_the_librarys_own_losses(loss, rows):
+    net, (images, mask, label) = model(), batch()
+    found = terms(Objective({loss: 1.0}), rows)[loss]
+    if loss in MAP_LOSSES:
+        maps = lrptrain.attribute(net, images[rows], label[rows], "generic_attention", create_graph=True)
+        assert maps.grid is not None
+        expected = guidance_loss(maps.scores, mask_to_tokens(mask[rows], maps.grid), loss)
+    elif loss == "rrr":
+        expected = lrptrain.guidance.right_reasons(lrptrain.record(net, images[rows]), mask[rows]).mean()
+    else:
+        swapped, _ = swap_outside(images, mask, 2, torch.Generator().manual_seed(3))
+        expected = divergences(net(images), net(swapped))[rows].mean()
+    assert found.count == len(rows)
+    torch.testing.assert_close(found.total / found.count, expected, rtol=1e-4, atol=1e-9)
+    assert found.total.requires_grad
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_a_pass_of_some_rows_or_of_all_gives_the_same_terms(loss):
+    one, two = (terms(Objective({loss: 1.0}), [1, 3], record)[loss] for record in (True, False))
+    assert one.count == two.count == 2
+    torch.testing.assert_close(one.total, two.total, rtol=1e-4, atol=1e-9)
+
+
+@pytest.mark.parametrize("loss", LOSSES)
+def test_rows_that_are_not_guided_have_no_part(loss):
+    """Neither their annotation, nor a label that is none."""
+    _, mask, label = batch()
+    absent, unknown = mask.clone(), label.clone()
+    absent[[0, 2, 4]], unknown[[0, 2, 4]] = IGNORED, -100
+    one, two = (terms(Objective({loss: 1.0}), [1, 3], True, *each)[loss] for each in ((), (absent, unknown)))
+    torch.testing.assert_close(one.total, two.total, rtol=1e-5, atol=1e-10)
+
+
+def test_several_losses_share_one_map():
+    several = terms(Objective({"energy": 1.0, "l1": 2.0, "consistency": 1.0, "rrr": 1.0}), [0, 1, 2, 3, 4])
+    assert several.keys() == {"energy", "l1", "consistency", "rrr"}
+    for loss, term in several.items():
+        torch.testing.assert_close(term.total, terms(Objective({loss: 1.0}), [0, 1, 2, 3, 4])[loss].total)
+
+
+def test_the_predicted_class():
+    net, (images, _, _) = model(), batch()
+    predicted = net(images).argmax(1)
+    rows = [0, 1, 2, 3, 4]
+    one = terms(Objective({"energy": 1.0}, target="predicted"), rows)["energy"].total
+    torch.testing.assert_close(one, terms(Objective({"energy": 1.0}), rows, label=predicted)["energy"].total)
+    assert not torch.isclose(one, terms(Objective({"energy": 1.0}), rows)["energy"].total)
+
+
+def test_wrong_objectives():
+    with pytest.raises(ValueError, match="guidance needs a loss"):
+        parse_losses({})
+    with pytest.raises(ValueError, match=r"unknown guidance loss 'consistancy'.*consistency"):
+        Objective({"consistancy": 1.0})
+    with pytest.raises(ValueError, match="the weight of rrr must be positive"):
+        Objective({"rrr": 0.0})
+    with pytest.raises(UnsupportedMethodError, match="guidance cannot train through lime; it can through: "):
+        Objective({"energy": 1.0}, "lime")
+    assert Objective({"rrr": 1.0}, "lime")  # which has no part in it

@@ -1,0 +1,194 @@
+"""Listening to a model that somebody else calls."""
+
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+import lrptrain
+from lrptrain.relevance import UnsupportedOperationError, interception
+from lrptrain.relevance.interception import checkpoints, intercepted
+from lrptrain.relevance.preserve import unwrap
+
+METHODS = ("generic_attention", "input_x_gradient")
+
+
+def vit(**options):
+    from timm.models.vision_transformer import VisionTransformer
+
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {
+        "img_size": 16,
+        "patch_size": 4,
+        "embed_dim": 16,
+        "depth": 2,
+        "num_heads": 2,
+        "num_classes": 3,
+    }
+    return VisionTransformer(**sizes, **options).double()
+
+
+def images(samples=4):
+    return torch.randn(samples, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+
+
+class Picky(nn.Module):
+    """Takes what it is given in several ways, with batch norm and dropout."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.drop, self.linear = nn.BatchNorm2d(3).double(), nn.Dropout(0.5), nn.Linear(48, 2).double()
+
+    def forward(self, image, scale=None, *, names=(), **others):
+        x = self.drop(self.norm(image)).flatten(1)
+        return self.linear(x if scale is None else x * scale[:, None])
+
+
+@pytest.mark.parametrize("record", [True, False])
+def test_the_call_is_as_without_listening(record):
+    model, x = vit(), images()
+    with intercepted(model, 4, record) as calls:
+        assert not calls
+        found = model(x)
+    (call,) = calls
+    torch.testing.assert_close(found, vit()(x))
+    assert call.output is found
+    assert (call.tape is not None) == record
+    assert (call.name, call.samples, call.failure) == ("x", 4, None)
+    assert call.explained is x
+    assert not x.requires_grad
+    assert "forward" not in vars(model)
+
+
+@pytest.mark.parametrize("rows", [None, [2, 0]])
+@pytest.mark.parametrize("record", [True, False])
+@pytest.mark.parametrize("method", METHODS)
+def test_its_maps_are_those_of_a_pass_of_their_own(method, record, rows):
+    model, x, target = vit(), images(), torch.tensor([0, 1, 2, 1])
+    chosen = torch.arange(4) if rows is None else torch.tensor(rows)
+    with intercepted(model, 4, record) as calls:
+        model(x)
+    found = calls[0].recorded(None if rows is None else chosen).attribute(target[chosen], method)
+    expected = lrptrain.attribute(model, x[chosen], target[chosen], method)
+    torch.testing.assert_close(found.scores, expected.scores)
+    assert found.grid == (4, 4)
+
+
+def test_the_first_call_of_the_right_size_counts():
+    model, x = vit(), images()
+    with intercepted(model, 4, True) as calls:
+        model(x[:3])
+        with torch.no_grad():
+            model(x)  # a teacher, say
+        assert not calls
+        first = model(x)
+        model(x + 1)
+    assert len(calls) == 1
+    assert calls[0].output is first
+
+
+@pytest.mark.parametrize("record", [True, False])
+def test_arguments_by_name(record):
+    model, x, scale = Picky().eval(), images()[..., :4, :4], torch.arange(4.0).double()
+    with intercepted(model, 4, record) as calls:
+        found = model(x, scale, names=("a",), more=3)
+    torch.testing.assert_close(found, model(x, scale))
+    assert calls[0].arguments.keys() == {"image", "scale", "names", "more"}
+    chosen = calls[0].chosen(torch.tensor([3, 1]))
+    assert chosen["scale"].tolist() == [3, 1]
+    assert (chosen["names"], chosen["more"]) == (("a",), 3)
+    torch.testing.assert_close(calls[0].again(x[:2], torch.tensor([3, 1])), model(x[:2], scale[[3, 1]]))
+
+
+def test_arguments_without_a_name_are_not_heard():
+    class Open(nn.Module):
+        def forward(self, *inputs):
+            return inputs[0].flatten(1)[:, :2]
+
+    model = Open()
+    with intercepted(model, 4, True) as calls:
+        model(images())
+    assert not calls
+
+
+@pytest.mark.parametrize("record", [True, False])
+def test_it_trains_as_it_would(record):
+    """Batch norm counts the batch once, dropout draws the same numbers, and another call leaves both alone."""
+    x, outcomes = images()[..., :4, :4], []
+    for listens in (False, True):
+        torch.manual_seed(1)
+        model = Picky()
+        torch.manual_seed(2)
+        if listens:
+            with intercepted(model, 4, record) as calls:
+                found = model(x)
+            calls[0].again(x + 1)
+            calls[0].recorded()
+        else:
+            found = model(x)
+        outcomes.append([found, *model.buffers(), torch.rand(3)])
+    for one, other in zip(*outcomes, strict=True):
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-15 if record else 0.0)
+
+
+def test_a_forward_of_its_own_comes_back_and_an_error_leaves_nothing():
+    model, x = vit(), images()
+    own = model.forward
+    model.forward = own
+    with intercepted(model, 4, True) as calls:
+        model(x)
+    assert len(calls) == 1
+    assert vars(model)["forward"] is own
+    del model.forward
+    with pytest.raises(ZeroDivisionError), intercepted(model, 4, True):
+        raise ZeroDivisionError
+    assert "forward" not in vars(model)
+    with pytest.raises(AssertionError, match="Input width"), intercepted(model, 4, True):
+        model(x[..., :8])
+    assert "forward" not in vars(model)
+
+
+def test_compiled_models_are_heard():
+    model, x = vit(), images()
+    compiled: Any = torch.compile(model, backend="aot_eager")
+    with intercepted(compiled, 4, True) as calls:
+        found = compiled(x)
+    assert unwrap(compiled) is model
+    assert calls[0].model is model
+    torch.testing.assert_close(found, model(x))
+
+
+def test_a_recording_that_fails_is_told_and_the_model_runs_without(monkeypatch):
+    def fails(*arguments):
+        raise UnsupportedOperationError("a gap")
+
+    model, x = vit(), images()
+    monkeypatch.setattr(interception, "forward_on_tape", fails)
+    with intercepted(model, 4, True) as calls:
+        found = model(x)
+    torch.testing.assert_close(found, model(x))
+    assert isinstance(calls[0].failure, UnsupportedOperationError)
+    assert calls[0].tape is None
+
+
+def test_the_loss_of_the_caller_and_of_the_map_share_one_backward_pass():
+    model, x = vit(), images()
+    with intercepted(model, 4, True) as calls:
+        task = model(x).logsumexp(1).sum()
+    guidance = calls[0].recorded().attribute(1, create_graph=True).scores.square().sum()
+    (task + guidance).backward()
+    other = vit()
+    for block in other.blocks:
+        block.attn.fused_attn = False
+    expected = lrptrain.attribute(other, x, 1, create_graph=True).scores.square().sum()
+    (other(x).logsumexp(1).sum() + expected).backward()
+    for one, two in zip(model.parameters(), other.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, two.grad, rtol=1e-9, atol=1e-12)
+
+
+def test_who_checkpoints():
+    model = vit()
+    assert not checkpoints(model)
+    model.set_grad_checkpointing()
+    assert checkpoints(nn.Sequential(model))
