@@ -22,6 +22,8 @@ from lrptrain.monitoring.wrapping import wrap_method
 from lrptrain.relevance.interception import Call, checkpoints, intercepted
 from lrptrain.relevance.tape.tape import Tape
 
+RELIANCE = "reliance"
+
 
 class RelevanceGuidance(Callback):
     """Adds a guidance loss to the training step of any LightningModule.
@@ -34,8 +36,10 @@ class RelevanceGuidance(Callback):
     Logged under `guidance/`, over all processes: each loss by its name, its mean over the guided samples; `total`,
     weighted; `weight`, the schedule's share of it; `samples` guided; `skipped`, terms left out because they were not
     finite, and steps undone because their gradient was not (a GradScaler does that itself); `failures`; and from time
-    to time `cosine`, between the gradients of task and guidance (-1..1), `norm_ratio`, of their norms (guidance over
-    task), and `cost`, the guidance's seconds over the task's. Between guided batches Lightning repeats the last values.
+    to time `reliance`, how far the prediction moves (total variation, 0..1) when what is not annotated is swapped with
+    another sample's, which shows a model whose maps look right and that uses its surroundings all the same; `cosine`,
+    between the gradients of task and guidance (-1..1); `norm_ratio`, of their norms (guidance over task); and `cost`,
+    the guidance's seconds over the task's. Between guided batches Lightning repeats the last values.
 
     Args:
         loss: Of `lrptrain.guidance.LOSSES`: one, several as in "consistency+energy", or a weight for each by its name.
@@ -54,7 +58,8 @@ class RelevanceGuidance(Callback):
         adaptive: Scale the guidance so that its gradient is as long as the task's, times `weight`.
         model: Attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: Brings a batch of another form to the contract's names.
-        compare_every_n_batches: How often the two gradients are compared, which costs two backward passes; 0: never.
+        compare_every_n_batches: How often reliance is measured and gradients are compared, which costs a
+            forward and two backward passes; 0: never.
         on_error: "warn": a failure after the first guided batch is reported once, counted, and the batch goes unguided;
             "raise": it ends training.
         seed: Of the draw and the swaps.
@@ -189,19 +194,20 @@ class RelevanceGuidance(Callback):
             return output  # the step is left out
         times += [now(pl_module.device)] if compares else []
         terms = self._terms(trainer, pl_module, known, rows, calls)
+        times += [now(pl_module.device)] if compares else []
         weights, together = self.objective.weights, trainer.world_size > 1
         counts = {"samples": len(rows) if terms else 0, "failures": self.failures}
         added, means, counts = share(
-            terms, list(weights), counts, loss, trainer.world_size,
+            {**terms, **self._reliance(trainer, known, rows, calls)} if compares and terms else terms,
+            [*weights, *([RELIANCE] if compares else [])], counts, loss, trainer.world_size,
             lambda row: trainer.strategy.reduce(row, reduce_op="sum") if together else row,
         )  # fmt: skip
         self.skipped += counts["skipped"]
-        guidance = sum((weights[name] * mean for name, mean in added.items()), loss.new_zeros(()))
-        times += [now(pl_module.device)] if compares else []
+        guidance = sum((weight * added[name] for name, weight in weights.items() if name in added), loss.new_zeros(()))
         found = self._compare(trainer, pl_module, loss, guidance, times) if compares and counts["samples"] else {}
         share_now = self.schedule(trainer.global_step, self._steps)
         scale = share_now * (self.weight * (self.ratio or 0.0) if self.adaptive else 1.0)
-        total = scale * sum(weights[name] * mean for name, mean in means.items())
+        total = scale * sum(weight * means[name] for name, weight in weights.items() if name in means)
         self._log(pl_module, {**means, **counts, **found, "total": total, "weight": share_now, "skipped": self.skipped})
         self._guided |= counts["samples"] > 0
         loss = loss + scale * guidance
@@ -258,8 +264,7 @@ class RelevanceGuidance(Callback):
             if calls[0].failure is not None:
                 raise calls[0].failure
             self._replay = None if calls[0].tape is None else Tape().replaying()
-            seed = hash((self.seed, trainer.global_step, trainer.global_rank)) % 2**63
-            generator = torch.Generator().manual_seed(seed)
+            generator = self._generator(trainer)
             terms = self.objective.terms(calls[0], known["evidence"], known.get("label"), rows, generator)
             if not self._worked:
                 self._check_reach(pl_module, terms)
@@ -270,6 +275,15 @@ class RelevanceGuidance(Callback):
                 raise
             self._failures.note("computing the loss", error)
             return {}
+
+    def _reliance(self, trainer: Any, known: dict[str, Any], rows: Tensor, calls: list[Call]) -> dict[str, Term]:
+        with self._failures.caught("measuring reliance"):
+            return {RELIANCE: self.objective.reliance(calls[0], known["evidence"], rows, self._generator(trainer))}
+        return {}
+
+    def _generator(self, trainer: Any) -> torch.Generator:
+        seed = hash((self.seed, trainer.global_step, trainer.global_rank)) % 2**63
+        return torch.Generator().manual_seed(seed)
 
     def _check_reach(self, pl_module: Any, terms: Mapping[str, Term]) -> None:
         with self._replay or nullcontext():

@@ -28,7 +28,9 @@ def _guided(loss: str, weights: tuple[float, ...] = WEIGHTS, **options: Any) -> 
     return Arm({"loss": loss, **options}, weights)
 
 
-PLAIN, UPPER, COMBINED = "plain", "no shortcut in training (upper bound)", "consistency + best map loss"
+PLAIN, UPPER = "plain", "no shortcut in training (upper bound)"
+COMBINED = "consistency + "
+"""What the names of combined arms begin with; the name of the other loss follows."""
 SINGLE = {
     "robust_vit": _guided("robust_vit", first_order=True),
     "energy": _guided("energy"),

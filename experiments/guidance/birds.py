@@ -21,7 +21,9 @@ from vision import MEAN, STD, vit
 from lrptrain.annotations import IGNORED, boxes_to_mask
 
 DATA = WEIGHTS.parents[2] / "data" / "waterbirds100_subset"
-SIZE, BUDGET, BATCH, LR, ZOOM = 32, 80, 32, 1e-3, 0.6
+GUIDED, SHARES = ("energy", "consistency"), (1.0, 0.1, 0.01)
+"""Guided arms, and the share of the training images whose boxes they see."""
+SIZE, BUDGET, BATCH, LR, ZOOM = 32, 60, 32, 1e-3, 0.6
 SPLITS = ("train", "val", "test")
 
 
@@ -62,7 +64,9 @@ class Augmented(Dataset):
 
     def __init__(self, data: Birds) -> None:
         self.data = data
-        self.transform = v2.Compose([v2.RandomResizedCrop(SIZE, (ZOOM, 1.0), antialias=True), v2.RandomHorizontalFlip()])
+        self.transform = v2.Compose(
+            [v2.RandomResizedCrop(SIZE, (ZOOM, 1.0), antialias=True), v2.RandomHorizontalFlip()]
+        )
 
     def __len__(self) -> int:
         return len(self.data.label)
@@ -94,9 +98,9 @@ def network(seed: int) -> nn.Module:
     return vit(2, SIZE, WEIGHTS)
 
 
-def prepared(task: Task, best_map_loss: str) -> tuple[Trained, DataLoader]:
+def prepared(task: Task) -> tuple[Trained, DataLoader]:
     """The model of a run, and its batches. The upper bound sees the birds alone."""
-    arm: Arm = arm_of(task.arm, best_map_loss)
+    arm: Arm = arm_of(task.arm)
     data = birds("train")
     data = alone(data) if arm.clean else with_boxes_on(data, task.setting["boxes"], task.seed)
     module = Trained(network(task.seed), lambda batch: {"x": batch["image"]}, arm, LR)
@@ -111,9 +115,9 @@ def alone(data: Birds) -> Birds:
     return Birds(fill_outside(data.image, data.mask), data.mask, data.label, data.place)
 
 
-def train(task: Task, cost: float, best_map_loss: str) -> dict[str, float]:
+def train(task: Task, cost: float) -> dict[str, float]:
     """One run: trained, then measured on the validation images on their own background, or on all test images."""
-    module, batches = prepared(task, best_map_loss)
+    module, batches = prepared(task)
     steps = round(BUDGET / cost)
     torch.manual_seed(task.seed)
     found = {"steps": steps, "seconds": fit(module, batches, steps, task.weight, task.seed)}
@@ -121,8 +125,12 @@ def train(task: Task, cost: float, best_map_loss: str) -> dict[str, float]:
     data = alone(data) if module.arm.clean else data
     own = data.chosen(data.label == data.place)
     scores = logits(module.net, own.image)
-    found |= {"accuracy": accuracy(scores, own.label), **reliance(module.net, own.image, own.mask)}
-    return found if task.choosing else found | _groups(module.net, data) | focus(module.net, data.image, data.label, data.mask)
+    found |= {"accuracy": accuracy(scores, own.label), **reliance(module.net, own.image, own.mask, own.label)}
+    return (
+        found
+        if task.choosing
+        else found | _groups(module.net, data) | focus(module.net, data.image, data.label, data.mask)
+    )
 
 
 def _groups(net: nn.Module, data: Birds) -> dict[str, float]:

@@ -82,7 +82,12 @@ def quiet_trainer(steps: int, callbacks: Sequence[pl.Callback], precision: Preci
         logging.getLogger(name).setLevel(logging.ERROR)
     warnings.filterwarnings("ignore")
     torch.set_num_threads(1)
-    quiet = {"logger": False, "enable_checkpointing": False, "enable_progress_bar": False, "enable_model_summary": False}
+    quiet = {
+        "logger": False,
+        "enable_checkpointing": False,
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+    }
     limits = {"max_steps": steps, "max_epochs": -1, "gradient_clip_val": 1.0, "precision": precision}
     return pl.Trainer(accelerator="cpu", devices=1, callbacks=list(callbacks), **limits, **quiet)
 

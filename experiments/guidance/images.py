@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from arms import CONTROLS, SINGLE, Arm, Task, combined
+from arms import COMBINED, CONTROLS, SINGLE, Arm, Task, combined
 from fitting import Trained, fit
 from measures import accuracy, focus, logits, reliance
 from torch import Tensor, nn
@@ -62,10 +62,10 @@ def network(seed: int) -> nn.Module:
     return net
 
 
-def arm_of(name: str, best_map_loss: str | None) -> Arm:
+def arm_of(name: str) -> Arm:
     """By its name in the table."""
     everything = {**CONTROLS, **SINGLE}
-    return everything[name] if name in everything else combined(best_map_loss or "energy")
+    return everything[name] if name in everything else combined(name.removeprefix(COMBINED))
 
 
 def loader(data: Digits, arm: Arm, seed: int) -> DataLoader:
@@ -79,18 +79,18 @@ def loader(data: Digits, arm: Arm, seed: int) -> DataLoader:
     return DataLoader(dataset, BATCH, sampler=sampler)
 
 
-def prepared(task: Task, best_map_loss: str | None) -> tuple[Trained, DataLoader]:
+def prepared(task: Task) -> tuple[Trained, DataLoader]:
     """The model of a run, and its batches."""
-    arm = arm_of(task.arm, best_map_loss)
+    arm = arm_of(task.arm)
     torch.set_num_threads(1)
     data = digits("train", "none" if arm.clean else task.setting["shortcut"], task.setting["correlation"], task.seed)
     module = Trained(network(task.seed), lambda batch: {"x": batch["image"]}, arm, LR, groups=2)
     return module, loader(data, arm, task.seed)
 
 
-def train(task: Task, cost: float, best_map_loss: str | None = None) -> dict[str, float]:
+def train(task: Task, cost: float) -> dict[str, float]:
     """One run: trained, then measured on the validation or the test digits."""
-    module, batches = prepared(task, best_map_loss)
+    module, batches = prepared(task)
     steps = round(BUDGET / cost)
     seconds = fit(module, batches, steps, task.weight, task.seed)
     found = {"steps": steps, "seconds": seconds}
@@ -101,7 +101,10 @@ def measured(net: nn.Module, split: str, task: Task) -> dict[str, float]:
     """With the shortcut, and for the tables without it, too."""
     shortcut, correlation = task.setting["shortcut"], task.setting["correlation"]
     seen = digits(split, shortcut, correlation, task.seed)
-    found = {"accuracy": accuracy(logits(net, seen.image), seen.label), **reliance(net, seen.image, seen.mask)}
+    found = {
+        "accuracy": accuracy(logits(net, seen.image), seen.label),
+        **reliance(net, seen.image, seen.mask, seen.label),
+    }
     if task.choosing:
         return found
     for name, (kind, agreeing) in {

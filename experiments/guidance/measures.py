@@ -1,6 +1,6 @@
 """What is measured of a trained model: accuracy, reliance on what is not evidence, and where its maps lie."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -38,14 +38,14 @@ def fill_outside(images: Images, mask: Tensor, margin: int = 2) -> Images:
     return torch.where(kept, images, images.mean((0, 2, 3), keepdim=True))
 
 
-def reliance(model: nn.Module, images: Images, mask: Tensor) -> dict[str, float]:
-    """How far the prediction moves when what is not evidence is filled, or swapped with that of another image."""
-    before = logits(model, images)
+def reliance(model: nn.Module, images: Images, mask: Tensor, labels: Int[Tensor, " n"]) -> dict[str, float]:
+    """How far the prediction moves, and how right it stays, when what is not evidence is filled or swapped."""
+    before, found = logits(model, images), {}
     swapped, _ = swap_outside(images, mask, 2, torch.Generator().manual_seed(0))
-    return {
-        "reliance, fill": moved(before, logits(model, fill_outside(images, mask))),
-        "reliance, swap": moved(before, logits(model, swapped)),
-    }
+    for name, changed in {"fill": fill_outside(images, mask), "swap": swapped}.items():
+        after = logits(model, changed)
+        found |= {f"reliance, {name}": moved(before, after), f"accuracy, {name}": accuracy(after, labels)}
+    return found
 
 
 def focus(model: nn.Module, inputs: Tensor, labels: Tensor, annotation: Tensor, at_once: int = 32) -> dict[str, float]:
@@ -62,6 +62,3 @@ def focus_on(model: nn.Module, batches: Iterable[tuple[Any, Tensor, Tensor]]) ->
             relevance = recorded.attribute(label, method)
             found[f"EPG, {method}"].append(energy_pointing_game(relevance.scores, at_tokens(evidence, relevance.grid)))
     return {name: torch.cat(values).nanmean().item() for name, values in found.items()}
-
-
-Measure = Callable[[nn.Module], dict[str, float]]

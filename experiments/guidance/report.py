@@ -3,13 +3,13 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from arms import COMBINED, PLAIN, UPPER
+from arms import CONTROLS, PLAIN, UPPER
 from results import Run
 from table import markdown, mean_interval
 
 WITHOUT = "accuracy without"
-COLUMNS = ("accuracy", WITHOUT, "worst group", "reliance, fill", "reliance, swap")
 MAPS = ("EPG, generic_attention", "EPG, attnlrp")
+COLUMNS = ("accuracy", WITHOUT, "worst group", "reliance, fill", "reliance, swap", *MAPS)
 
 
 def shown(values: Sequence[float], digits: int = 3) -> str:
@@ -29,55 +29,75 @@ def gap_closed(mine: Sequence[Run], plain: Sequence[Run], upper: Sequence[Run], 
     by_seed = [{run["seed"]: run[column] for run in runs} for runs in (mine, plain, upper)]
     seeds = [seed for seed in by_seed[0] if all(seed in runs for runs in by_seed)]
     return [
-        (by_seed[0][s] - by_seed[1][s]) / (by_seed[2][s] - by_seed[1][s]) for s in seeds if by_seed[2][s] != by_seed[1][s]
+        (by_seed[0][s] - by_seed[1][s]) / (by_seed[2][s] - by_seed[1][s])
+        for s in seeds
+        if by_seed[2][s] != by_seed[1][s]
     ]
 
 
-def arms_table(
-    runs: Sequence[Run], arms: Sequence[str], names: Mapping[str, str], columns: Sequence[str], upper: bool = True
-) -> str:
-    """One row per arm; the share of the gap closed where there is an upper bound."""
-    plain, best = of(runs, arm=PLAIN), of(runs, arm=UPPER)
+def arms_table(runs: Sequence[Run], columns: Sequence[str], rules: Mapping[str, Mapping[str, float]]) -> str:
+    """One row per arm and weight, with the share of the gap closed: controls first, then the best arms first.
+
+    Args:
+        runs: Of one setting.
+        columns: Of the runs.
+        rules: Weight by arm, by the rule that chose it.
+    """
+    plain, upper = of(runs, arm=PLAIN), of(runs, arm=UPPER)
+    pairs = dict.fromkeys((run["arm"], run["weight"]) for run in runs if not run["choosing"])
+    found = {pair: of(runs, arm=pair[0], weight=pair[1]) for pair in pairs}
+    order = [pair for pair in found if pair[0] in CONTROLS]
+    guided = [pair for pair in found if pair[0] not in CONTROLS]
+    order += sorted(guided, key=lambda pair: -float(np.mean([run[WITHOUT] for run in found[pair]])))
     rows = []
-    for arm in arms:
-        mine = of(runs, arm=arm)
-        if not mine:
-            continue
-        weight = mine[0]["weight"]
-        row = {"arm": names.get(arm, arm), "weight": f"{weight:g}" if weight else "", "steps": f"{mine[0]['steps']:g}"}
-        row |= {column: shown([run[column] for run in mine]) for column in columns}
-        if upper:
-            row["gap closed"] = "" if arm in (PLAIN, UPPER) else shown(gap_closed(mine, plain, best), 2)
+    for arm, weight in order:
+        mine = found[arm, weight]
+        chosen = [name for name, own in rules.items() if own.get(arm) == weight]
+        row = {"arm": arm, "weight": f"{weight:g} ({', '.join(chosen)})" if weight else ""}
+        row |= {"steps": f"{mine[0]['steps']:g}", **{name: shown([run[name] for run in mine]) for name in columns}}
+        row["gap closed"] = "" if arm in (PLAIN, UPPER) else shown(gap_closed(mine, plain, upper), 2)
         rows.append(row)
     return markdown(rows)
 
 
-def combined_name(best: str) -> dict[str, str]:
-    """What the combined arm is called in tables."""
-    return {COMBINED: f"consistency + {best}"}
-
-
-def settings_table(
-    runs: Sequence[Run], settings: Sequence[Mapping[str, object]], arms: Sequence[str], names: Mapping[str, str]
-) -> str:
-    """Accuracy without the shortcut, one row per setting."""
+def sizes_table(runs: Sequence[Run], setting: str, columns: Sequence[str]) -> str:
+    """One row per arm and value of a setting."""
+    tested = [run for run in runs if not run["choosing"]]
     rows = []
+    for key in sorted(
+        {(run[setting], run["arm"]) for run in tested}, key=lambda key: (-key[0], key[1] != PLAIN, key[1])
+    ):
+        mine = of(runs, arm=key[1], **{setting: key[0]})
+        weight = f"{mine[0]['weight']:g}" if mine[0]["weight"] else ""
+        row = {setting: f"{key[0]:g}", "arm": key[1], "weight": weight, "steps": f"{mine[0]['steps']:g}"}
+        rows.append({**row, **{name: shown([run[name] for run in mine]) for name in columns}})
+    return markdown(rows)
+
+
+def settings_table(runs: Sequence[Run], settings: Sequence[Mapping[str, object]]) -> str:
+    """Accuracy without the shortcut, one row per setting, over the seeds that all arms have."""
+    rows: list[dict[str, str]] = []
     for setting in settings:
-        mine = {arm: of(runs, arm=arm, **setting) for arm in arms}
-        if not all(mine.values()):
+        arms = dict.fromkeys((run["arm"], run["weight"]) for run in of(runs, **setting))
+        mine = {arm: of(runs, arm=arm[0], weight=arm[1], **setting) for arm in arms}
+        if len(mine) < 2:
             continue
         row = {name: str(value) for name, value in setting.items()}
         row["seeds"] = str(min(map(len, mine.values())))
-        row |= {names.get(arm, arm): shown([run[WITHOUT] for run in own]) for arm, own in mine.items()}
+        row |= {f"{arm[0]} {arm[1] or ''}".strip(): shown([run[WITHOUT] for run in own]) for arm, own in mine.items()}
         rows.append(row)
-    return markdown(rows) if rows else ""
+    return markdown(rows) if rows else "(not run yet)"
 
 
-def choosing_table(runs: Sequence[Run], arms: Sequence[str], names: Mapping[str, str]) -> str:
-    """What the weights were chosen by, on the validation split with the shortcut: accuracy / reliance, fill."""
+def choosing_table(runs: Sequence[Run]) -> str:
+    """What the weights were chosen by: accuracy, reliance and accuracy under the fill, on validation data."""
     rows = []
-    for arm in arms:
+    for arm in dict.fromkeys(run["arm"] for run in runs if run["choosing"]):
         mine = sorted((run for run in runs if run["choosing"] and run["arm"] == arm), key=lambda run: run["weight"])
-        cells = [f"{run['weight']:g}: {run['accuracy']:.3f} / {run['reliance, fill']:.3f}" for run in mine]
-        rows.append({"arm": names.get(arm, arm), "weight: accuracy / reliance": "; ".join(cells)})
+        cells = {
+            f"weight {place}": f"{run['weight']:g}: {run['accuracy']:.3f} / {run['reliance, fill']:.3f} / "
+            f"{run['accuracy, fill']:.3f}"
+            for place, run in zip(("low", "middle", "high"), mine, strict=False)
+        }
+        rows.append({"arm": arm, **cells})
     return markdown(rows)

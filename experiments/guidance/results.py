@@ -2,7 +2,7 @@
 
 import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from multiprocessing import get_context
 from pathlib import Path
@@ -23,7 +23,9 @@ def load(path: Path) -> dict[str, Run]:
     return {run["key"]: run for run in runs}
 
 
-def complete(path: Path, tasks: Sequence[Task], train: Callable[[Task], dict[str, float]], workers: int) -> dict[str, Run]:
+def complete(
+    path: Path, tasks: Sequence[Task], train: Callable[[Task], dict[str, float]], workers: int
+) -> dict[str, Run]:
     """Train what is missing, a line of the file each; returns all runs."""
     found = load(path)
     missing = [task for task in tasks if task.key not in found]
@@ -46,20 +48,35 @@ def complete(path: Path, tasks: Sequence[Task], train: Callable[[Task], dict[str
     return found
 
 
-def chosen_weight(runs: Sequence[Run]) -> float:
-    """The rule, fixed beforehand: the lowest reliance among the weights within 2 points of the best accuracy.
+def least_reliance(runs: Sequence[Run]) -> Run:
+    """The lowest reliance among the weights within 2 points of the best accuracy.
 
     Both on a validation split that still has the shortcut; reliance under the fill, on which no arm is trained.
     """
     best = max(run["accuracy"] for run in runs)
-    fit = [run for run in runs if run["accuracy"] >= best - TOLERATED]
-    return min(fit, key=lambda run: run["reliance, fill"])["weight"]
+    return min((run for run in runs if run["accuracy"] >= best - TOLERATED), key=lambda run: run["reliance, fill"])
 
 
-def ranked(runs: Sequence[Run], arms: Sequence[str]) -> list[str]:
-    """Guided arms by the reliance of their chosen weight, the lowest first, on the runs that served to choose it."""
-    mine = {}
-    for arm in arms:
-        own = [run for run in runs if run["choosing"] and run["arm"] == arm]
-        mine[arm] = next(run for run in own if run["weight"] == chosen_weight(own))
-    return sorted(arms, key=lambda arm: mine[arm]["reliance, fill"])
+def best_filled(runs: Sequence[Run]) -> Run:
+    """The highest accuracy on the same validation split with everything but the evidence filled."""
+    return max(runs, key=lambda run: run["accuracy, fill"])
+
+
+def chosen_weight(runs: Sequence[Run]) -> float:
+    """By the first rule."""
+    return least_reliance(runs)["weight"]
+
+
+RULES: dict[str, Callable[[Sequence[Run]], Run]] = {"least reliance": least_reliance, "best filled": best_filled}
+"""The first is the one fixed beforehand; the second was added when the first was seen to choose the weakest weights."""
+
+
+def choices(runs: Iterable[Run], rule: str) -> dict[str, Run]:
+    """Of every guided arm the run that the rule chooses, the best arm first."""
+    own: dict[str, list[Run]] = {}
+    for run in runs:
+        if run["choosing"]:
+            own.setdefault(run["arm"], []).append(run)
+    chosen = {arm: RULES[rule](mine) for arm, mine in own.items()}
+    key = "reliance, fill" if rule == "least reliance" else "accuracy, fill"
+    return dict(sorted(chosen.items(), key=lambda pair: pair[1][key], reverse=rule == "best filled"))

@@ -9,81 +9,150 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
+import birds  # noqa: E402
 import images  # noqa: E402
+import movies  # noqa: E402
+import report  # noqa: E402
+import tweets  # noqa: E402
 from arms import COMBINED, CONTROLS, PLAIN, SINGLE, UPPER, Task  # noqa: E402
 from costs import cost  # noqa: E402
-from results import CHOOSING_SEED, SEEDS, chosen_weight, complete, ranked  # noqa: E402
+from results import CHOOSING_SEED, RULES, SEEDS, choices, complete, load  # noqa: E402
+from table import write_between  # noqa: E402
 
 RESULTS = HERE / "results"
-BEST = 3
+BEST, BEST_FILLED = 3, 6
+"""Arms that are trained on other shortcuts; arms that are trained with the weight of the second rule, too."""
 
 
 def costs(_: int) -> None:
-    """Measure what a step of every arm costs, on a machine that is idle."""
+    """Measure what a step of every arm costs, on a machine that is idle, of all tables but the birds'."""
+    tweets.costs()
+    movies.costs()
     found = {}
-    for arm in (*CONTROLS, *SINGLE, *(f"{COMBINED}: {loss}" for loss in SINGLE if loss != "consistency")):
-        name, _, loss = arm.partition(": ")
-        found[arm] = round(cost(*images.prepared(Task(name, CHOOSING_SEED, images.MAIN), loss)), 2)
+    for arm in (*CONTROLS, *SINGLE, *(COMBINED + loss for loss in SINGLE if loss != "consistency")):
+        found[arm] = round(cost(*images.prepared(Task(arm, CHOOSING_SEED, images.MAIN))), 2)
         print(arm, found[arm], flush=True)
     (RESULTS / "costs.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
 
 
-def cost_of(arm: str, best_map_loss: str = "") -> float:
-    """As measured by `costs`."""
-    found = json.loads((RESULTS / "costs.json").read_text(encoding="utf-8"))
-    return found[f"{arm}: {best_map_loss}" if arm == COMBINED else arm]
-
-
-def trained(task: Task, best_map_loss: str) -> dict[str, float]:
+def trained(task: Task) -> dict[str, float]:
     """One run on digits, in a process of its own."""
-    return images.train(task, cost_of(task.arm, best_map_loss), best_map_loss)
+    found = json.loads((RESULTS / "costs.json").read_text(encoding="utf-8"))
+    return images.train(task, found[task.arm])
 
 
-def chosen(workers: int) -> tuple[dict[str, float], str, list[str]]:
-    """By the runs that serve to choose: the weight of every guided arm, the best loss on maps, the best arms."""
+def chosen(workers: int) -> dict[str, dict[str, float]]:
+    """By each rule the weights of all guided arms, the best first, on runs that only serve to choose.
+
+    `consistency` is combined with the best other loss by each rule.
+    """
     path = RESULTS / "images.jsonl"
-    tasks = [Task(arm, CHOOSING_SEED, images.MAIN, w, True) for arm, own in SINGLE.items() for w in own.weights]
-    runs = list(complete(path, tasks, partial(trained, best_map_loss=""), workers).values())
-    best_map_loss = ranked(runs, [arm for arm in SINGLE if arm != "consistency"])[0]
-    weights = images.arm_of(COMBINED, best_map_loss).weights
-    tasks = [Task(COMBINED, CHOOSING_SEED, images.MAIN, weight, True) for weight in weights]
-    runs = list(complete(path, tasks, partial(trained, best_map_loss=best_map_loss), workers).values())
-    guided = [*SINGLE, COMBINED]
-    own = {arm: chosen_weight([run for run in runs if run["choosing"] and run["arm"] == arm]) for arm in guided}
-    return own, best_map_loss, ranked(runs, guided)[:BEST]
+
+    def tried(arms: Sequence[str]) -> None:
+        tasks = [Task(arm, CHOOSING_SEED, images.MAIN, w, True) for arm in arms for w in images.arm_of(arm).weights]
+        complete(path, tasks, trained, workers)
+
+    def by_rule(arms: Sequence[str]) -> dict[str, dict[str, float]]:
+        runs = [run for run in complete(path, [], trained, workers).values() if run["arm"] in arms]
+        return {rule: {arm: run["weight"] for arm, run in choices(runs, rule).items()} for rule in RULES}
+
+    tried(list(SINGLE))
+    best = [next(arm for arm in weights if arm != "consistency") for weights in by_rule(list(SINGLE)).values()]
+    pairs = [COMBINED + loss for loss in dict.fromkeys(best)]
+    tried(pairs)
+    return by_rule([*SINGLE, *pairs])
 
 
 def planted(workers: int) -> None:
-    """All arms on the tag at a correlation of 0.98."""
-    weights, best_map_loss, _ = chosen(workers)
-    arms = [*CONTROLS, *SINGLE, COMBINED]
-    tasks = [Task(arm, seed, images.MAIN, weights.get(arm, 0.0)) for seed in SEEDS for arm in arms]
-    complete(RESULTS / "images.jsonl", tasks, partial(trained, best_map_loss=best_map_loss), workers)
+    """All arms on the tag at a correlation of 0.98; the best ones of the second rule with its weights, too."""
+    first, second = chosen(workers).values()
+    arms = [(arm, 0.0) for arm in CONTROLS] + list(first.items())
+    arms += [pair for pair in list(second.items())[:BEST_FILLED] if pair not in arms]
+    tasks = [Task(arm, seed, images.MAIN, weight) for seed in SEEDS for arm, weight in arms]
+    complete(RESULTS / "images.jsonl", tasks, trained, workers)
 
 
 def elsewhere(workers: int) -> None:
-    """Plain training and the best three arms on other shortcuts and correlations."""
-    weights, best_map_loss, best = chosen(workers)
+    """Plain training and the best three arms, by the second rule, on other shortcuts and correlations."""
+    best = list(chosen(workers)["best filled"].items())[:BEST]
     others = [setting for setting in images.SETTINGS if setting != images.MAIN]
-    tasks = [Task(arm, seed, s, weights.get(arm, 0.0)) for seed in SEEDS for s in others for arm in (PLAIN, *best)]
-    complete(RESULTS / "images.jsonl", tasks, partial(trained, best_map_loss=best_map_loss), workers)
+    tasks = [Task(arm, seed, s, weight) for seed in SEEDS for s in others for arm, weight in [(PLAIN, 0.0), *best]]
+    complete(RESULTS / "images.jsonl", tasks, trained, workers)
+
+
+def bird_costs() -> dict[str, float]:
+    """What a step of every guided arm costs with boxes on so many of the birds; measured once."""
+    path = RESULTS / "costs_birds.json"
+    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    for arm in birds.GUIDED:
+        for share in birds.SHARES:
+            key = f"{arm} | {share}"
+            if key not in found:
+                found[key] = round(cost(*birds.prepared(Task(arm, CHOOSING_SEED, {"boxes": share}))), 2)
+                path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return found
+
+
+def bird(task: Task) -> dict[str, float]:
+    """One run on birds, in a process of its own."""
+    return birds.train(task, bird_costs().get(f"{task.arm} | {task.setting['boxes']}", 1.0))
+
+
+def waterbirds(workers: int) -> None:
+    """Weights are chosen with boxes on all birds."""
+    bird_costs()
+    path, everywhere = RESULTS / "birds.jsonl", {"boxes": 1.0}
+    tasks = [Task(arm, CHOOSING_SEED, everywhere, w, True) for arm in birds.GUIDED for w in images.arm_of(arm).weights]
+    own = choices(complete(path, tasks, bird, workers).values(), next(iter(RULES)))
+    controls = [(arm, everywhere) for arm in (PLAIN, UPPER, "swapped cross-entropy")]
+    guided = [(arm, {"boxes": share}) for arm in birds.GUIDED for share in birds.SHARES]
+    tasks = [
+        Task(arm, seed, setting, own[arm]["weight"] if arm in own else 0.0)
+        for seed in SEEDS
+        for arm, setting in controls + guided
+    ]
+    complete(path, tasks, bird, workers)
+
+
+def tables() -> None:
+    """Write what is saved into README.md."""
+    runs = {name: list(load(RESULTS / f"{name}.jsonl").values()) for name in ("images", "birds", "tweets", "movies")}
+    main = [run for run in runs["images"] if all(run[name] == x for name, x in images.MAIN.items())]
+    weights = {rule: {arm: run["weight"] for arm, run in choices(main, rule).items()} for rule in RULES}
+    texts = {
+        "images": report.arms_table(main, report.COLUMNS, weights),
+        "choosing": report.choosing_table(main),
+        "elsewhere": report.settings_table(runs["images"], [s for s in images.SETTINGS if s != images.MAIN]),
+        "birds": report.sizes_table(runs["birds"], "boxes", report.COLUMNS),
+        "tweets": report.arms_table(runs["tweets"], report.COLUMNS, {}),
+        "movies": report.sizes_table(runs["movies"], "documents", movies.COLUMNS),
+    }
+    for name, text in texts.items():
+        write_between(HERE / "README.md", text, f"<!-- {name} -->", f"<!-- end of {name} -->")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    tables: dict[str, Callable[[int], object]] = {"costs": costs, "images": planted, "elsewhere": elsewhere}
-    parser.add_argument("tables", nargs="*", choices=[*tables, []], default=[])
+    steps: dict[str, Callable[[int], object]] = {
+        "costs": costs,
+        "images": planted,
+        "tweets": tweets.grid,
+        "birds": waterbirds,
+        "movies": movies.grid,
+        "elsewhere": elsewhere,
+    }
+    parser.add_argument("tables", nargs="*", help=f"of {', '.join(steps)}; else all whose costs are measured")
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()
-    names: Sequence[str] = arguments.tables or list(tables)
+    names: Sequence[str] = arguments.tables or [name for name in steps if name != "costs"]
     for name in names:
-        tables[name](arguments.workers)
+        steps[name](arguments.workers)
+    tables()
 
 
 if __name__ == "__main__":

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.utils.flop_counter import FlopCounterMode
 
 from lrptrain.guidance import guidance_loss
 from lrptrain.guidance.evidence import at_tokens
@@ -26,8 +27,8 @@ from lrptrain.relevance.methods.attention import positive_mean_over_heads, rolle
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from cells import Inputs, apart, time_and_memory  # noqa: E402
-from run import MODELS  # noqa: E402
+from cells import Inputs, Work, apart, time_and_memory  # noqa: E402
+from run import MODELS, placed  # noqa: E402
 from table import markdown, write_between  # noqa: E402
 
 BATCH = 8
@@ -122,6 +123,19 @@ def step_of(name: str, model: nn.Module, inputs: Inputs) -> partial[None]:
     return partial(guided_step, objective, model, inputs)
 
 
+def cell(work: Work, base: Work, arguments: argparse.Namespace) -> dict[str, float]:
+    """Ratio of time, bytes at the peak, and ratio of the operations in matrix products, which time cannot undercut."""
+    found = time_and_memory(work, base, arguments.rounds, arguments.device)
+    return {**found, "products": products(work) / products(base)}
+
+
+def products(work: Work) -> int:
+    """Floating point operations of its matrix products, convolutions and attention."""
+    with FlopCounterMode(display=False) as counter:
+        work()
+    return counter.get_total_flops()
+
+
 def measure(arguments: argparse.Namespace, path: Path) -> dict[str, dict[str, Any]]:
     """Every missing cell."""
     cells: dict[str, dict[str, Any]] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
@@ -129,24 +143,20 @@ def measure(arguments: argparse.Namespace, path: Path) -> dict[str, dict[str, An
         model, inputs_of = make()
         model.to(arguments.device)
         torch.manual_seed(0)
-        made = inputs_of(BATCH)
-        inputs = (
-            {k: v.to(arguments.device) for k, v in made.items()} if isinstance(made, dict) else made.to(arguments.device)
-        )
+        inputs = placed(inputs_of(BATCH), arguments.device)
         for name in (*OTHERS, *OBJECTIVES):
             key = f"{title} | {name}"
             if key in cells:
                 continue
             work, base = step_of(name, model, inputs), partial(plain_step, model, inputs)
-            timed = partial(time_and_memory, work, base, arguments.rounds, arguments.device)
-            cells[key] = apart(timed, arguments.device, arguments.threads)
+            cells[key] = apart(partial(cell, work, base, arguments), arguments.device, arguments.threads)
             path.write_text(json.dumps(cells, indent=0, sort_keys=True) + "\n", encoding="utf-8")
             print(key, cells[key], flush=True)
     return cells
 
 
 def table(cells: dict[str, dict[str, Any]]) -> str:
-    """Time and memory over a plain step."""
+    """Time, matrix products and memory over a plain step."""
     rows = []
     for name in (*OTHERS, *OBJECTIVES):
         row = {"guidance": name}
@@ -154,6 +164,7 @@ def table(cells: dict[str, dict[str, Any]]) -> str:
             found, base = cells[f"{title} | {name}"], cells[f"{title} | {PLAIN}"]
             failed = "error" in found
             row[f"{title}: time"] = "-" if failed else f"{found['time']:.2f}"
+            row[f"{title}: products"] = "-" if failed else f"{found['products']:.2f}"
             row[f"{title}: memory"] = "-" if failed else f"{found['bytes'] / base['bytes']:.2f}"
         rows.append(row)
     return markdown(rows)

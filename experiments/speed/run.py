@@ -85,7 +85,7 @@ def measure(arguments: argparse.Namespace, path: Path) -> None:
             model.to(arguments.device)
             for batch in (*BATCHES, OF_DEPTHS) if depth == 12 else (OF_DEPTHS,):
                 torch.manual_seed(0)
-                inputs = _to(inputs_of(batch), arguments.device)
+                inputs = placed(inputs_of(batch), arguments.device)
                 for name in names if batch in BATCHES[:2] else (TRAINING, *HEADLINES):
                     key = f"{title} | {depth} | {batch} | {name}"
                     foreseen = batch * cells.get(f"{title} | {depth} | 1 | {name}", {}).get("seconds", 0.0)
@@ -97,7 +97,8 @@ def measure(arguments: argparse.Namespace, path: Path) -> None:
                     print(key, cells[key], flush=True)
 
 
-def _to(inputs: Inputs, device: str) -> Inputs:
+def placed(inputs: Inputs, device: str) -> Inputs:
+    """On the device."""
     return {k: v.to(device) for k, v in inputs.items()} if isinstance(inputs, dict) else inputs.to(device)
 
 

@@ -42,10 +42,13 @@ def guidance_loss(scores: Scores, annotation: TokenAnnotation, loss: str = "ener
 def energy(scores: Scores, annotation: TokenAnnotation) -> PerSample:
     """Share of the positive relevance outside the evidence: 1 - EPG, in [0, 1] (Rao et al., ICCV 2023, "energy").
 
-    It has no gradient where no relevance inside is positive: there is nothing that it could strengthen.
+    It has no gradient where no relevance inside is positive: there is nothing that it could strengthen. A map without
+    any positive relevance counts as 1, lest a model that gave up all relevance looks well guided.
     """
-    mass = _positive(scores, annotation)[0] * annotation.valid
-    return _ratio((mass * (1 - annotation.evidence)).sum(-1), mass.sum(-1))
+    positive, judged = _positive(scores, annotation)
+    mass = positive * annotation.valid
+    outside, total = (mass * (1 - annotation.evidence)).sum(-1), mass.sum(-1)
+    return torch.where(judged & (total <= 0), 1.0, _ratio(outside, total))
 
 
 def l1(scores: Scores, annotation: TokenAnnotation) -> PerSample:

@@ -111,6 +111,23 @@ class Objective:
             found["consistency"] = self._consistency(call, annotation, rows, generator)
         return found
 
+    def reliance(
+        self,
+        call: Call,
+        annotation: Shaped[Tensor, "batch *area"],
+        rows: Int[Tensor, " rows"],
+        generator: torch.Generator | None = None,
+    ) -> Term:
+        """How far the prediction moves when what is not evidence is swapped: total variation distance, 0..1.
+
+        No loss, and without a graph: it tells whether the model uses its surroundings, whatever its maps look like.
+        """
+        swapped, judged = self._swapped(call, annotation, generator)
+        rows = rows.to(swapped.device)
+        with torch.no_grad():
+            before, after = (promote(x).softmax(-1) for x in (call.logits()[rows], call.again(swapped[rows], rows)))
+        return _term((before - after).abs().sum(-1) / 2, judged.to(before.device)[rows])
+
     def _on_relevance(self, call: Call, annotation: Tensor, label: Tensor | None, rows: Tensor) -> dict[str, Term]:
         if call.tape is None:
             recorded, annotation = call.recorded(rows), annotation[rows]
@@ -136,12 +153,14 @@ class Objective:
         return {name: _term(loss(relevance.scores, tokens), judged) for name, loss in losses.items()}
 
     def _consistency(self, call: Call, annotation: Tensor, rows: Tensor, generator: torch.Generator | None) -> Term:
-        images = call.explained.ndim == 4
-        swap, margin = (swap_outside, 2) if images else (swap_tokens, 0)
-        swapped, judged = swap(call.explained, annotation, margin if self.margin is None else self.margin, generator)
+        swapped, judged = self._swapped(call, annotation, generator)
         rows = rows.to(swapped.device)
         found = divergences(promote(call.logits()[rows]), promote(call.again(swapped[rows], rows)))
         return _term(found, judged.to(found.device)[rows])
+
+    def _swapped(self, call: Call, annotation: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+        swap, margin = (swap_outside, 2) if call.explained.ndim == 4 else (swap_tokens, 0)
+        return swap(call.explained, annotation, margin if self.margin is None else self.margin, generator)
 
 
 def parse_losses(loss: str | Mapping[str, float], weight: float = 1.0) -> dict[str, float]:

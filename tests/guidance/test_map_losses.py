@@ -60,6 +60,11 @@ def test_energy_is_the_rest_of_the_pointing_game():
     torch.testing.assert_close(MAP_LOSSES["energy"](scores, annotation), expected)
 
 
+def test_a_map_without_relevance_is_no_success_of_energy():
+    scores, annotation = rows([0, 0, -1, 0], [1, 1, 0, 0]), annotated([1, 1, 0, 0], [1, 1, 0, 0])
+    assert MAP_LOSSES["energy"](scores, annotation).tolist() == [1, 0]
+
+
 def test_logarithmic_losses_agree_with_torch():
     scores, annotation = by_area()
     positive = scores.clamp(min=0) / scores.amax(-1, keepdim=True)

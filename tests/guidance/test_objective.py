@@ -131,3 +131,30 @@ def test_wrong_objectives():
     with pytest.raises(UnsupportedMethodError, match="guidance cannot train through lime; it can through: "):
         Objective({"energy": 1.0}, "lime")
     assert Objective({"rrr": 1.0}, "lime")  # which has no part in it
+
+
+def test_reliance_is_how_far_the_prediction_moves():
+    net, (images, mask, _) = model(), batch()
+    mask[4] = IGNORED
+    with intercepted(net, SAMPLES, False) as calls:
+        net(images)
+    rows = torch.tensor([0, 2, 4])
+    found = Objective({"energy": 1.0}).reliance(calls[0], mask, rows, torch.Generator().manual_seed(3))
+    swapped, _ = swap_outside(images, mask, 2, torch.Generator().manual_seed(3))
+    before, after = net(images)[rows].softmax(-1), net(swapped)[rows].softmax(-1)
+    expected = (before - after).abs().sum(1)[:2].sum() / 2
+    torch.testing.assert_close(found.total, expected.detach())
+    assert found.count == 2
+    assert not found.total.requires_grad
+    assert 0 < found.total < 2
+
+
+def test_a_model_that_reads_the_evidence_alone_relies_on_nothing_else():
+    images, mask, _ = batch()
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 3))
+    with torch.no_grad():
+        net[1].weight *= (mask[:1, None].expand(1, 3, 16, 16) == 1).flatten(1)
+    with intercepted(net, SAMPLES, False) as calls:
+        net(images)
+    found = Objective({"energy": 1.0}).reliance(calls[0], mask, torch.arange(SAMPLES))
+    assert found.total < 1e-6
