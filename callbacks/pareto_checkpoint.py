@@ -29,7 +29,8 @@ class ParetoCheckpoint(Checkpoint):
     of it can be loaded. Beside the checkpoints lie `front.json` and a plot of it, `front.png`.
 
     The metrics are read at the end of every validation in `fit`, so all of them should be computed in each: a value
-    that is not logged anew is the last one. Lightning adds no `ModelCheckpoint` of its own where there is this one.
+    that is not logged anew is the last one. Lightning adds no `ModelCheckpoint` of its own where there is this one, and
+    knows it for `ckpt_path="best"`; where `pytorch_lightning` is installed, a trainer of `lightning.pytorch` does not.
 
     Args:
         metrics: Which are logged (`trainer.callback_metrics`), and whether "max" or "min" is better; at least two,
@@ -68,6 +69,7 @@ class ParetoCheckpoint(Checkpoint):
             raise ValueError(
                 f"filename must contain {{step}} and may contain {{epoch}}, nothing else: not {filename!r}"
             )
+        filename.format(epoch=0, step=0)  # a wrong format is told now, not at the first checkpoint
         self.metrics, self.dirpath, self.filename, self.plot = dict(metrics), dirpath, filename, plot
         self._fits, self._root = False, Path()
         self._start_over()

@@ -36,10 +36,15 @@ class RelevanceGuidance(Callback):
     Logged under `guidance/`, over all processes: each loss by its name, its mean over the guided samples; `total`,
     weighted; `weight`, the schedule's share of it; `samples` guided; `skipped`, terms left out because they were not
     finite, and steps undone because their gradient was not (a GradScaler does that itself); `failures`; and from time
-    to time `reliance`, how far the prediction moves (total variation, 0..1) when what is not annotated is swapped with
-    another sample's, which shows a model whose maps look right and that uses its surroundings all the same; `cosine`,
-    between the gradients of task and guidance (-1..1); `norm_ratio`, of their norms (guidance over task); and `cost`,
-    the guidance's seconds over the task's. Between guided batches Lightning repeats the last values.
+    to time `reliance`, how far the prediction moves (total variation, 0..1) when another sample's content takes the
+    place of what is not annotated: near 0, the model uses the annotated alone, and a map that looks right while this
+    stays high is no proof; `cosine`, between the gradients of task and guidance (-1..1); `norm_ratio`, of their norms
+    (guidance over task); and `cost`, the guidance's seconds over the task's, from above. Between guided batches
+    Lightning repeats the last values.
+
+    Guided steps run eagerly where a model is compiled. Blocks that a model computes again in the backward pass
+    are known by the flags of timm and transformers; if yours calls `torch.utils.checkpoint` itself, set
+    `gradient_checkpointing = True` on it.
 
     Args:
         loss: Of `lrptrain.guidance.LOSSES`: one, several as in "consistency+energy", or a weight for each by its name.
@@ -58,8 +63,8 @@ class RelevanceGuidance(Callback):
         adaptive: Scale the guidance so that its gradient is as long as the task's, times `weight`.
         model: Attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: Brings a batch of another form to the contract's names.
-        compare_every_n_batches: How often reliance is measured and gradients are compared, which costs a
-            forward and two backward passes; 0: never.
+        compare_every_n_batches: In one guided batch of so many, reliance is measured and gradients are compared, which
+            costs two forward and two backward passes; 0: never.
         on_error: "warn": a failure after the first guided batch is reported once, counted, and the batch goes unguided;
             "raise": it ends training.
         seed: Of the draw and the swaps.
@@ -104,11 +109,10 @@ class RelevanceGuidance(Callback):
         self.every_n_batches, self.max_samples = every_n_batches, max_samples
         self.weight, self.adaptive, self.compare_every_n_batches = weight, adaptive, compare_every_n_batches
         self.model, self.batch_adapter, self.seed = model, batch_adapter, seed
-        self.skipped, self._failures = 0, Failures(on_error, "RelevanceGuidance")
-        self.ratio: float | None = None
+        self._failures = Failures(on_error, "RelevanceGuidance")
         self._unwrap: Callable[[], None] | None = None
         self._replay: AbstractContextManager | None = None
-        self._worked = self._guided = False
+        self._start_over()
 
     @property
     def failures(self) -> int:
@@ -133,6 +137,8 @@ class RelevanceGuidance(Callback):
         """Refuse what cannot work, and wrap the training step."""
         if stage != "fit":
             return
+        if trainer.global_step == 0:
+            self._start_over()
         check_guided(trainer, pl_module)
         self._restore()
         self._unwrap = wrap_method(pl_module, "training_step", partial(self._step, trainer, pl_module))
@@ -172,6 +178,11 @@ class RelevanceGuidance(Callback):
         if gradients and not torch.stack(torch._foreach_norm(gradients)).isfinite().all():
             self.skipped += 1
             optimizer.zero_grad(set_to_none=True)
+
+    def _start_over(self) -> None:
+        self.skipped, self._failures.count = 0, 0
+        self.ratio: float | None = None
+        self._worked = self._guided = False
 
     def _restore(self) -> None:
         if self._unwrap is not None:
@@ -255,14 +266,17 @@ class RelevanceGuidance(Callback):
         """Every loss of this process; none if it failed or guides no sample."""
         if not len(rows):
             return {}
+        if calls and calls[0].failure is not None:
+            if not self._worked:
+                raise calls[0].failure
+            self._failures.note("recording the forward pass", calls[0].failure)
+            return {}
         try:
             if not calls:
                 raise ValueError(
                     f"the training step never called {type(self._model).__name__} with the {batch_length(known)} "
                     "samples of its batch: say which module it calls with model='<attribute>'"
                 )
-            if calls[0].failure is not None:
-                raise calls[0].failure
             self._replay = None if calls[0].tape is None else Tape().replaying()
             generator = self._generator(trainer)
             terms = self.objective.terms(calls[0], known["evidence"], known.get("label"), rows, generator)
@@ -290,8 +304,8 @@ class RelevanceGuidance(Callback):
             lost = [name for name, term in terms.items() if flat_gradient(term.total, _trained(pl_module)) is None]
         if lost:
             raise ValueError(
-                f"{', '.join(lost)} reaches no weight that is trained: {self.objective.method} with first_order="
-                f"{self.objective.first_order} leaves no way to them"
+                f"{', '.join(lost)} reaches no weight that is trained: are all of them frozen, or does "
+                f"{self.objective.method} with first_order={self.objective.first_order} leave no way to them?"
             )
 
     def _compare(

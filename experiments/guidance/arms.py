@@ -31,6 +31,8 @@ def _guided(loss: str, weights: tuple[float, ...] = WEIGHTS, **options: Any) -> 
 PLAIN, UPPER = "plain", "no shortcut in training (upper bound)"
 COMBINED = "consistency + "
 """What the names of combined arms begin with; the name of the other loss follows."""
+FULL = ", with plain's steps"
+"""What the name of an arm ends with that gets as many steps as plain training, and so more compute."""
 SINGLE = {
     "robust_vit": _guided("robust_vit", first_order=True),
     "energy": _guided("energy"),

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np
 import torch
-from arms import COMBINED, CONTROLS, SINGLE, Arm, Task, combined
+from arms import COMBINED, CONTROLS, FULL, SINGLE, Arm, Task, combined
 from fitting import Trained, fit
 from measures import accuracy, focus, logits, reliance
 from torch import Tensor, nn
@@ -64,7 +64,7 @@ def network(seed: int) -> nn.Module:
 
 def arm_of(name: str) -> Arm:
     """By its name in the table."""
-    everything = {**CONTROLS, **SINGLE}
+    name, everything = name.removesuffix(FULL), {**CONTROLS, **SINGLE}
     return everything[name] if name in everything else combined(name.removeprefix(COMBINED))
 
 

@@ -22,8 +22,12 @@ from lrptrain.data.texts import Example
 HERE = Path(__file__).resolve().parent
 RESULTS, START = HERE / "results", HERE.parent / "runs" / "minilm_tweets.pt"
 LENGTH, FOCUSED = 128, 64
-"""Tokens that a model sees, the last of a document, where reviewers conclude; documents whose maps are scored."""
+"""Tokens that a model sees, the last of a document, where reviewers conclude; documents whose maps are scored.
+
+These are the first of the test file that have a rationale: all are negative.
+"""
 BUDGET, BATCH, LR, WARM_UP = 48, 8, 1e-4, 160
+"""Plain steps on documents that every arm's compute is worth, and their rate; steps on tweets before."""
 SIZES = ({"documents": 50}, {"documents": 200})
 GUIDED = ("energy", "rationale_bce", "consistency")
 CONTROLLED = (PLAIN, "swapped cross-entropy")

@@ -94,10 +94,9 @@ def choosing_table(runs: Sequence[Run]) -> str:
     rows = []
     for arm in dict.fromkeys(run["arm"] for run in runs if run["choosing"]):
         mine = sorted((run for run in runs if run["choosing"] and run["arm"] == arm), key=lambda run: run["weight"])
-        cells = {
-            f"weight {place}": f"{run['weight']:g}: {run['accuracy']:.3f} / {run['reliance, fill']:.3f} / "
-            f"{run['accuracy, fill']:.3f}"
-            for place, run in zip(("low", "middle", "high"), mine, strict=False)
-        }
+        cells = dict.fromkeys(("low weight", "middle", "high"), "")
+        for place, run in zip(cells, mine, strict=False):
+            measured = (run["accuracy"], run["reliance, fill"], run["accuracy, fill"])
+            cells[place] = f"{run['weight']:g}: " + " / ".join(f"{x:.3f}" for x in measured)
         rows.append({"arm": arm, **cells})
     return markdown(rows)

@@ -64,8 +64,8 @@ def flat_gradient(loss: Float[Tensor, ""], weights: Sequence[Tensor]) -> Float[T
     found = torch.autograd.grad(loss, weights, retain_graph=True, allow_unused=True)
     if all(gradient is None for gradient in found):
         return None
-    pairs = zip(found, weights, strict=True)
-    return torch.cat([(torch.zeros_like(x) if g is None else g).detach().float().flatten() for g, x in pairs])
+    rows = [torch.zeros_like(x) if g is None else g.detach().to_dense() for g, x in zip(found, weights, strict=True)]
+    return torch.cat([row.float().flatten() for row in rows])
 
 
 def cosine(one: Float[Tensor, " numbers"], other: Float[Tensor, " numbers"]) -> float:

@@ -21,7 +21,7 @@ def swap_outside(
     margin: int = 2,
     generator: torch.Generator | None = None,
 ) -> tuple[Images, Swapped]:
-    """Replace everything outside of the evidence by another image of the batch.
+    """Replace everything outside of the evidence by another image of the batch, by its object, too, if it lies there.
 
     Args:
         images: At least two of them, or nothing is swapped.
@@ -31,7 +31,7 @@ def swap_outside(
         generator: Of the order in which the images lend each other their surroundings.
 
     Returns:
-        The images, and which of them have an annotation and were swapped; the others are as before.
+        The images, and which of them were swapped; those without any evidence are as before.
 
     Raises:
         ValueError: If the sizes differ or the margin is negative.
@@ -42,7 +42,7 @@ def swap_outside(
         )
     if margin < 0:
         raise ValueError(f"margin must not be negative, got {margin}")
-    annotated = _annotated(mask)
+    annotated = _marked(mask)
     kept = ((mask == 1) | (mask == IGNORED))[:, None].to(images.dtype)
     kept = F.max_pool2d(kept, 2 * margin + 1, stride=1, padding=margin) > 0
     lender = _another(len(images), generator).to(images.device)
@@ -64,7 +64,7 @@ def swap_tokens(
         generator: Of which text lends to which, and what.
 
     Returns:
-        The tokens, and which texts have an annotation and were swapped; the others are as before.
+        The tokens, and which texts were swapped; those without any evidence are as before.
 
     Raises:
         ValueError: If the shapes differ or the margin is negative.
@@ -73,9 +73,11 @@ def swap_tokens(
         raise ValueError(f"rationale {tuple(rationale.shape)} must be [batch, tokens] of {tuple(tokens.shape)}")
     if margin < 0:
         raise ValueError(f"margin must not be negative, got {margin}")
-    usable, annotated = rationale != IGNORED, _annotated(rationale)
-    lender = _another(len(tokens), generator).to(tokens.device)
-    annotated = annotated & usable[lender].any(1)
+    usable = rationale != IGNORED
+    lenders = usable.any(1).nonzero().flatten()
+    annotated = _marked(rationale) & (len(lenders) > 1)
+    lender = torch.arange(len(tokens), device=tokens.device)
+    lender[lenders] = lenders[_another(len(lenders), generator).to(lenders.device)]
     near = F.max_pool1d((rationale == 1).float(), 2 * margin + 1, stride=1, padding=margin) > 0
     weights = torch.where(annotated[:, None], usable[lender].float(), 1.0).cpu()
     place = torch.multinomial(weights, tokens.shape[1], replacement=True, generator=generator).to(tokens.device)
@@ -87,8 +89,8 @@ def swap_tokens(
 def divergences(
     logits: Float[Tensor, "batch classes"], swapped: Float[Tensor, "batch classes"]
 ) -> Float[Tensor, " batch"]:
-    """KL(p(x) || p(swapped x)) of every sample, in nats."""
-    p, q = logits.log_softmax(-1), swapped.log_softmax(-1)
+    """KL(p(x) || p(swapped x)) of every sample, in nats; a single logit is one of two classes, the other's being 0."""
+    p, q = two_classes(logits).log_softmax(-1), two_classes(swapped).log_softmax(-1)
     return F.kl_div(q, p, log_target=True, reduction="none").sum(-1)
 
 
@@ -99,8 +101,14 @@ def consistency(
     return torch.where(annotated, divergences(logits, swapped), 0).sum() / annotated.sum().clamp(min=1)
 
 
-def _annotated(annotation: Shaped[Tensor, "batch *area"]) -> Swapped:
-    return (annotation != IGNORED).flatten(1).any(1) & (len(annotation) > 1)
+def two_classes(logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "batch _classes"]:
+    """The logits; of a binary model with one logit that of the other class, 0, before it."""
+    return logits if logits.shape[1] > 1 else torch.cat([torch.zeros_like(logits), logits], 1)
+
+
+def _marked(annotation: Shaped[Tensor, "batch *area"]) -> Swapped:
+    """What may be swapped: of a sample that marks nothing, nothing would be left."""
+    return (annotation == 1).flatten(1).any(1) & (len(annotation) > 1)
 
 
 def _another(count: int, generator: torch.Generator | None) -> Tensor:

@@ -45,7 +45,7 @@ def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch *area"]:
                 "size, masks by nearest neighbour"
             )
         split_values(mask, "mask")
-        return mask
+        return _plain(mask)
     if "boxes" in batch:
         return boxes_to_mask(batch["boxes"], (image.shape[-2], image.shape[-1]))
     raise ValueError(f"no annotation of images in a batch with {sorted(batch)}: guidance needs 'mask' or 'boxes'")
@@ -60,8 +60,13 @@ def _rationale(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch tokens"]:
             f"'rationale' {tuple(found.shape)} must have the shape of 'input_ids' {tuple(batch['input_ids'].shape)}"
         )
     split_values(found, "rationale")
-    padding = batch.get("attention_mask")
+    found, padding = _plain(found), batch.get("attention_mask")
     return found if padding is None else found.masked_fill(padding == 0, IGNORED)
+
+
+def _plain(annotation: Shaped[Tensor, "batch *area"]) -> Shaped[Tensor, "batch *area"]:
+    """In a type that holds 255."""
+    return annotation.long() if annotation.dtype == torch.int8 else annotation
 
 
 def at_tokens(annotation: Shaped[Tensor, "batch *area"], grid: tuple[int, int] | None) -> TokenAnnotation:

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
 from lrptrain.annotations import IGNORED
-from lrptrain.guidance.consistency import divergences, swap_outside, swap_tokens
+from lrptrain.guidance.consistency import divergences, swap_outside, swap_tokens, two_classes
 from lrptrain.guidance.evidence import at_tokens
 from lrptrain.guidance.map_losses import MAP_LOSSES
 from lrptrain.guidance.right_reasons import right_reasons
@@ -120,12 +120,14 @@ class Objective:
     ) -> Term:
         """How far the prediction moves when what is not evidence is swapped: total variation distance, 0..1.
 
-        No loss, and without a graph: it tells whether the model uses its surroundings, whatever its maps look like.
+        No loss, without a graph and without dropout. Near 0, the model uses nothing but the evidence, whatever its maps
+        look like. A high value has two readings, for the swap can bring another sample's object, too.
         """
         swapped, judged = self._swapped(call, annotation, generator)
         rows = rows.to(swapped.device)
+        pair = (call.explained[rows], swapped[rows])
         with torch.no_grad():
-            before, after = (promote(x).softmax(-1) for x in (call.logits()[rows], call.again(swapped[rows], rows)))
+            before, after = (two_classes(promote(call.again(x, rows, evaluating=True))).softmax(-1) for x in pair)
         return _term((before - after).abs().sum(-1) / 2, judged.to(before.device)[rows])
 
     def _on_relevance(self, call: Call, annotation: Tensor, label: Tensor | None, rows: Tensor) -> dict[str, Term]:
@@ -165,9 +167,12 @@ class Objective:
 
 def parse_losses(loss: str | Mapping[str, float], weight: float = 1.0) -> dict[str, float]:
     """`"consistency+energy"` or `{"consistency": 1.0, "energy": 0.1}`, times a weight, as weights by name."""
-    named = dict(loss) if isinstance(loss, Mapping) else {name.strip(): 1.0 for name in loss.split("+")}
-    if not named:
-        raise ValueError(f"guidance needs a loss: some of {', '.join(LOSSES)}")
+    if not isinstance(loss, Mapping | str) or not loss:
+        raise ValueError(f"loss must be a text like 'consistency+energy', or weights by name, not {loss!r}")
+    names = [] if isinstance(loss, Mapping) else [name.strip() for name in loss.split("+")]
+    if len(set(names)) < len(names):
+        raise ValueError(f"{loss!r} names a loss twice; give it a weight instead: {{'{names[0]}': 2.0}}")
+    named = dict(loss) if isinstance(loss, Mapping) else dict.fromkeys(names, 1.0)
     return {name: float(own) * weight for name, own in named.items()}
 
 

@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float, Shaped
 from torch import Tensor
 
+from lrptrain.guidance.consistency import two_classes
 from lrptrain.metrics.base import promote
 from lrptrain.relevance.attribute import Recorded
 
@@ -18,7 +19,9 @@ def right_reasons(recorded: Recorded, annotation: Shaped[Tensor, "batch *area"])
     Raises:
         ValueError: If annotation and input differ in size.
     """
-    gradient = recorded.input_gradient(lambda logits: promote(logits).log_softmax(-1).sum(), create_graph=True)
+    gradient = recorded.input_gradient(
+        lambda logits: promote(two_classes(logits)).log_softmax(-1).sum(), create_graph=True
+    )
     squares = promote(gradient).square().sum(1 if gradient.ndim == 4 else -1)
     if squares.shape != annotation.shape:
         raise ValueError(f"annotation {tuple(annotation.shape)} must have the size of the input {tuple(squares.shape)}")

@@ -46,7 +46,7 @@ class Schedule:
 
 
 def running_ratio(ratio: float | None, task_norm: float, guidance_norm: float) -> float | None:
-    """Running mean of the task gradient's norm over the guidance gradient's; as before where either is 0 or not finite.
+    """Running geometric mean of the task gradient's norm over the guidance's; as before where one is 0 or not finite.
 
     A guidance loss times this ratio pulls as hard as the task (after the adaptive weights of Wang et al. 2021,
     "Understanding and mitigating gradient flow pathologies in physics-informed neural networks", eq. 40).
@@ -54,4 +54,4 @@ def running_ratio(ratio: float | None, task_norm: float, guidance_norm: float) -
     if not (math.isfinite(task_norm) and math.isfinite(guidance_norm)) or min(task_norm, guidance_norm) <= 0:
         return ratio
     now = task_norm / guidance_norm
-    return now if ratio is None else KEPT * ratio + (1 - KEPT) * now
+    return now if ratio is None else ratio**KEPT * now ** (1 - KEPT)

@@ -1,7 +1,6 @@
 """Listen to a model while somebody else calls it: in a training step, say, which knows nothing of relevance."""
 
 import inspect
-import traceback
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -60,11 +59,21 @@ class Call:
             tape, output = run_on_tape(self.model, arguments)
         return Recorded(as_recording(tape, output, self.model, arguments))
 
-    def again(self, explained: Tensor, rows: Int[Tensor, " rows"] | None = None) -> Float[Tensor, "rows classes"]:
-        """Logits, with their graph, of a call with another input; buffers and random state are left as they are."""
+    def again(
+        self, explained: Tensor, rows: Int[Tensor, " rows"] | None = None, evaluating: bool = False
+    ) -> Float[Tensor, "rows classes"]:
+        """Logits, with their graph, of a call with another input; buffers and random state are left as they are.
+
+        Args:
+            explained: In the place of the input.
+            rows: Which samples' other arguments to take.
+            evaluating: Without dropout and the like.
+        """
         replayed = self.tape if checkpoints(self.model) else None  # one backward pass computes both calls again
         mode, eager = replayed.replaying() if replayed else nullcontext(), torch.compiler.set_stance("force_eager")
         with preserved(self.model), mode, eager:
+            if evaluating:
+                self.model.eval()
             output = self.model(**{**self.chosen(rows), self.name: explained})
         return read_logits(output, len(explained))
 
@@ -105,8 +114,7 @@ def intercepted(model: nn.Module, samples: int, record: bool) -> Iterator[list[C
             try:
                 tape, output = forward_on_tape(model, lambda x: forward(**{**arguments, name: x}), arguments[name])
             except Exception as error:
-                traceback.clear_frames(error.__traceback__)  # they hold the graph
-                failure = error
+                failure = error.with_traceback(None)  # its frames hold the graph
         if tape is None:
             output = forward(*args, **kwargs)
         calls.append(Call(model, arguments, name, output, tape, failure))

@@ -30,8 +30,12 @@ def preserved(model: nn.Module) -> Iterator[None]:
     devices = {tensor.device for tensor in (*model.parameters(), *model.buffers()) if tensor.device.type != "cpu"}
     kinds = {device.type for device in devices}
     states = random.getstate(), np.random.get_state()
-    buffers = [(buffer, buffer.detach().clone()) for buffer in model.buffers()]
     attributes = [(module, dict(vars(module)), dict(module._buffers)) for module in model.modules()]
+    # The graph of an earlier forward pass may hold the buffers themselves: copies are worked on, not written back.
+    with torch.inference_mode(False):
+        copies = {id(buffer): buffer.detach().clone() for buffer in model.buffers()}
+    for module, _, own_buffers in attributes:
+        module._buffers.update({name: copies[id(x)] for name, x in own_buffers.items() if x is not None})
     indices = [device.index for device in devices if device.index is not None]
     try:
         with torch.random.fork_rng(indices, device_type=kinds.pop() if kinds else "cuda"):
@@ -42,10 +46,6 @@ def preserved(model: nn.Module) -> Iterator[None]:
         for module, values, own_buffers in attributes:
             _restore(vars(module), values)
             _restore(module._buffers, own_buffers)
-        for buffer, before in buffers:
-            if not torch.equal(buffer, before):
-                with torch.inference_mode(buffer.is_inference()), torch.no_grad():
-                    buffer.copy_(before)
 
 
 def _restore(now: dict[str, Any], before: dict[str, Any]) -> None:

@@ -122,7 +122,7 @@ def test_the_predicted_class():
 
 
 def test_wrong_objectives():
-    with pytest.raises(ValueError, match="guidance needs a loss"):
+    with pytest.raises(ValueError, match="loss must be a text like"):
         parse_losses({})
     with pytest.raises(ValueError, match=r"unknown guidance loss 'consistancy'.*consistency"):
         Objective({"consistancy": 1.0})

@@ -1,0 +1,122 @@
+"""What guidance must not do to a run: end it, spoil its buffers, remember another run."""
+
+import gc
+
+import pytest
+import torch
+from guided import FEW, annotated_data, fit, guidance, sgd_module, stepped, weights
+from setting import vit
+from torch import nn
+
+from lrptrain.annotations import IGNORED
+from lrptrain.relevance import interception
+
+
+class Normalised(nn.Module):
+    """A ViT behind a batch norm, whose statistics the task's graph holds."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.vit = nn.BatchNorm2d(3).double(), vit().double()
+
+    def forward(self, image):
+        return self.vit(self.norm(image))
+
+
+@pytest.mark.parametrize(("losses", "rows"), [("consistency", None), ("energy", None), ("energy", FEW)])
+def test_a_batch_norm_takes_its_statistics_from_the_task_alone(losses, rows, tmp_path):
+    columns = annotated_data(rows=rows)
+    plain, guided = sgd_module(Normalised()), sgd_module(Normalised())
+    fit(tmp_path, plain, columns)
+    fit(tmp_path, guided, columns, guidance(losses, compare_every_n_batches=1))
+    for name, buffer in plain.net.named_buffers():
+        assert torch.equal(buffer, guided.net.get_buffer(name)), name
+    pairs = zip(weights(plain).values(), weights(guided).values(), strict=True)
+    assert any(not torch.equal(one, other) for one, other in pairs)
+
+
+def test_frozen_parts_stay_in_evaluation_mode(tmp_path):
+    seen = []
+    net = Normalised()
+    net.norm.register_forward_hook(lambda module, *_: seen.append(module.training))
+    pl_module = sgd_module(net)
+    pl_module.on_train_epoch_start = net.norm.eval
+    fit(tmp_path, pl_module, annotated_data(), guidance("consistency"))
+    assert seen
+    assert not any(seen)
+
+
+def test_one_logit(tmp_path):
+    columns = annotated_data()
+    pl_module = sgd_module(vit(num_classes=1).double())
+    pl_module.training_step = lambda batch, batch_idx: pl_module(batch["image"]).square().mean()
+    before = weights(pl_module)
+    runner = fit(tmp_path, pl_module, columns, guidance("consistency", weight=10.0, target="predicted"))
+    assert runner.callback_metrics["guidance/reliance"] > 0
+    assert runner.callback_metrics["guidance/consistency"] > 0
+    assert any(not torch.equal(x, before[name]) for name, x in weights(pl_module).items())
+
+
+def test_a_second_run_starts_over(tmp_path):
+    callback, columns = guidance("energy", adaptive=True), annotated_data()
+    fit(tmp_path, sgd_module(), columns, callback)
+    assert callback.ratio is not None
+    columns["mask"] = torch.full_like(columns["mask"], IGNORED)
+    with pytest.raises(ValueError, match="no sample of the first guided batch has an annotation"):
+        fit(tmp_path, sgd_module(), columns, callback)
+
+
+def test_a_recording_that_fails_keeps_no_graph(tmp_path, monkeypatch):
+    """Without the garbage collector: nothing of a failed step is left at the start of the next."""
+    own, alive = interception.forward_on_tape, []
+
+    def failing(*arguments):
+        if len(alive) > 1:
+            raise RuntimeError("only here")
+        return own(*arguments)
+
+    monkeypatch.setattr(interception, "forward_on_tape", failing)
+    pl_module = sgd_module()
+    step = pl_module.training_step
+
+    def counted(batch, batch_idx):
+        found = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor) and each.grad_fn is not None]
+        alive.append(len(found))
+        return step(batch, batch_idx)
+
+    pl_module.training_step = counted
+    gc.collect()
+    gc.disable()
+    try:
+        with pytest.warns(UserWarning, match="only here"):
+            fit(tmp_path, pl_module, annotated_data(12), guidance("energy", on_error="warn"), batch_size=2)
+    finally:
+        gc.enable()
+    assert len(set(alive[2:])) == 1, alive
+
+
+def test_sparse_gradients(tmp_path):
+    net = nn.Sequential(vit().double())
+    pl_module = sgd_module(net)
+    pl_module.extra = nn.Embedding(4, 3, sparse=True).double()
+    step = pl_module.training_step
+    pl_module.training_step = lambda batch, batch_idx: (
+        step(batch, batch_idx) + pl_module.extra(batch["label"]).square().mean()
+    )
+    pl_module.configure_optimizers = lambda: torch.optim.SGD(pl_module.parameters(), lr=0.1)
+    fit(tmp_path, pl_module, annotated_data(), guidance("consistency", model="net"))
+    assert all(x.isfinite().all() for x in weights(pl_module).values())
+
+
+def test_integer_masks_of_any_width(tmp_path):
+    columns = annotated_data()
+    expected = stepped(tmp_path, guidance("energy", max_samples=4), columns)
+    columns["mask"] = columns["mask"].to(torch.int8)
+    found = stepped(tmp_path, guidance("energy", max_samples=4), columns)
+    assert all(torch.equal(found[name], x) for name, x in expected.items())
+
+
+@pytest.mark.parametrize("loss", [["energy"], "energy+energy", "", {}])
+def test_losses_that_are_not_said_well(loss):
+    with pytest.raises(ValueError, match=r"loss must be a text|names a loss twice"):
+        guidance(loss)
