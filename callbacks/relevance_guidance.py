@@ -77,6 +77,11 @@ class RelevanceGuidance(Callback):
         ValueError: At construction, when training is set up, or in the first batch, with what to change.
     """
 
+    skipped: int
+    ratio: float | None
+    _worked: bool
+    _guided: bool
+
     def __init__(
         self,
         loss: str | Mapping[str, float],
@@ -181,7 +186,7 @@ class RelevanceGuidance(Callback):
 
     def _start_over(self) -> None:
         self.skipped, self._failures.count = 0, 0
-        self.ratio: float | None = None
+        self.ratio = None
         self._worked = self._guided = False
 
     def _restore(self) -> None:

@@ -68,7 +68,8 @@ def test_a_second_run_starts_over(tmp_path):
 
 def test_a_recording_that_fails_keeps_no_graph(tmp_path, monkeypatch):
     """Without the garbage collector: nothing of a failed step is left at the start of the next."""
-    own, alive = interception.forward_on_tape, []
+    own = interception.forward_on_tape
+    alive: list[int] = []
 
     def failing(*arguments):
         if len(alive) > 1:
