@@ -2,6 +2,7 @@
 
 import statistics
 import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytorch_lightning as pl
@@ -25,8 +26,14 @@ class Clock(pl.Callback):
         self.seconds.append(time.perf_counter() - self.started)
 
 
-def cost(module: Trained, loader: DataLoader) -> float:
-    """Median time of a guided batch over that of an unguided one; 1 without guidance."""
+def cost(module: Trained, loader: DataLoader, average: Callable[[Sequence[float]], float] = statistics.median) -> float:
+    """Time of a guided batch over that of an unguided one; 1 without guidance.
+
+    Args:
+        module: With its arm.
+        loader: Its batches.
+        average: Over batches; the mean where many batches have nothing to guide.
+    """
     own = module.arm.guidance
     if own is None:
         return 1.0
@@ -35,4 +42,4 @@ def cost(module: Trained, loader: DataLoader) -> float:
     guided = guidance({**own, "every_n_batches": 2}, 1.0, 0)
     quiet_trainer(steps, [guided, clock], module.trained_in).fit(module, loader)
     seconds = clock.seconds[2 * WARM :]
-    return statistics.median(seconds[::2]) / statistics.median(seconds[1::2])
+    return average(seconds[::2]) / average(seconds[1::2])

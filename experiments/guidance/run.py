@@ -7,6 +7,7 @@ Every run is a line in `results/`; what was cut off goes on with what is missing
 
 import argparse
 import json
+import statistics
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -97,7 +98,9 @@ def bird_costs() -> dict[str, float]:
         for share in birds.SHARES:
             key = f"{arm} | {share}"
             if key not in found:
-                found[key] = round(cost(*birds.prepared(Task(arm, CHOOSING_SEED, {"boxes": share}))), 2)
+                found[key] = round(
+                    cost(*birds.prepared(Task(arm, CHOOSING_SEED, {"boxes": share})), statistics.fmean), 2
+                )
                 path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
     return found
 

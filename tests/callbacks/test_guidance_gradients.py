@@ -48,7 +48,7 @@ def test_weights_by_name_add_up(tmp_path):
 def test_how_often_the_model_runs(losses, rows, calls, tmp_path):
     net, seen = vit().double(), []
     net.register_forward_hook(lambda module, given, output: seen.append(len(output)))
-    stepped(tmp_path, guidance(losses), annotated_data(rows=rows), net)
+    stepped(tmp_path, guidance(losses, compare_every_n_batches=0), annotated_data(rows=rows), net)
     assert len(seen) == calls
     assert rows is None or seen == [6, len(rows)]
 
