@@ -112,6 +112,7 @@ def chosen(workers: int) -> dict[str, float]:
 
 def grid(workers: int) -> None:
     """All arms with five seeds, what is missing of them."""
+    started()  # once, before several processes want it
     weights = chosen(workers)
     tasks = [Task(arm, seed, size, weights.get(arm, 0.0)) for seed in SEEDS for size in SIZES for arm in ARMS]
     complete(RESULTS / "movies.jsonl", tasks, train, workers)

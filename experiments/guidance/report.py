@@ -9,7 +9,7 @@ from table import markdown, mean_interval
 
 WITHOUT = "accuracy without"
 MAPS = ("EPG, generic_attention", "EPG, attnlrp")
-COLUMNS = ("accuracy", WITHOUT, "worst group", "reliance, fill", "reliance, swap", *MAPS)
+COLUMNS = ("accuracy", WITHOUT, "worst group", "reliance, fill", "accuracy, fill", "reliance, swap", *MAPS)
 
 
 def shown(values: Sequence[float], digits: int = 3) -> str:

@@ -62,11 +62,6 @@ def best_filled(runs: Sequence[Run]) -> Run:
     return max(runs, key=lambda run: run["accuracy, fill"])
 
 
-def chosen_weight(runs: Sequence[Run]) -> float:
-    """By the first rule."""
-    return least_reliance(runs)["weight"]
-
-
 RULES: dict[str, Callable[[Sequence[Run]], Run]] = {"least reliance": least_reliance, "best filled": best_filled}
 """The first is the one fixed beforehand; the second was added when the first was seen to choose the weakest weights."""
 

@@ -9,7 +9,7 @@ import argparse
 import json
 import statistics
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -22,7 +22,7 @@ import report  # noqa: E402
 import tweets  # noqa: E402
 from arms import COMBINED, CONTROLS, FULL, PLAIN, SINGLE, UPPER, Task  # noqa: E402
 from costs import cost  # noqa: E402
-from results import CHOOSING_SEED, RULES, SEEDS, choices, complete, load  # noqa: E402
+from results import CHOOSING_SEED, RULES, SEEDS, Run, choices, complete, load  # noqa: E402
 from table import write_between  # noqa: E402
 
 RESULTS = HERE / "results"
@@ -58,15 +58,18 @@ def chosen(workers: int) -> dict[str, dict[str, float]]:
         tasks = [Task(arm, CHOOSING_SEED, images.MAIN, w, True) for arm in arms for w in images.arm_of(arm).weights]
         complete(path, tasks, trained, workers)
 
-    def by_rule(arms: Sequence[str]) -> dict[str, dict[str, float]]:
-        runs = [run for run in complete(path, [], trained, workers).values() if run["arm"] in arms]
-        return {rule: {arm: run["weight"] for arm, run in choices(runs, rule).items()} for rule in RULES}
-
     tried(list(SINGLE))
-    best = [next(arm for arm in weights if arm != "consistency") for weights in by_rule(list(SINGLE)).values()]
+    alone = [run for run in load(path).values() if run["arm"] in SINGLE]
+    best = [next(arm for arm in weights if arm != "consistency") for weights in by_rule(alone).values()]
     pairs = [COMBINED + loss for loss in dict.fromkeys(best)]
     tried(pairs)
-    return by_rule([*SINGLE, *pairs])
+    return by_rule([run for run in load(path).values() if run["arm"] in (*SINGLE, *pairs)])
+
+
+def by_rule(runs: Iterable[Run]) -> dict[str, dict[str, float]]:
+    """Weight by arm, the best arm first, by each rule."""
+    runs = list(runs)
+    return {rule: {arm: run["weight"] for arm, run in choices(runs, rule).items()} for rule in RULES}
 
 
 def planted(workers: int) -> None:
@@ -130,13 +133,12 @@ def tables() -> None:
     """Write what is saved into README.md."""
     runs = {name: list(load(RESULTS / f"{name}.jsonl").values()) for name in ("images", "birds", "tweets", "movies")}
     main = [run for run in runs["images"] if all(run[name] == x for name, x in images.MAIN.items())]
-    weights = {rule: {arm: run["weight"] for arm, run in choices(main, rule).items()} for rule in RULES}
     texts: dict[str, Callable[[], str]] = {
-        "images": lambda: report.arms_table(main, report.COLUMNS, weights),
+        "images": lambda: report.arms_table(main, report.COLUMNS, by_rule(main)),
         "choosing": lambda: report.choosing_table(main),
         "elsewhere": lambda: report.settings_table(runs["images"], [s for s in images.SETTINGS if s != images.MAIN]),
         "birds": lambda: report.sizes_table(runs["birds"], "boxes", report.COLUMNS),
-        "tweets": lambda: report.arms_table(runs["tweets"], report.COLUMNS, {}),
+        "tweets": lambda: report.arms_table(runs["tweets"], tweets.COLUMNS, by_rule(runs["tweets"])),
         "movies": lambda: report.sizes_table(runs["movies"], "documents", movies.COLUMNS),
     }
     for name, text in texts.items():
