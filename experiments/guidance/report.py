@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from arms import CONTROLS, PLAIN, UPPER
+from arms import CONTROLS, FULL, PLAIN, UPPER
 from results import Run
 from table import markdown, mean_interval
 
@@ -52,7 +52,7 @@ def arms_table(runs: Sequence[Run], columns: Sequence[str], rules: Mapping[str, 
     rows = []
     for arm, weight in order:
         mine = found[arm, weight]
-        chosen = [name for name, own in rules.items() if own.get(arm) == weight]
+        chosen = [name for name, own in rules.items() if own.get(arm.removesuffix(FULL)) == weight]
         row = {"arm": arm, "weight": f"{weight:g} ({', '.join(chosen)})" if weight else ""}
         row |= {"steps": f"{mine[0]['steps']:g}", **{name: shown([run[name] for run in mine]) for name in columns}}
         row["gap closed"] = "" if arm in (PLAIN, UPPER) else shown(gap_closed(mine, plain, upper), 2)
