@@ -24,8 +24,8 @@ from lrptrain.monitoring.drawing import shown_first
 from lrptrain.monitoring.evaluate import Scored
 from lrptrain.render import contact_sheet, overlay, to_picture
 
-VIT = {"img_size": 32, "patch_size": 4, "embed_dim": 64, "depth": 4, "num_heads": 4}
-GUIDANCE = "consistency"
+VIT = {"img_size": 24, "patch_size": 4, "embed_dim": 64, "depth": 4, "num_heads": 4}
+GUIDANCE: dict[str, Any] = {"loss": "consistency", "weight": 10.0}
 FOCUS, CHANCE = "relevance/label/energy_pointing_game", "relevance/chance"
 
 
@@ -50,7 +50,7 @@ class Outcome:
     folder: Path
 
 
-def demo(output: str = "runs/demo", epochs: int = 6, samples: int = 100, images: int = 4800, seed: int = 0) -> None:
+def demo(output: str = "runs/demo", epochs: int = 8, samples: int = 100, images: int = 4800, seed: int = 0) -> None:
     """Fine-tune a small ViT on digits with a planted tag, under the monitor; then once more, guided.
 
     Args:
@@ -63,14 +63,16 @@ def demo(output: str = "runs/demo", epochs: int = 6, samples: int = 100, images:
     _quiet()
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
-    data = PlantedDigits(shortcut="tag", correlation=1.0, train_size=images, batch_size=64, seed=seed)
-    sizes = {"epochs": epochs, "samples": samples, "seed": seed}
+    sizes = {"image_size": 24, "digit_size": 20, "train_size": images, "batch_size": 64}
+    data = PlantedDigits(shortcut="tag", correlation=1.0, seed=seed, **sizes)
+    how = {"epochs": epochs, "samples": samples, "seed": seed}
     print(
         "A small ViT learns handwritten digits. Each training image also carries a 4 x 4 tag in its class's colour.\n"
     )
-    plain = _run(data, folder / "plain", guided=False, **sizes)
-    print(f"\nThe same once more, guided: RelevanceGuidance(loss={GUIDANCE!r}) is one more callback.\n")
-    guided = _run(data, folder / "guided", guided=True, **sizes)
+    plain = _run(data, folder / "plain", guided=False, **how)
+    arguments = ", ".join(f"{name}={value!r}" for name, value in GUIDANCE.items())
+    print(f"\nThe same once more, with one more callback: RelevanceGuidance({arguments}).\n")
+    guided = _run(data, folder / "guided", guided=True, **how)
     picture = draw(plain.scored, guided.scored, data, folder / "overlays.png")
     text = report(plain, guided)
     (folder / "report.txt").write_text(text + "\n", encoding="utf-8")
@@ -91,7 +93,7 @@ def _run(data: PlantedDigits, folder: Path, guided: bool, epochs: int, samples: 
         accelerator="cpu",
         default_root_dir=folder,
         logger=logger,
-        callbacks=[monitor, RelevanceGuidance(loss=GUIDANCE)] if guided else [monitor],
+        callbacks=[monitor, RelevanceGuidance(**GUIDANCE)] if guided else [monitor],
         enable_checkpointing=False,
         enable_model_summary=False,
         log_every_n_steps=10,
