@@ -1,5 +1,5 @@
 # Two commands do all their own set-up in .venv, on a machine with Python 3.11 or newer:
-#   make demo   trains a small ViT under the monitor and flags its shortcut
+#   make demo   trains a small ViT under the monitor, which flags its shortcut, and once more, guided
 #   make test   lint, types, packaging and tests
 PYTHON ?= python3
 BIN := .venv/bin
