@@ -24,7 +24,7 @@ def main() -> None:
         demo(str(folder))
     shutil.copy(folder / "overlays.png", HERE / "overlays.png")
     before, _, rest = README.read_text(encoding="utf-8").partition(START)
-    printed = (folder / "report.txt").read_text(encoding="utf-8").strip()
+    printed = (folder / "report.txt").read_text(encoding="utf-8").strip("\n")
     README.write_text(f"{before}{START}\n\n```\n{printed}\n```\n\n{END}{rest.partition(END)[2]}", encoding="utf-8")
 
 
