@@ -50,6 +50,7 @@ class RelevanceGuidance(Callback):
         loss: Of `lrptrain.guidance.LOSSES`: one, several as in "consistency+energy", or a weight for each by its name.
         weight: Of all of them.
         method: Whose maps `energy` and the other losses on maps judge: a differentiable one of `lrptrain.methods()`.
+            In half precision the gradients through `transformer_attribution` are off by a tenth and more: take another.
         method_options: Of the method.
         target: Explain the class of the label, or the predicted one.
         first_order: Take gradients inside the maps as constants: cheaper, and reaches attention only.
