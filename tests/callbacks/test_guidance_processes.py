@@ -11,6 +11,7 @@ import torch
 from test_guidance_gradients import assert_close
 
 HERE = Path(__file__).parent
+pytestmark = pytest.mark.xdist_group("guided processes")  # its runs are made once
 EXACT = 1e-8  # of float64; 1e-10 measured where the ratio of norms, which is float32, has a part
 
 
