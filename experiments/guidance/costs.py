@@ -1,8 +1,10 @@
 """What a guided step costs: half of the batches of one run are guided, half are not."""
 
+import json
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytorch_lightning as pl
@@ -43,3 +45,13 @@ def cost(module: Trained, loader: DataLoader, average: Callable[[Sequence[float]
     quiet_trainer(steps, [guided, clock], module.trained_in).fit(module, loader)
     seconds = clock.seconds[2 * WARM :]
     return average(seconds[::2]) / average(seconds[1::2])
+
+
+def write_costs(path: Path, found: Mapping[str, float]) -> None:
+    """Keep the costs of a table's arms."""
+    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+
+
+def read_costs(path: Path) -> dict[str, float]:
+    """Those that are measured already."""
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

@@ -1,6 +1,5 @@
 """Movie reviews from few documents: do rationales buy accuracy? Data, one run, the whole table."""
 
-import json
 from functools import cache
 from pathlib import Path
 
@@ -9,7 +8,7 @@ import texts
 import torch
 import tweets
 from arms import CONTROLS, PLAIN, SINGLE, Arm, Task
-from costs import cost
+from costs import cost, read_costs, write_costs
 from fitting import Trained, fit
 from results import CHOOSING_SEED, SEEDS, complete
 from texts import Texts
@@ -81,12 +80,12 @@ def prepared(task: Task) -> tuple[Trained, DataLoader]:
 def costs() -> None:
     """Measure what a step of every arm costs, on a machine that is idle."""
     found = {arm: round(cost(*prepared(Task(arm, CHOOSING_SEED, SIZES[1]))), 2) for arm in ARMS}
-    (RESULTS / "costs_movies.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_costs(RESULTS / "costs_movies.json", found)
 
 
 def train(task: Task) -> dict[str, float]:
     """One run: trained, then measured on the official validation or test documents."""
-    found = json.loads((RESULTS / "costs_movies.json").read_text(encoding="utf-8"))
+    found = read_costs(RESULTS / "costs_movies.json")
     module, batches = prepared(task)
     steps = round(BUDGET / found[task.arm])
     seconds = fit(module, batches, steps, task.weight, task.seed)

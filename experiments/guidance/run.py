@@ -6,7 +6,6 @@ Every run is a line in `results/`; what was cut off goes on with what is missing
 """
 
 import argparse
-import json
 import statistics
 import sys
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +20,7 @@ import movies  # noqa: E402
 import report  # noqa: E402
 import tweets  # noqa: E402
 from arms import COMBINED, CONTROLS, FULL, PLAIN, SINGLE, UPPER, Task  # noqa: E402
-from costs import cost  # noqa: E402
+from costs import cost, read_costs, write_costs  # noqa: E402
 from results import CHOOSING_SEED, RULES, SEEDS, Run, choices, complete, load  # noqa: E402
 from table import write_between  # noqa: E402
 
@@ -38,12 +37,12 @@ def costs(_: int) -> None:
     for arm in (*CONTROLS, *SINGLE, *(COMBINED + loss for loss in SINGLE if loss != "consistency")):
         found[arm] = round(cost(*images.prepared(Task(arm, CHOOSING_SEED, images.MAIN))), 2)
         print(arm, found[arm], flush=True)
-    (RESULTS / "costs.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_costs(RESULTS / "costs.json", found)
 
 
 def trained(task: Task) -> dict[str, float]:
     """One run on digits, in a process of its own."""
-    found = json.loads((RESULTS / "costs.json").read_text(encoding="utf-8"))
+    found = read_costs(RESULTS / "costs.json")
     return images.train(task, 1.0 if task.arm.endswith(FULL) else found[task.arm])
 
 
@@ -96,7 +95,7 @@ def elsewhere(workers: int) -> None:
 def bird_costs() -> dict[str, float]:
     """What a step of every guided arm costs with boxes on so many of the birds; measured once."""
     path = RESULTS / "costs_birds.json"
-    found = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
+    found = read_costs(path)
     for arm in birds.GUIDED:
         for share in birds.SHARES:
             key = f"{arm} | {share}"
@@ -104,7 +103,7 @@ def bird_costs() -> dict[str, float]:
                 found[key] = round(
                     cost(*birds.prepared(Task(arm, CHOOSING_SEED, {"boxes": share})), statistics.fmean), 2
                 )
-                path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+                write_costs(path, found)
     return found
 
 

@@ -1,6 +1,5 @@
 """A planted word in tweets that tells the label: data, one run, the whole table."""
 
-import json
 import re
 from dataclasses import replace
 from functools import cache
@@ -10,7 +9,7 @@ import numpy as np
 import texts
 import torch
 from arms import CONTROLS, SINGLE, WEIGHTS, Task, combined
-from costs import cost
+from costs import cost, read_costs, write_costs
 from fitting import Trained, fit
 from results import CHOOSING_SEED, RULES, SEEDS, choices, complete
 from texts import Texts
@@ -103,12 +102,12 @@ def prepared(task: Task) -> tuple[Trained, DataLoader]:
 def costs() -> None:
     """Measure what a step of every arm costs, on a machine that is idle."""
     found = {arm: round(cost(*prepared(Task(arm, CHOOSING_SEED, MAIN))), 2) for arm in ARMS}
-    (RESULTS / "costs_tweets.json").write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    write_costs(RESULTS / "costs_tweets.json", found)
 
 
 def train(task: Task) -> dict[str, float]:
     """One run: trained, then measured on the validation or the test tweets."""
-    found = json.loads((RESULTS / "costs_tweets.json").read_text(encoding="utf-8"))
+    found = read_costs(RESULTS / "costs_tweets.json")
     module, batches = prepared(task)
     steps = round(BUDGET / found[task.arm])
     seconds = fit(module, batches, steps, task.weight, task.seed)

@@ -1,16 +1,10 @@
 """Guidance in two processes is guidance in one, and a failure in one of them stops neither."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
+from processes import one_and_two, result
 from test_guidance_gradients import assert_close
 
-HERE = Path(__file__).parent
 pytestmark = pytest.mark.xdist_group("guided processes")  # its runs are made once
 EXACT = 1e-8  # of float64; 1e-10 measured where the ratio of norms, which is float32, has a part
 
@@ -18,26 +12,7 @@ EXACT = 1e-8  # of float64; 1e-10 measured where the ratio of norms, which is fl
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """The same runs in one process and in two."""
-    root, running = tmp_path_factory.mktemp("guided"), []
-    for devices in (1, 2):
-        folder = root / str(devices)
-        folder.mkdir()
-        command = [sys.executable, str(HERE / "guidance_ddp_script.py"), str(folder), str(devices)]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        log = (folder / "log").open("w")
-        running.append((subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT), log))
-    for process, log in running:
-        try:
-            process.wait(timeout=120)
-        finally:
-            process.kill()
-            log.close()
-        assert process.returncode == 0, Path(log.name).read_text()[-3000:]
-    return root / "1", root / "2"
-
-
-def result(folder, name, rank=0):
-    return json.loads((folder / f"{name}-{rank}.json").read_text())
+    return one_and_two(tmp_path_factory.mktemp("guided"), "guidance_ddp_script.py")
 
 
 def state(folder, name, rank=0):

@@ -1,18 +1,12 @@
 """Two processes tell what one tells, and a failure in one of them stops neither."""
 
-import json
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from PIL import Image
+from processes import one_and_two, result
 
 from lrptrain.loggers import read_events, read_findings, read_samples
 
-HERE = Path(__file__).parent
 pytestmark = pytest.mark.xdist_group("monitored processes")  # its runs are made once
 FLOAT32 = 1e-3  # training itself rounds differently: 2e-4 measured in the share of one sample
 COSTS = ("relevance/seconds", "relevance/cost_share")
@@ -21,27 +15,7 @@ COSTS = ("relevance/seconds", "relevance/cost_share")
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):
     """The same runs in one process and in two."""
-    root = tmp_path_factory.mktemp("processes")
-    running = []
-    for devices in (1, 2):
-        folder = root / str(devices)
-        folder.mkdir()
-        command = [sys.executable, str(HERE / "ddp_script.py"), str(folder), str(devices)]
-        environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-        log = (folder / "log").open("w")
-        running.append((subprocess.Popen(command, env=environment, stdout=log, stderr=subprocess.STDOUT), log))
-    for process, log in running:
-        try:
-            process.wait(timeout=120)
-        finally:
-            process.kill()
-            log.close()
-        assert process.returncode == 0, Path(log.name).read_text()[-3000:]
-    return root / "1", root / "2"
-
-
-def result(folder, name, rank=0):
-    return json.loads((folder / f"{name}-{rank}.json").read_text())
+    return one_and_two(tmp_path_factory.mktemp("processes"), "ddp_script.py")
 
 
 def assert_close(one, other, tolerance, key=""):

@@ -1,10 +1,8 @@
 """What a guidance asks for, on a call of the model."""
 
-from typing import Any
-
 import pytest
 import torch
-from timm.models.vision_transformer import VisionTransformer
+from small_models import tiny_vit
 
 import lrptrain
 from lrptrain.annotations import IGNORED, mask_to_tokens
@@ -17,19 +15,6 @@ from lrptrain.relevance.interception import intercepted
 SAMPLES = 5
 
 
-def model():
-    torch.manual_seed(0)
-    sizes: dict[str, Any] = {
-        "img_size": 16,
-        "patch_size": 4,
-        "embed_dim": 16,
-        "depth": 2,
-        "num_heads": 2,
-        "num_classes": 3,
-    }
-    return VisionTransformer(**sizes)
-
-
 def batch():
     generator = torch.Generator().manual_seed(0)
     mask = torch.zeros(SAMPLES, 16, 16, dtype=torch.uint8)
@@ -38,7 +23,7 @@ def batch():
 
 
 def terms(objective, rows, record=None, mask=None, label=None):
-    net, (images, given, known) = model(), batch()
+    net, (images, given, known) = tiny_vit(), batch()
     record = objective.records(len(rows), SAMPLES) if record is None else record
     with intercepted(net, SAMPLES, record) as calls:
         net(images)
@@ -72,7 +57,7 @@ def test_when_the_callers_pass_is_recorded():
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("rows", [[0, 1, 2, 3, 4], [1, 3]])
 def test_terms_are_the_librarys_own_losses(loss, rows):
-    net, (images, mask, label) = model(), batch()
+    net, (images, mask, label) = tiny_vit(), batch()
     found = terms(Objective({loss: 1.0}), rows)[loss]
     if loss in MAP_LOSSES:
         maps = lrptrain.attribute(net, images[rows], label[rows], "generic_attention", create_graph=True)
@@ -113,7 +98,7 @@ def test_several_losses_share_one_map():
 
 
 def test_the_predicted_class():
-    net, (images, _, _) = model(), batch()
+    net, (images, _, _) = tiny_vit(), batch()
     predicted = net(images).argmax(1)
     rows = [0, 1, 2, 3, 4]
     one = terms(Objective({"energy": 1.0}, target="predicted"), rows)["energy"].total
@@ -134,7 +119,7 @@ def test_wrong_objectives():
 
 
 def test_reliance_is_how_far_the_prediction_moves():
-    net, (images, mask, _) = model(), batch()
+    net, (images, mask, _) = tiny_vit(), batch()
     mask[4] = IGNORED
     with intercepted(net, SAMPLES, False) as calls:
         net(images)

@@ -1,6 +1,7 @@
 """A small model around a function, and checks of two models against each other."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -57,3 +58,12 @@ def same(one: nn.Module, other: nn.Module, inputs: object, methods: tuple[str, .
 def raises(function: Callable, match: str) -> None:
     with pytest.raises(lrptrain.UnsupportedOperationError, match=match):
         lrptrain.attribute(Small(Block(function)), patches(), method="lrp")
+
+
+def tiny_vit(**options: Any) -> nn.Module:
+    """A ViT of timm for images of 16 x 16 pixels, the same in every call."""
+    from timm.models.vision_transformer import VisionTransformer
+
+    torch.manual_seed(0)
+    sizes: dict[str, Any] = {"img_size": 16, "patch_size": 4, "embed_dim": 16, "depth": 2, "num_heads": 2}
+    return VisionTransformer(**{**sizes, "num_classes": 3, **options})

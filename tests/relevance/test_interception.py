@@ -4,6 +4,7 @@ from typing import Any
 
 import pytest
 import torch
+from small_models import tiny_vit
 from torch import nn
 
 import lrptrain
@@ -15,18 +16,7 @@ METHODS = ("generic_attention", "input_x_gradient")
 
 
 def vit(**options):
-    from timm.models.vision_transformer import VisionTransformer
-
-    torch.manual_seed(0)
-    sizes: dict[str, Any] = {
-        "img_size": 16,
-        "patch_size": 4,
-        "embed_dim": 16,
-        "depth": 2,
-        "num_heads": 2,
-        "num_classes": 3,
-    }
-    return VisionTransformer(**sizes, **options).double()
+    return tiny_vit(**options).double()
 
 
 def images(samples=4):
