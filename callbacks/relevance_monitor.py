@@ -50,7 +50,7 @@ class RelevanceMonitor(Callback):
             where batches have `group`.
         `relevance/findings`: Number of findings that stand.
         `relevance/seconds`: Time the monitor took since its last point: for this evaluation, and for writing the last.
-        `relevance/cost_share`: Its share of the time since then, or since the epoch began.
+        `relevance/cost_share`: Its share of the time since then, or since training began; in 0..1.
         `relevance/failures`: Times the monitor failed so far.
     Pictures, texts, the table of samples and new findings go to `WandbLogger` and `TensorBoardLogger`, and always to
     `<default_root_dir>/relevance/<run>/`: `run.json`, `events.jsonl`, `findings.json`, `samples/*.parquet`,
@@ -200,9 +200,9 @@ class RelevanceMonitor(Callback):
         """The same for `trainer.validate`."""
         self._find(trainer, pl_module)
 
-    def on_train_epoch_start(self, trainer: Any, pl_module: Any) -> None:
+    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Start the clock."""
-        self._clock_started = time.monotonic()
+        self._clock_started, self._untold_seconds = time.monotonic(), 0.0
 
     def on_validation_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin a validation."""
