@@ -11,7 +11,7 @@ from torch.utils.data import DataLoader, StackDataset
 from lrptrain.data.common import loader, stratified_split
 from lrptrain.extras import require
 
-Shortcut = Literal["tag", "background", "both", "none"]
+Shortcut = Literal["tag", "background", "both", "border", "position", "none"]
 
 PALETTE = np.array(
     [
@@ -34,6 +34,8 @@ NOISE = 0.5
 """Upper end of the background's uniform noise; the strokes are at 1."""
 TAG_PIXELS = 4
 """Side of the square tag."""
+BORDER_PIXELS = 2
+"""Width of the frame."""
 TINT = 0.5
 """Share of the class colour in a tinted background."""
 STROKE_THRESHOLD = 0.3
@@ -65,15 +67,16 @@ def planted_digits(
         strokes: Digits, 0..1.
         labels: Their classes, 0..9.
         shortcut: `"tag"`: a 4 x 4 square of the class's colour in a random corner; `"background"`: noise tinted with
-            that colour; `"both"`, of the same class; `"none"`.
+            that colour; `"both"`, of the same class; `"position"`: the tag always in the bottom right corner;
+            `"border"`: a frame of that colour, 2 pixels wide; `"none"`.
         correlation: Probability (0..1) that an image's shortcut is its own class's; the others get another class's.
         image_size: Side of the images in pixels.
         seed: Fixes everything random.
 
     Returns:
         `image` float32 `[n, 3, H, W]` in 0..1; `mask` uint8 `[n, H, W]`, 1 on the digit's strokes and one pixel around
-        them (never on the tag); `label` int64 `[n]`; `group` int64 `[n]`, 1 where the shortcut agrees with the class;
-        `sample_id` int64 `[n]`.
+        them (never on tag or frame); `label` int64 `[n]`; `group` int64 `[n]`, 1 where the shortcut agrees with the
+        class; `sample_id` int64 `[n]`.
 
     Raises:
         ValueError: An unknown shortcut, a correlation outside 0..1, or digits larger than the image.
@@ -92,13 +95,11 @@ def planted_digits(
         background = (1 - TINT) * background + TINT * PALETTE[shown][:, None, None]
     images = background + canvas[..., None] * (1 - background)
     evidence = _dilate(canvas > STROKE_THRESHOLD)
-    if shortcut in ("tag", "both"):
-        tags = _corners(count, image_size, shortcut_rng)
-        images = np.where(tags[..., None], PALETTE[shown][:, None, None], images)
-        evidence &= ~tags
+    covered = _covered(shortcut, count, image_size, shortcut_rng)
+    images = np.where(covered[..., None], PALETTE[shown][:, None, None], images)
     return {
         "image": np.ascontiguousarray(images.transpose(0, 3, 1, 2)),
-        "mask": evidence.astype(np.uint8),
+        "mask": (evidence & ~covered).astype(np.uint8),
         "label": labels,
         "group": (agrees & (shortcut != "none")).astype(np.int64),
         "sample_id": np.arange(count),
@@ -132,9 +133,16 @@ def _dilate(pixels: Bool[np.ndarray, "n height width"]) -> Bool[np.ndarray, "n h
     return require("scipy.ndimage", "data").binary_dilation(pixels, structure=np.ones((1, 3, 3)))
 
 
-def _corners(count: int, image_size: int, rng: np.random.Generator) -> Bool[np.ndarray, "n height width"]:
-    """True on a tag's square in a random corner of each image."""
-    start = rng.integers(0, 2, size=(2, count, 1)) * (image_size - TAG_PIXELS)
+def _covered(
+    shortcut: Shortcut, count: int, image_size: int, rng: np.random.Generator
+) -> Bool[np.ndarray, "n height width"]:
+    """Where the shortcut hides the image: nowhere, on the frame, or on a tag's square in a corner."""
+    if shortcut not in ("tag", "both", "position"):
+        frame = np.full((count, image_size, image_size), shortcut == "border")
+        frame[:, BORDER_PIXELS:-BORDER_PIXELS, BORDER_PIXELS:-BORDER_PIXELS] = False
+        return frame
+    corner = np.ones((2, count, 1), int) if shortcut == "position" else rng.integers(0, 2, size=(2, count, 1))
+    start = corner * (image_size - TAG_PIXELS)
     inside = (np.arange(image_size) >= start) & (np.arange(image_size) < start + TAG_PIXELS)
     return inside[0][:, :, None] & inside[1][:, None, :]
 
@@ -147,7 +155,7 @@ class PlantedDigits(pl.LightningDataModule):
     shortcut. No handwritten digit of `train` is in the other two.
 
     Args:
-        shortcut: `"tag"`, `"background"`, `"both"` or `"none"`, see `planted_digits`.
+        shortcut: `"tag"`, `"background"`, `"both"`, `"position"`, `"border"` or `"none"`, see `planted_digits`.
         correlation: Share (0..1) of the images whose shortcut is their own class's.
         train_size: Training images, drawn with replacement from three quarters of the digits.
         val_size: Images in `val` and in `val_clean`, drawn from the other quarter.

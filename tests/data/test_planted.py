@@ -45,7 +45,7 @@ def test_arrays_have_the_contract_of_a_batch(digits):
     assert set(np.unique(arrays["mask"])) == {0, 1}
 
 
-@pytest.mark.parametrize("shortcut", ["tag", "background"])
+@pytest.mark.parametrize("shortcut", ["tag", "background", "border", "position"])
 def test_a_seed_fixes_everything(digits, shortcut):
     first, again = (planted_digits(**digits, shortcut=shortcut, correlation=0.5, seed=5) for _ in range(2))
     other = planted_digits(**digits, shortcut=shortcut, correlation=0.5, seed=6)
@@ -60,10 +60,11 @@ def test_each_tag_shows_its_class_when_fully_correlated(digits):
     assert arrays["group"].all()
 
 
+@pytest.mark.parametrize("shortcut", ["tag", "position"])
 @pytest.mark.parametrize("correlation", [0.0, 0.7])
-def test_correlation_is_the_share_of_agreeing_tags_and_group_tells_which(digits, correlation):
+def test_correlation_is_the_share_of_agreeing_tags_and_group_tells_which(digits, shortcut, correlation):
     strokes, labels = (np.tile(array, (10,) + (1,) * (array.ndim - 1)) for array in digits.values())
-    arrays = planted_digits(strokes, labels.ravel(), "tag", correlation)
+    arrays = planted_digits(strokes, labels.ravel(), shortcut, correlation)
     shown = np.array([shown_tags(image) for image in arrays["image"]])
     assert shown.shape == (2000, 1)
     assert np.array_equal(shown[:, 0] == arrays["label"], arrays["group"] == 1)
@@ -72,15 +73,34 @@ def test_correlation_is_the_share_of_agreeing_tags_and_group_tells_which(digits,
     assert set(wrong) == set(range(10))
 
 
-def test_without_the_shortcut_only_the_shortcut_differs(digits):
-    clean = planted_digits(**digits, shortcut="none")
-    tagged = planted_digits(**digits, shortcut="tag")
-    differs = (clean["image"] != tagged["image"]).any(axis=1)
-    assert (differs.sum(axis=(1, 2)) == 16).all()
-    outside = ~differs
-    assert np.array_equal(clean["mask"][outside], tagged["mask"][outside])
-    assert not tagged["mask"][differs].any()
+@pytest.mark.parametrize(("shortcut", "covered"), [("tag", 16), ("position", 16), ("border", 32**2 - 28**2)])
+def test_without_the_shortcut_only_the_shortcut_differs(digits, shortcut, covered):
+    told_apart = digits["labels"] != 9  # its colour is white, as strokes are
+    clean, planted = (
+        {key: array[told_apart] for key, array in planted_digits(**digits, shortcut=kind).items()}
+        for kind in ("none", shortcut)
+    )
+    differs = (clean["image"] != planted["image"]).any(axis=1)
+    assert (differs.sum(axis=(1, 2)) == covered).all()
+    assert np.array_equal(clean["mask"] * ~differs, planted["mask"])
+    assert planted["mask"].any(axis=(1, 2)).all()
     assert not clean["group"].any()
+
+
+def test_a_positioned_tag_is_always_bottom_right(digits):
+    arrays = planted_digits(**digits, shortcut="position")
+    assert (arrays["image"][:, :, 28:, 28:] == PALETTE[arrays["label"]][:, :, None, None]).all()
+
+
+def test_a_border_is_a_frame_of_two_pixels_in_the_colour_of_the_shown_class(digits):
+    arrays = planted_digits(**digits, shortcut="border", correlation=0.7)
+    frame = np.ones((32, 32), bool)
+    frame[2:30, 2:30] = False
+    pixels = arrays["image"][:, :, frame]
+    assert (pixels == pixels[:, :, :1]).all()
+    shown = (pixels[:, None, :, 0] == PALETTE).all(axis=2)
+    assert (shown.sum(axis=1) == 1).all()
+    assert np.array_equal(shown.argmax(axis=1) == arrays["label"], arrays["group"] == 1)
 
 
 def test_a_tinted_background_gives_the_class_away_and_leaves_the_digit(digits):
