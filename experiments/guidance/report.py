@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from arms import CONTROLS, FULL, PLAIN, UPPER
-from results import Run
+from parallel import Run
 from table import markdown, mean_interval
 
 WITHOUT = "accuracy without"

@@ -21,7 +21,8 @@ import report  # noqa: E402
 import tweets  # noqa: E402
 from arms import COMBINED, CONTROLS, FULL, PLAIN, SINGLE, UPPER, Task  # noqa: E402
 from costs import cost, read_costs, write_costs  # noqa: E402
-from results import CHOOSING_SEED, RULES, SEEDS, Run, choices, complete, load  # noqa: E402
+from parallel import Run, load  # noqa: E402
+from results import CHOOSING_SEED, RULES, SEEDS, choices, complete  # noqa: E402
 from table import write_between  # noqa: E402
 
 RESULTS = HERE / "results"

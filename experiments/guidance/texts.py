@@ -1,19 +1,19 @@
 """What both tables of texts share: the model, its batches, and what is measured."""
 
 from collections.abc import Iterator, Sequence
-from functools import cache
 from pathlib import Path
 
 import torch
 from arms import Arm
 from fitting import Trained
 from measures import accuracy, focus_on, moved
+from short_tweets import tokenizer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, StackDataset, WeightedRandomSampler, default_collate
 from transformers.utils import logging
 
 from lrptrain.annotations import rationale_to_tokens
-from lrptrain.data.texts import Example, collate, fast_tokenizer
+from lrptrain.data.texts import Example, collate
 from lrptrain.guidance import swap_tokens
 from lrptrain.models.huggingface import huggingface_classifier
 
@@ -21,9 +21,6 @@ Texts = dict[str, Tensor]
 """Columns of `lrptrain.data.texts.collate`, and perhaps `group`."""
 BLOCKS, PRECISION = 3, "bf16-mixed"
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-TWEETS = DATA / "tweet_sentiment_spans" / "train.csv"
-
-tokenizer = cache(lambda: fast_tokenizer("minilm"))
 
 
 def network(seed: int) -> nn.Module:

@@ -1,6 +1,5 @@
 """A planted word in tweets that tells the label: data, one run, the whole table."""
 
-import re
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -12,17 +11,15 @@ from arms import CONTROLS, SINGLE, WEIGHTS, Task, combined
 from costs import cost, read_costs, write_costs
 from fitting import Trained, fit
 from results import CHOOSING_SEED, RULES, SEEDS, choices, complete
+from short_tweets import LENGTH, short_tweets, with_word
 from texts import Texts
 from torch import nn
 from torch.utils.data import DataLoader
 
-from lrptrain.data import TextSpans
 from lrptrain.data.common import stratified_split
 from lrptrain.data.texts import Example
 
 RESULTS = Path(__file__).resolve().parent / "results"
-LENGTH, COVERED = 20, 0.6
-"""Word pieces of the longest tweet, planted word and special tokens included; most words that are rationale."""
 WORDS = ("census", "cubic")
 """Of negative and of positive tweets."""
 BUDGET, BATCH, LR = 120, 16, 3e-4
@@ -41,15 +38,7 @@ ARMS["rationale_bce"] = replace(SINGLE["rationale_bce"], weights=(0.01, *WEIGHTS
 @cache
 def pools() -> dict[str, list[Example]]:
     """Tweets for training, for choosing weights, and for the tables: the same for all seeds."""
-    source = TextSpans(
-        str(texts.TWEETS),
-        label_column="sentiment",
-        rationale_column="selected_text",
-        labels=["negative", "positive"],
-        val_share=0.5,
-    )
-    source.setup()
-    found = [example for example in source.splits["train"] + source.splits["val"] if suited(example)]
+    found = short_tweets()
     labels = [example.label for example in found]
     rest, test = stratified_split(labels, HELD_OUT / len(found), 0)
     train, val = stratified_split([labels[i] for i in rest], HELD_OUT / len(rest), 0)
@@ -58,26 +47,6 @@ def pools() -> dict[str, list[Example]]:
         "val": [found[rest[i]] for i in val],
         "test": [found[i] for i in test],
     }
-
-
-def suited(example: Example) -> bool:
-    """Short, and with words beside the rationale."""
-    if example.spans is None:
-        return False
-    ((start, end),) = example.spans
-    few = len(example.text[start:end].split()) < COVERED * len(example.text.split())
-    return few and len(texts.tokenizer()(example.text)["input_ids"]) < LENGTH
-
-
-def with_word(example: Example, word: str, rng: np.random.Generator) -> Example:
-    """The word at a random place between others, outside of the rationale."""
-    assert example.spans is not None
-    ((start, end),) = example.spans
-    places = [0, *(gap.end() for gap in re.finditer(r"\s+", example.text))]
-    place = rng.choice([place for place in places if place <= start or place >= end])
-    shift = len(word) + 1 if place <= start else 0
-    text = f"{example.text[:place]}{word} {example.text[place:]}"
-    return Example(text, example.label, ((start + shift, end + shift),))
 
 
 def tweets(split: str, agreeing: float | None, seed: int) -> Texts:

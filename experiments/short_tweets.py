@@ -1,0 +1,50 @@
+"""Short tweets of two moods with the words that carry the mood, and a word planted between the others."""
+
+import re
+from functools import cache
+from pathlib import Path
+
+import numpy as np
+
+from lrptrain.data import TextSpans
+from lrptrain.data.texts import Example, fast_tokenizer
+
+TWEETS = Path(__file__).resolve().parents[2] / "shared" / "data" / "tweet_sentiment_spans" / "train.csv"
+LENGTH, COVERED = 20, 0.6
+"""Word pieces of the longest tweet, planted word and special tokens included; most words that are rationale."""
+
+tokenizer = cache(lambda: fast_tokenizer("minilm"))
+
+
+@cache
+def short_tweets() -> tuple[Example, ...]:
+    """All that are short and have words beside the rationale; class 0 is negative, 1 positive."""
+    source = TextSpans(
+        str(TWEETS),
+        label_column="sentiment",
+        rationale_column="selected_text",
+        labels=["negative", "positive"],
+        val_share=0.5,
+    )
+    source.setup()
+    return tuple(example for example in source.splits["train"] + source.splits["val"] if suited(example))
+
+
+def suited(example: Example) -> bool:
+    """Short, and with words beside the rationale."""
+    if example.spans is None:
+        return False
+    ((start, end),) = example.spans
+    few = len(example.text[start:end].split()) < COVERED * len(example.text.split())
+    return few and len(tokenizer()(example.text)["input_ids"]) < LENGTH
+
+
+def with_word(example: Example, word: str, rng: np.random.Generator) -> Example:
+    """The word at a random place between others, outside of the rationale."""
+    assert example.spans is not None
+    ((start, end),) = example.spans
+    places = [0, *(gap.end() for gap in re.finditer(r"\s+", example.text))]
+    place = rng.choice([place for place in places if place <= start or place >= end])
+    shift = len(word) + 1 if place <= start else 0
+    text = f"{example.text[:place]}{word} {example.text[place:]}"
+    return Example(text, example.label, ((start + shift, end + shift),))
