@@ -39,7 +39,7 @@ LAYERS = {
     "annotations": set(),
     "extras": set(),
     "metrics": {"annotations"},
-    "audit": {"relevance", "metrics", "monitoring", "batch"},
+    "audit": {"relevance", "metrics", "monitoring", "batch", "extras"},
     "batch": {"annotations", "relevance"},
     "guidance": {"annotations", "metrics", "relevance", "batch"},
     "findings": {"extras"},

@@ -35,16 +35,26 @@ def answers_without(
     it. The one token that a classifier reads stays in the mask, since some models let what is masked read nothing; and
     a text of which nothing is kept does (a softmax over nothing does not exist).
     """
-    recording = explanation.recording
-    leaf = recording.tape.leaf
+    leaf = explanation.recording.tape.leaf
     assert leaf is not None
     original = leaf if explanation.create_graph else leaf.detach()
+    values, mask = without(explanation.recording, original, kept, rows, baseline)
+    return answers(explanation, values, rows, mask, probability=probability)
+
+
+def without(
+    recording: Recording,
+    original: Float[Tensor, "batch ..."],
+    kept: Bool[Tensor, "rows tokens"],
+    rows: Int[Tensor, " rows"],
+    baseline: float = 0.0,
+) -> tuple[Float[Tensor, "rows ..."], Tensor | None]:
+    """What to run the model on, see `rerun`: pixels or embeddings of the samples `rows`, and the mask of texts."""
     if original.ndim == 3:
-        values = torch.where(kept[..., None], original[rows], baseline)
-        return answers(explanation, values, rows, _mask(recording, kept, rows), probability=probability)
+        return torch.where(kept[..., None], original[rows], baseline), _mask(recording, kept, rows)
     cells = kept.to(torch.float32).unflatten(1, (1, *patch_grid(recording)))
     pixels = F.interpolate(cells, original.shape[-2:], mode="nearest-exact") > 0
-    return answers(explanation, torch.where(pixels, original[rows], baseline), rows, probability=probability)
+    return torch.where(pixels, original[rows], baseline), None
 
 
 def _mask(recording: Recording, kept: Tensor, rows: Tensor) -> Tensor | None:

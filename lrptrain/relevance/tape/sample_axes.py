@@ -127,6 +127,13 @@ def split_samples(x: Float[Tensor, "..."], at: SampleAxis, samples: int) -> Floa
     return rest.reshape(-1, samples, at.inner, *rest.shape[1:]).transpose(0, 1)
 
 
+def join_samples(x: Float[Tensor, "samples ..."], at: SampleAxis, shape: torch.Size) -> Float[Tensor, "..."]:
+    """Undo `split_samples` (and any merging of axes after it) on a tensor of the given shape."""
+    rest = [size for axis, size in enumerate(shape) if axis != at.axis]
+    parts = x.reshape(x.shape[0], -1, at.inner, *rest)
+    return parts.transpose(0, 1).reshape(shape[at.axis], *rest).movedim(0, at.axis)
+
+
 def sum_per_sample(x: Float[Tensor, "..."], at: SampleAxis, samples: int) -> Float[Tensor, "..."]:
     """Sum over all entries of every sample, shaped to broadcast against `x`."""
     size = x.shape[at.axis]

@@ -8,7 +8,7 @@ from small_models import Block
 from torch import Tensor
 
 from lrptrain.relevance.recording import run_on_tape
-from lrptrain.relevance.tape.sample_axes import SampleAxis, sample_axes, split_samples, sum_per_sample
+from lrptrain.relevance.tape.sample_axes import SampleAxis, join_samples, sample_axes, split_samples, sum_per_sample
 
 
 def axis_of(function: Callable[[Tensor], Tensor], *shape: int) -> tuple[SampleAxis | None, Tensor]:
@@ -104,3 +104,11 @@ def test_sum_per_sample():
     for column in range(12):
         sample = column // 2 % 3
         assert sums[0, column] == sum(x[:, c].sum() for c in range(12) if c // 2 % 3 == sample)
+
+
+@pytest.mark.parametrize("at", [SampleAxis(0), SampleAxis(0, 2), SampleAxis(1), SampleAxis(1, 4), SampleAxis(2, 2)])
+def test_samples_that_were_split_are_joined_again(at):
+    x = torch.randn(12, 24, 36)
+    split = split_samples(x, at, 6)
+    assert torch.equal(join_samples(split, at, x.shape), x)
+    assert torch.equal(join_samples(split.flatten(1, 2), at, x.shape), x)

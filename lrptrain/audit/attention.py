@@ -1,0 +1,139 @@
+"""Run an unmodified model with other attention probabilities.
+
+Which attention the batteries on "is attention an explanation?" test: of the last block, the row that the classifier
+reads (that of the class token; under mean pooling the rows of all tokens, weighed as the pooling weighs them), mean
+over heads. This is the map of the method `raw_attention`. Interventions on it change that row in all heads of the last
+block alike, at the content tokens only: special tokens keep their weight, other rows and blocks stay as they are.
+"""
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from inspect import isfunction
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.overrides import TorchFunctionMode
+
+from lrptrain.metrics.deletion import ends
+from lrptrain.relevance import UnsupportedModelError, record
+from lrptrain.relevance.preserve import preserved, unwrap
+from lrptrain.relevance.recording import Inputs, Recording, explained_input
+from lrptrain.relevance.tape.explicit_attention import explicit_attention
+from lrptrain.relevance.tape.functions import COMPOSITE, canonical_name, enterable
+
+Probabilities = Float[Tensor, "batch heads length length"]
+Replace = Callable[[int, Probabilities], Probabilities]
+
+
+@dataclass(eq=False)
+class ReplacedAttention(TorchFunctionMode):
+    """Made by `replaced_attention`.
+
+    Attributes:
+        replace: From the number of a block and its probabilities to those that stand in for them.
+        samples: Size of the batch.
+        blocks: How many were replaced so far.
+    """
+
+    replace: Replace
+    samples: int
+    blocks: int = 0
+
+    def __post_init__(self) -> None:
+        super().__init__()
+
+    def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        """Carry out one call of the model."""
+        kwargs, name = kwargs or {}, canonical_name(func)
+        if name == "scaled_dot_product_attention":
+            with self:
+                return explicit_attention(*args, **kwargs)
+        if name in COMPOSITE and isfunction(func):
+            with self:
+                return enterable(func)(*args, **kwargs)
+        result = func(*args, **kwargs)
+        return self._replaced(result) if name == "softmax" and _is_attention(result, args, kwargs) else result
+
+    def _replaced(self, probabilities: Tensor) -> Tensor:
+        shape = probabilities.shape
+        per_head = probabilities.reshape(self.samples, -1, *shape[-2:])
+        replaced = self.replace(self.blocks, per_head)
+        self.blocks += 1
+        return replaced.reshape(shape)
+
+
+def _is_attention(result: Tensor, args: tuple, kwargs: Mapping[str, Any]) -> bool:
+    """Whether it is a softmax over the last axis of square matrices."""
+    dim = args[1] if len(args) > 1 else kwargs.get("dim")
+    square = result.ndim >= 3 and result.shape[-1] == result.shape[-2]
+    return square and dim is not None and dim % result.ndim == result.ndim - 1
+
+
+@contextmanager
+def replaced_attention(replace: Replace, samples: int) -> Iterator[ReplacedAttention]:
+    """Let one forward pass of any model use other attention probabilities.
+
+    Fused attention is written out; so the model's kernels do not matter, and gradients flow through what `replace`
+    returns. Masks act before: a probability of 0 is a key that may not be attended to, and should stay 0.
+
+    Args:
+        replace: `replace(block, probabilities)`, called for every block in order.
+        samples: Size of the batch: some models merge their heads with it.
+    """
+    with torch.compiler.set_stance("force_eager"), ReplacedAttention(replace, samples) as mode:
+        yield mode
+
+
+def uniform_rows(block: int, probabilities: Probabilities) -> Probabilities:
+    """Every row uniform over the keys that it attends to at all, for `replaced_attention`; rows keep their sum."""
+    allowed = (probabilities > 0).to(probabilities.dtype)
+    return allowed * (probabilities.sum(-1, keepdim=True) / allowed.sum(-1, keepdim=True).clamp(min=1))
+
+
+@contextmanager
+def evaluating(model: nn.Module) -> Iterator[nn.Module]:
+    """The model itself, unwrapped, in evaluation mode and without checkpointing; left as it was."""
+    model = unwrap(model)
+    with preserved(model), torch.inference_mode(False), torch.compiler.set_stance("force_eager"):
+        for module in model.modules():
+            module.training = False
+            if getattr(module, "grad_checkpointing", False) is True:  # timm's acts in evaluation mode, too
+                module.grad_checkpointing = False  # type: ignore[assignment]
+        yield model
+
+
+def record_replaced(model: nn.Module, inputs: Inputs, replace: Replace) -> Recording:
+    """Record a forward pass with other attention probabilities in every block.
+
+    Raises:
+        UnsupportedModelError: If not exactly the attention of the model's blocks was replaced.
+    """
+    with replaced_attention(replace, explained_input(inputs)[1].shape[0]) as replaced:
+        recording = record(model, inputs).recording
+    if replaced.blocks != len(recording.blocks):
+        raise UnsupportedModelError(
+            f"the model has {len(recording.blocks)} blocks of attention, but {replaced.blocks} softmax operations over "
+            "square matrices: it cannot be run with other attention"
+        )
+    return recording
+
+
+def content_tokens(inputs: Inputs, tokens: int) -> Bool[Tensor, "batch tokens"]:
+    """The tokens that the batteries compare: all patches; of a text those between its first and last, without padding.
+
+    (The first and the last are special tokens, as in `lrptrain.metrics.text_probability`.)
+
+    Args:
+        inputs: Of the model.
+        tokens: How many a map has.
+    """
+    explained = explained_input(inputs)[1]
+    everything = torch.ones(explained.shape[0], tokens, dtype=torch.bool, device=explained.device)
+    if explained.ndim == 4:
+        return everything
+    mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
+    attended = mask != 0 if isinstance(mask, Tensor) and mask.ndim == 2 else everything
+    return attended & ~ends(attended)
