@@ -2,8 +2,8 @@
 
 import time
 import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
@@ -13,16 +13,28 @@ from torch import nn
 from lrptrain.batch import BatchAdapter, Sample, batch_length, read_batch, take
 from lrptrain.callbacks.base import Callback
 from lrptrain.extras import require
-from lrptrain.findings import Finding, announce
+from lrptrain.findings import Effect, Finding, announce
+from lrptrain.intervention import Setting
 from lrptrain.loggers import EpochRecord, send, write_record
-from lrptrain.monitoring.arguments import check_choices, check_counts, check_looks, check_names, check_strategy
+from lrptrain.monitoring.arguments import (
+    check_choices,
+    check_counts,
+    check_judging,
+    check_looks,
+    check_names,
+    check_strategy,
+)
+from lrptrain.monitoring.clock import Clock
 from lrptrain.monitoring.discover import find_model
 from lrptrain.monitoring.evaluate import TARGETS, Explainer, Scored, evaluate
 from lrptrain.monitoring.failures import Failures, described
 from lrptrain.monitoring.folder import run_folder, write_settings
-from lrptrain.monitoring.processes import share_scored
+from lrptrain.monitoring.gate import forbidden, refuse
+from lrptrain.monitoring.intervene import Holding, intervene
+from lrptrain.monitoring.processes import share_samples, share_scored
 from lrptrain.monitoring.report import Reporter
 from lrptrain.monitoring.sampling import Draw
+from lrptrain.monitoring.suspects import Suspect
 from lrptrain.monitoring.trainer import check_dataloader, log_scalars, logged_step, undivided_length
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.registry import get_method
@@ -48,7 +60,10 @@ class RelevanceMonitor(Callback):
         `relevance/accuracy`, `relevance/samples`: Of the sample.
         `relevance/accuracy/group_<g>`, `relevance/worst_group_accuracy`: Of the sample's groups and the least of them,
             where batches have `group`.
-        `relevance/findings`: Number of findings that stand.
+        `relevance/findings`, `relevance/findings/confirmed`: Number of findings that stand, and are confirmed.
+        `relevance/severity`: Of the gravest finding, in 0..1; see `Finding.severity`.
+        `relevance/reliance`, `relevance/reliance/random_region`: How far the prediction moves, in -1..1, when what lies
+            outside the annotation is changed, and when an equally large random region is.
         `relevance/seconds`: Time the monitor took since its last point: for this evaluation, and for writing the last.
         `relevance/cost_share`: Its share of the time since then, or since training began; in 0..1.
         `relevance/failures`: Times the monitor failed so far.
@@ -69,6 +84,11 @@ class RelevanceMonitor(Callback):
         bound: A finding is a mean share of relevance on the annotation that lies surely below this: a share in (0, 1),
             or "chance", the annotated area.
         confidence: Of intervals and findings.
+        intervention: What judges a suspicion in the epoch in which it arises: "swap" what lies outside the annotation
+            with other samples', "inpaint" or "fill" it; None leaves findings suspected. Fixed positions are removed,
+            tokens deleted. Costs 3 forward passes of the sample per suspected region.
+        min_effect: The least mean change of a probability, beyond that by random regions, that confirms a finding.
+        fail_on: "confirmed" or "suspected": end training after an epoch with such a finding, with an error.
         targets: Which classes to explain: "label", "predicted".
         batch_size: Samples per forward pass of the monitor, which needs the memory of training.
         max_pictures: Pictures or texts drawn per epoch.
@@ -85,13 +105,14 @@ class RelevanceMonitor(Callback):
         name: Tells several monitors apart: their keys are `relevance/<name>/...`.
 
     Attributes:
-        findings: Those that stand.
+        findings: Of the last evaluation, those that were refuted, too.
         failures: How often the monitor failed.
         folder: Where the run is written; None before, and in all processes but the first.
         scored: The last evaluation, without inputs and annotations.
 
     Raises:
         ValueError: At construction, when training is set up or in the sanity check, with what to change.
+        FindingError: When training has ended because of `fail_on`.
     """
 
     findings: list[Finding]
@@ -101,8 +122,8 @@ class RelevanceMonitor(Callback):
     _scalars: dict[str, float]
     _evaluated_epoch: int | None
     _continued: str | None
-    _clock_started: float | None
     _model: nn.Module | None
+    _holding: Holding | None
 
     def __init__(
         self,
@@ -116,6 +137,9 @@ class RelevanceMonitor(Callback):
         region_names: Sequence[str] = (),
         bound: float | Literal["chance"] = "chance",
         confidence: float = 0.95,
+        intervention: Literal["swap", "inpaint", "fill"] | None = "swap",
+        min_effect: float = 0.05,
+        fail_on: Literal["suspected", "confirmed"] | None = None,
         targets: Sequence[str] = TARGETS,
         batch_size: int = 16,
         max_pictures: int = 16,
@@ -135,11 +159,14 @@ class RelevanceMonitor(Callback):
         get_method(method, options)
         check_counts(max_samples=max_samples, every_n_epochs=every_n_epochs, batch_size=batch_size)
         check_choices(bound, confidence, targets, on_error)
+        check_judging(intervention, min_effect, fail_on)
         check_looks(mean, std)
         self.max_samples, self.every_n_epochs = max_samples, every_n_epochs
         self.explainer = Explainer(method, options, tuple(targets), batch_size, tuple(region_names), mixing_ratios)
         self.model, self.batch_adapter = model, batch_adapter
-        self.reporter = Reporter(bound, confidence, class_names, tokenizer, mean, std)
+        self.reporter = Reporter(bound, confidence, class_names, tokenizer, mean, std, min_effect, region_names)
+        self.setting = Setting(intervention, batch_size, seed=seed) if intervention is not None else None
+        self.fail_on = fail_on
         self.max_pictures, self.dataloader_idx, self.on_error = max_pictures, dataloader_idx, on_error
         self.run_name, self.seed, self.progress_bar = run_name, seed, progress_bar
         self.name, self._attached, self._model = name, None, None
@@ -190,7 +217,7 @@ class RelevanceMonitor(Callback):
         if self._attached != (id(trainer), stage):
             self._attached = (id(trainer), stage)
             self._start_over()
-        self._draw = Draw(self.max_samples, self.seed)
+        self._draw, self._holding = Draw(self.max_samples, self.seed), None
 
     def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
         """Find the model, which the module's own `setup` or `configure_model` may have made; before the first step."""
@@ -202,7 +229,7 @@ class RelevanceMonitor(Callback):
 
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Start the clock."""
-        self._clock_started, self._untold_seconds = time.monotonic(), 0.0
+        self._clock.start(anew=True)
 
     def on_validation_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin a validation."""
@@ -210,8 +237,7 @@ class RelevanceMonitor(Callback):
             check_dataloader(trainer, self.dataloader_idx)
         self._finished = False
         self._failures_before = self.failures
-        if self._clock_started is None:
-            self._clock_started = time.monotonic()
+        self._clock.start()
 
     def on_validation_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
@@ -224,7 +250,7 @@ class RelevanceMonitor(Callback):
                 self._rehearse(trainer, pl_module, batch)
             return
         if self._draw.samples is None:
-            with self._failures.caught("drawing the sample"), self._timed():
+            with self._failures.caught("drawing the sample"), self._clock.timed():
                 known = read_batch(batch, self.batch_adapter)
                 self._draw.pass_by(known, undivided_length(trainer, self.dataloader_idx))
         if batch_idx + 1 == trainer.num_val_batches[self.dataloader_idx]:
@@ -245,12 +271,22 @@ class RelevanceMonitor(Callback):
                 with suppress(Exception):  # it may be what failed
                     log_scalars(logger, {failures: self._scalars[failures]}, trainer)
 
+    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+        """End training if a finding asks for it: in order, so that checkpoints are written."""
+        if forbidden(self.findings, self.fail_on) is not None and not trainer.sanity_checking:
+            trainer.should_stop = True
+            if trainer.state.fn == "validate":
+                refuse(self.findings, self.fail_on)
+
+    def on_fit_end(self, trainer: Any, pl_module: Any) -> None:
+        """Say why training ended."""
+        refuse(self.findings, self.fail_on)
+
     def _start_over(self) -> None:
         self.findings, self.scored, self.folder = [], [], None
         self._failures = Failures(self.on_error)
         self._scalars, self._evaluated_epoch = {}, None
-        self._continued = self._clock_started = None
-        self._untold_seconds = 0.0
+        self._continued, self._clock = None, Clock()
 
     def _find(self, trainer: Any, pl_module: Any) -> None:
         if self._model is not None:
@@ -259,15 +295,6 @@ class RelevanceMonitor(Callback):
         if self._model is not pl_module and trainer.is_global_zero:
             print(f"RelevanceMonitor explains {type(self._model).__name__} of {type(pl_module).__name__}", flush=True)
 
-    @contextmanager
-    def _timed(self) -> Iterator[None]:
-        """Count the time inside as the monitor's own."""
-        started = time.monotonic()
-        try:
-            yield
-        finally:
-            self._untold_seconds += time.monotonic() - started
-
     def _rehearse(self, trainer: Any, pl_module: Any, batch: Any) -> None:
         """Explain and draw a batch in the sanity check, where an error still costs nothing."""
         known = read_batch(batch, self.batch_adapter)
@@ -275,13 +302,13 @@ class RelevanceMonitor(Callback):
         owners = _owners(trainer, pl_module)
         with preserved(pl_module):
             scored = self._explain(trainer, pl_module, samples)
-            record = self.reporter.record(scored, owners)
+            record = self.reporter.record(scored, owners, self.reporter.suspects(scored, owners))
             self.reporter.drawn(record, scored[: min(1, self.max_pictures)], owners)
 
     def _finish(self, trainer: Any, pl_module: Any) -> None:
         """Draw the sample and evaluate, if it is time. A failure in here befalls all processes alike."""
         self._finished = True
-        with self._failures.caught("evaluating"), self._timed():
+        with self._failures.caught("evaluating"), self._clock.timed():
             samples = self._draw.drawn()
             epoch, last = trainer.current_epoch, self._evaluated_epoch
             if trainer.state.fn == "fit" and last is not None and last < epoch < last + self.every_n_epochs:
@@ -303,9 +330,14 @@ class RelevanceMonitor(Callback):
             self._failures.note("computing relevance", RuntimeError(failed))
             return
         when = trainer.current_epoch, logged_step(trainer)
-        record = self.reporter.record(scored, _owners(trainer, pl_module), self.findings, *when)
+        owners = _owners(trainer, pl_module)
+        if self.setting is not None and self._holding is None:
+            self._holding = Holding(*share_samples(samples))
+        suspects = self.reporter.suspects(scored, owners, *when, self._holding and self._holding.samples)
+        effects = self._intervene(trainer, pl_module, scored, suspects)
+        record = self.reporter.record(scored, owners, suspects, effects, self.findings, *when)
         self.scored, self.findings = scored, record.findings
-        found = record.scalars | self._costs(started)
+        found = record.scalars | self._clock.costs(started) | {"relevance/failures": float(self.failures)}
         self._scalars = {key.replace("relevance", self.prefix, 1): value for key, value in found.items()}
         if trainer.is_global_zero:
             self._write(trainer, pl_module, replace(record, scalars=self._scalars, prefix=self.prefix), shown)
@@ -323,18 +355,14 @@ class RelevanceMonitor(Callback):
                 progress.update()
         return found
 
-    def _costs(self, started: float) -> dict[str, float]:
-        """Of the evaluation up to here, and of what the monitor did since it last told its costs."""
-        now = time.monotonic()
-        seconds = now - started + self._untold_seconds
-        since = self._clock_started if self._clock_started is not None else started
-        self._clock_started, self._untold_seconds = now, started - now  # `_timed` adds all of this evaluation
-        return {
-            "relevance/findings": float(len(self.findings)),
-            "relevance/seconds": seconds,
-            "relevance/cost_share": seconds / max(now - since, 1e-9),
-            "relevance/failures": float(self.failures),
-        }
+    def _intervene(
+        self, trainer: Any, pl_module: Any, scored: list[Scored], suspects: list[Suspect]
+    ) -> list[Effect | str] | None:
+        """Judge what is suspected; None if nothing shall be."""
+        if self.setting is None or self._holding is None or self._model is None:
+            return None
+        context = trainer.precision_plugin.val_step_context
+        return intervene(self._model, self._holding, scored, suspects, self.setting, pl_module.device, context)
 
     def _write(self, trainer: Any, pl_module: Any, record: EpochRecord, shown: list[Scored]) -> None:
         """To the folder, the terminal and the loggers, none of which shall keep the others from it."""

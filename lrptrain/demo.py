@@ -133,19 +133,21 @@ def _row(name: str, values: list[str]) -> str:
 
 
 def _verdict(name: str, outcome: Outcome) -> str:
-    """When the monitor flagged a run, and what it last said."""
-    since = [event["epoch"] for event in outcome.events if _overall(event)]
+    """When the monitor was sure of a run, and what it last said."""
+    since = [event["epoch"] for event in outcome.events if _confirmed(event)]
     if not since:
-        return f"{name}: the monitor flagged nothing overall."
-    last = _overall(outcome.events[-1])
+        return f"{name}: the monitor confirmed nothing overall."
+    said = f"{name}: the monitor flagged the model in epoch {since[0]}"
+    last = _confirmed(outcome.events[-1])
     if not last:
-        return f"{name}: the monitor flagged the model in epoch {since[0]}, and took the flag back later."
-    flag = Finding.from_dict(last[0])
-    return f"{name}: the monitor flagged the model in epoch {since[0]}. The flag as it stands:\n{flag}"
+        return f"{said}, and took the flag back in epoch {since[-1] + 1}."
+    return f"{said}. The flag as it stands:\n{max(last, key=lambda finding: finding.severity)}"
 
 
-def _overall(event: dict[str, Any]) -> list[dict[str, Any]]:
-    return [finding for finding in event["findings"] if finding["scope"] == OVERALL]
+def _confirmed(event: dict[str, Any]) -> list[Finding]:
+    """Findings on all samples that an intervention confirmed."""
+    found = [Finding.from_dict(values) for values in event["findings"]]
+    return [finding for finding in found if finding.scope == OVERALL and finding.state == "confirmed"]
 
 
 def draw(plain: list[Scored], guided: list[Scored], data: PlantedDigits, path: Path, most: int = 8) -> Path:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from lrptrain.findings import Finding
+from lrptrain.findings import Evidence, Finding
 
 
 def finding(**changes: Any) -> Finding:
@@ -18,13 +18,9 @@ def finding(**changes: Any) -> Finding:
         kind="focus_outside_annotation",
         scope="dog",
         target="label",
-        effect=0.12,
-        interval=(0.09, 0.15),
+        relevance=Evidence(0.12, (0.09, 0.15), 0.31, 0.001, 24),
         confidence=0.95,
-        chance=0.31,
         bound=0.5,
-        p_value=0.001,
-        samples=24,
         worst_samples=(17, 4),
         epoch=0,
         step=7,

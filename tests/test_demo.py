@@ -1,11 +1,13 @@
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from examples import keep_wandb_offline
+from examples import finding, keep_wandb_offline
 from PIL import Image
 
 from lrptrain.demo import Outcome, demo, report
+from lrptrain.findings import Evidence
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning"),
@@ -15,23 +17,9 @@ pytestmark = [
 
 def event(epoch: int, share: float, flagged: bool) -> dict:
     scalars = {"relevance/label/energy_pointing_game": share, "relevance/chance": 0.3, "relevance/cost_share": 0.1}
-    finding = {
-        "kind": "focus_outside_annotation",
-        "scope": "overall",
-        "target": "label",
-        "effect": share,
-        "chance": 0.3,
-    }
-    finding |= {
-        "interval": [0.1, 0.2],
-        "confidence": 0.95,
-        "bound": 0.3,
-        "p_value": 0.01,
-        "samples": 9,
-        "state": "suspected",
-    }
-    finding |= {"worst_samples": [1], "epoch": epoch, "step": 1, "first_epoch": 1}
-    return {"epoch": epoch, "step": epoch, "scalars": scalars, "findings": [finding] if flagged else []}
+    moved = Evidence(0.4, (0.3, 0.5), 0.1, 0.01, 9)
+    found = finding(scope="overall", relevance=replace(moved, effect=share), intervention=moved, state="confirmed")
+    return {"epoch": epoch, "step": epoch, "scalars": scalars, "findings": [found.to_dict()] if flagged else []}
 
 
 def outcome(*events: dict, clean: float = 0.1) -> Outcome:
@@ -47,13 +35,15 @@ def test_the_report_sets_both_runs_side_by_side():
     assert "same digits     10.0%    87.3%" in text
     assert "relevance on the digit                      12%      60%   (area: 30%)" in text
     assert "plain: the monitor flagged the model in epoch 1" in text
-    assert "! overall: 12 %" in text
-    assert "guided: the monitor flagged nothing overall" in text
+    assert "! confirmed, overall: 12 %" in text
+    assert "guided: the monitor confirmed nothing overall" in text
 
 
 def test_the_report_says_when_a_flag_was_taken_back():
     back = outcome(event(0, 0.1, True), event(1, 0.6, False))
-    assert "guided: the monitor flagged the model in epoch 0, and took the flag back later" in report(FLAGGED, back)
+    assert "guided: the monitor flagged the model in epoch 0, and took the flag back in epoch 1" in report(
+        FLAGGED, back
+    )
 
 
 def test_a_small_demo_writes_all_it_promises(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]):

@@ -33,22 +33,34 @@ def test_the_engine_imports_only_torch_numpy_and_itself(file):
         assert name.split(".")[0] in ENGINE or name.startswith("lrptrain.relevance"), name
 
 
+SINKS = {"loggers", "extras"}
 # What each package of the project may import of it, beside itself; see CONTRIBUTING.md.
 LAYERS = {
     "relevance": set(),
     "annotations": set(),
     "extras": set(),
     "metrics": {"annotations"},
-    "audit": {"relevance", "metrics", "monitoring", "batch", "extras"},
+    "audit": {"relevance", "metrics", "monitoring", "batch", "render", "extras"},
     "batch": {"annotations", "relevance"},
+    "intervention": {"annotations", "batch", "metrics", "relevance"},
     "guidance": {"annotations", "metrics", "relevance", "batch"},
     "findings": {"extras"},
     "render": {"extras"},
     "loggers": {"findings", "render", "extras"},
-    "monitoring": {"relevance", "annotations", "metrics", "batch", "findings", "render", "loggers", "extras"},
+    "monitoring": {"relevance", "annotations", "metrics", "batch", "findings", "intervention", "render", *SINKS},
     "models": {"extras"},
     "data": {"annotations", "models", "extras"},
-    "callbacks": {"relevance", "batch", "guidance", "findings", "loggers", "monitoring", "extras"},
+    "callbacks": {
+        "audit",
+        "relevance",
+        "batch",
+        "guidance",
+        "findings",
+        "intervention",
+        "loggers",
+        "monitoring",
+        "extras",
+    },
 }
 
 

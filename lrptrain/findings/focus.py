@@ -1,25 +1,25 @@
-"""Does the relevance lie on the annotation? One test overall and one per class."""
+"""Does the relevance lie on the annotation, or in a named region? One test overall, one per class and per group."""
 
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 
-from lrptrain.findings.finding import OVERALL, Finding
+from lrptrain.findings.finding import FOCUS, REGION, RELIANCE, Evidence, Finding
+from lrptrain.findings.scopes import scopes
 from lrptrain.findings.statistics import bootstrap_interval, holm, share_test
 
-KIND = "focus_outside_annotation"
 WORST = 5
 
 
 class _Group(NamedTuple):
-    """The samples of one scope."""
+    """The samples of one scope; `margin` is what is tested to lie below 0."""
 
     scope: str
     share: Float[np.ndarray, " n"]
     chance: Float[np.ndarray, " n"]
+    margin: Float[np.ndarray, " n"]
     sample_ids: Sequence[int | str]
 
 
@@ -36,14 +36,20 @@ def focus_findings(
     min_samples: int = 5,
     epoch: int,
     step: int,
+    groups: Int[np.ndarray, " n"] | None = None,
+    region: str = "",
+    unsuspected: bool = False,
 ) -> list[Finding]:
     """Where the share of relevance inside the annotation is surely below what is demanded.
 
-    Tested overall and for each class. A finding needs both: the bootstrap interval of the mean share (for
-    `bound="chance"`: of its paired difference to chance) lies wholly below the bound, and the permutation test says so
-    at `1 - confidence` after Holm's correction over all scopes tested here. The interval alone would be too rash: with
-    eight samples in each of ten classes and maps no worse than chance it would flag some class in most epochs. With
-    the correction, a class needs about eight samples to be flagged among ten.
+    Tested overall, for each class and for each group. A finding needs both: the bootstrap interval of the mean share
+    (for `bound="chance"`: of its paired difference to chance) lies wholly below the bound, and the permutation test
+    says so at `1 - confidence` after Holm's correction over all scopes tested here. The interval alone would be too
+    rash: with eight samples in each of ten classes and maps no worse than chance it would flag some class in most
+    epochs. With the correction, a class needs about eight samples to be flagged among ten.
+
+    With `region`, the shares are those of a region that is no evidence, and findings are where they are surely above
+    chance.
 
     Args:
         shares: Share of each sample's relevance that lies inside its annotation, in [0, 1]; nan is left out.
@@ -57,87 +63,55 @@ def focus_findings(
         min_samples: Scopes with fewer annotated samples are not tested.
         epoch: Of the evidence.
         step: Global step of the evidence.
+        groups: Number of each sample's group, -1 without one.
+        region: Name of the region that the shares are of, "" for the annotation.
+        unsuspected: Also return the scopes whose maps show nothing, as `"reliance_outside_annotation"`, for an
+            intervention to judge.
 
     Returns:
-        The findings, overall first, then in the order of the classes.
+        The findings, overall first, then in the order of the classes, then of the groups.
 
     Raises:
         ValueError: If `bound` is neither `"chance"` nor in (0, 1), the lengths differ, or a label names no class.
     """
     shares, chance, labels = np.asarray(shares, float), np.asarray(chance, float), np.asarray(labels)
     _check(shares, chance, labels, sample_ids, class_names, bound)
-    groups = [g for g in _groups(shares, chance, labels, sample_ids, class_names) if len(g.share) >= min_samples]
-    demanded = [group.chance if bound == "chance" else np.full_like(group.share, bound) for group in groups]
-    p_values = holm([share_test(group.share, needed) for group, needed in zip(groups, demanded, strict=True)])
+    needed = chance if bound == "chance" else np.full_like(shares, bound)
+    margin = chance - shares if region else shares - needed
+    found = scopes(labels, class_names, groups, ~np.isnan(shares + chance))
+    all_groups = [
+        _Group(name, shares[member], chance[member], margin[member], _ids(sample_ids, member)) for name, member in found
+    ]
+    tested = [group for group in all_groups if len(group.share) >= min_samples]
+    p_values = holm([share_test(group.margin, 0.0) for group in tested])
 
     def finding(group: _Group, p_value: float) -> Finding:
         effect, low, high = bootstrap_interval(group.share, confidence)
         area = float(group.chance.mean())
-        worst = np.argsort(group.share, kind="stable")[:WORST].tolist()
+        surely = p_value <= 1 - confidence and bootstrap_interval(group.margin, confidence).high < 0
+        worst = np.argsort(-group.share if region else group.share, kind="stable")[:WORST].tolist()
         return Finding(
-            kind=KIND,
+            kind=(REGION if region else FOCUS) if surely else RELIANCE,
             scope=group.scope,
+            where=region or "outside the annotation",
             target=target,
-            effect=effect,
-            interval=(low, high),
+            relevance=Evidence(effect, (low, high), area, float(p_value), len(group.share)),
             confidence=confidence,
-            chance=area,
-            bound=area if bound == "chance" else float(bound),
-            p_value=float(p_value),
-            samples=len(group.share),
+            bound=None if region else area if bound == "chance" else float(bound),
             worst_samples=tuple(group.sample_ids[i] for i in worst),
             epoch=epoch,
             step=step,
             first_epoch=epoch,
         )
 
-    return [
-        finding(group, p_value)
-        for group, needed, p_value in zip(groups, demanded, p_values, strict=True)
-        if p_value <= 1 - confidence and bootstrap_interval(group.share - needed, confidence).high < 0
-    ]
+    everything = [finding(group, p_value) for group, p_value in zip(tested, p_values, strict=True)]
+    return [one for one in everything if one.kind != RELIANCE or (unsuspected and not region)]
 
 
-def merge_findings(previous: Iterable[Finding], current: Iterable[Finding]) -> tuple[list[Finding], list[Finding]]:
-    """Carry over since when each finding has stood.
-
-    Two findings are the same when kind, scope and target agree.
-
-    Args:
-        previous: The findings of the evaluation before.
-        current: The findings of this evaluation.
-
-    Returns:
-        All current findings, with `first_epoch` of the previous ones, and those among them that are new; in the order
-        of `current`.
-    """
-    known = {finding.identity: finding.first_epoch for finding in previous}
-    current = list(current)
-    merged = [replace(finding, first_epoch=known.get(finding.identity, finding.first_epoch)) for finding in current]
-    return merged, [finding for finding in merged if finding.identity not in known]
-
-
-def _groups(
-    shares: Float[np.ndarray, " n"],
-    chance: Float[np.ndarray, " n"],
-    labels: Int[np.ndarray, " n"],
-    sample_ids: Sequence[int | str | np.integer],
-    class_names: Sequence[str],
-) -> list[_Group]:
-    """All annotated samples, then those of each class that has any."""
-    present = ~np.isnan(shares + chance)
-
-    def group(scope: str, member: Bool[np.ndarray, " n"]) -> _Group:
-        ids = [_plain(sample_ids[i]) for i in np.flatnonzero(member).tolist()]
-        return _Group(scope, shares[member], chance[member], ids)
-
-    classes = np.unique(labels[present])
-    return [group(OVERALL, present), *(group(class_names[c], present & (labels == c)) for c in classes)]
-
-
-def _plain(sample_id: int | str | np.integer) -> int | str:
-    """Numpy's scalars as Python's, which JSON knows."""
-    return sample_id.item() if isinstance(sample_id, np.generic) else sample_id
+def _ids(sample_ids: Sequence[int | str | np.integer], member: np.ndarray) -> list[int | str]:
+    """Of the members, numpy's scalars as Python's, which JSON knows."""
+    ids = (sample_ids[i] for i in np.flatnonzero(member).tolist())
+    return [one.item() if isinstance(one, np.generic) else one for one in ids]
 
 
 def _check(

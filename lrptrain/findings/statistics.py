@@ -87,6 +87,35 @@ def share_test(
     return float(test.pvalue)
 
 
+def max_test(
+    differences: Float[np.ndarray, "n places"], resamples: int = 9999, seed: int = 0
+) -> Float[np.ndarray, " places"]:
+    """Probability of mean differences this high anywhere, were each sample as likely to have all its signs flipped.
+
+    The single-step max-t procedure of Westfall & Young (1993) with sign flips: corrected over all places, whatever
+    their dependence, and not as strict as Holm's method where they are alike.
+
+    Args:
+        differences: Of every sample at every place, such as its relevance there less a reference.
+        resamples: Number of sign patterns drawn; a p-value is never below `1 / (resamples + 1)`.
+        seed: Of the draw.
+
+    Returns:
+        The corrected p-value in (0, 1] that the mean of a place is above 0; 1 with fewer than two samples.
+    """
+    differences = np.asarray(differences, dtype=float)
+    if len(differences) < 2:
+        return np.ones(differences.shape[1])
+    scale = np.sqrt((differences**2).sum(0))
+    scaled = differences / np.where(scale > 0, scale, 1)
+    rng = np.random.default_rng(seed)
+    # Signs are kept in one byte each, and multiplied part by part.
+    parts = (rng.integers(0, 2, (len(part), len(scaled)), dtype=np.int8) for part in _parts(resamples))
+    largest = np.concatenate([((2.0 * signs - 1) @ scaled).max(1) for signs in parts])
+    exceeded = (largest[:, None] >= scaled.sum(0) - 1e-12).sum(0)
+    return (1 + exceeded) / (resamples + 1)
+
+
 def holm(p_values: ArrayLike) -> Float[np.ndarray, " m"]:
     """P-values corrected for their number by the step-down method of Holm (1979), in the order given.
 
@@ -111,3 +140,7 @@ def _present(values: ArrayLike) -> Float[np.ndarray, " m"]:
 
 def _batch(values: np.ndarray) -> int:
     return max(1, _VALUES_AT_ONCE // len(values))
+
+
+def _parts(count: int, size: int = 1000) -> list[range]:
+    return [range(start, min(start + size, count)) for start in range(0, count, size)]

@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Any
 
+from lrptrain.intervention import INTERVENTIONS
 from lrptrain.monitoring.evaluate import TARGETS
 
 
@@ -31,6 +32,22 @@ def check_choices(bound: float | str, confidence: float, targets: Sequence[str],
         raise ValueError(f"targets must be a list of some of {TARGETS}, not {targets!r}")
     if on_error not in ("warn", "raise"):
         raise ValueError(f"on_error must be 'warn' or 'raise', not {on_error!r}")
+
+
+def check_judging(intervention: str | None, min_effect: float, fail_on: str | None) -> None:
+    """Refuse ways to judge findings that the monitor does not know.
+
+    Raises:
+        ValueError: With what is allowed.
+    """
+    if intervention is not None and intervention not in INTERVENTIONS:
+        raise ValueError(f"intervention must be one of {INTERVENTIONS} or None, not {intervention!r}")
+    if not 0 < min_effect < 1:
+        raise ValueError(f"min_effect must lie between 0 and 1, not {min_effect}")
+    if fail_on not in (None, "suspected", "confirmed"):
+        raise ValueError(f"fail_on must be 'suspected', 'confirmed' or None, not {fail_on!r}")
+    if fail_on == "confirmed" and intervention is None:
+        raise ValueError("fail_on='confirmed' needs an intervention, without which nothing is confirmed")
 
 
 def check_strategy(strategy: Any, who: str = "RelevanceMonitor") -> None:

@@ -5,12 +5,15 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lrptrain.annotations import TokenAnnotation
 from lrptrain.batch import Sample, annotations, collate, model_inputs
+from lrptrain.intervention.effects import class_probabilities
+from lrptrain.intervention.regions import content_tokens
 from lrptrain.metrics import energy_pointing_game, localization_auprc, pointing_game, relevance_rank_accuracy
 from lrptrain.relevance import Relevance, attribute, decompose
 
@@ -51,22 +54,33 @@ class Scored:
     Attributes:
         sample: The sample.
         predicted: Class with the largest logit.
-        probability: Its softmax probability.
+        probabilities: Of all classes; of a single logit, of the class it speaks against and of its own.
         maps: Relevance per target name, `[tokens]`, on the CPU.
         grid: Rows and columns of the patches, None for text.
         classes: Number of logits.
         chance: Annotated share of the area, nan without annotation.
         values: Value by "target/measure"; nan where undefined.
+        inside: Tokens that hold any evidence; None without annotation.
+        areas: Share of the area of every named region.
+        words: Token ids of a text, -1 where a token is no content; None of an image.
     """
 
     sample: Sample
     predicted: int
-    probability: float
+    probabilities: Float[np.ndarray, " classes"]
     maps: dict[str, Float[Tensor, " tokens"]]
     grid: tuple[int, int] | None
     classes: int
     chance: float
     values: dict[str, float]
+    inside: Bool[np.ndarray, " tokens"] | None = None
+    areas: dict[str, float] = field(default_factory=dict)
+    words: Int[np.ndarray, " tokens"] | None = None
+
+    @property
+    def probability(self) -> float:
+        """Of the predicted class."""
+        return float(self.probabilities.max())
 
 
 def evaluate(
@@ -156,17 +170,28 @@ def _score(
         for name, region in regions.items():
             values[f"{target}/region/{name}"] = energy_pointing_game(scores, region).tolist()
     chance = evidence.chance.tolist() if evidence is not None else [float("nan")] * len(chunk)
-    probability, predicted = one.logits.double().softmax(1).max(1)
+    present = evidence.present.tolist() if evidence is not None else [False] * len(chunk)
+    areas = {name: region.chance.tolist() for name, region in regions.items()}
+    probabilities, predicted = class_probabilities(one.logits).cpu().numpy(), one.logits.argmax(1).tolist()
+    words = _words(batch) if one.grid is None and "input_ids" in batch else None
     maps = {target: found.scores.detach().cpu().double() for target, found in relevance.items()}
     for i, sample in enumerate(chunk):
         length = len(sample.tensors["input_ids"]) if one.grid is None and "input_ids" in sample.tensors else None
         yield Scored(
             sample=sample,
-            predicted=int(predicted[i]),
-            probability=float(probability[i]),
+            predicted=predicted[i],
+            probabilities=probabilities[i],
             maps={target: scores[i, :length] for target, scores in maps.items()},
             grid=one.grid,
             classes=one.logits.shape[1],
             chance=chance[i],
             values={name: column[i] for name, column in values.items()},
+            inside=(evidence.evidence[i, :length] > 0).cpu().numpy() if evidence is not None and present[i] else None,
+            areas={name: column[i] for name, column in areas.items()},
+            words=words[i, :length] if words is not None else None,
         )
+
+
+def _words(batch: Mapping[str, Tensor]) -> Int[np.ndarray, "batch tokens"]:
+    """Ids of the content tokens, -1 elsewhere."""
+    return torch.where(content_tokens(batch), batch["input_ids"], -1).cpu().numpy()

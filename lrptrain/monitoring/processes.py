@@ -6,6 +6,7 @@ from typing import Any
 
 import torch.distributed as dist
 
+from lrptrain.batch import Sample
 from lrptrain.monitoring.drawing import shown_first
 from lrptrain.monitoring.evaluate import Scored
 
@@ -59,13 +60,25 @@ def share_scored(mine: Sequence[Scored], error: str, most: int) -> tuple[list[Sc
     return everything, [complete[place] for place in shown if place in complete], ""
 
 
+def share_samples(mine: Sequence[Sample]) -> tuple[list[Sample], list[int]]:
+    """Bring all samples together with their inputs, in the order of `share_scored`; and which of them are `mine`."""
+    rank = rank_and_size()[0]
+    parts = [[(sample, owner) for sample in part] for owner, part in enumerate(gather(list(mine)))]
+    everything = sorted((pair for part in parts for pair in part), key=lambda pair: _sample_order(pair[0]))
+    return [sample for sample, _ in everything], [i for i, (_, owner) in enumerate(everything) if owner == rank]
+
+
 def _place(one: Scored) -> tuple[int, int | str]:
     return one.sample.label, one.sample.sample_id
 
 
 def _order(one: Scored) -> tuple[int, str, int | str]:
+    return _sample_order(one.sample)
+
+
+def _sample_order(sample: Sample) -> tuple[int, str, int | str]:
     """By class, then by id; ids of both kinds have an order, too."""
-    return one.sample.label, type(one.sample.sample_id).__name__, one.sample.sample_id
+    return sample.label, type(sample.sample_id).__name__, sample.sample_id
 
 
 def _among(mine: Sequence[Scored], places: Sequence[tuple[int, int | str]]) -> list[Scored]:

@@ -4,11 +4,16 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from lrptrain.findings import Finding, merge_findings
+import numpy as np
+
+from lrptrain.batch import Sample
+from lrptrain.findings import Effect, Finding, judge, merge_findings, worst_severity
+from lrptrain.findings.finding import RELIANCE
 from lrptrain.loggers import EpochRecord
 from lrptrain.monitoring import drawing, summary
 from lrptrain.monitoring.discover import find_class_names, find_tokens
 from lrptrain.monitoring.evaluate import Scored
+from lrptrain.monitoring.suspects import Suspect, Terms, suspects
 
 
 @dataclass(frozen=True)
@@ -22,6 +27,8 @@ class Reporter:
         tokenizer: A tokenizer, its name or folder; else that of an owner.
         mean: Per channel, as images were normalised with.
         std: Per channel.
+        min_effect: The least mean change of a probability that confirms a finding.
+        region_names: Of the named regions.
     """
 
     bound: float | str = "chance"
@@ -30,11 +37,40 @@ class Reporter:
     tokenizer: Any = None
     mean: Sequence[float] | None = None
     std: Sequence[float] | None = None
+    min_effect: float = 0.05
+    region_names: Sequence[str] = ()
+
+    def suspects(
+        self,
+        scored: Sequence[Scored],
+        owners: Sequence[Any],
+        epoch: int = 0,
+        step: int = 0,
+        samples: Sequence[Sample] | None = None,
+    ) -> list[Suspect]:
+        """What the maps make one suspect.
+
+        Args:
+            scored: The whole sample.
+            owners: Of class names and a tokenizer, the datamodule and the module.
+            epoch: Number of the epoch.
+            step: Global step.
+            samples: The inputs of `scored`, if there will be an intervention.
+
+        Raises:
+            ValueError: If there are no samples, or class names do not fit.
+        """
+        names = self._names(scored, owners)
+        tokens = find_tokens(self.tokenizer, *owners)
+        terms = Terms(names, tokens, self.bound, self.confidence, epoch, step, self.region_names)
+        return suspects(scored, terms, samples)
 
     def record(
         self,
         scored: Sequence[Scored],
         owners: Sequence[Any],
+        found: Sequence[Suspect] = (),
+        effects: Sequence[Effect | str] | None = None,
         standing: Sequence[Finding] = (),
         epoch: int = 0,
         step: int = 0,
@@ -44,6 +80,8 @@ class Reporter:
         Args:
             scored: The whole sample.
             owners: Of class names and a tokenizer, the datamodule and the module.
+            found: What is suspected.
+            effects: Of an intervention on each suspect; None if there was none.
             standing: The findings of the evaluation before.
             epoch: Number of the epoch.
             step: Global step.
@@ -51,20 +89,26 @@ class Reporter:
         Raises:
             ValueError: If there are no samples, or class names do not fit.
         """
-        if not scored:
-            raise ValueError("the validation set gave no samples")
-        names = find_class_names(self.class_names, owners, scored[0].classes)
-        flagged = summary.findings(scored, names, bound=self.bound, confidence=self.confidence, epoch=epoch, step=step)
+        names = self._names(scored, owners)
+        flagged = [suspect.finding for suspect in found]
+        if effects is not None:
+            judged = judge(flagged, effects, self.min_effect, self.confidence)
+            flagged = [finding for finding in judged if finding.kind != RELIANCE or finding.state == "confirmed"]
         findings, new = merge_findings(standing, flagged)
         return EpochRecord(
             epoch=epoch,
             step=step,
-            scalars=summary.scalars(scored, names),
+            scalars=summary.scalars(scored, names) | _reliance(found, effects) | _counts(findings),
             samples=summary.table(scored, names),
             findings=findings,
             new_findings=new,
             class_names=names,
         )
+
+    def _names(self, scored: Sequence[Scored], owners: Sequence[Any]) -> list[str]:
+        if not scored:
+            raise ValueError("the validation set gave no samples")
+        return find_class_names(self.class_names, owners, scored[0].classes)
 
     def drawn(self, record: EpochRecord, shown: Sequence[Scored], owners: Sequence[Any]) -> EpochRecord:
         """The record with pictures or highlighted texts.
@@ -76,3 +120,21 @@ class Reporter:
         """
         look = drawing.Look(record.class_names, find_tokens(self.tokenizer, *owners), self.mean, self.std)
         return replace(record, pictures=drawing.pictures(shown, look), texts=drawing.highlights(shown, look))
+
+
+def _counts(findings: Sequence[Finding]) -> dict[str, float]:
+    standing = [finding for finding in findings if finding.state != "refuted"]
+    return {
+        "relevance/findings": float(len(standing)),
+        "relevance/findings/confirmed": float(sum(finding.state == "confirmed" for finding in standing)),
+        "relevance/severity": worst_severity(findings),
+    }
+
+
+def _reliance(found: Sequence[Suspect], effects: Sequence[Effect | str] | None) -> dict[str, float]:
+    """Mean change of the prediction when what lies outside the annotation is changed, and of its control."""
+    for suspect, effect in zip(found, effects or (), strict=effects is not None):
+        if suspect.region.kind == "outside" and isinstance(effect, Effect) and not np.isnan(effect.change).all():
+            change, control = float(np.nanmean(effect.change)), float(np.nanmean(effect.control))
+            return {"relevance/reliance": change, "relevance/reliance/random_region": control}
+    return {}

@@ -5,8 +5,6 @@ from typing import Any
 
 import numpy as np
 
-from lrptrain.findings import Finding, focus_findings
-from lrptrain.findings.finding import OVERALL
 from lrptrain.monitoring.evaluate import Scored
 
 FOCUS = "energy_pointing_game"
@@ -53,42 +51,6 @@ def _add_mean(found: dict[str, float], key: str, values: np.ndarray) -> None:
     defined = values[~np.isnan(values)]
     if len(defined):
         found[key] = float(defined.mean())
-
-
-def findings(
-    scored: Sequence[Scored],
-    class_names: Sequence[str],
-    *,
-    bound: float | str,
-    confidence: float,
-    epoch: int,
-    step: int,
-) -> list[Finding]:
-    """Findings on the focus: per class and overall for the first target, overall for the others.
-
-    Maps for the predicted class differ from those for the label in misread samples only, so that telling each class
-    twice would say little. Samples without a label belong to the class that was predicted.
-    """
-    flagged: list[Finding] = []
-    for place, target in enumerate(targets_of(scored)):
-        column = f"{target}/{FOCUS}"
-        rows = [one for one in scored if column in one.values]
-        if not rows:
-            continue
-        found = focus_findings(
-            np.array([one.values[column] for one in rows]),
-            np.array([one.chance for one in rows]),
-            np.array([one.sample.label if one.sample.label >= 0 else one.predicted for one in rows]),
-            [one.sample.sample_id for one in rows],
-            class_names,
-            target=target,
-            bound=bound,
-            confidence=confidence,
-            epoch=epoch,
-            step=step,
-        )
-        flagged += [finding for finding in found if place == 0 or finding.scope == OVERALL]
-    return flagged
 
 
 def table(scored: Sequence[Scored], class_names: Sequence[str]) -> dict[str, list[Any]]:

@@ -27,8 +27,9 @@ def test_every_key_starts_alike_and_is_a_float(tmp_path):
     measures = ("energy_pointing_game", "pointing_game", "rank_accuracy", "auprc")
     expected = {f"relevance/{target}/{name}" for target in ("label", "predicted") for name in measures}
     expected |= {f"relevance/{target}/{measures[0]}/{name}" for target in ("label", "predicted") for name in "abc"}
-    plain = ("chance", "accuracy", "samples", "findings", "seconds", "cost_share", "failures")
-    assert keys == expected | {f"relevance/{name}" for name in plain}
+    plain = ("chance", "accuracy", "samples", "findings", "findings/confirmed", "severity", "failures")
+    untested = {"relevance/reliance", "relevance/reliance/random_region"}  # where all samples are read alike
+    assert keys - untested == expected | COSTS | {f"relevance/{name}" for name in plain}
     assert runner.callback_metrics["relevance/chance"] == 0.25
     assert 0 < runner.callback_metrics["relevance/cost_share"] < 1
 
@@ -143,8 +144,8 @@ def test_a_second_run_of_the_same_name_is_kept_apart(tmp_path):
 
 
 def test_the_terminal_names_new_findings_once(tmp_path, capsys):
-    fit(tmp_path, monitor(bound=0.9, targets=["label"], max_samples=24), max_epochs=3)
-    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("! overall")]
+    fit(tmp_path, monitor(bound=0.9, targets=["label"], max_samples=24, intervention=None), max_epochs=3)
+    lines = [line for line in capsys.readouterr().out.splitlines() if "suspected, overall" in line]
     assert len(lines) == 1
 
 

@@ -1,11 +1,7 @@
-import json
-from dataclasses import replace
-
 import numpy as np
 import pytest
-from examples import finding
 
-from lrptrain.findings import Finding, focus_findings, merge_findings
+from lrptrain.findings import focus_findings
 
 EVALUATION = {"target": "label", "epoch": 2, "step": 30}
 
@@ -30,8 +26,8 @@ def test_the_class_that_looks_elsewhere_is_found_alone(scores):
     shares, ids = scores["shares"][member], np.array(scores["sample_ids"])[member]
     assert (finding.kind, finding.scope, finding.target) == ("focus_outside_annotation", "dog", "label")
     assert finding.effect == pytest.approx(shares.mean())
-    assert finding.interval[0] < finding.effect < finding.interval[1] < finding.chance
-    assert finding.chance == finding.bound == pytest.approx(scores["chance"][member].mean())
+    assert finding.interval[0] < finding.effect < finding.interval[1] < finding.relevance.reference
+    assert finding.relevance.reference == finding.bound == pytest.approx(scores["chance"][member].mean())
     assert finding.samples == 20
     assert finding.worst_samples == tuple(ids[np.argsort(shares)[:5]])
     assert finding.p_value == pytest.approx(4 / 10_000, rel=0.01)  # the least the test can say, times four scopes
@@ -107,37 +103,28 @@ def test_unequal_lengths_and_unknown_labels_are_refused(scores):
         found({**scores, "labels": scores["labels"] - 1})
 
 
-def test_a_finding_survives_json(scores):
-    ids = list(np.arange(60))  # numpy's integers, which JSON does not know
-    (finding,) = found({**scores, "sample_ids": ids})
-    assert Finding.from_dict(json.loads(json.dumps(finding.to_dict()))) == finding
+def test_groups_are_scopes_of_their_own(scores):
+    groups = np.tile([0, 1, 1], 20)
+    shares = np.where(groups == 0, 0.05, scores["shares"])
+    labels = np.zeros(60, int)
+    names = [finding.scope for finding in found({**scores, "shares": shares, "labels": labels}, groups=groups)]
+    assert names == ["group 0"] or names == ["overall", "group 0"]
+    assert "group 0" not in [f.scope for f in found(scores, groups=np.zeros(60, int))]  # one group is all samples
 
 
-FINDING = finding(scope="3", worst_samples=(17, 4, 99), epoch=5, step=60, first_epoch=2)
+def test_a_region_is_found_where_relevance_is_above_chance(scores):
+    findings = found(scores, region="watermark")
+    assert [(f.kind, f.scope, f.where) for f in findings] == [
+        ("focus_in_region", scope, "watermark") for scope in ("overall", "cat", "owl")
+    ]
+    assert findings[0].worst_samples[0] == f"s{int(np.argmax(scores['shares']))}"
 
 
-def test_a_finding_prints_as_one_line():
-    assert str(FINDING) == (
-        "! class 3: 12 % of the relevance lies on the annotation (95 % interval 9-15 %; its area is 31 %; "
-        "bound 50 %): the model looks elsewhere (target label). n = 24, p = 0.001, since epoch 2. Worst: 17, 4, 99"
-    )
-
-
-def test_small_shares_and_the_bound_of_chance_print_too(scores):
-    line = str(replace(FINDING, scope="overall", bound=0.31, interval=(0.004, 0.15)))
-    assert line.startswith("! overall: 12 % ")
-    assert "(95 % interval 0.4-15 %; its area is 31 %, sample by sample the bound)" in line
-
-
-def test_merging_carries_over_since_when():
-    def at(scope, epoch, target="label"):
-        return replace(FINDING, scope=scope, epoch=epoch, first_epoch=epoch, target=target)
-
-    first, new = merge_findings([], [at("overall", 0), at("a", 0)])
-    assert new == first
-    second, new = merge_findings(first, [at("overall", 1), at("b", 1), at("overall", 1, target="predicted")])
-    assert [finding.first_epoch for finding in second] == [0, 1, 1]
-    assert new == second[1:]
-    third, new = merge_findings(second, [at("overall", 2), at("a", 2)])
-    assert [(finding.epoch, finding.first_epoch) for finding in third] == [(2, 0), (2, 2)]
-    assert [finding.scope for finding in new] == ["a"]  # gone for an epoch: new again
+def test_scopes_whose_maps_show_nothing_can_be_asked_for(scores):
+    kinds = {finding.scope: finding.kind for finding in found(scores, unsuspected=True)}
+    assert kinds == {
+        "overall": "reliance_outside_annotation",
+        "cat": "reliance_outside_annotation",
+        "dog": "focus_outside_annotation",
+        "owl": "reliance_outside_annotation",
+    }

@@ -3,9 +3,8 @@ import pytest
 import torch
 
 from lrptrain.batch import Sample
-from lrptrain.findings.finding import OVERALL
 from lrptrain.monitoring.evaluate import Scored
-from lrptrain.monitoring.summary import findings, scalars, table
+from lrptrain.monitoring.summary import scalars, table
 
 NAMES = ["cat", "dog"]
 
@@ -14,7 +13,7 @@ def scored(i, label, share, predicted=0, group=None):
     return Scored(
         sample=Sample(i, label, {}, group),
         predicted=predicted,
-        probability=0.9,
+        probabilities=np.array([0.9, 0.1]),
         maps={"label": torch.ones(4), "predicted": torch.ones(4)} if label >= 0 else {"predicted": torch.ones(4)},
         grid=(2, 2),
         classes=2,
@@ -23,11 +22,6 @@ def scored(i, label, share, predicted=0, group=None):
             f"{target}/energy_pointing_game": share for target in (("label",) if label >= 0 else ()) + ("predicted",)
         },
     )
-
-
-def flagged(sample):
-    found = findings(sample, NAMES, bound="chance", confidence=0.95, epoch=1, step=2)
-    return [(finding.scope, finding.target) for finding in found]
 
 
 def test_scalars_are_means_of_what_is_defined():
@@ -54,25 +48,6 @@ def test_groups_have_an_accuracy_each_and_the_worst_is_told():
 @pytest.mark.parametrize(("label", "group"), [(0, None), (-1, 1)])
 def test_without_groups_or_labels_there_is_no_worst_group(label, group):
     assert not [key for key in scalars([scored(0, label, 0.5, group=group)], NAMES) if "group" in key]
-
-
-def test_classes_are_flagged_for_the_label_and_once():
-    sample = [scored(i, i % 2, 0.1 + 0.001 * i) for i in range(40)]
-    assert flagged(sample) == [
-        (OVERALL, "label"),
-        ("cat", "label"),
-        ("dog", "label"),
-        (OVERALL, "predicted"),
-    ]
-
-
-def test_a_good_focus_is_not_flagged():
-    assert flagged([scored(i, i % 2, 0.8 + 0.001 * i) for i in range(40)]) == []
-
-
-def test_samples_without_a_label_are_flagged_by_the_predicted_class():
-    sample = [scored(i, -1, 0.1 + 0.001 * i, predicted=1) for i in range(20)]
-    assert flagged(sample) == [(OVERALL, "predicted"), ("dog", "predicted")]
 
 
 def test_the_table_has_a_row_per_sample():

@@ -1,0 +1,138 @@
+"""Models that learn a planted corner, or the object: what the monitor says of them in the run."""
+
+import pytest
+import torch
+from setting import loader, module, monitor, trainer
+
+from lrptrain.loggers import read_events, read_findings
+from lrptrain.monitoring.gate import FindingError
+
+EPOCHS = 14
+OUTSIDE = ("focus_outside_annotation", "reliance_outside_annotation")
+
+
+def pictures(where, samples=96, seed=0):
+    """Noise; the class's colour in the object (the evidence, somewhere on the left) or in the corner bottom right."""
+    generator = torch.Generator().manual_seed(seed)
+    image = 0.4 * torch.rand(samples, 3, 16, 16, generator=generator)
+    label = torch.arange(samples) % 3
+    mask = torch.zeros(samples, 16, 16, dtype=torch.uint8)
+    for i, top in enumerate(torch.randint(0, 13, (samples,), generator=generator).tolist()):
+        mask[i, top : top + 4, 2:6] = 1
+        part = image[i, :, top : top + 4, 2:6] if where == "object" else image[i, :, 12:, 12:]
+        part[label[i]] += 1
+    return {"image": image, "label": label, "mask": mask}
+
+
+def watched(folder, where, annotated=True, **options):
+    """The monitor after a short training."""
+    columns = pictures(where)
+    if not annotated:
+        columns.pop("mask")
+    watching = monitor(**{"max_samples": 48, "max_pictures": 0, "on_error": "raise", **options})
+    batches = {"batch_size": 16}
+    torch.manual_seed(0)
+    runner = trainer(folder, watching, max_epochs=EPOCHS)
+    learner = module()
+    learner.configure_optimizers = lambda: torch.optim.AdamW(learner.parameters(), lr=3e-3)
+    runner.fit(learner, loader(columns, **batches, shuffle=True), loader(columns, **batches))
+    assert runner.callback_metrics["relevance/accuracy"] > 0.9
+    return watching, runner
+
+
+@pytest.fixture(scope="module")
+def corner(tmp_path_factory):
+    return watched(tmp_path_factory.mktemp("corner"), "corner")
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory):
+    return watched(tmp_path_factory.mktemp("object"), "object")
+
+
+def test_a_corner_is_confirmed_in_the_run(corner):
+    watching, runner = corner
+    outside = [one for one in watching.findings if one.kind in OUTSIDE and one.scope == "overall"]
+    assert [one.state for one in outside if one.target == "label"] == ["confirmed"]
+    assert outside[0].effect > 0.2
+    assert outside[0].interval[0] > 0.05
+    assert outside[0].p_value < 0.01
+    assert runner.callback_metrics["relevance/reliance"] > 0.7
+    assert runner.callback_metrics["relevance/severity"] == pytest.approx(max(f.severity for f in watching.findings))
+
+
+def test_its_place_is_named(corner):
+    (place,) = (one for one in corner[0].findings if one.kind == "focus_at_position" and one.scope == "overall")
+    assert place.where.startswith("bottom right")
+    assert place.state == "confirmed"
+
+
+def test_a_model_that_reads_the_object_is_not_blamed(clean):
+    watching, runner = clean
+    assert [str(one) for one in watching.findings if one.state == "confirmed"] == []
+    assert runner.callback_metrics["relevance/findings/confirmed"] == 0
+    assert runner.callback_metrics["relevance/severity"] == 0
+    assert abs(runner.callback_metrics["relevance/reliance"]) < 0.1
+
+
+@pytest.mark.parametrize("how", ["inpaint", "fill"])
+def test_other_interventions_agree(tmp_path, how):
+    watching, _ = watched(tmp_path, "corner", intervention=how)
+    assert any(one.state == "confirmed" and one.kind in OUTSIDE for one in watching.findings)
+
+
+def test_the_corner_is_found_without_annotations(tmp_path):
+    watching, runner = watched(tmp_path, "corner", annotated=False)
+    confirmed = {one.kind for one in watching.findings if one.state == "confirmed"}
+    assert "focus_at_position" in confirmed
+    assert "relevance/reliance" not in runner.callback_metrics
+
+
+def test_without_interventions_all_stay_suspected(tmp_path):
+    watching, runner = watched(tmp_path, "corner", intervention=None)
+    assert {one.state for one in watching.findings} == {"suspected"}
+    assert "relevance/reliance" not in runner.callback_metrics
+
+
+def test_findings_are_on_disk_with_their_history(corner):
+    watching, _ = corner
+    assert read_findings(watching.folder) == watching.findings
+    last = read_events(watching.folder)[-1]["findings"]
+    assert [one["state"] for one in last] == [one.state for one in watching.findings]
+    longest = max(watching.findings, key=lambda one: len(one.history))
+    assert len(longest.history) == EPOCHS - longest.first_epoch
+
+
+def test_a_run_can_be_stopped_by_a_confirmed_finding(tmp_path):
+    with pytest.raises(FindingError, match="fail_on='confirmed': ! confirmed"):
+        watched(tmp_path, "corner", fail_on="confirmed")
+    events = read_events(tmp_path / "relevance" / "run")
+    assert 1 <= len(events) < EPOCHS
+    assert events[-1]["scalars"]["relevance/findings/confirmed"] > 0
+
+
+def test_a_clean_run_is_not_stopped(tmp_path):
+    watched(tmp_path, "object", fail_on="confirmed")
+
+
+def test_a_model_that_predicts_one_class_says_why_nothing_is_tested(tmp_path):
+    watching = monitor(max_samples=48, max_pictures=0, bound=0.9, on_error="raise")
+    columns = {**pictures("corner"), "label": torch.zeros(96, dtype=torch.long)}
+    trainer(tmp_path, watching, max_epochs=3).fit(module(), loader(columns, 16), loader(columns, 16))
+    (overall, *_) = watching.findings
+    assert overall.state == "suspected"
+    assert "predicts the same class" in overall.note
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"intervention": "erase"}, "intervention must be one of"),
+        ({"min_effect": 0.0}, "min_effect must lie between 0 and 1"),
+        ({"fail_on": "refuted"}, "fail_on must be"),
+        ({"fail_on": "confirmed", "intervention": None}, "needs an intervention"),
+    ],
+)
+def test_impossible_arguments_are_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        monitor(**options)

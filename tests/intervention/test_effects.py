@@ -1,0 +1,167 @@
+"""Models of which we know what they read."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from lrptrain.batch import Sample
+from lrptrain.intervention import Region, Setting, effects
+from lrptrain.intervention.effects import class_probabilities, partners
+
+GRID = (4, 4)
+
+
+class Reader(nn.Module):
+    """Three classes by the mean colour of a rectangle."""
+
+    def __init__(self, rows, columns):
+        super().__init__()
+        self.rows, self.columns = rows, columns
+
+    def forward(self, image):
+        return 20 * image[:, :, self.rows, self.columns].mean((2, 3))
+
+
+class WordReader(nn.Module):
+    """Class 1 if a word is there."""
+
+    def forward(self, input_ids, attention_mask):
+        there = ((input_ids == 7) & (attention_mask != 0)).any(1)
+        return torch.stack([torch.zeros(len(there)), 12.0 * there - 6], 1)
+
+
+OBJECT, CORNER = Reader(slice(8, 16), slice(8, 16)), Reader(slice(28, 32), slice(28, 32))
+
+
+def pictures(count=24):
+    """Colour of the class in the middle and in a corner, noise elsewhere; the middle is the evidence."""
+    generator = torch.Generator().manual_seed(0)
+    found = []
+    for i in range(count):
+        image = 0.5 * torch.rand(3, 32, 32, generator=generator)
+        mask = torch.zeros(32, 32, dtype=torch.uint8)
+        mask[8:16, 8:16] = 1
+        for part in (image[:, 8:16, 8:16], image[:, 28:, 28:]):
+            part.zero_()
+            part[i % 3] = 1
+        found.append(Sample(i, i % 3, {"image": image, "mask": mask}))
+    return found
+
+
+def probabilities(model, samples):
+    with torch.no_grad():
+        return class_probabilities(model(torch.stack([one.tensors["image"] for one in samples]))).numpy()
+
+
+def effect(model, samples, region, how="swap", **options):
+    rows = np.arange(len(samples))
+    setting = Setting(how, **{"batch_size": 7, **options})
+    return effects(model, samples, rows, rows, region, probabilities(model, samples), GRID, setting)
+
+
+@pytest.mark.parametrize("how", ["swap", "inpaint", "fill"])
+def test_who_reads_outside_is_moved_by_it_and_who_reads_inside_is_not(how):
+    change, control = effect(CORNER, pictures(), Region("outside"), how)
+    assert change.mean() > 0.6
+    assert change.mean() > control.mean()
+    change, control = effect(OBJECT, pictures(), Region("outside"), how)
+    assert np.abs(change).max() < 1e-6
+    assert control.mean() > change.mean() - 1e-6
+
+
+def test_a_swap_counts_how_far_the_prediction_goes_over_to_the_lender():
+    change, _ = effect(CORNER, pictures(), Region("outside"))
+    assert change.min() > 0.99  # whatever the lender is read as
+
+
+def test_a_lenders_own_evidence_is_not_lent():
+    """Here it would lie in the corner that the model reads."""
+    samples = []
+    for one in pictures():
+        image = one.tensors["image"].clone()
+        image[:, 28:, 28:] = 0.5
+        mask = one.tensors["mask"].clone()
+        if one.sample_id % 2:  # these show the object in the corner
+            image[:, 28:, 28:] = torch.eye(3)[one.label][:, None, None]
+            mask = mask.roll((18, 18), (0, 1))
+        samples.append(Sample(one.sample_id, one.label, {"image": image, "mask": mask}))
+    change, _ = effect(CORNER, samples, Region("outside"))
+    even = change[::2]
+    assert even.max() < 0.5  # an object lent from the corner would have moved them by almost 1
+
+
+def test_patches_are_removed_and_a_random_place_is_the_control():
+    for model, region in ((CORNER, (15,)), (OBJECT, (5,))):
+        change, control = effect(model, pictures(), Region("patches", region), "inpaint")
+        assert change.mean() > 0.2
+        assert control.mean() < 0.5 * change.mean()
+    change, _ = effect(CORNER, pictures(), Region("patches", (0,)), "inpaint")
+    assert np.abs(change).max() < 1e-6
+
+
+def test_it_does_not_matter_who_computes_what():
+    samples, rows = pictures(), np.arange(24)
+    given = probabilities(CORNER, samples)
+    one = effects(CORNER, samples, rows, rows, Region("outside"), given, GRID, Setting(batch_size=24))
+    parts = [
+        effects(CORNER, samples, rows, rows[k::2], Region("outside"), given, GRID, Setting(batch_size=5))
+        for k in (0, 1)
+    ]
+    for whole, first, second in zip(one, *parts, strict=True):
+        np.testing.assert_allclose(whole[::2], first, atol=1e-6)
+        np.testing.assert_allclose(whole[1::2], second, atol=1e-6)
+
+
+def test_partners_are_read_as_another_class():
+    predicted = np.random.default_rng(0).choice(3, 50, p=[0.8, 0.1, 0.1])
+    rows = np.arange(0, 50, 2)
+    found = partners(predicted, rows, seed=3)
+    assert (found[1::2] == -1).all()
+    assert set(found[rows]) <= set(rows)
+    assert (predicted[found[rows]] != predicted[rows]).all()
+    with pytest.raises(ValueError, match="predicts the same class for all"):
+        partners(np.zeros(5, int), np.arange(5), 0)
+
+
+def texts(count=20):
+    """A word in half of the texts, outside of the rationale."""
+    rng = np.random.default_rng(0)
+    found = []
+    for i in range(count):
+        length = 8 + i % 4
+        ids = torch.tensor([101, *rng.integers(20, 90, length).tolist(), 102])
+        rationale = torch.tensor([255, 1, 1, *[0] * (length - 2), 255])
+        ids[4] = 7 if i % 2 else 8
+        found.append(
+            Sample(i, i % 2, {"input_ids": ids, "attention_mask": torch.ones_like(ids), "rationale": rationale})
+        )
+    return found
+
+
+@pytest.mark.parametrize(("region", "how"), [
+    (Region("outside"), "swap"), (Region("outside"), "fill"), (Region("token", 7), "swap"), (Region("place", 3), "fill")
+])  # fmt: skip
+def test_a_word_that_is_read_moves_the_prediction(region, how):
+    samples, rows = texts(), np.arange(20)
+    given = np.array([[0.0025, 0.9975] if i % 2 else [0.9975, 0.0025] for i in rows])
+    change, control = effects(WordReader(), samples, rows, rows, region, given, None, Setting(how, batch_size=6))
+    with_word = change[1::2]
+    assert np.nanmean(with_word) > 0.7
+    assert np.nanmean(with_word) > np.nanmean(control[1::2]) + 0.2
+    if region.kind == "token":
+        assert np.isnan(change[::2]).all()
+
+
+def test_texts_without_a_mask_cannot_lose_tokens():
+    samples = [Sample(i, 0, {"input_ids": torch.arange(5)}) for i in range(3)]
+    with pytest.raises(ValueError, match="attention_mask"):
+        effects(
+            WordReader(), samples, np.arange(3), [0], Region("token", 2), np.full((3, 2), 0.5), None, Setting("fill")
+        )
+
+
+def test_a_single_logit_is_one_of_two_classes():
+    found = class_probabilities(torch.tensor([[0.0], [2.0]]))
+    np.testing.assert_allclose(found[:, 1], torch.sigmoid(torch.tensor([0.0, 2.0]).double()))
+    np.testing.assert_allclose(found.sum(1), 1)

@@ -1,0 +1,92 @@
+import numpy as np
+import pytest
+import torch
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from lrptrain.intervention.images import filled, grown, inpainted, rolled, swapped
+
+
+def region(*boxes, size=16):
+    mask = torch.zeros(len(boxes), size, size, dtype=torch.bool)
+    for row, (top, left, bottom, right) in enumerate(boxes):
+        mask[row, top:bottom, left:right] = True
+    return mask
+
+
+@pytest.fixture
+def images():
+    return torch.rand(2, 3, 16, 16, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
+
+
+COLOUR = torch.tensor([0.2, 0.4, 1.5], dtype=torch.float64)
+
+
+def coloured(images, region):
+    return filled(images, region, COLOUR)
+
+
+@pytest.mark.parametrize("change", [coloured, inpainted])
+def test_only_the_region_changes(images, change):
+    mask = region((0, 0, 4, 4), (5, 5, 9, 16))
+    changed = change(images, mask)
+    outside = ~mask[:, None].expand_as(images)
+    assert torch.equal(changed[outside], images[outside])
+    assert not torch.isclose(changed[~outside], images[~outside]).any()
+
+
+def test_a_fill_is_one_colour(images):
+    changed = filled(images, region((0, 0, 4, 4), (0, 0, 16, 16)), COLOUR)
+    assert torch.equal(changed[0, :, 1, 2], COLOUR)
+    assert torch.equal(changed[1], COLOUR[:, None, None].expand(3, 16, 16))
+
+
+def test_a_smooth_image_is_continued():
+    ramp = torch.linspace(0, 1, 32, dtype=torch.float64).expand(1, 1, 32, 32)
+    mask = region((10, 10, 18, 18), size=32)
+    difference = (inpainted(ramp, mask) - ramp).abs().max()
+    assert difference < 0.08  # the mean of the rest would be off by more than twice that
+    flat = torch.full((1, 3, 32, 32), 0.3)
+    assert torch.allclose(inpainted(flat, mask), flat)
+
+
+def test_where_nothing_is_known_nothing_changes(images):
+    everything = torch.ones(2, 16, 16, dtype=torch.bool)
+    assert torch.equal(inpainted(images, everything), images)
+    nothing = ~everything
+    assert torch.equal(inpainted(images, nothing), images)
+    assert torch.equal(filled(images, nothing, COLOUR), images)
+
+
+@pytest.mark.parametrize("size", [7, 16, 33])
+def test_a_batch_is_its_images_one_by_one(size):
+    generator = torch.Generator().manual_seed(1)
+    images = torch.rand(3, 2, size, size + 3, generator=generator, dtype=torch.float64)
+    mask = torch.rand(3, size, size + 3, generator=generator) < 0.4
+    together = inpainted(images, mask)
+    for i in range(3):
+        assert torch.allclose(together[i], inpainted(images[i : i + 1], mask[i : i + 1])[0])
+    low, high = images.amin((2, 3), keepdim=True), images.amax((2, 3), keepdim=True)
+    assert bool(((together >= low - 1e-9) & (together <= high + 1e-9)).all())  # means of what is there
+
+
+def test_a_swap_takes_the_lender(images):
+    mask = region((0, 0, 4, 4), (5, 5, 9, 16))
+    changed = swapped(images, mask, images.flip(0))
+    expected = torch.where(mask[:, None], images.flip(0), images)
+    assert torch.equal(changed, expected)
+
+
+@settings(max_examples=30, deadline=None)
+@given(st.integers(0, 40), st.integers(0, 40))
+def test_rolling_keeps_the_shape(down, right):
+    mask = region((0, 0, 4, 4), (5, 5, 9, 16))
+    offset = torch.tensor([[down, right], [right, down]])
+    found = rolled(mask, offset)
+    for i, (rows, columns) in enumerate(offset.tolist()):
+        assert np.array_equal(found[i].numpy(), np.roll(mask[i].numpy(), (rows, columns), (0, 1)))
+
+
+def test_growing_adds_a_margin():
+    assert torch.equal(grown(region((5, 5, 9, 9)), 2), region((3, 3, 11, 11)))
+    assert torch.equal(grown(region((5, 5, 9, 9)), 0), region((5, 5, 9, 9)))
