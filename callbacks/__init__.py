@@ -3,8 +3,9 @@
 if __name__ != "lrptrain.callbacks":
     raise ImportError("import lrptrain.callbacks, not the bare folder `callbacks`")
 
+from lrptrain.callbacks.explanation_audit import ExplanationAudit
 from lrptrain.callbacks.pareto_checkpoint import ParetoCheckpoint
 from lrptrain.callbacks.relevance_guidance import RelevanceGuidance
 from lrptrain.callbacks.relevance_monitor import RelevanceMonitor
 
-__all__ = ["ParetoCheckpoint", "RelevanceGuidance", "RelevanceMonitor"]
+__all__ = ["ExplanationAudit", "ParetoCheckpoint", "RelevanceGuidance", "RelevanceMonitor"]

@@ -133,6 +133,13 @@ def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> di
     return stacked
 
 
+def batched(samples: Sequence[Sample], batch_size: int, device: torch.device | str = "cpu") -> list[dict[str, Tensor]]:
+    """Batches of samples in their order, with `label` (-1 where there is none)."""
+    chunks = [samples[start : start + batch_size] for start in range(0, len(samples), batch_size)]
+    labels = [torch.tensor([sample.label for sample in chunk], device=device) for chunk in chunks]
+    return [{**collate(chunk, device), "label": label} for chunk, label in zip(chunks, labels, strict=True)]
+
+
 def model_inputs(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor | dict[str, Tensor]:
     """The arguments of the model's forward: an image by position unless it asks for `pixel_values`, a text by names.
 

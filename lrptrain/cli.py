@@ -1,4 +1,4 @@
-"""The command line: `lrptrain fit|validate|test|demo|attribute|compare`."""
+"""The command line: `lrptrain fit|validate|test|demo|attribute|check|compare|audit`."""
 
 import sys
 from collections.abc import Sequence
@@ -20,17 +20,25 @@ def main(args: Sequence[str] | None = None) -> None:
         lightning(given)
         return
     from lrptrain.attribute_file import attribute_file
+    from lrptrain.audit_checkpoint import audit
+    from lrptrain.check import check
     from lrptrain.compare import compare
     from lrptrain.demo import demo
 
     commands: dict[str, Any] = {"fit": fit, "validate": validate, "test": test, "demo": demo}
-    commands |= {"attribute": attribute_file, "compare": compare}
+    commands |= {"attribute": attribute_file, "check": check, "compare": compare, "audit": audit}
     try:
-        require("jsonargparse", "cli").auto_cli(commands, args=given, prog="lrptrain")
+        require("jsonargparse", "cli").auto_cli(commands, args=[_underscored(one) for one in given], prog="lrptrain")
     except (ValueError, NotImplementedError, ImportError, OSError) as error:
         if not isinstance(error, OSError) and not _is_ours(error):
             raise
         sys.exit(f"lrptrain: {error}")
+
+
+def _underscored(argument: str) -> str:
+    """`--max-severity=0.1` as `--max_severity=0.1`: options may be written either way."""
+    name, equals, value = argument.partition("=")
+    return f"--{name[2:].replace('-', '_')}{equals}{value}" if name.startswith("--") else argument
 
 
 def _is_ours(error: BaseException) -> bool:

@@ -14,8 +14,9 @@ import lrptrain
 from lrptrain.attribute_file import datamodule_settings, load_module
 from lrptrain.audit.comparison import Row, expected_seconds, prepare, try_out
 from lrptrain.audit.comparison import compare as rows_of
+from lrptrain.audit.store import without_nan
 from lrptrain.audit.table import table
-from lrptrain.batch import IMAGES, Sample, collate, read_batch
+from lrptrain.batch import IMAGES, Sample, batched, read_batch
 from lrptrain.extras import require
 from lrptrain.monitoring.arguments import check_counts
 from lrptrain.monitoring.sampling import Draw
@@ -72,8 +73,7 @@ def compare(
     samples = draw(datamodule, split, limit, seed)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     model = load_module(module or module_path(checkpoint, samples), checkpoint).to(where).requires_grad_(True)
-    batches = [collate(samples[start : start + batch_size], where) for start in range(0, len(samples), batch_size)]
-    cases = prepare(model, [_with_labels(batch, samples, i * batch_size) for i, batch in enumerate(batches)], target)
+    cases = prepare(model, batched(samples, batch_size, where), target)
     about = {
         "checkpoint": checkpoint,
         "data": type(datamodule).__name__,
@@ -208,22 +208,8 @@ def write(folder: Path, about: Mapping[str, Any], rows: Sequence[Row]) -> None:
     """Save table.md and results.json; a number that is not known is null."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "table.md").write_text(f"{heading(about)}\n\n{table(rows)}\n", encoding="utf-8")
-    everything = _without_nan({**about, "methods": [asdict(row) for row in rows]})
+    everything = without_nan({**about, "methods": [asdict(row) for row in rows]})
     (folder / "results.json").write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {key: _without_nan(each) for key, each in value.items()}
-    if isinstance(value, list):
-        return [_without_nan(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
-def _with_labels(batch: dict[str, torch.Tensor], samples: Sequence[Sample], start: int) -> dict[str, torch.Tensor]:
-    size = len(next(iter(batch.values())))
-    labels = [sample.label for sample in samples[start : start + size]]
-    return {**batch, "label": torch.tensor(labels, device=next(iter(batch.values())).device)}
 
 
 def _accuracy(cases: Sequence[Any]) -> float:

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from lrptrain.batch import batch_length, collate, read_batch, take
+from lrptrain.batch import Sample, batch_length, batched, collate, read_batch, take
 
 IMAGE = torch.zeros(2, 3, 4, 4)
 
@@ -56,3 +56,13 @@ def test_boxes_and_texts_are_padded():
     bare = [take(read_batch({"input_ids": torch.ones(1, n).long()}), 0, 0) for n in (2, 3)]
     with pytest.raises(ValueError, match="need an attention_mask"):
         collate(bare)
+
+
+def test_batches_of_samples_have_their_labels_and_need_no_padding_of_others():
+    samples = [
+        Sample(i, i % 3 - 1, {"input_ids": torch.ones(2 + i), "attention_mask": torch.ones(2 + i)}) for i in range(5)
+    ]
+    first, second, third = batched(samples, 2)
+    assert [batch["label"].tolist() for batch in (first, second, third)] == [[-1, 0], [1, -1], [0]]
+    assert [batch["input_ids"].shape for batch in (first, second, third)] == [(2, 3), (2, 5), (1, 6)]
+    assert first["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]

@@ -120,7 +120,7 @@ def prepare(
     for batch in batches:
         inputs = model_inputs(model, batch)
         with torch.no_grad():
-            logits = _predict(model, inputs)
+            logits = predict_logits(model, inputs)
         wanted = explained_class(None, logits)
         if target == "label" and "label" in batch:
             wanted = torch.where(batch["label"] >= 0, batch["label"], wanted)
@@ -215,30 +215,31 @@ def _test_faithfulness(
 ) -> None:
     scores, device = relevance.scores.detach(), case.target.device
     if relevance.grid is not None:
-        key, images = _image(case.inputs)
+        key, images = image_of(case.inputs)
 
         def predict(changed: Tensor) -> Tensor:
-            return _predict(model, {**case.inputs, key: changed} if isinstance(case.inputs, dict) else changed)
+            return predict_logits(model, {**case.inputs, key: changed} if isinstance(case.inputs, dict) else changed)
 
         for name, first in (("positive AUC", True), ("negative AUC", False)):
             metric = metrics.setdefault(name, PerturbationArea(first, fill=fill).to(device))
             metric.update(predict, images, scores, relevance.grid, case.target)
     elif isinstance(case.inputs, dict) and "attention_mask" in case.inputs:
         attended = case.inputs["attention_mask"] != 0
-        probability = text_probability(lambda **inputs: _predict(model, inputs), case.inputs, case.target)
+        probability = text_probability(lambda **inputs: predict_logits(model, inputs), case.inputs, case.target)
         for name, kind in (("comprehensiveness", Comprehensiveness), ("sufficiency", Sufficiency)):
             metric = metrics.setdefault(name, kind().to(device))
             metric.update(probability, scores, attended & ~ends(attended))
 
 
-def _image(inputs: Tensor | dict[str, Tensor]) -> tuple[str, Tensor]:
+def image_of(inputs: Tensor | Mapping[str, Tensor]) -> tuple[str, Tensor]:
     """The images among the inputs, and under which name (none)."""
     if isinstance(inputs, Tensor):
         return "", inputs
     return next((name, value) for name, value in inputs.items() if value.ndim == 4)
 
 
-def _predict(model: nn.Module, inputs: Tensor | Mapping[str, Tensor]) -> Float[Tensor, "batch classes"]:
+def predict_logits(model: nn.Module, inputs: Tensor | Mapping[str, Tensor]) -> Float[Tensor, "batch classes"]:
+    """What the model returns for arguments of its forward."""
     given = inputs if isinstance(inputs, Tensor) else next(iter(inputs.values()))
     output = model(inputs) if isinstance(inputs, Tensor) else model(**inputs)
     return read_logits(output, given.shape[0])
@@ -247,7 +248,7 @@ def _predict(model: nn.Module, inputs: Tensor | Mapping[str, Tensor]) -> Float[T
 def _forward_backward(model: nn.Module, inputs: Tensor | dict[str, Tensor], target: Tensor) -> None:
     """As a training step does it, but the gradients go nowhere."""
     with torch.enable_grad():
-        explained = _predict(model, inputs).gather(1, target[:, None]).sum()
+        explained = predict_logits(model, inputs).gather(1, target[:, None]).sum()
         parameters = [parameter for parameter in model.parameters() if parameter.requires_grad]
         torch.autograd.grad(explained, parameters, allow_unused=True)
 

@@ -22,12 +22,12 @@ def table(rows: Sequence[Row]) -> str:
         [
             row.method,
             "yes" if row.class_specific else "no",
-            *(_cell(row.scores.get(name), samples) for name in shown),
+            *(cell(row.scores.get(name), samples) for name in shown),
             f"{row.cost:.2f}",
         ]
         for row in scored
     ]
-    parts = [_aligned([head, *lines]), _legend(scored, shown)] if scored else []
+    parts = [aligned([head, *lines]), _legend(scored, shown)] if scored else []
     problems = [[row.method, " ".join(row.problem.split()).replace("|", "\\|")] for row in rows if row.problem]
     if problems:
         parts.append("Not possible here:\n\n" + "\n".join(f"- `{name}`: {why}" for name, why in problems))
@@ -52,7 +52,8 @@ def _badness(name: str, row: Row) -> float:
     return -score.value if METRICS[name] else score.value
 
 
-def _aligned(lines: Sequence[Sequence[str]]) -> str:
+def aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Lines of cells as Markdown, the first as the head."""
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     head, *rest = (
         "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
@@ -60,7 +61,7 @@ def _aligned(lines: Sequence[Sequence[str]]) -> str:
     return "\n".join([head, "| " + " | ".join("-" * width for width in widths) + " |", *rest])
 
 
-def _cell(score: Score | None, samples: int) -> str:
+def cell(score: Score | None, samples: int) -> str:
     """Mean and interval, and of how many samples if not of all."""
     if score is None or not _known(score):
         return "-"

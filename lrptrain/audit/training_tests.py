@@ -1,0 +1,56 @@
+"""Tests that train further models: do models of the same answers have the same maps?"""
+
+import torch
+
+from lrptrain.audit.adversary import compare_models, train_adversary
+from lrptrain.audit.attention_tests import ATTENTION, right
+from lrptrain.audit.comparison import predict_logits
+from lrptrain.audit.effort import Effort
+from lrptrain.audit.map_tests import floats
+from lrptrain.audit.store import Values
+from lrptrain.audit.subject import Subject
+from lrptrain.batch import model_inputs
+from lrptrain.relevance.registry import get_method
+
+
+def seeds(subject: Subject, number: str, effort: Effort) -> Values:
+    """A model trained anew: what another seed changes.
+
+    `right`, `tvd`: of its outputs, per sample; `jsd`: of its maps from the model's, per method and sample.
+    """
+    assert subject.retrain is not None
+    other = subject.retrain(subject.seed + int(number)).to(subject.logits.device).eval()
+    batches = [part.batch for part in subject.parts]
+    found = {method: compare_models(subject.model, other, batches, method) for method in subject.serving()}
+    with torch.no_grad():
+        logits = torch.cat([predict_logits(other, model_inputs(other, batch)) for batch in batches])
+    return {
+        "right": right(logits, subject.label),
+        "tvd": floats(next(iter(found.values())).tvd),
+        "jsd": {method: floats(each.jsd) for method, each in found.items()},
+    }
+
+
+def adversary(subject: Subject, wish: str, effort: Effort) -> Values:
+    """A model trained for the same answers and other maps: `tvd` of its outputs, `jsd` of the maps, per sample.
+
+    `wish` is a method and a strength, as `wishes` writes them.
+    """
+    method, strength = read_wish(wish)
+    train = [part.batch for part in subject.train]
+    other = train_adversary(subject.model, train, method, strength, steps=effort.adversary_steps, seed=subject.seed)
+    found = compare_models(subject.model, other, [part.batch for part in subject.parts], method)
+    return {"tvd": floats(found.tvd), "jsd": floats(found.jsd)}
+
+
+def wishes(subject: Subject, effort: Effort) -> list[str]:
+    """The adversaries of an audit, those of attention first: every differentiable method with every strength."""
+    methods = sorted(subject.methods, key=lambda method: method != ATTENTION)
+    able = [method for method in methods if get_method(method, {}).differentiable]
+    return [f"{method} @ {strength:g}" for method in able for strength in effort.strengths]
+
+
+def read_wish(wish: str) -> tuple[str, float]:
+    """Method and strength of one of `wishes`."""
+    method, _, strength = wish.partition(" @ ")
+    return method, float(strength)

@@ -1,0 +1,144 @@
+"""The audit at the end of training: it tells, it writes, and it changes nothing."""
+
+import json
+import random
+
+import numpy as np
+import pytest
+import torch
+from setting import PACKAGES, Points, data, loader, module, monitor, trainer, vit
+
+from lrptrain.audit import Effort
+from lrptrain.callbacks import ExplanationAudit
+
+QUICK = Effort(
+    random_maps=1, stages=1, shuffles=4, search_copies=2, search_steps=4, frozen_steps=4, adversary_steps=2,
+    strengths=(1.0,), seeds=1,
+)  # fmt: skip
+
+
+def audit(**options):
+    default = {"methods": ["raw_attention", "random"], "max_samples": 10, "run_name": "run", "effort": QUICK}
+    return ExplanationAudit(**{**default, "on_error": "raise", **options})
+
+
+def varied(package=PACKAGES[0]):
+    """A module whose predictions differ between samples, and stay as they are."""
+    torch.manual_seed(0)
+    net = vit()
+    for parameter in net.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    pl_module = module(package, net)
+    pl_module.configure_optimizers = lambda: torch.optim.SGD(pl_module.parameters(), lr=0.0)
+    return pl_module
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_it_audits_once_at_the_end_and_says_so(package, tmp_path, capsys):
+    auditing, points = audit(budget=600), Points()
+    runner = trainer(tmp_path, auditing, package=package, logger=points if package == PACKAGES[0] else False)
+    runner.fit(varied(package), loader(data(20)), loader())
+    assert auditing.result is not None
+    assert auditing.result.about["samples"] == 10
+    assert {unit.test for unit in auditing.result.units if unit.problem} == {"seeds"}
+    said = capsys.readouterr().out
+    assert all(str(verdict) in said for verdict in auditing.result.verdicts)
+    folder = tmp_path / "relevance" / "run" / "audit"
+    assert json.loads((folder / "results.json").read_text(encoding="utf-8"))["methods"] == ["raw_attention", "random"]
+    assert (folder / "gains.png").exists()
+    if package == PACKAGES[0]:
+        logged = {key: value for _, row in points.rows for key, value in row.items() if key.startswith("audit/")}
+        assert logged["audit/random/verdict"] == 0
+        assert "audit/raw_attention/perturbation_gain" in logged
+
+
+def outcome(folder, attached, package=PACKAGES[0], **options):
+    """What training leaves behind."""
+    pl_module = module(package, vit(proj_drop_rate=0.2, attn_drop_rate=0.2))
+    torch.manual_seed(1), np.random.seed(1), random.seed(1)
+    runner = trainer(folder, *attached, package=package, **options)
+    runner.fit(pl_module, loader(data(20), shuffle=True), loader())
+    return [
+        *pl_module.state_dict().values(),
+        *(p.grad for p in pl_module.parameters() if p.grad is not None),
+        torch.tensor([each.training for each in pl_module.modules()]),
+        torch.tensor([len(vars(each)) for each in pl_module.modules()]),
+        torch.get_rng_state(),
+        torch.from_numpy(np.asarray(list(np.random.get_state(legacy=True))[1]).copy()),
+        torch.tensor([hash(random.getstate())]),
+    ]
+
+
+@pytest.mark.parametrize("options", [{}, {"precision": "bf16-mixed"}], ids=["float32", "bf16"])
+def test_training_is_the_same_to_the_bit(options, tmp_path):
+    auditing = audit()
+    with_audit, without = outcome(tmp_path, [auditing], **options), outcome(tmp_path, [], **options)
+    assert auditing.result is not None
+    assert len(with_audit) == len(without)
+    assert all(torch.equal(one, other) for one, other in zip(with_audit, without, strict=True))
+
+
+@pytest.mark.parametrize("inference_mode", [True, False])
+def test_it_audits_in_validate_and_leaves_the_model(inference_mode, tmp_path):
+    auditing, pl_module = audit(), module()
+    before = {name: value.clone() for name, value in pl_module.state_dict().items()}
+    runner = trainer(tmp_path, auditing, inference_mode=inference_mode)
+    runner.validate(pl_module, loader(), verbose=False)
+    assert auditing.result is not None
+    left_out = {unit.test for unit in auditing.result.units if unit.problem}
+    assert left_out == {"seeds", "frozen", "adversary"}  # no training sample has passed
+    assert all(torch.equal(value, before[name]) for name, value in pl_module.state_dict().items())
+    assert all(p.grad is None and not p.is_inference() for p in pl_module.parameters())
+    assert (tmp_path / "relevance" / "run-validate" / "audit" / "audit.md").exists()
+
+
+def test_it_writes_beside_the_monitor(tmp_path):
+    watching, auditing = monitor(run_name="watched"), audit(budget=1e-3)
+    trainer(tmp_path, watching, auditing, max_epochs=1).fit(module(), loader(), loader())
+    assert (tmp_path / "relevance" / "watched" / "audit" / "audit.md").exists()
+    assert not (tmp_path / "relevance" / "run").exists()
+
+
+def test_other_seeds_by_a_function(tmp_path):
+    auditing = audit(retrain=lambda seed: vit())
+    trainer(tmp_path, auditing, max_epochs=1).fit(module(), loader(), loader())
+    assert auditing.result is not None
+    assert auditing.result.values("seeds", "1")
+
+
+def test_a_failure_is_one_warning_and_training_counts(tmp_path, monkeypatch):
+    auditing = audit(on_error="warn")
+    pl_module = module()
+    monkeypatch.setattr(pl_module, "forward", lambda image: pl_module.net(image)[:, 0])  # no logits
+    monkeypatch.setattr(pl_module, "training_step", lambda batch, batch_idx: pl_module(batch["image"]).sum())
+    with pytest.warns(UserWarning, match="ExplanationAudit failed while auditing") as told:
+        trainer(tmp_path, auditing, max_epochs=1).fit(pl_module, loader(), loader())
+    assert len([each for each in told if "ExplanationAudit" in str(each.message)]) == 1
+    assert auditing.result is None
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"methods": ["magic"]}, "unknown method 'magic'"),
+        ({"methods": "random"}, "methods must be a list"),
+        ({"methods": []}, "methods must be a list"),
+        ({"budget": 0}, "budget must be a positive number"),
+        ({"max_samples": 0}, "max_samples"),
+        ({"batch_size": 0}, "batch_size"),
+        ({"on_error": "ignore"}, "on_error must be"),
+    ],
+)
+def test_wrong_arguments_fail_at_construction(options, message):
+    with pytest.raises(ValueError, match=message):
+        audit(**options)
+
+
+@pytest.mark.filterwarnings("ignore:You defined a `validation_step` but have no `val_dataloader`")
+def test_what_cannot_work_fails_before_the_first_step(tmp_path):
+    with pytest.raises(ValueError, match="draws its sample from the validation"):
+        trainer(tmp_path, audit()).fit(module(), loader())
+    with pytest.raises(ValueError, match="no such attribute"):
+        trainer(tmp_path, audit(model="nett")).fit(module(), loader(), loader())
+    with pytest.raises(ValueError, match="dataloader_idx=1"):
+        trainer(tmp_path, audit(dataloader_idx=1)).fit(module(), loader(), loader())
