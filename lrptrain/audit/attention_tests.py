@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -76,21 +75,40 @@ def frozen(subject: Subject, weights: str, effort: Effort) -> Values:
 
     `weights` may also be "uniform" or "learned".
     """
+    if weights in (UNIFORM, LEARNED):
+        return {"right": token_model(subject, effort, learned=weights == LEARNED)}
+    return {"right": token_model(subject, effort, (subject.train_maps(weights), subject.maps(weights)))}
+
+
+def token_model(
+    subject: Subject,
+    effort: Effort,
+    maps: tuple[Sequence[Relevance], Sequence[Relevance]] | None = None,
+    learned: bool = False,
+) -> list[float]:
+    """Train a token-wise model whose tokens maps weigh, and say which of the subject's samples it reads right.
+
+    Args:
+        subject: With training samples.
+        effort: Steps of the training.
+        maps: Of the training samples and of the samples; uniform weights without.
+        learned: Let it learn its own weights.
+    """
     learn, test = (_tokens(subject, which) for which in ("train", "parts"))
-    maps = (None, None) if weights in (UNIFORM, LEARNED) else (subject.train_maps(weights), subject.maps(weights))
+    given = [None, None] if maps is None else maps
     model = train_frozen(
         learn.features,
         learn.usable,
-        _weights(learn, maps[0]),
+        _weights(learn, given[0]),
         learn.label,
         classes=subject.logits.shape[1],
         steps=effort.frozen_steps,
         seed=subject.seed,
-        learned=weights == LEARNED,
+        learned=learned,
     )
     with torch.no_grad():
-        logits = model(test.features, test.usable, _weights(test, maps[1]))
-    return {"right": right(logits, test.label)}
+        logits = model(test.features, test.usable, _weights(test, given[1]))
+    return right(logits, test.label)
 
 
 def right(logits: Float[Tensor, "samples classes"], label: Int[Tensor, " samples"]) -> list[float]:
@@ -107,7 +125,7 @@ class _Tokens:
     label: Int[Tensor, " samples"]
 
 
-def _tokens(subject: Subject, which: Literal["train", "parts"]) -> _Tokens:
+def _tokens(subject: Subject, which: str) -> _Tokens:
     def made() -> _Tokens:
         parts: Sequence[Part] = getattr(subject, which)
         features, usable = zip(*(token_features(subject.model, part.inputs) for part in parts), strict=True)

@@ -124,7 +124,7 @@ TESTS = (
         training_tests.adversary,
         training_tests.wishes,
         _no_train,
-        settings=("adversary_steps",),
+        settings=("adversary_steps", "frozen_steps"),
         grows="adversary_steps",
         by_batch=True,
     ),

@@ -80,11 +80,11 @@ class Subject:
 
     def maps(self, method: str) -> list[Relevance]:
         """A method's maps of all parts for the predicted class."""
-        return self.once(("maps", method), lambda: [_explain(self.model, part, method) for part in self.parts])
+        return self.once(("maps", method), lambda: [explain(self.model, part, method) for part in self.parts])
 
     def train_maps(self, method: str) -> list[Relevance]:
         """The same of the training samples."""
-        return self.once(("train", method), lambda: [_explain(self.model, part, method) for part in self.train])
+        return self.once(("train", method), lambda: [explain(self.model, part, method) for part in self.train])
 
     def serving(self) -> list[str]:
         """The methods that can serve the model."""
@@ -144,7 +144,8 @@ def fingerprint(model: nn.Module, batches: Iterable[Batch]) -> str:
     return f"{found:08x}"
 
 
-def _explain(model: nn.Module, part: Part, method: str) -> Relevance:
+def explain(model: nn.Module, part: Part, method: str) -> Relevance:
+    """A model's maps of a part for the class that the model under audit predicts."""
     found = attribute(model, part.inputs, part.target, method)
     return replace(found, scores=found.scores.detach(), input=None, attention=None)
 

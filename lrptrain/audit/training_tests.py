@@ -3,12 +3,12 @@
 import torch
 
 from lrptrain.audit.adversary import compare_models, train_adversary
-from lrptrain.audit.attention_tests import ATTENTION, right
+from lrptrain.audit.attention_tests import ATTENTION, right, token_model
 from lrptrain.audit.comparison import predict_logits
 from lrptrain.audit.effort import Effort
 from lrptrain.audit.map_tests import floats
 from lrptrain.audit.store import Values
-from lrptrain.audit.subject import Subject
+from lrptrain.audit.subject import Subject, explain
 from lrptrain.batch import model_inputs
 from lrptrain.relevance.registry import get_method
 
@@ -32,15 +32,16 @@ def seeds(subject: Subject, number: str, effort: Effort) -> Values:
 
 
 def adversary(subject: Subject, wish: str, effort: Effort) -> Values:
-    """A model trained for the same answers and other maps: `tvd` of its outputs, `jsd` of the maps, per sample.
+    """A model trained for the same answers and other maps; `wish` is a method and a strength, as `wishes` writes them.
 
-    `wish` is a method and a strength, as `wishes` writes them.
+    `tvd`: of its outputs, `jsd`: of its maps, per sample; `right`: of a token-wise model that its maps weigh.
     """
     method, strength = read_wish(wish)
     train = [part.batch for part in subject.train]
     other = train_adversary(subject.model, train, method, strength, steps=effort.adversary_steps, seed=subject.seed)
     found = compare_models(subject.model, other, [part.batch for part in subject.parts], method)
-    return {"tvd": floats(found.tvd), "jsd": floats(found.jsd)}
+    maps, theirs = ([explain(other, part, method) for part in parts] for parts in (subject.parts, subject.train))
+    return {"tvd": floats(found.tvd), "jsd": floats(found.jsd), "right": token_model(subject, effort, (theirs, maps))}
 
 
 def wishes(subject: Subject, effort: Effort) -> list[str]:
