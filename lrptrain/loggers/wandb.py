@@ -91,6 +91,8 @@ def _table(wandb: Any, record: EpochRecord) -> Any:
 
 
 def _alert(wandb: Any, experiment: Any, finding: Finding) -> None:
-    title = f"{finding.scope} ({finding.target}): relevance off the annotation"
+    title = f"{finding.state}: {finding.scope}, {finding.kind.replace('_', ' ')} ({finding.target})"
+    level = {"confirmed": "ERROR", "suspected": "WARN", "refuted": "INFO"}[finding.state]
     # W&B drops an alert of the same title within the wait: a finding that comes back is told again.
-    experiment.alert(title[:_LONGEST_TITLE], text=str(finding), level=wandb.AlertLevel.WARN, wait_duration=1)
+    title = title if len(title) <= _LONGEST_TITLE else f"{title[: _LONGEST_TITLE - 3]}..."
+    experiment.alert(title, text=str(finding), level=wandb.AlertLevel[level], wait_duration=1)

@@ -126,7 +126,7 @@ def test_a_new_finding_alerts_once(written):
     assert alert["level"] == "WARN"
     assert alert["text"] == str(FINDING)
     assert len(alert["title"]) < 64
-    assert alert["title"].startswith("a class whose")
+    assert alert["title"].startswith("suspected: a class whose")
     assert alert["wait_duration"] == "1000"  # milliseconds
 
 
