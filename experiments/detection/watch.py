@@ -1,0 +1,146 @@
+"""One training run under six monitors, and what is kept of it."""
+
+import io
+import logging
+import tempfile
+import time
+import warnings
+from collections.abc import Mapping, Sequence
+from contextlib import redirect_stdout
+from types import ModuleType
+from typing import Any
+
+import images
+import numpy as np
+import pytorch_lightning as pl
+import texts
+import torch
+from cases import Case
+from torch.utils.data import DataLoader
+
+from lrptrain.callbacks import RelevanceMonitor
+from lrptrain.findings import Finding
+from lrptrain.models.classifier import Classifier
+
+TASKS: dict[str, ModuleType] = {"images": images, "texts": texts}
+MAPS = ("transformer_attribution", "raw_attention", "rollout")
+ANNOTATED, BARE = "annotated", "without annotations"
+MONITORS = {f"{kind} {method}": (kind, method) for kind in (ANNOTATED, BARE) for method in MAPS}
+"""Kind and method by name."""
+CONSTANTS = {"max_samples": 128, "intervention": "swap", "min_effect": 0.05, "confidence": 0.95}
+"""Of every monitor; with those that are the monitor's own, all that decides about a finding."""
+FOCUS = "label/energy_pointing_game"
+Row = dict[str, Any]
+
+
+def unannotated(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """The batch without what people marked."""
+    return {name: value for name, value in batch.items() if name not in ("mask", "rationale")}
+
+
+def monitors(case: Case) -> list[RelevanceMonitor]:
+    """All six, on one sample; a failure ends the run."""
+    look = TASKS[case.task].look()
+    shared = {**CONSTANTS, **look, "seed": case.seed, "max_pictures": 0, "progress_bar": False, "on_error": "raise"}
+    adapters = {ANNOTATED: None, BARE: unannotated}
+    return [
+        RelevanceMonitor(method=method, name=name.replace(" ", "_"), batch_adapter=adapters[kind], **shared)
+        for name, (kind, method) in MONITORS.items()
+    ]
+
+
+class Diary(pl.Callback):
+    """Keeps, after every validation, what the monitors found and which held-out samples the model reads rightly.
+
+    Args:
+        shown: Held-out samples with the shortcut.
+        clean: The same without it.
+        watched: The monitors, in the order of `MONITORS`; they come before this callback.
+
+    Attributes:
+        epochs: A row each.
+    """
+
+    def __init__(self, shown: DataLoader, clean: DataLoader, watched: Sequence[RelevanceMonitor]) -> None:
+        self.shown, self.clean, self.watched = shown, clean, watched
+        self.epochs: list[Row] = []
+
+    def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
+        """Add a row."""
+        assert isinstance(pl_module, Classifier)
+        shown, clean = right(pl_module, self.shown), right(pl_module, self.clean)
+        row = {"accuracy": shown.mean(), "accuracy without": clean.mean()}
+        row |= {"lost": int((shown & ~clean).sum()), "won": int((clean & ~shown).sum()), "samples": len(shown)}
+        row["monitors"] = {name: noted(each) for name, each in zip(MONITORS, self.watched, strict=True)}
+        self.epochs.append(rounded(row))
+
+
+@torch.no_grad()
+def right(module: Classifier, loader: DataLoader) -> np.ndarray:
+    """Which samples are read rightly."""
+    found = []
+    for batch in loader:
+        logits = module(**{name: batch[name] for name in module.batch_keys})
+        found.append(logits.argmax(1) == batch["label"])
+    return torch.cat(found).numpy()
+
+
+def noted(monitor: RelevanceMonitor) -> Row:
+    """A monitor's findings and, with annotations, the mean share of relevance on them beside that of a uniform map."""
+    found: Row = {"findings": [brief(finding) for finding in monitor.findings]}
+    shares = [(one.values[FOCUS], one.chance) for one in monitor.scored if FOCUS in one.values]
+    if shares:
+        found["EPG"], found["chance"] = np.nanmean(shares, 0).tolist()
+    return found
+
+
+def brief(finding: Finding) -> Row:
+    """What is kept of it."""
+    names = ("kind", "scope", "where", "target", "state", "effect", "p_value", "severity", "first_epoch")
+    return {name: getattr(finding, name) for name in names} | {"interval": list(finding.interval)}
+
+
+def rounded(value: Any, digits: int = 4) -> Any:
+    """Plain numbers of so many significant digits, all the way down."""
+    if isinstance(value, dict):
+        return {name: rounded(each, digits) for name, each in value.items()}
+    if isinstance(value, list):
+        return [rounded(each, digits) for each in value]
+    return float(f"{value:.{digits}g}") if isinstance(value, float) else value
+
+
+def train(case: Case) -> Row:
+    """One run, on one core."""
+    quiet()
+    task = TASKS[case.task]
+    started = time.monotonic()
+    pl.seed_everything(case.seed, verbose=False)
+    first, shown, clean = task.loaders(case)
+    watched = monitors(case)
+    diary = Diary(shown, clean, watched)
+    with tempfile.TemporaryDirectory() as folder:
+        trainer = pl.Trainer(
+            max_epochs=task.EPOCHS,
+            limit_train_batches=task.STEPS,
+            gradient_clip_val=1.0,
+            accelerator="cpu",
+            callbacks=[*watched, diary],
+            default_root_dir=folder,
+            num_sanity_val_steps=0,
+            logger=False,
+            enable_checkpointing=False,
+            enable_progress_bar=False,
+            enable_model_summary=False,
+        )
+        with redirect_stdout(io.StringIO()):
+            trainer.fit(task.module(), first, shown)
+    run = {"task": case.task, "shortcut": case.shortcut, "correlation": case.correlation, "seed": case.seed}
+    return {**run, "seconds": round(time.monotonic() - started, 1), "epochs": diary.epochs}
+
+
+def quiet() -> None:
+    """One thread, and no word of Lightning's."""
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore")
+    for name in ("pytorch_lightning", "pytorch_lightning.utilities.rank_zero"):
+        logging.getLogger(name).setLevel(logging.ERROR)
