@@ -15,7 +15,7 @@ from lrptrain.callbacks.base import Callback
 from lrptrain.extras import require
 from lrptrain.findings import Effect, Finding, announce
 from lrptrain.intervention import Setting
-from lrptrain.loggers import EpochRecord, send, write_record
+from lrptrain.loggers import EpochRecord, RecordWriter, send
 from lrptrain.monitoring.arguments import (
     check_choices,
     check_counts,
@@ -67,9 +67,10 @@ class RelevanceMonitor(Callback):
         `relevance/seconds`: Time the monitor took since its last point: for this evaluation, and for writing the last.
         `relevance/cost_share`: Its share of the time since then, or since training began; in 0..1.
         `relevance/failures`: Times the monitor failed so far.
+        `relevance/record_mb`: Size of the run's folder before the evaluation, in megabytes; loggers only.
     Pictures, texts, the table of samples and new findings go to `WandbLogger` and `TensorBoardLogger`, and always to
     `<default_root_dir>/relevance/<run>/`: `run.json`, `events.jsonl`, `findings.json`, `samples/*.parquet`,
-    `pictures/`, `highlights/`.
+    `pictures/`, `highlights/`, `inputs/` (the samples themselves, once).
 
     Args:
         max_samples: Size of the sample, in all processes together. A class needs about 8 annotated samples to be
@@ -91,7 +92,8 @@ class RelevanceMonitor(Callback):
         fail_on: "confirmed" or "suspected": end training after an epoch with such a finding, with an error.
         targets: Which classes to explain: "label", "predicted".
         batch_size: Samples per forward pass of the monitor, which needs the memory of training.
-        max_pictures: Pictures or texts drawn per epoch.
+        max_pictures: Pictures or texts drawn per epoch; with 0, no inputs are kept, either.
+        max_record_mb: Size of the run's folder beyond which no pictures are added, in megabytes.
         mean: Per channel, to undo the normalisation of images in pictures.
         std: Per channel, likewise.
         tokenizer: To name tokens: a tokenizer, its name or folder; else that of the datamodule or module.
@@ -143,6 +145,7 @@ class RelevanceMonitor(Callback):
         targets: Sequence[str] = TARGETS,
         batch_size: int = 16,
         max_pictures: int = 16,
+        max_record_mb: float = 200.0,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         tokenizer: Any = None,
@@ -167,7 +170,8 @@ class RelevanceMonitor(Callback):
         self.reporter = Reporter(bound, confidence, class_names, tokenizer, mean, std, min_effect, region_names)
         self.setting = Setting(intervention, batch_size, seed=seed) if intervention is not None else None
         self.fail_on = fail_on
-        self.max_pictures, self.dataloader_idx, self.on_error = max_pictures, dataloader_idx, on_error
+        self._writer, self.max_pictures = RecordWriter(max_record_mb), max_pictures
+        self.dataloader_idx, self.on_error = dataloader_idx, on_error
         self.run_name, self.seed, self.progress_bar = run_name, seed, progress_bar
         self.name, self._attached, self._model = name, None, None
         self._start_over()
@@ -367,9 +371,10 @@ class RelevanceMonitor(Callback):
     def _write(self, trainer: Any, pl_module: Any, record: EpochRecord, shown: list[Scored]) -> None:
         """To the folder, the terminal and the loggers, none of which shall keep the others from it."""
         with self._failures.caught("drawing"):
-            record = self.reporter.drawn(record, shown, _owners(trainer, pl_module))
+            samples = self._holding and self._holding.samples
+            record = self.reporter.drawn(record, shown, _owners(trainer, pl_module), self.scored, samples)
         with self._failures.caught("writing files"):
-            write_record(self._run_folder(trainer, pl_module, record.class_names), record)
+            record = self._writer.write(self._run_folder(trainer, pl_module, record.class_names), record)
         for line in announce(record.new_findings):
             print(line, flush=True)
         for logger in trainer.loggers:

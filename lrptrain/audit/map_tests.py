@@ -8,7 +8,7 @@ from torch import Tensor
 
 from lrptrain.audit.agreement import agreement
 from lrptrain.audit.attention import content_tokens
-from lrptrain.audit.correlation import map_correlation, reference_scores
+from lrptrain.audit.correlation import rank_association, reference_scores
 from lrptrain.audit.effort import Effort
 from lrptrain.audit.perturbation import order_worth, random_worth
 from lrptrain.audit.randomisation import randomisation_check
@@ -53,8 +53,8 @@ def _correlation(subject: Subject, method: str, reference: Literal["gradient", "
         reference, lambda: [reference_scores(model, part.inputs, part.target, reference) for part in subject.parts]
     )
     found = [
-        map_correlation(model, part.inputs, part.target, method, scores)
-        for part, scores in zip(subject.parts, references, strict=True)
+        rank_association(each.scores.abs(), scores, content_tokens(part.inputs, scores.shape[1]))
+        for part, each, scores in zip(subject.parts, subject.maps(method), references, strict=True)
     ]
     return {
         "tau": floats(torch.cat([each.tau for each in found])),

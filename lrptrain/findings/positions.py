@@ -23,7 +23,7 @@ class Place(NamedTuple):
     Attributes:
         scope: In which samples.
         positions: Indices of tokens, row by row.
-        p_value: The least of the positions, corrected over positions; not yet over scopes.
+        p_value: The least of the positions, corrected over positions and scopes.
     """
 
     scope: Scope
@@ -43,11 +43,12 @@ def fixed_positions(
         shares: Share of each image's positive relevance at each position, less what lies on its annotation.
         grid: Rows and columns of the tokens.
         within: Where to look; a class's positions are left out if they are those of all samples.
-        confidence: `1 - confidence` is the level of the test within each scope.
+        confidence: `1 - confidence` is the level of all tests together.
     """
     nearer = _nearer_to_the_centre(grid)
     found: list[Place] = []
     overall: set[int] = set()
+    within = [scope for scope in within if scope.member.sum() >= LEAST_SAMPLES]
     for scope in within:
         values = np.compress(scope.member, shares, axis=0)
         values = np.compress(~np.isnan(values).any(1), values, axis=0)
@@ -56,7 +57,7 @@ def fixed_positions(
         reference = values @ nearer.T
         testable: Bool[np.ndarray, " tokens"] = np.asarray(nearer.any(1))
         p_values = np.ones(len(testable))
-        p_values[testable] = max_test((values - reference)[:, testable])
+        p_values[testable] = np.minimum(len(within) * max_test((values - reference)[:, testable]), 1.0)
         far_more = values.mean(0) >= LEAST_RATIO * np.maximum(reference.mean(0), 1 / values.shape[1] / LEAST_RATIO)
         positions: set[int] = set(np.flatnonzero((p_values <= 1 - confidence) & far_more).tolist())
         if not positions or len(positions) > MOST_AREA * len(testable) or positions <= overall:

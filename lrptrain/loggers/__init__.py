@@ -3,15 +3,18 @@
 from collections.abc import Callable
 from typing import Any
 
+from lrptrain.loggers.budget import RecordWriter
 from lrptrain.loggers.local import read_events, read_findings, read_samples, write_record
-from lrptrain.loggers.record import EpochRecord, Highlight, Picture
+from lrptrain.loggers.record import EpochRecord, Highlight, Input, Picture
 from lrptrain.loggers.tensorboard import log_to_tensorboard
 from lrptrain.loggers.wandb import log_to_wandb
 
 __all__ = [
     "EpochRecord",
     "Highlight",
+    "Input",
     "Picture",
+    "RecordWriter",
     "log_to_tensorboard",
     "log_to_wandb",
     "read_events",

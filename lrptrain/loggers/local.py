@@ -5,40 +5,41 @@
     samples/epoch_0003_step_000120.parquet         one row per sample
     pictures/epoch_0003_step_000120/<id>.png       relevance over the image
     highlights/epoch_0003_step_000120.html         relevance over the texts
+    inputs/                                        what the samples are, once; see `lrptrain.loggers.inputs`
 
 The line in `events.jsonl` is written last and to the disk: an evaluation that has one is complete. Every other file
 appears under its name only when it is whole.
 """
 
-import hashlib
 import html
 import json
-import math
-import os
-from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import numpy as np
+from jaxtyping import Float32
 
 from lrptrain.extras import require
 from lrptrain.findings import Finding
+from lrptrain.loggers.files import append_line, name_of, to_json, write_whole
+from lrptrain.loggers.inputs import write_inputs
 from lrptrain.loggers.record import EpochRecord, Highlight, Picture
 
-_LONGEST_NAME = 150
+MAP = "map_"  # what the columns of maps start with
 
 
-def write_record(folder: Path, record: EpochRecord) -> None:
+def write_record(folder: Path, record: EpochRecord, room_mb: float = float("inf")) -> None:
     """Write one evaluation; one of the same epoch and step, by a run that was resumed, is replaced.
 
     Args:
         folder: Made if it is not there.
         record: What to write.
+        room_mb: Megabytes there are for inputs.
     """
     folder.mkdir(parents=True, exist_ok=True)
     when = evaluation_name(record.epoch, record.step)
+    write_inputs(folder, record.inputs, room_mb)
     if record.samples:
         _write_samples(folder / "samples" / f"{when}.parquet", record)
     if record.pictures:
@@ -46,9 +47,9 @@ def write_record(folder: Path, record: EpochRecord) -> None:
     if record.texts:
         _write_highlights(folder / "highlights" / f"{when}.html", record.texts, record.epoch)
     findings = [finding.to_dict() for finding in record.findings]
-    _whole(folder / "findings.json", lambda path: path.write_text(_json(findings, indent=1), encoding="utf-8"))
+    write_whole(folder / "findings.json", lambda path: path.write_text(to_json(findings, indent=1), encoding="utf-8"))
     event = {"epoch": record.epoch, "step": record.step, "scalars": record.scalars, "findings": findings}
-    _append_line(folder / "events.jsonl", _json(event))
+    append_line(folder / "events.jsonl", to_json(event))
 
 
 def read_events(folder: Path) -> list[dict[str, Any]]:
@@ -96,22 +97,39 @@ def evaluation_name(epoch: int, step: int) -> str:
 
 def picture_path(folder: Path, epoch: int, step: int, sample_id: int | str) -> Path:
     """Where the picture of a sample lies; ids that are no file names are quoted as in a URL."""
-    return folder / "pictures" / evaluation_name(epoch, step) / _file_name(sample_id)
+    return folder / "pictures" / evaluation_name(epoch, step) / f"{name_of(sample_id)}.png"
 
 
 def _write_samples(path: Path, record: EpochRecord) -> None:
     rows = len(next(iter(record.samples.values())))
     columns = {"epoch": [record.epoch] * rows, "step": [record.step] * rows}
-    table = require("pyarrow", "monitor").table({**columns, **record.samples, **columns})
+    kept = {name: _maps(column) if name.startswith(MAP) else column for name, column in record.samples.items()}
+    table = require("pyarrow", "monitor").table({**columns, **kept, **columns})
+    # Split into their bytes, of which the last are all alike, the numbers of a map take half the space.
+    split = {f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in kept if name.startswith(MAP)}
+    whole = [name for name in table.column_names if name not in record.samples or not name.startswith(MAP)]
+    options = {"compression": "zstd", "use_dictionary": whole, "column_encoding": split or None}
     if rows:
-        _whole(path, partial(require("pyarrow.parquet", "monitor").write_table, table))
+        write_whole(path, partial(require("pyarrow.parquet", "monitor").write_table, table, **options))
+
+
+def _maps(column: list[list[float] | None]) -> Any:
+    """Maps in 32 bits, of which the last 13 are rounded away: 3 digits, of any magnitude."""
+    arrow = require("pyarrow", "monitor")
+    kept = [None if values is None else _rounded(np.asarray(values, np.float32)) for values in column]
+    return arrow.array(kept, arrow.list_(arrow.float32()))
+
+
+def _rounded(values: Float32[np.ndarray, " tokens"]) -> Float32[np.ndarray, " tokens"]:
+    bits = values.view(np.uint32) + np.uint32(0x1000)
+    return np.where(np.isfinite(values), (bits & np.uint32(0xFFFFE000)).view(np.float32), values)
 
 
 def _write_pictures(folder: Path, pictures: list[Picture]) -> None:
     image = require("PIL.Image", "monitor")
-    named = {_file_name(picture.sample_id): np.ascontiguousarray(picture.image) for picture in pictures}
+    named = {f"{name_of(picture.sample_id)}.png": np.ascontiguousarray(picture.image) for picture in pictures}
     for name, pixels in named.items():
-        _whole(folder / name, partial(image.fromarray(pixels).save, format="PNG"))
+        write_whole(folder / name, partial(image.fromarray(pixels).save, format="PNG"))
     for path in folder.glob("*.png"):
         if path.name not in named:
             path.unlink()
@@ -124,26 +142,7 @@ def _write_highlights(path: Path, texts: list[Highlight], epoch: int) -> None:
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Relevance, epoch {epoch}</title>'
         f"<style>{style}</style></head><body>\n<h1>Relevance, epoch {epoch}</h1>\n{blocks}\n</body></html>\n"
     )
-    _whole(path, lambda part: part.write_text(page, encoding="utf-8"))
-
-
-def _whole(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a file beside `path` and give it that name when it is done."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    part = path.with_name(f"{path.name}.part")
-    write(part)
-    os.replace(part, path)
-
-
-def _append_line(path: Path, line: str) -> None:
-    """Add a line that is on the disk on return; a half-written one before it stays by itself."""
-    with path.open("ab+") as file:
-        if file.tell():
-            file.seek(-1, os.SEEK_END)
-            line = line if file.read(1) == b"\n" else f"\n{line}"
-        file.write(f"{line}\n".encode())
-        file.flush()
-        os.fsync(file.fileno())
+    write_whole(path, lambda part: part.write_text(page, encoding="utf-8"))
 
 
 def _parsed(line: str) -> dict[str, Any] | None:
@@ -151,24 +150,3 @@ def _parsed(line: str) -> dict[str, Any] | None:
         return json.loads(line)
     except json.JSONDecodeError:
         return None
-
-
-def _json(value: Any, indent: int | None = None) -> str:
-    return json.dumps(_finite(value), indent=indent, allow_nan=False)
-
-
-def _finite(value: Any) -> Any:
-    """With None for numbers that JSON does not know, and Python's numbers for numpy's and torch's."""
-    if isinstance(value, dict):
-        return {key: _finite(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_finite(item) for item in value]
-    plain = value.item() if hasattr(value, "item") else value
-    return None if isinstance(plain, float) and not math.isfinite(plain) else plain
-
-
-def _file_name(sample_id: int | str) -> str:
-    name = quote(str(sample_id), safe="")
-    if len(name) > _LONGEST_NAME:
-        name = f"{name[:_LONGEST_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
-    return f"{name}.png"

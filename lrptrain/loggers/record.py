@@ -1,5 +1,6 @@
 """What one evaluation has to say, before any logger hears of it."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -44,6 +45,25 @@ class Highlight:
 
 
 @dataclass(frozen=True)
+class Input:
+    """What the model was given of one sample: an image or a text.
+
+    Attributes:
+        sample_id: Name of the sample.
+        grid: Rows and columns of the patches; None of a text.
+        image: As a picture, at its own size.
+        tokens: Of a text, one for each value of its maps; None where it is padding.
+        annotation: 1 evidence, 0 not, 255 ignored; of the image's pixels or the tokens. None without one.
+    """
+
+    sample_id: int | str
+    grid: tuple[int, int] | None = None
+    image: UInt8[np.ndarray, "height width 3"] | None = None
+    tokens: list[str | None] = field(default_factory=list)
+    annotation: UInt8[np.ndarray, " *places"] | None = None
+
+
+@dataclass(frozen=True)
 class EpochRecord:
     """Everything the monitor learned in one evaluation.
 
@@ -58,6 +78,7 @@ class EpochRecord:
         findings: All that stand now.
         new_findings: Those among them that did not stand before.
         class_names: Name of each class.
+        inputs: By sample id what a sample is, made when it is asked for.
     """
 
     epoch: int
@@ -70,3 +91,4 @@ class EpochRecord:
     new_findings: list[Finding] = field(default_factory=list)
     class_names: list[str] = field(default_factory=list)
     prefix: str = "relevance"
+    inputs: Mapping[int | str, Callable[[], Input]] = field(default_factory=dict)

@@ -1,18 +1,19 @@
 """Scored samples as pictures and highlighted texts."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 import numpy as np
 from jaxtyping import UInt8
 from torch import Tensor
 
 from lrptrain.annotations import boxes_to_mask
-from lrptrain.batch import IMAGES
-from lrptrain.loggers.record import Highlight, Picture
+from lrptrain.batch import IMAGES, Sample
+from lrptrain.loggers.record import Highlight, Input, Picture
 from lrptrain.monitoring.evaluate import Scored
 from lrptrain.monitoring.summary import FOCUS, class_name
-from lrptrain.render import enlarge, overlay, token_html, token_markdown
+from lrptrain.render import enlarge, overlay, to_pixels, token_html, token_markdown
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ def pictures(scored: Sequence[Scored], look: Look) -> list[Picture]:
 
 
 def _picture(one: Scored, look: Look) -> Picture:
-    image = next(one.sample.tensors[name] for name in IMAGES if name in one.sample.tensors).float()
+    image = _image(one.sample)
     grid = one.grid
     assert grid is not None
     heat = next(iter(one.maps.values())).unflatten(0, grid)
@@ -59,6 +60,10 @@ def _picture(one: Scored, look: Look) -> Picture:
         image=overlay(image, heat, outline, mean=look.mean, std=look.std),
         mask=None if outline is None else enlarge(outline),
     )
+
+
+def _image(sample: Sample) -> Tensor:
+    return next(sample.tensors[name] for name in IMAGES if name in sample.tensors).float()
 
 
 def _outline(tensors: Mapping[str, Tensor], size: tuple[int, int]) -> UInt8[np.ndarray, "height width"] | None:
@@ -76,8 +81,7 @@ def highlights(scored: Sequence[Scored], look: Look) -> list[Highlight]:
 
 
 def _highlight(one: Scored, look: Look) -> Highlight:
-    tensors = one.sample.tensors
-    real = tensors["attention_mask"].bool() if "attention_mask" in tensors else tensors["input_ids"] >= 0
+    tensors, real = one.sample.tensors, _real(one.sample)
     tokens = look.tokens(tensors["input_ids"][real].tolist())
     scores = next(iter(one.maps.values()))[real].numpy()
     rationale = tensors["rationale"][real].numpy() if "rationale" in tensors else None
@@ -87,6 +91,39 @@ def _highlight(one: Scored, look: Look) -> Highlight:
         html=token_html(tokens, scores, rationale),
         text=token_markdown(tokens, scores, rationale),
     )
+
+
+def inputs(
+    samples: Iterable[tuple[Sample, tuple[int, int] | None]], look: Look
+) -> dict[int | str, Callable[[], Input]]:
+    """What the samples are, by id, each made when it is asked for.
+
+    Args:
+        samples: With inputs and annotations, and the grid of their patches, None for texts.
+        look: How they are shown.
+    """
+    return {sample.sample_id: partial(_input, sample, grid, look) for sample, grid in samples}
+
+
+def _input(sample: Sample, grid: tuple[int, int] | None, look: Look) -> Input:
+    if grid is not None:
+        image = _image(sample)
+        annotation = _outline(sample.tensors, (image.shape[-2], image.shape[-1]))
+        return Input(sample.sample_id, grid, to_pixels(image, mean=look.mean, std=look.std), annotation=annotation)
+    real = _real(sample)
+    names = iter(look.tokens(sample.tensors["input_ids"][real].tolist()))
+    rationale = sample.tensors.get("rationale")
+    return Input(
+        sample_id=sample.sample_id,
+        tokens=[next(names) if here else None for here in real.tolist()],
+        annotation=None if rationale is None else rationale.numpy().astype(np.uint8),
+    )
+
+
+def _real(sample: Sample) -> Tensor:
+    """Which tokens of a text are not padding."""
+    ids = sample.tensors["input_ids"]
+    return sample.tensors["attention_mask"].bool() if "attention_mask" in sample.tensors else ids >= 0
 
 
 def caption(one: Scored, class_names: Sequence[str]) -> str:

@@ -110,16 +110,33 @@ class Reporter:
             raise ValueError("the validation set gave no samples")
         return find_class_names(self.class_names, owners, scored[0].classes)
 
-    def drawn(self, record: EpochRecord, shown: Sequence[Scored], owners: Sequence[Any]) -> EpochRecord:
-        """The record with pictures or highlighted texts.
+    def drawn(
+        self,
+        record: EpochRecord,
+        shown: Sequence[Scored],
+        owners: Sequence[Any],
+        scored: Sequence[Scored] = (),
+        samples: Sequence[Sample] | None = None,
+    ) -> EpochRecord:
+        """The record with pictures or highlighted texts, and with the inputs of `samples`.
 
         Args:
             record: Without them.
             shown: What is drawn of the sample, with inputs and annotations.
             owners: As for `record`.
+            scored: The whole sample.
+            samples: The inputs of `scored`; None if there are only those of `shown`.
         """
         look = drawing.Look(record.class_names, find_tokens(self.tokenizer, *owners), self.mean, self.std)
-        return replace(record, pictures=drawing.pictures(shown, look), texts=drawing.highlights(shown, look))
+        pairs = [(one.sample, one.grid) for one in shown]
+        if shown and samples is not None:  # those shown first
+            pairs += [(sample, one.grid) for sample, one in zip(samples, scored, strict=True)]
+        return replace(
+            record,
+            pictures=drawing.pictures(shown, look),
+            texts=drawing.highlights(shown, look),
+            inputs=drawing.inputs(pairs, look),
+        )
 
 
 def _counts(findings: Sequence[Finding]) -> dict[str, float]:

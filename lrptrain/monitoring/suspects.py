@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float, Int
 
 from lrptrain.batch import IMAGES, Sample
-from lrptrain.findings import Evidence, Finding, bootstrap_interval, focus_findings, holm
+from lrptrain.findings import Evidence, Finding, bootstrap_interval, focus_findings
 from lrptrain.findings.clusters import explained_by_class, relevance_clusters
 from lrptrain.findings.finding import CLUSTER, OVERALL, POSITION, TOKEN
 from lrptrain.findings.positions import describe, fixed_positions
@@ -128,12 +128,11 @@ def _positions(scored: Sequence[Scored], terms: Terms) -> Iterator[Suspect]:
     inside = np.array([np.zeros(shares.shape[1], bool) if one.inside is None else one.inside for one in scored])
     outside = shares * ~inside
     within = scopes(_labels(scored), terms.class_names)
-    places = fixed_positions(outside, grid, within, terms.confidence)
-    for place, p_value in zip(places, holm([place.p_value for place in places]), strict=True):
+    for place in fixed_positions(outside, grid, within, terms.confidence):
         rows = np.flatnonzero(place.scope.member & ~inside[:, list(place.positions)].any(1))
         held = shares[rows][:, list(place.positions)].sum(1)
         reference = len(place.positions) / shares.shape[1]
-        finding = _finding(scored, terms, POSITION, place.scope.name, rows, held, reference, float(p_value))
+        finding = _finding(scored, terms, POSITION, place.scope.name, rows, held, reference, place.p_value)
         region = Region("patches", place.positions)
         yield Suspect(finding(describe(place.positions, grid)), region, rows)
 

@@ -1,7 +1,16 @@
 """Relevance as a picture or as highlighted text; knows no logger."""
 
-from lrptrain.render.image import enlarge, overlay, to_picture
+from lrptrain.render.image import enlarge, overlay, to_picture, to_pixels
 from lrptrain.render.sheet import contact_sheet
 from lrptrain.render.text import token_ansi, token_html, token_markdown
 
-__all__ = ["contact_sheet", "enlarge", "overlay", "to_picture", "token_ansi", "token_html", "token_markdown"]
+__all__ = [
+    "contact_sheet",
+    "enlarge",
+    "overlay",
+    "to_picture",
+    "to_pixels",
+    "token_ansi",
+    "token_html",
+    "token_markdown",
+]

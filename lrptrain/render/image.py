@@ -60,7 +60,17 @@ def to_picture(
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> UInt8[np.ndarray, "large_height large_width 3"]:
-    """A picture to look at, of a tensor that a model sees.
+    """A picture to look at, of a tensor that a model sees: as by `to_pixels`, and enlarged as by `enlarge`."""
+    return enlarge(to_pixels(image, mean=mean, std=std))
+
+
+def to_pixels(
+    image: Num[Tensor | np.ndarray, "channels height width"],
+    *,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+) -> UInt8[np.ndarray, "height width 3"]:
+    """The pixels of a tensor that a model sees.
 
     Args:
         image: Of any range, with one or three channels; a tensor on any device, or an array.
@@ -69,7 +79,7 @@ def to_picture(
         std: Per channel.
 
     Returns:
-        In [0, 255], enlarged as by `enlarge`.
+        In [0, 255], at the image's size.
 
     Raises:
         ValueError: If the image has another shape, or only one of `mean` and `std` is given.
@@ -84,7 +94,7 @@ def to_picture(
     else:
         values = _stretched(values)
     values = np.nan_to_num(np.broadcast_to(values, (3, *values.shape[1:])))
-    return enlarge(np.rint(values.clip(0, 1) * 255).astype(np.uint8).transpose(1, 2, 0))
+    return np.rint(values.clip(0, 1) * 255).astype(np.uint8).transpose(1, 2, 0)
 
 
 def enlarge(

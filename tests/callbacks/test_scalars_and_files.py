@@ -11,6 +11,7 @@ from lrptrain.loggers import read_events, read_findings, read_samples
 
 FOCUS = "relevance/label/energy_pointing_game"
 COSTS = {"relevance/seconds", "relevance/cost_share"}
+LOGGED = "relevance/record_mb"
 
 
 def fit(folder, *callbacks, ckpt=None, **options):
@@ -77,7 +78,9 @@ def test_the_folder_reads_back(tmp_path):
     events, rows = read_events(watching.folder), read_samples(watching.folder)
     assert [event["epoch"] for event in events] == [0, 1]
     assert events[1]["scalars"][FOCUS] == pytest.approx(runner.callback_metrics[FOCUS].item(), abs=1e-6)
-    assert set(events[1]["scalars"]) == set(runner.callback_metrics)
+    assert set(events[1]["scalars"]) == set(runner.callback_metrics) | {LOGGED}
+    assert 0 == events[0]["scalars"][LOGGED] < events[1]["scalars"][LOGGED] < 0.1
+    assert len(list(watching.folder.glob("inputs/*.json"))) == 8
     assert len(rows["sample_id"]) == 16
     assert len(rows["map_label"][0]) == 16
     assert read_findings(watching.folder) == watching.findings
@@ -92,7 +95,7 @@ def told(folder):
     """All but the costs."""
     events = read_events(folder)
     for event in events:
-        event["scalars"] = {key: value for key, value in event["scalars"].items() if key not in COSTS}
+        event["scalars"] = {key: value for key, value in event["scalars"].items() if key not in COSTS | {LOGGED}}
     return events, read_samples(folder), read_findings(folder)
 
 

@@ -119,6 +119,20 @@ def test_an_epoch_written_again_is_replaced(tmp_path):
     assert np.asarray(Image.open(picture_path(tmp_path, 0, 1, 17))).max() == 200
 
 
+def test_maps_keep_three_digits_of_any_magnitude_and_little_space(tmp_path):
+    rng = np.random.default_rng(0)
+    maps = rng.normal(size=(64, 196)) * 10.0 ** rng.uniform(-30, 30, (64, 1))
+    maps[0, :3] = [math.nan, math.inf, 0.0]
+    column = [values.tolist() for values in maps]
+    column[5] = None
+    write_record(tmp_path, record(samples={"sample_id": list(range(64)), "map_label": column}))
+    found = read_samples(tmp_path)["map_label"]
+    assert found[5] is None
+    np.testing.assert_allclose(np.array(found[6:]), maps[6:], rtol=2**-11)
+    np.testing.assert_allclose(found[0], maps[0], rtol=2**-11)
+    assert next(tmp_path.glob("samples/*")).stat().st_size < 3 * maps.size  # bytes
+
+
 def test_epochs_with_other_columns_read_as_one_table(tmp_path):
     write_record(tmp_path, record(0, samples={"sample_id": ["a"], "epg": [None]}))
     write_record(tmp_path, record(1, samples={"sample_id": ["a"], "epg": [0.5], "rank": [0.1]}))
