@@ -79,7 +79,7 @@ def test_the_folder_reads_back(tmp_path):
     assert [event["epoch"] for event in events] == [0, 1]
     assert events[1]["scalars"][FOCUS] == pytest.approx(runner.callback_metrics[FOCUS].item(), abs=1e-6)
     assert set(events[1]["scalars"]) == set(runner.callback_metrics) | {LOGGED}
-    assert 0 == events[0]["scalars"][LOGGED] < events[1]["scalars"][LOGGED] < 0.1
+    assert 0 < events[0]["scalars"][LOGGED] < events[1]["scalars"][LOGGED] < 0.1
     assert len(list(watching.folder.glob("inputs/*.json"))) == 8
     assert len(rows["sample_id"]) == 16
     assert len(rows["map_label"][0]) == 16

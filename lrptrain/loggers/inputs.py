@@ -1,0 +1,92 @@
+"""What the samples of a run are, once: the image or the tokens, and the annotation.
+
+    inputs/<id>.json          id, patch grid; of a text also the tokens and the rationale
+    inputs/<id>.webp          the image, at most 384 pixels long; without loss up to 64
+    inputs/<id>.mask.webp     white evidence, grey ignored, black not; without loss
+
+The JSON is written last: a sample that has one is complete.
+"""
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import UInt8
+
+from lrptrain.extras import require
+from lrptrain.loggers.files import name_of, to_json, write_whole
+from lrptrain.loggers.record import Input
+
+MOST_INPUTS = 1000
+LARGEST = 384
+_LOSSLESS = 64
+_GREYS = {1: 255, 255: 128}
+
+
+def write_inputs(folder: Path, inputs: Mapping[int | str, Callable[[], Input]], room_mb: float = float("inf")) -> None:
+    """Write the samples that are not there yet, the first 1000 at most.
+
+    Args:
+        folder: Of the run.
+        inputs: By sample id, in the order of importance, each made when it is needed.
+        room_mb: Once so many megabytes are written, no more are.
+    """
+    used = 0.0
+    for sample_id, make in islice(inputs.items(), MOST_INPUTS):
+        path = input_path(folder, sample_id)
+        if path.exists():
+            continue
+        if used >= room_mb:
+            return
+        used += _write(path, make())
+
+
+def read_input(folder: Path, sample_id: int | str) -> dict[str, Any] | None:
+    """What is known of a sample: `sample_id`, `grid`, and of a text `tokens` and `annotation`; None if nothing."""
+    path = input_path(folder, sample_id)
+    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
+
+
+def input_path(folder: Path, sample_id: int | str, ending: str = ".json") -> Path:
+    """Where a sample's file lies, of the ending ".json", ".webp" or ".mask.webp"."""
+    return folder / "inputs" / f"{name_of(sample_id)}{ending}"
+
+
+def _write(path: Path, given: Input) -> float:
+    """Returns the megabytes written."""
+    known: dict[str, Any] = {"sample_id": given.sample_id, "grid": given.grid}
+    written = [path]
+    if given.image is not None:
+        written.append(path.with_suffix(".webp"))
+        _save(written[-1], given.image, lossless=max(given.image.shape[:2]) <= _LOSSLESS)
+        if given.annotation is not None:
+            written.append(path.with_suffix(".mask.webp"))
+            _save(written[-1], _shades(given.annotation), lossless=True)
+    else:
+        known |= {"tokens": given.tokens, "annotation": _listed(given.annotation)}
+    write_whole(path, lambda part: part.write_text(to_json(known), encoding="utf-8"))
+    return sum(one.stat().st_size for one in written) / 1e6
+
+
+def _save(path: Path, pixels: UInt8[np.ndarray, "height width *channels"], lossless: bool) -> None:
+    image = require("PIL.Image", "monitor")
+    picture = image.fromarray(np.ascontiguousarray(pixels))
+    factor = LARGEST / max(picture.size)
+    if factor < 1:
+        how = image.Resampling.NEAREST if pixels.ndim == 2 else image.Resampling.BOX
+        picture = picture.resize([max(1, round(side * factor)) for side in picture.size], how)
+    write_whole(path, partial(picture.save, format="WebP", lossless=lossless, quality=90, method=2))
+
+
+def _shades(annotation: UInt8[np.ndarray, "height width"]) -> UInt8[np.ndarray, "height width"]:
+    shades = np.zeros(256, np.uint8)
+    shades[list(_GREYS)] = list(_GREYS.values())
+    return shades[annotation]
+
+
+def _listed(annotation: np.ndarray | None) -> list[int] | None:
+    return None if annotation is None else annotation.tolist()
