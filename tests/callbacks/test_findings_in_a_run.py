@@ -136,3 +136,11 @@ def test_a_model_that_predicts_one_class_says_why_nothing_is_tested(tmp_path):
 def test_impossible_arguments_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         monitor(**options)
+
+
+@pytest.mark.parametrize("annotated", [True, False])
+def test_one_sample_is_no_evidence(tmp_path, annotated):
+    columns = {name: column[:1] for name, column in pictures("corner").items() if annotated or name != "mask"}
+    watching = monitor(max_samples=1, max_pictures=0, on_error="raise")
+    trainer(tmp_path, watching, max_epochs=1).fit(module(), loader(columns), loader(columns))
+    assert watching.findings == []
