@@ -26,7 +26,7 @@ class AuditTest:
         obstacle: Why it cannot be run on a subject; empty if it can.
         settings: What its values depend on beside the model, the samples and the seed: of `Effort` or `Subject`.
         grows: The setting of `Effort` that its cost grows with, beside the samples.
-        by_batch: Whether its cost grows with the size of a training batch and not with the samples.
+        by_batch: Whether its steps are over training batches, and cost the same however many samples there are.
         tried: Whether a trial on a few samples tells its cost.
     """
 
@@ -40,13 +40,16 @@ class AuditTest:
     by_batch: bool = False
     tried: bool = True
 
-    def growth(self, subject: Subject, few: Subject, effort: Effort) -> float:
-        """How many times as much a unit costs on all samples as on a few with small effort."""
-        parts = (subject.train, few.train) if self.by_batch else (subject.parts, few.parts)
-        count = max if self.by_batch else sum
-        samples, tried = (count(len(part.label) for part in own) for own in parts)
-        steps = getattr(effort, self.grows) / getattr(effort.small(), self.grows) if self.grows else 1.0
-        return samples / tried * steps
+    def expected(self, first: float, again: float, subject: Subject, few: Subject, effort: Effort) -> float:
+        """Seconds that a unit takes on all samples, by those of two trials on a few with small effort.
+
+        What the second spared was made once (maps, say) and grows with the samples alone.
+        """
+        samples = len(subject) / len(few)
+        if self.grows is None:
+            return first * samples
+        steps = getattr(effort, self.grows) / getattr(effort.small(), self.grows)
+        return again * steps * (1.0 if self.by_batch else samples) + max(first - again, 0.0) * samples
 
 
 def _model(subject: Subject, effort: Effort) -> Sequence[str]:

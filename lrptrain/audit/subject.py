@@ -104,9 +104,8 @@ class Subject:
         return self._kept[key]  # type: ignore[return-value]
 
     def few(self, samples: int) -> "Subject":
-        """The first samples alone, to try out what a test costs."""
-        parts, train = ([_first(part, samples) for part in own[:1]] for own in (self.parts, self.train))
-        return replace(self, parts=parts, train=train, _kept={})
+        """The first samples alone, and one batch to train on, to try out what a test costs."""
+        return replace(self, parts=[_first(self.parts[0], samples)], train=self.train[:1], _kept={})
 
 
 def prepare(model: nn.Module, batches: Iterable[Batch]) -> list[Part]:

@@ -154,8 +154,12 @@ def _expected(test: AuditTest, of: str, subject: Subject, effort: Effort) -> flo
     if not test.tried:
         return subject.retrain_seconds
     few = subject.once("few", lambda: subject.few(TRIED))
-    _, seconds = _timed(lambda: test.run(few, of, effort.small()), subject)
-    return seconds * test.growth(subject, few, effort)
+
+    def trial() -> float:
+        return _timed(lambda: test.run(few, of, effort.small()), subject)[1]
+
+    first = trial()
+    return test.expected(first, trial() if test.grows else first, subject, few, effort)
 
 
 def _timed(run: Callable[[], Values], subject: Subject) -> tuple[Values, float]:

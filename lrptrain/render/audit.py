@@ -61,7 +61,7 @@ def draw_permutation(
         if len(inside):
             axes.hlines(np.median(inside), low, high, color=_RED, linewidth=2)
     axes.plot([], [], color=_RED, linewidth=2, label="median of a quarter of the range")
-    axes.legend(frameon=False, fontsize="small", loc="upper left")
+    axes.legend(frameon=False, fontsize="small", loc="best")
     axes.set(xlabel="largest attention weight", ylabel="median TVD of the output over shuffles")
     axes.set(xlim=(0, 1), ylim=(-0.02, 1.02))
     _finish(figure, axes, "Last block's attention, shuffled", path)
@@ -100,7 +100,7 @@ def draw_differences(
     axes.set(xlabel="mean JSD of the maps (dashed: the most there is)", ylabel="mean TVD of the outputs")
     highest = max([*tvd, *(x for x, _ in seeds), *((uniform[0],) if uniform else ())])
     axes.set(xlim=(-0.02, 0.74), ylim=(-0.04 * max(highest, 0.1), 1.15 * max(highest, 0.1)))
-    axes.legend(frameon=False, fontsize="small", loc="upper left")
+    axes.legend(frameon=False, fontsize="small", loc="best")
     _finish(figure, axes, f"{method}: other maps with the same output?", path)
 
 
@@ -117,8 +117,9 @@ def draw_agreement(path: Path, names: Sequence[str], matrix: Float[np.ndarray, "
     axes.set_yticks(range(len(names)), names, fontsize=8)
     for row, values in enumerate(matrix):
         for column, value in enumerate(values):
-            dark = abs(value) > 0.6
-            axes.text(column, row, f"{value:.1f}", ha="center", va="center", fontsize=7, color="w" if dark else "k")
+            number = f"{round(value, 1) + 0.0:.1f}"  # + 0.0: no minus before a zero
+            colour = "white" if abs(value) > 0.6 else "black"
+            axes.text(column, row, number, ha="center", va="center", fontsize=7, color=colour)
     figure.colorbar(shown, label="rank correlation", shrink=0.8)
     _finish(figure, axes, "Do the methods agree?", path, grid=False)
 
