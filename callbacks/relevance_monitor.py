@@ -62,8 +62,8 @@ class RelevanceMonitor(Callback):
             where batches have `group`.
         `relevance/findings`, `relevance/findings/confirmed`: Number of findings that stand, and are confirmed.
         `relevance/severity`: Of the gravest finding, in 0..1; see `Finding.severity`.
-        `relevance/reliance`, `relevance/reliance/random_region`: How far the prediction moves, in -1..1, when what lies
-            outside the annotation is changed, and when an equally large random region is.
+        `relevance/reliance`, `relevance/reliance/control`: How far the prediction moves, in -1..1, when what lies
+            outside the annotation is changed, and under the control.
         `relevance/seconds`: Time the monitor took since its last point: for this evaluation, and for writing the last.
         `relevance/cost_share`: Its share of the time since then, or since training began; in 0..1.
         `relevance/failures`: Times the monitor failed so far.
@@ -86,9 +86,9 @@ class RelevanceMonitor(Callback):
             or "chance", the annotated area.
         confidence: Of intervals and findings.
         intervention: What judges a suspicion in the epoch in which it arises: "swap" what lies outside the annotation
-            with other samples', "inpaint" or "fill" it; None leaves findings suspected. Fixed positions are removed,
-            tokens deleted. Costs 3 forward passes of the sample per suspected region.
-        min_effect: The least mean change of a probability, beyond that by random regions, that confirms a finding.
+            with another class's and, as the control, its own class's; "inpaint" or "fill" it; None leaves findings
+            suspected. Fixed positions are painted over, tokens deleted. Costs 2 or 3 forward passes per region.
+        min_effect: The least mean change of a probability, beyond the control's, that confirms a finding.
         fail_on: "confirmed" or "suspected": end training after an epoch with such a finding, with an error.
         targets: Which classes to explain: "label", "predicted".
         batch_size: Samples per forward pass of the monitor, which needs the memory of training.

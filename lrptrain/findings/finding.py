@@ -57,8 +57,9 @@ class Finding:
         relevance: Share of the positive relevance that lies on the annotation (`focus_outside_annotation`,
             `reliance_outside_annotation`) or in the region or on the tokens (all others), in [0, 1]; `reference` is a
             uniform map's. None where there is no map's evidence.
-        intervention: How far the prediction moved beyond the control, an equally large random region, in [-1, 1];
-            `reference` is how far the control moved it. None where none was made.
+        intervention: How far the prediction moved beyond the control, in [-1, 1]; `reference` is how far the control
+            moved it (the same swap within the predicted class; else an equally large random region). None where none
+            was made.
         confidence: Of the intervals, in (0, 1).
         bound: The share that was demanded; equals the reference where chance was the bound.
         worst_samples: Up to five sample ids that show it best.
@@ -204,8 +205,8 @@ def _intervention_text(finding: Finding) -> str:
     low, high = found.interval
     where = "what lies outside it" if finding.kind in (FOCUS, RELIANCE) else "this"
     return (
-        f"changing {where} moves the prediction by {_points(found.effect + found.reference)} points, a random region "
-        f"of its size by {_points(found.reference)} (difference {_points(low)} to {_points(high)}{_p_value(found)})"
+        f"changing {where} moves the prediction by {_points(found.effect + found.reference)} points, "
+        f"the control by {_points(found.reference)} (difference {_points(low)} to {_points(high)}{_p_value(found)})"
     )
 
 

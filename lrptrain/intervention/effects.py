@@ -1,4 +1,4 @@
-"""How far the prediction moves when a region is changed, and when an equally large random region is."""
+"""How far the prediction moves when a region is changed, and how far under the control."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lrptrain.batch import IMAGES, Sample, collate, model_inputs
@@ -26,10 +26,12 @@ class Setting:
 
     Attributes:
         how: `"swap"`: what an annotation excludes is taken from a sample that the model reads as another class, without
-            that sample's own evidence. `"inpaint"`: images are continued smoothly. `"fill"`: the mean colour of all
-            samples. Tokens are deleted for the latter two. Fixed positions, tokens and places are never swapped.
+            that sample's own evidence; the control is the same with a sample that it reads as the same class. So both
+            are equally odd, and differ in what the region tells of the class. `"inpaint"`: images are continued
+            smoothly. `"fill"`: the mean colour of all samples. Tokens are deleted for the latter two. Fixed positions,
+            tokens and places are never swapped.
         batch_size: Samples per forward pass.
-        controls: Random regions per sample.
+        controls: Random regions per sample, the control of all but swaps.
         seed: Of what lends to what, and of the random regions.
     """
 
@@ -43,7 +45,7 @@ class _Chunk(NamedTuple):
     """Some samples, those that lend to them, and the random numbers of their rows."""
 
     own: Mapping[str, Tensor]
-    lenders: Mapping[str, Tensor] | None
+    lenders: list[Mapping[str, Tensor]]
     region: Region
     setting: Setting
     grid: tuple[int, int] | None
@@ -64,11 +66,11 @@ def effects(
     device: torch.device | str = "cpu",
     forward_context: Callable[[], AbstractContextManager] = nullcontext,
 ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-    """Change the region in some samples, then an equally large random region, and see what the model says.
+    """Change the region in some samples, and see by how much the probability of the predicted class falls.
 
-    The prediction's change is, of a swap, by how much the probability of the lender's class rises; else by how much
-    that of the predicted class falls. The control is the same shape elsewhere, rolled around the edges of the image,
-    or as many random tokens.
+    The control of a swap is a swap with a sample of the same predicted class. (A random region would be none: a tinted
+    background is everywhere.) The control of all else is an equally large random region: the same shape elsewhere,
+    rolled around the edges of the image, or as many random tokens.
 
     Args:
         model: In evaluation mode.
@@ -90,31 +92,35 @@ def effects(
     """
     predicted = probabilities.argmax(1)
     swap = setting.how == "swap" and region.by_annotation
-    lender = partners(predicted, rows, setting.seed) if swap else None
-    measured = predicted if lender is None else predicted[lender]
+    lending = [partners(predicted, rows, setting.seed, alike) for alike in (False, True)] if swap else []
     if grid is None and not swap and any("attention_mask" not in sample.tensors for sample in samples):
         raise ValueError("texts cannot lose tokens without an attention_mask in the batch")
     random, colour = _random_numbers(samples, grid, setting), _mean_colour(samples)
-    changes, controls = [], []
+    changes, controls = [np.empty(0)], [np.empty(0)]
     for start in range(0, len(mine), setting.batch_size):
-        part = list(mine[start : start + setting.batch_size])
-        borrowed = [samples[lender[row]] for row in part] if lender is not None else []
-        batch = collate([*(samples[row] for row in part), *borrowed], device)
-        own = {name: x[: len(part)] for name, x in batch.items()}
-        lent = {name: x[len(part) :] for name, x in batch.items()} if borrowed else None
-        index = torch.tensor(part, device=device)
-        chunk = _Chunk(own, lent, region, setting, grid, random.to(device)[:, index], colour)
-        moved = []
-        for altered, nothing in _altered(chunk):
+        part = np.asarray(mine[start : start + setting.batch_size])
+        lenders = [np.where(lender[part] < 0, part, lender[part]) for lender in lending]
+        own, *lent = _batches(samples, [part, *lenders], device)
+        chunk = _Chunk(own, lent, region, setting, grid, random[:, part].to(device), colour)
+        fallen = []
+        for altered in _altered(chunk):
             with forward_context():
                 output = model_output(model, altered)
-            after = class_probabilities(output).cpu().numpy()[np.arange(len(part)), measured[part]]
-            moved.append(np.where(nothing.cpu().numpy(), np.nan, after - probabilities[part, measured[part]]))
-        signed = np.stack(moved) if swap else -np.stack(moved)
-        changes.append(signed[0])
-        controls.append(signed[1:].mean(0))
-    empty = [np.empty(0)]
-    return np.concatenate(changes or empty), np.concatenate(controls or empty)
+            after = class_probabilities(output).cpu().numpy()
+            fallen.append((probabilities[part] - after)[np.arange(len(part)), predicted[part]])
+        untested = ~_where(chunk).flatten(1).any(1).cpu().numpy()
+        for lender in lending:
+            untested |= lender[part] < 0
+        changes.append(np.where(untested, np.nan, fallen[0]))
+        controls.append(np.where(untested, np.nan, np.mean(fallen[1:], axis=0)))
+    return np.concatenate(changes), np.concatenate(controls)
+
+
+def _batches(samples: Sequence[Sample], parts: Sequence[np.ndarray], device: torch.device | str) -> list[dict]:
+    """Batches of equally many samples, padded alike."""
+    together = collate([samples[row] for part in parts for row in part], device)
+    size = len(parts[0])
+    return [{name: x[i * size : (i + 1) * size] for name, x in together.items()} for i in range(len(parts))]
 
 
 def class_probabilities(logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "batch _classes"]:
@@ -130,28 +136,34 @@ def model_output(model: nn.Module, batch: Mapping[str, Tensor]) -> Float[Tensor,
     return read_logits(output, len(next(iter(batch.values()))))
 
 
-def partners(predicted: Int[np.ndarray, " n"], rows: Int[np.ndarray, " m"], seed: int) -> Int[np.ndarray, " n"]:
-    """For each of the rows another one that is read as another class, at random; of all other rows -1.
+def partners(
+    predicted: Int[np.ndarray, " n"], rows: Int[np.ndarray, " m"], seed: int, alike: bool = False
+) -> Int[np.ndarray, " n"]:
+    """For each of the rows another one, at random, that is read as another class, or as the same; -1 where none is.
 
     Raises:
-        ValueError: If all are read alike.
+        ValueError: If all are read as the same class.
     """
     if len(np.unique(predicted[rows])) < 2:
         raise ValueError("the model predicts the same class for all of these samples: there is nothing to swap")
-    rng = np.random.default_rng(seed)
+    rng = np.random.default_rng([seed, alike])
     order = rows[np.lexsort((rng.random(len(rows)), predicted[rows]))]
-    classes = predicted[order]
-    size = np.searchsorted(classes, classes, "right") - np.searchsorted(classes, classes, "left")
-    others = np.floor(rng.random(len(order)) * (len(order) - size)).astype(int)
+    classes, place = predicted[order], np.arange(len(order))
+    first, behind = (np.searchsorted(classes, classes, side) for side in ("left", "right"))
+    size = behind - first
+    if alike:
+        chosen = first + (place - first + 1 + np.floor(rng.random(len(order)) * (size - 1)).astype(int)) % size
+    else:
+        chosen = (behind + np.floor(rng.random(len(order)) * (len(order) - size)).astype(int)) % len(order)
     found = np.full(len(predicted), -1)
-    found[order] = order[(np.searchsorted(classes, classes, "right") + others) % len(order)]
+    found[order] = np.where(order[chosen] == order, -1, order[chosen])
     return found
 
 
 def _random_numbers(samples: Sequence[Sample], grid: tuple[int, int] | None, setting: Setting) -> Tensor:
-    """Uniform numbers `[controls + 1, samples, width]`, which do not depend on who computes what."""
+    """Uniform numbers `[controls, samples, width]`, which do not depend on who computes what."""
     width = 2 if grid is not None else max((len(sample.tensors["input_ids"]) for sample in samples), default=0)
-    shape = (setting.controls + 1, len(samples), width)
+    shape = (max(setting.controls, 2), len(samples), width)  # two for the two swaps
     return torch.from_numpy(np.random.default_rng(setting.seed + 1).random(shape))
 
 
@@ -161,43 +173,43 @@ def _mean_colour(samples: Sequence[Sample]) -> Float[Tensor, " channels"]:
     return torch.stack([image.double().mean((1, 2)) for image in found]).mean(0) if found else torch.empty(0)
 
 
-def _altered(chunk: _Chunk) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
-    """The samples with the region changed, then with each control; and which of them have no such region."""
+def _where(chunk: _Chunk) -> Bool[Tensor, "batch *place"]:
+    """The region in every sample."""
+    return pixels(chunk.region, chunk.own, chunk.grid) if chunk.grid is not None else tokens(chunk.region, chunk.own)
+
+
+def _altered(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
+    """The samples with the region changed, then with each control."""
     return _altered_images(chunk) if chunk.grid is not None else _altered_texts(chunk)
 
 
-def _altered_images(chunk: _Chunk) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
-    grid, (name, given) = chunk.grid, image_of(chunk.own)
+def _altered_images(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
+    grid, (name, given), region = chunk.grid, image_of(chunk.own), _where(chunk)
     assert grid is not None
-    region = pixels(chunk.region, chunk.own, grid)
-    nothing = ~region.flatten(1).any(1)
-    lenders = None
-    if chunk.lenders is not None:
-        evidence = ~pixels(Region("outside"), chunk.lenders, grid)
-        lenders = images.inpainted(image_of(chunk.lenders)[1], evidence)
+    for lenders in chunk.lenders:
+        evidence = ~pixels(Region("outside"), lenders, grid)
+        without = images.inpainted(image_of(lenders)[1], evidence)
+        yield {**chunk.own, name: images.swapped(given, region, without)}
+    if chunk.lenders:
+        return
     steps = torch.tensor([s // g for s, g in zip(region.shape[1:], grid, strict=True)], device=region.device)
     unit = steps if chunk.region.kind == "patches" else torch.ones_like(steps)
     sides = torch.tensor(region.shape[1:], device=region.device) // unit
     # Between a quarter and three quarters of the side away, by whole patches where the region is made of such.
-    offsets = ((0.25 + 0.5 * chunk.random[1:]) * sides).round().long().clamp(min=1) * unit
+    offsets = ((0.25 + 0.5 * chunk.random) * sides).round().long().clamp(min=1) * unit
     for mask in (region, *(images.rolled(region, offset) for offset in offsets)):
-        if lenders is not None:
-            altered = images.swapped(given, mask, lenders)
-        else:
-            fill = chunk.setting.how == "fill"
-            altered = images.filled(given, mask, chunk.colour) if fill else images.inpainted(given, mask)
-        yield {**chunk.own, name: altered}, nothing
+        fill = chunk.setting.how == "fill"
+        yield {**chunk.own, name: images.filled(given, mask, chunk.colour) if fill else images.inpainted(given, mask)}
 
 
-def _altered_texts(chunk: _Chunk) -> Iterator[tuple[dict[str, Tensor], Tensor]]:
-    own, content = chunk.own, content_tokens(chunk.own)
-    region, random = tokens(chunk.region, own), chunk.random[..., : content.shape[1]]
-    count = region.sum(1)
-    for mask in (region, *(texts.random_tokens(content, count, keys) for keys in random[1:])):
-        if chunk.lenders is not None:
-            lendable = tokens(Region("outside"), chunk.lenders)
-            ids = texts.lent(own["input_ids"], mask, chunk.lenders["input_ids"], lendable, random[0])
-            yield {**own, "input_ids": ids}, count == 0
-        else:
-            wanted = {name: own[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in own}
-            yield delete_tokens(wanted, ~mask & (own["attention_mask"] != 0)), count == 0
+def _altered_texts(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
+    own, content, region = chunk.own, content_tokens(chunk.own), _where(chunk)
+    random = chunk.random[..., : content.shape[1]]
+    for lenders, keys in zip(chunk.lenders, random, strict=False):
+        lendable = tokens(Region("outside"), lenders)
+        yield {**own, "input_ids": texts.lent(own["input_ids"], region, lenders["input_ids"], lendable, keys)}
+    if chunk.lenders:
+        return
+    wanted = {name: own[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in own}
+    for mask in (region, *(texts.random_tokens(content, region.sum(1), keys) for keys in random)):
+        yield delete_tokens(wanted, ~mask & (own["attention_mask"] != 0))

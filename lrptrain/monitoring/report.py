@@ -153,5 +153,5 @@ def _reliance(found: Sequence[Suspect], effects: Sequence[Effect | str] | None) 
     for suspect, effect in zip(found, effects or (), strict=effects is not None):
         if suspect.region.kind == "outside" and isinstance(effect, Effect) and not np.isnan(effect.change).all():
             change, control = float(np.nanmean(effect.change)), float(np.nanmean(effect.control))
-            return {"relevance/reliance": change, "relevance/reliance/random_region": control}
+            return {"relevance/reliance": change, "relevance/reliance/control": control}
     return {}

@@ -29,7 +29,7 @@ def test_every_key_starts_alike_and_is_a_float(tmp_path):
     expected = {f"relevance/{target}/{name}" for target in ("label", "predicted") for name in measures}
     expected |= {f"relevance/{target}/{measures[0]}/{name}" for target in ("label", "predicted") for name in "abc"}
     plain = ("chance", "accuracy", "samples", "findings", "findings/confirmed", "severity", "failures")
-    untested = {"relevance/reliance", "relevance/reliance/random_region"}  # where all samples are read alike
+    untested = {"relevance/reliance", "relevance/reliance/control"}  # where all samples are read alike
     assert keys - untested == expected | COSTS | {f"relevance/{name}" for name in plain}
     assert runner.callback_metrics["relevance/chance"] == 0.25
     assert 0 < runner.callback_metrics["relevance/cost_share"] < 1

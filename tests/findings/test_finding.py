@@ -46,8 +46,8 @@ def test_a_finding_prints_as_one_line():
     )
     assert str(replace(CONFIRMED, scope=OVERALL, bound=0.31)) == (
         "! confirmed, overall: 12 % of the relevance lies on the annotation (95 % interval 9-15 %; its area is 31 %; "
-        "p = 0.001); changing what lies outside it moves the prediction by 50 points, a random region of its size by "
-        "10 (difference 30 to 50; p = 0.002). n = 20, since epoch 0. Worst: 17, 4"
+        "p = 0.001); changing what lies outside it moves the prediction by 50 points, the control by 10 "
+        "(difference 30 to 50; p = 0.002). n = 20, since epoch 0. Worst: 17, 4"
     )
     token = replace(CONFIRMED, kind="suspicious_token", where="the token 'census'", state="refuted")
     assert str(token).startswith("- refuted, class cat: 12 % of the relevance lies on the token 'census' (95 %")

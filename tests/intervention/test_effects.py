@@ -70,9 +70,29 @@ def test_who_reads_outside_is_moved_by_it_and_who_reads_inside_is_not(how):
     assert control.mean() > change.mean() - 1e-6
 
 
-def test_a_swap_counts_how_far_the_prediction_goes_over_to_the_lender():
-    change, _ = effect(CORNER, pictures(), Region("outside"))
-    assert change.min() > 0.99  # whatever the lender is read as
+def test_the_control_of_a_swap_is_one_within_the_class():
+    change, control = effect(CORNER, pictures(), Region("outside"))
+    assert change.min() > 0.99
+    assert np.abs(control).max() < 0.01
+
+
+def test_what_is_everywhere_is_found_all_the_same():
+    """A tint of the whole image: no region is like no other."""
+    samples = []
+    for one in pictures():
+        tint = torch.eye(3)[one.label][:, None, None]
+        samples.append(
+            Sample(one.sample_id, one.label, {**one.tensors, "image": 0.5 * one.tensors["image"] + 0.5 * tint})
+        )
+    change, control = effect(Reader(slice(0, 32), slice(0, 32)), samples, Region("outside"))
+    assert change.mean() - control.mean() > 0.5
+
+
+def test_a_class_of_one_sample_has_no_control():
+    samples = pictures(7)  # the third class twice, the first one thrice
+    lonely = [one for one in samples if one.label != 2] + [samples[2]]
+    change, control = effect(CORNER, lonely, Region("outside"))
+    assert np.isnan(change).tolist() == np.isnan(control).tolist() == [False] * 5 + [True]
 
 
 def test_a_lenders_own_evidence_is_not_lent():
@@ -88,7 +108,7 @@ def test_a_lenders_own_evidence_is_not_lent():
         samples.append(Sample(one.sample_id, one.label, {"image": image, "mask": mask}))
     change, _ = effect(CORNER, samples, Region("outside"))
     even = change[::2]
-    assert even.max() < 0.5  # an object lent from the corner would have moved them by almost 1
+    assert even.max() < 0.2  # an object lent from the corner would have moved them by 0.7
 
 
 def test_patches_are_removed_and_a_random_place_is_the_control():
@@ -120,6 +140,10 @@ def test_partners_are_read_as_another_class():
     assert (found[1::2] == -1).all()
     assert set(found[rows]) <= set(rows)
     assert (predicted[found[rows]] != predicted[rows]).all()
+    own = partners(predicted, rows, seed=3, alike=True)
+    assert (predicted[own[rows]] == predicted[rows])[own[rows] >= 0].all()
+    assert (own[rows] != rows).all()
+    assert set(own[rows]) <= {-1, *rows}
     with pytest.raises(ValueError, match="predicts the same class for all"):
         partners(np.zeros(5, int), np.arange(5), 0)
 
