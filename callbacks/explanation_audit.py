@@ -11,6 +11,7 @@ from torch import nn
 from lrptrain.audit import AuditResult, Effort, run_audit
 from lrptrain.audit.report import write
 from lrptrain.audit.result import scalars
+from lrptrain.audit.suite import chosen_tests
 from lrptrain.batch import BatchAdapter, Sample, batch_length, batched, read_batch, take
 from lrptrain.callbacks.base import Callback
 from lrptrain.extras import require
@@ -45,6 +46,7 @@ class ExplanationAudit(Callback):
     Args:
         methods: Some of `lrptrain.methods()`.
         budget: Seconds; tests that do not fit are left out, and named. The other processes wait as long.
+        tests: Names of those to run, see `lrptrain.audit.battery`; all without.
         max_samples: Size of the sample, in all processes together; a verdict needs 8.
         batch_size: Samples per forward pass.
         model: Attribute path of the model on the LightningModule, where that has no forward of its own.
@@ -72,6 +74,7 @@ class ExplanationAudit(Callback):
         self,
         methods: Sequence[str] = METHODS,
         budget: float = 120.0,
+        tests: Sequence[str] | None = None,
         max_samples: int = 64,
         batch_size: int = 16,
         model: str | None = None,
@@ -89,6 +92,7 @@ class ExplanationAudit(Callback):
         if isinstance(methods, str) or not methods:
             raise ValueError(f"methods must be a list of names of lrptrain.methods(), not {methods!r}")
         self.methods = tuple(get_method(name, {}).name for name in methods)
+        chosen_tests(tests)
         check_counts(max_samples=max_samples, batch_size=batch_size)
         if on_error not in ("warn", "raise"):
             raise ValueError(f"on_error must be 'warn' or 'raise', not {on_error!r}")
@@ -97,7 +101,8 @@ class ExplanationAudit(Callback):
         self.budget, self.max_samples, self.batch_size = budget, max_samples, batch_size
         self.model, self.batch_adapter, self.dataloader_idx = model, batch_adapter, dataloader_idx
         self.options: dict[str, Any] = {
-            "fill": fill, "retrain": retrain, "retrain_seconds": retrain_seconds, "effort": effort, "seed": seed
+            "tests": tests, "effort": effort, "seed": seed, "fill": fill,
+            "retrain": retrain, "retrain_seconds": retrain_seconds,
         }  # fmt: skip
         self.run_name, self.seed, self.on_error = run_name, seed, on_error
         self.result, self._model = None, None

@@ -17,6 +17,7 @@ from lrptrain.attribute_file import load_module
 from lrptrain.audit import AuditResult, Unit, run_audit
 from lrptrain.audit.effort import Effort
 from lrptrain.audit.report import markdown, write
+from lrptrain.audit.suite import chosen_tests
 from lrptrain.batch import Sample, batch_length, batched, read_batch, take
 from lrptrain.compare import draw, fill_of, load_data, module_path
 from lrptrain.monitoring.arguments import check_counts
@@ -32,6 +33,7 @@ def audit(
     data: str | None = None,
     methods: str = METHODS,
     budget: float = 900.0,
+    tests: str | None = None,
     split: Literal["val", "test"] = "val",
     limit: int = 64,
     batch_size: int = 16,
@@ -53,6 +55,7 @@ def audit(
             trained with, where it says so.
         methods: Names of `lrptrain.methods()` separated by commas.
         budget: Seconds; tests that do not fit are left out, and named.
+        tests: Names of those to run separated by commas; else all.
         split: The samples are drawn from the validation or the test set.
         limit: How many samples, as evenly over the classes as they allow; as many again are taken for training.
         batch_size: Samples per forward pass.
@@ -66,11 +69,13 @@ def audit(
 
     Raises:
         UnsupportedMethodError: If a method is unknown.
-        ValueError: If the data are not known, hold no sample, or a number is not positive.
+        ValueError: If a test is unknown, the data are not known, hold no sample, or a number is not positive.
     """
     check_counts(limit=limit, batch_size=batch_size, seeds=effort.seeds)
     if budget <= 0 or retrain_epochs < 0:
         raise ValueError(f"budget must be positive and retrain_epochs 0 or more, not {budget} and {retrain_epochs}")
+    chosen = [name.strip() for name in tests.split(",")] if tests else None
+    chosen_tests(chosen)
     names = [get_method(name.strip(), {}).name for name in methods.split(",")]
     datamodule = load_data(checkpoint, data)
     samples, own = draw(datamodule, split, limit, seed), Path(folder)
@@ -79,6 +84,7 @@ def audit(
     model = load_module(path, checkpoint).to(where)
     given: dict[str, Any] = {
         "folder": own,
+        "tests": chosen,
         "fill": fill_of(datamodule),
         "train_batches": batched(training_samples(datamodule, limit, seed), batch_size, where),
         "effort": effort,

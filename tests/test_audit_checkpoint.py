@@ -103,6 +103,7 @@ def test_training_samples_are_fixed_by_the_seed():
         ({"budget": 0}, "budget must be positive"),
         ({"retrain_epochs": -1}, "retrain_epochs 0 or more"),
         ({"limit": 0}, "limit"),
+        ({"tests": "perturbations"}, "unknown tests"),
     ],
 )
 def test_wrong_arguments_are_told(digits, options, message):

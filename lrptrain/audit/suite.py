@@ -68,7 +68,7 @@ def run_audit(
         ValueError: If there is no sample or no method, a test is unknown, or the budget is negative.
     """
     methods = tuple(dict.fromkeys(get_method(name, {}).name for name in methods))
-    chosen, effort = _chosen(tests), effort or Effort()
+    chosen, effort = chosen_tests(tests), effort or Effort()
     if not methods:
         raise ValueError("an audit needs at least one method")
     if budget < 0:
@@ -170,7 +170,12 @@ def _timed(run: Callable[[], Values], subject: Subject) -> tuple[Values, float]:
     return values, time.monotonic() - started
 
 
-def _chosen(tests: Sequence[str] | None) -> list[AuditTest]:
+def chosen_tests(tests: Sequence[str] | None) -> list[AuditTest]:
+    """The tests of these names in their order; all without.
+
+    Raises:
+        ValueError: If one is unknown.
+    """
     names = [test.name for test in TESTS]
     unknown = [name for name in tests or () if name not in names]
     if unknown:

@@ -67,7 +67,7 @@ def judge(
     - *Perturbation* decides: if the interval of the gain over random orders does not lie above 0, the answer is no.
     - *Randomisation*: so it is if the map stays about the same when the weights are lost (above `IGNORED`).
     - *Leave-one-out* (the interval of tau lies above 0) and *randomisation* (below `CHANGED`) together make a yes; if
-      one fails, weakly.
+      one fails, weakly. (For the method `leave_one_out`, the reference is the method.)
 
     Args:
         method: Its name.

@@ -4,6 +4,7 @@ import json
 import sys
 import warnings
 from pathlib import Path
+from typing import Any
 
 import torch
 from setting import data, loader, module, trainer, vit
@@ -24,12 +25,13 @@ def run(name: str, fails: bool) -> None:
     columns["image"] = columns["image"].double()
     pl_module = module(net=net)
     pl_module.configure_optimizers = lambda: torch.optim.SGD(pl_module.parameters(), lr=0.0)
-    auditing = ExplanationAudit(["raw_attention", "random"], 600.0, 15, run_name=name, effort=Effort(stages=1))
+    tests = ["perturbation", "leave_one_out", "randomisation"]
+    given: dict[str, Any] = {"max_samples": 15, "run_name": name, "effort": Effort(stages=1)}
+    auditing = ExplanationAudit(["raw_attention", "random"], 600.0, tests, **given)
     if fails:
         auditing._batches = lambda *arguments: 1 / 0  # type: ignore[assignment]
-    options = {"max_epochs": 1, "devices": DEVICES, "strategy": "ddp" if DEVICES > 1 else "auto"}
+    options: dict[str, Any] = {"max_epochs": 1, "devices": DEVICES, "strategy": "ddp" if DEVICES > 1 else "auto"}
     runner = trainer(FOLDER, auditing, **options)
-    auditing.options["tests"] = ["perturbation", "leave_one_out", "randomisation"]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         runner.fit(pl_module, loader(columns, batch_size=24 // DEVICES), loader(columns))

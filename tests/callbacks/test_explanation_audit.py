@@ -126,6 +126,7 @@ def test_a_failure_is_one_warning_and_training_counts(tmp_path, monkeypatch):
         ({"budget": 0}, "budget must be a positive number"),
         ({"max_samples": 0}, "max_samples"),
         ({"batch_size": 0}, "batch_size"),
+        ({"tests": ["magic"]}, "unknown tests"),
         ({"on_error": "ignore"}, "on_error must be"),
     ],
 )
