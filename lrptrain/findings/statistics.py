@@ -1,5 +1,6 @@
 """How sure a mean is: a bootstrap interval, a paired test, and the correction for many tests."""
 
+from collections.abc import Iterator
 from typing import NamedTuple
 
 import numpy as np
@@ -73,18 +74,7 @@ def share_test(
         The p-value in (0, 1] that the mean lies below the reference; 1 with fewer than two values.
     """
     differences = _present(np.asarray(values, dtype=float) - reference)
-    if len(differences) < 2:
-        return 1.0
-    test = require("scipy.stats", "monitor").permutation_test(
-        (differences,),
-        np.mean,
-        permutation_type="samples",
-        alternative="less",
-        n_resamples=resamples,
-        batch=_batch(differences),
-        rng=np.random.default_rng(seed),
-    )
-    return float(test.pvalue)
+    return float(max_test(-differences[:, None], resamples, seed)[0])
 
 
 def max_test(
@@ -93,11 +83,12 @@ def max_test(
     """Probability of mean differences this high anywhere, were each sample as likely to have all its signs flipped.
 
     The single-step max-t procedure of Westfall & Young (1993) with sign flips: corrected over all places, whatever
-    their dependence, and not as strict as Holm's method where they are alike.
+    their dependence, and not as strict as Holm's method where they are alike. Exact where `2**n <= resamples`, random
+    otherwise (then never below `1 / (resamples + 1)`).
 
     Args:
         differences: Of every sample at every place, such as its relevance there less a reference.
-        resamples: Number of sign patterns drawn; a p-value is never below `1 / (resamples + 1)`.
+        resamples: Number of sign patterns drawn where not all are tried.
         seed: Of the draw.
 
     Returns:
@@ -108,12 +99,10 @@ def max_test(
         return np.ones(differences.shape[1])
     scale = np.sqrt((differences**2).sum(0))
     scaled = differences / np.where(scale > 0, scale, 1)
-    rng = np.random.default_rng(seed)
-    # Signs are kept in one byte each, and multiplied part by part.
-    parts = (rng.integers(0, 2, (len(part), len(scaled)), dtype=np.int8) for part in _parts(resamples))
-    largest = np.concatenate([((2.0 * signs - 1) @ scaled).max(1) for signs in parts])
+    exact = 2.0 ** len(scaled) <= resamples
+    largest = np.concatenate([(signs @ scaled).max(1) for signs in _signs(len(scaled), resamples, seed, exact)])
     exceeded = (largest[:, None] >= scaled.sum(0) - 1e-12).sum(0)
-    return (1 + exceeded) / (resamples + 1)
+    return (exceeded + (not exact)) / (len(largest) + (not exact))
 
 
 def holm(p_values: ArrayLike) -> Float[np.ndarray, " m"]:
@@ -142,5 +131,11 @@ def _batch(values: np.ndarray) -> int:
     return max(1, _VALUES_AT_ONCE // len(values))
 
 
-def _parts(count: int, size: int = 1000) -> list[range]:
-    return [range(start, min(start + size, count)) for start in range(0, count, size)]
+def _signs(count: int, resamples: int, seed: int, exact: bool) -> Iterator[Float[np.ndarray, "patterns n"]]:
+    """Patterns of signs, part by part: all there are, or random ones."""
+    rng, size = np.random.default_rng(seed), max(1, _VALUES_AT_ONCE // count)
+    total = 2**count if exact else resamples
+    for start in range(0, total, size):
+        number = np.arange(start, min(start + size, total))
+        bits = (number[:, None] >> np.arange(count)) & 1 if exact else rng.integers(0, 2, (len(number), count), np.int8)
+        yield 1.0 - 2.0 * bits

@@ -1,11 +1,12 @@
 import numpy as np
 import pytest
+import scipy.stats
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from lrptrain.findings import bootstrap_interval, holm, share_test
+from lrptrain.findings import bootstrap_interval, holm, max_test, share_test
 
 shares = hnp.arrays(float, st.integers(2, 30), elements=st.floats(0, 1))
 p_values = hnp.arrays(float, st.integers(0, 12), elements=st.floats(0, 1))
@@ -98,3 +99,23 @@ def test_holm_keeps_the_order_given(values, random):
     order = list(range(len(values)))
     random.shuffle(order)
     np.testing.assert_allclose(holm(values[order]), holm(values)[order])
+
+
+@pytest.mark.parametrize("count", [2, 5, 12])
+def test_the_sign_flip_test_is_that_of_scipy(count):
+    values = np.random.default_rng(count).normal(-0.3, 1, count)
+    scipys = scipy.stats.permutation_test(
+        (values,), np.mean, permutation_type="samples", alternative="less", n_resamples=np.inf
+    )
+    assert share_test(values, 0.0) == pytest.approx(scipys.pvalue, abs=1e-12)
+
+
+def test_the_largest_of_many_places_is_corrected_for():
+    differences = np.random.default_rng(0).normal(size=(40, 25))
+    differences[:, 3] += 1
+    found = max_test(differences)
+    assert found[3] == 1e-4
+    alone = np.array([share_test(-column, 0.0) for column in differences.T])
+    assert (found >= alone - 1e-3).all()
+    assert (found <= np.minimum(25 * alone, 1) + 0.02).all()  # never much stricter than Bonferroni's
+    assert (max_test(differences[:1]) == 1).all()
