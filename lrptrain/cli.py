@@ -1,4 +1,4 @@
-"""The command line: `lrptrain fit|validate|test|demo|attribute|check|compare|audit`."""
+"""The command line: `lrptrain fit|validate|test|demo|attribute|check|compare|audit|dashboard|report`."""
 
 import sys
 from collections.abc import Sequence
@@ -23,10 +23,13 @@ def main(args: Sequence[str] | None = None) -> None:
     from lrptrain.audit_checkpoint import audit
     from lrptrain.check import check
     from lrptrain.compare import compare
+    from lrptrain.dashboard.report import report
+    from lrptrain.dashboard.server import dashboard
     from lrptrain.demo import demo
 
     commands: dict[str, Any] = {"fit": fit, "validate": validate, "test": test, "demo": demo}
     commands |= {"attribute": attribute_file, "check": check, "compare": compare, "audit": audit}
+    commands |= {"dashboard": dashboard, "report": report}
     try:
         require("jsonargparse", "cli").auto_cli(commands, args=[_underscored(one) for one in given], prog="lrptrain")
     except (ValueError, NotImplementedError, ImportError, OSError) as error:

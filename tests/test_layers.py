@@ -47,6 +47,7 @@ LAYERS = {
     "findings": {"extras"},
     "render": {"extras"},
     "loggers": {"findings", "render", "extras"},
+    "dashboard": {"findings", "render", "loggers", "extras"},
     "monitoring": {"relevance", "annotations", "metrics", "batch", "findings", "intervention", "render", *SINKS},
     "models": {"extras"},
     "data": {"annotations", "models", "extras"},

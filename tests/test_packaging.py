@@ -56,6 +56,7 @@ def test_the_wheel_has_callbacks_inside_and_no_bare_one(wheel: Path):
     assert {name.partition("/")[0] for name in names if not name.startswith("lrptrain-")} == {"lrptrain"}
     assert "lrptrain/callbacks/relevance_monitor.py" in names
     assert "lrptrain/py.typed" in names
+    assert {f"lrptrain/dashboard/{name}" for name in ("templates/page.html", "static/app.js")} <= set(names)
 
 
 def test_the_wheel_works_by_itself(wheel: Path, tmp_path: Path):

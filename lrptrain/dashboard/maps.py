@@ -1,0 +1,136 @@
+"""Maps of single samples, small enough for a page, beside what the samples are."""
+
+import base64
+from collections.abc import Sequence
+from functools import lru_cache
+from math import isqrt
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float
+
+from lrptrain.dashboard.runs import file_in, read_json
+from lrptrain.dashboard.samples import arrow_errors, evaluations, stamped, when
+from lrptrain.extras import require
+from lrptrain.loggers.inputs import input_path
+from lrptrain.loggers.local import MAP
+
+MOST_EPOCHS = 40
+"""Of the maps that `read_history` returns."""
+
+
+def read_cards(folder: Path, name: str, ids: Sequence[str]) -> dict[str, Any]:
+    """Samples with their maps in one evaluation.
+
+    Args:
+        folder: Of the run.
+        name: Of the evaluation.
+        ids: Of the samples.
+
+    Returns:
+        `cards`: by id, of all that the table has, `maps` by target (see `packed`), `grid`, `image` and `mask`: whether
+        there is one, `tokens` and `annotation` of a text; and `notes`.
+    """
+    notes: list[str] = []
+    path = evaluations(folder).get(name)
+    try:
+        table = _maps(*stamped(path)) if path is not None else ({}, {})
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        notes.append(f"{name}.parquet cannot be read and was passed over: {error}")
+        table = ({}, {})
+    rows, maps = table
+    cards = {}
+    for sample_id in ids:
+        if sample_id in rows:
+            own = {target: packed(column[rows[sample_id]].as_py()) for target, column in maps.items()}
+            own = {target: values for target, values in own.items() if values is not None}
+            cards[sample_id] = {**_known(folder, sample_id, notes, own), "maps": own}
+    return {"cards": cards, "notes": notes}
+
+
+def read_history(folder: Path, sample_id: str) -> dict[str, Any]:
+    """How a sample's maps changed: at most 40 evaluations, the first and the last among them.
+
+    Returns:
+        `history`: in order, with `epoch`, `step`, and `maps` by target (see `packed`); and `notes`.
+    """
+    notes: list[str] = []
+    found = []
+    for name, path in _spread(list(evaluations(folder).items())):
+        try:
+            rows, maps = _maps(*stamped(path))
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            notes.append(f"{name}.parquet cannot be read and was passed over: {error}")
+            continue
+        if sample_id in rows:
+            own = {target: packed(column[rows[sample_id]].as_py()) for target, column in maps.items()}
+            epoch, step = when(name)
+            found.append({"epoch": epoch, "step": step, "maps": {k: v for k, v in own.items() if v is not None}})
+    return {"history": found, "notes": notes}
+
+
+def packed(values: Any) -> dict[str, Any] | None:
+    """A map in a byte per value: `length`, `peak` (the largest magnitude) and `values`, base64 of 127ths of it, signed.
+
+    None for what is no map.
+    """
+    if not isinstance(values, list) or not values:
+        return None
+    numbers: Float[np.ndarray, " tokens"] = np.nan_to_num(np.array(values, dtype=float), posinf=0.0, neginf=0.0)
+    if numbers.ndim != 1:
+        return None
+    peak = float(np.abs(numbers).max())
+    levels = np.rint(numbers * (127 / peak)) if peak > 1e-300 else np.zeros_like(numbers)
+    return {
+        "length": len(numbers),
+        "peak": float(f"{peak:.4g}"),
+        "values": base64.b64encode(levels.astype(np.int8).tobytes()).decode(),
+    }
+
+
+@lru_cache(maxsize=MOST_EPOCHS + 8)
+@arrow_errors
+def _maps(path: Path, changed: int, size: int) -> tuple[dict[str, int], dict[str, Any]]:
+    """Row by sample id, and the column of maps by target."""
+    parquet = require("pyarrow.parquet", "monitor")
+    names = [name for name in parquet.read_schema(path).names if name.startswith(MAP)]
+    table = parquet.read_table(path, columns=["sample_id", *names])
+    rows = {str(sample_id): row for row, sample_id in enumerate(table["sample_id"].to_pylist())}
+    return rows, {name.removeprefix(MAP): table[name] for name in names}
+
+
+def _known(folder: Path, sample_id: str, notes: list[str], maps: dict[str, Any]) -> dict[str, Any]:
+    """What the sample is; without a record of it, a square grid where its map can be one."""
+    name = input_path(folder, sample_id).stem
+    found = read_json(file_in(folder, "inputs", f"{name}.json"), notes)
+    known = found if isinstance(found, dict) else {}
+    length = next((own["length"] for own in maps.values()), 0)
+    image, mask = (file_in(folder, "inputs", f"{name}{end}") is not None for end in (".webp", ".mask.webp"))
+    tokens = known.get("tokens")
+    return {
+        "grid": _grid(known.get("grid"), length, text=bool(tokens)),
+        "image": image,
+        "mask": mask,
+        "tokens": tokens if _is_list(tokens, length, str) else None,
+        "annotation": known["annotation"] if _is_list(known.get("annotation"), length, int) else None,
+    }
+
+
+def _is_list(values: Any, length: int, kind: type) -> bool:
+    return isinstance(values, list) and len(values) == length and all(x is None or isinstance(x, kind) for x in values)
+
+
+def _grid(grid: Any, length: int, text: bool) -> list[int] | None:
+    if _is_list(grid, 2, int) and None not in grid and grid[0] * grid[1] == length and length:
+        return grid
+    side = isqrt(length)
+    return [side, side] if length and not text and side * side == length else None
+
+
+def _spread(items: list[Any]) -> list[Any]:
+    """At most 40, evenly, with both ends."""
+    if len(items) <= MOST_EPOCHS:
+        return items
+    places = np.rint(np.linspace(0, len(items) - 1, MOST_EPOCHS)).astype(int)
+    return [items[place] for place in places]

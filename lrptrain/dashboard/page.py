@@ -1,0 +1,60 @@
+"""The page itself: one template, for the server and for the report; its scripts, its style and its charts."""
+
+from functools import cache
+from importlib.resources import files
+from threading import Lock
+
+from lrptrain.extras import require
+from lrptrain.render.image import COLORMAP
+
+SCRIPTS = ("elements", "source", "charts", "maps", "cards", "runs", "findings", "samples", "audit", "app")
+"""In the order in which they are loaded."""
+_making_charts = Lock()
+
+
+def page(data: str | None = None) -> str:
+    """The page as HTML.
+
+    Args:
+        data: JSON of all that a report shows, which then holds everything else, too; None for the served page, which
+            asks its server.
+    """
+    embedded = {} if data is None else {"style": style(), "script": script(), "charts": charts()}
+    jinja = require("jinja2", "dashboard")
+    folder = require("jinja2", "dashboard").PackageLoader("lrptrain.dashboard")
+    environment = jinja.Environment(loader=folder, autoescape=True, trim_blocks=True, lstrip_blocks=True)
+    return environment.get_template("page.html").render(data=data, **embedded)
+
+
+@cache
+def style() -> str:
+    """The style sheet."""
+    return _static("page.css")
+
+
+@cache
+def script() -> str:
+    """All of the page's own scripts as one, and the colours of relevance."""
+    parts = [f'"use strict";\nconst COLORS = "{_colors()}";', *(_static(f"{name}.js") for name in SCRIPTS)]
+    return "\n".join(parts)
+
+
+def charts() -> str:
+    """Vega-Lite with all that it needs, as one script; takes a few seconds when it is first asked for."""
+    with _making_charts:  # once, however many ask
+        return _charts()
+
+
+@cache
+def _charts() -> str:
+    return require("vl_convert", "dashboard").javascript_bundle().replace("</script", "<\\/script")
+
+
+def _colors() -> str:
+    """The colour map's 256 colours, six hexadecimal digits each."""
+    table = require("matplotlib", "monitor").colormaps[COLORMAP](range(256), bytes=True)[:, :3]
+    return table.tobytes().hex()
+
+
+def _static(name: str) -> str:
+    return files("lrptrain.dashboard").joinpath("static", name).read_text(encoding="utf-8")

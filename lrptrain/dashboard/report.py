@@ -1,0 +1,79 @@
+"""A run as one HTML file that needs no server and no network."""
+
+import base64
+from pathlib import Path
+from typing import Any
+
+from lrptrain.dashboard.maps import read_cards, read_history
+from lrptrain.dashboard.page import page
+from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_events
+from lrptrain.dashboard.samples import read_scores, read_table
+from lrptrain.dashboard.verdicts import audit_picture, read_audit
+from lrptrain.loggers.files import to_json, write_whole
+from lrptrain.loggers.inputs import input_path
+
+MOST_SAMPLES = 200
+MOST_CLASSES = 20
+
+
+def report(run: str, output: str = "report.html") -> None:
+    """Write a run, or all runs below a folder, as one HTML file that opens without a network.
+
+    It has everything of the page, but maps and images of at most 200 samples of each run.
+
+    Args:
+        run: Folder of a run (`<default_root_dir>/relevance/<run>`), or one that holds runs.
+        output: The file.
+
+    Raises:
+        FileNotFoundError: If there is no such folder, or no run in it.
+    """
+    runs = find_runs(Path(run))
+    if not runs:
+        raise FileNotFoundError(f"no run in {run!r}: name a folder with events.jsonl, or one above it")
+    html = page(to_json({name: _everything(folder) for name, folder in runs.items()}))
+    write_whole(Path(output), lambda part: part.write_text(html, encoding="utf-8"))
+    print(f"{output}: {len(runs)} run{'' if len(runs) == 1 else 's'}, {len(html.encode()) / 1e6:.1f} MB")
+
+
+def _everything(folder: Path) -> dict[str, Any]:
+    """What the page would ask a server for, by the same names."""
+    about, table = about_run(folder), read_table(folder)
+    settings, columns = about["settings"], table["columns"]
+    told = settings.get("confidence")
+    confidence = told if isinstance(told, float) and 0 < told < 1 else 0.95
+    labels = sorted({label for label in columns.get("label", []) if isinstance(label, str)})
+    ids = _chosen(table)
+    cards = read_cards(folder, table["evaluation"] or "", ids)
+    audit = read_audit(folder)
+    return {
+        "about": about,
+        "events": read_events(folder),
+        "scores": {label or "": read_scores(folder, label, confidence) for label in [None, *labels[:MOST_CLASSES]]},
+        "table": table,
+        "cards": cards,
+        "history": {sample_id: read_history(folder, sample_id) for sample_id in ids},
+        "images": {sample_id: _pictures(folder, sample_id) for sample_id in ids},
+        "audit": audit,
+        "audit_pictures": {name: _embedded(audit_picture(folder, name), "png") for name in audit["pictures"]},
+    }
+
+
+def _chosen(table: dict[str, Any]) -> list[str]:
+    """Which samples have their maps in the report: those with a picture first."""
+    ids = table["columns"].get("sample_id", [])
+    pictured = [sample_id for sample_id, there in zip(ids, table["pictured"], strict=True) if there]
+    return [*pictured, *(sample_id for sample_id in ids if sample_id not in set(pictured))][:MOST_SAMPLES]
+
+
+def _pictures(folder: Path, sample_id: str) -> dict[str, str]:
+    names = {
+        kind: input_path(folder, sample_id, end).name for kind, end in (("image", ".webp"), ("mask", ".mask.webp"))
+    }
+    paths = {kind: file_in(folder, "inputs", name) for kind, name in names.items()}
+    return {kind: _embedded(path, "webp") for kind, path in paths.items() if path is not None}
+
+
+def _embedded(path: Path | None, kind: str) -> str:
+    content = base64.b64encode(path.read_bytes()).decode() if path is not None else ""
+    return f"data:image/{kind};base64,{content}"

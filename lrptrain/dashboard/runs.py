@@ -1,0 +1,150 @@
+"""Run folders, and what their evaluations say: whatever can be read, and a note about the rest."""
+
+import json
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+MARKS = ("events.jsonl", "run.json", "audit/results.json")
+"""A folder with any of these is a run."""
+_DEEPEST = 8
+_BRIEF = ("kind", "scope", "target", "where", "state", "effect", "interval")
+
+
+def find_runs(root: Path) -> dict[str, Path]:
+    """The run folders at or below a folder, by their path from it (its own name for itself), in order.
+
+    Hidden folders and links are passed over, and nothing is looked for inside a run.
+
+    Raises:
+        FileNotFoundError: If there is no such folder.
+    """
+    if not root.is_dir():
+        raise FileNotFoundError(f"{str(root)!r} is no folder: name one of a run, or one that holds runs")
+    return {_name(path, root): path for path in sorted(_walk(root))}
+
+
+def file_in(folder: Path, *parts: str) -> Path | None:
+    """A file of a run; None if there is none, or if it is a link that leads out of the folder."""
+    path = folder.joinpath(*parts)
+    try:
+        found = path.is_file() and path.resolve().is_relative_to(folder.resolve())
+    except (OSError, ValueError):  # a name that no file can have
+        return None
+    return path if found else None
+
+
+def read_json(path: Path | None, notes: list[str]) -> Any:
+    """What a JSON file holds, numbers that are not finite as None; None and a note if it cannot be read."""
+    if path is None:
+        return None
+    try:
+        return _plain(json.loads(path.read_text(encoding="utf-8")))
+    except (OSError, ValueError, RecursionError) as error:
+        notes.append(f"{path.name} cannot be read and was passed over: {error}")
+        return None
+
+
+def read_settings(folder: Path, notes: list[str]) -> dict[str, Any]:
+    """What was monitored, and how; empty if that is not known."""
+    found = read_json(file_in(folder, "run.json"), notes)
+    if found is not None and not isinstance(found, dict):
+        notes.append("run.json does not say what was monitored, and was passed over")
+    return found if isinstance(found, dict) else {}
+
+
+def about_run(folder: Path) -> dict[str, Any]:
+    """A run in short: `settings`, `notes`, and stamps that change when there is something new to read."""
+    notes: list[str] = []
+    events, audit = file_in(folder, "events.jsonl"), file_in(folder, "audit", "results.json")
+    if events is None:
+        notes.append("No evaluation was written yet.")
+    return {
+        "settings": read_settings(folder, notes),
+        "size": events.stat().st_size if events else 0,
+        "written": events.stat().st_mtime if events else None,
+        "audit": audit.stat().st_mtime if audit else None,
+        "notes": notes,
+    }
+
+
+def read_events(folder: Path, since: int = 0) -> dict[str, Any]:
+    """The evaluations in the complete lines from a byte on.
+
+    Args:
+        folder: Of the run.
+        since: Where to start; from the first byte if the file is shorter than that.
+
+    Returns:
+        `events`: in order, with `epoch`, `step`, `scalars` (numbers or None) and `findings`, which are complete in the
+        last one and brief in all others; `offset`, from where to ask next; `anew`, whether they start from the first
+        byte; and `notes`.
+    """
+    path, notes = file_in(folder, "events.jsonl"), list[str]()
+    if path is None:
+        return {"events": [], "offset": 0, "anew": since > 0, "notes": notes}
+    with path.open("rb") as file:
+        size = file.seek(0, os.SEEK_END)
+        start = since if 0 <= since <= size else 0
+        file.seek(start)
+        data = file.read()
+    complete = data[: data.rfind(b"\n") + 1]
+    lines = [line for line in complete.split(b"\n") if line.strip()]
+    parsed = [_event(line) for line in lines]
+    if missing := parsed.count(None):
+        notes.append(f"{missing} of {len(lines)} lines of events.jsonl are no evaluations and were passed over.")
+    events = [event for event in parsed if event is not None]
+    for event in events[:-1]:
+        event["findings"] = [{key: found.get(key) for key in _BRIEF} for found in event["findings"]]
+    return {"events": events, "offset": start + len(complete), "anew": start != since or start == 0, "notes": notes}
+
+
+def _walk(root: Path) -> Iterator[Path]:
+    for parent, folders, _ in os.walk(root):
+        path = Path(parent)
+        if any(file_in(path, *mark.split("/")) for mark in MARKS):
+            folders.clear()
+            yield path
+        deep = len(path.relative_to(root).parts) >= _DEEPEST
+        folders[:] = [] if deep else sorted(name for name in folders if not name.startswith("."))
+
+
+def _name(path: Path, root: Path) -> str:
+    own = path.relative_to(root)
+    return root.resolve().name or "run" if own == Path(".") else own.as_posix()
+
+
+def _event(line: bytes) -> dict[str, Any] | None:
+    """An evaluation, without whatever is not of its form."""
+    try:
+        event = _plain(json.loads(line))
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(event, dict) or not all(isinstance(event.get(name), int) for name in ("epoch", "step")):
+        return None
+    scalars, findings = event.get("scalars"), event.get("findings")
+    return {
+        "epoch": event["epoch"],
+        "step": event["step"],
+        "scalars": {k: v for k, v in scalars.items() if _is_number(v)} if isinstance(scalars, dict) else {},
+        "findings": [found for found in findings if _is_finding(found)] if isinstance(findings, list) else [],
+    }
+
+
+def _is_finding(found: Any) -> bool:
+    return isinstance(found, dict) and all(isinstance(found.get(key), str) for key in ("kind", "scope", "state"))
+
+
+def _is_number(value: Any) -> bool:
+    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
+
+
+def _plain(value: Any) -> Any:
+    """With None for nan and infinity, which Python reads and a browser does not."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_plain(item) for item in value]
+    return None if isinstance(value, float) and not math.isfinite(value) else value

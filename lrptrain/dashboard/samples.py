@@ -1,0 +1,165 @@
+"""The table of a run's samples in one evaluation, and means over it."""
+
+import re
+from functools import lru_cache, wraps
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lrptrain.dashboard.runs import file_in
+from lrptrain.extras import require
+from lrptrain.loggers.inputs import input_path
+from lrptrain.loggers.local import MAP
+
+_NAME = re.compile(r"epoch_(\d+)_step_(\d+)")
+_NOT_SHOWN = ("epoch", "step")
+_NO_SCORES = ("sample_id", "label", "predicted", "group")
+
+
+def evaluations(folder: Path) -> dict[str, Path]:
+    """The tables of a run by name, `epoch_0003_step_000120`, in order."""
+    found = (file_in(folder, "samples", path.name) for path in (folder / "samples").glob("epoch_*.parquet"))
+    named = [path for path in found if path is not None and _NAME.fullmatch(path.stem)]
+    return {path.stem: path for path in sorted(named, key=lambda path: when(path.stem))}
+
+
+def when(name: str) -> tuple[int, int]:
+    """Epoch and step of an evaluation."""
+    found = _NAME.fullmatch(name)
+    assert found is not None
+    return int(found[1]), int(found[2])
+
+
+def read_table(folder: Path, name: str | None = None) -> dict[str, Any]:
+    """One row per sample of an evaluation, without the maps.
+
+    Args:
+        folder: Of the run.
+        name: Of the evaluation; None for the last one that can be read.
+
+    Returns:
+        `evaluation`: its name, or None; `columns`: lists by name, of numbers, strings or None, where `sample_id` is a
+        string; `pictured`: which samples' inputs are there; `targets`: whose maps are there; `names`: of all
+        evaluations; and `notes`.
+    """
+    known, notes = evaluations(folder), list[str]()
+    empty: dict[str, Any] = {
+        "evaluation": None,
+        "columns": {},
+        "pictured": [],
+        "targets": [],
+        "names": list(known),
+        "notes": notes,
+    }
+    for chosen in reversed(known) if name is None else [name] if name in known else []:
+        try:
+            columns, targets = _table(*stamped(known[chosen]))
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            notes.append(f"{chosen}.parquet cannot be read and was passed over: {error}")
+            continue
+        there = {path.name for path in (folder / "inputs").glob("*.json")}
+        pictured = [input_path(folder, sample_id).name in there for sample_id in columns["sample_id"]]
+        return {**empty, "evaluation": chosen, "columns": columns, "pictured": pictured, "targets": targets}
+    return empty
+
+
+def read_scores(folder: Path, label: str | None = None, confidence: float = 0.95) -> dict[str, Any]:
+    """Means over samples in every evaluation, with intervals.
+
+    Args:
+        folder: Of the run.
+        label: Only of this class.
+        confidence: Of the intervals, in (0, 1).
+
+    Returns:
+        `scores`: rows `[epoch, step, mean, low, high, samples]` by column, the accuracy as `correct`; and `notes`.
+    """
+    found: dict[str, list[list[float | None]]] = {}
+    notes: list[str] = []
+    for name, path in evaluations(folder).items():
+        try:
+            means = _means(*stamped(path), label, confidence)
+        except (OSError, ValueError, TypeError, KeyError) as error:
+            notes.append(f"{name}.parquet cannot be read and was passed over: {error}")
+            continue
+        for column, values in means.items():
+            found.setdefault(column, []).append([*when(name), *values])
+    return {"scores": found, "notes": notes}
+
+
+def arrow_errors(read: Any) -> Any:
+    """Let a function raise pyarrow's errors as ValueErrors."""
+
+    @wraps(read)
+    def reading(*arguments: Any) -> Any:
+        try:
+            return read(*arguments)
+        except require("pyarrow", "monitor").ArrowException as error:
+            raise ValueError(" ".join(str(error).split())[:200]) from error
+
+    return reading
+
+
+def stamped(path: Path) -> tuple[Path, int, int]:
+    """A path with what changes when the file does: the key of a cache."""
+    about = path.stat()
+    return path, about.st_mtime_ns, about.st_size
+
+
+@lru_cache(maxsize=8)
+@arrow_errors
+def _table(path: Path, changed: int, size: int) -> tuple[dict[str, list[Any]], list[str]]:
+    """The columns that can be shown, and the targets that have maps."""
+    parquet, types = require("pyarrow.parquet", "monitor"), require("pyarrow.types", "monitor")
+    schema = parquet.read_schema(path)
+    if "sample_id" not in schema.names:
+        raise ValueError("it has no column sample_id")
+    plain = (types.is_integer, types.is_floating, types.is_string, types.is_large_string, types.is_boolean)
+    shown = [one.name for one in schema if one.name not in _NOT_SHOWN and any(known(one.type) for known in plain)]
+    columns = {name: _listed(column) for name, column in parquet.read_table(path, columns=shown).to_pydict().items()}
+    columns["sample_id"] = [str(sample_id) for sample_id in columns["sample_id"]]
+    targets = [name.removeprefix(MAP) for name in schema.names if name.startswith(MAP)]
+    return columns, targets
+
+
+def _listed(column: list[Any]) -> list[Any]:
+    """With None for what is no number, and six digits for what is one."""
+    numbers = [value if not isinstance(value, float) else float(f"{value:.6g}") for value in column]
+    return [value if not isinstance(value, float) or np.isfinite(value) else None for value in numbers]
+
+
+@lru_cache(maxsize=20_000)
+def _means(
+    path: Path, changed: int, size: int, label: str | None, confidence: float
+) -> dict[str, tuple[float | None, float | None, float | None, int]]:
+    columns, _ = _table(path, changed, size)
+    labels = columns.get("label", [None] * len(columns["sample_id"]))
+    rows = [row for row, own in enumerate(labels) if label is None or own == label]
+    found = {}
+    for name, column in columns.items():
+        values = [column[row] for row in rows if column[row] is not None]
+        if name not in _NO_SCORES and values and all(isinstance(value, int | float) for value in values):
+            found[name] = _mean(np.array(values, float), confidence)
+    if "predicted" in columns:
+        right = [labels[row] == columns["predicted"][row] for row in rows if labels[row] not in (None, "?")]
+        if right:
+            found["correct"] = _share(sum(right), len(right), confidence)
+    return found
+
+
+def _mean(values: np.ndarray, confidence: float) -> tuple[float | None, float | None, float | None, int]:
+    """The mean with its t interval; without one below two values."""
+    mean, count = float(values.mean()), len(values)
+    if count < 2:
+        return mean, None, None, count
+    t = require("scipy.special", "monitor").stdtrit(count - 1, 0.5 + confidence / 2)
+    half = float(t * values.std(ddof=1) / np.sqrt(count))
+    return mean, mean - half, mean + half, count
+
+
+def _share(right: int, count: int, confidence: float) -> tuple[float | None, float | None, float | None, int]:
+    """A share with Wilson's interval (1927), which has a width at 0 and 1, too."""
+    test = require("scipy.stats", "monitor").binomtest(right, count)
+    low, high = test.proportion_ci(confidence, method="wilson")
+    return right / count, float(low), float(high), count

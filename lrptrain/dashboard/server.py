@@ -1,0 +1,168 @@
+"""Serve run folders as a page, to this machine alone, while training still writes them."""
+
+import threading
+import webbrowser
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from lrptrain.dashboard import page
+from lrptrain.dashboard.maps import read_cards, read_history
+from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_events
+from lrptrain.dashboard.samples import read_scores, read_table
+from lrptrain.dashboard.verdicts import audit_picture, read_audit
+from lrptrain.extras import require
+from lrptrain.loggers.files import to_json
+from lrptrain.loggers.inputs import input_path
+
+HOST = "127.0.0.1"
+HEADERS = {
+    "Content-Security-Policy": (
+        "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    ),
+    "X-Content-Type-Options": "nosniff",
+    "Referrer-Policy": "no-referrer",
+    "Cross-Origin-Resource-Policy": "same-origin",
+    "Cache-Control": "no-store",
+}
+MOST_CARDS = 100
+
+
+def dashboard(folder: str, port: int = 8642, open: bool = False) -> None:
+    """Serve a run, or all runs below a folder, as a page on this machine; end it with Ctrl+C.
+
+    Args:
+        folder: Of a run (`<default_root_dir>/relevance/<run>`), or one that holds runs.
+        port: Of 127.0.0.1; other machines cannot reach it.
+        open: Show the page in a browser.
+
+    Raises:
+        FileNotFoundError: If there is no such folder.
+        ValueError: If the port cannot be used.
+    """
+    runs = find_runs(Path(folder))
+    if not 0 < port < 65536:
+        raise ValueError(f"port must lie in 1..65535, not {port}")
+    address = f"http://{HOST}:{port}"
+    print(f"{len(runs)} run{'' if len(runs) == 1 else 's'} below {folder}: {address} (Ctrl+C ends it)", flush=True)
+    if open:
+        threading.Timer(1.0, webbrowser.open, [address]).start()
+    threading.Thread(target=page.charts, daemon=True).start()  # takes seconds: before it is asked for
+    try:
+        require("uvicorn", "dashboard").run(app(Path(folder)), host=HOST, port=port, log_level="warning")
+    except SystemExit as error:  # how uvicorn says that it could not start
+        raise ValueError(f"port {port} cannot be used, as by another dashboard: choose one with --port") from error
+
+
+def app(root: Path) -> Any:
+    """The application, for a server.
+
+    Args:
+        root: Folder of a run, or one that holds runs.
+
+    Raises:
+        FileNotFoundError: If there is no such folder.
+    """
+    middleware = require("starlette.middleware", "dashboard").Middleware
+    hosts = require("starlette.middleware.trustedhost", "dashboard").TrustedHostMiddleware
+    return require("starlette.applications", "dashboard").Starlette(
+        routes=_routes(root),
+        middleware=[
+            middleware(_Headers),
+            # A page elsewhere whose name leads to this machine gets nothing.
+            middleware(hosts, allowed_hosts=[HOST, "localhost"]),
+        ],
+    )
+
+
+class _Headers:
+    """Adds the headers that forbid every other origin."""
+
+    def __init__(self, app: Any) -> None:
+        self.app = app
+
+    async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
+        """An ASGI application around another."""
+
+        async def sending(message: Any) -> None:
+            if message["type"] == "http.response.start":
+                headers = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
+                message = {**message, "headers": [*message["headers"], *headers]}
+            await send(message)
+
+        await self.app(scope, receive, sending)
+
+
+def _routes(root: Path) -> list[Any]:
+    responses = require("starlette.responses", "dashboard")
+    exceptions = require("starlette.exceptions", "dashboard")
+    route = require("starlette.routing", "dashboard").Route
+    known = find_runs(root)
+
+    def run_of(request: Any) -> Path:
+        folder = known.get(request.query_params.get("run", ""))
+        if folder is None:
+            raise exceptions.HTTPException(404, "no such run")
+        return folder
+
+    def answer(read: Callable[[Path, Any], Any], request: Any) -> Any:
+        return responses.Response(to_json(read(run_of(request), request.query_params)), media_type="application/json")
+
+    def runs(request: Any) -> Any:
+        known.update(find_runs(root))
+        found = {name: about_run(folder) for name, folder in known.items() if folder.is_dir()}
+        return responses.Response(to_json({"runs": found}), media_type="application/json")
+
+    def picture(choose: Callable[[Path, Any], Path | None], kind: str, request: Any) -> Any:
+        path = choose(run_of(request), request.query_params)
+        if path is None:
+            raise exceptions.HTTPException(404, "no such picture")
+        return responses.FileResponse(path, media_type=kind)
+
+    def text(make: Callable[[], str], kind: str, request: Any) -> Any:
+        return responses.Response(make(), media_type=kind)
+
+    return [
+        route("/", partial(text, page.page, "text/html")),
+        route("/page.css", partial(text, page.style, "text/css")),
+        route("/page.js", partial(text, page.script, "text/javascript")),
+        route("/charts.js", partial(text, page.charts, "text/javascript")),
+        route("/api/runs", runs),
+        *(route(f"/api/{name}", partial(answer, read)) for name, read in _READERS.items()),
+        route("/image", partial(picture, _image, "image/webp")),
+        route("/audit.png", partial(picture, _audit_picture, "image/png")),
+    ]
+
+
+def _image(folder: Path, asked: Any) -> Path | None:
+    ending = ".mask.webp" if asked.get("kind") == "mask" else ".webp"
+    return file_in(folder, "inputs", input_path(folder, asked.get("id", ""), ending).name)
+
+
+def _audit_picture(folder: Path, asked: Any) -> Path | None:
+    return audit_picture(folder, asked.get("name", ""))
+
+
+def _since(asked: Any) -> int:
+    told = asked.get("since", "")
+    return int(told) if told.isascii() and told.isdigit() and len(told) < 19 else 0
+
+
+def _confidence(asked: Any) -> float:
+    try:
+        confidence = float(asked.get("confidence", ""))
+    except ValueError:
+        return 0.95
+    return confidence if 0 < confidence < 1 else 0.95
+
+
+_READERS: dict[str, Callable[[Path, Any], Any]] = {
+    "events": lambda folder, asked: read_events(folder, _since(asked)),
+    "scores": lambda folder, asked: read_scores(folder, asked.get("label"), _confidence(asked)),
+    "table": lambda folder, asked: read_table(folder, asked.get("evaluation")),
+    "cards": lambda folder, asked: read_cards(folder, asked.get("evaluation", ""), asked.getlist("id")[:MOST_CARDS]),
+    "history": lambda folder, asked: read_history(folder, asked.get("id", "")),
+    "audit": lambda folder, asked: read_audit(folder),
+}

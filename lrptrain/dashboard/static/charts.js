@@ -1,0 +1,83 @@
+// Lines over epochs with their intervals, by Vega-Lite; small curves and bars by hand.
+
+const PALETTE = ["#3b6fb6", "#d1762b", "#3a8f5c", "#b5493f", "#7d5ba6", "#8a6a4f", "#c2619b", "#6f7378"];
+
+function colorOf(run) {
+  return PALETTE[[...runs.keys()].indexOf(run) % PALETTE.length];
+}
+
+const chartsReady = new Promise((resolve) => {
+  const look = () => (window.vegaEmbed ? resolve(true) : setTimeout(look, 100));
+  look();
+});
+
+function css(name) {
+  return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+}
+
+// rows: [{run, x, mean, low, high, reference}]; domain: [low, high] or null
+async function lineChart(place, rows, { x, domain, share }) {
+  if (!rows.some((row) => isNumber(row.mean))) {
+    place.replaceChildren(h("p", { className: "empty" }, "not measured"));
+    return;
+  }
+  await chartsReady;
+  if (!place.isConnected) return;
+  const has = (field) => rows.some((row) => isNumber(row[field]));
+  const names = [...new Set(rows.map((row) => row.run))];
+  const color = { field: "run", type: "nominal", legend: null, scale: { domain: names, range: names.map(colorOf) } };
+  const format = share ? ".0%" : "~g";
+  const y = { type: "quantitative", axis: { format, title: null, tickCount: 4 }, scale: domain ? { domain } : { zero: false } };
+  const across = { field: "x", type: "quantitative", title: x, axis: { tickMinStep: 1, tickCount: 6, format: "d" } };
+  const shown = share ? ".1%" : ".4~g";
+  const tooltip = [{ field: "run" }, { field: "x", title: x }, { field: "mean", format: shown },
+    ...(has("low") ? ["low", "high"].map((field) => ({ field, format: shown })) : [])];
+  const spec = {
+    $schema: "https://vega.github.io/schema/vega-lite/v6.json",
+    data: { values: rows },
+    width: "container", height: 130, background: null, autosize: { type: "fit", contains: "padding" },
+    encoding: { x: across, color },
+    layer: [
+      has("low") && { mark: { type: "area", opacity: 0.16, clip: true }, encoding: { y: { ...y, field: "low" }, y2: { field: "high" } } },
+      has("reference") && { mark: { type: "line", strokeDash: [3, 3], opacity: 0.7, clip: true }, encoding: { y: { ...y, field: "reference" } } },
+      { mark: { type: "line", strokeWidth: 1.8, clip: true }, encoding: { y: { ...y, field: "mean" } } },
+      { mark: { type: "point", filled: true, size: rows.length > 60 ? 12 : 28, opacity: 1, clip: true },
+        encoding: { y: { ...y, field: "mean" }, tooltip } },
+    ].filter(Boolean),
+    config: {
+      font: css("--font"), view: { stroke: null },
+      axis: { labelColor: css("--muted"), titleColor: css("--muted"), gridColor: css("--line"), domain: false, ticks: false,
+        titleFontWeight: "normal", labelFontSize: 11, titleFontSize: 11 },
+    },
+  };
+  const options = { actions: false, ast: true, renderer: "svg", defaultStyle: false,
+    tooltip: { theme: "custom", disableDefaultStyle: true } };
+  await window.vegaEmbed(place, spec, options);
+}
+
+// One value per evaluation, as a small curve.
+function curve(values, width = 120, height = 26) {
+  const known = values.filter(isNumber);
+  if (known.length < 2) return null;
+  const [low, high] = [Math.min(...known), Math.max(...known)];
+  const at = (value, i) => [2 + (i * (width - 4)) / (values.length - 1), height - 3 - ((value - low) / (high - low || 1)) * (height - 6)];
+  const points = values.map((value, i) => (isNumber(value) ? at(value, i) : null)).filter(Boolean);
+  const title = drawn("title");
+  title.textContent = `from ${number(values[0])} to ${number(values.at(-1))} in ${values.length} evaluations`;
+  return drawn("svg", { width, height, viewBox: `0 0 ${width} ${height}`, class: "curve", role: "img" }, title,
+    drawn("polyline", { points: points.map((point) => point.join(",")).join(" ") }),
+    drawn("circle", { cx: points.at(-1)[0], cy: points.at(-1)[1], r: 2 }));
+}
+
+// A value with its interval on a scale, and what it is compared with.
+function bar(value, low, high, reference, from = 0, to = 1) {
+  const width = 220, height = 18, middle = height / 2;
+  const at = (number) => 4 + ((Math.min(Math.max(number, from), to) - from) / (to - from)) * (width - 8);
+  const parts = [drawn("line", { x1: at(from), x2: at(to), y1: middle, y2: middle, class: "scale" })];
+  if (isNumber(low) && isNumber(high)) {
+    parts.push(drawn("line", { x1: at(low), x2: at(high), y1: middle, y2: middle, class: "interval" }));
+  }
+  if (isNumber(reference)) parts.push(drawn("line", { x1: at(reference), x2: at(reference), y1: 2, y2: height - 2, class: "reference" }));
+  parts.push(drawn("circle", { cx: at(value), cy: middle, r: 4, class: "value" }));
+  return drawn("svg", { width, height, viewBox: `0 0 ${width} ${height}`, class: "bar", role: "img" }, ...parts);
+}

@@ -1,0 +1,100 @@
+// What was found, with its evidence: gravest first; what was refuted stays listed.
+
+const findingFilter = { state: "", target: "", scope: "" };
+const STATES = ["confirmed", "suspected", "refuted"];
+const KINDS = {
+  focus_outside_annotation: "The relevance lies outside the annotation",
+  reliance_outside_annotation: "The prediction leans on what lies outside the annotation",
+  focus_in_region: "The relevance lies on a region",
+  focus_at_position: "The relevance lies at a fixed place",
+  suspicious_token: "The relevance lies on a token",
+  relevance_cluster: "The relevance of these samples is alike",
+};
+
+function findingsView(run) {
+  const last = lastOf(run);
+  if (last === undefined) return h("p", { className: "empty" }, "No evaluation was written yet.");
+  const all = last.findings;
+  const place = h("div");
+  const draw = () => {
+    const kept = all.filter((one) => ["state", "target", "scope"].every((key) => !findingFilter[key] || one[key] === findingFilter[key]));
+    kept.sort((one, other) => STATES.indexOf(one.state) - STATES.indexOf(other.state) || (other.severity || 0) - (one.severity || 0));
+    place.replaceChildren(...(kept.length ? kept.slice(0, 200).map((finding) => findingCard(run, last, finding))
+      : [h("p", { className: "empty" }, all.length ? "No finding is left by these filters." : `Nothing was found up to epoch ${last.epoch}.`)]));
+    if (kept.length > 200) place.append(h("p", { className: "muted" }, `and ${kept.length - 200} more`));
+    showWorst(run, place);
+  };
+  const set = (key) => (value) => { findingFilter[key] = value; draw(); };
+  const options = (key) => [["", "all"], ...[...new Set(all.map((one) => one[key]))].map((own) => [own, String(own)])];
+  const controls = h("div", { className: "controls" }, ["state", "target", "scope"].map((key) => {
+    if (!all.some((one) => one[key] === findingFilter[key])) findingFilter[key] = "";
+    return labelled({ state: "State", target: "Maps of", scope: "Scope" }[key], choice(`finding-${key}`, options(key), findingFilter[key], set(key)));
+  }), h("span", { className: "muted" }, `epoch ${last.epoch}, ${plural(all.length, "finding")}`));
+  draw();
+  return h("div", {}, controls, noteList(notesOf(runs.get(run))) || "", place);
+}
+
+function findingCard(run, last, finding) {
+  const scope = finding.scope === "overall" || finding.scope.startsWith("group ") ? finding.scope : `class ${finding.scope}`;
+  const where = finding.where && finding.where !== "outside the annotation" ? `: ${finding.where}` : "";
+  const head = h("header", {}, h("span", { className: `badge ${finding.state}` }, finding.state), h("strong", {}, scope),
+    h("span", {}, `${KINDS[finding.kind] || words(finding.kind)}${where}`),
+    h("span", { className: "muted" }, `maps of ${TARGET_TEXTS[finding.target] || finding.target}`));
+  const history = Array.isArray(finding.history) ? finding.history : [];
+  const since = h("div", { className: "since" }, `since epoch ${finding.first_epoch ?? "?"}`, curve(history) || "");
+  const ids = (finding.worst_samples || []).slice(0, 5).map(String);
+  const worst = ids.length ? h("div", { className: "worst" }, ids.map((id) => h("div", { className: "slot" }, `#${id}`))) : "";
+  if (worst) ids.forEach((id, i) => Object.assign(worst.children[i].dataset, { sample: id, target: finding.target ?? "" }));
+  return h("article", { className: `finding ${finding.state}` }, head,
+    h("div", { className: "evidence" }, relevanceRow(finding), interventionRow(finding), since),
+    h("details", { className: "told" }, h("summary", {}, "in words"), String(finding.text || "").replace(/^\S\s/, "")), worst);
+}
+
+function relevanceRow(finding) {
+  const found = finding.relevance;
+  if (!found || !isNumber(found.effect)) return h("div", { className: "fact" }, h("span", { className: "muted" }, "no map shows it"));
+  const on = /annotation$/.test(finding.kind) ? "of the relevance on the annotation" : "of the relevance there";
+  return fact(percent(found.effect), on, found, `its area is ${percent(found.reference)}`, 0, 1);
+}
+
+function interventionRow(finding) {
+  const found = finding.intervention;
+  if (!found || !isNumber(found.effect)) {
+    return h("div", { className: "fact" }, h("span", { className: "muted" }, finding.note || "not tested by an intervention"));
+  }
+  const [low, high] = found.interval || [];
+  return fact(`${(100 * found.effect).toFixed(0)} points`, "change of the prediction beyond a random region", { ...found, reference: 0 },
+    `random region: ${(100 * found.reference).toFixed(0)}`, Math.min(-0.2, low || 0), Math.max(1, high || 1));
+}
+
+function fact(value, text, found, reference, from, to) {
+  const [low, high] = found.interval || [];
+  const p = isNumber(found.p_value) ? `p = ${number(found.p_value)}, ` : "";
+  return h("div", { className: "fact" }, h("div", {}, h("b", {}, value), ` ${text}`), bar(found.effect, low, high, found.reference, from, to),
+    h("div", { className: "muted" }, `${percent(low)} to ${percent(high)}; ${reference}; ${p}n = ${found.samples}`));
+}
+
+function only(maps, target) {
+  return target in maps ? { [target]: maps[target] } : maps;
+}
+
+// The samples that show it best, where their inputs were kept.
+async function showWorst(run, place) {
+  const slots = [...place.querySelectorAll("[data-sample]")];
+  if (!slots.length) return;
+  const table = await askOnce(run, "table", { evaluation: null });
+  const rows = new Map((table.columns.sample_id || []).map((id, i) => [id, i]));
+  const ids = [...new Set(slots.map((slot) => slot.dataset.sample))];
+  const cards = {};
+  for (let i = 0; i < ids.length; i += 100) {
+    Object.assign(cards, (await askOnce(run, "cards", { evaluation: table.evaluation, id: ids.slice(i, i + 100) })).cards);
+  }
+  for (const slot of slots) {
+    const id = slot.dataset.sample;
+    const known = cards[id];
+    if (known === undefined) continue;
+    const row = rowOf(table.columns, rows.get(id));
+    const view = sampleView(run, id, known, only(known.maps, slot.dataset.target), `#${id} ${row.label ?? ""}${row.label === row.predicted ? "" : ` read as ${row.predicted}`}`);
+    slot.replaceChildren(h("button", { type: "button", className: "open", title: "Open", onclick: () => openSample(run, id, table.evaluation, row) }, view));
+  }
+}

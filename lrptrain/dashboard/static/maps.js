@@ -1,0 +1,125 @@
+// Relevance over an image, as lrptrain.render.overlay draws it, and over a text.
+
+function unpack(packed) {
+  const bytes = atob(packed.values);
+  const levels = new Float32Array(bytes.length);
+  for (let i = 0; i < bytes.length; i++) levels[i] = ((bytes.charCodeAt(i) << 24) >> 24) / 127;
+  return levels;
+}
+
+// Positive relevance at the picture's size, bilinear between patches' centres, its maximum 1.
+function upsampled(levels, [rows, columns], width, height) {
+  const heat = new Float32Array(width * height);
+  let peak = 0;
+  const places = (size, count) => Array.from({ length: size }, (_, i) => {
+    const place = Math.min(Math.max(((i + 0.5) * count) / size - 0.5, 0), count - 1);
+    const first = Math.min(Math.floor(place), Math.max(count - 2, 0));
+    return [first, Math.min(first + 1, count - 1), place - first];
+  });
+  const [across, down] = [places(width, columns), places(height, rows)];
+  for (let y = 0; y < height; y++) {
+    const [top, bottom, v] = down[y];
+    for (let x = 0; x < width; x++) {
+      const [left, right, u] = across[x];
+      const at = (row, column) => Math.max(levels[row * columns + column], 0);
+      const value = (1 - v) * ((1 - u) * at(top, left) + u * at(top, right)) + v * ((1 - u) * at(bottom, left) + u * at(bottom, right));
+      heat[y * width + x] = value;
+      if (value > peak) peak = value;
+    }
+  }
+  if (peak > 0) for (let i = 0; i < heat.length; i++) heat[i] /= peak;
+  return heat;
+}
+
+const INFERNO = Uint8Array.from(COLORS.match(/../g), (pair) => parseInt(pair, 16));
+const GREY = 0.6; // an orange thing must not look like relevance
+
+// picture, mask: RGBA data or null; heat: see `upsampled`, or null
+function paint(canvas, picture, mask, heat, opacity) {
+  const { width, height } = canvas;
+  const context = canvas.getContext("2d");
+  const out = context.createImageData(width, height);
+  for (let i = 0; i < width * height; i++) {
+    const strength = heat === null ? 0 : heat[i];
+    const color = 3 * Math.round(255 * strength);
+    const alpha = opacity * strength;
+    const p = 4 * i;
+    const base = picture === null ? [90, 90, 90] : [picture[p], picture[p + 1], picture[p + 2]];
+    const mean = heat === null ? 0 : (GREY * opacity * (base[0] + base[1] + base[2])) / 3;
+    const kept = heat === null ? 1 : 1 - GREY * opacity;
+    for (let c = 0; c < 3; c++) out.data[p + c] = (1 - alpha) * (kept * base[c] + mean) + alpha * INFERNO[color + c];
+    out.data[p + 3] = 255;
+  }
+  if (mask !== null) outline(out.data, mask, width, height);
+  context.putImageData(out, 0, 0);
+}
+
+// A cyan line along the inner border of the evidence, black beside it: it shows on any ground.
+function outline(data, mask, width, height) {
+  const inside = (x, y) => x >= 0 && y >= 0 && x < width && y < height && mask[4 * (y * width + x)] > 191;
+  const set = (x, y, color) => {
+    if (x < 0 || y < 0 || x >= width || y >= height) return;
+    const p = 4 * (y * width + x);
+    [data[p], data[p + 1], data[p + 2]] = color;
+  };
+  const line = [];
+  for (let y = 0; y < height; y++) {
+    for (let x = 0; x < width; x++) {
+      if (inside(x, y) && !(inside(x - 1, y) && inside(x + 1, y) && inside(x, y - 1) && inside(x, y + 1))) line.push([x, y]);
+    }
+  }
+  for (const [x, y] of line) for (const [dx, dy] of [[1, 0], [-1, 0], [0, 1], [0, -1]]) set(x + dx, y + dy, [0, 0, 0]);
+  for (const [x, y] of line) set(x, y, [0, 255, 255]);
+}
+
+const pixelCache = new Map(); // the pixels of images by address, the latest 400
+
+async function pixelsOf(url) {
+  if (url === undefined) return null;
+  if (!pixelCache.has(url)) {
+    if (pixelCache.size >= 400) pixelCache.delete(pixelCache.keys().next().value);
+    pixelCache.set(url, readPixels(url));
+  }
+  return pixelCache.get(url);
+}
+
+async function readPixels(url) {
+  const image = new Image();
+  image.src = url;
+  try {
+    await image.decode();
+  } catch {
+    return null;
+  }
+  const factor = Math.max(1, Math.ceil(160 / Math.max(image.naturalWidth, image.naturalHeight)));
+  const canvas = h("canvas", { width: factor * image.naturalWidth, height: factor * image.naturalHeight });
+  const context = canvas.getContext("2d", { willReadFrequently: true });
+  context.imageSmoothingEnabled = false;
+  context.drawImage(image, 0, 0, canvas.width, canvas.height);
+  return { width: canvas.width, height: canvas.height, data: context.getImageData(0, 0, canvas.width, canvas.height).data };
+}
+
+const SPECIAL = /^(\[[A-Z]+\]|<[^<>\s]+>)$/;
+const CLOSING = /^[.,!?;:%)\]}]+$/;
+
+// The text with its tokens coloured: red for relevance, blue for negative relevance; the rationale is underlined.
+function highlighted(tokens, levels, annotation, { mask, opacity }) {
+  const marked = tokens.some((token) => token !== null && /^[Ġ▁]/.test(token));
+  const place = h("p", { className: "tokens" });
+  let before = null;
+  tokens.forEach((token, i) => {
+    if (token === null) return;
+    const special = SPECIAL.test(token);
+    const starts = marked ? /^[Ġ▁]/.test(token) : !token.startsWith("##") && !CLOSING.test(token);
+    if (before !== null && (special || before || starts)) place.append(" ");
+    before = special;
+    const text = token.replace(/^[Ġ▁]+/, "").replace(/^##(?=.)/, "").replaceAll("Ċ", "↵");
+    const level = levels === null || !isNumber(levels[i]) ? 0 : levels[i];
+    const piece = h("span", { title: level.toFixed(2) }, text);
+    piece.style.backgroundColor = `rgba(${level > 0 ? "225,29,29" : "37,99,235"},${(Math.abs(level) * opacity).toFixed(3)})`;
+    if (special) piece.classList.add("special");
+    if (mask && annotation !== null && annotation[i] === 1) piece.classList.add("evidence");
+    place.append(piece);
+  });
+  return place;
+}

@@ -1,0 +1,114 @@
+// The runs side by side: where they stand, and their scores over epochs.
+
+const hidden = new Set(); // runs that are not drawn
+const score = { name: "label_energy_pointing_game", label: "" };
+const PANELS = [
+  { title: "Accuracy on the sample", column: "correct", share: true, domain: [0, 1] },
+  { title: "Relevance on the annotation (dashed: its area)", column: "label_energy_pointing_game", reference: "chance", share: true, domain: [0, 1] },
+  { title: "Reliance on the surroundings (dashed: on a random region)", scalar: "reliance", referenceScalar: "reliance/random_region", share: true },
+  { title: "Severity of the gravest finding", scalar: "severity", share: true, domain: [0, 1] },
+];
+
+function shownRuns() {
+  return [...runs.keys()].filter((name) => !hidden.has(name));
+}
+
+function runsView() {
+  const table = h("div", { className: "scroll" }, runTable());
+  const panels = h("div", { className: "panels" });
+  const place = h("div", {}, table, noteList([...runs.values()].flatMap((run) => notesOf(run))) || "", panels, chosenPanel());
+  const draw = () => panels.replaceChildren(...PANELS.map((panel) => panelOf(panel.title, panel)));
+  draw();
+  return place;
+}
+
+function notesOf(run) {
+  return [...run.about.notes, ...run.notes].map((note) => (runs.size > 1 ? `${run.name}: ${note}` : note));
+}
+
+function runTable() {
+  const heads = ["", "run", "explained by", "epoch", "accuracy", "on annotation", "its area", "reliance", "confirmed", "suspected", "record", "written"];
+  return h("table", { id: "runs" }, h("thead", {}, h("tr", {}, heads.map((head) => h("th", {}, head)))),
+    h("tbody", {}, [...runs.values()].map(runRow)));
+}
+
+function runRow(run) {
+  const last = lastOf(run.name);
+  const states = (last?.findings || []).map((finding) => finding.state);
+  const count = (state) => (last ? String(states.filter((own) => own === state).length) : "–");
+  const focus = scalarOf(last, "label/energy_pointing_game") ?? scalarOf(last, "predicted/energy_pointing_game");
+  const size = scalarOf(last, "record_mb");
+  const shown = h("input", { type: "checkbox", checked: !hidden.has(run.name), ariaLabel: `draw ${run.name}`,
+    onchange: (event) => { event.target.checked ? hidden.delete(run.name) : hidden.add(run.name); render(); } });
+  const name = h("button", { type: "button", className: "link", onclick: () => choose(run.name, "findings") }, shortName(run.name));
+  const swatch = h("span", { className: "swatch" });
+  swatch.style.backgroundColor = colorOf(run.name);
+  const cells = [h("span", {}, shown, swatch), name, words(String(run.about.settings.method ?? "–")), last ? String(last.epoch) : "–",
+    percent(scalarOf(last, "accuracy")), percent(focus), percent(scalarOf(last, "chance")), percent(scalarOf(last, "reliance")),
+    count("confirmed"), count("suspected"), isNumber(size) ? `${number(size)} MB` : "–", writtenText(run)];
+  return h("tr", {}, cells.map((cell, i) => h("td", { className: i > 2 ? "number" : "" }, cell)));
+}
+
+function writtenText(run) {
+  if (!isNumber(run.about.written)) return "–";
+  return DATA === null ? ago(Date.now() / 1000 - run.about.written) : new Date(1000 * run.about.written).toISOString().slice(0, 16).replace("T", " ");
+}
+
+function panelOf(title, options) {
+  const chart = h("div", { className: "chart" });
+  const panel = h("section", { className: "panel" }, h("h3", {}, title), chart);
+  seriesOf(options).then(({ rows, x }) => lineChart(chart, rows, { ...options, x }))
+    .catch((error) => chart.replaceChildren(h("p", { className: "empty" }, String(error.message))));
+  return panel;
+}
+
+// Rows for `lineChart`: of a column of the samples, with intervals, or of a scalar.
+async function seriesOf({ column, scalar, reference, referenceScalar, label }) {
+  const found = [];
+  for (const run of shownRuns()) {
+    const events = eventsOf(run);
+    if (scalar !== undefined) {
+      found.push(...events.map((event) => ({ run, epoch: event.epoch, step: event.step, mean: scalarOf(event, scalar),
+        reference: referenceScalar ? scalarOf(event, referenceScalar) : null })));
+      continue;
+    }
+    const { scores } = await askOnce(run, "scores", { label: label || null, confidence: confidenceOf(run) });
+    const own = scores[column] || scores[column.replace(/^label_/, "predicted_")] || [];
+    const levels = new Map((scores[reference] || []).map(([epoch, step, mean]) => [`${epoch}/${step}`, mean]));
+    found.push(...own.map(([epoch, step, mean, low, high]) => ({ run, epoch, step, mean, low, high, reference: levels.get(`${epoch}/${step}`) })));
+  }
+  const keys = found.map((row) => `${row.run}/${row.epoch}`);
+  const x = new Set(keys).size === keys.length ? "epoch" : "step";
+  return { x, rows: found.map((row) => ({ ...row, x: row[x] })) };
+}
+
+function chosenPanel() {
+  const place = h("section", { className: "panel wide" });
+  const fill = async () => {
+    const columns = new Set(["correct"]);
+    const labels = new Set();
+    for (const run of shownRuns()) {
+      const { scores } = await askOnce(run, "scores", { label: null, confidence: confidenceOf(run) });
+      Object.keys(scores).forEach((name) => columns.add(name));
+      (runs.get(run).about.settings.class_names || []).forEach((name) => labels.add(String(name)));
+    }
+    const scalars = new Set(shownRuns().flatMap((run) => Object.keys(lastOf(run)?.scalars || {})));
+    const options = [...[...columns].map((name) => [name, `${words(name)} (per sample)`]), ...[...scalars].map((name) => [`=${name}`, name])];
+    if (!options.some(([name]) => name === score.name)) score.name = "correct";
+    const draw = () => {
+      const plain = score.name.startsWith("=");
+      const own = plain ? { scalar: score.name.slice(1) } : { column: score.name, label: score.label };
+      const chart = panelOf("", own);
+      chart.classList.add("bare");
+      controls.querySelector("#score-class").disabled = plain;
+      place.replaceChildren(controls, chart);
+    };
+    const set = (key) => (value) => { score[key] = value; draw(); };
+    const controls = h("div", { className: "controls" }, labelled("Any score", choice("score", options, score.name, set("name"))),
+      labelled("of class", choice("score-class", [["", "all"], ...[...labels].map((name) => [name, name])], score.label, set("label"))),
+      h("span", { className: "muted" }, `bands: ${percent(confidenceOf(shownRuns()[0]))} intervals over samples`));
+    draw();
+  };
+  if (shownRuns().length) fill().catch((error) => place.replaceChildren(h("p", { className: "empty" }, String(error.message))));
+  return place;
+}

@@ -1,0 +1,91 @@
+// Where data comes from: the server, or what is embedded in a report. Everything else asks here.
+
+const embedded = document.getElementById("data");
+const DATA = embedded === null ? null : JSON.parse(embedded.textContent);
+const runs = new Map(); // by name: about, evaluations (by epoch and step), offset, and what was asked for already
+
+async function ask(name, parameters) {
+  if (DATA !== null) return fromReport(name, parameters);
+  const pairs = Object.entries(parameters).flatMap(([key, value]) =>
+    (Array.isArray(value) ? value : value === null || value === undefined ? [] : [value]).map((one) => [key, one]));
+  const answer = await fetch(`/api/${name}?${new URLSearchParams(pairs)}`);
+  if (!answer.ok) throw new Error(`${name}: ${answer.status} ${answer.statusText}`);
+  return answer.json();
+}
+
+function fromReport(name, { run, label, id, evaluation }) {
+  if (name === "runs") return { runs: Object.fromEntries(Object.entries(DATA).map(([key, own]) => [key, own.about])) };
+  const own = DATA[run];
+  if (name === "scores") return own.scores[label || ""] || { scores: {}, notes: [] };
+  if (name === "history") return own.history[id] || { history: [], notes: [] };
+  if (name === "cards" && evaluation !== own.table.evaluation) return { cards: {}, notes: [] };
+  return own[name];
+}
+
+function imageUrl(run, id, kind) {
+  if (DATA !== null) return (DATA[run].images[id] || {})[kind];
+  return `/image?${new URLSearchParams({ run, id, kind })}`;
+}
+
+function auditPictureUrl(run, name) {
+  return DATA !== null ? DATA[run].audit_pictures[name] : `/audit.png?${new URLSearchParams({ run, name })}`;
+}
+
+// Brings the runs and their evaluations up to date; true if anything is new.
+async function refresh() {
+  const answer = await ask("runs", {});
+  let changed = false;
+  for (const name of [...runs.keys()]) {
+    if (!(name in answer.runs)) changed = runs.delete(name);
+  }
+  for (const [name, about] of Object.entries(answer.runs)) {
+    const own = runs.get(name) || { name, evaluations: new Map(), offset: 0, notes: [], asked: new Map() };
+    changed ||= !runs.has(name) || own.about.audit !== about.audit;
+    own.about = about;
+    runs.set(name, own);
+    if (about.size !== own.size) {
+      const found = await ask("events", { run: name, since: own.offset });
+      if (found.anew) [own.evaluations, own.notes] = [new Map(), []];
+      for (const event of found.events) own.evaluations.set(`${event.epoch}/${event.step}`, event);
+      own.offset = found.offset;
+      own.size = about.size;
+      own.notes.push(...found.notes);
+      changed ||= found.anew || found.events.length > 0;
+    }
+    if (changed) own.asked.clear();
+  }
+  return changed;
+}
+
+// Like `ask`, but what was answered is kept until something new is written.
+function askOnce(run, name, parameters = {}) {
+  const key = JSON.stringify([name, parameters]);
+  const asked = runs.get(run).asked;
+  if (!asked.has(key)) {
+    const promise = Promise.resolve(ask(name, { run, ...parameters }));
+    promise.catch(() => asked.delete(key));
+    asked.set(key, promise);
+  }
+  return asked.get(key);
+}
+
+function eventsOf(run) {
+  const found = [...(runs.get(run)?.evaluations.values() || [])];
+  return found.sort((one, other) => one.epoch - other.epoch || one.step - other.step);
+}
+
+function lastOf(run) {
+  return eventsOf(run).at(-1);
+}
+
+function scalarOf(event, ending) {
+  if (event === undefined) return undefined;
+  const keys = Object.keys(event.scalars);
+  const key = keys.find((own) => own === ending || own === `relevance/${ending}`) ?? keys.find((own) => own.endsWith(`/${ending}`));
+  return key === undefined ? undefined : event.scalars[key];
+}
+
+function confidenceOf(run) {
+  const told = runs.get(run)?.about.settings.confidence;
+  return isNumber(told) && told > 0 && told < 1 ? told : 0.95;
+}

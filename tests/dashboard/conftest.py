@@ -1,0 +1,36 @@
+"""The runs that all tests of the page start from."""
+
+import shutil
+import sys
+import warnings
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+sys.path[:0] = [str(HERE), str(HERE.parent / "callbacks")]  # shown, setting
+
+
+def pytest_collection_modifyitems(items):
+    for item in items:
+        if HERE in item.path.parents:
+            item.add_marker(pytest.mark.xdist_group("dashboard"))  # its runs are made once
+
+
+@pytest.fixture(scope="session")
+def recorded(tmp_path_factory):
+    """A folder with the runs `relevance/run` (images, audited) and `relevance/texts`."""
+    from shown import images, texts
+
+    folder = tmp_path_factory.mktemp("recorded")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        images(folder)
+        texts(folder)
+    return folder
+
+
+@pytest.fixture
+def runs(recorded, tmp_path):
+    """A copy to damage."""
+    return Path(shutil.copytree(recorded / "relevance", tmp_path / "relevance"))

@@ -1,0 +1,87 @@
+import base64
+import json
+
+import numpy as np
+import pytest
+from shown import MARKUP
+
+from lrptrain.dashboard.maps import MOST_EPOCHS, packed, read_cards, read_history
+from lrptrain.loggers import EpochRecord, read_samples, write_record
+from lrptrain.loggers.inputs import input_path
+
+
+def unpacked(found):
+    levels = np.frombuffer(base64.b64decode(found["values"]), np.int8)
+    assert len(levels) == found["length"]
+    return levels / 127 * found["peak"]
+
+
+def test_maps_come_back_to_a_127th_of_their_peak(recorded):
+    folder = recorded / "relevance" / "run"
+    rows = read_samples(folder, 2)
+    name = f"epoch_0002_step_{rows['step'][0]:06d}"
+    ids = [str(i) for i in rows["sample_id"][:3]]
+    cards = read_cards(folder, name, [*ids, "nobody"])["cards"]
+    assert list(cards) == ids
+    for number, sample_id in enumerate(ids):
+        for target in ("label", "predicted"):
+            expected = np.array(rows[f"map_{target}"][number])
+            np.testing.assert_allclose(
+                unpacked(cards[sample_id]["maps"][target]), expected, atol=np.abs(expected).max() / 250
+            )
+        known = {key: cards[sample_id][key] for key in ("grid", "image", "mask", "tokens")}
+        assert known == {"grid": [4, 4], "image": True, "mask": True, "tokens": None}
+
+
+def test_texts_bring_their_tokens_as_they_are(recorded):
+    folder = recorded / "relevance" / "texts"
+    rows = read_samples(folder, 1)
+    cards = read_cards(folder, f"epoch_0001_step_{rows['step'][0]:06d}", [str(i) for i in rows["sample_id"]])["cards"]
+    assert any(MARKUP in card["tokens"] for card in cards.values())
+    for card in cards.values():
+        assert len(card["tokens"]) == len(card["annotation"]) == card["maps"]["label"]["length"]
+        assert (card["grid"], card["image"]) == (None, False)
+        assert card["annotation"][:3] == [1, 1, 0]
+
+
+@pytest.mark.parametrize("values", [[0.0, 0.0], [np.nan, np.inf, 1.0], [1e-300, -2e-300], [-5.0], [3e38, 1e-30]])
+def test_any_map_can_be_packed(values):
+    clean = np.nan_to_num(values, posinf=0.0)
+    np.testing.assert_allclose(unpacked(packed(values)), clean, atol=np.abs(clean).max() / 250 + 1e-299)
+
+
+def test_what_is_no_map_is_none():
+    nothing: tuple = (None, [], "text", 3)
+    assert [packed(value) for value in nothing] == [None] * 4
+
+
+def test_history_has_every_evaluation_or_forty_with_both_ends(recorded, tmp_path):
+    found = read_history(recorded / "relevance" / "run", "0")["history"]
+    assert [one["epoch"] for one in found] == [0, 1, 2]
+    for epoch in range(50):
+        write_record(tmp_path, EpochRecord(epoch, epoch, samples={"sample_id": [1], "map_label": [[epoch, 0.0]]}))
+    epochs = [one["epoch"] for one in read_history(tmp_path, "1")["history"]]
+    assert len(set(epochs)) == MOST_EPOCHS
+    assert (epochs[0], epochs[-1]) == (0, 49)
+    assert read_history(tmp_path, "2")["history"] == []
+
+
+@pytest.mark.parametrize(
+    "known",
+    [None, "[]", "{", '{"grid": [3, 3]}', '{"grid": "x", "tokens": ["a"]}', '{"tokens": [1, 2], "annotation": 3}'],
+)
+def test_inputs_that_do_not_fit_are_left_out(runs, known):
+    folder = runs / "run"
+    rows = read_samples(folder, 2)
+    path = input_path(folder, "0")
+    path.unlink() if known is None else path.write_text(known)
+    card = read_cards(folder, f"epoch_0002_step_{rows['step'][0]:06d}", ["0"])["cards"]["0"]
+    text = known is not None and "tokens" in known
+    assert card["grid"] == (None if text else [4, 4])  # guessed where its map can be a square
+    assert (card["tokens"], card["annotation"]) == (None, None)
+    json.dumps(card, allow_nan=False)
+
+
+def test_a_sample_whose_map_is_no_square_has_no_grid(tmp_path):
+    write_record(tmp_path, EpochRecord(0, 0, samples={"sample_id": [1], "map_label": [[1.0, 2.0]]}))
+    assert read_cards(tmp_path, "epoch_0000_step_000000", ["1"])["cards"]["1"]["grid"] is None

@@ -1,0 +1,92 @@
+import json
+
+import pytest
+
+from lrptrain import loggers
+from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_events
+
+
+def test_runs_are_found_at_and_below_a_folder(recorded):
+    assert list(find_runs(recorded)) == ["relevance/run", "relevance/texts"]
+    assert list(find_runs(recorded / "relevance" / "run")) == ["run"]
+    assert find_runs(recorded / "relevance" / "run" / "inputs") == {}
+    with pytest.raises(FileNotFoundError, match="is no folder"):
+        find_runs(recorded / "nowhere")
+
+
+def test_links_and_hidden_folders_are_passed_over(runs, tmp_path):
+    (tmp_path / "given").mkdir()
+    (tmp_path / "given" / "link").symlink_to(runs)
+    (runs / "texts").rename(tmp_path / "given" / ".texts")
+    assert find_runs(tmp_path / "given") == {}
+
+
+def test_no_file_is_reached_through_a_link_or_a_path(runs, tmp_path):
+    (tmp_path / "secret").write_text("secret")
+    (runs / "run" / "inputs" / "x.webp").symlink_to(tmp_path / "secret")
+    assert file_in(runs / "run", "inputs", "x.webp") is None
+    assert file_in(runs / "run", "..", "..", "secret") is None
+    assert file_in(runs / "run", "x" * 5000) is None
+    assert file_in(runs / "run", "nul\0") is None
+    assert file_in(runs / "run", "run.json") is not None
+
+
+def test_events_are_those_of_the_record_with_the_last_findings_complete(recorded):
+    folder = recorded / "relevance" / "run"
+    found, expected = read_events(folder), loggers.read_events(folder)
+    assert [event["scalars"] for event in found["events"]] == [event["scalars"] for event in expected]
+    assert found["events"][-1]["findings"] == expected[-1]["findings"]
+    brief = [{key: one[key] for key in found["events"][0]["findings"][0]} for one in expected[0]["findings"]]
+    assert found["events"][0]["findings"] == brief
+    assert found["notes"] == []
+    assert found["offset"] == (folder / "events.jsonl").stat().st_size == about_run(folder)["size"]
+
+
+def test_only_what_is_new_and_complete_is_read(runs):
+    path = runs / "run" / "events.jsonl"
+    lines = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(lines[0] + lines[1][:-5])
+    first = read_events(runs / "run")
+    assert [event["epoch"] for event in first["events"]] == [0]
+    assert (first["offset"], first["anew"], first["notes"]) == (len(lines[0]), True, [])
+    path.write_bytes(b"".join(lines))
+    second = read_events(runs / "run", first["offset"])
+    assert [event["epoch"] for event in second["events"]] == [1, 2]
+    assert not second["anew"]
+    path.write_bytes(lines[0])
+    assert read_events(runs / "run", second["offset"])["anew"]
+
+
+FOREIGN = [
+    b"\xff\xfe not text",
+    b"[1, 2]",
+    b'{"epoch": "three", "step": 1}',
+    b"{" * 100_000,
+    b'{"epoch": 1',
+]
+
+
+def test_foreign_lines_are_passed_over_with_a_note(runs):
+    path = runs / "run" / "events.jsonl"
+    odd = {"epoch": 9, "step": 9, "scalars": {"a": "text", "b": 1.5, "c": float("nan")}, "findings": ["x", {"kind": 3}]}
+    path.write_bytes(path.read_bytes() + b"\n".join([*FOREIGN, json.dumps(odd).encode()]) + b"\n")
+    found = read_events(runs / "run")
+    assert [event["epoch"] for event in found["events"]] == [0, 1, 2, 9]
+    assert found["events"][-1] == {"epoch": 9, "step": 9, "scalars": {"b": 1.5, "c": None}, "findings": []}
+    assert found["notes"] == ["5 of 9 lines of events.jsonl are no evaluations and were passed over."]
+
+
+@pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
+def test_settings_that_cannot_be_read_leave_a_note(runs, content):
+    (runs / "run" / "run.json").write_bytes(content)
+    about = about_run(runs / "run")
+    assert about["settings"] == {}
+    assert len(about["notes"]) == 1
+
+
+def test_a_run_without_an_evaluation_is_a_run(tmp_path):
+    (tmp_path / "run.json").write_text('{"method": "attnlrp"}')
+    about = about_run(find_runs(tmp_path)[tmp_path.name])
+    assert about["settings"] == {"method": "attnlrp"}
+    assert about["notes"] == ["No evaluation was written yet."]
+    assert read_events(tmp_path)["events"] == []

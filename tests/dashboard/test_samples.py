@@ -1,0 +1,94 @@
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from scipy import stats
+
+from lrptrain import loggers
+from lrptrain.dashboard.samples import evaluations, read_scores, read_table
+
+FOCUS = "label_energy_pointing_game"
+
+
+def test_the_table_is_the_records_without_maps(recorded):
+    folder = recorded / "relevance" / "run"
+    found, expected = read_table(folder), loggers.read_samples(folder, 2)
+    assert found["evaluation"] == found["names"][-1]
+    assert len(found["names"]) == 3
+    assert found["targets"] == ["label", "predicted"]
+    assert not any(name.startswith("map") for name in found["columns"])
+    assert found["columns"]["sample_id"] == [str(i) for i in expected["sample_id"]]
+    assert found["columns"]["label"] == expected["label"]
+    np.testing.assert_allclose(found["columns"][FOCUS], expected[FOCUS], rtol=1e-5)
+    assert found["pictured"] == [True] * 24
+    assert read_table(folder, found["names"][0])["evaluation"] == found["names"][0]
+    assert read_table(folder, "../run.json")["columns"] == {}
+
+
+@pytest.mark.parametrize("label", [None, "cat"])
+def test_means_have_t_intervals_and_accuracies_wilsons(recorded, label):
+    folder = recorded / "relevance" / "run"
+    rows = read_scores(folder, label, 0.9)["scores"]
+    table = loggers.read_samples(folder)
+    for number, epoch in enumerate(range(3)):
+        mine = [
+            i for i, own in enumerate(table["epoch"]) if own == epoch and (label is None or table["label"][i] == label)
+        ]
+        values = np.array([table[FOCUS][i] for i in mine])
+        low, high = stats.ttest_1samp(values, 0).confidence_interval(0.9)
+        assert rows[FOCUS][number][0] == epoch
+        np.testing.assert_allclose(rows[FOCUS][number][2:], [values.mean(), low, high, len(mine)], rtol=1e-5)
+        right = np.mean([table["label"][i] == table["predicted"][i] for i in mine])
+        z, n = stats.norm.ppf(0.95), len(mine)
+        middle, half = right + z**2 / 2 / n, z * np.sqrt(right * (1 - right) / n + z**2 / 4 / n**2)
+        expected = np.array([middle - half, middle + half]) / (1 + z**2 / n)
+        np.testing.assert_allclose(rows["correct"][number][2:5], [right, *expected], atol=1e-9)
+
+
+def test_a_class_without_samples_has_no_scores(recorded):
+    assert read_scores(recorded / "relevance" / "run", "nobody")["scores"] == {}
+
+
+def table_of(**columns):
+    return pa.table({"sample_id": ["a", "b"], **columns})
+
+
+def test_damaged_and_foreign_tables_are_passed_over_with_a_note(runs):
+    folder = runs / "run"
+    good = read_table(folder)
+    names = [f"epoch_000{number}_step_00000{number}" for number in range(5, 9)]
+    (folder / "samples" / f"{names[0]}.parquet").write_bytes(b"PAR1 not really PAR1")
+    (folder / "samples" / f"{names[1]}.parquet").write_bytes(b"")
+    pq.write_table(pa.table({"something": [1]}), folder / "samples" / f"{names[2]}.parquet")
+    (folder / "samples" / f"{names[3]}.parquet").mkdir()
+    (folder / "samples" / "epoch_x.parquet").write_bytes(b"")
+    (folder / "samples" / "epoch_0009_step_000009.parquet.part").write_bytes(b"half")
+    found = read_table(folder)
+    assert (found["evaluation"], found["columns"]) == (good["evaluation"], good["columns"])
+    assert len(found["notes"]) == 3
+    scores = read_scores(folder)
+    assert [row[0] for row in scores["scores"][FOCUS]] == [0, 1, 2]
+    assert len(scores["notes"]) == 3
+    assert list(evaluations(folder)) == [*good["names"], *names[:3]]
+
+
+def test_columns_of_odd_types_are_left_out_and_odd_numbers_are_none(tmp_path):
+    (tmp_path / "samples").mkdir()
+    odd = {"a": [1.0, float("inf")], "b": [b"x", b"y"], "c": [{"d": 1}, None], "e": [float("nan"), None]}
+    pq.write_table(table_of(**odd), tmp_path / "samples" / "epoch_0000_step_000000.parquet")
+    found = read_table(tmp_path)
+    assert found["columns"] == {"sample_id": ["a", "b"], "a": [1.0, None], "e": [None, None]}
+    assert read_scores(tmp_path)["scores"] == {"a": [[0, 0, 1.0, None, None, 1]]}
+
+
+def test_a_table_that_changes_is_read_anew(tmp_path):
+    (tmp_path / "samples").mkdir()
+    path = tmp_path / "samples" / "epoch_0000_step_000000.parquet"
+    for value in (1, 20000):
+        pq.write_table(table_of(score=[value, value]), path)
+        assert read_table(tmp_path)["columns"]["score"] == [value, value]
+
+
+def test_nothing_written_is_nothing_read(tmp_path):
+    assert read_table(tmp_path)["evaluation"] is None
+    assert read_scores(tmp_path)["scores"] == {}
