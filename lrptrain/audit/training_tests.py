@@ -1,15 +1,18 @@
 """Tests that train further models: do models of the same answers have the same maps?"""
 
 import torch
+from torch import Tensor
 
 from lrptrain.audit.adversary import compare_models, train_adversary
+from lrptrain.audit.attention import content_tokens
 from lrptrain.audit.attention_tests import ATTENTION, right, token_model
-from lrptrain.audit.comparison import predict_logits
+from lrptrain.audit.distances import as_distribution, class_probabilities, jensen_shannon, total_variation
 from lrptrain.audit.effort import Effort
 from lrptrain.audit.map_tests import floats
 from lrptrain.audit.store import Values
 from lrptrain.audit.subject import Subject, explain
 from lrptrain.batch import model_inputs
+from lrptrain.relevance import record
 from lrptrain.relevance.registry import get_method
 
 
@@ -20,14 +23,21 @@ def seeds(subject: Subject, number: str, effort: Effort) -> Values:
     """
     assert subject.retrain is not None
     other = subject.retrain(subject.seed + int(number)).to(subject.logits.device).eval()
-    batches = [part.batch for part in subject.parts]
-    found = {method: compare_models(subject.model, other, batches, method) for method in subject.serving()}
-    with torch.no_grad():
-        logits = torch.cat([predict_logits(other, model_inputs(other, batch)) for batch in batches])
+    methods, logits = subject.serving(), []
+    apart: dict[str, list[Tensor]] = {method: [] for method in methods}
+    for place, part in enumerate(subject.parts):
+        recorded = record(other, model_inputs(other, part.batch))  # one forward pass for all maps
+        logits.append(recorded.logits)
+        for method in methods:
+            theirs = recorded.attribute(part.target, method).scores.detach()
+            usable = content_tokens(part.inputs, theirs.shape[1])
+            maps = (as_distribution(scores, usable) for scores in (subject.maps(method)[place].scores, theirs))
+            apart[method].append(jensen_shannon(*maps))
+    answers = torch.cat(logits)
     return {
-        "right": right(logits, subject.label),
-        "tvd": floats(next(iter(found.values())).tvd),
-        "jsd": {method: floats(each.jsd) for method, each in found.items()},
+        "right": right(answers, subject.label),
+        "tvd": floats(total_variation(class_probabilities(subject.logits), class_probabilities(answers))),
+        "jsd": {method: floats(torch.cat(each)) for method, each in apart.items()},
     }
 
 
