@@ -15,6 +15,16 @@ function css(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
 }
 
+// At most about seven round whole numbers.
+function wholeTicks(values) {
+  const [low, high] = [Math.min(...values), Math.max(...values)];
+  const rough = Math.max(1, (high - low) / 7);
+  const power = 10 ** Math.floor(Math.log10(rough));
+  const step = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= rough);
+  const first = Math.ceil(low / step) * step;
+  return Array.from({ length: Math.floor((high - first) / step) + 1 }, (_, i) => first + i * step);
+}
+
 // rows: [{run, x, mean, low, high, reference}]; domain: [low, high] or null
 async function lineChart(place, rows, { x, domain, share }) {
   if (!rows.some((row) => isNumber(row.mean))) {
@@ -28,7 +38,7 @@ async function lineChart(place, rows, { x, domain, share }) {
   const color = { field: "run", type: "nominal", legend: null, scale: { domain: names, range: names.map(colorOf) } };
   const format = share ? ".0%" : "~g";
   const y = { type: "quantitative", axis: { format, title: null, tickCount: 4 }, scale: domain ? { domain } : { zero: false } };
-  const across = { field: "x", type: "quantitative", title: x, axis: { tickMinStep: 1, tickCount: 6, format: "d" } };
+  const across = { field: "x", type: "quantitative", title: x, axis: { values: wholeTicks(rows.map((row) => row.x)), format: "d" } };
   const shown = share ? ".1%" : ".4~g";
   const tooltip = [{ field: "run" }, { field: "x", title: x }, { field: "mean", format: shown },
     ...(has("low") ? ["low", "high"].map((field) => ({ field, format: shown })) : [])];

@@ -43,7 +43,14 @@ function number(value) {
 }
 
 function percent(value) {
-  return isNumber(value) ? `${(100 * value).toFixed(Math.abs(value) < 0.01 && value !== 0 ? 1 : 0)} %` : "–";
+  return isNumber(value) ? `${points(value)} %` : "–";
+}
+
+// A share in percentage points, with a decimal only where much would else read as nothing.
+function points(share) {
+  const size = Math.abs(share);
+  const text = (100 * share).toFixed(size > 0.0005 && size < 0.01 ? 1 : 0);
+  return Number(text) === 0 ? "0" : text;
 }
 
 function ago(seconds) {

@@ -63,15 +63,15 @@ function interventionRow(finding) {
     return h("div", { className: "fact" }, h("span", { className: "muted" }, finding.note || "not tested by an intervention"));
   }
   const [low, high] = found.interval || [];
-  return fact(`${(100 * found.effect).toFixed(0)} points`, "change of the prediction beyond a random region", { ...found, reference: 0 },
-    `random region: ${(100 * found.reference).toFixed(0)}`, Math.min(-0.2, low || 0), Math.max(1, high || 1));
+  return fact(`${points(found.effect)} points`, "change of the prediction beyond a random region", { ...found, reference: 0 },
+    `a random region moves it by ${points(found.reference)}`, Math.min(-0.2, low || 0), Math.max(1, high || 1));
 }
 
 function fact(value, text, found, reference, from, to) {
   const [low, high] = found.interval || [];
   const p = isNumber(found.p_value) ? `p = ${number(found.p_value)}, ` : "";
   return h("div", { className: "fact" }, h("div", {}, h("b", {}, value), ` ${text}`), bar(found.effect, low, high, found.reference, from, to),
-    h("div", { className: "muted" }, `${percent(low)} to ${percent(high)}; ${reference}; ${p}n = ${found.samples}`));
+    h("div", { className: "muted" }, `${isNumber(low) ? `${points(low)} to ${percent(high)}` : "no interval"}; ${reference}; ${p}n = ${found.samples}`));
 }
 
 function only(maps, target) {

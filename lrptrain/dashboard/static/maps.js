@@ -39,15 +39,15 @@ function paint(canvas, picture, mask, heat, opacity) {
   const { width, height } = canvas;
   const context = canvas.getContext("2d");
   const out = context.createImageData(width, height);
+  const grey = heat === null ? 0 : GREY * Math.min(1, opacity / 0.75);
   for (let i = 0; i < width * height; i++) {
     const strength = heat === null ? 0 : heat[i];
     const color = 3 * Math.round(255 * strength);
     const alpha = opacity * strength;
     const p = 4 * i;
     const base = picture === null ? [90, 90, 90] : [picture[p], picture[p + 1], picture[p + 2]];
-    const mean = heat === null ? 0 : (GREY * opacity * (base[0] + base[1] + base[2])) / 3;
-    const kept = heat === null ? 1 : 1 - GREY * opacity;
-    for (let c = 0; c < 3; c++) out.data[p + c] = (1 - alpha) * (kept * base[c] + mean) + alpha * INFERNO[color + c];
+    const mean = (grey * (base[0] + base[1] + base[2])) / 3;
+    for (let c = 0; c < 3; c++) out.data[p + c] = (1 - alpha) * ((1 - grey) * base[c] + mean) + alpha * INFERNO[color + c];
     out.data[p + 3] = 255;
   }
   if (mask !== null) outline(out.data, mask, width, height);
@@ -118,7 +118,7 @@ function highlighted(tokens, levels, annotation, { mask, opacity }) {
     const piece = h("span", { title: level.toFixed(2) }, text);
     piece.style.backgroundColor = `rgba(${level > 0 ? "225,29,29" : "37,99,235"},${(Math.abs(level) * opacity).toFixed(3)})`;
     if (special) piece.classList.add("special");
-    if (mask && annotation !== null && annotation[i] === 1) piece.classList.add("evidence");
+    if (mask && annotation !== null && annotation[i] === 1) piece.classList.add("rationale");
     place.append(piece);
   });
   return place;
