@@ -82,7 +82,20 @@ async function openSample(run, id, evaluation, row) {
   }
   targets.append(lookControls(Object.keys(known.maps), redrawAll));
   large.append(sampleView(run, id, known, known.maps, ""));
-  for (const other of [run, ...shownRuns().filter((name) => name !== run)]) await addHistory(histories, other, id, known);
+  await addHistory(histories, run, id, known);
+  for (const other of shownRuns().filter((name) => name !== run)) {
+    const same = await sameSample(other, id, row, known);
+    if (same !== null) await addHistory(histories, other, id, same);
+  }
+}
+
+// The sample of that id in another run, if it seems to be the same: of the same label and kind.
+async function sameSample(run, id, row, known) {
+  const { evaluation, columns } = await askOnce(run, "table", { evaluation: null });
+  const place = (columns.sample_id || []).indexOf(id);
+  if (place < 0 || columns.label?.[place] !== row?.label) return null;
+  const other = (await ask("cards", { run, evaluation, id: [id] })).cards[id];
+  return other === undefined || (other.tokens === null) !== (known.tokens === null) ? null : other;
 }
 
 async function addHistory(place, run, id, known) {
