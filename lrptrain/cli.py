@@ -1,12 +1,23 @@
 """The command line: `lrptrain fit|validate|test|demo|attribute|check|compare|audit|dashboard|report`."""
 
+import importlib
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from lrptrain.extras import require
 
-LIGHTNING = ("fit", "validate", "test")
+LIGHTNING = {name: f"lrptrain.cli.{name}" for name in ("fit", "validate", "test")}
+FLAGS = ("--open",)
+COMMANDS = {
+    "demo": "lrptrain.demo.demo",
+    "attribute": "lrptrain.attribute_file.attribute_file",
+    "check": "lrptrain.check.check",
+    "compare": "lrptrain.compare.compare",
+    "audit": "lrptrain.audit_checkpoint.audit",
+    "dashboard": "lrptrain.dashboard.server.dashboard",
+    "report": "lrptrain.dashboard.report.report",
+}
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -19,23 +30,30 @@ def main(args: Sequence[str] | None = None) -> None:
     if given[:1] and given[0] in LIGHTNING:
         lightning(given)
         return
-    from lrptrain.attribute_file import attribute_file
-    from lrptrain.audit_checkpoint import audit
-    from lrptrain.check import check
-    from lrptrain.compare import compare
-    from lrptrain.dashboard.report import report
-    from lrptrain.dashboard.server import dashboard
-    from lrptrain.demo import demo
-
-    commands: dict[str, Any] = {"fit": fit, "validate": validate, "test": test, "demo": demo}
-    commands |= {"attribute": attribute_file, "check": check, "compare": compare, "audit": audit}
-    commands |= {"dashboard": dashboard, "report": report}
+    known = LIGHTNING | COMMANDS
+    wanted = given[:1] if given[:1] and given[0] in COMMANDS else list(known)  # one alone loads only what it needs
+    commands: dict[str, Any] = {name: _load(known[name]) for name in wanted}
     try:
-        require("jsonargparse", "cli").auto_cli(commands, args=[_underscored(one) for one in given], prog="lrptrain")
+        require("jsonargparse", "cli").auto_cli(commands, args=_spelled_out(given), prog="lrptrain")
     except (ValueError, NotImplementedError, ImportError, OSError) as error:
         if not isinstance(error, OSError) and not _is_ours(error):
             raise
         sys.exit(f"lrptrain: {error}")
+
+
+def _load(name: str) -> Any:
+    """A function by its dotted name."""
+    module, _, function = name.rpartition(".")
+    return getattr(importlib.import_module(module), function)
+
+
+def _spelled_out(given: Sequence[str]) -> list[str]:
+    """Options as jsonargparse reads them: a flag has a value, too."""
+    following = [*given[1:], "--"]
+    return [
+        f"{one}=true" if one in FLAGS and after.startswith("--") else _underscored(one)
+        for one, after in zip(given, following, strict=True)
+    ]
 
 
 def _underscored(argument: str) -> str:

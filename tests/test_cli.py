@@ -36,7 +36,13 @@ def save(module: pl.LightningModule, path: Path) -> str:
 
 def test_help_lists_every_command():
     done = subprocess.run([sys.executable, "-m", "lrptrain", "--help"], capture_output=True, text=True, check=True)
-    assert all(command in done.stdout for command in ("fit", "validate", "test", "demo", "attribute"))
+    assert all(command in done.stdout for command in ("fit", "test", "demo", "audit", "dashboard", "report"))
+
+
+@pytest.mark.parametrize("typed", [["--open"], ["--open", "--port=9"], ["--open=true"], ["--open", "true"]])
+def test_a_flag_needs_no_value(typed: list[str]):
+    with pytest.raises(SystemExit, match="'nowhere' is no folder"):
+        main(["dashboard", "nowhere", *typed])
 
 
 def test_a_wrong_argument_is_one_line(tmp_path: Path):

@@ -43,7 +43,7 @@ def read_cards(folder: Path, name: str, ids: Sequence[str]) -> dict[str, Any]:
     cards = {}
     for sample_id in ids:
         if sample_id in rows:
-            own = {target: packed(column[rows[sample_id]].as_py()) for target, column in maps.items()}
+            own = {target: packed(_row(column, rows[sample_id])) for target, column in maps.items()}
             own = {target: values for target, values in own.items() if values is not None}
             cards[sample_id] = {**_known(folder, sample_id, notes, own), "maps": own}
     return {"cards": cards, "notes": notes}
@@ -64,7 +64,7 @@ def read_history(folder: Path, sample_id: str) -> dict[str, Any]:
             notes.append(f"{name}.parquet cannot be read and was passed over: {error}")
             continue
         if sample_id in rows:
-            own = {target: packed(column[rows[sample_id]].as_py()) for target, column in maps.items()}
+            own = {target: packed(_row(column, rows[sample_id])) for target, column in maps.items()}
             epoch, step = when(name)
             found.append({"epoch": epoch, "step": step, "maps": {k: v for k, v in own.items() if v is not None}})
     return {"history": found, "notes": notes}
@@ -75,11 +75,9 @@ def packed(values: Any) -> dict[str, Any] | None:
 
     None for what is no map.
     """
-    if not isinstance(values, list) or not values:
+    if not isinstance(values, list | np.ndarray) or len(values) == 0:
         return None
-    numbers: Float[np.ndarray, " tokens"] = np.nan_to_num(np.array(values, dtype=float), posinf=0.0, neginf=0.0)
-    if numbers.ndim != 1:
-        return None
+    numbers: Float[np.ndarray, " tokens"] = np.nan_to_num(np.asarray(values, dtype=float), posinf=0.0, neginf=0.0)
     peak = float(np.abs(numbers).max())
     levels = np.rint(numbers * (127 / peak)) if peak > 1e-300 else np.zeros_like(numbers)
     return {
@@ -93,11 +91,19 @@ def packed(values: Any) -> dict[str, Any] | None:
 @arrow_errors
 def _maps(path: Path, changed: int, size: int) -> tuple[dict[str, int], dict[str, Any]]:
     """Row by sample id, and the column of maps by target."""
-    parquet = require("pyarrow.parquet", "monitor")
-    names = [name for name in parquet.read_schema(path).names if name.startswith(MAP)]
+    parquet, types = require("pyarrow.parquet", "monitor"), require("pyarrow.types", "monitor")
+    schema = parquet.read_schema(path)
+    maps = [one for one in schema if one.name.startswith(MAP) and types.is_list(one.type)]
+    names = [one.name for one in maps if types.is_floating(one.type.value_type)]
     table = parquet.read_table(path, columns=["sample_id", *names])
     rows = {str(sample_id): row for row, sample_id in enumerate(table["sample_id"].to_pylist())}
     return rows, {name.removeprefix(MAP): table[name] for name in names}
+
+
+def _row(column: Any, row: int) -> np.ndarray | None:
+    """A map of the column; None where there is none."""
+    values = column[row].values
+    return values.to_numpy(zero_copy_only=False) if values is not None else None
 
 
 def _known(folder: Path, sample_id: str, notes: list[str], maps: dict[str, Any]) -> dict[str, Any]:

@@ -111,16 +111,23 @@ def stamped(path: Path) -> tuple[Path, int, int]:
 @arrow_errors
 def _table(path: Path, changed: int, size: int) -> tuple[dict[str, list[Any]], list[str]]:
     """The columns that can be shown, and the targets that have maps."""
-    parquet, types = require("pyarrow.parquet", "monitor"), require("pyarrow.types", "monitor")
-    schema = parquet.read_schema(path)
-    if "sample_id" not in schema.names:
-        raise ValueError("it has no column sample_id")
-    plain = (types.is_integer, types.is_floating, types.is_string, types.is_large_string, types.is_boolean)
-    shown = [one.name for one in schema if one.name not in _NOT_SHOWN and any(known(one.type) for known in plain)]
-    columns = {name: _listed(column) for name, column in parquet.read_table(path, columns=shown).to_pydict().items()}
+    table, targets = _read(path)
+    columns = {name: _listed(column) for name, column in table.to_pydict().items()}
     columns["sample_id"] = [str(sample_id) for sample_id in columns["sample_id"]]
-    targets = [name.removeprefix(MAP) for name in schema.names if name.startswith(MAP)]
     return columns, targets
+
+
+def _read(path: Path) -> tuple[Any, list[str]]:
+    """The same as pyarrow has it."""
+    parquet, types = require("pyarrow.parquet", "monitor"), require("pyarrow.types", "monitor")
+    with parquet.ParquetFile(path) as file:
+        schema = file.schema_arrow
+        if "sample_id" not in schema.names:
+            raise ValueError("it has no column sample_id")
+        plain = (types.is_integer, types.is_floating, types.is_string, types.is_large_string, types.is_boolean)
+        shown = [one.name for one in schema if one.name not in _NOT_SHOWN and any(known(one.type) for known in plain)]
+        targets = [name.removeprefix(MAP) for name in schema.names if name.startswith(MAP)]
+        return file.read(columns=shown), targets
 
 
 def _listed(column: list[Any]) -> list[Any]:
@@ -130,21 +137,28 @@ def _listed(column: list[Any]) -> list[Any]:
 
 
 @lru_cache(maxsize=20_000)
+@arrow_errors
 def _means(
     path: Path, changed: int, size: int, label: str | None, confidence: float
 ) -> dict[str, tuple[float | None, float | None, float | None, int]]:
-    columns, _ = _table(path, changed, size)
-    labels = columns.get("label", [None] * len(columns["sample_id"]))
-    rows = [row for row, own in enumerate(labels) if label is None or own == label]
+    compute, types = require("pyarrow.compute", "monitor"), require("pyarrow.types", "monitor")
+    table, _ = _read(path)
+    named = {"label", "predicted"} <= set(table.column_names)
+    if label is not None:
+        table = table.filter(compute.equal(table["label"], label)) if named else table.slice(0, 0)
     found = {}
-    for name, column in columns.items():
-        values = [column[row] for row in rows if column[row] is not None]
-        if name not in _NO_SCORES and values and all(isinstance(value, int | float) for value in values):
-            found[name] = _mean(np.array(values, float), confidence)
-    if "predicted" in columns:
-        right = [labels[row] == columns["predicted"][row] for row in rows if labels[row] not in (None, "?")]
-        if right:
-            found["correct"] = _share(sum(right), len(right), confidence)
+    for name in table.column_names:
+        if name in _NO_SCORES or not (types.is_integer(table[name].type) or types.is_floating(table[name].type)):
+            continue
+        values = table[name].cast("float64").to_numpy()
+        values = values[np.isfinite(values)]
+        if len(values):
+            found[name] = _mean(values, confidence)
+    if named:
+        known = table.filter(compute.not_equal(table["label"], "?"))
+        if len(known):
+            right = compute.sum(compute.equal(known["label"], known["predicted"])).as_py()
+            found["correct"] = _share(right, len(known), confidence)
     return found
 
 
@@ -160,6 +174,8 @@ def _mean(values: np.ndarray, confidence: float) -> tuple[float | None, float | 
 
 def _share(right: int, count: int, confidence: float) -> tuple[float | None, float | None, float | None, int]:
     """A share with Wilson's interval (1927), which has a width at 0 and 1, too."""
-    test = require("scipy.stats", "monitor").binomtest(right, count)
-    low, high = test.proportion_ci(confidence, method="wilson")
-    return right / count, float(low), float(high), count
+    share, z = right / count, float(require("scipy.special", "monitor").ndtri(0.5 + confidence / 2))
+    middle = share + z**2 / (2 * count)
+    half = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
+    low, high = ((middle + sign * half) / (1 + z**2 / count) for sign in (-1, 1))
+    return share, float(low), float(high), count

@@ -1,7 +1,10 @@
 import base64
 import json
+import math
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from shown import MARKUP
 
@@ -80,6 +83,13 @@ def test_inputs_that_do_not_fit_are_left_out(runs, known):
     assert card["grid"] == (None if text else [4, 4])  # guessed where its map can be a square
     assert (card["tokens"], card["annotation"]) == (None, None)
     json.dumps(card, allow_nan=False)
+
+
+def test_columns_that_only_seem_to_be_maps_are_left_out(tmp_path):
+    odd = {"map_a": ["x"], "map_b": [["x", "y"]], "map_c": [[1, 2]], "map_d": [None], "map_e": [[0.5, math.nan]]}
+    (tmp_path / "samples").mkdir()
+    pq.write_table(pa.table({"sample_id": [1], **odd}), tmp_path / "samples" / "epoch_0000_step_000000.parquet")
+    assert list(read_cards(tmp_path, "epoch_0000_step_000000", ["1"])["cards"]["1"]["maps"]) == ["e"]
 
 
 def test_a_sample_whose_map_is_no_square_has_no_grid(tmp_path):

@@ -93,7 +93,7 @@ function chosenPanel() {
       (runs.get(run).about.settings.class_names || []).forEach((name) => labels.add(String(name)));
     }
     const scalars = new Set(shownRuns().flatMap((run) => Object.keys(lastOf(run)?.scalars || {})));
-    const options = [...[...columns].map((name) => [name, `${words(name)} (per sample)`]), ...[...scalars].map((name) => [`=${name}`, name])];
+    const options = [...[...columns].map((name) => [name, words(name)]), ...[...scalars].map((name) => [`=${name}`, name])];
     if (!options.some(([name]) => name === score.name)) score.name = "correct";
     const draw = () => {
       const plain = score.name.startsWith("=");

@@ -1,0 +1,167 @@
+"""How long until the page of a long run is there? 200 evaluations of 256 samples, written by the real writer.
+
+.venv/bin/python experiments/dashboard/run.py
+"""
+
+import argparse
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from lrptrain.dashboard.maps import read_cards, read_history
+from lrptrain.dashboard.report import report
+from lrptrain.dashboard.runs import about_run, read_events
+from lrptrain.dashboard.samples import evaluations, read_scores, read_table
+from lrptrain.findings import Evidence, Finding
+from lrptrain.loggers import EpochRecord, Input, RecordWriter
+from lrptrain.loggers.files import size_in_mb
+
+CLASSES = [f"class {number}" for number in range(10)]
+MEASURES = ("energy_pointing_game", "pointing_game", "rank_accuracy", "auprc")
+BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+def write(folder: Path, epochs: int, samples: int, grid: int, pixels: int) -> float:
+    """Write a run like one of a ViT on photographs; seconds per evaluation, the first aside."""
+    rng = np.random.default_rng(0)
+    ramp = np.linspace(0, 1, pixels)
+    waves = np.sin(20 * ramp[:, None] + 6 * ramp[None, :])[..., None] * 60 + 120
+
+    def given(number: int) -> Input:
+        image = (waves + rng.normal(0, 12, (pixels, pixels, 3)) + number % 50).clip(0, 255).astype(np.uint8)
+        mask = np.zeros((pixels, pixels), np.uint8)
+        mask[pixels // 4 : pixels // 2, pixels // 4 : pixels // 2] = 1
+        return Input(number, (grid, grid), image, annotation=mask)
+
+    writer, seconds = RecordWriter(max_mb=1000), []
+    for epoch in range(epochs):
+        evidence = Evidence(rng.random(), (0.2, 0.4), 0.3, 0.001, samples)
+        found = [
+            Finding(
+                "focus_outside_annotation", name, "label", evidence, 0.95, epoch, 100 * epoch, 0, history=(0.3,) * epoch
+            )
+            for name in CLASSES
+        ]
+        label = [CLASSES[number % 10] for number in range(samples)]
+        columns: dict[str, list[Any]] = {"sample_id": list(range(samples)), "label": label, "predicted": label}
+        columns |= {name: rng.random(samples).tolist() for name in ("probability", "chance")}
+        columns |= {
+            f"{target}_{name}": rng.random(samples).tolist() for target in ("label", "predicted") for name in MEASURES
+        }
+        columns |= {
+            f"map_{target}": rng.gamma(0.3, 1e-3, (samples, grid**2)).tolist() for target in ("label", "predicted")
+        }
+        keys = [
+            f"{target}/{name}/{own}" for target in ("label", "predicted") for name in MEASURES for own in CLASSES[:5]
+        ]
+        keys += ["accuracy", "chance", "reliance", "reliance/random_region", "severity"]
+        record = EpochRecord(
+            epoch=epoch,
+            step=100 * epoch,
+            scalars={f"relevance/{key}": rng.random() for key in keys},
+            samples=columns,
+            findings=found,
+            class_names=CLASSES,
+            inputs={number: partial(given, number) for number in range(samples)},
+        )
+        started = time.monotonic()
+        writer.write(folder, record)
+        seconds.append(time.monotonic() - started)
+    return float(np.median(seconds[1:]))
+
+
+def timed(read: Callable[[], Any]) -> float:
+    started = time.monotonic()
+    read()
+    return time.monotonic() - started
+
+
+def reading(folder: Path) -> dict[str, float]:
+    """Seconds of what the page asks for, in a process that has read nothing before."""
+    last = list(evaluations(folder))[-1]
+    ids = [str(number) for number in range(24)]
+    return {
+        "the runs and all evaluations": timed(lambda: (about_run(folder), read_events(folder))),
+        "scores of all evaluations, with intervals": timed(lambda: read_scores(folder)),
+        "the table of the last evaluation": timed(lambda: read_table(folder)),
+        "24 samples with their maps": timed(lambda: read_cards(folder, last, ids)),
+        "a sample's maps in 40 evaluations": timed(lambda: read_history(folder, "7")),
+    }
+
+
+def in_browser(folder: Path) -> dict[str, float]:
+    """Seconds until things are seen in Chromium, served by the command; empty without one."""
+    path = next(filter(None, map(shutil.which, BROWSERS)), None)
+    if path is None:
+        return {}
+    from playwright.sync_api import sync_playwright
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    command = [sys.executable, "-m", "lrptrain", "dashboard", str(folder), f"--port={port}"]
+    started, found = time.monotonic(), {}
+    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
+    try:
+        while not _answers(port):
+            time.sleep(0.05)
+        found["the command, until it serves"] = time.monotonic() - started
+        with sync_playwright() as driver:
+            browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+            page, address = browser.new_page(viewport={"width": 1280, "height": 900}), f"http://127.0.0.1:{port}/"
+            started = time.monotonic()
+            page.goto(address)
+            page.wait_for_selector("#runs tbody tr")
+            found["the page, until the runs are there"] = time.monotonic() - started
+            page.locator(".chart svg").nth(3).wait_for(timeout=60_000)
+            found["the page, until all charts are drawn"] = time.monotonic() - started
+            for view, sign in (("findings", ".worst, .finding"), ("samples", "figure.sample canvas >> nth=23")):
+                started = time.monotonic()
+                page.goto(f"{address}#{view}/{folder.name}")
+                page.wait_for_selector(sign)
+                found[f"the view of {view}"] = time.monotonic() - started
+            started = time.monotonic()
+            page.get_by_text("next").click()
+            page.locator("#count").filter(has_text="page 2").wait_for()
+            found["the next page of samples"] = time.monotonic() - started
+            browser.close()
+    finally:
+        server.terminate()
+        server.wait()
+    return found
+
+
+def _answers(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+def main() -> None:
+    """Write the record, measure, print the table."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--epochs", type=int, default=200)
+    parser.add_argument("--samples", type=int, default=256)
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "run"
+        folder.mkdir()
+        per_evaluation = write(folder, options.epochs, options.samples, grid=14, pixels=224)
+        sizes = [size_in_mb(folder), size_in_mb(folder / "inputs")]
+        print("record: {:.0f} MB, of which inputs {:.1f} MB; {:.2f} s per evaluation".format(*sizes, per_evaluation))
+        rows = {**reading(folder), **in_browser(folder)}
+        rows["lrptrain report"] = timed(lambda: report(str(folder), str(Path(place) / "report.html")))
+        print("\n| what | seconds |\n| --- | --- |")
+        print("\n".join(f"| {name} | {seconds:.2f} |" for name, seconds in rows.items()))
+
+
+if __name__ == "__main__":
+    main()

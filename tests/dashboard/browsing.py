@@ -1,0 +1,77 @@
+"""A headless Chromium, and a server for it on a free port."""
+
+import re
+import shutil
+import socket
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+
+from lrptrain.dashboard.server import HOST, app
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
+
+
+@contextmanager
+def chromium():
+    """The browser, or a skipped test."""
+    playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        pytest.skip(f"none of {', '.join(NAMES)} is installed")
+    with playwright.sync_playwright() as driver:
+        browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def served(folder: Path) -> Iterator[str]:
+    """The address of a dashboard of a folder."""
+    with socket.socket() as free:
+        free.bind((HOST, 0))
+        port = free.getsockname()[1]
+    server = uvicorn.Server(uvicorn.Config(app(folder), host=HOST, port=port, log_level="error"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    deadline = time.monotonic() + 30
+    while not server.started and time.monotonic() < deadline:
+        time.sleep(0.01)
+    try:
+        yield f"http://{HOST}:{port}/"
+    finally:
+        server.should_exit = True
+        thread.join(10)
+
+
+class Visit:
+    """A page, with everything that it complained of and asked for."""
+
+    def __init__(self, browser, address, **options):
+        self.page = browser.new_page(**options)
+        self.complaints: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda said: self.complaints.append(f"{said.type}: {said.text}"))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
+        self.page.on("requestfailed", lambda request: self.complaints.append(f"failed: {request.url}"))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        self.address = address
+        self.page.goto(address)
+
+    def view(self, name, run="", wait="main"):
+        self.page.goto(f"{self.address}#{name}/{run.replace('/', '%2F')}")
+        self.page.wait_for_selector(wait)
+        return self.page
+
+    def leaves(self, samples):
+        """Wait until the filters leave so many samples."""
+        said = re.compile(f"^{samples} samples? of")
+        self.page.locator("#count").filter(has_text=said).wait_for(timeout=10_000)

@@ -1,0 +1,204 @@
+"""The page in a real browser."""
+
+import base64
+import io
+import re
+import shutil
+
+import numpy as np
+import pytest
+from browsing import Visit, chromium, served
+from PIL import Image
+from shown import MARKUP
+
+from lrptrain.dashboard.report import report
+from lrptrain.loggers import EpochRecord, read_samples, write_record
+from lrptrain.loggers.inputs import input_path
+from lrptrain.render import overlay
+
+IMAGES, TEXTS = "relevance/run", "relevance/texts"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def address(recorded):
+    with served(recorded) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def file(recorded, tmp_path_factory):
+    path = tmp_path_factory.mktemp("file") / "report.html"
+    report(str(recorded), str(path))
+    return path.as_uri()
+
+
+@pytest.fixture
+def visit(browser, address):
+    found = Visit(browser, address)
+    yield found
+    found.page.close()
+
+
+@pytest.mark.parametrize("where", ["address", "file"])
+@pytest.mark.parametrize("width", [1280, 400])
+def test_every_view_opens_and_nothing_leaves_the_machine(browser, request, where, width):
+    address = request.getfixturevalue(where)
+    size = {"viewport": {"width": width, "height": 900}}
+    visit = Visit(browser, address, **size, color_scheme="dark" if width == 400 else "light")
+    visit.page.wait_for_selector("#runs tbody tr:nth-child(2)")
+    visit.page.locator(".chart svg").nth(3).wait_for(timeout=60_000)
+    visit.view("findings", IMAGES, ".worst canvas")
+    visit.view("findings", TEXTS)
+    visit.view("samples", IMAGES, "figure.sample canvas")
+    visit.view("samples", TEXTS, "figure.text")
+    visit.view("audit", IMAGES, ".verdicts article")
+    visit.view("audit", TEXTS, ".empty")
+    assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
+    assert visit.complaints == []
+    assert all(url.startswith((address, "data:", "blob:")) for url in visit.asked)
+    visit.page.close()
+
+
+def test_filters_leave_what_they_should(visit, recorded):
+    rows = read_samples(recorded / IMAGES, 2)
+    page = visit.view("samples", IMAGES, "#count")
+    focus = np.array(rows["label_energy_pointing_game"])
+    label, predicted = np.array(rows["label"]), np.array(rows["predicted"])
+    visit.leaves(24)
+    page.select_option("#gallery-label", "cat")
+    visit.leaves((label == "cat").sum())
+    page.select_option("#right", "wrong")
+    visit.leaves(((label == "cat") & (predicted != "cat")).sum())
+    page.select_option("#gallery-label", "")
+    page.select_option("#right", "")
+    page.select_option("#gallery-group", "1")
+    visit.leaves(sum(group == 1 for group in rows["group"]))
+    page.select_option("#gallery-group", "")
+    page.select_option("#score-filter", "label_energy_pointing_game")
+    page.fill("#gallery-from", "0.3")
+    visit.leaves((focus >= 0.3).sum())
+    page.fill("#gallery-from", "")
+    page.fill("#search", "7")
+    visit.leaves(sum("7" in str(i) for i in rows["sample_id"]))
+    page.fill("#search", "nothing")
+    assert "No sample is left" in page.inner_text("main")
+    page.fill("#search", "")
+    page.select_option("#sort", "-label_energy_pointing_game")
+    page.locator(f".gallery > :first-child:has-text('#{rows['sample_id'][int(focus.argmax())]}')").wait_for()
+    captions = " ".join(page.locator("figcaption").all_inner_texts())
+    shown = [float(share) for share in re.findall(r"(\d+) % on it", captions)]
+    assert shown == sorted(shown, reverse=True) == sorted(np.rint(100 * focus), reverse=True)
+    assert visit.complaints == []
+
+
+def canvas_of(page):
+    url = page.locator("dialog .large canvas").evaluate("canvas => canvas.toDataURL()")
+    return np.asarray(Image.open(io.BytesIO(base64.b64decode(url.split(",")[1]))).convert("RGB")).astype(int)
+
+
+def test_the_overlay_is_the_one_that_is_drawn_elsewhere(visit, recorded):
+    folder = recorded / IMAGES
+    rows = read_samples(folder, 2)
+    row = next(i for i, own in enumerate(rows["label"]) if own != rows["predicted"][i])
+    sample_id = rows["sample_id"][row]
+    image = np.asarray(Image.open(input_path(folder, sample_id, ".webp"))).transpose(2, 0, 1) / 255
+    mask = np.asarray(Image.open(input_path(folder, sample_id, ".mask.webp")).convert("L")) > 191
+
+    def expected(target, shown):
+        heat = np.array(rows[f"map_{target}"][row]).reshape(4, 4)
+        return overlay(image, heat, shown, mean=[0] * 3, std=[1] * 3).astype(int)
+
+    page = visit.view("samples", IMAGES, "#count")
+    page.fill("#search", str(sample_id))
+    page.locator(".gallery button.open", has_text=f"#{sample_id}").last.click()
+    page.wait_for_selector("dialog .strip figure:nth-child(3) canvas")
+    assert page.locator("dialog .strip").first.locator("figure").count() == 3
+    for target in ("predicted", "label"):
+        page.select_option("dialog #target", target)
+        page.wait_for_timeout(100)
+        found = canvas_of(page)
+        assert found.shape == (160, 160, 3)
+        assert np.abs(found - expected(target, mask)).mean() < 1
+    page.uncheck("dialog #mask")
+    page.wait_for_timeout(100)
+    assert np.abs(canvas_of(page) - expected("label", None)).max() <= 6
+    page.fill("dialog #opacity", "0")
+    page.wait_for_timeout(100)
+    assert np.abs(canvas_of(page) - (image * 255).transpose(1, 2, 0).repeat(10, 0).repeat(10, 1)).max() <= 1
+    assert visit.complaints == []
+
+
+def test_markup_in_names_and_texts_is_text(visit):
+    page = visit.view("samples", TEXTS, "figure.text")
+    assert MARKUP in page.inner_text("main")
+    page = visit.view("samples", IMAGES, "figure.sample canvas")
+    assert "<b>dog</b>" in page.inner_text("main")
+    assert page.locator("main script").count() == page.locator("figcaption b b").count() == 0
+    assert visit.complaints == []
+
+
+def test_a_run_that_goes_on_is_followed(browser, recorded, tmp_path):
+    folder = tmp_path / "live"
+    shutil.copytree(recorded / IMAGES, folder)
+    lines = (folder / "events.jsonl").read_bytes().splitlines(keepends=True)
+    (folder / "events.jsonl").write_bytes(lines[0] + lines[1][:40])
+    with served(tmp_path) as address:
+        visit = Visit(browser, address)
+        cell = "#runs tbody td:nth-child(4)"
+        visit.page.wait_for_selector(cell)
+        assert visit.page.inner_text(cell) == "0"
+        (folder / "events.jsonl").write_bytes(b"".join(lines))
+        visit.page.locator(cell).filter(has_text="2").wait_for(timeout=15_000)
+        assert visit.complaints == []
+        visit.page.close()
+
+
+def test_damage_is_noted_and_the_rest_is_shown(browser, runs):
+    folder = runs / "run"
+    with (folder / "events.jsonl").open("ab") as events:
+        events.write(b"\x00\x00\nno line of ours\n")
+    last = sorted((folder / "samples").iterdir())[-1]
+    last.write_bytes(last.read_bytes()[:100])
+    (folder / "run.json").write_text("{")
+    input_path(folder, "0", ".webp").write_bytes(b"no image")
+    input_path(folder, "1", ".webp").unlink()
+    Image.new("CMYK", (9, 7)).save(input_path(folder, "2", ".webp"), format="JPEG")
+    with served(runs) as address:
+        visit = Visit(browser, address)
+        visit.page.wait_for_selector("#runs tbody tr")
+        assert "2 of 5 lines of events.jsonl" in visit.page.inner_text(".notes")
+        page = visit.view("samples", "run", "figure.sample canvas")
+        assert "cannot be read" in page.inner_text(".notes")
+        visit.leaves(24)
+        assert "Traceback" not in page.content()
+        visit.view("findings", "run", "article.finding")
+        assert [said for said in visit.complaints if "Failed to load resource" not in said] == []
+        visit.page.close()
+
+
+@pytest.mark.parametrize("samples", [1, 10_000])
+def test_one_sample_and_ten_thousand(browser, tmp_path, samples):
+    rows: dict[str, list] = {
+        "sample_id": list(range(samples)),
+        "label": ["a"] * samples,
+        "predicted": ["a"] * samples,
+        "map_label": [[1.0, 0.0, 0.5, 0.0]] * samples,
+    }
+    write_record(tmp_path / "run", EpochRecord(0, 0, samples=rows))
+    with served(tmp_path) as address:
+        visit = Visit(browser, address)
+        page = visit.view("samples", "run", "figure.sample canvas")
+        visit.leaves(samples)
+        if samples > 1:
+            page.fill("#search", "9999")
+            visit.leaves(1)
+        visit.view("findings", "run", ".empty")
+        visit.view("runs", "", "#runs")
+        assert visit.complaints == []
+        visit.page.close()
