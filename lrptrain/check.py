@@ -10,7 +10,7 @@ from lrptrain.loggers import read_events, read_findings
 def check(run: str, max_severity: float = 0.0) -> None:
     """Exit with 1 if a finding of a run is graver than allowed.
 
-    The severity of a confirmed finding is how far the intervention moved the prediction beyond a random region, 0..1;
+    The severity of a confirmed finding is how far the intervention moved the prediction beyond its control, 0..1;
     that of all others is 0.
 
     Args:

@@ -63,7 +63,7 @@ def write(folder: Path, epochs: int, samples: int, grid: int, pixels: int) -> fl
         keys = [
             f"{target}/{name}/{own}" for target in ("label", "predicted") for name in MEASURES for own in CLASSES[:5]
         ]
-        keys += ["accuracy", "chance", "reliance", "reliance/random_region", "severity"]
+        keys += ["accuracy", "chance", "reliance", "reliance/control", "severity"]
         record = EpochRecord(
             epoch=epoch,
             step=100 * epoch,

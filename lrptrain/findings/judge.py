@@ -18,7 +18,7 @@ class Effect(NamedTuple):
 
     Attributes:
         change: How far the prediction moved when the suspected region was changed, in [-1, 1]; nan where untested.
-        control: The same for an equally large random region.
+        control: How far it moved under the control.
     """
 
     change: Float[np.ndarray, " n"]

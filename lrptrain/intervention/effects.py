@@ -116,7 +116,9 @@ def effects(
     return np.concatenate(changes), np.concatenate(controls)
 
 
-def _batches(samples: Sequence[Sample], parts: Sequence[np.ndarray], device: torch.device | str) -> list[dict]:
+def _batches(
+    samples: Sequence[Sample], parts: Sequence[np.ndarray], device: torch.device | str
+) -> list[Mapping[str, Tensor]]:
     """Batches of equally many samples, padded alike."""
     together = collate([samples[row] for part in parts for row in part], device)
     size = len(parts[0])

@@ -63,8 +63,8 @@ function interventionRow(finding) {
     return h("div", { className: "fact" }, h("span", { className: "muted" }, finding.note || "not tested by an intervention"));
   }
   const [low, high] = found.interval || [];
-  return fact(`${points(found.effect)} points`, "change of the prediction beyond a random region", { ...found, reference: 0 },
-    `a random region moves it by ${points(found.reference)}`, Math.min(-0.2, low || 0), Math.max(1, high || 1));
+  return fact(`${points(found.effect)} points`, "change of the prediction beyond the control", { ...found, reference: 0 },
+    `the control moves it by ${points(found.reference)}`, Math.min(-0.2, low || 0), Math.max(1, high || 1));
 }
 
 function fact(value, text, found, reference, from, to) {
