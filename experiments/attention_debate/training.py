@@ -6,36 +6,23 @@ from pathlib import Path
 import torch
 import torch.nn.functional as F
 from corpora import batches, splits
+from minilm import network
 from torch import nn
-from transformers.utils import logging
-
-from lrptrain.models.huggingface import huggingface_classifier
 
 RUNS = Path(__file__).resolve().parent / "runs"
-BLOCKS, BATCH = 3, 16
+BATCH = 16
 STEPS = {"tweets": 150, "movies": 120}
 LR = {"tweets": 3e-4, "movies": 1e-4}
-
-
-def network(seed: int) -> nn.Module:
-    """As pre-trained, without dropout; its embeddings stay as they are."""
-    torch.manual_seed(seed)
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    options = {"num_hidden_layers": BLOCKS, "attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0}
-    net = huggingface_classifier("AutoModelForSequenceClassification", "minilm", 2, **options)
-    net.bert.embeddings.requires_grad_(False)
-    return net.eval()
 
 
 def trained(corpus: str, seed: int) -> nn.Module:
     """A model of a seed, trained when it is asked for first; the one for movies starts as the one for tweets."""
     path = RUNS / f"{corpus}_{seed}.pt"
     if path.exists():
-        net = network(seed)
+        net = network(seed).eval()
         net.load_state_dict(torch.load(path, weights_only=True))
         return net
-    net = network(seed) if corpus == "tweets" else trained("tweets", seed)
+    net = network(seed).eval() if corpus == "tweets" else trained("tweets", seed)
     fit(net, corpus, seed)
     path.parent.mkdir(exist_ok=True)
     part = path.with_suffix(f".{os.getpid()}")

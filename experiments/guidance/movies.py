@@ -10,6 +10,7 @@ import tweets
 from arms import CONTROLS, PLAIN, SINGLE, Arm, Task
 from costs import cost, read_costs, write_costs
 from fitting import Trained, fit
+from minilm import network
 from results import CHOOSING_SEED, SEEDS, complete
 from texts import Texts
 from torch import nn
@@ -60,7 +61,7 @@ def few(count: int, seed: int) -> Texts:
 
 def started() -> nn.Module:
     """The small MiniLM after a short training on tweets, made once: from its own weights it learns nothing here."""
-    net = texts.network(0)
+    net = network(0)
     if not START.exists():
         module = texts.module(net, Arm(), tweets.LR)
         fit(module, texts.loader(tweets.tweets("train", None, 0), module.arm, tweets.BATCH, 0), WARM_UP, 0.0, 0)

@@ -10,28 +10,15 @@ from measures import accuracy, focus_on, moved
 from short_tweets import tokenizer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, StackDataset, WeightedRandomSampler, default_collate
-from transformers.utils import logging
 
 from lrptrain.annotations import rationale_to_tokens
 from lrptrain.data.texts import Example, collate
 from lrptrain.guidance import swap_tokens
-from lrptrain.models.huggingface import huggingface_classifier
 
 Texts = dict[str, Tensor]
 """Columns of `lrptrain.data.texts.collate`, and perhaps `group`."""
-BLOCKS, PRECISION = 3, "bf16-mixed"
+PRECISION = "bf16-mixed"
 DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
-
-
-def network(seed: int) -> nn.Module:
-    """MiniLM's first three blocks without dropout; its embeddings stay as they are."""
-    torch.manual_seed(seed)
-    logging.disable_progress_bar()
-    logging.set_verbosity_error()
-    options = {"num_hidden_layers": BLOCKS, "attention_probs_dropout_prob": 0.0, "hidden_dropout_prob": 0.0}
-    net = huggingface_classifier("AutoModelForSequenceClassification", "minilm", 2, **options)
-    net.bert.embeddings.requires_grad_(False)
-    return net
 
 
 def module(net: nn.Module, arm: Arm, lr: float) -> Trained:

@@ -10,6 +10,7 @@ import torch
 from arms import CONTROLS, SINGLE, WEIGHTS, Task, combined
 from costs import cost, read_costs, write_costs
 from fitting import Trained, fit
+from minilm import network
 from results import CHOOSING_SEED, RULES, SEEDS, choices, complete
 from short_tweets import LENGTH, short_tweets, with_word
 from texts import Texts
@@ -65,7 +66,7 @@ def prepared(task: Task) -> tuple[Trained, DataLoader]:
     arm = ARMS[task.arm]
     torch.set_num_threads(1)
     data = tweets("train", None if arm.clean else task.setting["correlation"], task.seed)
-    return texts.module(texts.network(task.seed), arm, LR), texts.loader(data, arm, BATCH, task.seed)
+    return texts.module(network(task.seed), arm, LR), texts.loader(data, arm, BATCH, task.seed)
 
 
 def costs() -> None:
