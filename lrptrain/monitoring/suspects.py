@@ -20,8 +20,9 @@ from lrptrain.intervention.regions import pixels
 from lrptrain.monitoring.evaluate import Scored
 from lrptrain.monitoring.summary import FOCUS, targets_of
 
-LEAST_EXPLAINED = 0.3
-"""The picture in a cluster's region counts as planted if the predicted class explains this share of its variance."""
+LEAST_EXPLAINED, SURE = 0.15, 0.01
+"""The picture in a cluster's region counts as planted if the predicted class explains this share of its variance, with
+this p-value."""
 WORST = 5
 
 
@@ -141,10 +142,11 @@ def _clusters(scored: Sequence[Scored], terms: Terms, samples: Sequence[Sample])
     """Clusters whose members share a region in which each predicted class has its own picture."""
     grid, shares = scored[0].grid, _shares(scored)
     assert grid is not None
+    predicted = np.array([one.predicted for one in scored])
     for cluster in relevance_clusters(shares):
-        predicted = np.array([scored[row].predicted for row in cluster.members])
-        contents = _contents([samples[row] for row in cluster.members], Region("patches", cluster.positions), grid)
-        if contents is None or not explained_by_class(contents, predicted) >= LEAST_EXPLAINED:
+        contents = _contents(samples, Region("patches", cluster.positions), grid)
+        explained = None if contents is None else explained_by_class(contents, predicted)
+        if explained is None or not (explained.share >= LEAST_EXPLAINED and explained.p_value <= SURE):
             continue
         reference = len(cluster.positions) / shares.shape[1]
         finding = _finding(scored, terms, CLUSTER, OVERALL, cluster.members, cluster.shares, reference, float("nan"))
