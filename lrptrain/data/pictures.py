@@ -55,6 +55,20 @@ def open_picture(path: Path) -> "Image":
         raise ValueError(f"cannot read the picture {path}: {error}") from error
 
 
+def picture_size(path: Path) -> tuple[int, int]:
+    """Width and height from the head of a file.
+
+    Raises:
+        ValueError: The file is no picture; the message names it.
+    """
+    pillow = require("PIL.Image", "monitor")
+    try:
+        with pillow.open(path) as picture:
+            return picture.size
+    except (OSError, SyntaxError) as error:
+        raise ValueError(f"cannot read the picture {path}: {error}") from error
+
+
 def to_image(picture: "Image", size: tuple[int, int]) -> Float[Tensor, "3 height width"]:
     """RGB in 0..1, resized (bilinear, antialiased); grey, palette, CMYK, alpha and 16-bit pictures are converted."""
     if picture.mode.startswith(("I", "F")):

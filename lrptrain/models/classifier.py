@@ -1,15 +1,14 @@
 """What image and text classifiers share: steps, logged values, optimiser."""
 
-from typing import Any, Literal
+from typing import Any
 
 import pytorch_lightning as pl
-import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 from torchmetrics.classification import MulticlassAccuracy
 
-Schedule = Literal["one_cycle", "constant"]
+from lrptrain.models.optimizer import Schedule, adamw, check_schedule
 
 
 class Classifier(pl.LightningModule):
@@ -30,8 +29,7 @@ class Classifier(pl.LightningModule):
 
     def __init__(self, num_classes: int, lr: float, weight_decay: float, schedule: Schedule) -> None:
         super().__init__()
-        if schedule not in ("one_cycle", "constant"):
-            raise ValueError(f"schedule must be 'one_cycle' or 'constant', got {schedule!r}")
+        check_schedule(schedule)
         self.lr = lr
         self.weight_decay = weight_decay
         self.schedule = schedule
@@ -58,17 +56,7 @@ class Classifier(pl.LightningModule):
 
     def configure_optimizers(self) -> Any:
         """AdamW over all parameters that require gradients, with the chosen schedule."""
-        trainable = [parameter for parameter in self.parameters() if parameter.requires_grad]
-        optimizer = torch.optim.AdamW(trainable, lr=self.lr, weight_decay=self.weight_decay)
-        if self.schedule == "constant":
-            return optimizer
-        steps = self.trainer.estimated_stepping_batches
-        if steps == float("inf"):
-            raise ValueError(
-                "one_cycle needs an end: set max_epochs or max_steps of the trainer, or schedule='constant'"
-            )
-        scheduler = torch.optim.lr_scheduler.OneCycleLR(optimizer, max_lr=self.lr, total_steps=int(steps))
-        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "interval": "step"}}
+        return adamw(self, self.lr, self.weight_decay, self.schedule)
 
     def _logits(self, batch: dict[str, Tensor]) -> Float[Tensor, "batch classes"]:
         return self(**{key: batch[key] for key in self.batch_keys})
