@@ -1,0 +1,294 @@
+"""The files of an export of seeds and pseudo-masks, in the layout of PASCAL VOC with an index.
+
+    settings.json                         how it was made: an export goes on with the same settings only
+    classes.json                          names of the classes; 1 + index is the value in a mask
+    index.jsonl                           a line per image: name, sample_id, split, classes, size, status, reason
+    index.<rank>.jsonl                    the same while a process writes
+    SegmentationSeeds/<name>.png          seeds before refinement: 0 background, 1 + class
+    SegmentationClass/<name>.png          pseudo-masks: 0 background, 1 + class, 255 ignored
+    SegmentationTruth/<name>.png          the true mask, where it is known
+    JPEGImages/<name>.jpg                 the image
+    maps/<name>.npz                       `maps` float16 [classes, height, width] in 0..1, `classes`: their numbers
+    ImageSets/Segmentation/<split>.txt    names of the images that are done
+
+Masks are PNGs with VOC's palette. Every file is written aside and renamed; an image's line comes last, so that an image
+that has one is whole.
+"""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import Any, Literal
+from zipfile import BadZipFile
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from lrptrain.annotations import IGNORED
+from lrptrain.extras import require
+from lrptrain.loggers.files import append_line, name_of, to_json, write_whole
+
+SEEDS, MASKS, TRUTH, IMAGES, MAPS = "SegmentationSeeds", "SegmentationClass", "SegmentationTruth", "JPEGImages", "maps"
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A line of the index.
+
+    Attributes:
+        name: Of the image's files, without an ending.
+        sample_id: Of the sample, of which the name is made.
+        split: In whose list the image is.
+        classes: Which classes have maps.
+        size: Height and width of the masks.
+        status: Whether the image was exported or skipped.
+        reason: Why it was skipped.
+    """
+
+    name: str
+    sample_id: int | str
+    split: str
+    classes: tuple[int, ...]
+    size: tuple[int, int]
+    status: Literal["done", "skipped"] = "done"
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Exported:
+    """What is exported of one image.
+
+    Attributes:
+        sample_id: Of which the files' name is made.
+        split: In whose list the image is.
+        classes: Numbers of the classes that have maps.
+        maps: Of these classes, at the image's size, after refinement.
+        seeds: Before refinement.
+        mask: After it.
+        image: In 0..1.
+        truth: The true mask.
+    """
+
+    sample_id: int | str
+    split: str
+    classes: Sequence[int]
+    maps: Float[Tensor, "classes height width"]
+    seeds: UInt8[Tensor, "height width"]
+    mask: UInt8[Tensor, "height width"]
+    image: Float[Tensor, "3 height width"] | None = None
+    truth: UInt8[Tensor, "height width"] | None = None
+
+
+@cache
+def voc_palette() -> bytes:
+    """The 256 colours of PASCAL VOC: the bits of an index go to red, green and blue in turn, the highest bit first."""
+    index = np.arange(256)[:, None]
+    channels = np.arange(3)
+    colours = sum(((index >> (3 * bit + channels)) & 1) << (7 - bit) for bit in range(3))
+    return np.asarray(colours, dtype=np.uint8).tobytes()
+
+
+def begin(folder: Path, settings: Mapping[str, Any], classes: Sequence[str]) -> None:
+    """Start an export, or go on with one.
+
+    Raises:
+        ValueError: If the folder holds an export with other settings or classes.
+    """
+    for name, value in (("settings", dict(settings)), ("classes", list(classes))):
+        path, text = folder / f"{name}.json", to_json(value, indent=1)
+        if not path.exists():
+            write_whole(path, partial(_write_text, text))
+        elif (known := json.loads(path.read_text(encoding="utf-8"))) != json.loads(text):
+            raise ValueError(
+                f"{folder} holds an export with other {name}: {_differing(known, json.loads(text))}; delete it or "
+                "name another folder"
+            )
+
+
+def _differing(known: Any, wanted: Any) -> str:
+    if isinstance(known, dict) and isinstance(wanted, dict):
+        names = [name for name in {**known, **wanted} if known.get(name) != wanted.get(name)]
+        return ", ".join(f"{name} {known.get(name)!r}, not {wanted.get(name)!r}" for name in names)
+    return f"{known!r}, not {wanted!r}"
+
+
+def write(folder: Path, given: Exported, map_size: tuple[int, int] | None = None, rank: int = 0) -> Entry:
+    """Write an image's files, then its line.
+
+    Args:
+        folder: Of the export.
+        given: What is known of the image.
+        map_size: Height and width to which the maps are reduced; larger than they are has no effect.
+        rank: Of this process.
+    """
+    name = name_of(given.sample_id)
+    masks = {SEEDS: given.seeds, MASKS: given.mask, TRUTH: given.truth}
+    for kind, mask in masks.items():
+        if mask is not None:
+            write_mask(folder / kind / f"{name}.png", mask)
+    if given.image is not None:
+        write_image(folder / IMAGES / f"{name}.jpg", given.image)
+    maps = given.maps.detach().cpu().float()
+    if map_size is not None and map_size[0] * map_size[1] < maps.shape[-2] * maps.shape[-1]:
+        maps = F.interpolate(maps[None], map_size, mode="bilinear", antialias=True)[0].clamp(0, 1)
+    arrays: dict[str, Any] = {
+        "maps": maps.numpy().astype(np.float16),
+        "classes": np.asarray(given.classes, dtype=np.int64),
+    }
+    write_whole(folder / MAPS / f"{name}.npz", partial(_save_arrays, arrays))
+    size = (given.mask.shape[-2], given.mask.shape[-1])
+    return add(folder, Entry(name, given.sample_id, given.split, tuple(given.classes), size), rank)
+
+
+def add(folder: Path, entry: Entry, rank: int = 0) -> Entry:
+    """Add a line to this process' part of the index."""
+    folder.mkdir(parents=True, exist_ok=True)
+    append_line(folder / f"index.{rank}.jsonl", to_json(asdict(entry)))
+    return entry
+
+
+def skipped(sample_id: int | str, split: str, size: tuple[int, int], reason: str) -> Entry:
+    """The line of an image that has no mask."""
+    return Entry(name_of(sample_id), sample_id, split, (), size, "skipped", reason)
+
+
+def merge(folder: Path) -> list[Entry]:
+    """Bring the parts of the index together and list what is done; for one process, when all have written.
+
+    Returns:
+        All entries, by name.
+    """
+    entries = read_index(folder)
+    lines = "".join(f"{to_json(asdict(entry))}\n" for entry in entries)
+    write_whole(folder / "index.jsonl", partial(_write_text, lines))
+    for split in {entry.split for entry in entries}:
+        names = "".join(f"{one.name}\n" for one in entries if one.split == split and one.status == "done")
+        write_whole(folder / "ImageSets" / "Segmentation" / f"{split}.txt", partial(_write_text, names))
+    for part in _parts(folder):
+        part.unlink()
+    return entries
+
+
+def read_index(folder: Path) -> list[Entry]:
+    """All lines of an export, by name; the last one of an image counts, and a half-written one does not.
+
+    An image that is done stays so where a later line says that it was skipped.
+    """
+    found: dict[str, Entry] = {}
+    for path in (folder / "index.jsonl", *_parts(folder)):
+        for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
+            entry = _parsed(line)
+            if entry is not None and not (entry.status == "skipped" and entry.name in found):
+                found[entry.name] = entry
+    return [found[name] for name in sorted(found)]
+
+
+def finished(folder: Path) -> set[str]:
+    """Names of the images that need not be made again: those that are done and whose files are there."""
+    kinds = ((SEEDS, ".png"), (MASKS, ".png"), (MAPS, ".npz"))
+    there = [{path.stem for path in (folder / kind).glob(f"*{ending}")} for kind, ending in kinds]
+    return {entry.name for entry in read_index(folder) if entry.status == "done"}.intersection(*there)
+
+
+def _parts(folder: Path) -> list[Path]:
+    return sorted(folder.glob("index.*.jsonl"))
+
+
+def _parsed(line: str) -> Entry | None:
+    try:
+        known = json.loads(line)
+        return Entry(**{**known, "classes": tuple(known["classes"]), "size": (known["size"][0], known["size"][1])})
+    except (ValueError, TypeError, KeyError):
+        return None
+
+
+def write_mask(path: Path, mask: UInt8[Tensor, "height width"]) -> None:
+    """Write a mask as a PNG with VOC's palette, whole or not at all."""
+    picture = require("PIL.Image", "monitor").fromarray(mask.detach().cpu().numpy().astype(np.uint8))
+    picture.putpalette(voc_palette())
+    write_whole(path, partial(picture.save, format="PNG"))
+
+
+def write_image(path: Path, image: Float[Tensor, "3 height width"]) -> None:
+    """Write an image in 0..1 as a JPEG."""
+    pixels = (image.detach().cpu().float().clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
+    picture = require("PIL.Image", "monitor").fromarray(np.ascontiguousarray(pixels))
+    write_whole(path, partial(picture.save, format="JPEG", quality=95))
+
+
+def read_mask(
+    path: Path, size: tuple[int, int] | None = None, classes: int | None = None
+) -> UInt8[Tensor, "height width"]:
+    """A mask: 0 background, 1 + class, 255 ignored.
+
+    Args:
+        path: A PNG with a palette (any) or in grey, whose values are the classes.
+        size: Height and width that it must have.
+        classes: How many there are, without the background.
+
+    Raises:
+        ValueError: If the file cannot be read, is in colour, or has another size or value; the message names it.
+    """
+    image = require("PIL.Image", "monitor")
+    try:
+        with image.open(path) as picture:
+            picture.load()
+            bands, values = picture.getbands(), np.asarray(picture)
+    except (OSError, SyntaxError) as error:
+        raise ValueError(f"cannot read the mask {path}: {error}") from error
+    if len(bands) != 1 or values.dtype not in (np.uint8, np.uint16, np.int32):
+        raise ValueError(
+            f"the mask {path} is in colour ({''.join(bands)}): save class numbers, with a palette or in grey"
+        )
+    if size is not None and values.shape != tuple(size):
+        raise ValueError(f"the mask {path} has size {values.shape}, expected {tuple(size)}")
+    known = values[values != IGNORED]
+    most = IGNORED - 1 if classes is None else classes
+    if known.size and int(known.max()) > most:
+        raise ValueError(f"the mask {path} has the value {int(known.max())}: 0..{most} and 255 (ignored) are known")
+    return torch.from_numpy(values.astype(np.uint8))
+
+
+def read_maps(folder: Path, name: str) -> tuple[Float[Tensor, "classes height width"], tuple[int, ...]]:
+    """An image's maps in 0..1, and the numbers of their classes.
+
+    Raises:
+        ValueError: If the file cannot be read.
+    """
+    path = folder / MAPS / f"{name}.npz"
+    try:
+        with path.open("rb") as file, np.load(file) as arrays:
+            maps, classes = arrays["maps"], arrays["classes"]
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
+        raise ValueError(f"cannot read the maps {path}: {error}") from error
+    return torch.from_numpy(maps.astype(np.float32)), tuple(classes.tolist())
+
+
+def read_classes(folder: Path) -> list[str]:
+    """Names of the classes."""
+    return json.loads((folder / "classes.json").read_text(encoding="utf-8"))
+
+
+def counted(entries: Iterable[Entry]) -> str:
+    """In words: how many are done, how many were skipped and why."""
+    entries = list(entries)
+    reasons: dict[str, int] = {}
+    for entry in entries:
+        if entry.status == "skipped":
+            reasons[entry.reason] = reasons.get(entry.reason, 0) + 1
+    done = sum(entry.status == "done" for entry in entries)
+    return "; ".join([f"{done} of {len(entries)} images done", *(f"{n} skipped: {why}" for why, n in reasons.items())])
+
+
+def _write_text(text: str, path: Path) -> None:
+    path.write_text(text, encoding="utf-8")
+
+
+def _save_arrays(arrays: dict[str, Any], path: Path) -> None:
+    with path.open("wb") as file:
+        np.savez_compressed(file, **arrays)

@@ -1,0 +1,141 @@
+"""From maps of classes to masks: a background threshold, ignored pixels between two, and the best threshold."""
+
+import torch
+from jaxtyping import Float, Int, UInt8
+from torch import Tensor
+
+from lrptrain.annotations import IGNORED
+from lrptrain.segmentation.scoring import class_iou
+
+BACKGROUND = 0
+MOST_CLASSES = IGNORED - 1
+LEVELS = 100
+
+
+def label_map(
+    maps: Float[Tensor, "batch classes height width"], threshold: float
+) -> UInt8[Tensor, "batch height width"]:
+    """The class whose map is highest at a pixel, where that lies above the threshold.
+
+    Args:
+        maps: In 0..1, 0 for absent classes.
+        threshold: Of the background, at least 0.
+
+    Returns:
+        0 background, 1 + class.
+
+    Raises:
+        ValueError: If the threshold is negative, or there are more than 254 classes.
+    """
+    return _labels(maps, threshold, threshold)
+
+
+def pseudo_masks(
+    maps: Float[Tensor, "batch classes height width"], low: float, high: float
+) -> UInt8[Tensor, "batch height width"]:
+    """The same with two thresholds: 255, ignored, where the highest map lies between them.
+
+    Args:
+        maps: In 0..1, 0 for absent classes.
+        low: Background up to here.
+        high: The class above this.
+
+    Returns:
+        0 background, 1 + class, 255 ignored.
+
+    Raises:
+        ValueError: If not 0 <= low <= high, or there are more than 254 classes.
+    """
+    return _labels(maps, low, high)
+
+
+def _labels(
+    maps: Float[Tensor, "batch classes height width"], low: float, high: float
+) -> UInt8[Tensor, "batch height width"]:
+    if not 0 <= low <= high:
+        raise ValueError(f"thresholds must be 0 or more, the lower one first, not {low} and {high}")
+    if maps.shape[1] > MOST_CLASSES:
+        raise ValueError(f"a mask has room for {MOST_CLASSES} classes, not {maps.shape[1]}: leave out absent ones")
+    value, chosen = maps.max(1)
+    labels = (chosen + 1).to(torch.uint8).masked_fill(value <= high, IGNORED)
+    return labels.masked_fill(value <= low, BACKGROUND)
+
+
+def best_threshold(
+    maps: Float[Tensor, "batch classes height width"], masks: UInt8[Tensor, "batch height width"], levels: int = LEVELS
+) -> tuple[float, float]:
+    """The threshold of the background at which `label_map` fits masks best, and its mean IoU.
+
+    For more images than fit into memory: `ThresholdSweep`. Take it on a validation split, never on the images to score.
+
+    Args:
+        maps: In 0..1.
+        masks: 0 background, 1 + class, 255 ignored.
+        levels: Thresholds tried: 0, 1 / levels, ... below 1.
+
+    Returns:
+        The lowest of the best thresholds; nan for the IoU if every pixel is ignored.
+
+    Raises:
+        ValueError: If a mask has another size or another value.
+    """
+    sweep = ThresholdSweep(maps.shape[1], levels)
+    sweep.update(maps, masks)
+    return sweep.best()
+
+
+class ThresholdSweep:
+    """Counts from which the mean IoU at every threshold follows, in one pass over the images.
+
+    Args:
+        classes: How many, without the background.
+        levels: Thresholds tried: 0, 1 / levels, ... below 1.
+    """
+
+    def __init__(self, classes: int, levels: int = LEVELS) -> None:
+        if levels < 1:
+            raise ValueError(f"levels must be at least 1, not {levels}")
+        self.classes, self.levels = classes, levels
+        self.thresholds = torch.arange(levels, dtype=torch.float64) / levels
+        # Pixels by truth, class on top, and how many thresholds lie below the highest map.
+        self.counts = torch.zeros(classes + 1, classes, levels + 1, dtype=torch.long)
+
+    def update(
+        self, maps: Float[Tensor, "batch classes height width"], masks: UInt8[Tensor, "batch height width"]
+    ) -> None:
+        """Add images.
+
+        Raises:
+            ValueError: If a mask has another size or another value.
+        """
+        if maps.shape[1] != self.classes or masks.shape != (len(maps), *maps.shape[-2:]):
+            expected = [len(maps), *maps.shape[-2:]]
+            raise ValueError(
+                f"expected maps of {self.classes} classes and masks {expected}, got {maps.shape[1]} classes and masks "
+                f"{list(masks.shape)}"
+            )
+        value, top = maps.max(1)
+        known = masks != IGNORED
+        truth = masks[known].long()
+        if truth.numel() and int(truth.max()) > self.classes:
+            raise ValueError(f"a mask has the value {int(truth.max())}: 0..{self.classes} and 255 (ignored) are known")
+        passed = torch.bucketize(value[known], self.thresholds.to(value))
+        cell = (truth * self.classes + top[known]) * (self.levels + 1) + passed
+        self.counts += cell.bincount(minlength=self.counts.numel()).view_as(self.counts).cpu()
+
+    def confusion(self) -> Int[Tensor, "levels truth prediction"]:
+        """Pixels by truth and prediction at every threshold."""
+        # What passes threshold t passed at least t + 1 of them.
+        above = self.counts.flip(-1).cumsum(-1).flip(-1)[..., 1:].permute(2, 0, 1)
+        below = self.counts.sum((1, 2))[:, None] - above.sum(-1, keepdim=True)
+        return torch.cat([below, above], -1)
+
+    def scores(self) -> Float[Tensor, " levels"]:
+        """Mean IoU at every threshold; nan if nothing was counted."""
+        return class_iou(self.confusion()).nanmean(-1)
+
+    def best(self) -> tuple[float, float]:
+        """The lowest of the best thresholds, and its mean IoU."""
+        scores = self.scores()
+        chosen = int(scores.nan_to_num(-1).argmax())
+        return float(self.thresholds[chosen]), float(scores[chosen])

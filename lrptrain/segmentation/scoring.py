@@ -1,0 +1,81 @@
+"""How well masks of classes fit the truth: intersection over union, from one confusion matrix of all pixels."""
+
+import torch
+from jaxtyping import Float, Num, UInt8
+from torch import Tensor
+from torchmetrics import Metric
+from torchmetrics.functional.classification import multiclass_confusion_matrix
+
+from lrptrain.annotations import IGNORED
+
+
+def class_iou(confusion: Num[Tensor, "*sets truth prediction"]) -> Float[Tensor, "*sets truth"]:
+    """Intersection over union of every class, in [0, 1]; nan for one that is neither present nor predicted.
+
+    Args:
+        confusion: Pixels by `[truth, prediction]`. Predictions beyond the classes of the truth are of no class.
+    """
+    classes = confusion.shape[-2]
+    both = confusion[..., :classes].diagonal(dim1=-2, dim2=-1)
+    either = confusion.sum(-1) + confusion[..., :classes].sum(-2) - both
+    return both / either
+
+
+class MaskScore(Metric):
+    """Mean IoU over the classes and the background, pixels of all images together (as PASCAL VOC counts).
+
+    `compute()` returns a dict:
+    - `mean_iou`: over the classes that are present or predicted somewhere, in [0, 1], nan if nothing was counted,
+    - `per_class`: `[classes + 1]` IoU, the background first; nan for a class that is nowhere,
+    - `foreground_mean_iou`: mean of background and foreground, all classes taken as one,
+    - `pixels`: how many were counted.
+
+    Pixels whose truth is 255 are not counted. A prediction of 255 is of no class: it misses the truth.
+
+    Args:
+        classes: How many, without the background.
+        **kwargs: Of `torchmetrics.Metric`.
+    """
+
+    higher_is_better = True
+    is_differentiable = False
+    full_state_update = False
+    confusion: Tensor
+
+    def __init__(self, classes: int, **kwargs: object) -> None:
+        super().__init__(**kwargs)
+        self.classes = classes
+        size = classes + 2  # the background, and a last column for predictions of no class
+        self.add_state("confusion", torch.zeros(size, size, dtype=torch.long), dist_reduce_fx="sum")
+
+    def update(
+        self, predicted: UInt8[Tensor, "batch height width"], truth: UInt8[Tensor, "batch height width"]
+    ) -> None:
+        """Add images: 0 background, 1 + class, 255 ignored.
+
+        Raises:
+            ValueError: If sizes differ, or a mask has another value.
+        """
+        if predicted.shape != truth.shape:
+            raise ValueError(f"predicted masks are {list(predicted.shape)}, the truth is {list(truth.shape)}")
+        for name, mask in (("predicted", predicted), ("true", truth)):
+            most = int((mask * (mask != IGNORED)).max()) if mask.numel() else 0
+            if most > self.classes:
+                raise ValueError(f"a {name} mask has the value {most}: 0..{self.classes} and 255 are known")
+        given = torch.where(predicted == IGNORED, self.classes + 1, predicted.long())
+        self.confusion = self.confusion + multiclass_confusion_matrix(
+            given, truth.long(), self.classes + 2, ignore_index=IGNORED, validate_args=False
+        )
+
+    def compute(self) -> dict[str, Tensor]:
+        """The dict described above."""
+        counts = self.confusion[:-1]
+        per_class = class_iou(counts)
+        ends = torch.stack([counts[:, 0], counts[:, 1:-1].sum(1), counts[:, -1]], 1)
+        two = torch.stack([ends[0], ends[1:].sum(0)])
+        return {
+            "mean_iou": per_class.nanmean(),
+            "per_class": per_class,
+            "foreground_mean_iou": class_iou(two).nanmean(),
+            "pixels": counts.sum(),
+        }

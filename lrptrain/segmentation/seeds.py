@@ -1,0 +1,161 @@
+"""Seeds of a segmentation: relevance maps of the classes that an image is known to show."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from lrptrain.relevance import UnsupportedModelError, attribute
+from lrptrain.relevance.preserve import preserved, unwrap
+from lrptrain.relevance.propagation.propagate import real
+from lrptrain.relevance.registry import get_method
+from lrptrain.segmentation.sizes import any_size, patch_size, scaled
+
+SCALES = (1.0, 0.5, 1.5)
+CHUNK = 32
+
+
+def seed_maps(
+    model: nn.Module,
+    images: Float[Tensor, "batch 3 height width"],
+    present: Bool[Tensor, "batch classes"],
+    method: str = "transformer_attribution",
+    options: Mapping[str, Any] | None = None,
+    scales: Sequence[float] = SCALES,
+    flip: bool = True,
+    chunk: int = CHUNK,
+) -> Float[Tensor, "batch classes height width"]:
+    """Relevance maps of the present classes of every image, at the images' size.
+
+    See `class_maps`, which this puts in one tensor; that of a whole batch for many classes is large.
+
+    Args:
+        model: As `lrptrain.attribute` takes it, in evaluation mode.
+        images: Normalised as the model expects.
+        present: Which classes an image shows.
+        method: One of `lrptrain.methods()`.
+        options: Of the method.
+        scales: Of the images, see `class_maps`.
+        flip: Whether mirror images are averaged in.
+        chunk: Maps per forward pass.
+
+    Returns:
+        In 0..1 with a maximum of 1; 0 for absent classes, and for maps without positive relevance.
+
+    Raises:
+        ValueError: If shapes do not fit, a scale or `chunk` is not positive.
+        UnsupportedModelError: If the model does not take images of the scaled sizes.
+    """
+    if present.dtype != torch.bool or present.ndim != 2 or len(present) != len(images):
+        raise ValueError(
+            f"present must be bool of shape [{len(images)}, classes], not {present.dtype} of {list(present.shape)}"
+        )
+    rows, classes = present.nonzero(as_tuple=True)
+    found = class_maps(model, images, rows, classes, method, options, scales, flip, chunk)
+    maps = found.new_zeros(*present.shape, *images.shape[-2:])
+    maps[rows, classes] = found
+    return maps
+
+
+def class_maps(
+    model: nn.Module,
+    images: Float[Tensor, "batch 3 height width"],
+    rows: Int[Tensor, " maps"],
+    classes: Int[Tensor, " maps"],
+    method: str = "transformer_attribution",
+    options: Mapping[str, Any] | None = None,
+    scales: Sequence[float] = SCALES,
+    flip: bool = True,
+    chunk: int = CHUNK,
+) -> Float[Tensor, "maps height width"]:
+    """One relevance map for each pair of an image and a class.
+
+    The image is brought to every scale (rounded to whole patches, at least one) and, with `flip`, mirrored. The
+    positive relevance of each view is brought back to the image's size bilinearly; the mean over the views is divided
+    by its maximum (Ahn & Kwak 2018, "Learning Pixel-level Semantic Affinity", do so with class activation maps).
+
+    Args:
+        model: As `lrptrain.attribute` takes it, in evaluation mode.
+        images: Normalised as the model expects.
+        rows: Which image each map is of.
+        classes: Which class.
+        method: One of `lrptrain.methods()`.
+        options: Of the method.
+        scales: Of the images.
+        flip: Whether mirror images are averaged in.
+        chunk: Maps per forward pass: memory grows with it, and not with the number of maps beyond it.
+
+    Returns:
+        In 0..1 with a maximum of 1; 0 where there is no positive relevance, or relevance that is not finite.
+
+    Raises:
+        ValueError: If a scale or `chunk` is not positive.
+        UnsupportedModelError: If the model does not take images of the scaled sizes.
+    """
+    if not scales or min(scales) <= 0 or chunk < 1:
+        raise ValueError(f"scales must be positive numbers and chunk at least 1, not {tuple(scales)} and {chunk}")
+    model, options = unwrap(model), dict(options or {})
+    get_method(method, options)
+    with torch.no_grad():
+        total = real(images).new_zeros(len(rows), *images.shape[-2:])
+        for start in range(0, len(rows), chunk):
+            part = slice(start, start + chunk)
+            for view, mirrored in _views(model, images[rows[part]], scales, flip):
+                scores = _positive(model, view, classes[part], method, options)
+                seen = F.interpolate(scores[:, None], images.shape[-2:], mode="bilinear", align_corners=False)[:, 0]
+                total[part] += seen.flip(-1) if mirrored else seen
+        return unit(total.nan_to_num_(0.0, 0.0, 0.0))
+
+
+def unit(maps: Float[Tensor, "*maps height width"]) -> Float[Tensor, "*maps height width"]:
+    """Each map divided by its maximum; maps of 0 stay 0."""
+    top = maps.amax((-2, -1), keepdim=True)
+    return torch.where(top > 0, maps / top, 0.0)
+
+
+def _views(
+    model: nn.Module, images: Float[Tensor, "batch 3 height width"], scales: Sequence[float], flip: bool
+) -> Iterator[tuple[Tensor, bool]]:
+    """The images at every scale, and their mirror images."""
+    patch = patch_size(model)
+    for scale in scales:
+        size = scaled((images.shape[-2], images.shape[-1]), scale, patch) if scale != 1 else images.shape[-2:]
+        view = F.interpolate(images, size, mode="bilinear", align_corners=False) if scale != 1 else images
+        yield view, False
+        if flip:
+            yield view.flip(-1), True
+
+
+def _positive(
+    model: nn.Module,
+    images: Float[Tensor, "batch 3 height width"],
+    classes: Int[Tensor, " batch"],
+    method: str,
+    options: Mapping[str, Any],
+) -> Float[Tensor, "batch rows columns"]:
+    try:
+        with any_size(model):
+            relevance = attribute(model, images, classes, method, **options)
+    except Exception as error:
+        if not _takes(model, images[:1]):
+            raise UnsupportedModelError(
+                f"the model does not take images of {' x '.join(map(str, images.shape[-2:]))} pixels: pass images "
+                "of its own size, and scales=(1,)"
+            ) from error
+        raise
+    if relevance.grid is None:
+        raise UnsupportedModelError("seeds are made of images: the model reads no patches")
+    return relevance.scores.clamp(min=0).unflatten(1, relevance.grid)
+
+
+def _takes(model: nn.Module, image: Float[Tensor, "1 3 height width"]) -> bool:
+    """Whether the model runs on an image."""
+    try:
+        with torch.inference_mode(False), torch.no_grad(), preserved(model), any_size(model):
+            model(image.clone())
+    except Exception:
+        return False
+    return True

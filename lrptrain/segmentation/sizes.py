@@ -1,0 +1,87 @@
+"""Let a ViT take images of another size than it was built for, for a time."""
+
+import inspect
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
+from typing import Any
+
+from torch import Tensor, nn
+
+from lrptrain.extras import require
+
+Undo = Callable[[], None]
+_ASKED = "interpolate_pos_encoding"
+
+
+@contextmanager
+def any_size(model: nn.Module) -> Iterator[None]:
+    """Inside, the ViTs of timm and Hugging Face in `model` resample their position embeddings to the image's patches.
+
+    timm: what its option `dynamic_img_size` sets; Hugging Face: `interpolate_pos_encoding=True`, for images of another
+    size than the model's own. Afterwards the model is as before. A model of another kind is left as it is: one that
+    resamples by itself takes any size, one with a fixed size raises its own error.
+    """
+    own = own_size(model)
+    with ExitStack() as stack:
+        for module in model.modules():
+            if getattr(module, "dynamic_img_size", None) is False and hasattr(module, "patch_embed"):
+                stack.callback(_dynamic(module))
+            elif _ASKED in inspect.signature(module.forward).parameters:
+                hook = partial(_interpolated, own)
+                stack.callback(module.register_forward_pre_hook(hook, with_kwargs=True).remove)
+        yield
+
+
+def own_size(model: nn.Module) -> tuple[int, int] | None:
+    """Height and width that a model was built for: timm's patch embedding or Hugging Face's config says it."""
+    for part in model.modules():
+        for size in (getattr(part, "img_size", None), getattr(getattr(part, "config", None), "image_size", None)):
+            if isinstance(size, int):
+                return size, size
+            if isinstance(size, tuple | list) and len(size) == 2:
+                return int(size[0]), int(size[1])
+    return None
+
+
+def patch_size(model: nn.Module) -> tuple[int, int]:
+    """Height and width of a patch in pixels: the stride of the model's first convolution; (1, 1) without one."""
+    for part in model.modules():
+        if isinstance(part, nn.Conv2d):
+            return part.stride[0], part.stride[1]
+    return 1, 1
+
+
+def scaled(size: tuple[int, int], scale: float, patch: tuple[int, int]) -> tuple[int, int]:
+    """An image size times a number, rounded to whole patches, of which there is at least one."""
+    height, width = (max(round(side * scale / step), 1) * step for side, step in zip(size, patch, strict=True))
+    return height, width
+
+
+def _dynamic(vit: nn.Module) -> Undo:
+    """What timm's constructors do for `dynamic_img_size=True`: the patches stay a grid until they get positions."""
+    layers = require("timm.layers", "timm")
+    embed: Any = vit.patch_embed
+    settings = {"flatten": False, "output_fmt": layers.Format.NHWC, "strict_img_size": False}
+    undo_vit, undo_embed = _set(vit, {"dynamic_img_size": True}), _set(embed, settings)
+
+    def undo() -> None:
+        undo_vit()
+        undo_embed()
+
+    return undo
+
+
+def _set(owner: Any, values: Mapping[str, Any]) -> Undo:
+    before = {name: getattr(owner, name) for name in values}
+    vars(owner).update(values)
+    return lambda: vars(owner).update(before)
+
+
+def _interpolated(
+    own: tuple[int, int] | None, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call on images of another size, with the request to interpolate."""
+    images = args[0] if args else kwargs.get("pixel_values")
+    foreign = isinstance(images, Tensor) and images.ndim == 4 and tuple(images.shape[-2:]) != own
+    return args, {**kwargs, _ASKED: True} if foreign else kwargs

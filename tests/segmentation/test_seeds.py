@@ -1,0 +1,106 @@
+import pytest
+import torch
+import torch.nn.functional as F
+from model_zoo import KINDS, timm_vit
+
+import lrptrain
+from lrptrain.segmentation.seeds import class_maps, seed_maps
+
+PRESENT = torch.tensor([[1, 0, 0, 1, 0], [0, 0, 0, 0, 0], [0, 1, 0, 0, 0]]).bool()
+
+
+def setting(name="vit", samples=3):
+    kind = KINDS[name]
+    return kind.build(True), kind.inputs(samples)
+
+
+def test_one_scale_without_flip_is_the_positive_relevance_over_its_maximum():
+    model, images = setting()
+    maps = seed_maps(model, images, PRESENT, "attnlrp", scales=(1,), flip=False)
+    for row, target in ((0, 0), (0, 3), (2, 1)):
+        alone = lrptrain.attribute(model, images[row : row + 1], target, "attnlrp")
+        patches = alone.scores.clamp(min=0).view(1, 1, 4, 4)
+        seen = F.interpolate(patches, (32, 32), mode="bilinear", align_corners=False)[0, 0]
+        torch.testing.assert_close(maps[row, target], seen / seen.max(), rtol=1e-9, atol=1e-9)
+    assert not maps[~PRESENT].any()
+
+
+@pytest.mark.parametrize("name", ["vit", "vit_registers", "vit_wide", "hf_vit", "dinov2", "clip"])
+def test_a_batch_equals_singles_and_chunks(name):
+    model, images = setting(name)
+    maps = seed_maps(model, images, PRESENT)
+    singles = [seed_maps(model, images[i : i + 1], PRESENT[i : i + 1], chunk=1) for i in range(3)]
+    torch.testing.assert_close(maps, torch.cat(singles), rtol=1e-9, atol=1e-9)
+    assert maps.shape == (3, 5, *images.shape[-2:])
+    assert torch.equal(maps.amax((2, 3)), PRESENT.double())
+    assert maps.min() >= 0
+
+
+def test_scales_and_mirror_images_are_averaged():
+    model, images = setting()
+    big = F.interpolate(images, (48, 48), mode="bilinear", align_corners=False)
+    dynamic = timm_vit(True, dynamic_img_size=True)
+    views = []
+    for view in (images, images.flip(-1), big, big.flip(-1)):
+        scores = lrptrain.attribute(dynamic, view, 2, "generic_attention").to_image((32, 32))
+        views.append(scores)
+    mean = views[0] + views[1].flip(-1) + views[2] + views[3].flip(-1)
+    expected = mean / mean.amax((1, 2), keepdim=True)
+    rows = torch.arange(3)
+    maps = class_maps(model, images, rows, torch.full((3,), 2), "generic_attention", scales=(1, 1.5))
+    torch.testing.assert_close(maps, expected, rtol=1e-6, atol=1e-9)  # scores are not negative here
+
+
+def test_a_mirror_image_has_the_mirrored_map():
+    model, images = setting("hf_vit")
+    one, other = (seed_maps(model, x, PRESENT, scales=(1, 0.5)) for x in (images, images.flip(-1)))
+    torch.testing.assert_close(one, other.flip(-1), rtol=1e-9, atol=1e-9)
+
+
+def test_every_method_of_the_registry_that_is_quick():
+    model, images = setting()
+    for method in ("attnlrp", "lrp", "rollout", "gradcam", "input_x_gradient", "random", "attention_norm"):
+        maps = seed_maps(model, images, PRESENT, method, scales=(1, 0.5), flip=False)
+        assert torch.equal(maps.amax((2, 3)) > 0, PRESENT) or method == "gradcam", method  # it may be 0 throughout
+    maps = seed_maps(model, images, PRESENT, "smoothgrad", {"samples": 2}, scales=(1,))
+    assert maps.isfinite().all()
+
+
+def test_inside_a_classifier_and_in_inference_mode():
+    from lrptrain.models import ImageClassifier
+
+    options = {"img_size": 32, "patch_size": 8, "embed_dim": 24, "depth": 1, "num_heads": 2}
+    module = ImageClassifier(num_classes=5, model_kwargs=options).eval()
+    images = torch.randn(3, 3, 32, 32)
+    expected, before = seed_maps(module, images, PRESENT), torch.get_rng_state()
+    with torch.inference_mode():
+        torch.testing.assert_close(seed_maps(module, images.clone(), PRESENT), expected, rtol=1e-4, atol=1e-4)
+    assert all(parameter.grad is None for parameter in module.parameters())
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_no_class_present_gives_no_map():
+    model, images = setting()
+    assert not seed_maps(model, images, torch.zeros(3, 5, dtype=torch.bool)).any()
+
+
+@pytest.mark.parametrize("name", ["torchvision_vit", "beit"])
+def test_a_model_of_one_size_says_so(name):
+    model, images = setting(name)
+    with pytest.raises(lrptrain.UnsupportedModelError, match=r"16 x 16 pixels: .* scales=\(1,\)"):
+        seed_maps(model, images, PRESENT, scales=(1, 0.5))
+    assert seed_maps(model, images, PRESENT, scales=(1,)).any()
+
+
+def test_bad_arguments():
+    model, images = setting()
+    for wrong in (PRESENT.long(), PRESENT[:2], PRESENT[0]):
+        with pytest.raises(ValueError, match="present must be bool of shape"):
+            seed_maps(model, images, wrong)
+    for options in ({"scales": ()}, {"scales": (1, 0)}, {"chunk": 0}):
+        with pytest.raises(ValueError, match="scales must be positive"):
+            seed_maps(model, images, PRESENT, **options)
+    with pytest.raises(lrptrain.UnsupportedMethodError, match="did you mean attnlrp"):
+        seed_maps(model, images, PRESENT, "atnlrp")
+    with pytest.raises(ValueError, match="out of range"):
+        class_maps(model, images, torch.tensor([0]), torch.tensor([9]))
