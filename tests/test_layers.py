@@ -51,6 +51,7 @@ LAYERS = {
     "monitoring": {"relevance", "annotations", "metrics", "batch", "findings", "intervention", "render", *SINKS},
     "models": {"extras"},
     "data": {"annotations", "models", "extras"},
+    "segmentation": {"annotations", "batch", "data", "loggers", "models", "monitoring", "relevance", "extras"},
     "callbacks": {
         "audit",
         "relevance",
@@ -60,6 +61,7 @@ LAYERS = {
         "intervention",
         "loggers",
         "monitoring",
+        "segmentation",
         "extras",
     },
 }

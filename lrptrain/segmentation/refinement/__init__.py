@@ -1,0 +1,72 @@
+"""Refinements of seeds: functions `(images in 0..1, maps in 0..1) -> maps`, by name."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from torch import nn
+
+from lrptrain.relevance.registry import unknown
+from lrptrain.segmentation.refinement.attention_affinity import Refinement, attention_affinity
+from lrptrain.segmentation.refinement.dense_crf import dense_crf
+from lrptrain.segmentation.refinement.guided_filter import guided_filter
+from lrptrain.segmentation.refinement.pixel_adaptive import pixel_adaptive
+
+__all__ = [
+    "Refinement",
+    "attention_affinity",
+    "dense_crf",
+    "guided_filter",
+    "pixel_adaptive",
+    "refinement",
+    "refinements",
+]
+
+_PLAIN: dict[str, Callable[..., Any]] = {
+    "pixel_adaptive": pixel_adaptive,
+    "guided_filter": guided_filter,
+    "dense_crf": dense_crf,
+}
+_OF_MODEL = {"attention_affinity": attention_affinity}
+_GIVEN = {"images", "maps", "model", "mean", "std"}
+
+
+def refinements() -> tuple[str, ...]:
+    """The names that `refinement` knows."""
+    return tuple(sorted(_PLAIN | _OF_MODEL))
+
+
+def refinement(
+    name: str,
+    model: nn.Module | None = None,
+    mean: Sequence[float] = (0.0, 0.0, 0.0),
+    std: Sequence[float] = (1.0, 1.0, 1.0),
+    **options: Any,
+) -> Refinement:
+    """A refinement by name.
+
+    Args:
+        name: One of `refinements()`.
+        model: For those that read its attention.
+        mean: What is subtracted from images in 0..1 for the model, per channel.
+        std: What they are divided by.
+        **options: Of the refinement.
+
+    Returns:
+        `refine(images, maps)`: images `[batch, 3, height, width]` in 0..1, maps `[batch, classes, height, width]`.
+
+    Raises:
+        ValueError: If the name or an option is unknown, or the model is missing.
+    """
+    found = (_PLAIN | _OF_MODEL).get(name)
+    if found is None:
+        raise ValueError(unknown("refinement", name, refinements()))
+    known = [option for option in inspect.signature(found).parameters if option not in _GIVEN]
+    for option in sorted(set(options) - set(known)):
+        raise ValueError(unknown(f"option of {name}", option, known))
+    if name in _PLAIN:
+        return partial(found, **options)
+    if model is None:
+        raise ValueError(f"{name} reads the attention of a model: pass model=...")
+    return found(model, mean, std, **options)

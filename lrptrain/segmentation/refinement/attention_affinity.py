@@ -1,0 +1,87 @@
+"""Maps spread over patches that attend to each other: a random walk on the attention of the classifier itself.
+
+The walk is that of Ahn & Kwak 2018, "Learning pixel-level semantic affinity"; the affinity is the attention, as in
+Xu et al. 2022, "Multi-class Token Transformer for Weakly Supervised Semantic Segmentation" (MCTformer).
+"""
+
+from collections.abc import Callable, Sequence
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from lrptrain.relevance import record
+from lrptrain.relevance.propagation.propagate import real
+from lrptrain.relevance.types import UnsupportedModelError
+from lrptrain.segmentation.seeds import unit
+from lrptrain.segmentation.sizes import any_size
+
+Refinement = Callable[[Tensor, Tensor], Tensor]
+
+
+def attention_affinity(
+    model: nn.Module,
+    mean: Sequence[float] = (0.0, 0.0, 0.0),
+    std: Sequence[float] = (1.0, 1.0, 1.0),
+    blocks: int | None = None,
+    power: float = 2.0,
+    steps: int = 4,
+) -> Refinement:
+    """A function that refines maps by the attention of a ViT.
+
+    The affinity of two patches is the mean of their attention over heads and blocks, both ways, to a power; its rows,
+    scaled to sum 1, are the walk's. A map is averaged over its patches, walks, is brought back bilinearly and divided
+    by its maximum.
+
+    Args:
+        model: The classifier, in evaluation mode.
+        mean: Per channel, subtracted from images in 0..1 for the model.
+        std: Per channel, divided by.
+        blocks: How many, from the last one on; all without.
+        power: Above 1: the walk keeps to the strong ties.
+        steps: Of the walk.
+
+    Returns:
+        `refine(images, maps)`: images `[batch, 3, height, width]` in 0..1, maps `[batch, classes, height, width]`.
+
+    Raises:
+        ValueError: If an argument is out of range.
+        UnsupportedModelError: Of the function returned: if the model's attention is not one over patches.
+    """
+    if (blocks is not None and blocks < 1) or power <= 0 or steps < 0:
+        raise ValueError("attention_affinity needs at least one block, a power above 0 and steps of at least 0")
+
+    def refine(
+        images: Float[Tensor, "batch 3 height width"], maps: Float[Tensor, "batch classes height width"]
+    ) -> Float[Tensor, "batch classes height width"]:
+        looks = [torch.tensor(values, dtype=images.dtype, device=images.device).view(3, 1, 1) for values in (mean, std)]
+        affinity, grid = attention_between_patches(model, (images - looks[0]) / looks[1], blocks)
+        with torch.no_grad():
+            walk = ((affinity + affinity.mT) / 2).pow(power)
+            walk = torch.linalg.matrix_power(walk / walk.sum(-1, keepdim=True), steps)
+            patches = F.adaptive_avg_pool2d(maps, grid).flatten(2)
+            walked = torch.einsum("bij,bcj->bci", walk.to(patches), patches).unflatten(2, grid)
+            return unit(F.interpolate(walked, maps.shape[-2:], mode="bilinear", align_corners=False))
+
+    return refine
+
+
+def attention_between_patches(
+    model: nn.Module, images: Float[Tensor, "batch 3 height width"], blocks: int | None = None
+) -> tuple[Float[Tensor, "batch patches patches"], tuple[int, int]]:
+    """Mean attention between the patches over the heads of the last blocks, and the grid of the patches.
+
+    Raises:
+        UnsupportedModelError: If the model reads no grid of patches.
+    """
+    with any_size(model):
+        recording = record(model, images).recording
+    layout, attention = recording.layout, recording.attention
+    if layout.grid is None:
+        raise UnsupportedModelError("attention_affinity needs a model of images, whose patches form a grid")
+    positions = list(layout.positions)
+    with torch.no_grad():
+        used = attention if blocks is None else attention[-blocks:]
+        total = sum(real(block.detach()).mean(1)[:, positions][:, :, positions] for block in used)
+        return torch.as_tensor(total) / len(used), layout.grid

@@ -1,0 +1,90 @@
+"""Pixel-adaptive refinement: maps averaged over neighbours of the same colour, again and again.
+
+Ru, Zhan, Yu, Du 2022, "Learning Affinity from Attention: End-to-End Weakly-Supervised Semantic Segmentation with
+Transformers", section 3.4.
+"""
+
+from collections.abc import Iterator, Sequence
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+DILATIONS = (1, 2, 4, 8, 12, 24)
+_TINY = 1e-8
+
+
+def pixel_adaptive(
+    images: Float[Tensor, "batch 3 height width"],
+    maps: Float[Tensor, "batch classes height width"],
+    dilations: Sequence[int] = DILATIONS,
+    iterations: int = 10,
+    w1: float = 0.3,
+    w2: float = 0.01,
+) -> Float[Tensor, "batch classes height width"]:
+    """Refine maps by the colours of the image.
+
+    A pixel's neighbours are the eight around it at every dilation; beyond the border the nearest pixel counts. The
+    weight of neighbour j of pixel i is softmax_j(-mean_c(|I_i - I_j| / (w1 sigma_c))^2) + w2 softmax_j(-(d_ij / (w1
+    sigma_d))^2), with the standard deviation of the neighbours' colours (per channel c) and of their distances. The
+    published weights sum to 1 + w2; here they are divided by that, so that values stay in 0..1.
+
+    Args:
+        images: RGB in 0..1.
+        maps: In 0..1.
+        dilations: Distances of the neighbours in pixels.
+        iterations: How often the maps are averaged.
+        w1: How much a difference may be, in standard deviations.
+        w2: Weight of nearness beside colour.
+
+    Raises:
+        ValueError: If the sizes of images and maps differ, or an argument is out of range.
+    """
+    if images.shape[-2:] != maps.shape[-2:] or len(images) != len(maps):
+        raise ValueError(f"images {list(images.shape)} and maps {list(maps.shape)} differ in number or size")
+    if not dilations or min(dilations) < 1 or iterations < 0 or w1 <= 0 or w2 < 0:
+        raise ValueError(
+            "pixel_adaptive needs dilations of at least 1, iterations and w2 of at least 0, and w1 above 0"
+        )
+    weights = affinities(images.to(maps.dtype), dilations, w1, w2)
+    for _ in range(iterations):
+        average = torch.zeros_like(maps)
+        for near, weight in zip(_shifted(maps, dilations), weights, strict=True):
+            average.addcmul_(near, weight[:, None])
+        maps = average
+    return maps
+
+
+def affinities(
+    images: Float[Tensor, "batch 3 height width"], dilations: Sequence[int], w1: float, w2: float
+) -> Float[Tensor, "neighbours batch height width"]:
+    """The weight of every neighbour of every pixel; they sum to 1."""
+    count = 8 * len(dilations)
+    mean, squares = torch.zeros_like(images), torch.zeros_like(images)
+    for near in _shifted(images, dilations):
+        mean += near / count
+    for near in _shifted(images, dilations):
+        squares += (near - mean).square()
+    spread = (squares / (count - 1)).sqrt() + _TINY
+    colour = torch.stack(
+        [-((near - images) / (w1 * spread)).square().mean(1) for near in _shifted(images, dilations)]
+    ).softmax(0)
+    distance = torch.tensor(
+        [dilation * (dy**2 + dx**2) ** 0.5 for dilation in dilations for dy, dx in _AROUND], dtype=torch.float64
+    )
+    nearness = (-(distance / (w1 * distance.std())).square()).softmax(0).to(colour)
+    return (colour + w2 * nearness[:, None, None, None]) / (1 + w2)
+
+
+_AROUND = tuple((dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (dy, dx) != (0, 0))
+
+
+def _shifted(x: Tensor, dilations: Sequence[int]) -> Iterator[Tensor]:
+    """What stands at every neighbour, `[batch, channels, height, width]` each; a view, not a copy."""
+    height, width, most = x.shape[-2], x.shape[-1], max(dilations)
+    padded = F.pad(x, (most,) * 4, mode="replicate")
+    for dilation in dilations:
+        for dy, dx in _AROUND:
+            top, left = most + dy * dilation, most + dx * dilation
+            yield padded[..., top : top + height, left : left + width]
