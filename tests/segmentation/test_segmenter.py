@@ -1,0 +1,96 @@
+import pytest
+import pytorch_lightning as pl
+import torch
+from small_models import tiny_vit
+from torch import nn
+from torch.utils.data import DataLoader, StackDataset
+
+from lrptrain.segmentation.decoder import PatchDecoder
+from lrptrain.segmentation.segmenter import Segmenter
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers"),
+]
+
+
+def squares(count: int, seed: int) -> DataLoader:
+    """A bright square (class 1) or a dark one (class 2) on grey, with a column that is ignored."""
+    generator = torch.Generator().manual_seed(seed)
+    image, mask = 0.1 * torch.randn(count, 3, 16, 16, generator=generator), torch.zeros(count, 16, 16)
+    for i in range(count):
+        row, column, label = (int(torch.randint(high, (), generator=generator)) for high in (9, 9, 2))
+        image[i, :, row : row + 7, column : column + 7] += 1 - 2 * label
+        mask[i, row : row + 7, column : column + 7] = 1 + label
+    mask[:, :, 15] = 255
+    return loader(image, mask.to(torch.uint8), 16)
+
+
+def loader(image: torch.Tensor, mask: torch.Tensor, batch_size: int) -> DataLoader:
+    dataset: StackDataset = StackDataset(image=image, mask=mask)
+    return DataLoader(dataset, batch_size)
+
+
+def trainer(steps: int) -> pl.Trainer:
+    return pl.Trainer(
+        max_steps=steps, max_epochs=-1, logger=False, enable_checkpointing=False, enable_progress_bar=False,
+        enable_model_summary=False, accelerator="cpu", log_every_n_steps=1,
+    )  # fmt: skip
+
+
+def test_a_decoder_on_a_vit_learns_to_segment():
+    torch.manual_seed(0)
+    module = Segmenter(PatchDecoder(tiny_vit(), 2, 16, width=32), 2, lr=1e-2)
+    runner = trainer(60)
+    before = runner.test(module, squares(32, 1), verbose=False)[0]["test/miou"]
+    runner.fit(module, squares(64, 0), squares(32, 1))
+    logged = float(runner.callback_metrics["val/miou"])
+    after = runner.test(module, squares(32, 1), verbose=False)[0]["test/miou"]
+    assert before < 0.4
+    assert after > 0.7
+    assert logged == pytest.approx(after)
+
+
+class Coarse(nn.Module):
+    """Logits at an eighth of the image's size that say the class of each cell."""
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        return 20 * torch.stack([1 - image[:, 0], image[:, 0], -torch.ones_like(image[:, 0])], 1)[:, :, ::8, ::8]
+
+
+def test_any_module_serves_and_ignored_pixels_do_not_count():
+    image, mask = torch.zeros(2, 3, 16, 16), torch.zeros(2, 16, 16, dtype=torch.uint8)
+    module = Segmenter(Coarse(), 2)
+    batch = {"image": image, "mask": mask}
+    mask[0, :4] = 2
+    wrong = module._loss(batch)[0]
+    mask[0, :4] = 255
+    right = module._loss(batch)[0]
+    assert wrong > 1
+    assert right < 1e-6
+    assert module.predict_step(batch, 0).shape == (2, 16, 16)
+    mask[:] = 255
+    assert module._loss(batch)[0] == 0
+
+
+def test_mean_iou_is_over_the_pixels_of_all_images():
+    image, mask = torch.zeros(3, 3, 16, 16), torch.zeros(3, 16, 16, dtype=torch.uint8)
+    image[0] = 1  # foreground everywhere; the truth: its left half, and a column that is ignored
+    mask[0, :, :8], mask[0, :, 15] = 1, 255
+    found = trainer(1).test(Segmenter(Coarse(), 2), loader(image, mask, 2), verbose=False)[0]["test/miou"]
+    assert found == pytest.approx((128 / 240 + 512 / 624) / 2)
+
+
+def test_a_wrong_schedule_is_refused():
+    with pytest.raises(ValueError, match="schedule"):
+        Segmenter(Coarse(), 2, schedule="cosine")  # type: ignore[arg-type]
+
+
+def test_a_checkpoint_needs_the_net_again(tmp_path):
+    module = Segmenter(PatchDecoder(tiny_vit(), 2, 16), 2, lr=1e-2)
+    runner = trainer(1)
+    runner.fit(module, squares(16, 0), squares(16, 1))
+    runner.save_checkpoint(tmp_path / "last.ckpt")
+    again = Segmenter.load_from_checkpoint(tmp_path / "last.ckpt", net=PatchDecoder(tiny_vit(), 2, 16))
+    image = torch.randn(1, 3, 16, 16)
+    assert torch.equal(module.eval()(image), again.eval()(image))
