@@ -74,8 +74,9 @@ def class_maps(
     """One relevance map for each pair of an image and a class.
 
     The image is brought to every scale (rounded to whole patches, at least one) and, with `flip`, mirrored. The
-    positive relevance of each view is brought back to the image's size bilinearly; the mean over the views is divided
-    by its maximum (Ahn & Kwak 2018, "Learning Pixel-level Semantic Affinity", do so with class activation maps).
+    positive relevance of each view is divided by its maximum and brought back to the image's size bilinearly, so that
+    all views count alike, whatever their number of patches; the mean over the views is divided by its maximum. (Ahn &
+    Kwak 2018, "Learning Pixel-level Semantic Affinity", average class activation maps over such views.)
 
     Args:
         model: As `lrptrain.attribute` takes it, in evaluation mode.
@@ -107,7 +108,7 @@ def class_maps(
                 scores = _positive(model, view, classes[part], method, options)
                 seen = F.interpolate(scores[:, None], images.shape[-2:], mode="bilinear", align_corners=False)[:, 0]
                 total[part] += seen.flip(-1) if mirrored else seen
-        return unit(total.nan_to_num_(0.0, 0.0, 0.0))
+        return unit(total)
 
 
 def unit(maps: Float[Tensor, "*maps height width"]) -> Float[Tensor, "*maps height width"]:
@@ -148,7 +149,7 @@ def _positive(
         raise
     if relevance.grid is None:
         raise UnsupportedModelError("seeds are made of images: the model reads no patches")
-    return relevance.scores.clamp(min=0).unflatten(1, relevance.grid)
+    return unit(relevance.scores.clamp(min=0).nan_to_num(0.0, 0.0, 0.0).unflatten(1, relevance.grid))
 
 
 def _takes(model: nn.Module, image: Float[Tensor, "1 3 height width"]) -> bool:

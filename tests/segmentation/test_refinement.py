@@ -97,13 +97,16 @@ def test_attention_affinity_is_a_walk_on_the_attention(name):
     recording = lrptrain.record(model, (images - 0.5) / 0.2).recording
     grid, positions = recording.layout.grid, list(recording.layout.positions)
     attention = torch.stack([block.mean(1) for block in recording.attention]).mean(0)[:, positions][:, :, positions]
-    walk = ((attention + attention.transpose(1, 2)) / 2) ** 2
-    walk = walk / walk.sum(-1, keepdim=True)
+    equal = attention**2 / (attention**2).sum(1, keepdim=True)
+    equal = equal / equal.sum(2, keepdim=True)
+    walk = (equal + equal.transpose(1, 2)) / 2
+    walk = walk / walk.sum(2, keepdim=True)
     tokens = torch.nn.functional.adaptive_avg_pool2d(maps, grid).flatten(2)
     for _ in range(3):
         tokens = torch.einsum("bij,bcj->bci", walk, tokens)
     expected = torch.nn.functional.interpolate(tokens.unflatten(2, grid), maps.shape[-2:], mode="bilinear")
-    expected[:, 0] /= expected[:, :1].amax((2, 3), keepdim=True)[:, 0]
+    low, high = expected[:, 0].amin((1, 2), keepdim=True), expected[:, 0].amax((1, 2), keepdim=True)
+    expected[:, 0] = (expected[:, 0] - low) / (high - low)
     refine = refinement("attention_affinity", model, (0.5,) * 3, (0.2,) * 3, steps=3)
     found = refine(images, maps)
     torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-9)

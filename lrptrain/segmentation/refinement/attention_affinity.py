@@ -24,21 +24,22 @@ def attention_affinity(
     model: nn.Module,
     mean: Sequence[float] = (0.0, 0.0, 0.0),
     std: Sequence[float] = (1.0, 1.0, 1.0),
-    blocks: int | None = None,
+    blocks: int | None = 3,
     power: float = 2.0,
-    steps: int = 4,
+    steps: int = 1,
 ) -> Refinement:
     """A function that refines maps by the attention of a ViT.
 
-    The affinity of two patches is the mean of their attention over heads and blocks, both ways, to a power; its rows,
-    scaled to sum 1, are the walk's. A map is averaged over its patches, walks, is brought back bilinearly and divided
-    by its maximum.
+    The affinity of two patches is the mean of their attention over heads and blocks, to a power, scaled so that no
+    patch draws more attention than another, and the same both ways; its rows, scaled to sum 1, are the walk's. A map is
+    averaged over its patches, walks, is brought back bilinearly, and is scaled to 0..1 by its own minimum and maximum:
+    a walk lifts all of it.
 
     Args:
         model: The classifier, in evaluation mode.
         mean: Per channel, subtracted from images in 0..1 for the model.
         std: Per channel, divided by.
-        blocks: How many, from the last one on; all without.
+        blocks: How many, from the last one on; None for all.
         power: Above 1: the walk keeps to the strong ties.
         steps: Of the walk.
 
@@ -58,13 +59,24 @@ def attention_affinity(
         looks = [torch.tensor(values, dtype=images.dtype, device=images.device).view(3, 1, 1) for values in (mean, std)]
         affinity, grid = attention_between_patches(model, (images - looks[0]) / looks[1], blocks)
         with torch.no_grad():
-            walk = ((affinity + affinity.mT) / 2).pow(power)
-            walk = torch.linalg.matrix_power(walk / walk.sum(-1, keepdim=True), steps)
+            walk = torch.linalg.matrix_power(transitions(affinity, power), steps)
             patches = F.adaptive_avg_pool2d(maps, grid).flatten(2)
             walked = torch.einsum("bij,bcj->bci", walk.to(patches), patches).unflatten(2, grid)
-            return unit(F.interpolate(walked, maps.shape[-2:], mode="bilinear", align_corners=False))
+            refined = F.interpolate(walked, maps.shape[-2:], mode="bilinear", align_corners=False)
+            return unit(refined - refined.amin((2, 3), keepdim=True))
 
     return refine
+
+
+def transitions(
+    affinity: Float[Tensor, "batch patches patches"], power: float
+) -> Float[Tensor, "batch patches patches"]:
+    """The walk's probabilities, from each patch (row) to each."""
+    sharp = affinity.pow(power)
+    sharp = sharp / sharp.sum(-2, keepdim=True)
+    sharp = sharp / sharp.sum(-1, keepdim=True)
+    both = sharp + sharp.mT
+    return both / both.sum(-1, keepdim=True)
 
 
 def attention_between_patches(
