@@ -15,7 +15,7 @@ from lrptrain.callbacks.base import Callback
 from lrptrain.extras import require
 from lrptrain.findings import Effect, Finding, announce
 from lrptrain.intervention import Setting
-from lrptrain.loggers import EpochRecord, RecordWriter, send
+from lrptrain.loggers import ClassMap, EpochRecord, RecordWriter, send, send_scalars
 from lrptrain.monitoring.arguments import (
     check_choices,
     check_counts,
@@ -24,15 +24,16 @@ from lrptrain.monitoring.arguments import (
     check_names,
     check_strategy,
 )
+from lrptrain.monitoring.class_maps import class_maps
 from lrptrain.monitoring.clock import Clock
-from lrptrain.monitoring.discover import find_model
-from lrptrain.monitoring.evaluate import TARGETS, Explainer, Scored, evaluate
+from lrptrain.monitoring.discover import find_model, find_owners
+from lrptrain.monitoring.evaluate import TARGETS, Explainer, Scored, evaluate_all
 from lrptrain.monitoring.failures import Failures, described
 from lrptrain.monitoring.folder import run_folder, write_settings
 from lrptrain.monitoring.gate import forbidden, refuse
 from lrptrain.monitoring.intervene import Holding, intervene
 from lrptrain.monitoring.processes import share_samples, share_scored
-from lrptrain.monitoring.report import Reporter
+from lrptrain.monitoring.report import Reporter, settings
 from lrptrain.monitoring.sampling import Draw
 from lrptrain.monitoring.suspects import Suspect
 from lrptrain.monitoring.trainer import check_dataloader, log_scalars, logged_step, undivided_length
@@ -68,9 +69,9 @@ class RelevanceMonitor(Callback):
         `relevance/cost_share`: Its share of the time since then, or since training began; in 0..1.
         `relevance/failures`: Times the monitor failed so far.
         `relevance/record_mb`: Size of the run's folder before the evaluation, in megabytes; loggers only.
-    Pictures, texts, the table of samples and new findings go to `WandbLogger` and `TensorBoardLogger`, and always to
+    Pictures, texts, tables and findings go to every logger, as far as it takes them (see `lrptrain.loggers`), and to
     `<default_root_dir>/relevance/<run>/`: `run.json`, `events.jsonl`, `findings.json`, `samples/*.parquet`,
-    `pictures/`, `highlights/`, `inputs/` (the samples themselves, once).
+    `pictures/`, `highlights/`, `class_maps/*.parquet`, `inputs/` (the samples themselves, once).
 
     Args:
         max_samples: Size of the sample, in all processes together. A class needs about 8 annotated samples to be
@@ -93,6 +94,8 @@ class RelevanceMonitor(Callback):
         targets: Which classes to explain: "label", "predicted".
         batch_size: Samples per forward pass of the monitor, which needs the memory of training.
         max_pictures: Pictures or texts drawn per epoch; with 0, no inputs are kept, either.
+        class_maps: For how many classes, the most probable and those of `targets`, what is drawn has maps on the
+            dashboard; 0 for those of `targets` alone. Each class costs a backward walk over what is drawn.
         max_record_mb: Size of the run's folder beyond which no pictures are added, in megabytes.
         mean: Per channel, to undo the normalisation of images in pictures.
         std: Per channel, likewise.
@@ -145,6 +148,7 @@ class RelevanceMonitor(Callback):
         targets: Sequence[str] = TARGETS,
         batch_size: int = 16,
         max_pictures: int = 16,
+        class_maps: int = 10,
         max_record_mb: float = 200.0,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
@@ -161,11 +165,13 @@ class RelevanceMonitor(Callback):
         options = dict(method_options or {})
         get_method(method, options)
         check_counts(max_samples=max_samples, every_n_epochs=every_n_epochs, batch_size=batch_size)
+        check_counts(0, max_pictures=max_pictures, class_maps=class_maps)
         check_choices(bound, confidence, targets, on_error)
         check_judging(intervention, min_effect, fail_on)
         check_looks(mean, std)
         self.max_samples, self.every_n_epochs = max_samples, every_n_epochs
-        self.explainer = Explainer(method, options, tuple(targets), batch_size, tuple(region_names), mixing_ratios)
+        how = tuple(targets), batch_size, tuple(region_names), mixing_ratios, class_maps
+        self.explainer = Explainer(method, options, *how)
         self.model, self.batch_adapter = model, batch_adapter
         self.reporter = Reporter(bound, confidence, class_names, tokenizer, mean, std, min_effect, region_names)
         self.setting = Setting(intervention, batch_size, seed=seed) if intervention is not None else None
@@ -303,7 +309,7 @@ class RelevanceMonitor(Callback):
         """Explain and draw a batch in the sanity check, where an error still costs nothing."""
         known = read_batch(batch, self.batch_adapter)
         samples = [take(known, row, row) for row in range(min(batch_length(known), self.explainer.batch_size))]
-        owners = _owners(trainer, pl_module)
+        owners = find_owners(trainer, pl_module)
         with preserved(pl_module):
             scored = self._explain(trainer, pl_module, samples)
             record = self.reporter.record(scored, owners, self.reporter.suspects(scored, owners))
@@ -334,30 +340,30 @@ class RelevanceMonitor(Callback):
             self._failures.note("computing relevance", RuntimeError(failed))
             return
         when = trainer.current_epoch, logged_step(trainer)
-        owners = _owners(trainer, pl_module)
+        owners = find_owners(trainer, pl_module)
         if self.setting is not None and self._holding is None:
             self._holding = Holding(*share_samples(samples))
         suspects = self.reporter.suspects(scored, owners, *when, self._holding and self._holding.samples)
         effects = self._intervene(trainer, pl_module, scored, suspects)
         record = self.reporter.record(scored, owners, suspects, effects, self.findings, *when)
         self.scored, self.findings = scored, record.findings
+        with self._failures.caught("computing maps of many classes"):
+            record = replace(record, class_maps=self._class_maps(trainer, pl_module, shown, record.class_names))
         found = record.scalars | self._clock.costs(started) | {"relevance/failures": float(self.failures)}
         self._scalars = {key.replace("relevance", self.prefix, 1): value for key, value in found.items()}
         if trainer.is_global_zero:
             self._write(trainer, pl_module, replace(record, scalars=self._scalars, prefix=self.prefix), shown)
 
     def _explain(self, trainer: Any, pl_module: Any, samples: list[Sample], bar: bool = False) -> list[Scored]:
-        from tqdm.auto import tqdm
+        assert self._model is not None
+        hidden, context = not bar or trainer.progress_bar_callback is None, trainer.precision_plugin.val_step_context
+        return evaluate_all(self._model, samples, self.explainer, pl_module.device, context, hidden)
 
-        found = []
-        hidden = not bar or trainer.progress_bar_callback is None
-        with tqdm(total=len(samples), desc="Relevance", leave=False, disable=hidden) as progress:
-            context = trainer.precision_plugin.val_step_context
-            assert self._model is not None
-            for one in evaluate(self._model, samples, self.explainer, pl_module.device, context):
-                found.append(one)
-                progress.update()
-        return found
+    def _class_maps(self, trainer: Any, pl_module: Any, shown: list[Scored], names: list[str]) -> list[ClassMap]:
+        """Of what is shown, which the first process alone has."""
+        assert self._model is not None
+        context = trainer.precision_plugin.val_step_context
+        return class_maps(self._model, shown, self.explainer, names, pl_module.device, context)
 
     def _intervene(
         self, trainer: Any, pl_module: Any, scored: list[Scored], suspects: list[Suspect]
@@ -372,28 +378,21 @@ class RelevanceMonitor(Callback):
         """To the folder, the terminal and the loggers, none of which shall keep the others from it."""
         with self._failures.caught("drawing"):
             samples = self._holding and self._holding.samples
-            record = self.reporter.drawn(record, shown, _owners(trainer, pl_module), self.scored, samples)
+            record = self.reporter.drawn(record, shown, find_owners(trainer, pl_module), self.scored, samples)
         with self._failures.caught("writing files"):
             record = self._writer.write(self._run_folder(trainer, pl_module, record.class_names), record)
         for line in announce(record.new_findings):
             print(line, flush=True)
         for logger in trainer.loggers:
-            with self._failures.caught(f"logging to {type(logger).__name__}"):
-                log_scalars(logger, record.scalars, trainer)
-                send(logger, record)
+            for sending in (send_scalars, send):
+                with self._failures.caught(f"logging to {type(logger).__name__}"):
+                    sending(logger, record)
 
     def _run_folder(self, trainer: Any, pl_module: Any, names: list[str]) -> Path:
         if self.folder is None:
             fits = trainer.state.fn == "fit"
             continued = self._continued if fits else None
             folder = run_folder(trainer.default_root_dir, self.run_name, "" if fits else "-validate", continued)
-            classes = {"module": type(pl_module).__name__, "model": type(self._model).__name__}
-            judged = {"bound": self.reporter.bound, "confidence": self.reporter.confidence, "class_names": names}
-            how = {"method": self.explainer.method, "method_options": self.explainer.options}
-            write_settings(folder, {**how, **classes, **judged})
+            write_settings(folder, settings(pl_module, self._model, self.explainer, self.reporter, names))
             self.folder = folder
         return self.folder
-
-
-def _owners(trainer: Any, pl_module: Any) -> tuple[Any, Any]:
-    return getattr(trainer, "datamodule", None), pl_module

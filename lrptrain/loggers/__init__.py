@@ -4,23 +4,28 @@ from collections.abc import Callable
 from typing import Any
 
 from lrptrain.loggers.budget import RecordWriter
-from lrptrain.loggers.local import read_events, read_findings, read_samples, write_record
-from lrptrain.loggers.record import EpochRecord, Highlight, Input, Picture
+from lrptrain.loggers.local import read_class_maps, read_events, read_findings, read_samples, write_record
+from lrptrain.loggers.other import log_to_other
+from lrptrain.loggers.record import ClassMap, EpochRecord, Highlight, Input, Picture
 from lrptrain.loggers.tensorboard import log_to_tensorboard
-from lrptrain.loggers.wandb import log_to_wandb
+from lrptrain.loggers.wandb import define_metrics, log_to_wandb
 
 __all__ = [
+    "ClassMap",
     "EpochRecord",
     "Highlight",
     "Input",
     "Picture",
     "RecordWriter",
+    "log_to_other",
     "log_to_tensorboard",
     "log_to_wandb",
+    "read_class_maps",
     "read_events",
     "read_findings",
     "read_samples",
     "send",
+    "send_scalars",
     "write_record",
 ]
 
@@ -30,18 +35,37 @@ _SINKS: dict[str, Callable[[Any, EpochRecord], None]] = {
 }
 
 
+def send_scalars(logger: Any, record: EpochRecord) -> None:
+    """Make one point of a record's scalars in any Lightning logger, as Lightning does after a validation.
+
+    Args:
+        logger: One of `trainer.loggers`.
+        record: Whose scalars.
+    """
+    if _known(logger) == "WandbLogger":
+        define_metrics(logger.experiment, record)
+    logger.log_metrics({**record.scalars, "epoch": record.epoch}, record.step)
+    logger.save()
+
+
 def send(logger: Any, record: EpochRecord) -> None:
-    """Hand a record to the sink of a Lightning logger.
+    """Hand all but the scalars of a record to the sink of a Lightning logger.
 
     A logger is known by the name of its class or of one it derives from, so that those of `pytorch_lightning` and of
-    `lightning.pytorch` both are, and neither is imported. A logger without a sink is passed over. Errors of a logger
-    are the caller's.
+    `lightning.pytorch` both are, and neither is imported. Any other is given what its interface takes (see
+    `log_to_other`). Errors of a logger are the caller's.
 
     Args:
         logger: One of `trainer.loggers`.
         record: What to log.
     """
+    name = _known(logger)
+    if name is None:
+        log_to_other(logger, record)
+    else:
+        _SINKS[name](logger.experiment, record)
+
+
+def _known(logger: Any) -> str | None:
     names = (base.__name__ for base in type(logger).__mro__)
-    sink = next((_SINKS[name] for name in names if name in _SINKS), None)
-    if sink is not None:
-        sink(logger.experiment, record)
+    return next((name for name in names if name in _SINKS), None)

@@ -13,8 +13,8 @@ class RecordWriter:
     """Writes the evaluations of a run, and says how large its record has become.
 
     Args:
-        max_mb: Once the folder has so many megabytes (10^6 bytes), inputs, pictures and highlights are no longer added;
-            one warning says so.
+        max_mb: Once the folder has so many megabytes (10^6 bytes), inputs, pictures, highlights and the maps of many
+            classes are no longer added; one warning says so.
 
     Raises:
         ValueError: If the budget is negative.
@@ -46,6 +46,6 @@ class RecordWriter:
                 "scores, findings and maps are still written, pictures no longer",
                 stacklevel=2,
             )
-        kept = replace(record, pictures=[], texts=[], inputs={}) if full else record
+        kept = replace(record, pictures=[], texts=[], inputs={}, class_maps=[]) if full else record
         write_record(folder, kept, room_mb=self.max_mb - size)
         return record

@@ -7,7 +7,6 @@
 The JSON is written last: a sample that has one is complete.
 """
 
-import json
 from collections.abc import Callable, Mapping
 from functools import partial
 from itertools import islice
@@ -43,12 +42,6 @@ def write_inputs(folder: Path, inputs: Mapping[int | str, Callable[[], Input]], 
         if used >= room_mb:
             return
         used += _write(path, make())
-
-
-def read_input(folder: Path, sample_id: int | str) -> dict[str, Any] | None:
-    """What is known of a sample: `sample_id`, `grid`, and of a text `tokens` and `annotation`; None if nothing."""
-    path = input_path(folder, sample_id)
-    return json.loads(path.read_text(encoding="utf-8")) if path.exists() else None
 
 
 def input_path(folder: Path, sample_id: int | str, ending: str = ".json") -> Path:

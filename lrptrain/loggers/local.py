@@ -5,6 +5,7 @@
     samples/epoch_0003_step_000120.parquet         one row per sample
     pictures/epoch_0003_step_000120/<id>.png       relevance over the image
     highlights/epoch_0003_step_000120.html         relevance over the texts
+    class_maps/epoch_0003_step_000120.parquet      maps of the samples shown for many classes, one row each
     inputs/                                        what the samples are, once; see `lrptrain.loggers.inputs`
 
 The line in `events.jsonl` is written last and to the disk: an evaluation that has one is complete. Every other file
@@ -24,9 +25,10 @@ from lrptrain.extras import require
 from lrptrain.findings import Finding
 from lrptrain.loggers.files import append_line, name_of, to_json, write_whole
 from lrptrain.loggers.inputs import write_inputs
-from lrptrain.loggers.record import EpochRecord, Highlight, Picture
+from lrptrain.loggers.record import ClassMap, EpochRecord, Highlight
 
 MAP = "map_"  # what the columns of maps start with
+CLASS_MAPS = "class_maps"  # the folder
 
 
 def write_record(folder: Path, record: EpochRecord, room_mb: float = float("inf")) -> None:
@@ -41,9 +43,11 @@ def write_record(folder: Path, record: EpochRecord, room_mb: float = float("inf"
     when = evaluation_name(record.epoch, record.step)
     write_inputs(folder, record.inputs, room_mb)
     if record.samples:
-        _write_samples(folder / "samples" / f"{when}.parquet", record)
+        _write_table(folder / "samples" / f"{when}.parquet", record, record.samples)
+    if record.class_maps:
+        _write_table(folder / CLASS_MAPS / f"{when}.parquet", record, _class_columns(record.class_maps))
     if record.pictures:
-        _write_pictures(folder / "pictures" / when, record.pictures)
+        _write_pictures(folder, record)
     if record.texts:
         _write_highlights(folder / "highlights" / f"{when}.html", record.texts, record.epoch)
     findings = [finding.to_dict() for finding in record.findings]
@@ -77,11 +81,20 @@ def read_samples(folder: Path, epoch: int | None = None) -> dict[str, list[Any]]
         The columns `epoch`, `step` and the record's own; a column that an epoch lacks is None there. Empty if nothing
         was written.
     """
-    arrow, parquet = require("pyarrow", "monitor"), require("pyarrow.parquet", "monitor")
-    pattern = "epoch_*.parquet" if epoch is None else f"epoch_{epoch:04d}_step_*.parquet"
-    tables = [parquet.read_table(path) for path in (folder / "samples").glob(pattern)]
-    tables.sort(key=lambda table: (table["epoch"][0].as_py(), table["step"][0].as_py()))
-    return arrow.concat_tables(tables, promote_options="permissive").to_pydict() if tables else {}
+    return _read_tables(folder / "samples", epoch)
+
+
+def read_class_maps(folder: Path, epoch: int | None = None) -> dict[str, list[Any]]:
+    """The maps of the samples drawn for many classes, by column, with one row for each.
+
+    Args:
+        folder: As given to `write_record`.
+        epoch: Only this one; all by default.
+
+    Returns:
+        The columns `epoch`, `step`, `sample_id`, `class`, `probability` and `map_class`. Empty if nothing was written.
+    """
+    return _read_tables(folder / CLASS_MAPS, epoch)
 
 
 def read_findings(folder: Path) -> list[Finding]:
@@ -100,20 +113,37 @@ def picture_path(folder: Path, epoch: int, step: int, sample_id: int | str) -> P
     return folder / "pictures" / evaluation_name(epoch, step) / f"{name_of(sample_id)}.png"
 
 
-def _write_samples(path: Path, record: EpochRecord) -> None:
-    rows = len(next(iter(record.samples.values())))
+def _read_tables(folder: Path, epoch: int | None) -> dict[str, list[Any]]:
+    arrow, parquet = require("pyarrow", "monitor"), require("pyarrow.parquet", "monitor")
+    pattern = "epoch_*.parquet" if epoch is None else f"epoch_{epoch:04d}_step_*.parquet"
+    tables = [parquet.read_table(path) for path in folder.glob(pattern)]
+    tables.sort(key=lambda table: (table["epoch"][0].as_py(), table["step"][0].as_py()))
+    return arrow.concat_tables(tables, promote_options="permissive").to_pydict() if tables else {}
+
+
+def _class_columns(maps: list[ClassMap]) -> dict[str, list[Any]]:
+    return {
+        "sample_id": [one.sample_id for one in maps],
+        "class": [one.class_name for one in maps],
+        "probability": [one.probability for one in maps],
+        f"{MAP}class": [one.relevance for one in maps],
+    }
+
+
+def _write_table(path: Path, record: EpochRecord, own: dict[str, list[Any]]) -> None:
+    rows = len(next(iter(own.values())))
     columns = {"epoch": [record.epoch] * rows, "step": [record.step] * rows}
-    kept = {name: _maps(column) if name.startswith(MAP) else column for name, column in record.samples.items()}
+    kept = {name: _maps(column) if name.startswith(MAP) else column for name, column in own.items()}
     table = require("pyarrow", "monitor").table({**columns, **kept, **columns})
     # Split into their bytes, of which the last are all alike, the numbers of a map take half the space.
     split = {f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in kept if name.startswith(MAP)}
-    whole = [name for name in table.column_names if name not in record.samples or not name.startswith(MAP)]
+    whole = [name for name in table.column_names if name not in own or not name.startswith(MAP)]
     options = {"compression": "zstd", "use_dictionary": whole, "column_encoding": split or None}
     if rows:
         write_whole(path, partial(require("pyarrow.parquet", "monitor").write_table, table, **options))
 
 
-def _maps(column: list[list[float] | None]) -> Any:
+def _maps(column: list[Any]) -> Any:
     """Maps in 32 bits, of which the last 13 are rounded away: 3 digits, of any magnitude."""
     arrow = require("pyarrow", "monitor")
     kept = [None if values is None else _rounded(np.asarray(values, np.float32)) for values in column]
@@ -125,13 +155,13 @@ def _rounded(values: Float32[np.ndarray, " tokens"]) -> Float32[np.ndarray, " to
     return np.where(np.isfinite(values), (bits & np.uint32(0xFFFFE000)).view(np.float32), values)
 
 
-def _write_pictures(folder: Path, pictures: list[Picture]) -> None:
+def _write_pictures(folder: Path, record: EpochRecord) -> None:
     image = require("PIL.Image", "monitor")
-    named = {f"{name_of(picture.sample_id)}.png": np.ascontiguousarray(picture.image) for picture in pictures}
-    for name, pixels in named.items():
-        write_whole(folder / name, partial(image.fromarray(pixels).save, format="PNG"))
-    for path in folder.glob("*.png"):
-        if path.name not in named:
+    paths = {picture_path(folder, record.epoch, record.step, one.sample_id): one.image for one in record.pictures}
+    for path, pixels in paths.items():
+        write_whole(path, partial(image.fromarray(np.ascontiguousarray(pixels)).save, format="PNG"))
+    for path in next(iter(paths)).parent.glob("*.png"):
+        if path not in paths:
             path.unlink()
 
 

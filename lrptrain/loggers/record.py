@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Float, UInt8
 
 from lrptrain.findings import Finding
 
@@ -64,6 +64,23 @@ class Input:
 
 
 @dataclass(frozen=True)
+class ClassMap:
+    """The relevance of one sample for one class.
+
+    Attributes:
+        sample_id: Name of the sample.
+        class_name: Of the class that is explained.
+        probability: Of the class, in [0, 1].
+        relevance: One value for each token.
+    """
+
+    sample_id: int | str
+    class_name: str
+    probability: float
+    relevance: Float[np.ndarray, " tokens"]
+
+
+@dataclass(frozen=True)
 class EpochRecord:
     """Everything the monitor learned in one evaluation.
 
@@ -79,6 +96,7 @@ class EpochRecord:
         new_findings: Those among them that did not stand before.
         class_names: Name of each class.
         inputs: By sample id what a sample is, made when it is asked for.
+        class_maps: Of the samples shown, for many classes.
     """
 
     epoch: int
@@ -92,3 +110,4 @@ class EpochRecord:
     class_names: list[str] = field(default_factory=list)
     prefix: str = "relevance"
     inputs: Mapping[int | str, Callable[[], Input]] = field(default_factory=dict)
+    class_maps: list[ClassMap] = field(default_factory=list)

@@ -2,17 +2,19 @@
 
 from typing import Any
 
+from lrptrain.loggers.findings_table import findings_markdown
 from lrptrain.loggers.record import EpochRecord
 from lrptrain.render import contact_sheet
 
 
 def log_to_tensorboard(experiment: Any, record: EpochRecord) -> None:
-    """Log one epoch's pictures, texts and new findings.
+    """Log one epoch's pictures, texts and findings.
 
     Logged tags:
         `relevance/overlays/<sample_id>`: The picture over its caption.
         `relevance/highlights/<sample_id>`: The caption and the text, in Markdown.
         `relevance/findings`: One item for each finding that is new.
+        `relevance/findings_table`: All that stand, as a Markdown table.
 
     The scalars are not logged here but through Lightning.
 
@@ -30,3 +32,7 @@ def log_to_tensorboard(experiment: Any, record: EpochRecord) -> None:
     if record.new_findings:
         items = "\n".join(f"- {finding}" for finding in record.new_findings)
         experiment.add_text(f"{record.prefix}/findings", items, global_step=record.step)
+    if record.findings or record.samples:
+        experiment.add_text(
+            f"{record.prefix}/findings_table", findings_markdown(record.findings), global_step=record.step
+        )

@@ -1,11 +1,14 @@
 """Weights & Biases as the sink."""
 
 import html
+from collections.abc import Mapping, Sequence
 from typing import Any
-from weakref import WeakSet
+from weakref import WeakKeyDictionary
 
 from lrptrain.extras import require
 from lrptrain.findings import Finding
+from lrptrain.loggers.findings_table import findings_table
+from lrptrain.loggers.local import MAP
 from lrptrain.loggers.record import EpochRecord, Picture
 
 # W&B shows at most 108 images under a key and 10 000 rows of a table.
@@ -14,18 +17,29 @@ MOST_ROWS = 10_000
 _LONGEST_TITLE = 63
 _MASK_LABELS = {0: "elsewhere", 1: "annotation", 255: "ignored"}
 
-_defined: WeakSet = WeakSet()
+_STEP = "trainer/global_step"
+# What W&B's summary keeps of a scalar, by a part of its key; of all others the last value.
+_SUMMARIES = {
+    **dict.fromkeys(("energy_pointing_game", "pointing_game", "rank_accuracy", "auprc"), "max,last"),
+    **dict.fromkeys(("accuracy", "worst_group_accuracy"), "max,last"),
+    **dict.fromkeys(("severity", "reliance", "findings"), "min,max,last"),
+    **dict.fromkeys(("seconds", "cost_share"), "mean,max,last"),
+}
+
+_defined: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 
 
 def log_to_wandb(experiment: Any, record: EpochRecord) -> None:
-    """Log one epoch's media as one history row, and alert of each new finding.
+    """Log one epoch's media and tables as one history row, and alert of each new finding.
 
     Logged keys, as far as the record has them:
         `relevance/overlays`: Images with the annotation as a mask; the first 64.
         `relevance/highlights`: The texts as HTML.
-        `relevance/samples`: A table with one row per sample and its overlay or highlight; the first 10 000.
+        `relevance/samples`: A table with one row per sample and its overlay or highlight, to be filtered by `label`,
+            `predicted`, `correct` and every score; the first 10 000. Maps as numbers are in the local record alone.
+        `relevance/findings_table`: All findings that stand; see `findings_table` for the columns.
 
-    The scalars are not logged here but through Lightning.
+    The scalars are not logged here; see `define_metrics`.
 
     Args:
         experiment: A `wandb.Run`, as `WandbLogger.experiment` gives it.
@@ -35,20 +49,43 @@ def log_to_wandb(experiment: Any, record: EpochRecord) -> None:
         ImportError: If wandb is not installed.
     """
     wandb = require("wandb", "wandb")
-    _define_metric(experiment)
+    define_metrics(experiment, record)
     media: dict[str, Any] = {}
     pictures = record.pictures[:MOST_IMAGES]
     if pictures:
-        media[f"{record.prefix}/overlays"] = [_image(wandb, picture) for picture in pictures]
+        media[f"{record.prefix}/overlays"] = [_image(wandb, picture, picture.caption) for picture in pictures]
     if record.texts:
         blocks = (f"<h4>{html.escape(text.caption)}</h4>\n{text.html}" for text in record.texts)
         media[f"{record.prefix}/highlights"] = wandb.Html("\n".join(blocks), inject=False)
     if record.samples:
-        media[f"{record.prefix}/samples"] = _table(wandb, record)
+        media[f"{record.prefix}/samples"] = _table(wandb, _samples(wandb, record))
+    if record.samples or record.findings:
+        media[f"{record.prefix}/findings_table"] = _table(wandb, findings_table(record.findings))
     if media:
-        experiment.log({**media, "trainer/global_step": record.step})
+        experiment.log({**media, _STEP: record.step})
     for finding in record.new_findings:
         _alert(wandb, experiment, finding)
+
+
+def define_metrics(experiment: Any, record: EpochRecord) -> None:
+    """Plot everything against Lightning's step, and say what the run's summary keeps of each scalar.
+
+    Best before the first value is logged: what came before it is not summarised.
+
+    Args:
+        experiment: A `wandb.Run`.
+        record: Whose scalars will be logged.
+    """
+    known = _defined.setdefault(experiment, set())
+    if "relevance/*" not in known:
+        known.add("relevance/*")
+        experiment.define_metric("relevance/*", step_metric=_STEP)
+    for key in record.scalars.keys() - known:
+        known.add(key)
+        parts = reversed(key.removeprefix(record.prefix).split("/"))
+        summary = next((_SUMMARIES[part] for part in parts if part in _SUMMARIES), None)
+        if summary is not None:
+            experiment.define_metric(key, step_metric=_STEP, summary=summary)
 
 
 def logged_in() -> bool:
@@ -64,28 +101,28 @@ def logged_in() -> bool:
     return False
 
 
-def _define_metric(experiment: Any) -> None:
-    """Plot everything against Lightning's step; once per run."""
-    if experiment not in _defined:
-        experiment.define_metric("relevance/*", step_metric="trainer/global_step")
-        _defined.add(experiment)
-
-
-def _image(wandb: Any, picture: Picture) -> Any:
+def _image(wandb: Any, picture: Picture, caption: str | None = None) -> Any:
     masks = None
     if picture.mask is not None:
         masks = {"annotation": {"mask_data": picture.mask, "class_labels": _MASK_LABELS}}
-    return wandb.Image(picture.image, caption=picture.caption, masks=masks)
+    return wandb.Image(picture.image, caption=caption, masks=masks)
 
 
-def _table(wandb: Any, record: EpochRecord) -> Any:
-    columns = {name: values[:MOST_ROWS] for name, values in record.samples.items()}
+def _samples(wandb: Any, record: EpochRecord) -> dict[str, list[Any]]:
+    columns = {name: values[:MOST_ROWS] for name, values in record.samples.items() if not name.startswith(MAP)}
+    if "label" in columns and "predicted" in columns:
+        pairs = zip(columns["label"], columns["predicted"], strict=True)
+        columns["correct"] = [None if label == "?" else label == predicted for label, predicted in pairs]
     ids = columns.get("sample_id", [])
-    images = {picture.sample_id: wandb.Image(picture.image) for picture in record.pictures[:MOST_IMAGES]}
+    images = {picture.sample_id: _image(wandb, picture) for picture in record.pictures[:MOST_IMAGES]}
     pages = {text.sample_id: wandb.Html(text.html, inject=False) for text in record.texts}
     for name, media in (("overlay", images), ("highlight", pages)):
         if media:
             columns[name] = [media.get(sample_id) for sample_id in ids]
+    return columns
+
+
+def _table(wandb: Any, columns: Mapping[str, Sequence[Any]]) -> Any:
     rows = [list(row) for row in zip(*columns.values(), strict=True)]
     return wandb.Table(columns=list(columns), data=rows)
 

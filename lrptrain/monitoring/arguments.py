@@ -7,15 +7,15 @@ from lrptrain.intervention import INTERVENTIONS
 from lrptrain.monitoring.evaluate import TARGETS
 
 
-def check_counts(**counts: int) -> None:
-    """Refuse counts below 1.
+def check_counts(least: int = 1, **counts: int) -> None:
+    """Refuse counts below `least`.
 
     Raises:
         ValueError: With the name of the argument.
     """
     for name, value in counts.items():
-        if value < 1:
-            raise ValueError(f"{name} must be at least 1, not {value}")
+        if value < least:
+            raise ValueError(f"{name} must be at least {least}, not {value}")
 
 
 def check_choices(bound: float | str, confidence: float, targets: Sequence[str], on_error: str) -> None:

@@ -56,3 +56,8 @@ def find_class_names(given: Sequence[str] | None, owners: Sequence[Any], classes
     fitting = (own for own in offered if isinstance(own, Sequence) and not isinstance(own, str) and len(own) == classes)
     names = [str(name) for name in next(fitting, range(classes))]
     return [name if names.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(names)]
+
+
+def find_owners(trainer: Any, pl_module: Any) -> tuple[Any, Any]:
+    """Whose class names and tokenizer count: the datamodule, if there is one, and the module."""
+    return getattr(trainer, "datamodule", None), pl_module

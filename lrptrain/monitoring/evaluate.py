@@ -37,6 +37,7 @@ class Explainer:
         batch_size: Samples per forward pass.
         region_names: Names of the regions of a `mask` `[batch, regions, height, width]`; the first is the evidence.
         mixing_ratios: Measure, too, what share of a token's state each block takes from other tokens.
+        class_maps: For how many classes the samples shown are explained; see `lrptrain.monitoring.class_maps`.
     """
 
     method: str = "transformer_attribution"
@@ -45,6 +46,7 @@ class Explainer:
     batch_size: int = 16
     region_names: tuple[str, ...] = ()
     mixing_ratios: bool = False
+    class_maps: int = 10
 
 
 @dataclass(frozen=True)
@@ -105,6 +107,21 @@ def evaluate(
             relevance = _explain(model, batch, chunk, explainer)
             mixing = _mixing(model, batch) if explainer.mixing_ratios else {}
         yield from _score(chunk, batch, relevance, explainer, mixing)
+
+
+def evaluate_all(
+    model: nn.Module,
+    samples: Sequence[Sample],
+    explainer: Explainer,
+    device: torch.device | str,
+    forward_context: Callable[[], AbstractContextManager],
+    hidden: bool,
+) -> list[Scored]:
+    """The same at once, with a progress bar unless it is `hidden`."""
+    from tqdm.auto import tqdm
+
+    found = evaluate(model, samples, explainer, device, forward_context)
+    return list(tqdm(found, total=len(samples), desc="Relevance", leave=False, disable=hidden))
 
 
 def _chunks(samples: Sequence[Sample], size: int) -> Iterator[Sequence[Sample]]:

@@ -12,7 +12,7 @@ from lrptrain.findings.finding import RELIANCE
 from lrptrain.loggers import EpochRecord
 from lrptrain.monitoring import drawing, summary
 from lrptrain.monitoring.discover import find_class_names, find_tokens
-from lrptrain.monitoring.evaluate import Scored
+from lrptrain.monitoring.evaluate import Explainer, Scored
 from lrptrain.monitoring.suspects import Suspect, Terms, suspects
 
 
@@ -137,6 +137,21 @@ class Reporter:
             texts=drawing.highlights(shown, look),
             inputs=drawing.inputs(pairs, look),
         )
+
+
+def settings(
+    pl_module: Any, model: Any, explainer: Explainer, reporter: Reporter, names: Sequence[str]
+) -> dict[str, Any]:
+    """What was monitored, and how, for `run.json`."""
+    return {
+        "method": explainer.method,
+        "method_options": explainer.options,
+        "module": type(pl_module).__name__,
+        "model": type(model).__name__,
+        "bound": reporter.bound,
+        "confidence": reporter.confidence,
+        "class_names": names,
+    }
 
 
 def _counts(findings: Sequence[Finding]) -> dict[str, float]:

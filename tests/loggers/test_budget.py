@@ -4,7 +4,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lrptrain.loggers import EpochRecord, Highlight, Input, Picture, RecordWriter, read_events, read_samples
+from lrptrain.loggers import ClassMap, EpochRecord, Highlight, Input, Picture, RecordWriter, read_events, read_samples
 from lrptrain.loggers.files import size_in_mb
 
 SIZE = "relevance/record_mb"
@@ -19,6 +19,7 @@ def record(epoch):
         pictures=[Picture(1, "", noise)],
         texts=[Highlight(1, "", "<p>", "p")],
         inputs={epoch: lambda: Input(epoch, (1, 2), noise)},
+        class_maps=[ClassMap(1, "cat", 0.5, np.ones(2))],
     )
 
 
@@ -41,7 +42,7 @@ def test_beyond_the_budget_the_record_goes_on_without_pictures(tmp_path):
         writer.write(tmp_path, record(2))
     assert [event["epoch"] for event in read_events(tmp_path)] == [0, 1, 2]
     assert read_samples(tmp_path)["epoch"] == [0, 1, 2]
-    for pattern in ("pictures/*", "highlights/*", "inputs/*.json"):
+    for pattern in ("pictures/*", "highlights/*", "inputs/*.json", "class_maps/*"):
         assert len(list(tmp_path.glob(pattern))) == 1, pattern
 
 

@@ -1,14 +1,20 @@
+import json
+
 import numpy as np
 import pytest
 from PIL import Image
 
 from lrptrain.loggers import EpochRecord, Input, write_record
-from lrptrain.loggers.inputs import LARGEST, input_path, read_input, write_inputs
+from lrptrain.loggers.inputs import LARGEST, input_path, write_inputs
 
 
 def pixels(height=12, width=10, channels=3, seed=0):
     shape = (height, width, channels) if channels else (height, width)
     return np.random.default_rng(seed).integers(0, 255, shape, dtype=np.uint8)
+
+
+def known(folder, sample_id):
+    return json.loads(input_path(folder, sample_id).read_text(encoding="utf-8"))
 
 
 def made(*inputs):
@@ -18,7 +24,7 @@ def made(*inputs):
 def test_a_small_image_and_its_mask_read_back_exactly(tmp_path):
     mask = np.random.default_rng(1).choice(np.array([0, 1, 255], np.uint8), (12, 10))
     write_record(tmp_path, EpochRecord(0, 0, inputs=made(Input("a/b", (3, 2), pixels(), annotation=mask))))
-    assert read_input(tmp_path, "a/b") == {"sample_id": "a/b", "grid": [3, 2]}
+    assert known(tmp_path, "a/b") == {"sample_id": "a/b", "grid": [3, 2]}
     np.testing.assert_array_equal(np.asarray(Image.open(input_path(tmp_path, "a/b", ".webp"))), pixels())
     shades = np.asarray(Image.open(input_path(tmp_path, "a/b", ".mask.webp")).convert("L"))
     np.testing.assert_array_equal(shades == 255, mask == 1)
@@ -41,10 +47,9 @@ def test_texts_have_tokens_where_they_have_scores(tmp_path):
     rationale = np.array([1, 0, 255], np.uint8)
     text = Input("t", tokens=["<b>", "ü", None], annotation=rationale)
     write_inputs(tmp_path, made(text, Input("u", tokens=["x"])))
-    known = {"sample_id": "t", "grid": None, "tokens": ["<b>", "ü", None], "annotation": [1, 0, 255]}
-    assert read_input(tmp_path, "t") == known
-    assert read_input(tmp_path, "u") == {"sample_id": "u", "grid": None, "tokens": ["x"], "annotation": None}
-    assert read_input(tmp_path, "nobody") is None
+    expected = {"sample_id": "t", "grid": None, "tokens": ["<b>", "ü", None], "annotation": [1, 0, 255]}
+    assert known(tmp_path, "t") == expected
+    assert known(tmp_path, "u") == {"sample_id": "u", "grid": None, "tokens": ["x"], "annotation": None}
 
 
 def test_what_is_there_is_neither_made_nor_written_again(tmp_path):

@@ -10,7 +10,17 @@ import pytest
 from examples import finding
 from PIL import Image
 
-from lrptrain.loggers import EpochRecord, Highlight, Picture, read_events, read_findings, read_samples, write_record
+from lrptrain.loggers import (
+    ClassMap,
+    EpochRecord,
+    Highlight,
+    Picture,
+    read_class_maps,
+    read_events,
+    read_findings,
+    read_samples,
+    write_record,
+)
 from lrptrain.loggers.local import picture_path
 
 FINDING = finding(worst_samples=(17, "a/b"), epoch=3, step=31, first_epoch=2)
@@ -78,7 +88,7 @@ def test_the_layout_is_as_documented_and_nothing_is_left_over(tmp_path):
 
 def test_nothing_to_read_reads_as_nothing(tmp_path):
     assert read_events(tmp_path) == []
-    assert read_samples(tmp_path) == {}
+    assert read_samples(tmp_path) == read_class_maps(tmp_path) == {}
     assert read_findings(tmp_path) == []
     write_record(tmp_path, EpochRecord(epoch=0, step=0, samples={"sample_id": []}))
     assert read_samples(tmp_path) == {}
@@ -143,6 +153,21 @@ def test_epochs_with_other_columns_read_as_one_table(tmp_path):
         "epg": [None, 0.5],
         "rank": [None, 0.1],
     }
+
+
+def test_maps_of_other_classes_read_back(tmp_path):
+    maps = [ClassMap("a", "<owl>", 0.125, np.array([0.5, -1.0])), ClassMap("b", "cat", 0.25, np.array([2.0]))]
+    for epoch in (0, 1):
+        write_record(tmp_path, record(epoch, class_maps=maps))
+    assert read_class_maps(tmp_path, 1) == {
+        "epoch": [1, 1],
+        "step": [11, 11],
+        "sample_id": ["a", "b"],
+        "class": ["<owl>", "cat"],
+        "probability": [0.125, 0.25],
+        "map_class": [[0.5, -1.0], [2.0]],
+    }
+    assert read_class_maps(tmp_path)["epoch"] == [0, 0, 1, 1]
 
 
 def test_any_sample_id_stays_inside_the_folder(tmp_path):

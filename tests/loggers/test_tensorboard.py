@@ -55,5 +55,14 @@ def test_findings_are_told_when_they_are_new(written):
     assert text(written, "relevance/findings") == [(7, f"- {FINDING}\n- {replace(FINDING, scope='owl')}")]
 
 
+def test_the_findings_that_stand_are_a_table_in_each_epoch(written):
+    (first, table), (second, again) = text(written, "relevance/findings_table")
+    assert (first, second, again) == (7, 14, table)
+    heading, line, row = table.splitlines()
+    assert len(heading.split("|")) == len(line.split("|")) == len(row.split("|"))
+    assert "| suspected | focus_outside_annotation | dog |" in row
+    assert "0.12 (0.09 to 0.15; reference 0.31, p = 0.001)" in row
+
+
 def test_scalars_are_left_to_lightning(written):
     assert written.Tags()["scalars"] == []

@@ -1,4 +1,5 @@
 import json
+import math
 from dataclasses import replace
 from pathlib import Path
 
@@ -8,9 +9,13 @@ from examples import finding, keep_wandb_offline, wandb_records
 from PIL import Image
 from pytorch_lightning.loggers import WandbLogger
 
-from lrptrain.loggers import EpochRecord, Highlight, Picture, send
+from lrptrain.findings import Evidence
+from lrptrain.loggers import EpochRecord, Highlight, Picture, send, send_scalars
+from lrptrain.loggers.findings_table import findings_table
 
+FOCUS = "relevance/label/energy_pointing_game"
 FINDING = finding(scope="a class whose name is much longer than a title may be")
+JUDGED = finding(state="confirmed", intervention=Evidence(0.25, (0.125, 0.5), 0.0, math.nan, 24))
 
 
 def pictures(count):
@@ -24,13 +29,17 @@ def records():
     """Two epochs of images with a finding that stays, then one of texts."""
     table: dict[str, list] = {
         "sample_id": [f"s{i}" for i in range(70)],
-        "label": [0] * 70,
+        "label": ["cat"] * 70,
+        "predicted": ["cat", "dog"] * 35,
         "epg": [float("nan"), None, *[0.5] * 68],
+        "map_label": [[0.5, 0.25]] * 70,
     }
-    first = EpochRecord(0, 7, {"relevance/epg": 0.5}, table, pictures(70), [], [FINDING], [FINDING], ["cat"])
+    scalars = {FOCUS: 0.5, f"{FOCUS}/cat": 0.5, "relevance/severity": 0.0, "relevance/seconds": 3.0}
+    first = EpochRecord(0, 7, scalars, table, pictures(70), [], [FINDING, JUDGED], [FINDING], ["cat"])
     text = Highlight("t", "label <0>", "<b>good</b>", "**good**")
     texts = EpochRecord(2, 21, {}, {"sample_id": ["t", "u"]}, [], [text])
-    return [first, replace(first, epoch=1, step=14, pictures=pictures(2), new_findings=[]), texts, EpochRecord(3, 28)]
+    second = replace(first, epoch=1, step=14, scalars={**scalars, FOCUS: 0.25}, findings=[], new_findings=[])
+    return [first, replace(second, pictures=pictures(2)), texts, EpochRecord(3, 28)]
 
 
 @pytest.fixture(scope="module")
@@ -41,6 +50,8 @@ def run(tmp_path_factory):
         keep_wandb_offline(patch, folder)
         logger = WandbLogger(save_dir=folder, project="relevance")
         for record in records():
+            if record.scalars:
+                send_scalars(logger, record)
             send(logger, record)
         logger.experiment.finish()
     return next((folder / "wandb").glob("offline-run-*"))
@@ -56,16 +67,22 @@ def of(written, kind):
     return [entry[kind] for entry in written if entry["type"] == kind]
 
 
-@pytest.fixture(scope="module")
-def history(written):
+def rows(written):
     return [row["item"] for row in of(written, "history")]
 
 
-def test_each_epoch_is_one_row_at_lightnings_step(history):
+@pytest.fixture(scope="module")
+def history(written):
+    """The rows of media."""
+    return [row for row in rows(written) if FOCUS not in row]
+
+
+def test_the_media_of_each_epoch_are_one_row_at_lightnings_step(history):
     assert [row["trainer/global_step"] for row in history] == [7, 14, 21]
     keys = [{key.split(".")[0] for key in row if key.startswith("relevance/")} for row in history]
-    assert keys[:2] == [{"relevance/overlays", "relevance/samples"}] * 2  # and not the scalars
-    assert keys[2] == {"relevance/highlights", "relevance/samples"}
+    tables = {"relevance/samples", "relevance/findings_table"}
+    assert keys[:2] == [{"relevance/overlays"} | tables] * 2
+    assert keys[2] == {"relevance/highlights"} | tables
 
 
 def test_overlays_are_capped_and_carry_masks_and_captions(run, history):
@@ -87,11 +104,10 @@ def test_the_classes_of_the_mask_are_named(written):
     assert labels[0] == {"0": "elsewhere", "1": "annotation", "255": "ignored"}
 
 
-@pytest.fixture(scope="module")
-def tables(written):
+def tables(written, name):
     """The table of each epoch, from the artifact that W&B makes of it."""
     contents = [entry for artifact in of(written, "artifact") for entry in artifact["manifest"]["contents"]]
-    paths = [Path(entry["local_path"]) for entry in contents if entry["path"] == "relevance/samples.table.json"]
+    paths = [Path(entry["local_path"]) for entry in contents if entry["path"] == f"relevance/{name}.table.json"]
     return [json.loads(path.read_text()) for path in paths]
 
 
@@ -101,20 +117,50 @@ def kinds(table, column):
     return {kind["wb_type"] for kind in types}
 
 
-def test_the_table_has_a_row_per_sample_with_its_picture(tables):
-    samples = tables[0]
-    assert samples["columns"] == ["sample_id", "label", "epg", "overlay"]
+def test_the_table_has_a_row_per_sample_to_filter_with_its_picture(written):
+    samples = tables(written, "samples")[0]
+    assert samples["columns"] == ["sample_id", "label", "predicted", "epg", "correct", "overlay"]  # and no maps
     assert len(samples["data"]) == 70
-    assert samples["data"][2][:3] == ["s2", 0, 0.5]
-    assert samples["data"][2][3]["_type"] == "image-file"
-    assert samples["data"][69][3] is None  # beyond the cap
-    assert [kinds(samples, name) for name in samples["columns"][1:]] == [{"number", "none"}] * 2 + [
-        {"image-file", "none"}
-    ]
+    assert samples["data"][2][:5] == ["s2", "cat", "cat", 0.5, True]
+    assert samples["data"][3][4] is False
+    assert samples["data"][2][5]["_type"] == "image-file"
+    assert samples["data"][69][5] is None  # beyond the cap
+    expected = [{"string", "none"}] * 2 + [{"number", "none"}, {"boolean", "none"}, {"image-file", "none"}]
+    assert [kinds(samples, name) for name in samples["columns"][1:]] == expected
 
 
-def test_texts_are_html_in_the_table_and_apart(run, history, tables):
-    samples = tables[2]
+def test_the_tables_pictures_have_their_masks_with_named_classes(written):
+    without, masked = (row[5] for row in tables(written, "samples")[0]["data"][:2])
+    assert not without.get("masks")
+    assert masked["masks"]["annotation"]["path"].endswith(".mask.png")
+    contents = [entry for artifact in of(written, "artifact") for entry in artifact["manifest"]["contents"]]
+    path = next(entry["local_path"] for entry in contents if entry["path"] == masked["classes"]["path"])
+    named = {one["id"]: one["name"] for one in json.loads(Path(path).read_text())["class_set"]}
+    assert named == {0: "elsewhere", 1: "annotation", 255: "ignored"}
+
+
+def test_the_findings_are_a_table_in_each_epoch(written):
+    first, none, _ = tables(written, "findings_table")
+    rows = [dict(zip(first["columns"], row, strict=True)) for row in first["data"]]
+    assert rows[0]["scope"] == FINDING.scope
+    assert rows[0]["intervention"] is None
+    assert {key: rows[1][key] for key in ("state", "kind", "target", "samples", "worst_samples")} == {
+        "state": "confirmed",
+        "kind": "focus_outside_annotation",
+        "target": "label",
+        "samples": 24,
+        "worst_samples": "17, 4",
+    }
+    assert (rows[1]["relevance"], rows[1]["relevance_low"], rows[1]["relevance_p"]) == (0.12, 0.09, 0.001)
+    assert (rows[1]["intervention"], rows[1]["intervention_high"], rows[1]["intervention_p"]) == (0.25, 0.5, None)
+    assert rows[1]["severity"] == 0.25
+    assert rows[1]["text"] == str(JUDGED)
+    assert (none["columns"], none["data"]) == (list(findings_table([])), [])
+    assert none["columns"] == first["columns"]
+
+
+def test_texts_are_html_in_the_table_and_apart(run, history, written):
+    samples = tables(written, "samples")[2]
     assert samples["columns"] == ["sample_id", "highlight"]
     assert [row[1] and row[1]["_type"] for row in samples["data"]] == ["html-file", None]
     page = (run / "files" / history[2]["relevance/highlights.path"]).read_text()
@@ -133,3 +179,13 @@ def test_a_new_finding_alerts_once(written):
 def test_metrics_are_plotted_over_lightnings_step(written):
     metrics = [metric for metric in of(written, "metric") if metric.get("glob_name") == "relevance/*"]
     assert [metric["step_metric"] for metric in metrics] == ["trainer/global_step"]
+
+
+def test_the_summary_keeps_what_matters_of_each_scalar(written):
+    last = {key: value for summary in of(written, "summary") for key, value in summary["update"].items()}
+    assert last[FOCUS] == {"max": 0.5, "last": 0.25}  # the first value counts
+    assert last[f"{FOCUS}/cat"] == {"max": 0.5, "last": 0.5}
+    assert last["relevance/severity"] == {"min": 0.0, "max": 0.0, "last": 0.0}
+    assert last["relevance/seconds"] == {"mean": 3.0, "max": 3.0, "last": 3.0}
+    steps = {metric["step_metric"] for metric in of(written, "metric") if metric.get("summary")}
+    assert steps == {"trainer/global_step"}

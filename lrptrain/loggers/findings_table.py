@@ -1,0 +1,82 @@
+"""The findings of an evaluation as a table, for loggers that show one."""
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from lrptrain.findings import Evidence, Finding
+
+_NONE = Evidence(math.nan, (math.nan, math.nan), math.nan, math.nan, 0)
+_IN_MARKDOWN = ("state", "kind", "scope", "where", "target", "severity", "samples", "first_epoch", "worst_samples")
+
+
+def findings_table(findings: Sequence[Finding]) -> dict[str, list[Any]]:
+    """One row per finding, by column; what is not known is None.
+
+    Columns: `state`, `kind`, `scope`, `where`, `target`; `relevance` and `intervention` (see `Finding`), each with
+    `_low`, `_high`, `_p`, and `_reference`; `severity`, `samples`, `first_epoch`, `trend`, `worst_samples` and `text`.
+    """
+    rows = [_row(finding) for finding in findings]
+    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {name: [] for name in _COLUMNS}
+
+
+def findings_markdown(findings: Sequence[Finding]) -> str:
+    """The same for pages of text: numbers with their intervals in one column each."""
+    if not findings:
+        return "No finding stands."
+    heading = [name.replace("_", " ") for name in (*_IN_MARKDOWN[:5], "relevance", "intervention", *_IN_MARKDOWN[5:])]
+    lines = [heading, ["---"] * len(heading), *(_cells(finding) for finding in findings)]
+    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def _row(finding: Finding) -> dict[str, Any]:
+    return {
+        "state": finding.state,
+        "kind": finding.kind,
+        "scope": finding.scope,
+        "where": finding.where,
+        "target": finding.target,
+        **_numbers("relevance", finding.relevance),
+        **_numbers("intervention", finding.intervention),
+        "severity": finding.severity,
+        "samples": finding.samples,
+        "first_epoch": finding.first_epoch,
+        "trend": finding.trend,
+        "worst_samples": ", ".join(map(str, finding.worst_samples)),
+        "text": str(finding),
+    }
+
+
+def _numbers(name: str, evidence: Evidence | None) -> dict[str, float | None]:
+    found = evidence or _NONE
+    numbers = {
+        name: found.effect,
+        f"{name}_low": found.interval[0],
+        f"{name}_high": found.interval[1],
+        f"{name}_p": found.p_value,
+        f"{name}_reference": found.reference,
+    }
+    return {key: float(value) if math.isfinite(value) else None for key, value in numbers.items()}
+
+
+def _cells(finding: Finding) -> list[str]:
+    row = _row(finding)
+    shown = [_plain(row[name]) for name in _IN_MARKDOWN]
+    return [*shown[:5], _told(finding.relevance), _told(finding.intervention), *shown[5:]]
+
+
+def _plain(value: Any) -> str:
+    """In one cell of a Markdown table."""
+    text = f"{value:.3g}" if isinstance(value, float) else str(value)
+    return text.replace("|", "\\|").replace("\n", " ")
+
+
+def _told(evidence: Evidence | None) -> str:
+    if evidence is None:
+        return ""
+    (low, high), p_value = evidence.interval, evidence.p_value
+    tested = "" if math.isnan(p_value) else f", p = {p_value:.2g}"
+    return f"{evidence.effect:.3g} ({low:.3g} to {high:.3g}; reference {evidence.reference:.3g}{tested})"
+
+
+_COLUMNS = tuple(_row(Finding("", "", "", relevance=_NONE, confidence=0.95, epoch=0, step=0, first_epoch=0)))

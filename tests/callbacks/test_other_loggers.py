@@ -1,0 +1,104 @@
+"""Any Lightning logger gets what it takes, and none ends or alters training."""
+
+import csv
+from typing import Any
+
+import pytest
+import torch
+from pytorch_lightning.loggers import CSVLogger, TensorBoardLogger
+from setting import Points, loader, module, monitor, trainer
+from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+from lrptrain.loggers import read_events
+
+
+class Fails(Points):
+    """A logger that cannot take a relevance score."""
+
+    def log_metrics(self, metrics: dict[str, float], step: int | None = None) -> None:
+        if any(key.startswith("relevance/") for key in metrics):
+            raise OSError("no place left")
+        super().log_metrics(metrics, step)
+
+
+class Shows(Fails):
+    """With pictures and texts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.shown: list[tuple[str, Any]] = []
+
+    def log_image(self, key: str, images: list[Any]) -> None:
+        self.shown.append((key, len(images)))
+
+    def log_text(self, key: str, text: str, step: int) -> None:
+        self.shown.append((key, step))
+
+
+def fit(folder, logger, *callbacks, **options):
+    pl_module = module()
+    torch.manual_seed(1)
+    runner = trainer(folder, *callbacks, logger=logger, log_every_n_steps=1, **options)
+    runner.fit(pl_module, loader(shuffle=True), loader())
+    return pl_module.state_dict()
+
+
+def scalars(watching):
+    return {event["step"]: event["scalars"] for event in read_events(watching.folder)}
+
+
+def test_a_csv_has_the_scalars_of_the_record(tmp_path):
+    logger, watching = CSVLogger(tmp_path), monitor(on_error="raise")
+    fit(tmp_path, logger, watching)
+    with open(f"{logger.log_dir}/metrics.csv", encoding="utf-8") as file:
+        rows = {int(row["step"]): row for row in csv.DictReader(file) if row["relevance/samples"]}
+    told = {
+        step: {key: float(row[key]) for key in row if "relevance/" in key and row[key]} for step, row in rows.items()
+    }
+    assert told == {step: pytest.approx(values) for step, values in scalars(watching).items()}
+
+
+def test_tensorboard_has_all_of_the_record(tmp_path):
+    logger, watching = TensorBoardLogger(tmp_path), monitor(on_error="raise", bound=0.9)
+    fit(tmp_path, logger, watching, max_epochs=3)
+    logger.experiment.close()
+    board = EventAccumulator(logger.log_dir, size_guidance={"scalars": 0, "images": 0, "tensors": 0}).Reload()
+    told: dict[int, dict[str, float]] = {}
+    for key in board.Tags()["scalars"]:
+        for point in board.Scalars(key) if key.startswith("relevance/") else ():
+            told.setdefault(point.step, {})[key] = point.value
+    assert told == {step: pytest.approx(values, rel=1e-6) for step, values in scalars(watching).items()}
+    pictures = sorted(path.name for path in watching.folder.glob("pictures/*/*.png"))
+    shown = [f"{tag.rpartition('/')[2]}.png" for tag in board.Tags()["images"] for _ in board.Images(tag)]
+    assert sorted(shown) == pictures
+    tables = board.Tensors("relevance/findings_table/text_summary")
+    lines = [event.tensor_proto.string_val[0].decode().splitlines()[2:] for event in tables]
+    written = [event["findings"] for event in read_events(watching.folder)]
+    assert len(lines[-1]) > 0
+    assert [len(own) for own in lines] == [len(own) for own in written]
+    for line, found in zip(lines[-1], written[-1], strict=True):
+        assert f"| {found['state']} | {found['kind']} | {found['scope']} |" in line
+
+
+@pytest.mark.parametrize("kind", [Fails, Shows])
+def test_a_logger_that_fails_is_told_once_and_changes_nothing(kind, tmp_path):
+    logger, other, watching = kind(), Points(), monitor()
+    with pytest.warns(UserWarning, match=f"failed while logging to {kind.__name__}: OSError: no place left") as caught:
+        after = fit(tmp_path / "a", [logger, other], watching, max_epochs=3)
+    assert len([one for one in caught if "RelevanceMonitor" in str(one.message)]) == 1
+    assert watching.failures == 3
+    assert len(scalars(watching)) == 3
+    assert len([row for _, row in other.rows if "relevance/samples" in row]) == 3
+    if kind is Shows:  # pictures come although numbers do not
+        assert logger.shown[:2] == [("relevance/overlays", 2), ("relevance/findings_table", 4)]
+        assert len(logger.shown) == 6
+    without = fit(tmp_path / "b", [kind(), Points()], max_epochs=3)
+    assert all(torch.equal(without[name], value) for name, value in after.items())
+
+
+def test_a_logger_without_anything_but_numbers_is_no_failure(tmp_path):
+    logger, watching = Points(), monitor(on_error="raise")
+    fit(tmp_path, logger, watching)
+    assert not hasattr(logger, "experiment")
+    rows = {step: row for step, row in logger.rows if "relevance/samples" in row}
+    assert {step: {key: row[key] for key in row if key != "epoch"} for step, row in rows.items()} == scalars(watching)
