@@ -14,10 +14,15 @@ from lrptrain.dashboard.runs import file_in, read_json
 from lrptrain.dashboard.samples import arrow_errors, evaluations, stamped, when
 from lrptrain.extras import require
 from lrptrain.loggers.inputs import input_path
-from lrptrain.loggers.local import MAP
+from lrptrain.loggers.local import CLASS_MAPS, MAP
 
 MOST_EPOCHS = 40
 """Of the maps that `read_history` returns."""
+_Rows = dict[str, int]
+_Columns = dict[str, Any]
+_Others = dict[str, dict[str, Any]]
+_Tables = tuple[_Rows, _Columns, _Others]
+_NOTHING: _Tables = ({}, {}, {})
 
 
 def read_cards(folder: Path, name: str, ids: Sequence[str]) -> dict[str, Any]:
@@ -34,17 +39,11 @@ def read_cards(folder: Path, name: str, ids: Sequence[str]) -> dict[str, Any]:
     """
     notes: list[str] = []
     path = evaluations(folder).get(name)
-    try:
-        table = _maps(*stamped(path)) if path is not None else ({}, {})
-    except (OSError, ValueError, TypeError, KeyError) as error:
-        notes.append(f"{name}.parquet cannot be read and was passed over: {error}")
-        table = ({}, {})
-    rows, maps = table
+    tables = _tables(folder, path, notes) if path is not None else _NOTHING
     cards = {}
     for sample_id in ids:
-        if sample_id in rows:
-            own = {target: packed(_row(column, rows[sample_id])) for target, column in maps.items()}
-            own = {target: values for target, values in own.items() if values is not None}
+        if sample_id in tables[0]:
+            own = _maps_of(sample_id, *tables)
             cards[sample_id] = {**_known(folder, sample_id, notes, own), "maps": own}
     return {"cards": cards, "notes": notes}
 
@@ -58,15 +57,10 @@ def read_history(folder: Path, sample_id: str) -> dict[str, Any]:
     notes: list[str] = []
     found = []
     for name, path in _spread(list(evaluations(folder).items())):
-        try:
-            rows, maps = _maps(*stamped(path))
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            notes.append(f"{name}.parquet cannot be read and was passed over: {error}")
-            continue
-        if sample_id in rows:
-            own = {target: packed(_row(column, rows[sample_id])) for target, column in maps.items()}
+        tables = _tables(folder, path, notes)
+        if sample_id in tables[0]:
             epoch, step = when(name)
-            found.append({"epoch": epoch, "step": step, "maps": {k: v for k, v in own.items() if v is not None}})
+            found.append({"epoch": epoch, "step": step, "maps": _maps_of(sample_id, *tables)})
     return {"history": found, "notes": notes}
 
 
@@ -87,9 +81,44 @@ def packed(values: Any) -> dict[str, Any] | None:
     }
 
 
+def _tables(folder: Path, path: Path, notes: list[str]) -> _Tables:
+    """What an evaluation has of maps; a note of what cannot be read."""
+    rows, columns, others = _NOTHING
+    try:
+        rows, columns = _maps(*stamped(path))
+        also = file_in(folder, CLASS_MAPS, path.name)
+        others = _class_maps(*stamped(also)) if also is not None else {}
+    except (OSError, ValueError, TypeError, KeyError) as error:
+        which = path.name if not rows else f"{CLASS_MAPS}/{path.name}"
+        notes.append(f"{which} cannot be read and was passed over: {error}")
+    return rows, columns, others
+
+
+def _maps_of(sample_id: str, rows: _Rows, columns: _Columns, others: _Others) -> dict[str, Any]:
+    """The maps of a sample by target, those of single classes as `class <name>`; see `packed`."""
+    own = {target: packed(_row(column, rows[sample_id])) for target, column in columns.items()}
+    own |= {target: packed(values) for target, values in others.get(sample_id, {}).items()}
+    return {target: values for target, values in own.items() if values is not None}
+
+
 @lru_cache(maxsize=MOST_EPOCHS + 8)
 @arrow_errors
-def _maps(path: Path, changed: int, size: int) -> tuple[dict[str, int], dict[str, Any]]:
+def _class_maps(path: Path, changed: int, size: int) -> _Others:
+    """Maps of single classes, by sample id and target."""
+    parquet, types = require("pyarrow.parquet", "monitor"), require("pyarrow.types", "monitor")
+    found = parquet.read_table(path, columns=["sample_id", "class", f"{MAP}class"])
+    kind = found.schema.field(f"{MAP}class").type
+    if not types.is_list(kind) or not types.is_floating(kind.value_type):
+        raise ValueError("its maps are no lists of numbers")
+    maps: _Others = {}
+    for sample_id, name, values in zip(*found.to_pydict().values(), strict=True):
+        maps.setdefault(str(sample_id), {})[f"class {name}"] = values
+    return maps
+
+
+@lru_cache(maxsize=MOST_EPOCHS + 8)
+@arrow_errors
+def _maps(path: Path, changed: int, size: int) -> tuple[_Rows, _Columns]:
     """Row by sample id, and the column of maps by target."""
     parquet, types = require("pyarrow.parquet", "monitor"), require("pyarrow.types", "monitor")
     schema = parquet.read_schema(path)

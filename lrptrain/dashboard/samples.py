@@ -10,7 +10,7 @@ import numpy as np
 from lrptrain.dashboard.runs import file_in
 from lrptrain.extras import require
 from lrptrain.loggers.inputs import input_path
-from lrptrain.loggers.local import MAP
+from lrptrain.loggers.local import CLASS_MAPS, MAP
 
 _NAME = re.compile(r"epoch_(\d+)_step_(\d+)")
 _NOT_SHOWN = ("epoch", "step")
@@ -40,8 +40,8 @@ def read_table(folder: Path, name: str | None = None) -> dict[str, Any]:
 
     Returns:
         `evaluation`: its name, or None; `columns`: lists by name, of numbers, strings or None, where `sample_id` is a
-        string; `pictured`: which samples' inputs are there; `targets`: whose maps are there; `names`: of all
-        evaluations; and `notes`.
+        string; `pictured`: which samples' inputs are there; `targets`: whose maps are there, of all samples or, as
+        `class <name>`, of those drawn; `names`: of all evaluations; and `notes`.
     """
     known, notes = evaluations(folder), list[str]()
     empty: dict[str, Any] = {
@@ -60,6 +60,7 @@ def read_table(folder: Path, name: str | None = None) -> dict[str, Any]:
             continue
         there = {path.name for path in (folder / "inputs").glob("*.json")}
         pictured = [input_path(folder, sample_id).name in there for sample_id in columns["sample_id"]]
+        targets = [*targets, *_other_targets(folder, known[chosen].name)]
         return {**empty, "evaluation": chosen, "columns": columns, "pictured": pictured, "targets": targets}
     return empty
 
@@ -86,6 +87,15 @@ def read_scores(folder: Path, label: str | None = None, confidence: float = 0.95
         for column, values in means.items():
             found.setdefault(column, []).append([*when(name), *values])
     return {"scores": found, "notes": notes}
+
+
+def _other_targets(folder: Path, name: str) -> list[str]:
+    """The classes that have maps of their own; none if that cannot be read."""
+    path = file_in(folder, CLASS_MAPS, name)
+    try:
+        return _classes(*stamped(path)) if path is not None else []
+    except (OSError, ValueError, TypeError, KeyError):
+        return []  # what reads the maps says so
 
 
 def arrow_errors(read: Any) -> Any:
@@ -115,6 +125,13 @@ def _table(path: Path, changed: int, size: int) -> tuple[dict[str, list[Any]], l
     columns = {name: _listed(column) for name, column in table.to_pydict().items()}
     columns["sample_id"] = [str(sample_id) for sample_id in columns["sample_id"]]
     return columns, targets
+
+
+@lru_cache(maxsize=8)
+@arrow_errors
+def _classes(path: Path, changed: int, size: int) -> list[str]:
+    names = require("pyarrow.parquet", "monitor").read_table(path, columns=["class"])["class"].unique().to_pylist()
+    return [f"class {name}" for name in sorted(map(str, names))]
 
 
 def _read(path: Path) -> tuple[Any, list[str]]:

@@ -4,6 +4,7 @@ import base64
 import io
 import re
 import shutil
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -12,7 +13,7 @@ from PIL import Image
 from shown import MARKUP
 
 from lrptrain.dashboard.report import report
-from lrptrain.loggers import EpochRecord, read_samples, write_record
+from lrptrain.loggers import EpochRecord, read_class_maps, read_samples, write_record
 from lrptrain.loggers.inputs import input_path
 from lrptrain.render import overlay
 
@@ -102,35 +103,72 @@ def canvas_of(page):
     return np.asarray(Image.open(io.BytesIO(base64.b64decode(url.split(",")[1]))).convert("RGB")).astype(int)
 
 
+def pixels_and_mask(folder, sample_id):
+    image = np.asarray(Image.open(input_path(folder, sample_id, ".webp"))).transpose(2, 0, 1) / 255
+    return image, np.asarray(Image.open(input_path(folder, sample_id, ".mask.webp")).convert("L")) > 191
+
+
+def drawn(image, heat, mask):
+    return overlay(image, np.array(heat).reshape(4, 4), mask, mean=[0] * 3, std=[1] * 3).astype(int)
+
+
+def open_sample(visit, sample_id):
+    page = visit.view("samples", IMAGES, "#count")
+    page.fill("#search", str(sample_id))
+    page.locator(".gallery button.open").filter(has_text=re.compile(f"#{sample_id}$")).click()
+    page.wait_for_selector("dialog .strip figure:nth-child(3) canvas")
+    return page
+
+
 def test_the_overlay_is_the_one_that_is_drawn_elsewhere(visit, recorded):
     folder = recorded / IMAGES
     rows = read_samples(folder, 2)
     row = next(i for i, own in enumerate(rows["label"]) if own != rows["predicted"][i])
     sample_id = rows["sample_id"][row]
-    image = np.asarray(Image.open(input_path(folder, sample_id, ".webp"))).transpose(2, 0, 1) / 255
-    mask = np.asarray(Image.open(input_path(folder, sample_id, ".mask.webp")).convert("L")) > 191
-
-    def expected(target, shown):
-        heat = np.array(rows[f"map_{target}"][row]).reshape(4, 4)
-        return overlay(image, heat, shown, mean=[0] * 3, std=[1] * 3).astype(int)
-
-    page = visit.view("samples", IMAGES, "#count")
-    page.fill("#search", str(sample_id))
-    page.locator(".gallery button.open", has_text=f"#{sample_id}").last.click()
-    page.wait_for_selector("dialog .strip figure:nth-child(3) canvas")
+    image, mask = pixels_and_mask(folder, sample_id)
+    page = open_sample(visit, sample_id)
     assert page.locator("dialog .strip").first.locator("figure").count() == 3
     for target in ("predicted", "label"):
         page.select_option("dialog #target", target)
         page.wait_for_timeout(100)
         found = canvas_of(page)
         assert found.shape == (160, 160, 3)
-        assert np.abs(found - expected(target, mask)).mean() < 1
+        assert np.abs(found - drawn(image, rows[f"map_{target}"][row], mask)).mean() < 1
     page.uncheck("dialog #mask")
     page.wait_for_timeout(100)
-    assert np.abs(canvas_of(page) - expected("label", None)).max() <= 6
+    assert np.abs(canvas_of(page) - drawn(image, rows["map_label"][row], None)).max() <= 6
     page.fill("dialog #opacity", "0")
     page.wait_for_timeout(100)
     assert np.abs(canvas_of(page) - (image * 255).transpose(1, 2, 0).repeat(10, 0).repeat(10, 1)).max() <= 1
+    assert visit.complaints == []
+
+
+def test_the_overlay_of_any_class_can_be_chosen(visit, recorded):
+    folder = recorded / IMAGES
+    rows = read_class_maps(folder, 2)
+    assert len(rows["class"]) == 2 * 3  # samples drawn, classes
+    mine = [i for i, sample_id in enumerate(rows["sample_id"]) if sample_id == rows["sample_id"][0]]
+    image, _ = pixels_and_mask(folder, rows["sample_id"][0])
+    page = open_sample(visit, rows["sample_id"][0])
+    options = page.locator("dialog #target option").all_inner_texts()
+    assert set(options[2:]) == {"class cat", "class <b>dog</b>", "class ünït"}
+    page.uncheck("dialog #mask")
+    pictures = []
+    for i in mine:
+        page.select_option("dialog #target", f"class {rows['class'][i]}")
+        page.wait_for_timeout(100)
+        pictures.append(canvas_of(page))
+        assert np.abs(pictures[-1] - drawn(image, rows["map_class"][i], None)).max() <= 6
+    assert all(np.abs(one - other).max() > 20 for one, other in pairwise(pictures))
+    page.wait_for_selector("dialog .strip figure:nth-child(3) canvas")
+    page.keyboard.press("Escape")
+    page.fill("#search", "")
+    page.select_option(".filters #target", "class cat")
+    visit.leaves(24)
+    page.locator(".gallery .lacking", has_text="no map of class cat").nth(21).wait_for()
+    assert page.locator(".gallery .lacking").count() == 22
+    page.select_option(".filters #target", "predicted")
+    page.locator(".gallery .lacking").first.wait_for(state="detached")
     assert visit.complaints == []
 
 

@@ -9,7 +9,8 @@ import pytest
 from shown import MARKUP
 
 from lrptrain.dashboard.maps import MOST_EPOCHS, packed, read_cards, read_history
-from lrptrain.loggers import EpochRecord, read_samples, write_record
+from lrptrain.dashboard.samples import read_table
+from lrptrain.loggers import EpochRecord, read_class_maps, read_samples, write_record
 from lrptrain.loggers.inputs import input_path
 
 
@@ -45,6 +46,36 @@ def test_texts_bring_their_tokens_as_they_are(recorded):
         assert len(card["tokens"]) == len(card["annotation"]) == card["maps"]["label"]["length"]
         assert (card["grid"], card["image"]) == (None, False)
         assert card["annotation"][:3] == [1, 1, 0]
+
+
+def test_samples_that_were_drawn_have_maps_of_every_class(recorded):
+    folder = recorded / "relevance" / "run"
+    rows = read_class_maps(folder, 2)
+    name = f"epoch_0002_step_{rows['step'][0]:06d}"
+    ids = [str(i) for i in rows["sample_id"]]
+    cards = read_cards(folder, name, [*ids, *(str(i) for i in read_samples(folder, 2)["sample_id"])])["cards"]
+    for sample_id, own, values in zip(ids, rows["class"], rows["map_class"], strict=True):
+        found = unpacked(cards[sample_id]["maps"][f"class {own}"])
+        np.testing.assert_allclose(found, values, atol=np.abs(values).max() / 250)
+    assert sum(len(card["maps"]) > 2 for card in cards.values()) == 2
+    history = read_history(folder, ids[0])["history"]
+    assert [len(one["maps"]) for one in history] == [2 + 3] * 3
+    assert set(read_table(folder)["targets"][2:]) == {f"class {own}" for own in rows["class"]}
+
+
+@pytest.mark.parametrize(
+    "damage", [b"no table", {"sample_id": [1]}, {"sample_id": [1], "class": ["a"], "map_class": [[]]}]
+)
+def test_class_maps_that_cannot_be_read_are_passed_over_with_a_note(runs, damage):
+    folder = runs / "run"
+    path = sorted((folder / "class_maps").iterdir())[-1]
+    path.write_bytes(damage) if isinstance(damage, bytes) else pq.write_table(pa.table(damage), path)
+    sample_id = str(read_samples(folder, 2)["sample_id"][0])
+    found = read_cards(folder, path.stem, [sample_id])
+    assert list(found["cards"][sample_id]["maps"]) == ["label", "predicted"]
+    assert [note.startswith(f"class_maps/{path.name} cannot be read") for note in found["notes"]] == [True]
+    assert [len(one["maps"]) > 0 for one in read_history(folder, sample_id)["history"]] == [True] * 3
+    assert read_table(folder)["targets"][:2] == ["label", "predicted"]
 
 
 @pytest.mark.parametrize("values", [[0.0, 0.0], [np.nan, np.inf, 1.0], [1e-300, -2e-300], [-5.0], [3e38, 1e-30]])

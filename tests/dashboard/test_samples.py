@@ -15,7 +15,7 @@ def test_the_table_is_the_records_without_maps(recorded):
     found, expected = read_table(folder), loggers.read_samples(folder, 2)
     assert found["evaluation"] == found["names"][-1]
     assert len(found["names"]) == 3
-    assert found["targets"] == ["label", "predicted"]
+    assert found["targets"] == ["label", "predicted", "class <b>dog</b>", "class cat", "class ünït"]
     assert not any(name.startswith("map") for name in found["columns"])
     assert found["columns"]["sample_id"] == [str(i) for i in expected["sample_id"]]
     assert found["columns"]["label"] == expected["label"]

@@ -3,23 +3,31 @@
 const look = { target: "label", opacity: 0.75, mask: true, heat: true };
 const TARGET_TEXTS = { label: "the label", predicted: "the prediction" };
 
-// known: as the server's cards have it; maps: those to show. Returns an element with a `redraw` function.
-function sampleView(run, id, known, maps, caption) {
+// The map that was asked for. Not every sample has one of every class; of any other kind, its first stands in.
+function chosenMap(maps) {
+  return maps[look.target] || (look.target.startsWith("class ") ? null : Object.values(maps)[0]) || null;
+}
+
+// known: as the server's cards have it; target: gives the map to show. Returns an element with a `redraw` function.
+function sampleView(run, id, known, target, caption) {
   const figure = h("figure", { className: known.tokens ? "sample text" : "sample" });
   const body = h("div", { className: "body" });
   figure.append(body, h("figcaption", {}, caption));
-  const target = () => maps[look.target] || Object.values(maps)[0] || null;
   if (known.tokens) {
     figure.redraw = () => {
       const map = target();
       const levels = map === null || !look.heat ? null : unpack(map);
-      body.replaceChildren(highlighted(known.tokens, levels, known.annotation, look));
+      body.replaceChildren(highlighted(known.tokens, levels, known.annotation, look), lacking(map));
     };
   } else {
     figure.redraw = () => drawImage(run, id, known, target(), body);
   }
   figure.redraw();
   return figure;
+}
+
+function lacking(map) {
+  return map === null && look.heat ? h("p", { className: "muted lacking" }, `no map of ${look.target}`) : "";
 }
 
 async function drawImage(run, id, known, map, body) {
@@ -37,7 +45,7 @@ async function drawImage(run, id, known, map, body) {
   const fits = mask !== null && mask.width === size.width && mask.height === size.height;
   paint(canvas, size.data, fits ? mask.data : null, heat, look.opacity);
   canvas.title = picture === null ? "no image was kept: relevance alone" : "";
-  body.replaceChildren(canvas);
+  body.replaceChildren(canvas, lacking(map));
 }
 
 function lookControls(targets, redraw) {
@@ -81,7 +89,7 @@ async function openSample(run, id, evaluation, row) {
     return;
   }
   targets.append(lookControls(Object.keys(known.maps), redrawAll));
-  large.append(sampleView(run, id, known, known.maps, ""));
+  large.append(sampleView(run, id, known, () => chosenMap(known.maps), ""));
   await addHistory(histories, run, id, known);
   for (const other of shownRuns().filter((name) => name !== run)) {
     const same = await sameSample(other, id, row, known);
@@ -102,6 +110,6 @@ async function addHistory(place, run, id, known) {
   const { history, notes } = await ask("history", { run, id });
   if (!history.length) return;
   const strip = h("div", { className: known.tokens ? "strip text" : "strip" },
-    history.map((one) => sampleView(run, id, known, one.maps, `epoch ${one.epoch}`)));
+    history.map((one) => sampleView(run, id, known, () => chosenMap(one.maps), `epoch ${one.epoch}`)));
   place.append(h("h3", {}, history.length > 1 ? `How its map changed: ${shortName(run)}` : `Its map: ${shortName(run)}`), noteList(notes) || "", strip);
 }

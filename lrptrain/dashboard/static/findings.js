@@ -74,10 +74,6 @@ function fact(value, text, found, reference, from, to) {
     h("div", { className: "muted" }, `${isNumber(low) ? `${points(low)} to ${percent(high)}` : "no interval"}; ${reference}; ${p}n = ${found.samples}`));
 }
 
-function only(maps, target) {
-  return target in maps ? { [target]: maps[target] } : maps;
-}
-
 // The samples that show it best, where their inputs were kept.
 async function showWorst(run, place) {
   const slots = [...place.querySelectorAll("[data-sample]")];
@@ -94,7 +90,9 @@ async function showWorst(run, place) {
     const known = cards[id];
     if (known === undefined) continue;
     const row = rowOf(table.columns, rows.get(id));
-    const view = sampleView(run, id, known, only(known.maps, slot.dataset.target), `#${id} ${row.label ?? ""}${row.label === row.predicted ? "" : ` read as ${row.predicted}`}`);
+    const map = known.maps[slot.dataset.target] || Object.values(known.maps)[0] || null;
+    const read = row.label === row.predicted ? "" : ` read as ${row.predicted}`;
+    const view = sampleView(run, id, known, () => map, `#${id} ${row.label ?? ""}${read}`);
     slot.replaceChildren(h("button", { type: "button", className: "open", title: "Open", onclick: () => openSample(run, id, table.evaluation, row) }, view));
   }
 }

@@ -102,7 +102,7 @@ function galleryCard(run, table, i, known) {
     h("span", { className: "muted" }, ` ${percent(row.probability)}${isNumber(focus) ? ` · ${percent(focus)} on it` : ""} · #${id}`));
   const view = known === undefined
     ? h("figure", { className: "sample bare" }, h("div", { className: "body" }, h("p", { className: "empty" }, "no map here")), h("figcaption", {}, caption))
-    : sampleView(run, id, known, known.maps, caption);
+    : sampleView(run, id, known, () => chosenMap(known.maps), caption);
   view.redraw ||= () => {};
   return h("button", { type: "button", className: "open", title: "Open", onclick: () => openSample(run, id, table.evaluation, row) }, view);
 }
