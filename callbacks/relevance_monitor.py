@@ -89,7 +89,8 @@ class RelevanceMonitor(Callback):
         intervention: What judges a suspicion in the epoch in which it arises: "swap" what lies outside the annotation
             with another class's and, as the control, its own class's; "inpaint" or "fill" it; None leaves findings
             suspected. Fixed positions are painted over, tokens deleted. Costs 2 or 3 forward passes per region.
-        min_effect: The least mean change of a probability, beyond the control's, that confirms a finding.
+        min_effect: The least mean change of a probability, beyond the control's, that confirms a finding; 0.3 for what
+            no map shows.
         fail_on: "confirmed" or "suspected": end training after an epoch with such a finding, with an error.
         targets: Which classes to explain: "label", "predicted".
         batch_size: Samples per forward pass of the monitor, which needs the memory of training.

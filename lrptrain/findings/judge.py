@@ -7,10 +7,13 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float
 
-from lrptrain.findings.finding import Evidence, Finding
+from lrptrain.findings.finding import RELIANCE, Evidence, Finding
 from lrptrain.findings.statistics import bootstrap_interval, holm, share_test
 
 LEAST_SAMPLES = 5
+LEAST_RELIANCE = 0.3
+"""What no map shows is confirmed by a larger effect: what people mark is hardly ever all the evidence there is, so that a
+sound model leans on the rest, too."""
 
 
 class Effect(NamedTuple):
@@ -31,8 +34,8 @@ def judge(
     """Confirm or refute each suspect.
 
     Confirmed: the prediction moved further than under the control, by a paired sign-flip test at `1 - confidence`
-    after Holm's correction over all suspects, by a bootstrap interval above 0, and by `min_effect` on average. Refuted:
-    the whole interval lies below `min_effect`. Between them it stays suspected.
+    after Holm's correction over all suspects, by a bootstrap interval above 0, and by `min_effect` on average, `LEAST_RELIANCE`
+    for what no map shows. Refuted: the whole interval lies below that. Between them it stays suspected.
 
     Args:
         suspects: To be judged.
@@ -57,9 +60,10 @@ def judge(
         p_value, sure = float(p_values[i]), 1 - confidence
         control = float(np.nanmean(effect.control))
         evidence = Evidence(mean, (low, high), control, p_value, len(differences[i]))
-        if p_value <= sure and low > 0 and mean >= min_effect:
+        least = max(min_effect, LEAST_RELIANCE) if suspect.kind == RELIANCE else min_effect
+        if p_value <= sure and low > 0 and mean >= least:
             return replace(suspect, state="confirmed", intervention=evidence)
-        return replace(suspect, state="refuted" if high < min_effect else "suspected", intervention=evidence)
+        return replace(suspect, state="refuted" if high < least else "suspected", intervention=evidence)
 
     return [judged(i, suspect) for i, suspect in enumerate(suspects)]
 

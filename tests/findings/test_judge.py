@@ -27,6 +27,13 @@ def test_a_clear_effect_confirms_and_none_refutes():
     assert states(effect(0.04, spread=0.001)) == ["refuted"]  # sure, but too small to matter
 
 
+def test_what_no_map_shows_is_confirmed_by_a_large_effect_only():
+    unseen = replace(SUSPECT, kind="reliance_outside_annotation")
+    given = [effect(0.4), effect(0.2), effect(0.3, spread=0.5)]
+    assert [one.state for one in judge([unseen] * 3, given, 0.05)] == ["confirmed", "refuted", "suspected"]
+    assert [one.state for one in judge([unseen] * 3, given, 0.35)] == ["confirmed", "refuted", "suspected"]
+
+
 def test_what_is_unsure_stays_suspected():
     assert states(effect(0.1, spread=0.5)) == ["suspected"]
 
