@@ -12,8 +12,8 @@ from lrptrain.findings.statistics import bootstrap_interval, holm, share_test
 
 LEAST_SAMPLES = 5
 LEAST_RELIANCE = 0.3
-"""What no map shows is confirmed by a larger effect: what people mark is hardly ever all the evidence there is, so that a
-sound model leans on the rest, too."""
+"""What no map shows is confirmed by a larger effect: what people mark is hardly ever all the evidence there is, so
+that a sound model leans on the rest, too."""
 
 
 class Effect(NamedTuple):
@@ -34,8 +34,9 @@ def judge(
     """Confirm or refute each suspect.
 
     Confirmed: the prediction moved further than under the control, by a paired sign-flip test at `1 - confidence`
-    after Holm's correction over all suspects, by a bootstrap interval above 0, and by `min_effect` on average, `LEAST_RELIANCE`
-    for what no map shows. Refuted: the whole interval lies below that. Between them it stays suspected.
+    after Holm's correction over all suspects, by a bootstrap interval above 0, and by `min_effect` on average,
+    `LEAST_RELIANCE` for what no map shows. Refuted: the whole interval lies below that. Between them it stays
+    suspected.
 
     Args:
         suspects: To be judged.
