@@ -1,4 +1,4 @@
-"""The command line: `lrptrain fit|validate|test|demo|attribute|check|compare|audit|dashboard|report`."""
+"""The command line, `lrptrain COMMAND`: Lightning's `fit`, `validate` and `test`, and the `COMMANDS` below."""
 
 import importlib
 import sys
@@ -17,6 +17,7 @@ COMMANDS = {
     "audit": "lrptrain.audit_checkpoint.audit",
     "dashboard": "lrptrain.dashboard.server.dashboard",
     "report": "lrptrain.dashboard.report.report",
+    "wandb-workspace": "lrptrain.loggers.wandb_workspace.wandb_workspace",
 }
 
 

@@ -36,7 +36,9 @@ def save(module: pl.LightningModule, path: Path) -> str:
 
 def test_help_lists_every_command():
     done = subprocess.run([sys.executable, "-m", "lrptrain", "--help"], capture_output=True, text=True, check=True)
-    assert all(command in done.stdout for command in ("fit", "test", "demo", "audit", "dashboard", "report"))
+    assert all(
+        command in done.stdout for command in ("fit", "test", "demo", "audit", "dashboard", "report", "wandb-workspace")
+    )
 
 
 @pytest.mark.parametrize("typed", [["--open"], ["--open", "--port=9"], ["--open=true"], ["--open", "true"]])
