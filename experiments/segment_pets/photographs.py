@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import NamedTuple
 
 import pets
@@ -41,6 +42,7 @@ class Scores(NamedTuple):
     pet: float
 
 
+@lru_cache(1)
 def load(seed: int) -> dict[str, Photographs]:
     """`train` and `val` (a fifth of the official trainval list, by seed), `test`: each in one fixed random order."""
     splits = pets.load(pets.DATA, SIZE, seed)

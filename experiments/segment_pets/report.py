@@ -4,10 +4,19 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from parallel import Run
-from stages import CENTRE, FEW, GIVEN, REFINEMENTS, SAID
+from stages import CENTRE, FEW, REFINEMENTS, SAID
 from table import markdown, mean_interval
 
 MODELS = ("plain", "guided")
+COLUMNS = (
+    "val",
+    "test",
+    "test, refined",
+    "test, given breed",
+    "test, given breed, refined",
+    "test, pet",
+    "test, pet, refined",
+)
 
 
 def of(runs: Sequence[Run], **wanted: object) -> list[Run]:
@@ -75,7 +84,7 @@ def _refined(runs: Sequence[Run]) -> str:
     for arm, model in dict.fromkeys((run["arm"], run["model"]) for run in runs):
         own = of(runs, arm=arm, model=model)
         for name in REFINEMENTS:
-            columns = {x: cell(own, f"{name} | {x}") for x in ("val", "train", "train, pet", GIVEN, SAID)}
+            columns = {x: cell(own, f"{name} | {x}") for x in ("val", "train", "train, pet", "test", f"test{SAID}")}
             rows.append({"seeds": arm, "classifier": model, "refinement": name, **columns})
     return markdown(rows)
 
@@ -85,11 +94,11 @@ def _segmenters(runs: Sequence[Run], refined: Sequence[Run]) -> str:
     for arm, model in dict.fromkeys((run["arm"], run["model"]) for run in runs):
         own = of(runs, arm=arm, model=model)
         row = {"trained on": arm, "classifier": model}
-        row |= {name: cell(own, name) for name in ("val", "test", "test, given breed", "test, pet")}
+        row |= {name: cell(own, name) for name in COLUMNS}
         shares = [run["test"] / other["test"] for run in own for other in of(full, seed=run["seed"])]
         row["share of full"] = cell([{"share": share} for share in shares], "share")
         source, name = own[0]["source"], own[0]["refinement"]
         masks = of(refined, arm=source, model=model) if source else []
-        row |= {f"its pseudo-masks, {x}": cell(masks, f"{name} | {x}") for x in (SAID, GIVEN)}
+        row |= {f"its pseudo-masks, {x}": cell(masks, f"{name} | {x}") for x in (f"test{SAID}", "test", "test, pet")}
         rows.append(row)
     return markdown(rows)

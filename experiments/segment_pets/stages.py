@@ -1,5 +1,6 @@
 """One run of each stage: a classifier, a source of seeds, its refinements, a segmenter."""
 
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,14 +13,14 @@ from per_method import DEAR
 from pets import RUNS, accuracy
 from photographs import FEW, SPLITS, Photographs, compared, in_parts, load, scored, tuned
 from torch import Tensor, nn
-from training import classifier, masked, predicted, segmented, segmenter
+from training import as_breed, classifier, masked, predicted, probabilities, segmenter
 from vision import MEAN, STD
 from without_model import centre_prior, spectral_residual
 
 import lrptrain
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 from lrptrain.segmentation.masks import pseudo_masks
-from lrptrain.segmentation.refinement import refinement
+from lrptrain.segmentation.refinement import pixel_adaptive, refinement
 from lrptrain.segmentation.seeds import class_maps, unit
 
 CENTRE, SALIENCY = "centre prior", "spectral residual"
@@ -43,7 +44,7 @@ MARGIN = 0.15
 """Of the threshold, up and down: pixels in between are ignored in pseudo-masks."""
 PSEUDO = "pseudo-masks"
 PLAIN_ARMS = (PSEUDO, "full masks", "a tenth of the masks", f"{PSEUDO} and a tenth of the masks")
-GIVEN, SAID = "test", "test, predicted breed"
+SAID = ", predicted breed"
 
 
 @dataclass(frozen=True)
@@ -97,7 +98,6 @@ def trained(task: Task) -> Run:
 def maps_of(
     task: Task,
     net: nn.Module,
-    data: dict[str, Photographs],
     split: Photographs,
     labels: Int[Tensor, " n"],
     scales: tuple[float, ...],
@@ -107,8 +107,8 @@ def maps_of(
     if name == SALIENCY:
         return spectral_residual(split.rgb)
     if name == CENTRE or times:
-        prior = centre_prior(data["val"]).expand(len(labels), -1, -1)
-        return prior if name == CENTRE else unit(prior * maps_of(plain(task, name), net, data, split, labels, scales))
+        prior = centre_prior(task.seed).expand(len(labels), -1, -1)
+        return prior if name == CENTRE else unit(prior * maps_of(plain(task, name), net, split, labels, scales))
     method, options = name.partition(" ")[0], OPTIONS.get(name, {})
     return class_maps(
         net, split.images, torch.arange(len(labels)), labels, method, options, scales, len(scales) > 1, chunk=16
@@ -128,7 +128,7 @@ def source(task: Task) -> Run:
     try:
         found = {"images": FEW if dear else None}
         few = {name: data[name].first(found["images"]) for name in ("val", "train")}
-        maps = {name: maps_of(task, net, data, split, split.labels, (1.0,)) for name, split in few.items()}
+        maps = {name: maps_of(task, net, split, split.labels, (1.0,)) for name, split in few.items()}
     except (UnsupportedMethodError, UnsupportedModelError) as error:
         return task.head | {"unsupported": str(error)}
     for part in {FEW, found["images"]}:
@@ -148,12 +148,14 @@ def maps_everywhere(task: Task, net: nn.Module, data: dict[str, Photographs]) ->
     alone = plain(task, task.arm.partition(" x ")[0])
     if not path.exists():
         asked = {**{split: (data[split], data[split].labels) for split in SPLITS}}
-        asked[SAID] = (data["test"], predicted(net, data["test"]))
-        torch.save({key: maps_of(alone, net, data, *x, SCALES).half() for key, x in asked.items()}, path)
+        asked |= {f"{split}{SAID}": (data[split], predicted(net, data[split])) for split in ("val", "test")}
+        aside = path.with_suffix(f".{os.getpid()}")  # another process may want the same maps
+        torch.save({key: maps_of(alone, net, *x, SCALES).half() for key, x in asked.items()}, aside)
+        aside.replace(path)
     maps = {key: x.float() for key, x in torch.load(path, weights_only=True).items()}
     if " x " not in task.arm:
         return maps
-    prior = centre_prior(data["val"])
+    prior = centre_prior(task.seed)
     return {key: unit(prior * x) for key, x in maps.items()}
 
 
@@ -161,28 +163,25 @@ def refine(
     name: str, net: nn.Module, rgb: Float[Tensor, "n 3 height width"], maps: Float[Tensor, "n height width"]
 ) -> Float[Tensor, "n height width"]:
     """All maps of a split, by one chain of refinements."""
-    chain = [refinement(step, net, MEAN, STD, **options) for step, options in REFINEMENTS[name]]
-    parts = []
-    for part in in_parts(len(maps)):
-        found = maps[part, None]
-        for step in chain:
-            found = step(rgb[part], found)
-        parts.append(found[:, 0])
-    return torch.cat(parts)
+    for step, options in REFINEMENTS[name]:
+        one = refinement(step, net, MEAN, STD, **options)
+        maps = torch.cat([one(rgb[part], maps[part, None])[:, 0] for part in in_parts(len(maps))])
+    return maps
 
 
 def refined(task: Task) -> Run:
     """One source at all scales with every refinement, each at its own threshold of the validation images."""
     started = time.process_time()
     net, data = prepared(task)
-    maps, said = maps_everywhere(task, net, data), predicted(net, data["test"])
+    maps = maps_everywhere(task, net, data)
+    said = {f"{split}{SAID}": predicted(net, data[split]) for split in ("val", "test")}
     found: Run = {}
     for name in REFINEMENTS:
         own = {key: refine(name, net, data[key.partition(",")[0]].rgb, x) for key, x in maps.items()}
         at = found[f"{name} | threshold"] = tuned(own["val"], data["val"])
         for key, x in own.items():
             split = data[key.partition(",")[0]]
-            breeds, pet = scored(x, said if key == SAID else split.labels, split, at)
+            breeds, pet = scored(x, said.get(key, split.labels), split, at)
             found |= {f"{name} | {key}": breeds, f"{name} | {key}, pet": pet}
     return task.head | found | {"cpu seconds": time.process_time() - started}
 
@@ -191,7 +190,7 @@ def segmenters(task: Task) -> Run:
     """One segmenter: trained on pseudo-masks, on masks, or on both."""
     started = time.process_time()
     net, data = prepared(task)
-    train, own = data["train"], masked(data["train"].labels)
+    train, few = data["train"], masked(data["train"].labels)
     masks = torch.full_like(train.masks, 255)
     if task.arm.startswith(PSEUDO):
         alone = Task(task.seed, task.source, task.model)
@@ -203,14 +202,16 @@ def segmenters(task: Task) -> Run:
     if task.arm == "full masks":
         masks = train.masks
     elif "tenth" in task.arm:
-        masks[own] = train.masks[own]
+        masks[few] = train.masks[few]
     # Without any mask an image teaches nothing: a tenth of the masks alone is a tenth of the images.
     some = (masks != 255).flatten(1).any(1)
     kept = Photographs(train.images[some], train.rgb[some], train.masks[some], train.labels[some])
     module = segmenter(net, kept, masks[some], task.seed)
     result = task.head | {"source": task.source, "refinement": task.refinement}
     for split in SPLITS:
-        for name, labels in (("", None), (", given breed", data[split].labels)):
-            breeds, pet = compared(segmented(module, data[split], labels), data[split])
-            result |= {f"{split}{name}": breeds, f"{split}{name}, pet": pet}
+        said = probabilities(module, data[split])
+        for name, shares in (("", said), (", refined", pixel_adaptive(data[split].rgb, said))):
+            for suffix, own in (("", shares), (", given breed", as_breed(shares, data[split].labels))):
+                breeds, pet = compared(own.argmax(1).to(torch.uint8), data[split])
+                result |= {f"{split}{suffix}{name}": breeds, f"{split}{suffix}, pet{name}": pet}
     return result | {"cpu seconds": time.process_time() - started}

@@ -3,14 +3,15 @@
 import copy
 import logging
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 import pets
 import pytorch_lightning as pl
 import torch
-from jaxtyping import Int, UInt8
+import torch.nn.functional as F
+from jaxtyping import Float, Int, UInt8
 from photographs import CLASSES, SIZE, Photographs, in_parts
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
@@ -128,16 +129,15 @@ def predicted(net: nn.Module, split: Photographs) -> Int[Tensor, " n"]:
 
 
 @torch.no_grad()
-def segmented(
-    net: Callable[[Tensor], Tensor], split: Photographs, labels: Int[Tensor, " n"] | None = None
-) -> UInt8[Tensor, "n height width"]:
-    """What a segmenter says; with `labels`, among the background and these breeds."""
-    masks = []
-    for part in in_parts(len(split.labels)):
-        scores = net(split.images[part])
-        if labels is not None:
-            absent = torch.ones_like(scores[:, :, 0, 0]).scatter(1, labels[part, None] + 1, 0)
-            absent[:, 0] = 0
-            scores = scores.masked_fill(absent.bool()[:, :, None, None], -torch.inf)
-        masks.append(scores.argmax(1).to(torch.uint8))
-    return torch.cat(masks)
+def probabilities(net: nn.Module, split: Photographs) -> Float[Tensor, "n 4 height width"]:
+    """Of background and breeds by a segmenter, mean of each image and its mirror image."""
+    views = [(split.images[part], split.images[part].flip(-1)) for part in in_parts(len(split.labels))]
+    return torch.cat([(net(one).softmax(1) + net(other).softmax(1).flip(-1)) / 2 for one, other in views])
+
+
+def as_breed(
+    probabilities: Float[Tensor, "n 4 height width"], labels: Int[Tensor, " n"]
+) -> Float[Tensor, "n 4 height width"]:
+    """With what is on any breed given to the one that an image shows."""
+    pet = 1 - probabilities[:, :1]
+    return torch.cat([probabilities[:, :1], pet * F.one_hot(labels, CLASSES)[:, :, None, None]], 1)

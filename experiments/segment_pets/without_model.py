@@ -1,11 +1,12 @@
 """Maps that need no model: the pet is in the middle, or it is what stands out."""
 
+from functools import lru_cache
 from itertools import product
 
 import numpy as np
 import torch
 from jaxtyping import Float
-from photographs import SIZE, Photographs, scored, tuned
+from photographs import SIZE, Photographs, load, scored, tuned
 from scipy.ndimage import gaussian_filter, uniform_filter
 from torch import Tensor
 
@@ -21,8 +22,10 @@ def gaussian(y: float, x: float, height: float, width: float) -> Float[Tensor, "
     return torch.exp(-(((at - y) / height) ** 2)[:, None] / 2 - (((at - x) / width) ** 2)[None] / 2)
 
 
-def centre_prior(val: Photographs) -> Float[Tensor, "height width"]:
+@lru_cache(1)
+def centre_prior(seed: int) -> Float[Tensor, "height width"]:
     """The Gaussian that is best on the validation masks, at its own best threshold; it may stand above or below."""
+    val = load(seed)["val"]
     candidates = [gaussian(y, 0.5, height, width) for y, height, width in product(CENTRES, WIDTHS, WIDTHS)]
     return max(candidates, key=lambda prior: _fit(prior, val))
 
