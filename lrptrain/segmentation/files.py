@@ -1,18 +1,21 @@
 """The files of an export of seeds and pseudo-masks, in the layout of PASCAL VOC with an index.
 
     settings.json                         how it was made: an export goes on with the same settings only
+    thresholds.json                       of the background, where they were chosen on validation images
     classes.json                          names of the classes; 1 + index is the value in a mask
-    index.jsonl                           a line per image: name, sample_id, split, classes, size, status, reason
+    index.jsonl                           a line per image: name, split, classes, size, status, reason
     index.<rank>.jsonl                    the same while a process writes
     SegmentationSeeds/<name>.png          seeds before refinement: 0 background, 1 + class
+    SegmentationRefined/<name>.png        refined maps at one threshold: 0 background, 1 + class
     SegmentationClass/<name>.png          pseudo-masks: 0 background, 1 + class, 255 ignored
-    SegmentationTruth/<name>.png          the true mask, where it is known
     JPEGImages/<name>.jpg                 the image
+    truth/SegmentationClass/<name>.png    the true mask, where it is known
     maps/<name>.npz                       `maps` float16 [classes, height, width] in 0..1, `classes`: their numbers
-    ImageSets/Segmentation/<split>.txt    names of the images that are done
+    ImageSets/Segmentation/<split>.txt    names of the images that are done; in truth/ of those with a true mask
+    scores.json                           mean IoU of seeds and pseudo-masks by split, where true masks are known
 
-Masks are PNGs with VOC's palette. Every file is written aside and renamed; an image's line comes last, so that an image
-that has one is whole.
+An image has the name of its `sample_id` if that is a string, else `<split>_<number>`. Masks are PNGs with the palette
+of VOC. Every file is written aside and renamed; an image's line comes last, so that an image that has one is whole.
 """
 
 import json
@@ -33,7 +36,11 @@ from lrptrain.annotations import IGNORED
 from lrptrain.extras import require
 from lrptrain.loggers.files import append_line, name_of, to_json, write_whole
 
-SEEDS, MASKS, TRUTH, IMAGES, MAPS = "SegmentationSeeds", "SegmentationClass", "SegmentationTruth", "JPEGImages", "maps"
+SEEDS, REFINED, MASKS, IMAGES, MAPS = (
+    "SegmentationSeeds", "SegmentationRefined", "SegmentationClass", "JPEGImages", "maps",
+)  # fmt: skip
+TRUTH = f"truth/{MASKS}"
+LISTS = "ImageSets/Segmentation"
 
 
 @dataclass(frozen=True)
@@ -42,7 +49,6 @@ class Entry:
 
     Attributes:
         name: Of the image's files, without an ending.
-        sample_id: Of the sample, of which the name is made.
         split: In whose list the image is.
         classes: Which classes have maps.
         size: Height and width of the masks.
@@ -51,7 +57,6 @@ class Entry:
     """
 
     name: str
-    sample_id: int | str
     split: str
     classes: tuple[int, ...]
     size: tuple[int, int]
@@ -64,21 +69,23 @@ class Exported:
     """What is exported of one image.
 
     Attributes:
-        sample_id: Of which the files' name is made.
+        name: Of the files, see `image_name`.
         split: In whose list the image is.
         classes: Numbers of the classes that have maps.
         maps: Of these classes, at the image's size, after refinement.
         seeds: Before refinement.
-        mask: After it.
+        refined: After it, at one threshold.
+        mask: The pseudo-mask.
         image: In 0..1.
         truth: The true mask.
     """
 
-    sample_id: int | str
+    name: str
     split: str
     classes: Sequence[int]
     maps: Float[Tensor, "classes height width"]
     seeds: UInt8[Tensor, "height width"]
+    refined: UInt8[Tensor, "height width"]
     mask: UInt8[Tensor, "height width"]
     image: Float[Tensor, "3 height width"] | None = None
     truth: UInt8[Tensor, "height width"] | None = None
@@ -100,13 +107,13 @@ def begin(folder: Path, settings: Mapping[str, Any], classes: Sequence[str]) -> 
         ValueError: If the folder holds an export with other settings or classes.
     """
     for name, value in (("settings", dict(settings)), ("classes", list(classes))):
-        path, text = folder / f"{name}.json", to_json(value, indent=1)
+        path, wanted = folder / f"{name}.json", json.loads(to_json(value))
         if not path.exists():
-            write_whole(path, partial(_write_text, text))
-        elif (known := json.loads(path.read_text(encoding="utf-8"))) != json.loads(text):
+            write_json(path, wanted)
+        elif (known := read_json(path)) != wanted:
             raise ValueError(
-                f"{folder} holds an export with other {name}: {_differing(known, json.loads(text))}; delete it or "
-                "name another folder"
+                f"{folder} holds an export with other {name}: {_differing(known, wanted)}; delete it or name another "
+                "folder"
             )
 
 
@@ -126,8 +133,8 @@ def write(folder: Path, given: Exported, map_size: tuple[int, int] | None = None
         map_size: Height and width to which the maps are reduced; larger than they are has no effect.
         rank: Of this process.
     """
-    name = name_of(given.sample_id)
-    masks = {SEEDS: given.seeds, MASKS: given.mask, TRUTH: given.truth}
+    name = given.name
+    masks = {SEEDS: given.seeds, REFINED: given.refined, MASKS: given.mask, TRUTH: given.truth}
     for kind, mask in masks.items():
         if mask is not None:
             write_mask(folder / kind / f"{name}.png", mask)
@@ -142,7 +149,7 @@ def write(folder: Path, given: Exported, map_size: tuple[int, int] | None = None
     }
     write_whole(folder / MAPS / f"{name}.npz", partial(_save_arrays, arrays))
     size = (given.mask.shape[-2], given.mask.shape[-1])
-    return add(folder, Entry(name, given.sample_id, given.split, tuple(given.classes), size), rank)
+    return add(folder, Entry(name, given.split, tuple(given.classes), size), rank)
 
 
 def add(folder: Path, entry: Entry, rank: int = 0) -> Entry:
@@ -152,9 +159,14 @@ def add(folder: Path, entry: Entry, rank: int = 0) -> Entry:
     return entry
 
 
-def skipped(sample_id: int | str, split: str, size: tuple[int, int], reason: str) -> Entry:
+def skipped(name: str, split: str, size: tuple[int, int], reason: str) -> Entry:
     """The line of an image that has no mask."""
-    return Entry(name_of(sample_id), sample_id, split, (), size, "skipped", reason)
+    return Entry(name, split, (), size, "skipped", reason)
+
+
+def image_name(sample_id: int | str, split: str) -> str:
+    """The name of an image's files: numbers are those of a split."""
+    return name_of(sample_id) if isinstance(sample_id, str) else f"{split}_{sample_id:06d}"
 
 
 def merge(folder: Path) -> list[Entry]:
@@ -166,9 +178,12 @@ def merge(folder: Path) -> list[Entry]:
     entries = read_index(folder)
     lines = "".join(f"{to_json(asdict(entry))}\n" for entry in entries)
     write_whole(folder / "index.jsonl", partial(_write_text, lines))
+    known = {path.stem for path in (folder / TRUTH).glob("*.png")}
+    done = [entry for entry in entries if entry.status == "done"]
     for split in {entry.split for entry in entries}:
-        names = "".join(f"{one.name}\n" for one in entries if one.split == split and one.status == "done")
-        write_whole(folder / "ImageSets" / "Segmentation" / f"{split}.txt", partial(_write_text, names))
+        names = [one.name for one in done if one.split == split]
+        _write_list(folder / LISTS / f"{split}.txt", names)
+        _write_list(folder / "truth" / LISTS / f"{split}.txt", [name for name in names if name in known])
     for part in _parts(folder):
         part.unlink()
     return entries
@@ -190,7 +205,7 @@ def read_index(folder: Path) -> list[Entry]:
 
 def finished(folder: Path) -> set[str]:
     """Names of the images that need not be made again: those that are done and whose files are there."""
-    kinds = ((SEEDS, ".png"), (MASKS, ".png"), (MAPS, ".npz"))
+    kinds = ((SEEDS, ".png"), (REFINED, ".png"), (MASKS, ".png"), (MAPS, ".npz"))
     there = [{path.stem for path in (folder / kind).glob(f"*{ending}")} for kind, ending in kinds]
     return {entry.name for entry in read_index(folder) if entry.status == "done"}.intersection(*there)
 
@@ -271,7 +286,7 @@ def read_maps(folder: Path, name: str) -> tuple[Float[Tensor, "classes height wi
 
 def read_classes(folder: Path) -> list[str]:
     """Names of the classes."""
-    return json.loads((folder / "classes.json").read_text(encoding="utf-8"))
+    return read_json(folder / "classes.json")
 
 
 def counted(entries: Iterable[Entry]) -> str:
@@ -283,6 +298,21 @@ def counted(entries: Iterable[Entry]) -> str:
             reasons[entry.reason] = reasons.get(entry.reason, 0) + 1
     done = sum(entry.status == "done" for entry in entries)
     return "; ".join([f"{done} of {len(entries)} images done", *(f"{n} skipped: {why}" for why, n in reasons.items())])
+
+
+def read_json(path: Path) -> Any:
+    """What `write_json` wrote."""
+    return json.loads(path.read_text(encoding="utf-8"))
+
+
+def write_json(path: Path, value: Any) -> None:
+    """Write JSON, whole or not at all."""
+    write_whole(path, partial(_write_text, to_json(value, indent=1)))
+
+
+def _write_list(path: Path, names: Sequence[str]) -> None:
+    if names:
+        write_whole(path, partial(_write_text, "".join(f"{name}\n" for name in names)))
 
 
 def _write_text(text: str, path: Path) -> None:

@@ -49,6 +49,16 @@ def pseudo_masks(
     return _labels(maps, low, high)
 
 
+def of_classes(
+    labels: UInt8[Tensor, "batch height width"], classes: Int[Tensor, " some"]
+) -> UInt8[Tensor, "batch height width"]:
+    """Masks made of some classes' maps, with the numbers of these classes."""
+    table = torch.full((IGNORED + 1,), IGNORED, dtype=torch.uint8, device=labels.device)
+    table[BACKGROUND] = BACKGROUND
+    table[1 : len(classes) + 1] = (classes + 1).to(torch.uint8)
+    return table[labels.long()]
+
+
 def _labels(
     maps: Float[Tensor, "batch classes height width"], low: float, high: float
 ) -> UInt8[Tensor, "batch height width"]:
@@ -101,20 +111,30 @@ class ThresholdSweep:
         self.counts = torch.zeros(classes + 1, classes, levels + 1, dtype=torch.long)
 
     def update(
-        self, maps: Float[Tensor, "batch classes height width"], masks: UInt8[Tensor, "batch height width"]
+        self,
+        maps: Float[Tensor, "batch some height width"],
+        masks: UInt8[Tensor, "batch height width"],
+        classes: Int[Tensor, " some"] | None = None,
     ) -> None:
         """Add images.
+
+        Args:
+            maps: In 0..1.
+            masks: 0 background, 1 + class, 255 ignored.
+            classes: Which classes the maps are of; without them all.
 
         Raises:
             ValueError: If a mask has another size or another value.
         """
-        if maps.shape[1] != self.classes or masks.shape != (len(maps), *maps.shape[-2:]):
+        classes = torch.arange(self.classes, device=maps.device) if classes is None else classes
+        if maps.shape[1] != len(classes) or masks.shape != (len(maps), *maps.shape[-2:]):
             expected = [len(maps), *maps.shape[-2:]]
             raise ValueError(
-                f"expected maps of {self.classes} classes and masks {expected}, got {maps.shape[1]} classes and masks "
+                f"expected maps of {len(classes)} classes and masks {expected}, got {maps.shape[1]} classes and masks "
                 f"{list(masks.shape)}"
             )
         value, top = maps.max(1)
+        top = classes[top]
         known = masks != IGNORED
         truth = masks[known].long()
         if truth.numel() and int(truth.max()) > self.classes:

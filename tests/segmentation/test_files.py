@@ -9,24 +9,24 @@ from lrptrain.segmentation import files
 from lrptrain.segmentation.files import Exported
 
 
-def exported(sample_id="cat 1", split="train", truth=True, seed=0):
+def exported(name="cat 1", split="train", truth=True, seed=0):
     generator = torch.Generator().manual_seed(seed)
     seeds, mask, true = (torch.randint(0, 3, (24, 32), generator=generator).to(torch.uint8) for _ in range(3))
     mask[0] = 255
     maps, image = torch.rand(2, 24, 32, generator=generator), torch.rand(3, 24, 32, generator=generator)
-    return Exported(sample_id, split, (0, 2), maps, seeds, mask, image, true if truth else None)
+    return Exported(name, split, (0, 2), maps, seeds, seeds, mask, image, true if truth else None)
 
 
 def test_what_is_written_is_read(tmp_path):
     given = exported()
     entry = files.write(tmp_path, given)
-    assert entry.name == "cat%201"
+    assert entry.name == "cat 1"
     for kind, mask in ((files.SEEDS, given.seeds), (files.MASKS, given.mask), (files.TRUTH, given.truth)):
         assert torch.equal(files.read_mask(tmp_path / kind / f"{entry.name}.png", (24, 32), 2), mask)
     maps, classes = files.read_maps(tmp_path, entry.name)
     assert classes == (0, 2)
     torch.testing.assert_close(maps, given.maps, rtol=0, atol=1e-3)  # half precision
-    with Image.open(tmp_path / files.IMAGES / "cat%201.jpg") as picture:
+    with Image.open(tmp_path / files.IMAGES / "cat 1.jpg") as picture:
         assert picture.size == (32, 24)
     assert files.read_index(tmp_path) == [entry]
     assert not list(tmp_path.rglob("*.part"))
@@ -60,8 +60,9 @@ def test_parts_of_two_processes_are_merged(tmp_path):
     entries = files.merge(tmp_path)
     assert [entry.name for entry in entries] == ["a", "b", "c"]
     assert files.read_index(tmp_path) == entries
-    lists = tmp_path / "ImageSets" / "Segmentation"
+    lists = tmp_path / files.LISTS
     assert [(lists / f"{name}.txt").read_text() for name in ("train", "val")] == ["b\n", "a\n"]
+    assert (tmp_path / "truth" / files.LISTS / "train.txt").read_text() == "b\n"
     assert not list(tmp_path.glob("index.*.jsonl"))
     assert files.counted(entries) == "2 of 3 images done; 1 skipped: no class is present"
     files.write(tmp_path, exported("c"), rank=0)
@@ -124,3 +125,8 @@ def test_maps_and_lines_that_are_damaged(tmp_path):
     with (tmp_path / "index.jsonl").open("w") as file:
         file.write('{"name": "x"}\n[]\n' + json.dumps({"name": "y", "size": 3}) + "\n")
     assert [entry.name for entry in files.read_index(tmp_path)] == ["a"]
+
+
+def test_names():
+    assert files.image_name(7, "val") == "val_000007"
+    assert files.image_name("a/b c", "val") == "a%2Fb%20c"

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torchmetrics.segmentation import MeanIoU
 
-from lrptrain.segmentation.masks import ThresholdSweep, best_threshold, label_map, pseudo_masks
+from lrptrain.segmentation.masks import ThresholdSweep, best_threshold, label_map, of_classes, pseudo_masks
 from lrptrain.segmentation.scoring import MaskScore
 
 
@@ -69,6 +69,20 @@ def test_a_sweep_in_single_precision_agrees_with_its_label_map():
     known = masks != 255
     score.update(label_map(maps.float(), threshold)[known][None].long(), masks[known][None].long())
     assert found == pytest.approx(score.compute().mean().item(), rel=1e-6)
+
+
+def test_maps_of_some_classes_only():
+    maps, masks = random_maps(classes=2)
+    masks = masks.masked_fill(masks == 2, 5).masked_fill(masks == 1, 3)  # classes 2 and 4 of six
+    classes = torch.tensor([2, 4])
+    some, all_ = ThresholdSweep(6), ThresholdSweep(6)
+    some.update(maps, masks, classes)
+    everything = torch.zeros(4, 6, 16, 16, dtype=maps.dtype)
+    everything[:, classes] = maps
+    all_.update(everything, masks)
+    assert torch.equal(some.scores(), all_.scores())
+    labels = of_classes(pseudo_masks(maps, 0.3, 0.6), classes)
+    assert torch.equal(labels, pseudo_masks(everything, 0.3, 0.6))
 
 
 def test_nothing_known():

@@ -1,0 +1,50 @@
+"""Run as a script by test_seeds_processes.py: `python seeds_ddp_script.py FOLDER DEVICES`, in one process or in two."""
+
+import json
+import sys
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+from setting import data, loader, module, trainer, vit
+
+from lrptrain.callbacks import SegmentationSeeds
+from lrptrain.segmentation import files
+from lrptrain.segmentation.recipe import Recipe
+
+FOLDER, DEVICES = Path(sys.argv[1]), int(sys.argv[2])
+RECIPE = Recipe("generic_attention", scales=(1, 0.5), refine_options={"dilations": (1, 2)})
+
+
+def run(name: str, fails: int | None = None) -> None:
+    """One epoch with a learning rate of 0, so that the model is the same in any number of processes."""
+    columns, held_out, net = data(23), data(11), vit().double()
+    for each in (columns, held_out):
+        each["image"] = each["image"].double()
+    pl_module = module(net=net)
+    pl_module.configure_optimizers = lambda: torch.optim.SGD(pl_module.parameters(), lr=0.0)
+    exporting = SegmentationSeeds(RECIPE, folder=str(FOLDER / name))
+    options: dict[str, Any] = {"max_epochs": 1, "devices": DEVICES, "strategy": "ddp" if DEVICES > 1 else "auto"}
+    runner, write = trainer(FOLDER, exporting, **options), files.write
+    written: list[str] = []
+
+    def counted(folder: Path, given: Any, *rest: Any) -> Any:
+        if runner.global_rank == fails and len(written) == 3:
+            raise RuntimeError("only here")
+        written.append(given.name)
+        return write(folder, given, *rest)
+
+    files.write = counted  # type: ignore[assignment]
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        runner.fit(pl_module, loader(columns, shuffle=True), loader(held_out))
+    files.write = write
+    told = [str(each.message) for each in caught if "SegmentationSeeds" in str(each.message)]
+    answer = {"written": written, "scores": exporting.scores, "told": told, "steps": runner.global_step}
+    (FOLDER / f"{name}-{runner.global_rank}.json").write_text(json.dumps(answer))
+
+
+run("whole")
+run("cut", fails=DEVICES - 1)
+run("cut")
