@@ -143,9 +143,8 @@ def source(task: Task) -> Run:
 
 def maps_everywhere(task: Task, net: nn.Module, data: dict[str, Photographs]) -> dict[str, Float[Tensor, "n h w"]]:
     """Multi-scale maps of all splits for the given breeds, and of the test images for the predicted ones; kept."""
-    name = task.arm.partition(" x ")[0].partition(" (")[0]
-    path = _kept(task, f"maps_{name.replace(' ', '_')}")
     alone = plain(task, task.arm.partition(" x ")[0])
+    path = _kept(task, f"maps_{alone.arm.replace(' ', '_')}")
     if not path.exists():
         asked = {**{split: (data[split], data[split].labels) for split in SPLITS}}
         asked |= {f"{split}{SAID}": (data[split], predicted(net, data[split])) for split in ("val", "test")}
