@@ -15,6 +15,7 @@ COMMANDS = {
     "check": "lrptrain.check.check",
     "compare": "lrptrain.compare.compare",
     "audit": "lrptrain.audit_checkpoint.audit",
+    "segment": "lrptrain.segment.segment",
     "dashboard": "lrptrain.dashboard.server.dashboard",
     "report": "lrptrain.dashboard.report.report",
     "wandb-workspace": "lrptrain.loggers.wandb_workspace.wandb_workspace",

@@ -1,0 +1,189 @@
+"""All stages from image labels to a segmenter, from one config."""
+
+import copy
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+from pytorch_lightning.utilities import move_data_to_device
+from torch import nn
+
+from lrptrain.monitoring.discover import find_class_names, find_model
+from lrptrain.segmentation import files
+from lrptrain.segmentation.data import SegmentationFolder
+from lrptrain.segmentation.decoder import PatchDecoder
+from lrptrain.segmentation.export import plain, weights_key
+from lrptrain.segmentation.loading import pictures
+from lrptrain.segmentation.recipe import Recipe
+from lrptrain.segmentation.run import Source, run_export
+from lrptrain.segmentation.scoring import MaskScore
+from lrptrain.segmentation.segmenter import Segmenter
+
+SPLITS = ("train", "val", "test")
+
+
+@dataclass(frozen=True)
+class Training:
+    """How the segmenter is trained.
+
+    Attributes:
+        max_epochs: Over the images with a pseudo-mask.
+        batch_size: Images per step.
+        lr: Learning rate, the peak one of a cycle.
+        weight_decay: AdamW's.
+        smallest: Share of height and width of the smallest random window; None: no augmentation.
+        frozen: Keep the ViT as it is and train the decoder only.
+        seed: Of the decoder's weights, and of the order of the images.
+    """
+
+    max_epochs: int = 20
+    batch_size: int = 16
+    lr: float = 5e-4
+    weight_decay: float = 0.05
+    smallest: float | None = 0.5
+    frozen: bool = False
+    seed: int = 0
+
+
+def run_pipeline(
+    classifier: Any,
+    datamodule: Any,
+    folder: Path,
+    recipe: Recipe,
+    training: Training,
+    model: str | None = None,
+    net: nn.Module | None = None,
+    device: torch.device | str = "cpu",
+) -> dict[str, Any]:
+    """Seeds and pseudo-masks of all splits, a segmenter trained on the training's, and the mean IoU of each.
+
+    The threshold is chosen on the validation images; the last epoch's segmenter is scored on those with a true mask.
+    What is in the folder already is not made again.
+
+    Args:
+        classifier: The LightningModule, trained, or any classifier of images.
+        datamodule: Of its images; without augmentation, with true masks at least in validation (or a threshold in the
+            recipe).
+        folder: Of the export (see `files`), and of `segmenter/` and `results.json`.
+        recipe: Of seeds and masks. Mean and std are the datamodule's where it has none.
+        training: Of the segmenter.
+        model: Attribute path of the classifier's model on its module.
+        net: What is trained: gives logits `[batch, 1 + classes, h, w]`. Else a light decoder on a copy of the
+            classifier's ViT.
+        device: Where the classifier runs.
+
+    Returns:
+        What `results.json` holds: the scores of the export by split, and `segmenter`: by split `mean_iou`,
+        `foreground_mean_iou` and `per_class`.
+
+    Raises:
+        ValueError: If there is no validation image with a true mask and no threshold, or no image gives a mask.
+    """
+    recipe = _with_looks(recipe, datamodule)
+    network = find_model(classifier, model) if isinstance(classifier, pl.LightningModule) else classifier
+    network = network.to(device).eval()
+    sources = _sources(datamodule, device)
+
+    def names(classes: int) -> Sequence[str]:
+        return find_class_names(None, (classifier, datamodule), classes)
+
+    seeds: dict[str, dict[str, Any]] = {}
+    for split in SPLITS:
+        if split in sources:
+            seeds = run_export(network, recipe, sources[split], folder, split, names, sources.get("val"))
+    data = _data(folder, recipe, training)
+    segmenter = _segmenter(folder, network, data, training, net)
+    results = {**seeds, "segmenter": _scored(segmenter, data)}
+    files.write_json(folder / "results.json", results)
+    return results
+
+
+def _with_looks(recipe: Recipe, datamodule: Any) -> Recipe:
+    """With the datamodule's mean and std where the recipe has none."""
+    known = dict(getattr(datamodule, "hparams", {}))
+    if recipe.mean is not None or known.get("mean") is None or known.get("std") is None:
+        return recipe
+    return replace(recipe, mean=list(known["mean"]), std=list(known["std"]))
+
+
+def _sources(datamodule: Any, device: torch.device | str) -> dict[str, Source]:
+    """Images by split, of the splits that the datamodule has."""
+    datamodule.prepare_data()
+    datamodule.setup("fit")
+    datamodule.setup("test")
+    found: dict[str, Source] = {}
+    for split in SPLITS:
+        make = getattr(type(datamodule), f"{split}_dataloader", None)
+        if make is None or make is getattr(pl.LightningDataModule, f"{split}_dataloader"):
+            continue
+        loader = make(datamodule)
+        first = loader[0] if isinstance(loader, list | tuple) else loader
+        found[split] = _source(first, device)
+    return found
+
+
+def _source(loader: Any, device: torch.device | str) -> Source:
+    return lambda: pictures(loader, place=lambda batch: move_data_to_device(batch, torch.device(device)))
+
+
+def _data(folder: Path, recipe: Recipe, training: Training) -> SegmentationFolder:
+    """Images and pseudo-masks to train on, true masks to score on, as the classifier read them."""
+    entries = [entry for entry in files.read_index(folder) if entry.status == "done"]
+    if not any(entry.split == "train" for entry in entries):
+        raise ValueError(f"no training image gave a mask: {files.counted(files.read_index(folder))}")
+    looks = {} if recipe.mean is None else {"mean": tuple(recipe.mean), "std": tuple(recipe.std or ())}
+    data = SegmentationFolder(
+        str(folder / files.IMAGES),
+        str(folder),
+        len(files.read_classes(folder)),
+        str(folder / "truth"),
+        size=entries[0].size,
+        smallest=training.smallest,
+        batch_size=training.batch_size,
+        **looks,  # type: ignore[arg-type]
+    )
+    data.setup()
+    return data
+
+
+def _segmenter(
+    folder: Path, classifier: nn.Module, data: SegmentationFolder, training: Training, net: nn.Module | None
+) -> Segmenter:
+    """The trained segmenter, which is kept in the folder."""
+    classes, path = data.plain.classes, folder / "segmenter" / "segmenter.ckpt"
+    with torch.random.fork_rng():
+        torch.manual_seed(training.seed)
+        if net is None:
+            copied = copy.deepcopy(classifier).cpu()
+            net = PatchDecoder(copied, classes, data.plain.size, frozen=training.frozen)
+        settings = {**asdict(training), "weights": weights_key(net)}
+        files.begin(folder / "segmenter", settings, files.read_classes(folder))
+        if path.exists():
+            return Segmenter.load_from_checkpoint(path, net=net)
+        segmenter = Segmenter(net, classes, training.lr, training.weight_decay)
+        segmenter.train()  # the classifier was evaluated
+        trainer = _trainer(max_epochs=training.max_epochs, limit_val_batches=0)
+        trainer.fit(segmenter, data.train_dataloader(), data.val_dataloader())
+        trainer.save_checkpoint(path)
+    return segmenter
+
+
+def _scored(segmenter: Segmenter, data: SegmentationFolder) -> dict[str, dict[str, Any]]:
+    """Score on the splits with true masks."""
+    found = {}
+    segmenter.eval()
+    for split in ("val", "test"):
+        score = MaskScore(data.plain.classes)
+        for batch in getattr(data, f"{split}_dataloader")() if len(data.splits[split]) else ():
+            with torch.no_grad():
+                score.update(segmenter.predict_step(batch, 0), batch["mask"])
+            found[split] = score
+    return {split: plain(score.compute()) for split, score in found.items()}
+
+
+def _trainer(**options: Any) -> pl.Trainer:
+    switches: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "enable_model_summary": False}
+    return pl.Trainer(**switches, enable_progress_bar=False, **options)
