@@ -27,7 +27,7 @@ def squares(count: int, seed: int) -> DataLoader:
 
 
 def loader(image: torch.Tensor, mask: torch.Tensor, batch_size: int) -> DataLoader:
-    dataset: StackDataset = StackDataset(image=image, mask=mask)
+    dataset: StackDataset = StackDataset(image=image, mask=mask)  # type: ignore[arg-type]
     return DataLoader(dataset, batch_size)
 
 
