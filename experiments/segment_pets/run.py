@@ -30,7 +30,7 @@ from stages import (  # noqa: E402
 )
 from table import write_between  # noqa: E402
 
-RESULTS, BEST = HERE / "results", 3
+RESULTS, BEST = HERE / "results", 2
 """How many sources are refined."""
 
 

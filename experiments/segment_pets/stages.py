@@ -37,7 +37,6 @@ REFINEMENTS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "pixel_adaptive, small": [("pixel_adaptive", {"dilations": SMALL})],
     "guided_filter": [("guided_filter", {})],
     "attention_affinity": [("attention_affinity", {})],
-    "attention_affinity + pixel_adaptive": [("attention_affinity", {}), ("pixel_adaptive", {})],
 }
 """With the published settings where nothing else is said; `small`: neighbours fit for 64 pixels."""
 MARGIN = 0.15

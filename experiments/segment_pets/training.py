@@ -28,7 +28,7 @@ STEPS, BATCH, LR = 60, 32, 1e-4
 SEGMENT_STEPS, SEGMENT_BATCH, SEGMENT_LR = 120, 16, 1e-3
 ZOOM, MASKED, ANNOTATED = 0.7, 0.1, 8
 """Smallest window; share of the training images with a mask, for guidance; how many of them are in a batch."""
-GUIDANCE = {"consistency+energy": 1.0}
+GUIDANCE = {"consistency": 1.0, "energy": 1.0}
 Batch = dict[str, Tensor]
 
 
