@@ -7,7 +7,7 @@ from threading import Lock
 from lrptrain.extras import require
 from lrptrain.render.image import COLORMAP
 
-SCRIPTS = ("elements", "source", "charts", "maps", "cards", "runs", "findings", "samples", "audit", "app")
+SCRIPTS = ("elements", "source", "charts", "maps", "cards", "runs", "findings", "samples", "masks", "audit", "app")
 """In the order in which they are loaded."""
 _making_charts = Lock()
 

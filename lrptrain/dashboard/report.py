@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from lrptrain.dashboard.maps import read_cards, read_history
+from lrptrain.dashboard.masks import mask_picture, read_masks
 from lrptrain.dashboard.page import page
 from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_events
 from lrptrain.dashboard.samples import read_scores, read_table
@@ -19,7 +20,8 @@ MOST_CLASSES = 20
 def report(run: str, output: str = "report.html") -> None:
     """Write a run, or all runs below a folder, as one HTML file that opens without a network.
 
-    It has everything of the page, but maps and images of at most 200 samples of each run.
+    It has everything of the page, but of each run maps and images of at most 200 samples, and masks of at most 24
+    images.
 
     Args:
         run: Folder of a run (`<default_root_dir>/relevance/<run>`), or one that holds runs.
@@ -45,7 +47,7 @@ def _everything(folder: Path) -> dict[str, Any]:
     labels = sorted({label for label in columns.get("label", []) if isinstance(label, str)})
     ids = _chosen(table)
     cards = read_cards(folder, table["evaluation"] or "", ids)
-    audit = read_audit(folder)
+    audit, masks = read_audit(folder), read_masks(folder)
     return {
         "about": about,
         "events": read_events(folder),
@@ -56,6 +58,8 @@ def _everything(folder: Path) -> dict[str, Any]:
         "images": {sample_id: _pictures(folder, sample_id) for sample_id in ids},
         "audit": audit,
         "audit_pictures": {name: _embedded(audit_picture(folder, name), "png") for name in audit["pictures"]},
+        "masks": masks,
+        "mask_pictures": {row["name"]: _masks_of(folder, masks["export"], row) for row in masks["rows"]},
     }
 
 
@@ -72,6 +76,11 @@ def _pictures(folder: Path, sample_id: str) -> dict[str, str]:
     }
     paths = {kind: file_in(folder, "inputs", name) for kind, name in names.items()}
     return {kind: _embedded(path, "webp") for kind, path in paths.items() if path is not None}
+
+
+def _masks_of(folder: Path, export: str, row: dict[str, Any]) -> dict[str, str]:
+    paths = {kind: mask_picture(folder, export, kind, row["name"]) for kind in row["pictures"]}
+    return {kind: _embedded(path, "jpeg" if kind == "image" else "png") for kind, path in paths.items() if path}
 
 
 def _embedded(path: Path | None, kind: str) -> str:

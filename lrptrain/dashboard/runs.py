@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 MARKS = ("events.jsonl", "run.json", "audit/results.json")
-"""A folder with any of these is a run."""
+"""A folder with any of these is a run, and so is one with an export of masks."""
+SEGMENTATION = "segmentation"
 _DEEPEST = 8
 _BRIEF = ("kind", "scope", "target", "where", "state", "effect", "interval")
 
@@ -24,6 +25,18 @@ def find_runs(root: Path) -> dict[str, Path]:
     if not root.is_dir():
         raise FileNotFoundError(f"{str(root)!r} is no folder: name one of a run, or one that holds runs")
     return {_name(path, root): path for path in sorted(_walk(root))}
+
+
+def find_exports(folder: Path) -> list[str]:
+    """Exports of seeds and pseudo-masks in the folder of a run, as paths from it (`.` for itself).
+
+    The export of the end comes first, then those of epochs, the last one first.
+    """
+    base = "." if _is_export(folder, ".") else SEGMENTATION
+    epochs = [path.name for path in (folder / base).glob("epoch_*") if path.name.removeprefix("epoch_").isdecimal()]
+    epochs.sort(key=lambda name: -int(name.removeprefix("epoch_")))
+    names = [base, *((Path(base) / name).as_posix() for name in epochs)]
+    return [name for name in names if _is_export(folder, name)]
 
 
 def file_in(folder: Path, *parts: str) -> Path | None:
@@ -59,13 +72,15 @@ def about_run(folder: Path) -> dict[str, Any]:
     """A run in short: `settings`, `notes`, and stamps that change when there is something new to read."""
     notes: list[str] = []
     events, audit = file_in(folder, "events.jsonl"), file_in(folder, "audit", "results.json")
-    if events is None:
+    exports = find_exports(folder)
+    if events is None and not exports:
         notes.append("No evaluation was written yet.")
     return {
         "settings": read_settings(folder, notes),
         "size": events.stat().st_size if events else 0,
         "written": events.stat().st_mtime if events else None,
         "audit": audit.stat().st_mtime if audit else None,
+        "masks": _masks_stamp(folder, exports),
         "notes": notes,
     }
 
@@ -104,11 +119,26 @@ def read_events(folder: Path, since: int = 0) -> dict[str, Any]:
 def _walk(root: Path) -> Iterator[Path]:
     for parent, folders, _ in os.walk(root):
         path = Path(parent)
-        if any(file_in(path, *mark.split("/")) for mark in MARKS):
+        if any(file_in(path, *mark.split("/")) for mark in MARKS) or find_exports(path):
             folders.clear()
             yield path
         deep = len(path.relative_to(root).parts) >= _DEEPEST
         folders[:] = [] if deep else sorted(name for name in folders if not name.startswith("."))
+
+
+def _is_export(folder: Path, name: str) -> bool:
+    """Whether there is an export that has a line, in an index or in a part of one."""
+    if file_in(folder, name, "classes.json") is None and file_in(folder, name, "settings.json") is None:
+        return False
+    return any(file_in(folder, name, path.name) for path in (folder / name).glob("index*.jsonl"))
+
+
+def _masks_stamp(folder: Path, exports: list[str]) -> float | None:
+    """When the first export was done; 0 while it is written, None without one."""
+    if not exports:
+        return None
+    index = file_in(folder, exports[0], "index.jsonl")
+    return index.stat().st_mtime if index is not None else 0
 
 
 def _name(path: Path, root: Path) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 
 from lrptrain.dashboard import page
 from lrptrain.dashboard.maps import read_cards, read_history
+from lrptrain.dashboard.masks import mask_picture, read_masks
 from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_events
 from lrptrain.dashboard.samples import read_scores, read_table
 from lrptrain.dashboard.verdicts import audit_picture, read_audit
@@ -28,6 +29,7 @@ HEADERS = {
     "Cache-Control": "no-store",
 }
 MOST_CARDS = 100
+TYPES = {".webp": "image/webp", ".png": "image/png", ".jpg": "image/jpeg"}
 
 
 def dashboard(folder: str, port: int = 8642, open: bool = False) -> None:
@@ -115,11 +117,11 @@ def _routes(root: Path) -> list[Any]:
         found = {name: about_run(folder) for name, folder in known.items() if folder.is_dir()}
         return responses.Response(to_json({"runs": found}), media_type="application/json")
 
-    def picture(choose: Callable[[Path, Any], Path | None], kind: str, request: Any) -> Any:
+    def picture(choose: Callable[[Path, Any], Path | None], request: Any) -> Any:
         path = choose(run_of(request), request.query_params)
         if path is None:
             raise exceptions.HTTPException(404, "no such picture")
-        return responses.FileResponse(path, media_type=kind)
+        return responses.FileResponse(path, media_type=TYPES[path.suffix])
 
     def text(make: Callable[[], str], kind: str, request: Any) -> Any:
         return responses.Response(make(), media_type=kind)
@@ -131,8 +133,9 @@ def _routes(root: Path) -> list[Any]:
         route("/charts.js", partial(text, page.charts, "text/javascript")),
         route("/api/runs", runs),
         *(route(f"/api/{name}", partial(answer, read)) for name, read in _READERS.items()),
-        route("/image", partial(picture, _image, "image/webp")),
-        route("/audit.png", partial(picture, _audit_picture, "image/png")),
+        route("/image", partial(picture, _image)),
+        route("/audit.png", partial(picture, _audit_picture)),
+        route("/mask", partial(picture, _mask)),
     ]
 
 
@@ -145,8 +148,18 @@ def _audit_picture(folder: Path, asked: Any) -> Path | None:
     return audit_picture(folder, asked.get("name", ""))
 
 
-def _since(asked: Any) -> int:
-    told = asked.get("since", "")
+def _mask(folder: Path, asked: Any) -> Path | None:
+    return mask_picture(folder, asked.get("export", ""), asked.get("kind", ""), asked.get("name", ""))
+
+
+def _masks(folder: Path, asked: Any) -> dict[str, Any]:
+    filters = {"split": "split", "of_class": "class", "status": "status", "export": "export"}
+    chosen = {own: asked.get(name, "") for own, name in filters.items()}
+    return read_masks(folder, **chosen, page=_count(asked, "page"))
+
+
+def _count(asked: Any, name: str) -> int:
+    told = asked.get(name, "")
     return int(told) if told.isascii() and told.isdigit() and len(told) < 19 else 0
 
 
@@ -159,10 +172,11 @@ def _confidence(asked: Any) -> float:
 
 
 _READERS: dict[str, Callable[[Path, Any], Any]] = {
-    "events": lambda folder, asked: read_events(folder, _since(asked)),
+    "events": lambda folder, asked: read_events(folder, _count(asked, "since")),
     "scores": lambda folder, asked: read_scores(folder, asked.get("label"), _confidence(asked)),
     "table": lambda folder, asked: read_table(folder, asked.get("evaluation")),
     "cards": lambda folder, asked: read_cards(folder, asked.get("evaluation", ""), asked.getlist("id")[:MOST_CARDS]),
     "history": lambda folder, asked: read_history(folder, asked.get("id", "")),
     "audit": lambda folder, asked: read_audit(folder),
+    "masks": _masks,
 }

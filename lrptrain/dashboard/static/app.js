@@ -1,12 +1,18 @@
 // Which view is shown of which run, and when it is drawn anew.
 
-const VIEWS = { runs: "Runs", findings: "Findings", samples: "Samples", audit: "Audit" };
+const VIEWS = { runs: "Runs", findings: "Findings", samples: "Samples", masks: "Masks", audit: "Audit" };
 const EVERY = 3000; // milliseconds between looks at what was written
 const current = { view: "runs", run: null };
 
+// Where nothing but masks was written, these come first.
+function firstView() {
+  const onlyMasks = (run) => run.about.masks !== null && run.evaluations.size === 0;
+  return runs.size && [...runs.values()].every(onlyMasks) ? "masks" : "runs";
+}
+
 function readAddress() {
   const [view, run] = location.hash.slice(1).split("/").map(decodeURIComponent);
-  current.view = view in VIEWS ? view : "runs";
+  current.view = view in VIEWS ? view : firstView();
   if (runs.has(run)) current.run = run;
 }
 
@@ -22,7 +28,7 @@ function render() {
   const select = choice("run", [...runs.keys()].map((name) => [name, shortName(name)]), current.run, (name) => choose(name));
   document.getElementById("run").replaceWith(select);
   document.getElementById("chosen-run").hidden = current.view === "runs" || runs.size < 2;
-  const views = { runs: runsView, findings: findingsView, samples: samplesView, audit: auditView };
+  const views = { runs: runsView, findings: findingsView, samples: samplesView, masks: masksView, audit: auditView };
   const { scrollX, scrollY } = window;
   const focused = document.activeElement?.id;
   const shown = current.run === null ? h("p", { className: "empty" }, "There is no run here yet: the page looks again every few seconds.")

@@ -31,6 +31,10 @@ function auditPictureUrl(run, name) {
   return DATA !== null ? DATA[run].audit_pictures[name] : `/audit.png?${new URLSearchParams({ run, name })}`;
 }
 
+function maskUrl(run, exported, kind, name) {
+  return DATA !== null ? DATA[run].mask_pictures[name][kind] : `/mask?${new URLSearchParams({ run, export: exported, kind, name })}`;
+}
+
 // Brings the runs and their evaluations up to date; true if anything is new.
 async function refresh() {
   const answer = await ask("runs", {});
@@ -40,7 +44,7 @@ async function refresh() {
   }
   for (const [name, about] of Object.entries(answer.runs)) {
     const own = runs.get(name) || { name, evaluations: new Map(), offset: 0, notes: [], asked: new Map() };
-    changed ||= !runs.has(name) || own.about.audit !== about.audit;
+    changed ||= !runs.has(name) || own.about.audit !== about.audit || own.about.masks !== about.masks;
     own.about = about;
     runs.set(name, own);
     if (about.size !== own.size) {

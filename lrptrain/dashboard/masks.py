@@ -1,0 +1,203 @@
+"""An export of seeds and pseudo-masks, page by page; `lrptrain.segmentation.files` describes its files."""
+
+import json
+from collections import Counter
+from collections.abc import Callable
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote
+
+from lrptrain.dashboard.runs import file_in, find_exports, read_json
+from lrptrain.dashboard.samples import stamped
+
+KINDS = {
+    "image": ("JPEGImages", ".jpg"),
+    "seeds": ("SegmentationSeeds", ".png"),
+    "refined": ("SegmentationRefined", ".png"),
+    "mask": ("SegmentationClass", ".png"),
+    "truth": ("truth/SegmentationClass", ".png"),
+}
+"""Of an image's pictures: their folder and ending."""
+MOST_SHOWN = 24
+_SCORED = {"seeds": "seeds", "refined": "refined", "masks": "mask"}
+# How a whole file of the format begins and ends.
+_ENDS = {".jpg": (b"\xff\xd8\xff", b"\xff\xd9"), ".png": (b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82")}
+_Entry = dict[str, Any]
+
+
+def read_masks(
+    folder: Path, export: str = "", split: str = "", of_class: str = "", status: str = "", page: int = 0
+) -> dict[str, Any]:
+    """A page of an export: what is done first, then what was skipped, by name.
+
+    Args:
+        folder: Of the run.
+        export: Path of the export in it; any other for the first that `find_exports` names.
+        split: Only of this split; empty for all.
+        of_class: Only with masks of the class of this number; empty for all.
+        status: Only "done" or "skipped"; empty for both.
+        page: From 0; past the end for the last one.
+
+    Returns:
+        `export`, or None if there is none; `exports`; `classes`: with `name` and `color`; `counts` of all images by
+        `status`, `split`, `class` (its number) and `reason`; `scores`: mean IoU by split and kind; `found`: how many
+        the filters leave; `page`, `pages`; `rows` of at most 24 images: `name`, `title`, `split`, `classes`, `size`,
+        `status`, `reason` and `pictures`, the kinds that are there; and `notes`.
+    """
+    exports, notes = find_exports(folder), list[str]()
+    chosen = export if export in exports else next(iter(exports), None)
+    entries = _entries(folder, chosen, notes) if chosen is not None else []
+    kept = [one for one in entries if _fits(one, split, of_class, status)]
+    pages = max(1, -(-len(kept) // MOST_SHOWN))
+    page = min(max(page, 0), pages - 1)
+    rows = [_row(folder, chosen or "", one) for one in kept[page * MOST_SHOWN : (page + 1) * MOST_SHOWN]]
+    if lacking := sum(
+        one["status"] == "done" and not set(KINDS) - {"image", "truth"} <= {*one["pictures"]} for one in rows
+    ):
+        notes.append(f"{lacking} of the {len(rows)} images shown lack a mask, or have one that is damaged.")
+    return {
+        "export": chosen,
+        "exports": exports,
+        "classes": _classes(folder, chosen, entries, notes) if chosen is not None else [],
+        "counts": _counts(entries),
+        "scores": _scores(read_json(file_in(folder, chosen, "scores.json"), notes)) if chosen is not None else {},
+        "found": len(kept),
+        "page": page,
+        "pages": pages,
+        "rows": rows,
+        "notes": notes,
+    }
+
+
+def mask_picture(folder: Path, export: str, kind: str, name: str) -> Path | None:
+    """A picture of an export; None if there is none, or if it is not whole.
+
+    Args:
+        folder: Of the run.
+        export: Path of the export in it.
+        kind: A key of `KINDS`.
+        name: Of the image, as in the index.
+    """
+    known = kind in KINDS and export in find_exports(folder)
+    return _picture(folder, export, kind, name) if known else None
+
+
+def _picture(folder: Path, export: str, kind: str, name: str) -> Path | None:
+    if "/" in name or "\\" in name:
+        return None
+    within, ending = KINDS[kind]
+    path = file_in(folder, export, within, f"{name}{ending}")
+    return path if path is not None and _is_whole(path) else None
+
+
+def _is_whole(path: Path) -> bool:
+    first, last = _ENDS[path.suffix]
+    try:
+        with path.open("rb") as file:
+            begins = file.read(len(first)) == first
+            file.seek(max(0, path.stat().st_size - len(last)))
+            return begins and file.read() == last
+    except OSError:
+        return False
+
+
+def _entries(folder: Path, export: str, notes: list[str]) -> list[_Entry]:
+    """The lines of the index; the last one of an image counts, but what is done stays so."""
+    whole = file_in(folder, export, "index.jsonl")
+    parts = [file_in(folder, export, path.name) for path in sorted((folder / export).glob("index.*.jsonl"))]
+    if any(parts):
+        notes.append("This export is being written, or was cut off: these are the images so far.")
+    found: dict[str, _Entry] = {}
+    for path in (whole, *parts):
+        try:
+            entries, foreign = _lines(*stamped(path)) if path is not None else ([], 0)
+        except OSError:  # merged meanwhile
+            continue
+        if path is not None and foreign:
+            notes.append(
+                f"{foreign} of {len(entries) + foreign} lines of {path.name} are no images and were passed over."
+            )
+        for entry in entries:
+            if not (entry["status"] == "skipped" and entry["name"] in found):
+                found[entry["name"]] = entry
+    return sorted(found.values(), key=lambda entry: (entry["status"], entry["name"]))
+
+
+@lru_cache(maxsize=16)
+def _lines(path: Path, changed: int, size: int) -> tuple[list[_Entry], int]:
+    """The entries of a part of the index, and how many lines are none."""
+    lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
+    parsed = [_entry(line) for line in lines]
+    return [entry for entry in parsed if entry is not None], parsed.count(None)
+
+
+def _entry(line: bytes) -> _Entry | None:
+    try:
+        known = json.loads(line)
+    except (ValueError, RecursionError):
+        return None
+    if not isinstance(known, dict) or known.get("status", "done") not in ("done", "skipped"):
+        return None
+    texts = {"name": known.get("name"), "split": known.get("split"), "reason": known.get("reason", "")}
+    numbers = {"classes": known.get("classes"), "size": known.get("size")}
+    plain = all(isinstance(text, str) for text in texts.values()) and all(map(_are_counts, numbers.values()))
+    return (
+        {**texts, **numbers, "status": known.get("status", "done")}
+        if plain and len(numbers["size"] or ()) == 2
+        else None
+    )
+
+
+def _are_counts(values: Any) -> bool:
+    return isinstance(values, list) and all(type(value) is int and value >= 0 for value in values)
+
+
+def _fits(entry: _Entry, split: str, of_class: str, status: str) -> bool:
+    in_class = not of_class or of_class in map(str, entry["classes"])
+    return in_class and split in ("", entry["split"]) and status in ("", entry["status"])
+
+
+def _row(folder: Path, export: str, entry: _Entry) -> dict[str, Any]:
+    there = [kind for kind in KINDS if _picture(folder, export, kind, entry["name"]) is not None]
+    return {**entry, "title": unquote(entry["name"]), "pictures": there}
+
+
+def _counts(entries: list[_Entry]) -> dict[str, dict[str, int]]:
+    def of(values: Callable[[_Entry], list[Any]]) -> dict[str, int]:
+        return dict(sorted(Counter(value for entry in entries for value in values(entry)).items()))
+
+    classes = of(lambda entry: list(set(entry["classes"])))
+    return {
+        "status": of(lambda entry: [entry["status"]]),
+        "split": of(lambda entry: [entry["split"]]),
+        "class": {str(number): count for number, count in classes.items()},
+        "reason": of(lambda entry: [entry["reason"]] if entry["status"] == "skipped" else []),
+    }
+
+
+def _classes(folder: Path, export: str, entries: list[_Entry], notes: list[str]) -> list[dict[str, str]]:
+    """Name and colour of each class; by number where there is no name."""
+    told = read_json(file_in(folder, export, "classes.json"), notes)
+    names = [str(name) for name in told] if isinstance(told, list) else []
+    most = max((number for entry in entries for number in entry["classes"] if number < 255), default=-1)
+    names += [f"class {number}" for number in range(len(names), most + 1)]
+    return [{"name": name, "color": _color(1 + number)} for number, name in enumerate(names)]
+
+
+def _color(value: int) -> str:
+    """The colour of a value in a mask: its bits go to red, green and blue in turn, the lowest to the highest place."""
+    levels = [sum((value >> (3 * bit + channel) & 1) << (7 - bit) for bit in range(8)) for channel in range(3)]
+    return "#{:02x}{:02x}{:02x}".format(*levels)
+
+
+def _scores(told: Any) -> dict[str, dict[str, float]]:
+    """Mean IoU by split, then by kind."""
+    found: dict[str, dict[str, float]] = {}
+    for split, scores in told.items() if isinstance(told, dict) else ():
+        for name, kind in _SCORED.items():
+            score = scores.get(name) if isinstance(scores, dict) else None
+            mean = score.get("mean_iou") if isinstance(score, dict) else None
+            if isinstance(mean, int | float) and not isinstance(mean, bool):
+                found.setdefault(split, {})[kind] = mean
+    return found

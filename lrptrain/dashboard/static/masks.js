@@ -1,0 +1,135 @@
+// Seeds, refined seeds, pseudo-masks and true masks beside their images: filtered, page by page.
+
+const MASK_KINDS = { image: "image", seeds: "seeds", refined: "refined seeds", mask: "pseudo-mask", truth: "ground truth" };
+const IGNORED = [224, 224, 192]; // the colour of 255 in a mask
+const MOST_IN_LEGEND = 30;
+const masking = { run: null, export: "", split: "", class: "", status: "", page: 0, behind: true, width: "560" };
+
+function masksView(run) {
+  if (masking.run !== run) Object.assign(masking, { run, export: "", split: "", class: "", status: "", page: 0 });
+  const place = h("div", { id: "masks" }, h("p", { className: "empty" }, "reading ..."));
+  drawMasks(run, place).catch((error) => place.replaceChildren(h("p", { className: "empty" }, String(error.message))));
+  return place;
+}
+
+// Asks anew each time: an export grows while it is written.
+async function drawMasks(run, place) {
+  const asked = ++drawMasks.last;
+  const { split, status, page } = masking;
+  const found = await ask("masks", { run, export: masking.export, class: masking.class, split, status, page });
+  if (asked !== drawMasks.last) return; // something else was asked for meanwhile
+  masking.page = found.page;
+  if (found.export === null) {
+    place.replaceChildren(noteList(found.notes) || "", h("p", { className: "empty" },
+      "This run has no masks: add SegmentationSeeds() to the trainer's callbacks, or run lrptrain segment."));
+    return;
+  }
+  const focused = document.activeElement?.id;
+  const redraw = () => drawMasks(run, place);
+  const kinds = Object.keys(MASK_KINDS).filter((kind) => kind !== "truth" || found.rows.some((row) => row.pictures.includes(kind)));
+  const cards = found.rows.map((row) => maskCard(run, found, row, kinds));
+  place.style.setProperty("--masks", `${masking.width}px`);
+  place.classList.toggle("plain", !masking.behind);
+  place.replaceChildren(maskCounts(found), noteList(found.notes) || "", maskFilters(found, place, redraw), maskLegend(found), maskPager(found, redraw),
+    h("div", { className: "masks" }, cards.length ? cards : h("p", { className: "empty" }, "No image is left by these filters.")));
+  if (focused) document.getElementById(focused)?.focus();
+}
+drawMasks.last = 0;
+
+function maskCounts({ counts, scores }) {
+  const { done = 0, skipped = 0 } = counts.status;
+  const reasons = Object.entries(counts.reason).map(([reason, count]) => `${count} ${reason || "without a reason"}`);
+  const means = Object.entries(scores).map(([split, own]) => h("div", { className: "muted" }, `Mean IoU on ${split}: `,
+    Object.entries(own).map(([kind, mean]) => `${MASK_KINDS[kind]} ${percent(mean)}`).join(", "), "mask" in own ? " (where ignored pixels miss)" : ""));
+  return h("div", { id: "mask-counts", className: "told" }, h("div", {}, `${done} of ${plural(done + skipped, "image")} done`,
+    skipped ? `, ${skipped} skipped: ${reasons.join("; ")}` : ""), means);
+}
+
+function maskFilters({ export: chosen, exports, classes, counts }, place, redraw) {
+  const set = (key) => (value) => { masking[key] = value; masking.page = 0; redraw(); };
+  const counted = (kind, text = (key) => key) => [["", "all"], ...Object.entries(counts[kind]).map(([key, count]) => [key, `${text(key)} (${count})`])];
+  const behind = h("input", { id: "behind", type: "checkbox", checked: masking.behind, onchange: (event) => {
+    masking.behind = event.target.checked;
+    place.classList.toggle("plain", !masking.behind);
+  } });
+  const width = h("input", { id: "mask-size", type: "range", min: 420, max: 1460, step: 40, value: masking.width, oninput: (event) => {
+    masking.width = event.target.value;
+    place.style.setProperty("--masks", `${masking.width}px`);
+  } });
+  const own = DATA !== null ? [] : [ // a report has one page only
+    exports.length > 1 ? labelled("Export", choice("mask-export", exports.map((name) => [name, name === "." ? "end" : name]), chosen, set("export"))) : null,
+    labelled("Split", choice("mask-split", counted("split"), masking.split, set("split"))),
+    labelled("Class", choice("mask-class", counted("class", (key) => classes[key]?.name ?? `class ${key}`), masking.class, set("class"))),
+    labelled("Status", choice("mask-status", counted("status"), masking.status, set("status")))];
+  return h("div", { className: "controls" }, own, labelled("Size", width),
+    h("label", { className: "control" }, behind, " ", h("span", {}, "image behind the masks")));
+}
+
+// All classes, or where they are many those of this page.
+function maskLegend({ classes, rows }) {
+  const here = new Set(rows.flatMap((row) => row.classes));
+  const shown = classes.filter((_, number) => classes.length <= MOST_IN_LEGEND || here.has(number));
+  return h("div", { className: "legend" }, h("span", {}, h("span", { className: "swatch background" }), "background"),
+    shown.map((own) => h("span", {}, classSwatch(own), own.name)), h("span", {}, h("span", { className: "swatch ignored" }), "ignored"));
+}
+
+function classSwatch({ color }) {
+  const swatch = h("span", { className: "swatch" });
+  swatch.style.backgroundColor = color;
+  return swatch;
+}
+
+function maskPager(found, redraw) {
+  const turn = (by) => h("button", { type: "button", id: by < 0 ? "masks-back" : "masks-on",
+    disabled: DATA !== null || (by < 0 ? found.page === 0 : found.page === found.pages - 1),
+    onclick: () => { masking.page += by; redraw(); } }, by < 0 ? "‹ previous" : "next ›");
+  const text = DATA !== null ? `the first ${found.rows.length} of ${plural(found.found, "image")}: lrptrain dashboard shows all`
+    : `${plural(found.found, "image")}, page ${found.page + 1} of ${found.pages}`;
+  return h("div", { className: "pager" }, DATA === null ? turn(-1) : null, h("span", { id: "mask-count" }, text), DATA === null ? turn(1) : null);
+}
+
+function maskCard(run, found, row, kinds) {
+  const named = row.classes.map((number) => found.classes[number]).filter(Boolean);
+  const about = row.status === "skipped" ? h("span", { className: "muted" }, h("span", { className: "badge" }, "skipped"), ` ${row.reason}`)
+    : h("span", {}, named.map((own) => h("span", { className: "named" }, classSwatch(own), own.name)));
+  const pictures = row.status === "skipped" && !row.pictures.length ? null
+    : h("div", { className: "beside-masks" }, kinds.map((kind) => maskFigure(run, found, row, kind)));
+  return h("article", { className: "finding" }, h("header", {}, h("strong", {}, row.title), about,
+    h("span", { className: "muted" }, `${row.split}, ${row.size[1]} × ${row.size[0]}`)), pictures);
+}
+
+function maskFigure(run, { export: exported }, row, kind) {
+  const text = MASK_KINDS[kind];
+  const url = (own) => maskUrl(run, exported, own, row.name);
+  const body = h("div", { className: "stack" });
+  const lacking = (why) => body.replaceChildren(h("p", { className: "empty" }, why));
+  if (!row.pictures.includes(kind)) lacking(kind === "truth" ? "not known" : "no file");
+  else if (kind === "image") body.append(h("img", { src: url("image"), alt: `${text} of ${row.title}`, onerror: () => lacking("cannot be read") }));
+  else {
+    const canvas = h("canvas", { role: "img", ariaLabel: `${text} of ${row.title}` });
+    const mask = h("img", { onload: () => paintMask(canvas, mask), onerror: () => lacking("cannot be read") });
+    body.append(row.pictures.includes("image") ? h("img", { src: url("image"), alt: "" }) : "", canvas);
+    mask.src = url(kind);
+  }
+  return h("figure", {}, body, h("figcaption", {}, text));
+}
+
+// The mask in its colours: the background lets the image through, and what is ignored is hatched in grey.
+function paintMask(canvas, mask) {
+  const [width, height] = [mask.naturalWidth, mask.naturalHeight];
+  Object.assign(canvas, { width, height });
+  canvas.classList.toggle("coarse", width < 200);
+  const context = canvas.getContext("2d", { willReadFrequently: true });
+  context.drawImage(mask, 0, 0);
+  const pixels = context.getImageData(0, 0, width, height);
+  const period = Math.max(4, Math.round(width / 18));
+  for (let i = 0; i < width * height; i += 1) {
+    const [red, green, blue] = pixels.data.subarray(4 * i, 4 * i + 3);
+    if (red + green + blue === 0) pixels.data[4 * i + 3] = 0;
+    else if (red === IGNORED[0] && green === IGNORED[1] && blue === IGNORED[2]) {
+      const stripe = ((i % width) + Math.floor(i / width)) % period < period / 2;
+      pixels.data.fill(stripe ? 190 : 115, 4 * i, 4 * i + 3);
+    }
+  }
+  context.putImageData(pixels, 0, 0);
+}
