@@ -37,7 +37,7 @@ def planted(run: Run) -> bool:
 
 def confirmed(epoch: Run, monitor: str, by_map: bool = False) -> list[Run]:
     """The confirmed findings of an epoch; with `by_map` those alone that the map had suspected."""
-    found = [finding for finding in epoch["monitors"][monitor]["findings"] if finding["state"] == "confirmed"]
+    found = epoch["monitors"][monitor]["findings"]
     return [finding for finding in found if not by_map or finding["kind"] != RELIANCE]
 
 

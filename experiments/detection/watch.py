@@ -86,8 +86,8 @@ def right(module: Classifier, loader: DataLoader) -> np.ndarray:
 
 
 def noted(monitor: RelevanceMonitor) -> Row:
-    """A monitor's findings and, with annotations, the mean share of relevance on them beside that of a uniform map."""
-    found: Row = {"findings": [brief(finding) for finding in monitor.findings]}
+    """What a monitor confirmed and, with annotations, the mean share of relevance on them beside a uniform map's."""
+    found: Row = {"findings": [brief(finding) for finding in monitor.findings if finding.state == "confirmed"]}
     shares = [(one.values[FOCUS], one.chance) for one in monitor.scored if FOCUS in one.values]
     if shares:
         found["EPG"], found["chance"] = np.nanmean(shares, 0).tolist()
@@ -96,7 +96,7 @@ def noted(monitor: RelevanceMonitor) -> Row:
 
 def brief(finding: Finding) -> Row:
     """What is kept of it."""
-    names = ("kind", "scope", "where", "target", "state", "effect", "p_value", "severity", "first_epoch")
+    names = ("kind", "scope", "where", "target", "effect", "p_value", "severity")
     return {name: getattr(finding, name) for name in names} | {"interval": list(finding.interval)}
 
 
