@@ -9,6 +9,7 @@ import torch
 
 from lrptrain.monitoring.arguments import check_looks
 from lrptrain.relevance import Relevance, attribute
+from lrptrain.segmentation.sizes import own_size
 
 
 def attribute_file(
@@ -120,12 +121,8 @@ def image_size(model: torch.nn.Module) -> tuple[int, int]:
     Raises:
         ValueError: If neither does.
     """
-    for part in model.modules():
-        for size in (getattr(part, "img_size", None), getattr(getattr(part, "config", None), "image_size", None)):
-            if isinstance(size, int):
-                return size, size
-            if isinstance(size, (tuple, list)) and len(size) == 2:
-                return int(size[0]), int(size[1])
+    if (size := own_size(model)) is not None:
+        return size
     raise ValueError("the model does not say for which image size it was built: pass --size")
 
 

@@ -8,14 +8,12 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from jaxtyping import UInt8
-from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from lrptrain.annotations import IGNORED
 from lrptrain.data.common import loader
 from lrptrain.data.pictures import find_pictures, open_picture, picture_size, to_image, to_values
 from lrptrain.segmentation.augment import random_windows
+from lrptrain.segmentation.files import read_mask
 
 
 @dataclass(frozen=True)
@@ -56,26 +54,10 @@ class PixelDataset(Dataset[dict[str, Any]]):
         spec = self.spec
         mean, std = torch.tensor(spec.mean)[:, None, None], torch.tensor(spec.std)[:, None, None]
         image = (to_image(open_picture(image_file), spec.size) - mean) / std
-        mask = read_classes(mask_file, spec.size, spec.classes)
+        mask = read_mask(mask_file, spec.size, spec.classes, resize=True)
         if spec.smallest is not None:
             image, mask = (x[0] for x in random_windows(image[None], mask[None], spec.smallest))
         return {"image": image, "mask": mask, "sample_id": name}
-
-
-def read_classes(path: Path, size: tuple[int, int], classes: int) -> UInt8[Tensor, "height width"]:
-    """A mask of 0 background, 1 + class and 255 ignored, resized to the nearest neighbour.
-
-    Raises:
-        ValueError: The file cannot be read, has several channels, or holds a number that is no class and not 255.
-    """
-    values = to_values(open_picture(path), size)
-    other = values[(values > classes) & (values != IGNORED)].unique().tolist()
-    if other:
-        raise ValueError(
-            f"{path} holds {other[:5]}: not 0 for background, 1 to {classes} for the classes, nor 255 for ignored "
-            "pixels; is it of another palette or another list of classes?"
-        )
-    return values.to(torch.uint8)
 
 
 class SegmentationFolder(pl.LightningDataModule):

@@ -33,6 +33,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from lrptrain.annotations import IGNORED
+from lrptrain.data.pictures import open_picture, to_values
 from lrptrain.extras import require
 from lrptrain.loggers.files import append_line, name_of, to_json, write_whole
 
@@ -237,7 +238,7 @@ def write_image(path: Path, image: Float[Tensor, "3 height width"]) -> None:
 
 
 def read_mask(
-    path: Path, size: tuple[int, int] | None = None, classes: int | None = None
+    path: Path, size: tuple[int, int] | None = None, classes: int | None = None, resize: bool = False
 ) -> UInt8[Tensor, "height width"]:
     """A mask: 0 background, 1 + class, 255 ignored.
 
@@ -245,28 +246,26 @@ def read_mask(
         path: A PNG with a palette (any) or in grey, whose values are the classes.
         size: Height and width that it must have.
         classes: How many there are, without the background.
+        resize: Bring it to `size` by the nearest neighbour, whatever it has.
 
     Raises:
         ValueError: If the file cannot be read, is in colour, or has another size or value; the message names it.
     """
-    image = require("PIL.Image", "monitor")
+    picture = open_picture(path)
+    own = picture.size[::-1]
+    if size is not None and not resize and own != tuple(size):
+        raise ValueError(f"the mask {path} has size {own}, expected {tuple(size)}")
     try:
-        with image.open(path) as picture:
-            picture.load()
-            bands, values = picture.getbands(), np.asarray(picture)
-    except (OSError, SyntaxError) as error:
-        raise ValueError(f"cannot read the mask {path}: {error}") from error
-    if len(bands) != 1 or values.dtype not in (np.uint8, np.uint16, np.int32):
-        raise ValueError(
-            f"the mask {path} is in colour ({''.join(bands)}): save class numbers, with a palette or in grey"
-        )
-    if size is not None and values.shape != tuple(size):
-        raise ValueError(f"the mask {path} has size {values.shape}, expected {tuple(size)}")
-    known = values[values != IGNORED]
+        values = to_values(picture, size or own)
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}: save class numbers, with a palette or in grey") from error
     most = IGNORED - 1 if classes is None else classes
-    if known.size and int(known.max()) > most:
-        raise ValueError(f"the mask {path} has the value {int(known.max())}: 0..{most} and 255 (ignored) are known")
-    return torch.from_numpy(values.astype(np.uint8))
+    if other := values[(values > most) & (values != IGNORED)].unique().tolist():
+        raise ValueError(
+            f"the mask {path} holds {other[:5]}: not 0 for background, 1 to {most} for the classes, nor 255 for "
+            "ignored pixels; is it of another palette or another list of classes?"
+        )
+    return values.to(torch.uint8)
 
 
 def read_maps(folder: Path, name: str) -> tuple[Float[Tensor, "classes height width"], tuple[int, ...]]:

@@ -100,19 +100,20 @@ def test_an_export_goes_on_with_the_same_settings_only(tmp_path):
 
 def test_masks_that_do_not_fit(tmp_path):
     path = tmp_path / "mask.png"
-    with pytest.raises(ValueError, match="cannot read the mask"):
+    with pytest.raises(ValueError, match="cannot read the picture"):
         files.read_mask(path)
     Image.new("RGB", (4, 3), "red").save(path)
-    with pytest.raises(ValueError, match=r"in colour \(RGB\)"):
+    with pytest.raises(ValueError, match="this picture is RGB: save class numbers"):
         files.read_mask(path)
     Image.fromarray(np.full((3, 4), 7, np.uint8)).save(path)  # grey
     assert files.read_mask(path, (3, 4)).unique().tolist() == [7]
+    assert files.read_mask(path, (6, 4), resize=True).shape == (6, 4)
     with pytest.raises(ValueError, match=r"has size \(3, 4\), expected \(4, 4\)"):
         files.read_mask(path, (4, 4))
-    with pytest.raises(ValueError, match=r"the value 7: 0\.\.3 and 255"):
+    with pytest.raises(ValueError, match=r"holds \[7\]: not 0 for background, 1 to 3"):
         files.read_mask(path, classes=3)
     path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(ValueError, match="cannot read the mask"):
+    with pytest.raises(ValueError, match="cannot read the picture"):
         files.read_mask(path)
 
 
