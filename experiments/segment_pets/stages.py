@@ -29,7 +29,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
 }
 SOURCES = [CENTRE, SALIENCY, *lrptrain.methods(), *OPTIONS]
 SCALES = (1.0, 0.5)
-"""Of the sources that are refined; 1.5 costs three times as much as both and was no better on validation images."""
+"""Of the sources that are refined; 1.5 costs more than both, and was no better for rollout on validation images."""
 SMALL = (1, 2, 4, 8, 12)
 REFINEMENTS: dict[str, list[tuple[str, dict[str, Any]]]] = {
     "none": [],
