@@ -13,22 +13,21 @@ from lrptrain.audit.report import write
 from lrptrain.audit.result import scalars
 from lrptrain.audit.suite import chosen_tests
 from lrptrain.batch import BatchAdapter, Sample, batch_length, batched, read_batch, take
-from lrptrain.callbacks.base import Callback
+from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.extras import require
 from lrptrain.monitoring.arguments import check_counts, check_strategy
-from lrptrain.monitoring.discover import find_model
 from lrptrain.monitoring.failures import Failures
 from lrptrain.monitoring.folder import run_folder
 from lrptrain.monitoring.processes import gather_to_first
 from lrptrain.monitoring.sampling import Draw
-from lrptrain.monitoring.trainer import check_dataloader, log_scalars, undivided_length
+from lrptrain.monitoring.trainer import log_scalars, undivided_length
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.registry import get_method
 
 METHODS = ("raw_attention", "transformer_attribution", "attnlrp", "random")
 
 
-class ExplanationAudit(Callback):
+class ExplanationAudit(ModelCallback):
     """Tests at the end of `fit` (and in `validate`) whether methods are faithful on the trained model.
 
     Attach it to any LightningModule whose forward gives logits. The first validation draws a class-stratified sample
@@ -68,7 +67,6 @@ class ExplanationAudit(Callback):
     """
 
     result: AuditResult | None
-    _model: nn.Module | None
 
     def __init__(
         self,
@@ -118,16 +116,6 @@ class ExplanationAudit(Callback):
         self.result, self._model = None, None
         self._failures = Failures(self.on_error, "ExplanationAudit")
         self._draw, self._train = Draw(self.max_samples, self.seed), list[Sample]()
-
-    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Find the model, which the module's own `setup` or `configure_model` may have made."""
-        self._model = find_model(pl_module, self.model)
-
-    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """The same for `trainer.validate`."""
-        self._model = find_model(pl_module, self.model)
-        if trainer.sanity_checking or trainer.state.fn == "validate":
-            check_dataloader(trainer, self.dataloader_idx)
 
     def on_validation_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0

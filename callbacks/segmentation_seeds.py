@@ -4,17 +4,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import torch
-from torch import nn
 
 from lrptrain.batch import BatchAdapter
-from lrptrain.callbacks.base import Callback
+from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.extras import require
 from lrptrain.monitoring.arguments import check_counts, check_strategy
 from lrptrain.monitoring.discover import find_class_names, find_model
 from lrptrain.monitoring.failures import Failures
 from lrptrain.monitoring.folder import run_folder
 from lrptrain.monitoring.processes import gather, rank_and_size
-from lrptrain.monitoring.trainer import check_dataloader, log_scalars
+from lrptrain.monitoring.trainer import log_scalars
 from lrptrain.relevance.preserve import preserved
 from lrptrain.segmentation.files import counted, read_index
 from lrptrain.segmentation.loading import pictures
@@ -22,7 +21,7 @@ from lrptrain.segmentation.recipe import Recipe
 from lrptrain.segmentation.run import Source, run_export, together
 
 
-class SegmentationSeeds(Callback):
+class SegmentationSeeds(ModelCallback):
     """Exports seeds and pseudo-masks of a classifier's images: PNGs in VOC's layout, maps and an index.
 
     Attach it to any LightningModule whose forward gives logits. At the end of `fit` (and every so many epochs), after
@@ -62,7 +61,6 @@ class SegmentationSeeds(Callback):
 
     folder: Path | None
     scores: dict[str, dict[str, Any]]
-    _model: nn.Module | None
 
     def __init__(
         self,
@@ -117,18 +115,8 @@ class SegmentationSeeds(Callback):
         """How often something failed."""
         return self._failures.count
 
-    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Find the model, which the module's own `setup` or `configure_model` may have made."""
-        self._model = find_model(pl_module, self.model)
-
-    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """The same for `trainer.validate`."""
-        self._model = find_model(pl_module, self.model)
-        if trainer.sanity_checking or trainer.state.fn == "validate":
-            check_dataloader(trainer, self.dataloader_idx)
-
     def on_predict_start(self, trainer: Any, pl_module: Any) -> None:
-        """The same for `trainer.predict`."""
+        """Find the model for `trainer.predict`."""
         self._model = find_model(pl_module, self.model)
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
