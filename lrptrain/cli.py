@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lrptrain.extras import require
+from lrptrain.lightning_cli import lightning_cli
 
 LIGHTNING = {name: f"lrptrain.cli.{name}" for name in ("fit", "validate", "test")}
 FLAGS = ("--open",)
@@ -30,7 +31,7 @@ def main(args: Sequence[str] | None = None) -> None:
     """
     given = list(sys.argv[1:] if args is None else args)
     if given[:1] and given[0] in LIGHTNING:
-        lightning(given)
+        lightning_cli(given)
         return
     known = LIGHTNING | COMMANDS
     wanted = given[:1] if given[:1] and given[0] in COMMANDS else list(known)  # one alone loads only what it needs
@@ -70,23 +71,6 @@ def _is_ours(error: BaseException) -> bool:
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith("lrptrain.")
-
-
-def lightning(args: Sequence[str]) -> None:
-    """LightningCLI with any model and data: `lrptrain fit --config configs/planted_digits.yaml`."""
-    import warnings
-
-    cli = require("pytorch_lightning.cli", "cli").LightningCLI
-    from pytorch_lightning import LightningDataModule, LightningModule
-
-    import lrptrain.callbacks
-    import lrptrain.data
-    import lrptrain.models  # noqa: F401  (their classes may be named without the module)
-
-    with warnings.catch_warnings():
-        # LightningCLI warns of arguments that are not those of the process.
-        warnings.filterwarnings("ignore", message="LightningCLI's args parameter is intended")
-        cli(LightningModule, LightningDataModule, subclass_mode_model=True, subclass_mode_data=True, args=list(args))
 
 
 def fit() -> None:

@@ -1,6 +1,5 @@
 """From image labels to masks and a segmenter, from the command line."""
 
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -8,7 +7,7 @@ import torch
 
 from lrptrain.attribute_file import load_module
 from lrptrain.compare import load_data
-from lrptrain.extras import require
+from lrptrain.lightning_cli import lightning_cli
 from lrptrain.relevance.registry import get_method
 from lrptrain.segmentation.files import counted, read_index
 from lrptrain.segmentation.pipeline import Training, run_pipeline
@@ -75,24 +74,7 @@ def _trained(config: str | None, path: Path) -> str:
         return str(path)
     if config is None:
         raise ValueError("give the checkpoint of a classifier, or the config that trains one (--data)")
-    cli = require("pytorch_lightning.cli", "cli").LightningCLI
-    from pytorch_lightning import LightningDataModule, LightningModule
-
-    import lrptrain.callbacks
-    import lrptrain.data
-    import lrptrain.models  # noqa: F401  (their classes may be named without the module)
-
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="LightningCLI's args parameter is intended")
-        made = cli(
-            LightningModule,
-            LightningDataModule,
-            subclass_mode_model=True,
-            subclass_mode_data=True,
-            run=False,
-            save_config_callback=None,
-            args=["--config", config],
-        )
+    made = lightning_cli(["--config", config], run=False, save_config_callback=None)
     made.trainer.fit(made.model, made.datamodule)
     made.trainer.save_checkpoint(path)
     return str(path)
