@@ -64,6 +64,29 @@ def test_the_command(squares, tmp_path, capsys):
     assert (out / "segmenter" / "segmenter.ckpt").stat().st_mtime_ns == written
 
 
+def test_the_classifier_is_trained_where_there_is_none(squares, tmp_path, capsys):
+    out, config = tmp_path / "out", tmp_path / "fit.yaml"
+    config.write_text(f"""seed_everything: 0
+model:
+  class_path: lrptrain.models.ImageClassifier
+  init_args: {{num_classes: 2, model_kwargs: {NET}, lr: 3.0e-3}}
+data:
+  class_path: lrptrain.data.ImageMaskFolder
+  init_args: {{root: {squares}, size: 16, batch_size: 9}}
+trainer: {{max_epochs: 2, accelerator: cpu, logger: false, enable_checkpointing: false, enable_progress_bar: false}}
+""")
+    given = ["segment", f"--data={config}", f"--folder={out}", "--device=cpu", "--recipe.scales=[1]"]
+    given += ["--recipe.refine_options={'dilations': [1, 2]}", "--training.max_epochs=1"]
+    main(given)
+    assert "30 of 30 images done" in capsys.readouterr().out
+    trained = (out / "classifier.ckpt").stat().st_mtime_ns
+    assert torch.load(out / "classifier.ckpt", weights_only=False)["epoch"] == 2
+    results = files.read_json(out / "results.json")
+    main(given)  # goes on with the classifier that it trained
+    assert (out / "classifier.ckpt").stat().st_mtime_ns == trained
+    assert files.read_json(out / "results.json") == results
+
+
 def test_without_a_classifier():
     with pytest.raises(SystemExit, match="give the checkpoint of a classifier"):
         main(["segment"])
