@@ -13,7 +13,7 @@ from torch.utils.data import DataLoader, Dataset
 from lrptrain.data.common import loader
 from lrptrain.data.pictures import find_pictures, open_picture, picture_size, to_image, to_values
 from lrptrain.segmentation.augment import random_windows
-from lrptrain.segmentation.files import read_mask
+from lrptrain.segmentation.mask_files import read_mask
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,9 @@ from lrptrain.monitoring.discover import find_class_names, find_model
 from lrptrain.segmentation import files
 from lrptrain.segmentation.data import SegmentationFolder
 from lrptrain.segmentation.decoder import PatchDecoder
-from lrptrain.segmentation.export import plain, weights_key
+from lrptrain.segmentation.export import plain
 from lrptrain.segmentation.loading import pictures
+from lrptrain.segmentation.maker import weights_key
 from lrptrain.segmentation.recipe import Recipe
 from lrptrain.segmentation.run import Source, run_export
 from lrptrain.segmentation.scoring import MaskScore

@@ -12,14 +12,13 @@ from lrptrain.monitoring.processes import gather, rank_and_size
 from lrptrain.segmentation import files
 from lrptrain.segmentation.export import (
     Export,
-    Maker,
     Thresholds,
     best_thresholds,
-    logits_of,
     score_export,
     settings_of,
     sweeps,
 )
+from lrptrain.segmentation.maker import Maker, logits_of
 from lrptrain.segmentation.reading import Pictures
 from lrptrain.segmentation.recipe import Recipe
 

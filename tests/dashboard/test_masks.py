@@ -15,6 +15,7 @@ from lrptrain.dashboard.report import report
 from lrptrain.dashboard.runs import about_run, find_exports, find_runs
 from lrptrain.dashboard.server import HOST, app
 from lrptrain.segmentation import files
+from lrptrain.segmentation.mask_files import voc_palette
 
 OWN = "segmentation"
 
@@ -79,7 +80,7 @@ def test_filters(whole):
 def test_colours_are_those_of_the_files(whole):
     classes = read_masks(whole / "run")["classes"]
     assert [own["name"] for own in classes] == NAMES
-    palette = np.frombuffer(files.voc_palette(), dtype=np.uint8).reshape(256, 3)
+    palette = np.frombuffer(voc_palette(), dtype=np.uint8).reshape(256, 3)
     assert [own["color"] for own in classes] == [f"#{bytes(palette[1 + i]).hex()}" for i in range(3)]
     assert tuple(palette[255]) == (224, 224, 192)  # what masks.js takes for ignored
 

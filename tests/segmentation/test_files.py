@@ -1,12 +1,12 @@
 import json
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from lrptrain.segmentation import files
 from lrptrain.segmentation.files import Exported
+from lrptrain.segmentation.mask_files import read_mask
 
 
 def exported(name="cat 1", split="train", truth=True, seed=0):
@@ -22,7 +22,7 @@ def test_what_is_written_is_read(tmp_path):
     entry = files.write(tmp_path, given)
     assert entry.name == "cat 1"
     for kind, mask in ((files.SEEDS, given.seeds), (files.MASKS, given.mask), (files.TRUTH, given.truth)):
-        assert torch.equal(files.read_mask(tmp_path / kind / f"{entry.name}.png", (24, 32), 2), mask)
+        assert torch.equal(read_mask(tmp_path / kind / f"{entry.name}.png", (24, 32), 2), mask)
     maps, classes = files.read_maps(tmp_path, entry.name)
     assert classes == (0, 2)
     torch.testing.assert_close(maps, given.maps, rtol=0, atol=1e-3)  # half precision
@@ -30,16 +30,6 @@ def test_what_is_written_is_read(tmp_path):
         assert picture.size == (32, 24)
     assert files.read_index(tmp_path) == [entry]
     assert not list(tmp_path.rglob("*.part"))
-
-
-def test_masks_have_the_palette_of_voc(tmp_path):
-    path = tmp_path / "mask.png"
-    files.write_mask(path, torch.tensor([[0, 1, 2, 15, 20, 255]], dtype=torch.uint8))
-    with Image.open(path) as picture:
-        assert picture.mode == "P"
-        colours = [picture.convert("RGB").getpixel((x, 0)) for x in range(6)]
-    # Background, aeroplane, bicycle, person, monitor and the ignored border, as in VOC's masks.
-    assert colours == [(0, 0, 0), (128, 0, 0), (0, 128, 0), (192, 128, 128), (0, 64, 128), (224, 224, 192)]
 
 
 def test_maps_are_reduced(tmp_path):
@@ -96,25 +86,6 @@ def test_an_export_goes_on_with_the_same_settings_only(tmp_path):
         files.begin(tmp_path, {"method": "rollout", "scales": (1, 0.5)}, ["cat", "dog"])
     with pytest.raises(ValueError, match="other classes"):
         files.begin(tmp_path, {"method": "lrp", "scales": (1, 0.5)}, ["cat"])
-
-
-def test_masks_that_do_not_fit(tmp_path):
-    path = tmp_path / "mask.png"
-    with pytest.raises(ValueError, match="cannot read the picture"):
-        files.read_mask(path)
-    Image.new("RGB", (4, 3), "red").save(path)
-    with pytest.raises(ValueError, match="this picture is RGB: save class numbers"):
-        files.read_mask(path)
-    Image.fromarray(np.full((3, 4), 7, np.uint8)).save(path)  # grey
-    assert files.read_mask(path, (3, 4)).unique().tolist() == [7]
-    assert files.read_mask(path, (6, 4), resize=True).shape == (6, 4)
-    with pytest.raises(ValueError, match=r"has size \(3, 4\), expected \(4, 4\)"):
-        files.read_mask(path, (4, 4))
-    with pytest.raises(ValueError, match=r"holds \[7\]: not 0 for background, 1 to 3"):
-        files.read_mask(path, classes=3)
-    path.write_bytes(path.read_bytes()[:40])
-    with pytest.raises(ValueError, match="cannot read the picture"):
-        files.read_mask(path)
 
 
 def test_maps_and_lines_that_are_damaged(tmp_path):

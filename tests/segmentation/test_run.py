@@ -6,8 +6,9 @@ from classified import classifier, fitted, squares
 from torch.utils.data import DataLoader, StackDataset
 
 from lrptrain.segmentation import files
-from lrptrain.segmentation.export import Maker
 from lrptrain.segmentation.loading import pictures
+from lrptrain.segmentation.maker import Maker
+from lrptrain.segmentation.mask_files import read_mask
 from lrptrain.segmentation.masks import best_threshold, label_map, of_classes
 from lrptrain.segmentation.reading import read_pictures
 from lrptrain.segmentation.recipe import Recipe
@@ -41,7 +42,7 @@ def test_an_export_holds_what_the_functions_give(tmp_path):
     expected = label_map(maps, threshold)
     names = [f"train_{i:06d}" for i in range(12)]
     for name, mask, own, label in zip(names, expected, maps, columns["label"], strict=True):
-        assert torch.equal(files.read_mask(tmp_path / files.SEEDS / f"{name}.png"), mask)
+        assert torch.equal(read_mask(tmp_path / files.SEEDS / f"{name}.png"), mask)
         found, classes = files.read_maps(tmp_path, name)
         assert classes == (int(label),)
         torch.testing.assert_close(found[0], own[label], atol=2e-3, rtol=0)
