@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from parallel import Run
-from stages import CENTRE, FEW, REFINEMENTS, SAID
+from stages import CENTRE, FEW, PSEUDO, REFINEMENTS, SAID
 from table import markdown, mean_interval
 
 MODELS = ("plain", "guided")
@@ -12,6 +12,8 @@ COLUMNS = (
     "val",
     "test",
     "test, refined",
+    f"test{SAID}",
+    f"test{SAID}, refined",
     "test, given breed",
     "test, given breed, refined",
     "test, pet",
@@ -98,7 +100,7 @@ def _segmenters(runs: Sequence[Run], refined: Sequence[Run]) -> str:
         shares = [run["test"] / other["test"] for run in own for other in of(full, seed=run["seed"])]
         row["share of full"] = cell([{"share": share} for share in shares], "share")
         source, name = own[0]["source"], own[0]["refinement"]
-        masks = of(refined, arm=source, model=model) if source else []
+        masks = of(refined, arm=source, model=model) if arm.startswith(PSEUDO) else []
         row |= {f"its pseudo-masks, {x}": cell(masks, f"{name} | {x}") for x in (f"test{SAID}", "test", "test, pet")}
         rows.append(row)
     return markdown(rows)

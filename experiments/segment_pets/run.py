@@ -18,6 +18,7 @@ from parallel import Run, complete, load  # noqa: E402
 from report import mean_of, tables  # noqa: E402
 from stages import (  # noqa: E402
     CENTRE,
+    METHODS,
     PLAIN_ARMS,
     PSEUDO,
     REFINEMENTS,
@@ -31,14 +32,21 @@ from stages import (  # noqa: E402
 from table import write_between  # noqa: E402
 
 RESULTS, BEST = HERE / "results", 2
-"""How many sources are refined."""
+"""How many sources are refined, of those that ask for a class and of those that do not."""
 
 
 def best(runs: Sequence[Run], count: int) -> list[str]:
-    """The sources with the highest mean IoU on the validation images, of those with all images."""
+    """The sources with the highest mean IoU on the validation images, of those with all images; so many of each kind.
+
+    Images of several classes need maps that ask for a class; here every image has one.
+    """
     arms = dict.fromkeys(run["arm"] for run in runs if run.get("images") is None and "val" in run)
-    methods = [arm for arm in arms if arm in SOURCES and arm != "random"]
-    return sorted(methods, key=lambda arm: -mean_of(runs, "val", arm=arm))[:count]
+    methods = sorted(arms.keys() & METHODS.keys() - {"random"}, key=lambda arm: -mean_of(runs, "val", arm=arm))
+    return [
+        arm
+        for specific in (False, True)
+        for arm in [arm for arm in methods if METHODS[arm].class_specific is specific][:count]
+    ]
 
 
 def best_masks(runs: Sequence[Run], sources: Sequence[str]) -> tuple[str, str]:

@@ -18,6 +18,7 @@ from vision import MEAN, STD
 from without_model import centre_prior, spectral_residual
 
 import lrptrain
+from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 from lrptrain.segmentation.masks import pseudo_masks
 from lrptrain.segmentation.refinement import pixel_adaptive, refinement
@@ -25,9 +26,11 @@ from lrptrain.segmentation.seeds import class_maps, unit
 
 CENTRE, SALIENCY = "centre prior", "spectral residual"
 OPTIONS: dict[str, dict[str, Any]] = {
-    f"{name} (start_layer=1)": {"start_layer": 1} for name in ("rollout", "attention_norm")
+    f"{name} (start_layer=1)": {"start_layer": 1}
+    for name in ("rollout", "attention_norm", "generic_attention", "transformer_attribution")
 }
-SOURCES = [CENTRE, SALIENCY, *lrptrain.methods(), *OPTIONS]
+METHODS = {name: get_method(name.partition(" ")[0], {}) for name in (*lrptrain.methods(), *OPTIONS)}
+SOURCES = [CENTRE, SALIENCY, *METHODS]
 SCALES = (1.0, 0.5)
 """Of the sources that are refined; 1.5 costs more than both, and was no better for rollout on validation images."""
 SMALL = (1, 2, 4, 8, 12)
@@ -43,7 +46,7 @@ MARGIN = 0.15
 """Of the threshold, up and down: pixels in between are ignored in pseudo-masks."""
 PSEUDO = "pseudo-masks"
 PLAIN_ARMS = (PSEUDO, "full masks", "a tenth of the masks", f"{PSEUDO} and a tenth of the masks")
-SAID = ", predicted breed"
+SAID, GIVEN = ", predicted breed", ", given breed"
 
 
 @dataclass(frozen=True)
@@ -205,11 +208,19 @@ def segmenters(task: Task) -> Run:
     some = (masks != 255).flatten(1).any(1)
     kept = Photographs(train.images[some], train.rgb[some], train.masks[some], train.labels[some])
     module = segmenter(net, kept, masks[some], task.seed)
-    result = task.head | {"source": task.source, "refinement": task.refinement}
+    head = task.head | {"source": task.source, "refinement": task.refinement}
+    return head | segmented(module, net, data) | {"cpu seconds": time.process_time() - started}
+
+
+def segmented(module: nn.Module, net: nn.Module, data: dict[str, Photographs]) -> Run:
+    """Scores of a segmenter by split: as it says, with the classifier's breed, with the given one; and refined."""
+    result: Run = {}
     for split in SPLITS:
-        said = probabilities(module, data[split])
+        said, breeds = probabilities(module, data[split]), predicted(net, data[split])
         for name, shares in (("", said), (", refined", pixel_adaptive(data[split].rgb, said))):
-            for suffix, own in (("", shares), (", given breed", as_breed(shares, data[split].labels))):
-                breeds, pet = compared(own.argmax(1).to(torch.uint8), data[split])
-                result |= {f"{split}{suffix}{name}": breeds, f"{split}{suffix}, pet{name}": pet}
-    return result | {"cpu seconds": time.process_time() - started}
+            own = shares.argmax(1).to(torch.uint8)
+            forms = {"": own, SAID: as_breed(own, breeds), GIVEN: as_breed(own, data[split].labels)}
+            for suffix, masks in forms.items():
+                score = compared(masks, data[split])
+                result |= {f"{split}{suffix}{name}": score.breeds, f"{split}{suffix}, pet{name}": score.pet}
+    return result

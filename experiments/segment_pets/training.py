@@ -10,7 +10,6 @@ from typing import Any
 import pets
 import pytorch_lightning as pl
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int, UInt8
 from photographs import CLASSES, SIZE, Photographs, in_parts
 from torch import Tensor, nn
@@ -135,9 +134,6 @@ def probabilities(net: nn.Module, split: Photographs) -> Float[Tensor, "n 4 heig
     return torch.cat([(net(one).softmax(1) + net(other).softmax(1).flip(-1)) / 2 for one, other in views])
 
 
-def as_breed(
-    probabilities: Float[Tensor, "n 4 height width"], labels: Int[Tensor, " n"]
-) -> Float[Tensor, "n 4 height width"]:
-    """With what is on any breed given to the one that an image shows."""
-    pet = 1 - probabilities[:, :1]
-    return torch.cat([probabilities[:, :1], pet * F.one_hot(labels, CLASSES)[:, :, None, None]], 1)
+def as_breed(masks: UInt8[Tensor, "n height width"], labels: Int[Tensor, " n"]) -> UInt8[Tensor, "n height width"]:
+    """With pixels of any breed given to one breed per image."""
+    return torch.where(masks > 0, (labels + 1).to(torch.uint8)[:, None, None], masks)
