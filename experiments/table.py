@@ -20,6 +20,8 @@ def mean_interval(values: Sequence[float], confidence: float = 0.95) -> tuple[fl
 
 def markdown(rows: Sequence[Mapping[str, str]]) -> str:
     """A table with the keys of the first row as its head."""
+    if not rows:
+        return "Nothing is measured yet."
     head = list(rows[0])
     lines = [head, ["---"] * len(head), *([row[name] for name in head] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)

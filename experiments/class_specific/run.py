@@ -12,19 +12,19 @@ from pathlib import Path
 from typing import Any
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE.parent), str(HERE)]
 
+from digit_model import digit_model  # noqa: E402
 from figure import draw  # noqa: E402
 from per_method import Result, Row, absent, cell, fill, rows, supported  # noqa: E402
-from pets import RUNS, SIZE, checkpoint, parser, trained  # noqa: E402
-from scenes import CANVAS, Scenes, digit_pools, digit_scenes, own_and_other, pet_scenes  # noqa: E402
+from pets import SIZE, checkpoint, parser, trained  # noqa: E402
+from scenes import Scenes, digit_pools, digit_scenes, own_and_other, pet_scenes  # noqa: E402
 from table import markdown, mean_interval, write_between  # noqa: E402
-from vision import fit, logits, vit  # noqa: E402
+from vision import logits, vit  # noqa: E402
 
 import lrptrain  # noqa: E402
 from lrptrain.annotations import mask_to_tokens  # noqa: E402
@@ -41,23 +41,10 @@ CONTRASTED = ("attnlrp", "generic_attention", "input_x_gradient", "transformer_a
 
 
 def digits(seed: int, arguments: Any) -> tuple[nn.Module, dict[str, Scenes], Result]:
-    """A model that knows one or two digits, trained once and kept, and scenes of unseen digits."""
+    """A model that knows one or two digits, and scenes of unseen digits."""
     pools = digit_pools(seed)
-    path = RUNS / f"digits_{seed}.pt"
-    torch.manual_seed(seed)
-    model = vit(10, CANVAS, width=64, depth=4)
-
-    def batch(generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        drawn = digit_scenes(pools["train"], 32, generator, alone=0.5)
-        return drawn.images, F.normalize(drawn.present(10), p=1, dim=1)  # equal shares for all that is there
-
-    if path.exists():
-        model.load_state_dict(torch.load(path, weights_only=True))
-    else:
-        fit(model, batch, 1500, 1.5e-3, seed=seed)
-        RUNS.mkdir(exist_ok=True)
-        torch.save(model.state_dict(), path)
-    return model.eval(), {name: digit_scenes(pools[name], 500, drawn_by(9)) for name in ("val", "test")}, {}
+    scenes = {name: digit_scenes(pools[name], 500, drawn_by(9)) for name in ("val", "test")}
+    return digit_model(pools["train"], seed), scenes, {}
 
 
 def pets(seed: int, arguments: Any) -> tuple[nn.Module, dict[str, Scenes], Result]:

@@ -75,7 +75,7 @@ def stages(seeds: Sequence[int], workers: int) -> dict[str, list[Run]]:
     arms = [CENTRE, *(f"{name}{suffix}" for name in sources for suffix in ("", f" x {CENTRE}"))]
     done("refined", [Task(seed, arm) for seed in seeds for arm in arms], refined)
     arm, name = best_masks(found["refined"], sources)
-    guided = [Task(seed, arm, "guided") for seed in seeds]
+    guided = [Task(seed, each, "guided") for each in dict.fromkeys([arm, *sources]) for seed in seeds]
     done("refined", [*guided, *(Task(seed, arm) for seed in seeds for arm in arms)], refined)
     tasks = [Task(seed, kind, "plain", arm, name) for seed in seeds for kind in PLAIN_ARMS]
     tasks += [Task(seed, PSEUDO, "guided", arm, name) for seed in seeds]

@@ -48,9 +48,9 @@ def _compared(work: Work, base: Work, rounds: int) -> dict[str, float]:
 
 
 def time_and_memory(work: Work, base: Work, rounds: int, device: str) -> dict[str, float]:
-    """Bytes at the peak of a first call, above what was there before; then `time_ratio`, of a slow call its first.
+    """Bytes at the peak of a first call, above what was there before; then `time_ratio`.
 
-    In a process that did nothing of the kind before.
+    Of a slow call its first counts, and of a slow base, too. In a process that did nothing of the kind before.
     """
     if device == "cpu":
         before = _resident()
@@ -61,9 +61,10 @@ def time_and_memory(work: Work, base: Work, rounds: int, device: str) -> dict[st
         before = torch.cuda.memory_allocated()
         first = seconds(work)
         peak = torch.cuda.max_memory_allocated() - before
-    base()
+    theirs = seconds(base)
     if first > SLOW:
-        return {"bytes": peak, "time": first / statistics.median(seconds(base) for _ in range(3)), "seconds": first}
+        times = [theirs] if theirs > SLOW else [seconds(base) for _ in range(3)]
+        return {"bytes": peak, "time": first / statistics.median(times), "seconds": first}
     return {"bytes": peak, **_compared(work, base, rounds)}
 
 
