@@ -32,7 +32,8 @@ class SegmentationSeeds(ModelCallback):
     The threshold of the background is the recipe's, or the one that fits the true masks of the validation images best.
 
     Logged: `segmentation/<split>/images`, `.../skipped`; where true masks are known also `.../seeds_miou`,
-    `.../refined_miou` and `.../masks_miou` (0..1; in the last one ignored pixels miss); and `segmentation/failures`.
+    `.../refined_miou`, `.../masks_miou` (0..1; the last over the pixels that are not ignored) and `.../masks_decided`
+    (their share); and `segmentation/failures`.
 
     The model runs in its own precision, without autocast, in evaluation mode. Weights, gradients, flags and random
     states are left as they were.
@@ -193,4 +194,6 @@ class SegmentationSeeds(ModelCallback):
             for kind in ("seeds", "refined", "masks"):
                 if kind in known:
                     found[f"segmentation/{split}/{kind}_miou"] = known[kind]["mean_iou"]
+                    if "decided" in known[kind]:
+                        found[f"segmentation/{split}/{kind}_decided"] = known[kind]["decided"]
         return found

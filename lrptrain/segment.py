@@ -13,6 +13,8 @@ from lrptrain.segmentation.files import counted, read_index
 from lrptrain.segmentation.pipeline import Training, run_pipeline
 from lrptrain.segmentation.recipe import Recipe
 
+KINDS = ("seeds", "refined", "masks", "segmenter")
+
 
 def segment(
     checkpoint: str | None = None,
@@ -54,18 +56,21 @@ def segment(
 
 
 def table(results: dict[str, Any]) -> str:
-    """Mean IoU by split, as Markdown."""
+    """Mean IoU by split, as Markdown; of pseudo-masks over the pixels that are not ignored."""
     splits = [split for split in ("train", "val", "test") if split in results]
     rows = ["| mean IoU | seeds | refined | pseudo-masks | segmenter |", "| --- | --- | --- | --- | --- |"]
     for split in splits:
         own = {**results[split], "segmenter": results["segmenter"].get(split)}
-        cells = [_percent(own.get(kind)) for kind in ("seeds", "refined", "masks", "segmenter")]
+        cells = [_percent(own.get(kind)) for kind in KINDS]
         rows.append(f"| {split} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
 def _percent(score: dict[str, Any] | None) -> str:
-    return "-" if not score else f"{100 * score['mean_iou']:.1f}"
+    if not score:
+        return "-"
+    part = f" on {score['decided']:.0%} of the pixels" if "decided" in score else ""
+    return f"{100 * score['mean_iou']:.1f}{part}"
 
 
 def _trained(config: str | None, path: Path) -> str:

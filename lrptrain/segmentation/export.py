@@ -133,8 +133,9 @@ def score_export(folder: Path, classes: int) -> dict[str, dict[str, Any]]:
         classes: How many, without the background.
 
     Returns:
-        Per split `images`, `skipped`, `scored`, and of `seeds`, `refined` (one threshold) and `masks` (where ignored
-        pixels miss): `mean_iou`, `foreground_mean_iou` and `per_class`.
+        Per split `images`, `skipped`, `scored`, and of `seeds`, `refined` (one threshold) and `masks` (over the pixels
+        that these decide): `mean_iou`, `foreground_mean_iou` and `per_class`; of `masks` also `decided`, the share of
+        the pixels that are not ignored.
     """
     entries, found = files.read_index(folder), dict[str, dict[str, Any]]()
     for split in sorted({entry.split for entry in entries}):
@@ -148,10 +149,14 @@ def score_export(folder: Path, classes: int) -> dict[str, dict[str, Any]]:
             truth = read_mask(folder / files.TRUTH / f"{name}.png", classes=classes)
             for kind, score in scores.items():
                 mask = read_mask(folder / KINDS[kind] / f"{name}.png", (truth.shape[0], truth.shape[1]), classes)
-                score.update(mask[None], truth[None])
+                known = torch.where(mask == IGNORED, mask, truth) if kind == "masks" else truth
+                score.update(mask[None], known[None])
         done = sum(entry.status == "done" for entry in own)
         found[split] = {"images": done, "skipped": len(own) - done, "scored": len(scored)}
-        found[split] |= {kind: plain(score.compute()) for kind, score in scores.items() if scored}
+        if scored:
+            values = {kind: score.compute() for kind, score in scores.items()}
+            found[split] |= {kind: plain(value) for kind, value in values.items()}
+            found[split]["masks"]["decided"] = float(values["masks"]["pixels"] / values["refined"]["pixels"])
     files.write_json(folder / "scores.json", found)
     return found
 

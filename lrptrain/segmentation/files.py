@@ -12,7 +12,7 @@
     truth/SegmentationClass/<name>.png    the true mask, where it is known
     maps/<name>.npz                       `maps` float16 [classes, height, width] in 0..1, `classes`: their numbers
     ImageSets/Segmentation/<split>.txt    names of the images that are done; in truth/ of those with a true mask
-    scores.json                           mean IoU of seeds and pseudo-masks by split, where true masks are known
+    scores.json                           mean IoU of seeds and masks by split, where true masks are known
 
 An image has the name of its `sample_id` if that is a string, else `<split>_<number>`. Masks are PNGs with the palette
 of VOC. Every file is written aside and renamed; an image's line comes last, so that an image that has one is whole.

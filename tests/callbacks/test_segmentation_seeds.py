@@ -37,6 +37,7 @@ def test_after_fit_validate_and_predict(package, tmp_path):
     logged = points.rows[-1][1]
     assert logged["segmentation/train/images"] + logged["segmentation/train/skipped"] == 10
     assert 0 <= logged["segmentation/train/refined_miou"] <= 1
+    assert 0 < logged["segmentation/train/masks_decided"] <= 1
     assert logged["segmentation/failures"] == 0
     before = {name: value.clone() for name, value in pl_module.state_dict().items()}
     runner.validate(pl_module, loader(), verbose=False)

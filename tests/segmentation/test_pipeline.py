@@ -52,6 +52,7 @@ def test_the_command(squares, tmp_path, capsys):
     said = capsys.readouterr().out
     assert "30 of 30 images done" in said
     assert "| mean IoU | seeds | refined | pseudo-masks | segmenter |" in said
+    assert "% of the pixels" in said
     results = files.read_json(out / "results.json")
     assert results.keys() == {"train", "val", "test", "segmenter"}
     assert results["segmenter"].keys() == {"val", "test"}

@@ -40,7 +40,7 @@ function maskCounts({ counts, scores }) {
   const { done = 0, skipped = 0 } = counts.status;
   const reasons = Object.entries(counts.reason).map(([reason, count]) => `${count} ${reason || "without a reason"}`);
   const means = Object.entries(scores).map(([split, own]) => h("div", { className: "muted" }, `Mean IoU on ${split}: `,
-    Object.entries(own).map(([kind, mean]) => `${MASK_KINDS[kind]} ${percent(mean)}`).join(", "), "mask" in own ? " (where ignored pixels miss)" : ""));
+    Object.entries(own).map(([kind, mean]) => `${MASK_KINDS[kind]} ${percent(mean)}`).join(", "), "mask" in own ? " (without its ignored pixels)" : ""));
   return h("div", { id: "mask-counts", className: "told" }, h("div", {}, `${done} of ${plural(done + skipped, "image")} done`,
     skipped ? `, ${skipped} skipped: ${reasons.join("; ")}` : ""), means);
 }
