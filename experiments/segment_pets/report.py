@@ -4,21 +4,11 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 from parallel import Run
-from stages import CENTRE, FEW, PSEUDO, REFINEMENTS, SAID
+from stages import CENTRE, FEW, GIVEN, PSEUDO, REFINEMENTS, SAID
 from table import markdown, mean_interval
 
 MODELS = ("plain", "guided")
-COLUMNS = (
-    "val",
-    "test",
-    "test, refined",
-    f"test{SAID}",
-    f"test{SAID}, refined",
-    "test, given breed",
-    "test, given breed, refined",
-    "test, pet",
-    "test, pet, refined",
-)
+COLUMNS = ("test", "test, refined", f"test{SAID}", f"test{GIVEN}", "test, pet")
 
 
 def of(runs: Sequence[Run], **wanted: object) -> list[Run]:
@@ -101,6 +91,6 @@ def _segmenters(runs: Sequence[Run], refined: Sequence[Run]) -> str:
         row["share of full"] = cell([{"share": share} for share in shares], "share")
         source, name = own[0]["source"], own[0]["refinement"]
         masks = of(refined, arm=source, model=model) if arm.startswith(PSEUDO) else []
-        row |= {f"its pseudo-masks, {x}": cell(masks, f"{name} | {x}") for x in (f"test{SAID}", "test", "test, pet")}
+        row |= {f"its pseudo-masks, {x}": cell(masks, f"{name} | {x}") for x in (f"test{SAID}", "test")}
         rows.append(row)
     return markdown(rows)
