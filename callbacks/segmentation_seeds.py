@@ -194,6 +194,6 @@ class SegmentationSeeds(ModelCallback):
             for kind in ("seeds", "refined", "masks"):
                 if kind in known:
                     found[f"segmentation/{split}/{kind}_miou"] = known[kind]["mean_iou"]
-                    if "decided" in known[kind]:
-                        found[f"segmentation/{split}/{kind}_decided"] = known[kind]["decided"]
+            if "masks" in known:
+                found[f"segmentation/{split}/masks_decided"] = known["masks"]["decided"]
         return found

@@ -9,11 +9,10 @@ from lrptrain.attribute_file import load_module
 from lrptrain.compare import load_data
 from lrptrain.lightning_cli import lightning_cli
 from lrptrain.relevance.registry import get_method
+from lrptrain.segmentation.export import KINDS
 from lrptrain.segmentation.files import counted, read_index
 from lrptrain.segmentation.pipeline import Training, run_pipeline
 from lrptrain.segmentation.recipe import Recipe
-
-KINDS = ("seeds", "refined", "masks", "segmenter")
 
 
 def segment(
@@ -61,7 +60,7 @@ def table(results: dict[str, Any]) -> str:
     rows = ["| mean IoU | seeds | refined | pseudo-masks | segmenter |", "| --- | --- | --- | --- | --- |"]
     for split in splits:
         own = {**results[split], "segmenter": results["segmenter"].get(split)}
-        cells = [_percent(own.get(kind)) for kind in KINDS]
+        cells = [_percent(own.get(kind)) for kind in (*KINDS, "segmenter")]
         rows.append(f"| {split} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
