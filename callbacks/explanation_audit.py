@@ -15,14 +15,14 @@ from lrptrain.audit.suite import chosen_tests
 from lrptrain.batch import BatchAdapter, Sample, batch_length, batched, read_batch, take
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.extras import require
-from lrptrain.monitoring.arguments import check_counts, check_strategy
-from lrptrain.monitoring.failures import Failures
-from lrptrain.monitoring.folder import run_folder
-from lrptrain.monitoring.processes import gather_to_first
-from lrptrain.monitoring.sampling import Draw
-from lrptrain.monitoring.trainer import log_scalars, undivided_length
+from lrptrain.monitor.sampling import Draw
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.registry import get_method
+from lrptrain.trainers.checks import check_counts, check_strategy
+from lrptrain.trainers.failures import Failures
+from lrptrain.trainers.lightning import log_scalars, undivided_length
+from lrptrain.trainers.processes import gather_to_first
+from lrptrain.trainers.run_folder import run_folder
 
 METHODS = ("raw_attention", "transformer_attribution", "attnlrp", "random")
 

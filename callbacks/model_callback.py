@@ -5,8 +5,8 @@ from typing import Any
 from torch import nn
 
 from lrptrain.callbacks.base import Callback
-from lrptrain.monitoring.discover import find_model
-from lrptrain.monitoring.trainer import check_dataloader
+from lrptrain.trainers.discover import find_model
+from lrptrain.trainers.lightning import check_dataloader
 
 
 class ModelCallback(Callback):

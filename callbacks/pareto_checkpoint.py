@@ -10,7 +10,7 @@ from string import Formatter
 from typing import Any
 
 from lrptrain.callbacks.base import Checkpoint
-from lrptrain.monitoring.pareto import (
+from lrptrain.trainers.pareto import (
     Direction,
     ParetoPoint,
     check_directions,

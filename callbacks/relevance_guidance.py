@@ -15,12 +15,12 @@ from lrptrain.guidance.evidence import drawn, evidence, first_rows, guidable
 from lrptrain.guidance.objective import Objective, Term, parse_losses
 from lrptrain.guidance.schedule import Decay, Schedule, running_ratio
 from lrptrain.guidance.shared import share
-from lrptrain.monitoring.arguments import check_counts, check_guidance, check_guided
-from lrptrain.monitoring.discover import find_model
-from lrptrain.monitoring.failures import Failures
-from lrptrain.monitoring.wrapping import wrap_method
 from lrptrain.relevance.interception import Call, checkpoints, intercepted
 from lrptrain.relevance.tape.tape import Tape
+from lrptrain.trainers.checks import check_counts, check_guidance, check_guided
+from lrptrain.trainers.discover import find_model
+from lrptrain.trainers.failures import Failures
+from lrptrain.trainers.wrapping import wrap_method
 
 RELIANCE = "reliance"
 

@@ -16,29 +16,23 @@ from lrptrain.extras import require
 from lrptrain.findings import Effect, Finding, announce
 from lrptrain.intervention import Setting
 from lrptrain.loggers import ClassMap, EpochRecord, RecordWriter, send, send_scalars
-from lrptrain.monitoring.arguments import (
-    check_choices,
-    check_counts,
-    check_judging,
-    check_looks,
-    check_names,
-    check_strategy,
-)
-from lrptrain.monitoring.class_maps import class_maps
-from lrptrain.monitoring.clock import Clock
-from lrptrain.monitoring.discover import find_model, find_owners
-from lrptrain.monitoring.evaluate import TARGETS, Explainer, Scored, evaluate_all
-from lrptrain.monitoring.failures import Failures, described
-from lrptrain.monitoring.folder import run_folder, write_settings
-from lrptrain.monitoring.gate import forbidden, refuse
-from lrptrain.monitoring.intervene import Holding, intervene
-from lrptrain.monitoring.processes import share_samples, share_scored
-from lrptrain.monitoring.report import Reporter, settings
-from lrptrain.monitoring.sampling import Draw
-from lrptrain.monitoring.suspects import Suspect
-from lrptrain.monitoring.trainer import check_dataloader, log_scalars, logged_step, undivided_length
+from lrptrain.monitor.arguments import check_choices, check_judging, check_names
+from lrptrain.monitor.class_maps import class_maps
+from lrptrain.monitor.clock import Clock
+from lrptrain.monitor.evaluate import TARGETS, Explainer, Scored, evaluate_all
+from lrptrain.monitor.gate import forbidden, refuse
+from lrptrain.monitor.intervene import Holding, intervene
+from lrptrain.monitor.report import Reporter, settings
+from lrptrain.monitor.sampling import Draw
+from lrptrain.monitor.sharing import share_samples, share_scored
+from lrptrain.monitor.suspects import Suspect
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.registry import get_method
+from lrptrain.trainers.checks import check_counts, check_looks, check_strategy
+from lrptrain.trainers.discover import find_model, find_owners
+from lrptrain.trainers.failures import Failures, described
+from lrptrain.trainers.lightning import check_dataloader, log_scalars, logged_step, undivided_length
+from lrptrain.trainers.run_folder import run_folder, write_settings
 
 
 class RelevanceMonitor(Callback):

@@ -8,17 +8,17 @@ import torch
 from lrptrain.batch import BatchAdapter
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.extras import require
-from lrptrain.monitoring.arguments import check_counts, check_strategy
-from lrptrain.monitoring.discover import find_class_names, find_model
-from lrptrain.monitoring.failures import Failures
-from lrptrain.monitoring.folder import run_folder
-from lrptrain.monitoring.processes import gather, rank_and_size
-from lrptrain.monitoring.trainer import log_scalars
 from lrptrain.relevance.preserve import preserved
 from lrptrain.segmentation.files import counted, read_index
 from lrptrain.segmentation.loading import pictures
 from lrptrain.segmentation.recipe import Recipe
 from lrptrain.segmentation.run import Source, run_export, together
+from lrptrain.trainers.checks import check_counts, check_strategy
+from lrptrain.trainers.discover import find_class_names, find_model
+from lrptrain.trainers.failures import Failures
+from lrptrain.trainers.lightning import log_scalars
+from lrptrain.trainers.processes import gather, rank_and_size
+from lrptrain.trainers.run_folder import run_folder
 
 
 class SegmentationSeeds(ModelCallback):

@@ -6,7 +6,7 @@ from jsonargparse import ArgumentParser
 from pytorch_lightning.cli import LightningCLI
 
 import lrptrain
-from lrptrain.segment import segment
+from lrptrain.cli.segment import segment
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning"),

@@ -27,7 +27,7 @@ from table import markdown, mean_interval, write_between  # noqa: E402
 from vision import logits, vit  # noqa: E402
 
 import lrptrain  # noqa: E402
-from lrptrain.annotations import mask_to_tokens  # noqa: E402
+from lrptrain.batch.annotations import mask_to_tokens  # noqa: E402
 from lrptrain.metrics import energy_pointing_game, pointing_game  # noqa: E402
 from lrptrain.relevance.registry import get_method  # noqa: E402
 

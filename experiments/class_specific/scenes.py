@@ -8,7 +8,7 @@ from jaxtyping import Float, Int, UInt8
 from pets import Split
 from torch import Tensor
 
-from lrptrain.annotations import IGNORED
+from lrptrain.batch.annotations import IGNORED
 from lrptrain.data.common import stratified_split
 from lrptrain.data.planted import STROKE_THRESHOLD, digit_strokes
 

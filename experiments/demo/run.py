@@ -8,7 +8,7 @@ import shutil
 import tempfile
 from pathlib import Path
 
-from lrptrain.demo import demo
+from lrptrain.cli.demo import demo
 
 HERE = Path(__file__).resolve().parent
 README = HERE.parents[1] / "README.md"

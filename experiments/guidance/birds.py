@@ -18,7 +18,7 @@ from torchvision import tv_tensors
 from torchvision.transforms import v2
 from vision import MEAN, STD, vit
 
-from lrptrain.annotations import IGNORED, boxes_to_mask
+from lrptrain.batch.annotations import IGNORED, boxes_to_mask
 
 DATA = WEIGHTS.parents[2] / "data" / "waterbirds100_subset"
 GUIDED, SHARES = ("energy", "consistency"), (1.0, 0.1, 0.01)

@@ -11,7 +11,7 @@ from short_tweets import tokenizer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, StackDataset, WeightedRandomSampler, default_collate
 
-from lrptrain.annotations import rationale_to_tokens
+from lrptrain.batch.annotations import rationale_to_tokens
 from lrptrain.data.texts import Example, collate
 from lrptrain.guidance import swap_tokens
 

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 import lrptrain
-from lrptrain.annotations import IGNORED, TokenAnnotation, rationale_to_tokens
+from lrptrain.batch.annotations import IGNORED, TokenAnnotation, rationale_to_tokens
 from lrptrain.data import EraserDocuments
 from lrptrain.data.texts import collate
 from lrptrain.metrics import energy_pointing_game, iou_f1, localization_auprc, token_f1_at_k

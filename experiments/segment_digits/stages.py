@@ -13,7 +13,7 @@ from scenes import CANVAS, Scenes, digit_pools, digit_scenes
 from torch import Tensor, nn
 from vision import fit, logits
 
-from lrptrain.annotations import IGNORED
+from lrptrain.batch.annotations import IGNORED
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 from lrptrain.segmentation.decoder import PatchDecoder
 from lrptrain.segmentation.masks import best_threshold, label_map, pseudo_masks

@@ -12,7 +12,7 @@ from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 from vision import MEAN, STD
 
-from lrptrain.annotations import IGNORED
+from lrptrain.batch.annotations import IGNORED
 from lrptrain.segmentation.masks import best_threshold, label_map
 from lrptrain.segmentation.scoring import MaskScore
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
 from vision import logits, vit
 
-from lrptrain.annotations import IGNORED
+from lrptrain.batch.annotations import IGNORED
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.models.classifier import Classifier
 from lrptrain.segmentation.augment import random_windows

@@ -22,7 +22,7 @@ from per_method import Result, Row, absent, cell, fill, rows, supported  # noqa:
 from pets import RUNS, SIZE, Split, accuracy, of_prediction, parser, trained  # noqa: E402
 from table import markdown, mean_interval, write_between  # noqa: E402
 
-from lrptrain.annotations import mask_to_tokens  # noqa: E402
+from lrptrain.batch.annotations import mask_to_tokens  # noqa: E402
 from lrptrain.metrics import (  # noqa: E402
     energy_pointing_game,
     mean_iou,

@@ -18,7 +18,7 @@ import pytorch_lightning as pl
 import torch
 
 import lrptrain
-from lrptrain.annotations import rationale_to_tokens
+from lrptrain.batch.annotations import rationale_to_tokens
 from lrptrain.callbacks import RelevanceMonitor
 from lrptrain.data import TextSpans
 from lrptrain.metrics import energy_pointing_game, localization_auprc, token_f1_at_k

@@ -11,7 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torchmetrics import Metric
 
-from lrptrain.batch import annotations, model_inputs
+from lrptrain.batch import model_inputs, token_annotations
 from lrptrain.metrics import (
     Comprehensiveness,
     EnergyPointingGame,
@@ -89,7 +89,7 @@ class Case:
     """A batch made ready.
 
     Attributes:
-        batch: In the contract of `lrptrain.monitoring`.
+        batch: In the contract of `lrptrain.monitor`.
         inputs: Arguments of the model's forward.
         logits: What it returns.
         target: The class to explain.
@@ -110,7 +110,7 @@ def prepare(
 
     Args:
         model: In evaluation mode; its output is logits or has `.logits`.
-        batches: In the contract of `lrptrain.monitoring`, where the model is.
+        batches: In the contract of `lrptrain.monitor`, where the model is.
         target: What to explain; samples without a label by the predicted class.
 
     Raises:
@@ -202,7 +202,7 @@ def _row(model: nn.Module, cases: Sequence[Case], name: str, fill: Fill, faithfu
 def _localise(metrics: dict[str, Metric], case: Case, relevance: Relevance) -> None:
     mask = case.batch.get("mask")
     regions = tuple(map(str, range(mask.shape[1]))) if mask is not None and mask.ndim == 4 else ()
-    evidence, _ = annotations(case.batch, relevance.grid, regions)
+    evidence, _ = token_annotations(case.batch, relevance.grid, regions)
     if evidence is None:
         return
     for name, kind in (("EPG", EnergyPointingGame), ("AUPRC", LocalizationAUPRC), ("pointing game", PointingGame)):

@@ -11,7 +11,7 @@ from jaxtyping import Float, Integer, UInt8
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from lrptrain.annotations import IGNORED
+from lrptrain.batch.annotations import IGNORED
 from lrptrain.data.common import Row, class_names, loader, read_table, stratified_split
 from lrptrain.data.pictures import find_pictures, open_picture, stem, to_image, to_values
 

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import torch
 from torch.utils.data import DataLoader
 
-from lrptrain.annotations import IGNORED, spans_to_rationale
+from lrptrain.batch.annotations import IGNORED, spans_to_rationale
 from lrptrain.data.common import loader
 from lrptrain.models.huggingface import load_pretrained
 

@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
 
-from lrptrain.annotations import IGNORED
+from lrptrain.batch.annotations import IGNORED
 
 Images = Float[Tensor, "batch channels height width"]
 Tokens = Shaped[Tensor, "batch tokens *width"]

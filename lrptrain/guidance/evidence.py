@@ -8,7 +8,8 @@ import torch
 from jaxtyping import Bool, Shaped
 from torch import Tensor
 
-from lrptrain.annotations import (
+from lrptrain.batch import IMAGES
+from lrptrain.batch.annotations import (
     IGNORED,
     TokenAnnotation,
     boxes_to_mask,
@@ -16,7 +17,6 @@ from lrptrain.annotations import (
     rationale_to_tokens,
     split_values,
 )
-from lrptrain.batch import IMAGES
 
 
 def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch *area"]:

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from lrptrain.annotations import TokenAnnotation
+from lrptrain.batch.annotations import TokenAnnotation
 from lrptrain.metrics.base import prepare
 
 Scores = Float[Tensor, "batch tokens"]

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int, Shaped
 from torch import Tensor
 
-from lrptrain.annotations import IGNORED
+from lrptrain.batch.annotations import IGNORED
 from lrptrain.guidance.consistency import divergences, swap_outside, swap_tokens, two_classes
 from lrptrain.guidance.evidence import at_tokens
 from lrptrain.guidance.map_losses import MAP_LOSSES

@@ -9,8 +9,8 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional as F
 
-from lrptrain.annotations import IGNORED, boxes_to_mask
 from lrptrain.batch import IMAGES
+from lrptrain.batch.annotations import IGNORED, boxes_to_mask
 from lrptrain.intervention.images import grown
 from lrptrain.metrics.deletion import ends
 

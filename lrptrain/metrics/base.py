@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 from torchmetrics import Metric
 
-from lrptrain.annotations import TokenAnnotation
+from lrptrain.batch.annotations import TokenAnnotation
 from lrptrain.metrics.interval import mean_with_interval, merge_moments, moments_by_row, no_moments
 
 

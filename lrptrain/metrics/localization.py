@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from lrptrain.annotations import TokenAnnotation
+from lrptrain.batch.annotations import TokenAnnotation
 from lrptrain.metrics.base import AnnotationMetric, or_nan, prepare
 from lrptrain.metrics.ranking import average_precision, expected_hits
 

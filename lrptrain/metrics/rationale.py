@@ -5,7 +5,7 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int, Num, Shaped
 from torch import Tensor
 
-from lrptrain.annotations import TokenAnnotation
+from lrptrain.batch.annotations import TokenAnnotation
 from lrptrain.metrics.base import AnnotationMetric, or_nan, prepare
 from lrptrain.metrics.interval import pooled_interval, products_of_counts
 from lrptrain.metrics.localization import localization_auprc

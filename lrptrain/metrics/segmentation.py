@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int, Num, Shaped
 from torch import Tensor
 from torchmetrics import Metric
 
-from lrptrain.annotations import IGNORED, split_values
+from lrptrain.batch.annotations import IGNORED, split_values
 from lrptrain.metrics.base import add_by_row, class_index, class_rows, keep_apart, or_nan, promote
 from lrptrain.metrics.interval import (
     mean_with_interval,

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from lrptrain.annotations import IGNORED
+from lrptrain.batch.annotations import IGNORED
 from lrptrain.segmentation import files
 from lrptrain.segmentation.maker import Made, Maker, weights_key
 from lrptrain.segmentation.mask_files import read_mask

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from lrptrain.annotations import IGNORED
+from lrptrain.batch.annotations import IGNORED
 from lrptrain.relevance.preserve import unwrap
 from lrptrain.relevance.recording import read_logits
 from lrptrain.segmentation.reading import Pictures, labelled

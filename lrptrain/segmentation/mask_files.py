@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from lrptrain.annotations import IGNORED
+from lrptrain.batch.annotations import IGNORED
 from lrptrain.data.pictures import open_picture, to_values
 from lrptrain.extras import require
 from lrptrain.loggers.files import write_whole

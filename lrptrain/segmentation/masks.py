@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
 
-from lrptrain.annotations import IGNORED
+from lrptrain.batch.annotations import IGNORED
 from lrptrain.segmentation.scoring import class_iou
 
 BACKGROUND = 0

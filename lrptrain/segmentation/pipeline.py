@@ -11,7 +11,6 @@ import torch
 from pytorch_lightning.utilities import move_data_to_device
 from torch import nn
 
-from lrptrain.monitoring.discover import find_class_names, find_model
 from lrptrain.segmentation import files
 from lrptrain.segmentation.data import SegmentationFolder
 from lrptrain.segmentation.decoder import PatchDecoder
@@ -22,6 +21,7 @@ from lrptrain.segmentation.recipe import Recipe
 from lrptrain.segmentation.run import Source, run_export
 from lrptrain.segmentation.scoring import MaskScore
 from lrptrain.segmentation.segmenter import Segmenter
+from lrptrain.trainers.discover import find_class_names, find_model
 
 SPLITS = ("train", "val", "test")
 

@@ -9,8 +9,8 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from lrptrain.annotations import IGNORED
 from lrptrain.batch import IMAGES, BatchAdapter, read_batch
+from lrptrain.batch.annotations import IGNORED
 
 
 @dataclass(frozen=True)

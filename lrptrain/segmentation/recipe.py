@@ -4,10 +4,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lrptrain.monitoring.arguments import check_looks
 from lrptrain.relevance.registry import get_method
 from lrptrain.segmentation.refinement import refinements
 from lrptrain.segmentation.seeds import CHUNK, SCALES
+from lrptrain.trainers.checks import check_looks
 
 
 @dataclass(frozen=True)

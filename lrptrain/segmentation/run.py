@@ -7,8 +7,6 @@ from typing import Any, TypeVar
 
 from torch import nn
 
-from lrptrain.monitoring.failures import described
-from lrptrain.monitoring.processes import gather, rank_and_size
 from lrptrain.segmentation import files
 from lrptrain.segmentation.export import (
     Export,
@@ -21,6 +19,8 @@ from lrptrain.segmentation.export import (
 from lrptrain.segmentation.maker import Maker, logits_of
 from lrptrain.segmentation.reading import Pictures
 from lrptrain.segmentation.recipe import Recipe
+from lrptrain.trainers.failures import described
+from lrptrain.trainers.processes import gather, rank_and_size
 
 T = TypeVar("T")
 Source = Callable[[], Iterable[Pictures]]

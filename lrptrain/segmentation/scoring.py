@@ -6,7 +6,7 @@ from torch import Tensor
 from torchmetrics import Metric
 from torchmetrics.functional.classification import multiclass_confusion_matrix
 
-from lrptrain.annotations import IGNORED
+from lrptrain.batch.annotations import IGNORED
 
 
 def class_iou(confusion: Num[Tensor, "*sets truth prediction"]) -> Float[Tensor, "*sets truth"]:

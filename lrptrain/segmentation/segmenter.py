@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
-from lrptrain.annotations import IGNORED
+from lrptrain.batch.annotations import IGNORED
 from lrptrain.models.optimizer import Schedule, adamw, check_schedule
 from lrptrain.segmentation.scoring import MaskScore
 

@@ -5,7 +5,7 @@ from torch import nn
 
 import lrptrain
 from lrptrain.audit.comparison import METRICS, compare, expected_seconds, prepare, try_out
-from lrptrain.batch import annotations
+from lrptrain.batch import token_annotations
 from lrptrain.metrics import (
     area_under_curve,
     comprehensiveness,
@@ -32,7 +32,7 @@ def test_images_score_as_the_functions_say():
     fill = (-1.0, 0.0, 1.0)
     (row,) = compare(model, cases, ["generic_attention"], fill)
     found = lrptrain.attribute(model, whole["image"], method="generic_attention")
-    evidence, _ = annotations(whole, found.grid)
+    evidence, _ = token_annotations(whole, found.grid)
     assert evidence is not None
     assert found.grid is not None
     assert row.scores.keys() == {"EPG", "AUPRC", "pointing game", "positive AUC", "negative AUC"}

@@ -8,7 +8,7 @@ from setting import data, loader, module, trainer, vit
 from torch import Tensor, nn
 
 import lrptrain
-from lrptrain.annotations import IGNORED, TokenAnnotation, mask_to_tokens
+from lrptrain.batch.annotations import IGNORED, TokenAnnotation, mask_to_tokens
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.guidance import MAP_LOSSES, consistency, guidance_loss, swap_outside
 

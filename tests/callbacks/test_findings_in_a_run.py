@@ -5,7 +5,7 @@ import torch
 from setting import loader, module, monitor, trainer
 
 from lrptrain.loggers import read_events, read_findings
-from lrptrain.monitoring.gate import FindingError
+from lrptrain.monitor.gate import FindingError
 
 EPOCHS = 14
 OUTSIDE = ("focus_outside_annotation", "reliance_outside_annotation")

@@ -8,7 +8,7 @@ from guided import FEW, annotated_data, fit, guidance, sgd_module, stepped, weig
 from setting import vit
 from torch import nn
 
-from lrptrain.annotations import IGNORED
+from lrptrain.batch.annotations import IGNORED
 from lrptrain.relevance import interception
 
 

@@ -10,7 +10,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from setting import PACKAGES, Points, data, loader, module, monitor, trainer
 
 from lrptrain.callbacks import ParetoCheckpoint
-from lrptrain.monitoring.pareto import Direction, pareto_front
+from lrptrain.trainers.pareto import Direction, pareto_front
 
 METRICS: dict[str, Direction] = {"val/accuracy": "max", "val/loss": "min"}
 ROWS = [(0.5, 1.0), (0.4, 1.1), (0.6, 1.2), (0.6, 0.9), (0.6, 0.9), (0.7, 1.5), (0.3, 0.8)]

@@ -5,7 +5,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lrptrain.annotations import IGNORED
+from lrptrain.batch.annotations import IGNORED
 from lrptrain.guidance import consistency, swap_outside, swap_tokens
 from lrptrain.guidance.consistency import divergences
 

@@ -5,8 +5,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lrptrain.annotations import IGNORED
 from lrptrain.batch import read_batch
+from lrptrain.batch.annotations import IGNORED
 from lrptrain.guidance.evidence import annotated, at_tokens, drawn, evidence, first_rows, guidable
 
 IMAGE = torch.zeros(2, 3, 4, 4)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from torch import Tensor
 
 import lrptrain
-from lrptrain.annotations import TokenAnnotation, rationale_to_tokens
+from lrptrain.batch.annotations import TokenAnnotation, rationale_to_tokens
 from lrptrain.guidance import MAP_LOSSES, guidance_loss
 from lrptrain.metrics import energy_pointing_game
 from lrptrain.models import ImageClassifier

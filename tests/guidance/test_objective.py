@@ -5,7 +5,7 @@ import torch
 from small_models import tiny_vit
 
 import lrptrain
-from lrptrain.annotations import IGNORED, mask_to_tokens
+from lrptrain.batch.annotations import IGNORED, mask_to_tokens
 from lrptrain.guidance import LOSSES, MAP_LOSSES, guidance_loss
 from lrptrain.guidance.consistency import divergences, swap_outside
 from lrptrain.guidance.objective import Objective, parse_losses

@@ -9,7 +9,7 @@ import torch
 from torchmetrics import MetricCollection
 
 from lrptrain import metrics
-from lrptrain.annotations import TokenAnnotation, rationale_to_tokens
+from lrptrain.batch.annotations import TokenAnnotation, rationale_to_tokens
 from lrptrain.metrics import (
     EnergyPointingGame,
     IouF1,

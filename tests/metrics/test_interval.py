@@ -3,7 +3,7 @@ import pytest
 import torch
 from scipy import stats
 
-from lrptrain.annotations import rationale_to_tokens
+from lrptrain.batch.annotations import rationale_to_tokens
 from lrptrain.metrics import IouF1, SampleMean, SegmentationScore, iou_f1, mean_iou, segmentation_confusion
 from lrptrain.metrics.interval import (
     mean_with_interval,

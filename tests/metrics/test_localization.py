@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score
 from torch import Tensor
 
-from lrptrain.annotations import TokenAnnotation, rationale_to_tokens
+from lrptrain.batch.annotations import TokenAnnotation, rationale_to_tokens
 from lrptrain.metrics import (
     PointingGame,
     energy_pointing_game,

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import f1_score
 from torch import Tensor
 
-from lrptrain.annotations import TokenAnnotation, rationale_to_tokens
+from lrptrain.batch.annotations import TokenAnnotation, rationale_to_tokens
 from lrptrain.metrics import (
     IouF1,
     TokenF1,

@@ -1,0 +1,178 @@
+"""The contract with a user's batches: which entries of a dict or tuple are inputs, labels and annotations."""
+
+import inspect
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lrptrain.batch.annotations import (
+    IGNORED,
+    TokenAnnotation,
+    boxes_to_mask,
+    mask_to_tokens,
+    rationale_to_tokens,
+    regions_to_tokens,
+)
+from lrptrain.relevance.preserve import unwrap
+
+IMAGES = ("image", "pixel_values")
+TEXTS = ("input_ids", "attention_mask", "token_type_ids")
+ANNOTATIONS = ("mask", "boxes", "rationale")
+BatchAdapter = Callable[[Any], Mapping[str, Any]]
+# What fills the end of a shorter text when samples of different batches meet.
+_FILL = {"rationale": IGNORED, "boxes": float("nan")}
+
+
+@dataclass(frozen=True)
+class Sample:
+    """One validation sample, on the CPU.
+
+    Attributes:
+        sample_id: Its own id where the batch has `sample_id`, else its position in the validation set.
+        label: Class index, -1 without one.
+        tensors: Inputs and annotations by the names of the contract, without the batch axis.
+        group: Index of its group, or None.
+    """
+
+    sample_id: int | str
+    label: int
+    tensors: dict[str, Tensor]
+    group: int | None = None
+
+
+def read_batch(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, Any]:
+    """Bring a batch to the contract's names.
+
+    Args:
+        batch: A mapping with `image` or `pixel_values`, or `input_ids` (and `attention_mask`), `label` or `labels`, and
+            optionally `mask`, `boxes`, `rationale`, `group`, `sample_id`; or a tuple (image or mapping, label[, mask]).
+        adapter: Called first, for batches of any other form.
+
+    Raises:
+        ValueError: If there is no input, or entries differ in length.
+    """
+    if adapter is not None:
+        batch = adapter(batch)
+    if isinstance(batch, Sequence) and not isinstance(batch, str):
+        batch = _from_tuple(batch)
+    if not isinstance(batch, Mapping):
+        raise ValueError(f"a batch must be a mapping or a tuple, not {type(batch).__name__}; pass batch_adapter=...")
+    given = {name: batch[name] for name in (*IMAGES, *TEXTS, *ANNOTATIONS, "group", "sample_id") if name in batch}
+    given |= {"label": batch.get("label", batch.get("labels"))}
+    known = {name: _column(name, value) for name, value in given.items() if value is not None}
+    if not any(name in known for name in (*IMAGES, "input_ids")):
+        raise ValueError(
+            f"no input in a batch with {list(batch)}: it needs 'image' or 'pixel_values', or 'input_ids'; pass "
+            "batch_adapter=... to rename its entries"
+        )
+    sizes = {name: len(value) for name, value in known.items()}
+    if len(set(sizes.values())) > 1:
+        raise ValueError(f"the entries of a batch differ in length: {sizes}")
+    return known
+
+
+def _column(name: str, value: Any) -> Tensor | list[int | str]:
+    """An entry as a plain tensor that can be padded; ids, which may be strings, as a list."""
+    if name == "sample_id":
+        return value.tolist() if hasattr(value, "tolist") else list(value)
+    column = torch.as_tensor(value).as_subclass(Tensor)
+    if column.ndim == 0 or (name in ("label", "group") and (column.ndim > 1 or column.is_floating_point())):
+        one = "one integer" if name in ("label", "group") else "one entry"
+        raise ValueError(
+            f"{name!r} of a batch must hold {one} per sample, not {column.dtype} of shape {list(column.shape)}; "
+            "pass batch_adapter=... to bring it to that form"
+        )
+    if name in ("mask", "rationale") and column.dtype == torch.bool:
+        return column.to(torch.uint8)
+    return column.float() if name == "boxes" and not column.is_floating_point() else column
+
+
+def _from_tuple(batch: Sequence[Any]) -> dict[str, Any]:
+    first, *rest = batch
+    inputs = dict(first) if isinstance(first, Mapping) else {"image": first}
+    return inputs | dict(zip(("label", "mask"), rest, strict=False))
+
+
+def batch_length(batch: Mapping[str, Any]) -> int:
+    """Number of samples of a batch in the contract's form."""
+    return len(next(iter(batch.values())))
+
+
+def take(batch: Mapping[str, Any], row: int, index: int) -> Sample:
+    """Copy one sample of a batch to the CPU; `index` names it where the batch does not. A negative label is none."""
+    with torch.inference_mode(False):
+        rows = {name: x[row].detach().cpu().clone() for name, x in batch.items() if isinstance(x, Tensor)}
+    group, label = (rows.pop(name, None) for name in ("group", "label"))
+    return Sample(
+        sample_id=batch["sample_id"][row] if "sample_id" in batch else index,
+        label=-1 if label is None else max(int(label), -1),
+        tensors=rows,
+        group=None if group is None else int(group),
+    )
+
+
+def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> dict[str, Tensor]:
+    """Stack samples; texts and lists of boxes are padded to the longest, and a missing annotation is all ignored.
+
+    Raises:
+        ValueError: If texts of different lengths come without an attention mask.
+    """
+    names = list(dict.fromkeys(name for sample in samples for name in sample.tensors))
+    stacked = {}
+    for name in names:
+        present = [sample.tensors[name] for sample in samples if name in sample.tensors]
+        fill = _FILL.get(name, IGNORED if name == "mask" else 0)
+        rows = [sample.tensors.get(name, torch.full_like(present[0], fill)) for sample in samples]
+        stacked[name] = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=fill).to(device)
+    unmasked = "input_ids" in stacked and "attention_mask" not in stacked
+    if unmasked and len({len(sample.tensors["input_ids"]) for sample in samples}) > 1:
+        raise ValueError("texts of different lengths need an attention_mask in the batch")
+    return stacked
+
+
+def batched(samples: Sequence[Sample], batch_size: int, device: torch.device | str = "cpu") -> list[dict[str, Tensor]]:
+    """Batches of samples in their order, with `label` (-1 where there is none)."""
+    chunks = [samples[start : start + batch_size] for start in range(0, len(samples), batch_size)]
+    labels = [torch.tensor([sample.label for sample in chunk], device=device) for chunk in chunks]
+    return [{**collate(chunk, device), "label": label} for chunk, label in zip(chunks, labels, strict=True)]
+
+
+def model_inputs(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor | dict[str, Tensor]:
+    """The arguments of the model's forward: an image by position unless it asks for `pixel_values`, a text by names.
+
+    Token ids go to `input_ids` or else to the first parameter.
+    """
+    parameters = inspect.signature(unwrap(model).forward).parameters
+    open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
+    for name in IMAGES:
+        if name in batch:
+            return {name: batch[name]} if name == "pixel_values" and name in parameters else batch[name]
+    first = "input_ids" if open_ended or "input_ids" in parameters else next(iter(parameters))
+    named = {name: batch[name] for name in TEXTS[1:] if name in batch and (open_ended or name in parameters)}
+    return {first: batch["input_ids"], **named}
+
+
+def token_annotations(
+    batch: Mapping[str, Tensor], grid: tuple[int, int] | None, region_names: Sequence[str] = ()
+) -> tuple[TokenAnnotation | None, dict[str, TokenAnnotation]]:
+    """The evidence of a batch at the model's tokens, and its named regions.
+
+    Raises:
+        ValueError: If a mask has regions that are not named.
+    """
+    if grid is None:
+        if "rationale" not in batch:
+            return None, {}
+        return rationale_to_tokens(batch["rationale"], batch.get("attention_mask")), {}
+    if "mask" in batch and batch["mask"].ndim == 4:
+        regions = regions_to_tokens(batch["mask"], region_names, grid)
+        return next(iter(regions.values())), regions
+    if "mask" in batch:
+        return mask_to_tokens(batch["mask"], grid), {}
+    if "boxes" in batch:
+        image = next(batch[name] for name in IMAGES if name in batch)
+        return mask_to_tokens(boxes_to_mask(batch["boxes"], (image.shape[-2], image.shape[-1])), grid), {}
+    return None, {}

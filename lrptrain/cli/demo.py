@@ -1,0 +1,185 @@
+"""A ViT learns to read a coloured tag instead of the digit, and the monitor says so; guided, it reads the digit.
+
+Nothing to download.
+"""
+
+import logging
+import time
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytorch_lightning as pl
+
+from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor
+from lrptrain.data import PlantedDigits
+from lrptrain.findings import Finding
+from lrptrain.findings.finding import OVERALL
+from lrptrain.loggers import read_events
+from lrptrain.loggers.wandb import logged_in
+from lrptrain.models import ImageClassifier
+from lrptrain.monitor.drawing import shown_first
+from lrptrain.monitor.evaluate import Scored
+from lrptrain.render import contact_sheet, overlay, to_picture
+
+VIT = {"img_size": 24, "patch_size": 4, "embed_dim": 64, "depth": 4, "num_heads": 4}
+GUIDANCE: dict[str, Any] = {"loss": "consistency", "weight": 10.0}
+FOCUS, CHANCE = "relevance/label/energy_pointing_game", "relevance/chance"
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What became of a run.
+
+    Attributes:
+        trained: Accuracy on validation images with the tag, 0..1.
+        clean: Accuracy on the same images without it.
+        seconds: Time taken.
+        events: As `read_events` gives them.
+        scored: The monitor's last evaluation.
+        folder: Of the monitor's files.
+    """
+
+    trained: float
+    clean: float
+    seconds: float
+    events: list[dict[str, Any]]
+    scored: list[Scored]
+    folder: Path
+
+
+def demo(output: str = "runs/demo", epochs: int = 8, samples: int = 100, images: int = 4800, seed: int = 0) -> None:
+    """Fine-tune a small ViT on digits with a planted tag, under the monitor; then once more, guided.
+
+    Args:
+        output: Folder for the runs, the W&B files (offline unless you are logged in) and the picture.
+        epochs: Training epochs.
+        samples: Size of the monitored sample.
+        images: Training images.
+        seed: Of data, weights and sample.
+    """
+    _quiet()
+    folder = Path(output)
+    folder.mkdir(parents=True, exist_ok=True)
+    sizes = {"image_size": 24, "digit_size": 20, "train_size": images, "batch_size": 64}
+    data = PlantedDigits(shortcut="tag", correlation=1.0, seed=seed, **sizes)
+    how = {"epochs": epochs, "samples": samples, "seed": seed}
+    print(
+        "A small ViT learns handwritten digits. Each training image also carries a 4 x 4 tag in its class's colour.\n"
+    )
+    plain = _run(data, folder / "plain", guided=False, **how)
+    arguments = ", ".join(f"{name}={value!r}" for name, value in GUIDANCE.items())
+    print(f"\nThe same once more, with one more callback: RelevanceGuidance({arguments}).\n")
+    guided = _run(data, folder / "guided", guided=True, **how)
+    picture = draw(plain.scored, guided.scored, data, folder / "overlays.png")
+    text = report(plain, guided)
+    (folder / "report.txt").write_text(text + "\n", encoding="utf-8")
+    print(f"\n{text}\n\npicture     {picture}")
+    for name, outcome in (("plain", plain), ("guided", guided)):
+        print(f"run         {outcome.folder}\ncheckpoint  {folder / name / 'model.ckpt'}")
+
+
+def _run(data: PlantedDigits, folder: Path, guided: bool, epochs: int, samples: int, seed: int) -> Outcome:
+    """Train, test on the images without the tag, and keep the model."""
+    started = time.monotonic()
+    folder.mkdir(parents=True, exist_ok=True)
+    pl.seed_everything(seed, verbose=False)
+    module = ImageClassifier(num_classes=data.num_classes, model="vit_tiny_patch16_224", model_kwargs=VIT, lr=2e-3)
+    monitor, logger = RelevanceMonitor(max_samples=samples), _wandb(folder)
+    trainer = pl.Trainer(
+        max_epochs=epochs,
+        accelerator="cpu",
+        default_root_dir=folder,
+        logger=logger,
+        callbacks=[monitor, RelevanceGuidance(**GUIDANCE)] if guided else [monitor],
+        enable_checkpointing=False,
+        enable_model_summary=False,
+        log_every_n_steps=10,
+    )
+    trainer.fit(module, datamodule=data)
+    trained = float(trainer.callback_metrics["val/accuracy"])
+    (tested,) = trainer.test(module, datamodule=data, verbose=False)
+    trainer.save_checkpoint(folder / "model.ckpt")
+    if logger:
+        logger.experiment.finish()
+    assert monitor.folder is not None
+    seconds, events = time.monotonic() - started, read_events(monitor.folder)
+    return Outcome(trained, tested["test/accuracy"], seconds, events, monitor.scored, monitor.folder)
+
+
+def report(plain: Outcome, guided: Outcome) -> str:
+    """What happened, side by side, in words and numbers."""
+    both = (plain, guided)
+    last = [outcome.events[-1]["scalars"] for outcome in both]
+    cost = [np.mean([event["scalars"]["relevance/cost_share"] for event in outcome.events]) for outcome in both]
+    lines = [
+        _row("", ["plain", "guided"]),
+        _row("accuracy with the tag (validation)", [f"{outcome.trained:.1%}" for outcome in both]),
+        _row("accuracy without the tag, same digits", [f"{outcome.clean:.1%}" for outcome in both])
+        + "   (guessing: 10 %)",
+        _row("relevance on the digit", [f"{values[FOCUS]:.0%}" for values in last])
+        + f"   (area: {last[0][CHANCE]:.0%})",
+        _row("time", [f"{outcome.seconds:.0f} s" for outcome in both]),
+        _row("the monitor's share of an epoch", [f"{share:.0%}" for share in cost]),
+        "",
+    ]
+    return "\n".join([*lines, _verdict("plain", plain), "", _verdict("guided", guided)])
+
+
+def _row(name: str, values: list[str]) -> str:
+    return f"{name:<38}" + "".join(f"{value:>9}" for value in values)
+
+
+def _verdict(name: str, outcome: Outcome) -> str:
+    """When the monitor was sure of a run, and what it last said."""
+    since = [event["epoch"] for event in outcome.events if _confirmed(event)]
+    if not since:
+        return f"{name}: the monitor confirmed nothing overall."
+    said = f"{name}: the monitor flagged the model in epoch {since[0]}"
+    last = _confirmed(outcome.events[-1])
+    if not last:
+        return f"{said}, and took the flag back in epoch {since[-1] + 1}."
+    return f"{said}. The flag as it stands:\n{max(last, key=lambda finding: finding.severity)}"
+
+
+def _confirmed(event: dict[str, Any]) -> list[Finding]:
+    """Findings on all samples that an intervention confirmed."""
+    found = [Finding.from_dict(values) for values in event["findings"]]
+    return [finding for finding in found if finding.scope == OVERALL and finding.state == "confirmed"]
+
+
+def draw(plain: list[Scored], guided: list[Scored], data: PlantedDigits, path: Path, most: int = 8) -> Path:
+    """Write a sheet of images, each beside its relevance in both runs with the digit outlined."""
+    from PIL import Image
+
+    cells, captions = [], []
+    others = {one.sample.sample_id: one for one in guided}
+    for one in shown_first(plain, most):
+        pair = (one, others[one.sample.sample_id])
+        sample = data.splits["val"][one.sample.sample_id]
+        maps = [overlay(sample["image"], x.maps["label"].unflatten(0, x.grid or ()), sample["mask"]) for x in pair]
+        cells.append(np.concatenate([to_picture(sample["image"]), *maps], axis=1))
+        read = [data.class_names[x.predicted] for x in pair]
+        captions.append(f"{data.class_names[one.sample.label]}: read as {read[0]} (plain), {read[1]} (guided)")
+    Image.fromarray(contact_sheet(cells, captions, columns=2)).save(path)
+    return path
+
+
+def _wandb(folder: Path) -> Any:
+    """A W&B logger, offline where nobody is logged in; without the package, none."""
+    try:
+        online = logged_in()
+    except ImportError:
+        return False
+    from pytorch_lightning.loggers import WandbLogger
+
+    return WandbLogger(project="lrptrain-demo", name=folder.name, save_dir=folder, offline=not online)
+
+
+def _quiet() -> None:
+    """Keep the demo's output to what it has to say."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
+    warnings.filterwarnings("ignore", message=".*LeafSpec.*")

@@ -1,0 +1,50 @@
+"""What a monitor's arguments may be."""
+
+from collections.abc import Sequence
+from typing import Any
+
+from lrptrain.intervention import INTERVENTIONS
+from lrptrain.monitor.evaluate import TARGETS
+
+
+def check_choices(bound: float | str, confidence: float, targets: Sequence[str], on_error: str) -> None:
+    """Refuse what the monitor does not know.
+
+    Raises:
+        ValueError: With what is allowed.
+    """
+    if bound != "chance" and not (isinstance(bound, int | float) and 0 < bound < 1):
+        raise ValueError(f"bound must be 'chance' or a share between 0 and 1, not {bound!r}")
+    if not 0 < confidence < 1:
+        raise ValueError(f"confidence must lie between 0 and 1, not {confidence}")
+    if not targets or isinstance(targets, str) or not set(targets) <= set(TARGETS):
+        raise ValueError(f"targets must be a list of some of {TARGETS}, not {targets!r}")
+    if on_error not in ("warn", "raise"):
+        raise ValueError(f"on_error must be 'warn' or 'raise', not {on_error!r}")
+
+
+def check_judging(intervention: str | None, min_effect: float, fail_on: str | None) -> None:
+    """Refuse ways to judge findings that the monitor does not know.
+
+    Raises:
+        ValueError: With what is allowed.
+    """
+    if intervention is not None and intervention not in INTERVENTIONS:
+        raise ValueError(f"intervention must be one of {INTERVENTIONS} or None, not {intervention!r}")
+    if not 0 < min_effect < 1:
+        raise ValueError(f"min_effect must lie between 0 and 1, not {min_effect}")
+    if fail_on not in (None, "suspected", "confirmed"):
+        raise ValueError(f"fail_on must be 'suspected', 'confirmed' or None, not {fail_on!r}")
+    if fail_on == "confirmed" and intervention is None:
+        raise ValueError("fail_on='confirmed' needs an intervention, without which nothing is confirmed")
+
+
+def check_names(callbacks: Sequence[Any]) -> None:
+    """Refuse two monitors of one name, which would log under the same keys.
+
+    Raises:
+        ValueError: With what tells them apart.
+    """
+    names = [each.name for each in callbacks if type(each).__name__ == "RelevanceMonitor"]
+    if len(set(names)) < len(names):
+        raise ValueError(f"several RelevanceMonitors with the names {names} would log the same keys: give each a name=")

@@ -1,0 +1,60 @@
+import subprocess
+import sys
+from dataclasses import replace
+
+import pytest
+from examples import finding
+
+from lrptrain.cli.check import check
+from lrptrain.findings import Evidence
+from lrptrain.loggers import EpochRecord, write_record
+
+GRAVE = replace(finding(scope="overall"), state="confirmed", intervention=Evidence(0.4, (0.3, 0.5), 0.1, 0.001, 20))
+
+
+def run(folder, *findings):
+    write_record(folder, EpochRecord(epoch=3, step=40, findings=list(findings)))
+    return str(folder)
+
+
+def test_a_grave_finding_fails(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        check(run(tmp_path, GRAVE, finding()), max_severity=0.3)
+    assert ended.value.code == 1
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == str(GRAVE)
+    assert lines[-1] == "failed: 1 confirmed, 1 suspected, 0 refuted at epoch 3; severity 0.40, allowed 0.30"
+
+
+@pytest.mark.parametrize("findings", [(), (finding(),), (replace(GRAVE, state="refuted"),)])
+def test_what_is_not_confirmed_passes(findings, tmp_path, capsys):
+    check(run(tmp_path, *findings))
+    assert "passed: 0 confirmed" in capsys.readouterr().out
+
+
+def test_a_finding_as_grave_as_allowed_passes(tmp_path):
+    check(run(tmp_path, GRAVE), max_severity=0.4)
+
+
+def test_the_folder_may_lie_below(tmp_path):
+    run(tmp_path / "relevance" / "a")
+    check(str(tmp_path))
+    run(tmp_path / "relevance" / "b", GRAVE)
+    with pytest.raises(ValueError, match="holds 2 runs: name one of"):
+        check(str(tmp_path))
+
+
+def test_nothing_to_judge_is_an_error(tmp_path):
+    (tmp_path / "events.jsonl").write_text("{half")
+    for folder in (tmp_path, tmp_path / "absent"):
+        with pytest.raises(FileNotFoundError, match="nothing to judge"):
+            check(str(folder))
+    with pytest.raises(ValueError, match=r"must lie in 0\.\.1"):
+        check(str(tmp_path), max_severity=2)
+
+
+def test_the_command_exits_with_one(tmp_path):
+    command = [sys.executable, "-m", "lrptrain", "check", run(tmp_path, GRAVE), "--max-severity", "0.1"]
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (1, "")
+    assert "failed: 1 confirmed" in done.stdout

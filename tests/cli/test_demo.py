@@ -1,0 +1,62 @@
+import json
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from examples import finding, keep_wandb_offline
+from PIL import Image
+
+from lrptrain.cli.demo import Outcome, demo, report
+from lrptrain.findings import Evidence
+
+pytestmark = [
+    pytest.mark.filterwarnings("ignore:.*`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning"),
+    pytest.mark.filterwarnings("ignore:The '.*_dataloader' does not have many workers"),
+]
+
+
+def event(epoch: int, share: float, flagged: bool) -> dict:
+    scalars = {"relevance/label/energy_pointing_game": share, "relevance/chance": 0.3, "relevance/cost_share": 0.1}
+    moved = Evidence(0.4, (0.3, 0.5), 0.1, 0.01, 9)
+    found = finding(scope="overall", relevance=replace(moved, effect=share), intervention=moved, state="confirmed")
+    return {"epoch": epoch, "step": epoch, "scalars": scalars, "findings": [found.to_dict()] if flagged else []}
+
+
+def outcome(*events: dict, clean: float = 0.1) -> Outcome:
+    return Outcome(0.99, clean, 60.0, list(events), [], Path())
+
+
+FLAGGED = outcome(event(0, 0.3, False), event(1, 0.15, True), event(2, 0.12, True))
+FINE = outcome(event(0, 0.6, False), clean=0.873)
+
+
+def test_the_report_sets_both_runs_side_by_side():
+    text = report(FLAGGED, FINE)
+    assert "same digits     10.0%    87.3%" in text
+    assert "relevance on the digit                      12%      60%   (area: 30%)" in text
+    assert "plain: the monitor flagged the model in epoch 1" in text
+    assert "! confirmed, overall: 12 %" in text
+    assert "guided: the monitor confirmed nothing overall" in text
+
+
+def test_the_report_says_when_a_flag_was_taken_back():
+    back = outcome(event(0, 0.1, True), event(1, 0.6, False))
+    assert "guided: the monitor flagged the model in epoch 0, and took the flag back in epoch 1" in report(
+        FLAGGED, back
+    )
+
+
+def test_a_small_demo_writes_all_it_promises(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]):
+    keep_wandb_offline(monkeypatch, tmp_path)
+    folder = tmp_path / "demo"
+    demo(str(folder), epochs=2, samples=100, images=1920)
+    said = capsys.readouterr().out
+    assert "accuracy without the tag" in said
+    assert "plain: the monitor flagged the model in epoch" in said
+    with Image.open(folder / "overlays.png") as picture:
+        assert picture.size[0] > 300
+    for name in ("plain", "guided"):
+        assert (folder / name / "model.ckpt").exists()
+        assert list((folder / name / "wandb").glob("offline-run-*"))
+        (run,) = (folder / name / "relevance").iterdir()
+        assert json.loads((run / "run.json").read_text())["method"] == "transformer_attribution"

@@ -1,0 +1,71 @@
+"""What is kept of the samples, and how they are drawn."""
+
+import numpy as np
+import pytest
+import torch
+
+from lrptrain.batch import Sample
+from lrptrain.monitor.drawing import Look, inputs, pictures
+from lrptrain.monitor.evaluate import Scored
+
+LOOK = Look(["cat", "dog"], lambda ids: [f"w{i}" for i in ids])
+
+
+def image(**changes):
+    return {"image": torch.rand(3, 8, 6, generator=torch.Generator().manual_seed(0)), **changes}
+
+
+def made(tensors, grid=(4, 3), look=LOOK):
+    return inputs([(Sample("s", 0, tensors), grid)], look)["s"]()
+
+
+def test_an_image_is_as_it_was_before_it_was_normalised():
+    pixels = torch.arange(3 * 8 * 6).reshape(3, 8, 6) / 255
+    found = made({"image": (pixels - 0.5) / 0.25}, look=Look(LOOK.class_names, LOOK.tokens, [0.5] * 3, [0.25] * 3))
+    assert (found.sample_id, found.grid, found.annotation) == ("s", (4, 3), None)
+    np.testing.assert_array_equal(found.image, np.arange(3 * 8 * 6).reshape(3, 8, 6).transpose(1, 2, 0))
+
+
+def test_annotations_of_images_are_masks_of_their_size():
+    mask = torch.zeros(8, 6, dtype=torch.uint8)
+    mask[2:5, 1:3], mask[7] = 1, 255
+    np.testing.assert_array_equal(made(image(mask=mask)).annotation, mask.numpy())
+    regions = torch.stack([mask, 1 - mask.clamp(max=1)])
+    np.testing.assert_array_equal(made(image(mask=regions)).annotation, mask.numpy())  # the first is the evidence
+    boxes = torch.tensor([[1.0, 2.0, 3.0, 5.0], [float("nan")] * 4])
+    np.testing.assert_array_equal(made(image(boxes=boxes)).annotation, (mask == 1).numpy())
+    assert made(image(mask=mask[:4])).annotation is None  # of another size
+
+
+def test_texts_have_a_name_for_each_token_that_is_no_padding():
+    ids, mask = torch.tensor([5, 6, 7, 0]), torch.tensor([1, 1, 1, 0])
+    found = made({"input_ids": ids, "attention_mask": mask, "rationale": torch.tensor([1, 0, 255, 255])}, grid=None)
+    assert found.tokens == ["w5", "w6", "w7", None]
+    assert (found.grid, found.image) == (None, None)
+    np.testing.assert_array_equal(found.annotation, [1, 0, 255, 255])
+    unmasked = made({"input_ids": ids}, grid=None)
+    assert (unmasked.tokens, unmasked.annotation) == (["w5", "w6", "w7", "w0"], None)
+
+
+def test_nothing_is_made_before_it_is_asked_for():
+    broken = Sample("broken", 0, {"image": torch.rand(2, 8, 6)})
+    found = inputs([(broken, (4, 3)), (Sample(7, 0, image()), (4, 3))], LOOK)
+    assert list(found) == ["broken", 7]
+    kept = found[7]().image
+    assert kept is not None
+    assert kept.shape == (8, 6, 3)
+    with pytest.raises(ValueError, match="an image has the shape"):
+        found["broken"]()
+
+
+def test_a_picture_has_its_mask_at_its_own_size():
+    mask = torch.zeros(8, 6, dtype=torch.uint8)
+    mask[:4] = 1
+    sample = Sample("s", 1, image(mask=mask))
+    values = {"label/energy_pointing_game": 0.25}
+    one = Scored(sample, 0, np.array([0.75, 0.25]), {"label": torch.ones(12)}, (4, 3), 2, chance=0.5, values=values)
+    (picture,) = pictures([one], LOOK)
+    assert picture.mask is not None
+    assert picture.mask.shape == picture.image.shape[:2] == (160, 120)
+    assert picture.mask.mean() == 0.5
+    assert picture.caption == "#s, dog read as cat (75%), 25% on the annotation (50% of the area)"

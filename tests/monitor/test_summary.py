@@ -1,0 +1,57 @@
+import numpy as np
+import pytest
+import torch
+
+from lrptrain.batch import Sample
+from lrptrain.monitor.evaluate import Scored
+from lrptrain.monitor.summary import scalars, table
+
+NAMES = ["cat", "dog"]
+
+
+def scored(i, label, share, predicted=0, group=None):
+    return Scored(
+        sample=Sample(i, label, {}, group),
+        predicted=predicted,
+        probabilities=np.array([0.9, 0.1]),
+        maps={"label": torch.ones(4), "predicted": torch.ones(4)} if label >= 0 else {"predicted": torch.ones(4)},
+        grid=(2, 2),
+        classes=2,
+        chance=0.4,
+        values={
+            f"{target}/energy_pointing_game": share for target in (("label",) if label >= 0 else ()) + ("predicted",)
+        },
+    )
+
+
+def test_scalars_are_means_of_what_is_defined():
+    found = scalars([scored(0, 0, 0.2), scored(1, 1, 0.6), scored(2, 1, np.nan, predicted=1)], NAMES)
+    assert found["relevance/label/energy_pointing_game"] == pytest.approx(0.4)
+    assert found["relevance/label/energy_pointing_game/dog"] == pytest.approx(0.6)
+    assert found["relevance/accuracy"] == pytest.approx(2 / 3)
+    assert found["relevance/samples"] == 3
+
+
+def test_groups_have_an_accuracy_each_and_the_worst_is_told():
+    right, wrong, unlabelled = {"label": 0}, {"label": 1}, {"label": -1}
+    given = [(right, 0), (right, 0), (wrong, 0), (wrong, 3), (right, 3), (unlabelled, 7), (wrong, None)]
+    found = scalars([scored(i, share=0.5, group=group, **label) for i, (label, group) in enumerate(given)], NAMES)
+    accuracies = {key: value for key, value in found.items() if "accuracy" in key}
+    assert accuracies == {
+        "relevance/accuracy": pytest.approx(3 / 6),
+        "relevance/accuracy/group_0": pytest.approx(2 / 3),
+        "relevance/accuracy/group_3": pytest.approx(1 / 2),
+        "relevance/worst_group_accuracy": pytest.approx(1 / 2),
+    }
+
+
+@pytest.mark.parametrize(("label", "group"), [(0, None), (-1, 1)])
+def test_without_groups_or_labels_there_is_no_worst_group(label, group):
+    assert not [key for key in scalars([scored(0, label, 0.5, group=group)], NAMES) if "group" in key]
+
+
+def test_the_table_has_a_row_per_sample():
+    rows = table([scored(0, 0, 0.2), scored(1, -1, 0.3)], NAMES)
+    assert rows["sample_id"] == [0, 1]
+    assert rows["label"] == ["cat", "?"]
+    assert {len(column) for column in rows.values()} == {2}
