@@ -15,7 +15,7 @@ from lrptrain.audit.suite import chosen_tests
 from lrptrain.batch import BatchAdapter, Sample, batch_length, batched, read_batch, take
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.extras import require
-from lrptrain.monitor.sampling import Draw
+from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.registry import get_method
 from lrptrain.trainers.checks import check_counts, check_strategy
@@ -115,7 +115,7 @@ class ExplanationAudit(ModelCallback):
             raise ValueError("ExplanationAudit draws its sample from the validation: give the trainer one")
         self.result, self._model = None, None
         self._failures = Failures(self.on_error, "ExplanationAudit")
-        self._draw, self._train = Draw(self.max_samples, self.seed), list[Sample]()
+        self._draw, self._train = ValidationSample(self.max_samples, self.seed), list[Sample]()
 
     def on_validation_batch_end(
         self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int, dataloader_idx: int = 0
@@ -128,7 +128,7 @@ class ExplanationAudit(ModelCallback):
         elif self._draw.samples is None:
             with self._failures.caught("drawing the sample"):
                 known = read_batch(batch, self.batch_adapter)
-                self._draw.pass_by(known, undivided_length(trainer, self.dataloader_idx))
+                self._draw.add_batch(known, undivided_length(trainer, self.dataloader_idx))
 
     def on_train_batch_end(self, trainer: Any, pl_module: Any, outputs: Any, batch: Any, batch_idx: int) -> None:
         """Keep the first training samples."""
@@ -143,7 +143,7 @@ class ExplanationAudit(ModelCallback):
         """The sample is drawn when the first validation has passed, in all processes."""
         if not trainer.sanity_checking:
             with self._failures.caught("drawing the sample"):
-                self._draw.drawn()
+                self._draw.finish()
 
     def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
         """Audit in `trainer.validate`."""
@@ -156,7 +156,7 @@ class ExplanationAudit(ModelCallback):
 
     def _audit(self, trainer: Any, pl_module: Any) -> None:
         """In the first process; the others wait, whatever happens there."""
-        parts = gather_to_first(self._draw.drawn())
+        parts = gather_to_first(self._draw.finish())
         try:
             if trainer.is_global_zero:
                 with self._failures.caught("auditing"), preserved(pl_module):

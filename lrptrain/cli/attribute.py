@@ -9,7 +9,7 @@ import torch
 
 from lrptrain.relevance import Relevance, attribute
 from lrptrain.segmentation.sizes import own_size
-from lrptrain.trainers.checks import check_looks
+from lrptrain.trainers.checks import check_normalisation
 
 
 def attribute_file(
@@ -47,7 +47,7 @@ def attribute_file(
     trained = datamodule_settings(checkpoint)
     if is_image:
         mean, std = (trained.get(name) if given is None else given for name, given in (("mean", mean), ("std", std)))
-        check_looks(mean, std)
+        check_normalisation(mean, std)
         _image(model, Path(source), target, method, Path(output), size, mean, std)
         return
     known = tokenizer or trained.get("tokenizer")

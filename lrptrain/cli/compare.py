@@ -17,7 +17,7 @@ from lrptrain.batch import IMAGES, Sample, batched, read_batch
 from lrptrain.cli.attribute import datamodule_settings, load_module
 from lrptrain.extras import require
 from lrptrain.files import write_json
-from lrptrain.monitor.sampling import Draw
+from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.relevance.registry import get_method
 from lrptrain.trainers.checks import check_counts
 
@@ -177,10 +177,10 @@ def draw(datamodule: Any, split: str, limit: int, seed: int) -> list[Sample]:
     datamodule.prepare_data()
     datamodule.setup("validate" if split == "val" else "test")
     loaders = datamodule.val_dataloader() if split == "val" else datamodule.test_dataloader()
-    keeper = Draw(limit, seed)
+    keeper = ValidationSample(limit, seed)
     for batch in loaders[0] if isinstance(loaders, list | tuple) else loaders:
-        keeper.pass_by(read_batch(batch), math.inf)
-    samples = keeper.drawn()
+        keeper.add_batch(read_batch(batch), math.inf)
+    samples = keeper.finish()
     if not samples:
         raise ValueError(f"the {split} set of {type(datamodule).__name__} is empty")
     return samples

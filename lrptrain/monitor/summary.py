@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from lrptrain.monitor.evaluate import Scored
+from lrptrain.findings import ExplainedSample as Scored
 
 FOCUS = "energy_pointing_game"
 

@@ -20,7 +20,7 @@ from lrptrain.segmentation.export import (
 from lrptrain.segmentation.maker import Maker, logits_of
 from lrptrain.segmentation.reading import Pictures
 from lrptrain.segmentation.recipe import Recipe
-from lrptrain.trainers.failures import described
+from lrptrain.trainers.failures import describe_error
 from lrptrain.trainers.processes import gather, rank_and_size
 
 T = TypeVar("T")
@@ -88,7 +88,7 @@ def together(work: Callable[[], T]) -> T:
         found = work()
     except Exception as problem:
         error = problem
-    told = gather("" if error is None else described(error))
+    told = gather("" if error is None else describe_error(error))
     if error is not None:
         raise error
     for rank, one in enumerate(told):

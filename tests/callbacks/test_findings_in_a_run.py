@@ -4,6 +4,7 @@ import pytest
 import torch
 from setting import loader, module, monitor, trainer
 
+from lrptrain.findings import OVERALL
 from lrptrain.loggers import read_events, read_findings
 from lrptrain.monitor.gate import FindingError
 
@@ -52,7 +53,7 @@ def clean(tmp_path_factory):
 
 def test_a_corner_is_confirmed_in_the_run(corner):
     watching, runner = corner
-    outside = [one for one in watching.findings if one.kind in OUTSIDE and one.scope == "overall"]
+    outside = [one for one in watching.findings if one.kind in OUTSIDE and one.scope == OVERALL]
     assert [one.state for one in outside if one.target == "label"] == ["confirmed"]
     assert outside[0].effect > 0.2
     assert outside[0].interval[0] > 0.05
@@ -62,7 +63,7 @@ def test_a_corner_is_confirmed_in_the_run(corner):
 
 
 def test_its_place_is_named(corner):
-    (place,) = (one for one in corner[0].findings if one.kind == "focus_at_position" and one.scope == "overall")
+    (place,) = (one for one in corner[0].findings if one.kind == "focus_at_position" and one.scope == OVERALL)
     assert place.where.startswith("bottom right")
     assert place.state == "confirmed"
 
