@@ -15,7 +15,7 @@ from lrptrain.batch import IMAGES, Sample, collate, model_inputs
 from lrptrain.intervention import images, texts
 from lrptrain.intervention.regions import Region, content_tokens, image_of, pixels, tokens
 from lrptrain.metrics.deletion import delete_tokens
-from lrptrain.relevance.attribute import read_logits
+from lrptrain.relevance.recording import read_logits
 
 INTERVENTIONS = ("swap", "inpaint", "fill")
 

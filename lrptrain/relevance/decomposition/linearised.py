@@ -15,10 +15,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lrptrain.relevance.propagation.normalisation import NORMALISATIONS, frozen
-from lrptrain.relevance.propagation.propagate import real
+from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.tape.functions import CAST, ELEMENTWISE, ENTRIES, is_in_place
-from lrptrain.relevance.tape.nested import map_nested, tensors_in
-from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.nodes import Node, Value, map_nested, tensors_in
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.types import UnsupportedMethodError
 
@@ -153,10 +152,14 @@ def _linear_part(link: Link) -> Callable[[Known], list[Tensor]]:
     if node.name in _IDENTITY:
         return lambda known: [known[source]]
     if node.name in _NONLINEAR and node.name not in _AFFINE:
-        slope = secant(lambda x: _call(node, {source: x})[0], real(source.tensor), real(node.outputs[0].tensor))
+        slope = secant(
+            lambda x: _call(node, {source: x})[0],
+            at_least_float32(source.tensor),
+            at_least_float32(node.outputs[0].tensor),
+        )
         return lambda known: [known[source] * slope]
     if node.name == "linear":
-        weight = node.argument(1, "weight").to(real(source.tensor).dtype)
+        weight = node.argument(1, "weight").to(at_least_float32(source.tensor).dtype)
         return lambda known: [F.linear(known[source], weight)]
     if node.name not in _WITH_OFFSET or (
         node.name in ("add", "sub") and len(link.moving) == len(tensors_of(node)) == 2
@@ -170,8 +173,8 @@ def _linear_part(link: Link) -> Callable[[Known], list[Tensor]]:
 
 def _at_zero(link: Link) -> list[Tensor]:
     if link.node.name in _IDENTITY:
-        return [torch.zeros_like(real(value.tensor)) for value in link.node.outputs]
-    return _call(link.node, {value: torch.zeros_like(real(value.tensor)) for value in link.moving})
+        return [torch.zeros_like(at_least_float32(value.tensor)) for value in link.node.outputs]
+    return _call(link.node, {value: torch.zeros_like(at_least_float32(value.tensor)) for value in link.moving})
 
 
 def _call(node: Node, moving: Mapping[Value, Tensor]) -> list[Tensor]:
@@ -185,6 +188,6 @@ def _call(node: Node, moving: Mapping[Value, Tensor]) -> list[Tensor]:
 
     given = map_nested((node.args, node.kwargs), Tensor, lambda x: x.to(precision) if x.is_floating_point() else x)
     args, kwargs = map_nested(given, Value, place)
-    # Parts that come in batches are not laid out in memory as the recorded value was.
+    # OutputRelevance that come in batches are not laid out in memory as the recorded value was.
     function = torch.Tensor.reshape if node.name == "view" else node.function
     return [y for y in tensors_in(function(*args, **kwargs)) if y.is_floating_point()]

@@ -17,8 +17,7 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import TensorWeakRef
 
-from lrptrain.relevance.tape.explicit_attention import explicit_attention
-from lrptrain.relevance.tape.explicit_products import explicit_addmm, explicit_baddbmm
+from lrptrain.relevance.tape.explicit import explicit_addmm, explicit_attention, explicit_baddbmm
 from lrptrain.relevance.tape.functions import (
     BACKWARD,
     COMPOSITE,
@@ -30,8 +29,7 @@ from lrptrain.relevance.tape.functions import (
     enterable,
     is_in_place,
 )
-from lrptrain.relevance.tape.nested import map_nested, tensors_in
-from lrptrain.relevance.tape.nodes import Node, Value, version_of
+from lrptrain.relevance.tape.nodes import Node, Value, map_nested, tensors_in, version_of
 from lrptrain.relevance.types import UnsupportedOperationError
 
 # Fused operations, and their explicit forms.
