@@ -22,7 +22,7 @@ from lrptrain.relevance import UnsupportedModelError, record
 from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.recording import Inputs, Recording, explained_input
 from lrptrain.relevance.tape.explicit import explicit_attention
-from lrptrain.relevance.tape.functions import COMPOSITE, canonical_name, enterable
+from lrptrain.relevance.tape.functions import DECOMPOSED, canonical_name, enterable
 
 Probabilities = Float[Tensor, "batch heads length length"]
 Replace = Callable[[int, Probabilities], Probabilities]
@@ -51,7 +51,7 @@ class ReplacedAttention(TorchFunctionMode):
         if name == "scaled_dot_product_attention":
             with self:
                 return explicit_attention(*args, **kwargs)
-        if name in COMPOSITE and isfunction(func):
+        if name in DECOMPOSED and isfunction(func):
             with self:
                 return enterable(func)(*args, **kwargs)
         result = func(*args, **kwargs)

@@ -14,9 +14,9 @@ from lrptrain.relevance.propagation.composites import (
     spread,
 )
 from lrptrain.relevance.propagation.linear_maps import OutputRelevance
-from lrptrain.relevance.propagation.pooling import AVERAGES, MAXIMA, to_the_winner
+from lrptrain.relevance.propagation.pooling import to_the_winner
 from lrptrain.relevance.propagation.propagator import Composite, InputRelevance, Propagator, at_least_float32
-from lrptrain.relevance.tape.functions import ENTRIES
+from lrptrain.relevance.tape.functions import AVERAGES, ENTRIES, MAXIMA
 from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.types import UnsupportedModelError
 

@@ -9,7 +9,7 @@ from lrptrain.relevance.propagation import in_place_rules, rules
 from lrptrain.relevance.propagation.linear_maps import OutputRelevance, factors, linear_map, transpose_of, vjp
 from lrptrain.relevance.propagation.pooling import POOLING
 from lrptrain.relevance.propagation.propagator import Composite, InputRelevance, Propagator, Rule, only_input
-from lrptrain.relevance.tape.functions import ENTRIES, is_in_place
+from lrptrain.relevance.tape.functions import DENSE, ENTRIES, PRODUCTS, is_in_place
 from lrptrain.relevance.tape.nodes import Node, Value, unsupported
 
 
@@ -189,10 +189,10 @@ def _einsum(node: Node, part: Tensor) -> InputRelevance:
 
 def _composite(sums: Rule, weighted: Rule) -> Composite:
     """What the composites of layer-wise relevance propagation share."""
-    products = dict.fromkeys(("matmul", "bmm", "mm", "einsum"), partial(product, constant=weighted))
+    products = dict.fromkeys(PRODUCTS, partial(product, constant=weighted))
     return {
         **dict.fromkeys(ENTRIES, entries),
-        **dict.fromkeys(("linear", "conv1d", "conv2d", "conv3d"), weighted),
+        **dict.fromkeys(DENSE, weighted),
         **products,
         "add": sums,
         "sub": sums,

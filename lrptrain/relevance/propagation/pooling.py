@@ -7,12 +7,8 @@ from torch import Tensor
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.linear_maps import OutputRelevance, vjp
 from lrptrain.relevance.propagation.propagator import InputRelevance, Propagator, Rule, only_input
+from lrptrain.relevance.tape.functions import AVERAGES, MAXIMA
 from lrptrain.relevance.tape.nodes import Node, tensors_in
-
-AVERAGES = frozenset({f"{kind}avg_pool{n}d" for kind in ("", "adaptive_") for n in (1, 2, 3)})
-MAXIMA = frozenset(
-    {f"{kind}max_pool{n}d" for kind in ("", "adaptive_") for n in (1, 2, 3)} | {"max", "amax", "maximum"}
-)
 
 
 def averaged(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:

@@ -26,15 +26,20 @@ from lrptrain.relevance.propagation.composites import (
 )
 from lrptrain.relevance.propagation.in_place_rules import divide_
 from lrptrain.relevance.propagation.linear_maps import OutputRelevance, factors, linear_map, transpose_of, vjp
-from lrptrain.relevance.propagation.normalisation import NORMALISATIONS, frozen
-from lrptrain.relevance.propagation.pooling import AVERAGES, MAXIMA, to_the_winner
+from lrptrain.relevance.propagation.normalisation import frozen
+from lrptrain.relevance.propagation.pooling import to_the_winner
 from lrptrain.relevance.propagation.propagator import Composite, InputRelevance, Propagator, Rule, only_input
-from lrptrain.relevance.tape.functions import CAST, ELEMENTWISE, ENTRIES
+from lrptrain.relevance.tape.functions import (
+    AVERAGES,
+    COPIES,
+    DENSE,
+    ELEMENTWISE,
+    ENTRIES,
+    MAXIMA,
+    NORMALISATIONS,
+    PRODUCTS,
+)
 from lrptrain.relevance.tape.nodes import Node, Value, unsupported
-
-COPIES = CAST | {"detach", "data", "identity"}
-DENSE = ("linear", "addmm", "conv1d", "conv2d", "conv3d")
-PRODUCTS = ("matmul", "bmm", "mm", "einsum")
 
 
 def _output(node: Node, like: Tensor) -> Tensor:

@@ -15,18 +15,13 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from lrptrain.relevance.tape.functions import CAST
+from lrptrain.relevance.tape.functions import CAST, POINTWISE
 from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.tape.regions import Graph, Region, run
 from lrptrain.relevance.tape.sample_axes import Axes, sample_axes
 from lrptrain.relevance.tape.tape import Tape
 
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "rsub", "rdiv", "pow"})
-_POINTWISE = _ARITHMETIC | CAST | {
-    "neg", "abs", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "reciprocal", "square", "erf", "tanh", "sigmoid",
-    "softplus", "relu", "relu6", "gelu", "silu", "elu", "clamp", "clamp_min", "clamp_max", "hardtanh", "hardsigmoid",
-    "sin", "cos", "atan", "logsigmoid",
-}  # fmt: skip
 _REDUCTIONS = frozenset({"mean", "sum", "var", "std", "var_mean", "norm", "vector_norm", "linalg_vector_norm"})
 _POWERS = {"square": 2.0, "var": 2.0, "sqrt": 0.5, "rsqrt": -0.5, "reciprocal": -1.0, "rdiv": -1.0}
 _SAME_DEGREE = CAST | _REDUCTIONS | {"abs", "expand", "expand_as"}
@@ -76,7 +71,7 @@ Found = list[tuple[str, Region]]  # one or none
 
 
 def _activation(graph: _Batch, end: Node) -> Found:
-    between = graph.between(end, _POINTWISE)
+    between = graph.between(end, _ARITHMETIC | POINTWISE)
     if between is None:
         return []
     (source, members), result = between, end.outputs[0]

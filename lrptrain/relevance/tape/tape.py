@@ -20,8 +20,8 @@ from torch.utils.weak import TensorWeakRef
 from lrptrain.relevance.tape.explicit import explicit_addmm, explicit_attention, explicit_baddbmm
 from lrptrain.relevance.tape.functions import (
     BACKWARD,
-    COMPOSITE,
     CONSTANT,
+    DECOMPOSED,
     ELEMENTWISE,
     REPEATABLE,
     WEIGHTED,
@@ -126,7 +126,7 @@ class Tape(TorchFunctionMode):
             if self.frugal and name == "scaled_dot_product_attention":
                 self._release_scores(self.nodes[start:])
             return result
-        whole = name in COMPOSITE or (name in BACKWARD and not self._records)
+        whole = name in DECOMPOSED or (name in BACKWARD and not self._records)
         if whole and inspect.isfunction(func):
             with self:
                 return enterable(func)(*args, **kwargs)
