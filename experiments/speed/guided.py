@@ -21,7 +21,7 @@ from lrptrain.guidance import guidance_loss
 from lrptrain.guidance.evidence import at_tokens
 from lrptrain.guidance.objective import Objective
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.interception import Call, intercepted
+from lrptrain.relevance.interception import InterceptedForward, intercepted
 from lrptrain.relevance.methods.attention import positive_mean_over_heads, rolled_out
 
 HERE = Path(__file__).resolve().parent
@@ -98,8 +98,8 @@ def published_step(model: nn.Module, inputs: Inputs) -> None:
     labels = labels_of(inputs)
     with intercepted(model, BATCH, True) as calls:
         run_model(model, inputs)
-    call: Call = calls[0]
-    recording = call.recorded().recording
+    call: InterceptedForward = calls[0]
+    recording = call.recording()
     explanation = Explanation(recording, labels, create_graph=True, first_order=True)
     maps = []
     for block in recording.blocks:

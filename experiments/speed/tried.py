@@ -18,7 +18,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import lrptrain
-from lrptrain.relevance.propagation import lean_rules, rules
+from lrptrain.relevance.propagation import in_place_rules, rules
 
 HERE = Path(__file__).resolve().parent
 sys.path[:0] = [str(HERE), str(HERE.parent)]
@@ -41,7 +41,7 @@ def plain_sum(relevance: Tensor, z: Tensor, operands: tuple[Tensor, ...], total:
 
 def every_row(relevance: Tensor, x: Tensor, weight: Tensor, z: Tensor, bias: Tensor | None) -> Tensor:
     flat = (relevance.reshape(-1, z.shape[-1]), x.reshape(-1, x.shape[-1]), weight, z.reshape(-1, z.shape[-1]), bias)
-    return lean_rules._zplus_rows(*flat).view(x.shape)
+    return in_place_rules._zplus_rows(*flat).view(x.shape)
 
 
 @contextmanager
@@ -56,17 +56,17 @@ def variants() -> dict[str, Any]:
     return {
         "as it is": nullcontext,
         "rules with fresh tensors (`rules.py`)": partial(
-            patch.multiple, lean_rules, zplus=plain_zplus, halves=rules.halves, rescaled_sum=plain_sum
+            patch.multiple, in_place_rules, zplus=plain_zplus, halves=rules.halves, rescaled_sum=plain_sum
         ),
         "the same, z+ by torch.compile": partial(
             patch.multiple,
-            lean_rules,
+            in_place_rules,
             zplus=torch.compile(plain_zplus, dynamic=False),
             halves=rules.halves,
             rescaled_sum=plain_sum,
         ),
-        "also rows without relevance": partial(patch.multiple, lean_rules, zplus=every_row),
-        "all rows of a layer at once": partial(patch.multiple, lean_rules, _ROWS=1 << 30),
+        "also rows without relevance": partial(patch.multiple, in_place_rules, zplus=every_row),
+        "all rows of a layer at once": partial(patch.multiple, in_place_rules, _ROWS=1 << 30),
         "denormals flushed": flushed,
         "forward pass in bf16 (autocast)": partial(torch.autocast, "cpu", torch.bfloat16),
     }
