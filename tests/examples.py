@@ -16,6 +16,7 @@ def finding(**changes: Any) -> Finding:
     """A finding on class dog, changed."""
     base = Finding(
         kind="focus_outside_annotation",
+        title="The relevance lies outside the annotation",
         scope=Scope("class", "dog"),
         target="label",
         relevance=Evidence(0.12, (0.09, 0.15), 0.31, 0.001, 24),

@@ -10,14 +10,13 @@ from contextlib import redirect_stdout
 from types import ModuleType
 from typing import Any
 
-import images
 import numpy as np
 import pytorch_lightning as pl
-import texts
 import torch
-from cases import Case
 from torch.utils.data import DataLoader
 
+from experiments.detection import images, texts
+from experiments.detection.cases import Case
 from lrptrain.callbacks import RelevanceMonitor
 from lrptrain.findings import Finding
 from lrptrain.models.classifier import Classifier
@@ -97,7 +96,8 @@ def noted(monitor: RelevanceMonitor) -> Row:
 def brief(finding: Finding) -> Row:
     """What is kept of it."""
     names = ("kind", "scope", "where", "target", "effect", "p_value", "severity")
-    return {name: getattr(finding, name) for name in names} | {"interval": list(finding.interval)}
+    values = finding.to_dict()
+    return {name: values[name] for name in (*names, "interval")}
 
 
 def rounded(value: Any, digits: int = 4) -> Any:

@@ -179,7 +179,10 @@ def _wandb(folder: Path) -> Any:
 
 
 def _quiet() -> None:
-    """Keep the demo's output to what it has to say."""
+    """Keep the output to what the demo and its monitor have to say."""
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    messages = logging.getLogger("pytorch_lightning.utilities.rank_zero")
+    messages.setLevel(logging.INFO)
+    messages.addFilter(lambda record: record.levelno >= logging.ERROR or record.module == "relevance_monitor")
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
     warnings.filterwarnings("ignore", message=".*LeafSpec.*")

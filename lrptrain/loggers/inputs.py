@@ -1,6 +1,6 @@
 """What the samples of a run are, once: the image or the tokens, and the annotation.
 
-    inputs/<id>.json          id, patch grid; of a text also the tokens and the rationale
+    inputs/<id>.json          id, patch grid; of a text also the tokens, which of them are scored, and the rationale
     inputs/<id>.webp          the image, at most 384 pixels long; without loss up to 64
     inputs/<id>.mask.webp     white evidence, grey ignored, black not; without loss
 
@@ -61,6 +61,7 @@ def _write(path: Path, given: Input) -> float:
             _save(written[-1], _shades(given.annotation), lossless=True)
     else:
         known |= {"tokens": given.tokens, "annotation": _listed(given.annotation)}
+        known |= {"scored": given.scored} if given.scored else {}
     write_text(path, to_json(known))
     return sum(one.stat().st_size for one in written) / 1e6
 

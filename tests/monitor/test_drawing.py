@@ -1,12 +1,14 @@
 """What is kept of the samples, and how they are drawn."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
 
 from lrptrain.batch import Sample
 from lrptrain.findings import ExplainedSample
-from lrptrain.monitor.drawing import DisplayOptions, inputs, pictures
+from lrptrain.monitor.drawing import DisplayOptions, highlights, inputs, pictures
 
 LOOK = DisplayOptions(["cat", "dog"], lambda ids: [f"w{i}" for i in ids])
 
@@ -21,7 +23,9 @@ def made(tensors, grid=(4, 3), look=LOOK):
 
 def test_an_image_is_as_it_was_before_it_was_normalised():
     pixels = torch.arange(3 * 8 * 6).reshape(3, 8, 6) / 255
-    found = made({"image": (pixels - 0.5) / 0.25}, look=DisplayOptions(LOOK.class_names, LOOK.name_tokens, [0.5] * 3, [0.25] * 3))
+    found = made(
+        {"image": (pixels - 0.5) / 0.25}, look=DisplayOptions(LOOK.class_names, LOOK.name_tokens, [0.5] * 3, [0.25] * 3)
+    )
     assert (found.sample_id, found.grid, found.annotation) == ("s", (4, 3), None)
     np.testing.assert_array_equal(found.image, np.arange(3 * 8 * 6).reshape(3, 8, 6).transpose(1, 2, 0))
 
@@ -43,8 +47,25 @@ def test_texts_have_a_name_for_each_token_that_is_no_padding():
     assert found.tokens == ["w5", "w6", "w7", None]
     assert (found.grid, found.image) == (None, None)
     np.testing.assert_array_equal(found.annotation, [1, 0, 255, 255])
+    assert found.scored == [False, True, False, False]  # the ends are special, the rest is ignored
     unmasked = made({"input_ids": ids}, grid=None)
     assert (unmasked.tokens, unmasked.annotation) == (["w5", "w6", "w7", "w0"], None)
+    assert unmasked.scored == [False, True, True, False]
+
+
+def test_a_text_is_coloured_by_its_scored_tokens():
+    tensors = {"input_ids": torch.tensor([5, 6, 7, 8]), "attention_mask": torch.ones(4, dtype=torch.long)}
+    relevance = {"label": torch.tensor([0.99995, 2e-5, 1e-5, 2e-5])}
+    one = ExplainedSample(
+        Sample("s", 1, tensors), 0, np.array([0.75, 0.25]), relevance, None, 2, chance=float("nan"), values={}
+    )
+    (text,) = highlights([one], LOOK)
+    assert re.findall(r",([\d.]+)\);border-radius:2px\" title=\"[^\"]*\">(\w+)<", text.html) == [
+        ("0.75", "w6"),
+        ("0.38", "w7"),
+    ]
+    assert "w5, w8, with more than 99.9 % of the relevance" in text.html
+    assert text.text.startswith("w5 **w6** **w7** w8")
 
 
 def test_nothing_is_made_before_it_is_asked_for():
@@ -63,7 +84,9 @@ def test_a_picture_has_its_mask_at_its_own_size():
     mask[:4] = 1
     sample = Sample("s", 1, image(mask=mask))
     values = {"label/energy_pointing_game": 0.25}
-    one = ExplainedSample(sample, 0, np.array([0.75, 0.25]), {"label": torch.ones(12)}, (4, 3), 2, chance=0.5, values=values)
+    one = ExplainedSample(
+        sample, 0, np.array([0.75, 0.25]), {"label": torch.ones(12)}, (4, 3), 2, chance=0.5, values=values
+    )
     (picture,) = pictures([one], LOOK)
     assert picture.mask is not None
     assert picture.mask.shape == picture.image.shape[:2] == (160, 120)
