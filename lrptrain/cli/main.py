@@ -5,7 +5,7 @@ import importlib
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NoReturn
 
 from lrptrain.cli.lightning import lightning_cli
 from lrptrain.extras import require
@@ -52,7 +52,7 @@ def main(args: Sequence[str] | None = None) -> None:
         return
     verb = arguments[0]
     if verb not in LIGHTNING_VERBS and verb not in VERBS:
-        _fail(f"there is no verb {verb!r}{_suggestion(verb)}; `lrptrain --help` lists all", USAGE_ERROR)
+        _refuse(f"there is no verb {verb!r}{_suggestion(verb)}; `lrptrain --help` lists all")
     try:
         if verb in LIGHTNING_VERBS:
             lightning_cli(arguments, parser_kwargs=_parser_options("lrptrain", verb))
@@ -61,11 +61,11 @@ def main(args: Sequence[str] | None = None) -> None:
     except argparse.ArgumentError as error:
         message = _one_line(error)
         new_names = [f"{old} is now {new}" for old, new in RENAMED.get(verb, {}).items() if f"'{old}'" in message]
-        _fail(f"{message} ({'; '.join([*new_names, f'see `lrptrain {verb} --help`'])})", USAGE_ERROR)
+        _refuse(f"{message} ({'; '.join([*new_names, f'see `lrptrain {verb} --help`'])})")
     except (ValueError, NotImplementedError, ImportError, OSError) as error:
         if verb in LIGHTNING_VERBS or not (isinstance(error, OSError) or _is_ours(error)):
             raise
-        _fail(str(error), 1)
+        sys.exit(f"lrptrain: {error}")  # to the standard error, with the status 1
 
 
 def usage() -> str:
@@ -88,7 +88,7 @@ def _run(verb: str, options: list[str]) -> None:
     for option in spelled:
         name = option.removeprefix("--").partition("=")[0]
         if option.startswith("--") and name in RENAMED.get(verb, {}):
-            _fail(f"--{name} of `lrptrain {verb}` is now --{RENAMED[verb][name]}", USAGE_ERROR)
+            _refuse(f"--{name} of `lrptrain {verb}` is now --{RENAMED[verb][name]}")
     module, _, function = VERBS[verb][0].rpartition(".")
     component: Any = getattr(importlib.import_module(module), function)
     auto_cli = require("jsonargparse", "cli").auto_cli
@@ -100,10 +100,10 @@ def _parser_options(prog: str, verb: str) -> dict[str, Any]:
     return {"prog": prog, "exit_on_error": False, verb: {"exit_on_error": False}}
 
 
-def _fail(message: str, status: int) -> None:
-    """End with one line on the standard error."""
+def _refuse(message: str) -> NoReturn:
+    """End with one line on the standard error and the status of argparse."""
     print(f"lrptrain: {message}", file=sys.stderr)
-    sys.exit(status)
+    sys.exit(USAGE_ERROR)
 
 
 def _suggestion(verb: str) -> str:
