@@ -1,6 +1,6 @@
 """How long until the page of a long run is there? 200 evaluations of 256 samples, written by the real writer.
 
-.venv/bin/python experiments/dashboard/run.py
+.venv/bin/python -m experiments.dashboard.run
 """
 
 import argparse

@@ -18,9 +18,8 @@ from lrptrain.audit.distances import (
 )
 from lrptrain.batch import model_inputs
 from lrptrain.relevance import record
-from lrptrain.relevance.attribute import Recorded, Target
 from lrptrain.relevance.preserve import unwrap
-from lrptrain.relevance.recording import Inputs
+from lrptrain.relevance.recording import Inputs, Recording, Target
 
 Batches = Sequence[Mapping[str, Tensor]]
 
@@ -139,14 +138,14 @@ def adversary_loss(
     """What an adversary minimises, see `train_adversary`."""
     recorded = record(other, inputs)
     scores = recorded.attribute(original.target, method, create_graph=True).scores
-    far = total_variation(class_probabilities(recorded.recording.logits), original.probabilities)
+    far = total_variation(class_probabilities(recorded.output.tensor), original.probabilities)
     own, theirs = (_never_zero(x, original.usable) for x in (as_distribution(scores, original.usable), original.map))
     return (far - strength * kullback_leibler(own, theirs)).mean()
 
 
 def _answer(model: nn.Module, inputs: Inputs, method: str, target: Target = None) -> _Answer:
     with evaluating(model) as model:
-        recorded: Recorded = record(model, inputs)
+        recorded: Recording = record(model, inputs)
         relevance = recorded.attribute(target, method)
     usable = content_tokens(inputs, relevance.scores.shape[1])
     probabilities = class_probabilities(recorded.logits)

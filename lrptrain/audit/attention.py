@@ -21,8 +21,8 @@ from lrptrain.metrics.deletion import ends
 from lrptrain.relevance import UnsupportedModelError, record
 from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.recording import Inputs, Recording, explained_input
-from lrptrain.relevance.tape.explicit_attention import explicit_attention
-from lrptrain.relevance.tape.functions import COMPOSITE, canonical_name, enterable
+from lrptrain.relevance.tape.explicit import explicit_attention
+from lrptrain.relevance.tape.functions import DECOMPOSED, canonical_name, enterable
 
 Probabilities = Float[Tensor, "batch heads length length"]
 Replace = Callable[[int, Probabilities], Probabilities]
@@ -51,7 +51,7 @@ class ReplacedAttention(TorchFunctionMode):
         if name == "scaled_dot_product_attention":
             with self:
                 return explicit_attention(*args, **kwargs)
-        if name in COMPOSITE and isfunction(func):
+        if name in DECOMPOSED and isfunction(func):
             with self:
                 return enterable(func)(*args, **kwargs)
         result = func(*args, **kwargs)
@@ -112,7 +112,7 @@ def record_replaced(model: nn.Module, inputs: Inputs, replace: Replace) -> Recor
         UnsupportedModelError: If not exactly the attention of the model's blocks was replaced.
     """
     with replaced_attention(replace, explained_input(inputs)[1].shape[0]) as replaced:
-        recording = record(model, inputs).recording
+        recording = record(model, inputs)
     if replaced.blocks != len(recording.blocks):
         raise UnsupportedModelError(
             f"the model has {len(recording.blocks)} blocks of attention, but {replaced.blocks} softmax operations over "

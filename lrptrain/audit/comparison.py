@@ -24,7 +24,8 @@ from lrptrain.metrics import (
 from lrptrain.metrics.deletion import ends
 from lrptrain.relevance import Relevance, UnsupportedMethodError, UnsupportedModelError, UnsupportedOperationError
 from lrptrain.relevance import attribute as explain
-from lrptrain.relevance.attribute import explained_class, read_logits
+from lrptrain.relevance.explanation import explained_class
+from lrptrain.relevance.recording import read_logits
 from lrptrain.relevance.registry import Method, get_method
 
 UNSUPPORTED = (UnsupportedMethodError, UnsupportedModelError, UnsupportedOperationError, ImportError)

@@ -11,10 +11,8 @@ from lrptrain.audit.attention import content_tokens, evaluating, record_replaced
 from lrptrain.audit.distances import class_probabilities, total_variation
 from lrptrain.extras import require
 from lrptrain.relevance import attribute, record
-from lrptrain.relevance.attribute import Recorded, Target
-from lrptrain.relevance.occlusion import number_of_tokens, without
-from lrptrain.relevance.recording import Inputs, Recording, read_logits
-from lrptrain.relevance.rerun import rerun
+from lrptrain.relevance.recording import Inputs, Recording, Target, read_logits
+from lrptrain.relevance.rerun import number_of_tokens, rerun, without
 
 Reference = Literal["gradient", "leave_one_out"]
 
@@ -83,8 +81,8 @@ def reference_scores(
         raise ValueError(f"reference must be one of {', '.join(get_args(Reference))}, not {reference!r}")
     with evaluating(model) as model:
         if reference == "leave_one_out":
-            return _leave_one_out(record(model, inputs).recording, inputs, at_once)
-        fixed = Recorded(record_replaced(model, inputs, lambda _, attention: attention.detach()))
+            return _leave_one_out(record(model, inputs), inputs, at_once)
+        fixed = record_replaced(model, inputs, lambda _, attention: attention.detach())
         return fixed.attribute(target, "input_x_gradient").scores.detach().abs()
 
 

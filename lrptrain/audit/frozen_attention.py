@@ -10,7 +10,6 @@ from torch.nn import functional as F
 
 from lrptrain.audit.attention import content_tokens, evaluating
 from lrptrain.relevance import record
-from lrptrain.relevance.methods.input_maps import patch_grid
 from lrptrain.relevance.recording import Inputs
 
 Features = Float[Tensor, "batch tokens width"]
@@ -54,11 +53,11 @@ def token_features(model: nn.Module, inputs: Inputs) -> tuple[Features, Usable]:
         inputs: As for `lrptrain.attribute`.
     """
     with evaluating(model) as model:
-        recording = record(model, inputs).recording
+        recording = record(model, inputs)
     assert recording.tape.leaf is not None
     features = recording.tape.leaf.detach()
     if features.ndim == 4:
-        rows, columns = patch_grid(recording)
+        rows, columns = recording.patch_grid
         size = features.shape[-2] // rows, features.shape[-1] // columns
         whole = features[..., : rows * size[0], : columns * size[1]]
         features = F.unfold(whole, size, stride=size).mT

@@ -73,7 +73,7 @@ class LastBlock:
     def logits(self, attention: Probabilities) -> Float[Tensor, "batch classes"]:
         """What the model answers with this attention in its last block. Gradients flow to it where enabled."""
         block = self.recording.blocks[-1]
-        joined = join_samples(attention, self.recording.walk.axis(block), block.shape)
+        joined = join_samples(attention, self.recording.propagator.axis(block), block.shape)
         known = {**self._constants, block: joined.to(block.tensor.dtype)}
         return run(self._tail, known)[self.recording.output]
 

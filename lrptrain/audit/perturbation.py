@@ -16,7 +16,8 @@ from lrptrain.metrics import (
 )
 from lrptrain.metrics.deletion import ends
 from lrptrain.relevance import attribute
-from lrptrain.relevance.attribute import Target, explained_class
+from lrptrain.relevance.explanation import explained_class
+from lrptrain.relevance.recording import Target
 
 Inputs = Tensor | Mapping[str, Tensor]
 

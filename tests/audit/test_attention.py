@@ -20,7 +20,7 @@ def run(model, inputs):
 @pytest.mark.parametrize("name", WITH_ATTENTION)
 def test_the_same_attention_gives_the_same_logits_and_other_attention_reaches_every_block(name, fused):
     model, inputs = KINDS[name].build(fused), KINDS[name].inputs()
-    recorded = lrptrain.record(model, inputs).recording.attention
+    recorded = lrptrain.record(model, inputs).attention
     seen = []
 
     def watch(block, probabilities):
