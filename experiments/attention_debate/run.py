@@ -25,10 +25,10 @@ from torch import nn  # noqa: E402
 from training import RUNS, trained  # noqa: E402
 
 import lrptrain  # noqa: E402
-from lrptrain.audit import Effort, reference_scores, run_audit  # noqa: E402
+from lrptrain.audit import AuditSettings, reference_scores, run_audit  # noqa: E402
 from lrptrain.audit.attention import content_tokens  # noqa: E402
 from lrptrain.audit.correlation import rank_association  # noqa: E402
-from lrptrain.audit.report import draw  # noqa: E402
+from lrptrain.audit.report import plot_tests  # noqa: E402
 from lrptrain.batch import model_inputs  # noqa: E402
 
 RESULTS = HERE / "results" / "audits.jsonl"
@@ -51,9 +51,9 @@ FOUGHT = {"tweets": ("raw_attention", "generic_attention", "attnlrp", "input_x_g
 """Methods whose maps weigh a token-wise model, and against which adversaries are trained: the dearest tests."""
 TRAINING = {"tweets": 256, "movies": 96}
 """Training texts for the token-wise models and the adversaries."""
-EFFORT = {
-    "tweets": Effort(stages=2, adversary_steps=60, strengths=(0.03, 0.1)),
-    "movies": Effort(stages=1, search_steps=200, adversary_steps=30, strengths=(0.03, 0.1)),
+SETTINGS = {
+    "tweets": AuditSettings(stages=2, adversary_steps=60, strengths=(0.03, 0.1)),
+    "movies": AuditSettings(stages=1, search_steps=200, adversary_steps=30, strengths=(0.03, 0.1)),
 }
 UNLIMITED = 1e9
 
@@ -124,7 +124,7 @@ def work(task: Audit) -> Run:
         "folder": RUNS / f"{corpus}_{task.seed}",
         "train_batches": batches(drawn(corpus, 0, TRAINING[corpus]), corpus, 16),
         "retrain": lambda number: trained(corpus, task.others[number - 1]),
-        "effort": replace(EFFORT[corpus], seeds=len(task.others)),
+        "settings": replace(SETTINGS[corpus], seeds=len(task.others)),
         "progress": lambda unit: print(f"{task.key}: {unit.title} {unit.seconds:.1f} s {unit.problem}", flush=True),
     }
     wide = run_audit(model, audited, METHODS[corpus], tests=WIDE, **given)
@@ -132,7 +132,7 @@ def work(task: Audit) -> Run:
     whole = replace(wide, units=(*wide.units, *deep.units))
     if task.seed == 0:
         (HERE / "figures" / corpus).mkdir(parents=True, exist_ok=True)
-        draw(whole, HERE / "figures" / corpus)
+        plot_tests(whole, HERE / "figures" / corpus)
     between = references(model, audited)
     return {"corpus": corpus, "seed": task.seed, **report.numbers(whole), "between references": between}
 

@@ -11,10 +11,15 @@ from typing import Any, Literal
 import torch
 
 import lrptrain
-from lrptrain.audit.comparison import Row, expected_seconds, prepare, try_out
-from lrptrain.audit.comparison import compare as rows_of
+from lrptrain.audit.comparison import (
+    Row,
+    compare_methods,
+    comparison_table,
+    expected_seconds,
+    prepare_cases,
+    try_out,
+)
 from lrptrain.audit.store import without_nan
-from lrptrain.audit.table import table
 from lrptrain.batch import IMAGES, Sample, batched, read_batch
 from lrptrain.cli.attribute import datamodule_settings, load_module
 from lrptrain.extras import require
@@ -73,7 +78,7 @@ def compare(
     samples = draw(datamodule, split, limit, seed)
     where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
     model = load_module(module or module_path(checkpoint, samples), checkpoint).to(where).requires_grad_(True)
-    cases = prepare(model, batched(samples, batch_size, where), target)
+    cases = prepare_cases(model, batched(samples, batch_size, where), target)
     about = {
         "checkpoint": checkpoint,
         "data": type(datamodule).__name__,
@@ -93,7 +98,7 @@ def compare(
             done.append(row)
             print(f"{number:3} of {len(names)}  {row.method:26}not possible here, see below", flush=True)
         todo = [row for row in trials if not row.problem]
-        rows = rows_of(model, cases, [row.method for row in todo], fill_of(datamodule), faithfulness)
+        rows = compare_methods(model, cases, [row.method for row in todo], fill_of(datamodule), faithfulness)
         for trial in todo:
             left = expected_seconds(trial, cases, faithfulness)
             print(f"{len(done) + 1:3} of {len(names)}  {trial.method:26}", end="", flush=True)
@@ -107,7 +112,7 @@ def compare(
         print(f"\nstopped: {len(done)} of {len(names)} methods are done", flush=True)
     if done:
         write(folder, about, done)
-        print(f"\n{table(done)}\n\n{folder / 'table.md'}\n{folder / 'results.json'}")
+        print(f"\n{comparison_table(done)}\n\n{folder / 'table.md'}\n{folder / 'results.json'}")
 
 
 def load_data(checkpoint: str, config: str | None) -> Any:
@@ -207,7 +212,7 @@ def heading(about: Mapping[str, Any]) -> str:
 def write(folder: Path, about: Mapping[str, Any], rows: Sequence[Row]) -> None:
     """Save table.md and results.json; a number that is not known is null."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "table.md").write_text(f"{heading(about)}\n\n{table(rows)}\n", encoding="utf-8")
+    (folder / "table.md").write_text(f"{heading(about)}\n\n{comparison_table(rows)}\n", encoding="utf-8")
     everything = without_nan({**about, "methods": [asdict(row) for row in rows]})
     (folder / "results.json").write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")
 
