@@ -2,7 +2,8 @@
 
 from lrptrain.relevance import (
     Decomposition,
-    Recorded,
+    NonFiniteError,
+    Recording,
     Relevance,
     TokenLayout,
     UnsupportedMethodError,
@@ -17,7 +18,8 @@ from lrptrain.relevance import (
 
 __all__ = [
     "Decomposition",
-    "Recorded",
+    "NonFiniteError",
+    "Recording",
     "Relevance",
     "TokenLayout",
     "UnsupportedMethodError",

@@ -4,9 +4,9 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from parallel import Run
-from table import markdown, mean_interval
 
+from experiments.parallel import Run
+from experiments.table import markdown, mean_interval
 from lrptrain.audit import AuditResult, registered_tests
 from lrptrain.audit.distances import DIFFERENT_MAP_JSD, SAME_OUTPUT_TVD
 from lrptrain.audit.tests.adversary import parse_adversary

@@ -1,35 +1,33 @@
 """Is attention an explanation, on transformers? See README.md.
 
-    .venv/bin/python experiments/attention_debate/run.py
+    .venv/bin/python -m experiments.attention_debate.run
 
 Every audit is a line in `results/audits.jsonl`; what was cut off goes on with what is missing. The tables are written
 into this folder's README.md.
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import nn
+
+import lrptrain
+from experiments.attention_debate import report
+from experiments.attention_debate.corpora import AUDITED, Texts, batches, drawn
+from experiments.attention_debate.training import RUNS, trained
+from experiments.parallel import Run, complete, load
+from experiments.table import write_between
+from lrptrain.audit import AuditSettings, reference_scores, run_audit
+from lrptrain.audit.attention import content_of_map
+from lrptrain.audit.correlation import rank_association
+from lrptrain.audit.report import plot_tests
+from lrptrain.batch import model_inputs
+
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
-
-import report  # noqa: E402
-import torch  # noqa: E402
-from corpora import AUDITED, Texts, batches, drawn  # noqa: E402
-from parallel import Run, complete, load  # noqa: E402
-from table import write_between  # noqa: E402
-from torch import nn  # noqa: E402
-from training import RUNS, trained  # noqa: E402
-
-import lrptrain  # noqa: E402
-from lrptrain.audit import AuditSettings, reference_scores, run_audit  # noqa: E402
-from lrptrain.audit.attention import content_tokens  # noqa: E402
-from lrptrain.audit.correlation import rank_association  # noqa: E402
-from lrptrain.audit.report import plot_tests  # noqa: E402
-from lrptrain.batch import model_inputs  # noqa: E402
 
 RESULTS = HERE / "results" / "audits.jsonl"
 DEAR = ("integrated_gradients", "kernel_shap", "leave_one_out", "lime", "smoothgrad")
@@ -143,7 +141,7 @@ def references(model: nn.Module, audited: Sequence[Texts]) -> dict[str, float]:
     for batch in audited:
         inputs = model_inputs(model, batch)
         gradient, left_out = (reference_scores(model, inputs, None, name) for name in ("gradient", "leave_one_out"))
-        taus.append(rank_association(gradient, left_out, content_tokens(inputs, gradient.shape[1])))
+        taus.append(rank_association(gradient, left_out, content_of_map(inputs, gradient.shape[1])))
     tau, p_value = (torch.cat([getattr(each, name) for each in taus]) for name in ("tau", "p_value"))
     return {"tau": float(tau.nanmean()), "share": float((p_value <= 0.05).double().mean())}
 

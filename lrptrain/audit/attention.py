@@ -17,12 +17,12 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from lrptrain.metrics.deletion import ends
+from lrptrain.batch.content import content_tokens
 from lrptrain.relevance import UnsupportedModelError, record
 from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.recording import Inputs, Recording, explained_input
-from lrptrain.relevance.tape.explicit_attention import explicit_attention
-from lrptrain.relevance.tape.functions import COMPOSITE, canonical_name, enterable
+from lrptrain.relevance.tape.explicit import explicit_attention
+from lrptrain.relevance.tape.functions import DECOMPOSED, canonical_name, enterable
 
 Probabilities = Float[Tensor, "batch heads length length"]
 Replace = Callable[[int, Probabilities], Probabilities]
@@ -55,7 +55,7 @@ class ReplacedAttention(TorchFunctionMode):
         if name == "scaled_dot_product_attention":
             with self:
                 return explicit_attention(*args, **kwargs)
-        if name in COMPOSITE and isfunction(func):
+        if name in DECOMPOSED and isfunction(func):
             with self:
                 return enterable(func)(*args, **kwargs)
         result = func(*args, **kwargs)
@@ -119,7 +119,7 @@ def record_replaced(model: nn.Module, inputs: Inputs, replace: Replace) -> Recor
         UnsupportedModelError: If not exactly the attention of the model's blocks was replaced.
     """
     with replaced_attention(replace, explained_input(inputs)[1].shape[0]) as replaced:
-        recording = record(model, inputs).recording
+        recording = record(model, inputs)
     if replaced.blocks != len(recording.blocks):
         raise UnsupportedModelError(
             f"the model has {len(recording.blocks)} blocks of attention, but {replaced.blocks} softmax operations over "
@@ -128,10 +128,8 @@ def record_replaced(model: nn.Module, inputs: Inputs, replace: Replace) -> Recor
     return recording
 
 
-def content_tokens(inputs: Inputs, tokens: int) -> Bool[Tensor, "batch tokens"]:
-    """Return the tokens that are compared: all patches of an image; of a text those between its first and last one.
-
-    (The first and the last are special tokens, as in `lrptrain.metrics.text_probability`; padding is left out.)
+def content_of_map(inputs: Inputs, tokens: int) -> Bool[Tensor, "batch tokens"]:
+    """Return the tokens of a map that are compared: all patches of an image, the content tokens of a text.
 
     Args:
         inputs: Arguments of the model's forward.
@@ -141,6 +139,6 @@ def content_tokens(inputs: Inputs, tokens: int) -> Bool[Tensor, "batch tokens"]:
     all_tokens = torch.ones(explained.shape[0], tokens, dtype=torch.bool, device=explained.device)
     if explained.ndim == 4:
         return all_tokens
-    mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
-    attended = mask != 0 if isinstance(mask, Tensor) and mask.ndim == 2 else all_tokens
-    return attended & ~ends(attended)
+    # A text may come as embeddings: of the token ids only the shape is read.
+    columns = inputs if isinstance(inputs, Mapping) else {}
+    return content_tokens({**columns, "input_ids": all_tokens})

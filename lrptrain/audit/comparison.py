@@ -12,6 +12,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torchmetrics import Metric
 
+from lrptrain.audit.attention import content_of_map
 from lrptrain.audit.predict import UNSUPPORTED, Fill, image_prediction, predict_logits, synchronize
 from lrptrain.audit.score import Score, is_known, markdown_table, table_cell
 from lrptrain.batch import model_inputs, token_annotations
@@ -24,9 +25,8 @@ from lrptrain.metrics import (
     Sufficiency,
     text_probability,
 )
-from lrptrain.metrics.deletion import ends
 from lrptrain.relevance import Relevance, attribute
-from lrptrain.relevance.attribute import explained_class
+from lrptrain.relevance.explanation import explained_class
 from lrptrain.relevance.registry import Method, get_method
 
 PERTURBATION_FORWARDS = 18
@@ -213,11 +213,11 @@ def _update_faithfulness(
             metric = metrics.setdefault(name, PerturbationArea(first, fill=fill).to(device))
             metric.update(predict, images, scores, relevance.grid, case.target)
     elif isinstance(case.inputs, dict) and "attention_mask" in case.inputs:
-        attended = case.inputs["attention_mask"] != 0
+        usable = content_of_map(case.inputs, scores.shape[1])
         probability = text_probability(lambda **inputs: predict_logits(model, inputs), case.inputs, case.target)
         for name, kind in (("comprehensiveness", Comprehensiveness), ("sufficiency", Sufficiency)):
             metric = metrics.setdefault(name, kind().to(device))
-            metric.update(probability, scores, attended & ~ends(attended))
+            metric.update(probability, scores, usable)
 
 
 def _forward_backward(model: nn.Module, inputs: Tensor | dict[str, Tensor], target: Tensor) -> None:

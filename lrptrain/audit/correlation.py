@@ -7,16 +7,15 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from lrptrain.audit.attention import content_tokens, evaluating, record_replaced
+from lrptrain.audit.attention import content_of_map, evaluating, record_replaced
 from lrptrain.audit.context import AuditContext
-from lrptrain.audit.distances import class_probabilities, total_variation
+from lrptrain.audit.distances import total_variation
 from lrptrain.audit.store import Values, to_list
+from lrptrain.batch.logits import class_probabilities
 from lrptrain.extras import require
 from lrptrain.relevance import attribute, record
-from lrptrain.relevance.attribute import Recorded, Target
-from lrptrain.relevance.occlusion import number_of_tokens, without
-from lrptrain.relevance.recording import Inputs, Recording, read_logits
-from lrptrain.relevance.rerun import rerun
+from lrptrain.relevance.recording import Inputs, Recording, Target, read_logits
+from lrptrain.relevance.rerun import number_of_tokens, rerun, without
 
 Reference = Literal["gradient", "leave_one_out"]
 
@@ -61,7 +60,7 @@ def map_correlation(
         reference = reference_scores(model, inputs, target, reference)
     with evaluating(model) as model:
         scores = attribute(model, inputs, target, method, **options).scores.detach().abs()
-    return rank_association(scores, reference, content_tokens(inputs, scores.shape[1]))
+    return rank_association(scores, reference, content_of_map(inputs, scores.shape[1]))
 
 
 def reference_correlation(context: AuditContext, method: str, reference: Reference) -> Values:
@@ -71,7 +70,7 @@ def reference_correlation(context: AuditContext, method: str, reference: Referen
         reference, lambda: [reference_scores(model, batch.inputs, batch.target, reference) for batch in context.batches]
     )
     correlations = [
-        rank_association(relevance.scores.abs(), scores, content_tokens(batch.inputs, scores.shape[1]))
+        rank_association(relevance.scores.abs(), scores, content_of_map(batch.inputs, scores.shape[1]))
         for batch, relevance, scores in zip(context.batches, context.maps(method), references, strict=True)
     ]
     return {
@@ -101,15 +100,15 @@ def reference_scores(
         raise ValueError(f"reference must be one of {', '.join(get_args(Reference))}, not {reference!r}")
     with evaluating(model) as model:
         if reference == "leave_one_out":
-            return _leave_one_out(record(model, inputs).recording, inputs, batch_size)
-        fixed_attention = Recorded(record_replaced(model, inputs, lambda _, attention: attention.detach()))
+            return _leave_one_out(record(model, inputs), inputs, batch_size)
+        fixed_attention = record_replaced(model, inputs, lambda _, attention: attention.detach())
         return fixed_attention.attribute(target, "input_x_gradient").scores.detach().abs()
 
 
 @torch.no_grad()
 def _leave_one_out(recording: Recording, inputs: Inputs, batch_size: int) -> Float[Tensor, "batch tokens"]:
     tokens = number_of_tokens(recording)
-    usable = content_tokens(inputs, tokens)
+    usable = content_of_map(inputs, tokens)
     index = torch.arange(tokens, device=usable.device)
     sample = torch.arange(len(usable), device=usable.device)
     # A run is a pair (sample, token that is left out). The first runs, with token -1, leave nothing out:
@@ -129,7 +128,7 @@ def _probabilities(
 ) -> Float[Tensor, "runs classes"]:
     assert recording.tape.leaf is not None
     values, mask = without(recording, recording.tape.leaf.detach(), keep, rows)
-    return class_probabilities(read_logits(rerun(recording, values, rows, mask), len(rows)))
+    return class_probabilities(read_logits(rerun(recording, values, rows, mask), len(rows)), dtype=None)
 
 
 def rank_association(

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from lrptrain.metrics.base import promote
+from lrptrain.metrics.base import at_least_float32
 
 Distribution = Float[Tensor, "*batch entries"]
 SAME_OUTPUT_TVD = 0.05
@@ -17,7 +17,7 @@ DIFFERENT_MAP_JSD = 0.35
 
 def total_variation(p: Distribution, q: Distribution) -> Float[Tensor, "*batch"]:
     """Return 1/2 sum |p - q| over the last axis, in [0, 1]."""
-    return (promote(p) - promote(q)).abs().sum(-1) / 2
+    return (at_least_float32(p) - at_least_float32(q)).abs().sum(-1) / 2
 
 
 def jensen_shannon(p: Distribution, q: Distribution) -> Float[Tensor, "*batch"]:
@@ -25,7 +25,7 @@ def jensen_shannon(p: Distribution, q: Distribution) -> Float[Tensor, "*batch"]:
 
     Entries of 0 add nothing, neither to the value nor to the gradient.
     """
-    p, q = promote(p), promote(q)
+    p, q = at_least_float32(p), at_least_float32(q)
     return ((_divergence_from_mean(p, q) + _divergence_from_mean(q, p)) / 2).clamp(0, math.log(2))
 
 
@@ -39,7 +39,7 @@ def _divergence_from_mean(p: Tensor, q: Tensor) -> Tensor:
 
 def kullback_leibler(p: Distribution, q: Distribution) -> Float[Tensor, "*batch"]:
     """Return the sum of p log(p / q) over the last axis, in nats; q must not be 0 where p is not."""
-    p, q = promote(p), promote(q)
+    p, q = at_least_float32(p), at_least_float32(q)
     positive = p > 0
     return (p * (torch.where(positive, p, 1) / torch.where(positive, q, 1)).log()).sum(-1)
 
@@ -51,16 +51,8 @@ def as_distribution(
 
     Where no token is usable, the result is 0.
     """
-    positive = torch.where(usable, promote(scores), 0).clamp(min=0)
+    positive = torch.where(usable, at_least_float32(scores), 0).clamp(min=0)
     uniform = usable.to(positive.dtype)
     total = positive.sum(-1, keepdim=True)
     weights = torch.where(total > 0, positive, uniform)
     return weights / torch.where(total > 0, total, uniform.sum(-1, keepdim=True).clamp(min=1))
-
-
-def class_probabilities(logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "batch _classes"]:
-    """Return the class probabilities of logits; a single logit stands for two classes."""
-    logits = promote(logits)
-    if logits.shape[1] == 1:
-        logits = torch.cat([torch.zeros_like(logits), logits], 1)
-    return logits.softmax(1)

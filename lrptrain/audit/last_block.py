@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from lrptrain.audit.attention import Probabilities, content_tokens
+from lrptrain.audit.attention import Probabilities, content_of_map
 from lrptrain.audit.distances import as_distribution
 from lrptrain.relevance.attribute import as_recording
 from lrptrain.relevance.methods.attention import pooled_row
@@ -76,7 +76,7 @@ class LastBlock:
     def logits(self, attention: Probabilities) -> Float[Tensor, "batch classes"]:
         """Return the model's logits with this attention in its last block. Gradients flow to it where enabled."""
         block = self.recording.blocks[-1]
-        joined = join_samples(attention, self.recording.walk.axis(block), block.shape)
+        joined = join_samples(attention, self.recording.propagator.axis(block), block.shape)
         values = {**self._constants, block: joined.to(block.tensor.dtype)}
         return run(self._tail, values)[self.recording.output]
 
@@ -116,7 +116,7 @@ def last_blocks(model: nn.Module, inputs: Inputs, batch_size: int) -> Iterator[L
         with torch.enable_grad():
             tape, output = run_on_tape(unwrap(model), part, frugal=True)
             recording = as_recording(tape, output, model, part)
-        yield LastBlock(recording, content_tokens(part, len(recording.layout.positions)))
+        yield LastBlock(recording, content_of_map(part, len(recording.layout.positions)))
 
 
 def select_samples(inputs: Inputs, rows: slice) -> Inputs:

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lrptrain.relevance import UnsupportedMethodError, UnsupportedModelError, UnsupportedOperationError
-from lrptrain.relevance.attribute import read_logits
+from lrptrain.relevance.recording import read_logits
 
 Inputs = Tensor | Mapping[str, Tensor]
 Fill = float | Sequence[float]

@@ -1,15 +1,15 @@
 """An audit as a table, in plain sentences, as files and as plots."""
 
-import json
 import math
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from lrptrain.audit.base import registered_tests
 from lrptrain.audit.result import AuditResult
 from lrptrain.audit.score import markdown_table, table_cell
-from lrptrain.audit.store import without_nan
 from lrptrain.audit.verdict import LEVELS, Verdict
+from lrptrain.files import write_json, write_text
 
 
 def verdict_table(result: AuditResult) -> str:
@@ -64,15 +64,14 @@ def markdown(result: AuditResult) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def to_json(result: AuditResult) -> str:
-    """Return everything as JSON: the result, the sentences, and how the page shows the numbers of each test."""
+def to_dict(result: AuditResult) -> dict[str, Any]:
+    """Return what `results.json` holds: the result, the sentences, and how the page shows the numbers of each test."""
     tests = {
         test.name: {"title": test.title, "number": test.column.description, "range": test.column.range}
         for test in registered_tests()
         if test.column is not None
     }
-    content = without_nan({**result.to_dict(), "sentences": sentences(result), "tests": tests})
-    return json.dumps(content, indent=1) + "\n"
+    return {**result.to_dict(), "sentences": sentences(result), "tests": tests}
 
 
 def write_report(result: AuditResult, folder: Path) -> None:
@@ -82,8 +81,8 @@ def write_report(result: AuditResult, folder: Path) -> None:
         ImportError: Without matplotlib.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "audit.md").write_text(markdown(result), encoding="utf-8")
-    (folder / "results.json").write_text(to_json(result), encoding="utf-8")
+    write_text(folder / "audit.md", markdown(result))
+    write_json(folder / "results.json", to_dict(result))
     plot_tests(result, folder)
 
 

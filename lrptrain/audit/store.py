@@ -8,6 +8,8 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
+from lrptrain.files import append_json_line
+
 Values = dict[str, Any]
 """What a test measured: by name a number, a list of numbers (one per sample), or a dict of such."""
 
@@ -43,10 +45,7 @@ class Store:
         if self.path is None:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # A line that was cut off must not swallow this one.
-        is_cut_off = self.path.exists() and not self.path.read_bytes().endswith(b"\n")
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write("\n" * is_cut_off + json.dumps({"key": key, "values": without_nan(values)}) + "\n")
+        append_json_line(self.path, {"key": key, "values": values})
 
     def _read(self, line: str) -> None:
         try:
@@ -56,17 +55,8 @@ class Store:
         self._entries[entry["key"]] = _with_nan(entry["values"])
 
 
-def without_nan(value: Any) -> Any:
-    """Return the same with None for numbers that are not finite, which JSON cannot hold."""
-    if isinstance(value, dict):
-        return {key: without_nan(entry) for key, entry in value.items()}
-    if isinstance(value, list | tuple):
-        return [without_nan(entry) for entry in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
-
-
 def _with_nan(value: Any) -> Any:
-    """Return the same with nan for None."""
+    """Return the same with nan for None, which JSON holds instead."""
     if isinstance(value, dict):
         return {key: _with_nan(entry) for key, entry in value.items()}
     if isinstance(value, list):

@@ -11,11 +11,10 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from lrptrain.audit.attention import content_tokens, evaluating
+from lrptrain.audit.attention import content_of_map, evaluating
 from lrptrain.audit.context import AuditBatch, AuditContext, correct_predictions
 from lrptrain.audit.distances import as_distribution
 from lrptrain.relevance import Relevance, record
-from lrptrain.relevance.methods.input_maps import patch_grid
 from lrptrain.relevance.recording import Inputs
 
 Features = Float[Tensor, "batch tokens width"]
@@ -62,16 +61,16 @@ def token_features(model: nn.Module, inputs: Inputs) -> tuple[Features, Usable]:
         inputs: As for `lrptrain.attribute`.
     """
     with evaluating(model) as model:
-        recording = record(model, inputs).recording
+        recording = record(model, inputs)
     assert recording.tape.leaf is not None
     features = recording.tape.leaf.detach()
     if features.ndim == 4:
-        rows, columns = patch_grid(recording)
+        rows, columns = recording.patch_grid
         size = features.shape[-2] // rows, features.shape[-1] // columns
         # Pixels beyond the last whole patch are not read by the model.
         read_pixels = features[..., : rows * size[0], : columns * size[1]]
         features = F.unfold(read_pixels, size, stride=size).mT
-    return features, content_tokens(inputs, features.shape[1])
+    return features, content_of_map(inputs, features.shape[1])
 
 
 def train_frozen(

@@ -21,7 +21,7 @@ def prepared(name, fused):
 
 def answered(model, inputs, attention):
     """By the whole model, with other attention in its last block."""
-    last = len(lrptrain.record(model, inputs).recording.blocks) - 1
+    last = len(lrptrain.record(model, inputs).blocks) - 1
     with replaced_attention(lambda block, p: attention if block == last else p, 3), torch.no_grad():
         return read_logits(model(inputs) if isinstance(inputs, torch.Tensor) else model(**inputs), 3)
 

@@ -11,11 +11,12 @@ from torch import Tensor, nn
 from lrptrain.audit.attention import evaluating
 from lrptrain.audit.base import AuditTest, register, setting
 from lrptrain.audit.context import AuditContext
-from lrptrain.audit.distances import DIFFERENT_MAP_JSD, class_probabilities, jensen_shannon
+from lrptrain.audit.distances import DIFFERENT_MAP_JSD, jensen_shannon
 from lrptrain.audit.last_block import LastBlock, last_blocks
 from lrptrain.audit.result import AuditResult
 from lrptrain.audit.score import summarize
 from lrptrain.audit.store import Values, to_list
+from lrptrain.batch.logits import class_probabilities
 from lrptrain.relevance.recording import Inputs
 
 SAME_PREDICTION = 0.05
@@ -157,13 +158,15 @@ def _most_different(block: LastBlock, rows: Float[Tensor, "copies batch tokens"]
 
 @torch.no_grad()
 def _original_probabilities(block: LastBlock) -> Float[Tensor, "batch classes"]:
-    return class_probabilities(block.logits(block.attention))
+    return class_probabilities(block.logits(block.attention), dtype=None)
 
 
 def _probabilities(
     block: LastBlock, rows: Float[Tensor, "copies batch tokens"]
 ) -> Float[Tensor, "copies batch classes"]:
-    return torch.stack([class_probabilities(block.logits(block.reweighted(block.in_sequence(row)))) for row in rows])
+    return torch.stack(
+        [class_probabilities(block.logits(block.reweighted(block.in_sequence(row))), dtype=None) for row in rows]
+    )
 
 
 def _masked_softmax(

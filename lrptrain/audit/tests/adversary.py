@@ -11,13 +11,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from lrptrain.audit.attention import ATTENTION_METHOD, content_tokens, evaluating
+from lrptrain.audit.attention import ATTENTION_METHOD, content_of_map, evaluating
 from lrptrain.audit.base import AuditTest, register, setting
 from lrptrain.audit.context import AuditContext, explain_batch
 from lrptrain.audit.distances import (
     SAME_OUTPUT_TVD,
     as_distribution,
-    class_probabilities,
     jensen_shannon,
     kullback_leibler,
     total_variation,
@@ -26,10 +25,10 @@ from lrptrain.audit.result import AuditResult
 from lrptrain.audit.store import Values, to_list
 from lrptrain.audit.token_model import token_model_accuracy
 from lrptrain.batch import model_inputs
+from lrptrain.batch.logits import class_probabilities
 from lrptrain.relevance import record
-from lrptrain.relevance.attribute import Recorded, Target
 from lrptrain.relevance.preserve import unwrap
-from lrptrain.relevance.recording import Inputs
+from lrptrain.relevance.recording import Inputs, Target
 from lrptrain.relevance.registry import get_method
 from lrptrain.render.audit import BLUE, GREEN, GREY, RED, saved_plot
 
@@ -267,9 +266,9 @@ def adversary_loss(
     adversary: nn.Module, inputs: Inputs, method: str, original: _Explained, strength: float
 ) -> Float[Tensor, ""]:
     """Return what an adversary minimises; see `train_adversary`."""
-    recorded = record(adversary, inputs)
-    scores = recorded.attribute(original.target, method, create_graph=True).scores
-    tvd = total_variation(class_probabilities(recorded.recording.logits), original.probabilities)
+    recording = record(adversary, inputs)
+    scores = recording.attribute(original.target, method, create_graph=True).scores
+    tvd = total_variation(class_probabilities(recording.output.tensor, dtype=None), original.probabilities)
     map_ = _mix_uniform(as_distribution(scores, original.usable), original.usable)
     divergence = kullback_leibler(map_, _mix_uniform(original.map, original.usable))
     return (tvd - strength * divergence).mean()
@@ -277,11 +276,11 @@ def adversary_loss(
 
 def _explain(model: nn.Module, inputs: Inputs, method: str, target: Target = None) -> _Explained:
     with evaluating(model) as model:
-        recorded: Recorded = record(model, inputs)
-        relevance = recorded.attribute(target, method)
-    usable = content_tokens(inputs, relevance.scores.shape[1])
+        recording = record(model, inputs)
+        relevance = recording.attribute(target, method)
+    usable = content_of_map(inputs, relevance.scores.shape[1])
     return _Explained(
-        probabilities=class_probabilities(recorded.logits),
+        probabilities=class_probabilities(recording.logits, dtype=None),
         map=as_distribution(relevance.scores.detach(), usable),
         usable=usable,
         target=relevance.target,

@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from lrptrain.audit.attention import content_tokens
+from lrptrain.audit.attention import content_of_map
 from lrptrain.audit.base import AuditTest, register
 from lrptrain.audit.context import AuditContext
 from lrptrain.audit.result import AuditResult
@@ -40,7 +40,7 @@ class AgreementTest(AuditTest):
         for index, batch in enumerate(context.batches):
             maps = {method: context.maps(method)[index].scores for method in methods}
             tokens = next(iter(maps.values())).shape[1]
-            correlations.append(agreement(maps, content_tokens(batch.inputs, tokens)))
+            correlations.append(agreement(maps, content_of_map(batch.inputs, tokens)))
         matrix = torch.cat(correlations, -1).nanmean(-1)  # [methods, methods, samples] -> [methods, methods]
         return {"methods": methods, "matrix": [to_list(row) for row in matrix]}
 

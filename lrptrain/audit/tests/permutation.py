@@ -13,11 +13,12 @@ from torch import Tensor, nn
 from lrptrain.audit.attention import evaluating
 from lrptrain.audit.base import AuditTest, register, setting
 from lrptrain.audit.context import AuditContext
-from lrptrain.audit.distances import SAME_OUTPUT_TVD, class_probabilities, total_variation
+from lrptrain.audit.distances import SAME_OUTPUT_TVD, total_variation
 from lrptrain.audit.last_block import LastBlock, last_blocks
 from lrptrain.audit.result import AuditResult
 from lrptrain.audit.score import summarize
 from lrptrain.audit.store import Values, to_list
+from lrptrain.batch.logits import class_probabilities
 from lrptrain.relevance.recording import Inputs
 from lrptrain.render.audit import BLUE, RED, saved_plot
 
@@ -112,14 +113,14 @@ def permuted_attention(
 def _permute(block: LastBlock, shuffles: int, seed: int) -> PermutationEffect:
     generator = torch.Generator().manual_seed(seed)
     attention = block.attention
-    before = class_probabilities(block.logits(attention))
+    before = class_probabilities(block.logits(attention), dtype=None)
     distances = []
     for _ in range(shuffles):
         # One key per place, the same for all samples: so a sample's shuffle does not depend on its batch.
         keys = torch.rand(attention.shape[-1], generator=generator, dtype=torch.float64)
         order = shuffled_places(block.content, keys.to(attention.device))
         weights = attention.gather(-1, order[:, None, None].expand_as(attention))
-        after = class_probabilities(block.logits(block.reweighted(weights)))
+        after = class_probabilities(block.logits(block.reweighted(weights)), dtype=None)
         distances.append(total_variation(before, after))
     return PermutationEffect(torch.stack(distances).quantile(0.5, 0), block.map.amax(1))
 

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from lrptrain.audit.attention import content_of_map
 from lrptrain.audit.base import AuditTest, Check, Column, register, setting
 from lrptrain.audit.context import AuditContext
 from lrptrain.audit.predict import Fill, Inputs, image_prediction, predict_logits
@@ -22,9 +23,9 @@ from lrptrain.metrics import (
     sufficiency,
     text_probability,
 )
-from lrptrain.metrics.deletion import ends
 from lrptrain.relevance import attribute
-from lrptrain.relevance.attribute import Target, explained_class
+from lrptrain.relevance.explanation import explained_class
+from lrptrain.relevance.recording import Target
 from lrptrain.render.audit import BLUE, GREY, saved_plot
 
 
@@ -179,9 +180,8 @@ def order_score(
     if grid is None:
         text_inputs = inputs if isinstance(inputs, Mapping) else {}
         probability = text_probability(lambda **shorter: predict_logits(model, shorter), text_inputs, target)
-        attended = text_inputs["attention_mask"] != 0
-        usable = attended & ~ends(attended)
-        full = probability(attended)  # of the complete text, for both
+        usable = content_of_map(text_inputs, scores.shape[1])
+        full = probability(text_inputs["attention_mask"] != 0)  # of the complete text, for both
         return comprehensiveness(probability, scores, usable, full=full) - sufficiency(
             probability, scores, usable, full=full
         )

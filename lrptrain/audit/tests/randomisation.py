@@ -136,9 +136,9 @@ def randomisation_check(
         raise ValueError(f"stages must be positive, got {stages}")
     randomised = copy.deepcopy(unwrap(model))
     with _run_order(randomised) as started:
-        recorded = record(randomised, inputs)
-    original = recorded.attribute(target, method, **options)
-    del recorded  # it holds the tensors of the intact model
+        recording = record(randomised, inputs)
+    original = recording.attribute(target, method, **options)
+    del recording  # it holds the tensors of the intact model
     groups = _split_evenly(_from_the_logits_down(randomised, started), stages)
     usable = _not_padding(original, inputs)
     generator = torch.Generator().manual_seed(seed)

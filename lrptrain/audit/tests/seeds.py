@@ -7,13 +7,14 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from lrptrain.audit.attention import content_tokens
+from lrptrain.audit.attention import content_of_map
 from lrptrain.audit.base import AuditTest, register, setting
 from lrptrain.audit.context import AuditContext, correct_predictions
-from lrptrain.audit.distances import as_distribution, class_probabilities, jensen_shannon, total_variation
+from lrptrain.audit.distances import as_distribution, jensen_shannon, total_variation
 from lrptrain.audit.result import AuditResult
 from lrptrain.audit.store import Values, to_list
 from lrptrain.batch import model_inputs
+from lrptrain.batch.logits import class_probabilities
 from lrptrain.relevance import record
 
 
@@ -47,15 +48,17 @@ class SeedsTest(AuditTest):
         logits = []
         jsd: dict[str, list[Tensor]] = {method: [] for method in methods}
         for index, batch in enumerate(context.batches):
-            recorded = record(other, model_inputs(other, batch.batch))  # one forward pass for the maps of all methods
-            logits.append(recorded.logits)
+            recording = record(other, model_inputs(other, batch.batch))  # one forward pass for the maps of all methods
+            logits.append(recording.logits)
             for method in methods:
-                other_scores = recorded.attribute(batch.target, method).scores.detach()
-                usable = content_tokens(batch.inputs, other_scores.shape[1])
+                other_scores = recording.attribute(batch.target, method).scores.detach()
+                usable = content_of_map(batch.inputs, other_scores.shape[1])
                 map_ = as_distribution(context.maps(method)[index].scores, usable)
                 jsd[method].append(jensen_shannon(map_, as_distribution(other_scores, usable)))
         other_logits = torch.cat(logits)
-        tvd = total_variation(class_probabilities(context.logits), class_probabilities(other_logits))
+        tvd = total_variation(
+            class_probabilities(context.logits, dtype=None), class_probabilities(other_logits, dtype=None)
+        )
         return {
             "right": correct_predictions(other_logits, context.label),
             "tvd": to_list(tvd),

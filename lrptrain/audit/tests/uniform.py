@@ -7,13 +7,14 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lrptrain.audit.attention import ATTENTION_METHOD, content_tokens, evaluating, record_replaced, uniform_rows
+from lrptrain.audit.attention import ATTENTION_METHOD, content_of_map, evaluating, record_replaced, uniform_rows
 from lrptrain.audit.base import AuditTest, register
 from lrptrain.audit.context import AuditContext, correct_predictions
-from lrptrain.audit.distances import as_distribution, class_probabilities, jensen_shannon, total_variation
+from lrptrain.audit.distances import as_distribution, jensen_shannon, total_variation
 from lrptrain.audit.result import AuditResult
 from lrptrain.audit.score import summarize
 from lrptrain.audit.store import Values, to_list
+from lrptrain.batch.logits import class_probabilities
 from lrptrain.relevance.recording import Inputs
 
 NEGLIGIBLE_LOSS = 0.05
@@ -36,10 +37,10 @@ class UniformAttentionTest(AuditTest):
         of the outputs. `jsd`: divergence of the attention map from the uniform one.
         """
         logits = torch.cat([uniform_attention_logits(context.model, batch.inputs) for batch in context.batches])
-        tvd = total_variation(class_probabilities(context.logits), class_probabilities(logits))
+        tvd = total_variation(class_probabilities(context.logits, dtype=None), class_probabilities(logits, dtype=None))
         jsd = []
         for batch, relevance in zip(context.batches, context.maps(ATTENTION_METHOD), strict=True):
-            usable = content_tokens(batch.inputs, relevance.scores.shape[1])
+            usable = content_of_map(batch.inputs, relevance.scores.shape[1])
             uniform = as_distribution(torch.zeros_like(relevance.scores), usable)
             jsd.append(jensen_shannon(as_distribution(relevance.scores, usable), uniform))
         return {

@@ -4,7 +4,7 @@ import torch
 from audited import context, registered
 from scipy import stats
 
-from lrptrain.audit.attention import content_tokens
+from lrptrain.audit.attention import content_of_map
 from lrptrain.audit.tests.agreement import agreement
 from lrptrain.metrics import rank_correlation
 
@@ -38,7 +38,7 @@ def test_a_unit_is_the_mean_rank_correlation(name):
     correlations = []
     for index, batch in enumerate(audit.batches):
         first, second = (audit.maps(method)[index].scores for method in values["methods"])
-        correlations.append(rank_correlation(first, second, content_tokens(batch.inputs, first.shape[1])))
+        correlations.append(rank_correlation(first, second, content_of_map(batch.inputs, first.shape[1])))
     assert values["matrix"][0][1] == pytest.approx(torch.cat(correlations).nanmean().item(), abs=1e-5)
     assert values["matrix"][0][0] == pytest.approx(1.0)
 

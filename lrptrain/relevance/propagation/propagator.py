@@ -12,9 +12,9 @@ from lrptrain.relevance.tape.nodes import Node, Value, unsupported
 from lrptrain.relevance.tape.sample_axes import Axes, SampleAxis, sample_axes, sum_per_sample
 from lrptrain.relevance.tape.tape import Tape
 
-Shares = Iterable[tuple[Value, Tensor]]
-# (walk, node, relevance of each output or None) -> relevance of each input
-Rule = Callable[["Walk", Node, list[Tensor | None]], Shares]
+InputRelevance = Iterable[tuple[Value, Tensor]]
+# (propagator, node, relevance of each output or None) -> relevance of each input
+Rule = Callable[["Propagator", Node, list[Tensor | None]], InputRelevance]
 Composite = Mapping[str, Rule]
 
 _REGISTERED: dict[str, Rule] = {}
@@ -25,7 +25,7 @@ def register_rule(name: str, rule: Rule) -> None:
 
     Args:
         name: The operation, as `UnsupportedOperationError` names it.
-        rule: `rule(walk, node, relevance)` gets one tensor (or None) per output of the node and yields
+        rule: `rule(propagator, node, relevance)` gets one tensor (or None) per output of the node and yields
             `(value, relevance)` for the values in `node.inputs`. A rule that differentiates repeats the call
             (`node.call`) on inputs of its own: recorded tensors may come without a graph.
     """
@@ -33,7 +33,7 @@ def register_rule(name: str, rule: Rule) -> None:
 
 
 @dataclass(eq=False)
-class Walk:
+class Propagator:
     """What rules may ask for beside their own node."""
 
     tape: Tape
@@ -88,11 +88,13 @@ class Walk:
         """Sum relevance of token states over their width: `[batch, length]`."""
         return relevance.sum(-1) if self.token_axis(value, length) == 1 else relevance.sum(-1).T
 
-    def back(self, start: Mapping[Value, Tensor], composite: Composite, keep: Iterable[Value]) -> dict[Value, Tensor]:
-        """Propagate relevance and return what arrives at the values to `keep`; see `arrivals`."""
-        return dict(self.arrivals(start, composite, keep))
+    def propagate(
+        self, start: Mapping[Value, Tensor], composite: Composite, keep: Iterable[Value]
+    ) -> dict[Value, Tensor]:
+        """Propagate relevance and return what arrives at the values to `keep`; see `propagate_stepwise`."""
+        return dict(self.propagate_stepwise(start, composite, keep))
 
-    def arrivals(
+    def propagate_stepwise(
         self, start: Mapping[Value, Tensor], composite: Composite, keep: Iterable[Value]
     ) -> Iterator[tuple[Value, Tensor]]:
         """Propagate relevance, step by step, and give what arrives at each value to `keep` (0 where nothing does).
@@ -119,10 +121,10 @@ class Walk:
                     wanted.remove(value)
                     yield value, part
         for value in wanted:
-            yield value, arrived[value] if value in arrived else torch.zeros_like(real(value.tensor))
+            yield value, arrived[value] if value in arrived else torch.zeros_like(at_least_float32(value.tensor))
 
 
-def real(tensor: Tensor) -> Tensor:
+def at_least_float32(tensor: Tensor) -> Tensor:
     """The tensor in the precision in which rules compute: float32 at least."""
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
@@ -136,7 +138,7 @@ def _rule_for(node: Node, composite: Composite) -> Rule:
     return rule
 
 
-def unchanged(walk: Walk, node: Node, relevance: list[Tensor | None]) -> Shares:
+def unchanged(propagator: Propagator, node: Node, relevance: list[Tensor | None]) -> InputRelevance:
     """Pass relevance through an elementwise operation or a normalisation as it is."""
     part, *rest = relevance
     for value in only_input(node):

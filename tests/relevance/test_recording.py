@@ -16,7 +16,7 @@ MISSING = {"vit": ("attn_res_ln_norm", "atb_ff_res_ln_norm"), "bert": ("atb_norm
 TRAINABLE = [(name, method) for name in MISSING for method in differentiable() if method not in MISSING[name]]
 
 
-def recorded(name: str = "vit") -> tuple[nn.Module, Any, lrptrain.Recorded]:
+def recorded(name: str = "vit") -> tuple[nn.Module, Any, lrptrain.Recording]:
     model, inputs = KINDS[name].build(True), KINDS[name].inputs()
     return model, inputs, lrptrain.record(model, inputs)
 

@@ -1,4 +1,7 @@
-"""Activations and norms that a model writes out in elementary operations, made one operation of the tape.
+"""Canonizers: rewrite a tape so that one operation stands for what a model writes out in several.
+
+Activations and norms in elementary operations become one operation each, and linear layers on flattened tokens become
+linear layers on the tokens. The numbers stay the same.
 
 `x * sigmoid(1.702 * x)` is one function of x, as `gelu(x)` is: relevance belongs to x as a whole, and is not to be
 halved between the factors. `x * rsqrt(mean(x^2) + eps)` is a normalisation, as `rms_norm(x)` is.
@@ -10,19 +13,15 @@ from functools import cached_property
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F
 
-from lrptrain.relevance.tape.functions import CAST
+from lrptrain.relevance.tape.functions import CAST, POINTWISE
 from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.tape.regions import Graph, Region, run
 from lrptrain.relevance.tape.sample_axes import Axes, sample_axes
 from lrptrain.relevance.tape.tape import Tape
 
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "rsub", "rdiv", "pow"})
-_POINTWISE = _ARITHMETIC | CAST | {
-    "neg", "abs", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "reciprocal", "square", "erf", "tanh", "sigmoid",
-    "softplus", "relu", "relu6", "gelu", "silu", "elu", "clamp", "clamp_min", "clamp_max", "hardtanh", "hardsigmoid",
-    "sin", "cos", "atan", "logsigmoid",
-}  # fmt: skip
 _REDUCTIONS = frozenset({"mean", "sum", "var", "std", "var_mean", "norm", "vector_norm", "linalg_vector_norm"})
 _POWERS = {"square": 2.0, "var": 2.0, "sqrt": 0.5, "rsqrt": -0.5, "reciprocal": -1.0, "rdiv": -1.0}
 _SAME_DEGREE = CAST | _REDUCTIONS | {"abs", "expand", "expand_as"}
@@ -72,7 +71,7 @@ Found = list[tuple[str, Region]]  # one or none
 
 
 def _activation(graph: _Batch, end: Node) -> Found:
-    between = graph.between(end, _POINTWISE)
+    between = graph.between(end, _ARITHMETIC | POINTWISE)
     if between is None:
         return []
     (source, members), result = between, end.outputs[0]
@@ -136,17 +135,17 @@ def _numerator(graph: _Batch, value: Value, nearest: Value) -> tuple[Value | Non
     """What is normalised, and the operations that cast or centre it; None if there are others on the way."""
     kept: set[Node] = set()
     while True:
-        maker = graph.maker(value)
-        if maker is not None and maker.name == "sub" and len(maker.inputs) == 2:
-            source, mean = maker.inputs[0], graph.maker(maker.inputs[1])
+        producer = graph.producer(value)
+        if producer is not None and producer.name == "sub" and len(producer.inputs) == 2:
+            source, mean = producer.inputs[0], graph.producer(producer.inputs[1])
             if mean is not None and mean.name in ("mean", "var_mean") and mean.inputs == (source,):
-                return (source if nearest in (source, value) else None), kept | {maker, mean}
+                return (source if nearest in (source, value) else None), kept | {producer, mean}
         if value is nearest:
             return value, kept
-        if maker is None or maker.name not in CAST:
+        if producer is None or producer.name not in CAST:
             return None, kept
-        kept.add(maker)
-        value = maker.inputs[0]
+        kept.add(producer)
+        value = producer.inputs[0]
 
 
 def _reduced_axes(graph: _Batch, source: Value, members: set[Node]) -> set[int]:
@@ -218,3 +217,38 @@ def _per_feature(constant: Tensor | float, ndim: int, axes: set[int]) -> bool:
         return True
     shape = [1] * (ndim - constant.ndim) + list(constant.shape)
     return len(shape) == ndim and all(size == 1 or axis in axes for axis, size in enumerate(shape))
+
+    """Return the flattening before a linear layer and the restoring after it, if no other operation reads between."""
+
+
+_TOKEN_RESHAPES = frozenset({"view", "reshape", "flatten", "unflatten"})
+
+
+def unflatten(tape: Tape) -> None:
+    """Replace `linear(x.view(-1, width)).view(*x.shape[:-1], -1)` by `linear(x)`, which makes the same numbers."""
+    graph, replaced, gone = Graph(tape), dict[Node, Node](), set[Node]()
+    for node in tape.nodes:
+        before, after = _around(graph, node)
+        if before is not None and after is not None:
+            gone.update((before, node))
+            replaced[after] = _on_tokens(node, before.inputs[0], after.outputs[0])
+    tape.nodes = [replaced.get(node, node) for node in tape.nodes if node not in gone]
+
+
+def _around(graph: Graph, node: Node) -> tuple[Node | None, Node | None]:
+    """The flattening before a linear layer and the restoring after it, if nothing else reads what is in between."""
+    if node.name != "linear" or len(node.inputs) != 1 or node.argument(0, "input") is not node.inputs[0]:
+        return None, None
+    before, readers = graph.producer(node.inputs[0]), graph.readers.get(node.outputs[0], [])
+    if before is None or len(readers) != 1 or not {before.name, readers[0].name} <= _TOKEN_RESHAPES:
+        return None, None
+    after = readers[0]
+    inside, outside = before.inputs[0].shape, after.outputs[0].shape
+    widths = (node.inputs[0].shape[-1], node.outputs[0].shape[-1])
+    same = inside[:-1] == outside[:-1] and (inside[-1], outside[-1]) == widths
+    return (before, after) if same and graph.closed({before, node, after}, after.outputs[0]) else (None, None)
+
+
+def _on_tokens(node: Node, source: Value, result: Value) -> Node:
+    weight, bias = node.argument(1, "weight"), node.argument(2, "bias")
+    return Node("linear", F.linear, (source, weight, bias), {}, (source,), (result,), node.path, node.constants)

@@ -11,9 +11,8 @@ from torch.nn import functional as F
 
 from lrptrain.relevance.propagation.normalisation import frozen
 from lrptrain.relevance.recording import run_on_tape
-from lrptrain.relevance.tape.flattened import unflatten
+from lrptrain.relevance.tape.canonizers import collapse, unflatten
 from lrptrain.relevance.tape.nodes import Node
-from lrptrain.relevance.tape.written_out import collapse
 
 METHODS = ("transformer_attribution", "partial_lrp", "lrp", "generic_attention", "input_x_gradient")
 GAMMA = torch.randn(8, dtype=torch.float64, generator=torch.Generator().manual_seed(2))
