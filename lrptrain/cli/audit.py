@@ -12,10 +12,9 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from lrptrain.audit import AuditResult, Unit, run_audit
-from lrptrain.audit.effort import Effort
-from lrptrain.audit.report import markdown, write
-from lrptrain.audit.suite import chosen_tests
+from lrptrain.audit import AuditResult, AuditSettings, UnitResult, run_audit
+from lrptrain.audit.base import select_tests
+from lrptrain.audit.report import markdown, write_report
 from lrptrain.batch import batched
 from lrptrain.cli.loading import (
     are_images,
@@ -49,7 +48,7 @@ def audit(
     max_samples: int = 64,
     batch_size: int = 16,
     seed: int = 0,
-    effort: Effort = Effort(),  # noqa: B008
+    settings: AuditSettings = AuditSettings(),  # noqa: B008
     retrain_epochs: int = 0,
     output: str = "audit",
     module: str | None = None,
@@ -72,7 +71,7 @@ def audit(
         max_samples: How many samples, as evenly over the classes as they allow; as many again are taken for training.
         batch_size: Samples per forward pass.
         seed: Seed of all that is drawn.
-        effort: How much is spent on each test.
+        settings: How much each test does.
         retrain_epochs: How long models of other seeds are trained; 0 leaves these out. Another number needs another
             --output.
         output: Folder to which the results are written, and from which an earlier audit is continued.
@@ -85,11 +84,11 @@ def audit(
         UnsupportedMethodError: If a method is unknown.
         ValueError: If a test is unknown, the data are not known, hold no sample, or a number is not positive.
     """
-    check_counts(max_samples=max_samples, batch_size=batch_size, seeds=effort.seeds)
+    check_counts(max_samples=max_samples, batch_size=batch_size, seeds=settings.seeds)
     if budget <= 0 or retrain_epochs < 0:
         raise ValueError(f"budget must be positive and retrain_epochs 0 or more, not {budget} and {retrain_epochs}")
     chosen = names_in(tests) if tests else None
-    chosen_tests(chosen)
+    select_tests(chosen)
     names = [get_method(name.strip(), {}).name for name in methods.split(",")]
     datamodule = load_data(checkpoint, data)
     samples = draw_samples(datamodule, split, max_samples, seed)
@@ -101,7 +100,7 @@ def audit(
         "tests": chosen,
         "fill": black_of(datamodule),
         "train_batches": batched(training_samples(datamodule, max_samples, seed), batch_size, where),
-        "effort": effort,
+        "settings": settings,
         "seed": seed,
     }
     if retrain_epochs:
@@ -119,7 +118,7 @@ def audit(
 
 def _print_result(result: AuditResult, folder: Path) -> None:
     """Print an audit and save it."""
-    write(result, folder)
+    write_report(result, folder)
     print(f"\n{markdown(result)}\n{folder / 'audit.md'}\n{folder / 'results.json'}", flush=True)
 
 
@@ -184,5 +183,5 @@ def _quiet() -> Iterator[None]:
                 logger.setLevel(level)
 
 
-def _print_unit(unit: Unit) -> None:
+def _print_unit(unit: UnitResult) -> None:
     print(f"{unit.title:44} {unit.problem or f'{unit.seconds:.1f} s'}", flush=True)

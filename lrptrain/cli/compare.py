@@ -9,9 +9,14 @@ from typing import Any, Literal
 import torch
 
 import lrptrain
-from lrptrain.audit.comparison import Row, expected_seconds, prepare, try_out
-from lrptrain.audit.comparison import compare as rows_of
-from lrptrain.audit.table import table
+from lrptrain.audit.comparison import (
+    Row,
+    compare_methods,
+    comparison_table,
+    expected_seconds,
+    prepare_cases,
+    try_out,
+)
 from lrptrain.batch import batched
 from lrptrain.cli.loading import are_images, black_of, default_device, draw_samples, load_data, load_model, names_in
 from lrptrain.files import write_json
@@ -71,7 +76,7 @@ def compare(
     samples = draw_samples(datamodule, split, max_samples, seed)
     where = default_device(device)
     network = load_model(checkpoint, are_images(samples), module, model).to(where).requires_grad_(True)
-    cases = prepare(network, batched(samples, batch_size, where), target)
+    cases = prepare_cases(network, batched(samples, batch_size, where), target)
     about = {
         "checkpoint": checkpoint,
         "data": type(datamodule).__name__,
@@ -92,7 +97,7 @@ def compare(
             done.append(row)
             print(f"{number:3} of {len(names)}  {row.method:26}not possible here, see below", flush=True)
         todo = [row for row in trials if not row.problem]
-        rows = rows_of(network, cases, [row.method for row in todo], black_of(datamodule), faithfulness)
+        rows = compare_methods(network, cases, [row.method for row in todo], black_of(datamodule), faithfulness)
         for trial in todo:
             left = expected_seconds(trial, cases, faithfulness)
             print(f"{len(done) + 1:3} of {len(names)}  {trial.method:26}", end="", flush=True)
@@ -106,7 +111,7 @@ def compare(
         print(f"\nstopped: {len(done)} of {len(names)} methods are done", flush=True)
     if done:
         write_results(folder, about, done)
-        print(f"\n{table(done)}\n\n{folder / 'table.md'}\n{folder / 'results.json'}")
+        print(f"\n{comparison_table(done)}\n\n{folder / 'table.md'}\n{folder / 'results.json'}")
 
 
 def heading(about: Mapping[str, Any]) -> str:
@@ -122,7 +127,7 @@ def heading(about: Mapping[str, Any]) -> str:
 def write_results(folder: Path, about: Mapping[str, Any], rows: Sequence[Row]) -> None:
     """Write table.md and results.json; a number that is not known is null."""
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "table.md").write_text(f"{heading(about)}\n\n{table(rows)}\n", encoding="utf-8")
+    (folder / "table.md").write_text(f"{heading(about)}\n\n{comparison_table(rows)}\n", encoding="utf-8")
     write_json(folder / "results.json", {**about, "methods": [asdict(row) for row in rows]})
 
 

@@ -30,7 +30,7 @@ VERBS = {
 FLAGS = ("--open",)
 """Options that need no value."""
 RENAMED = {
-    "audit": {"folder": "output", "limit": "max_samples"},
+    "audit": {"folder": "output", "limit": "max_samples", "effort": "settings"},
     "compare": {"limit": "max_samples"},
     "demo": {"samples": "max_samples"},
     "dashboard": {"folder": "run"},
@@ -86,7 +86,7 @@ def usage() -> str:
 def _run(verb: str, options: list[str]) -> None:
     spelled = _spelled_out(options)
     for option in spelled:
-        name = option.removeprefix("--").partition("=")[0]
+        name = option.removeprefix("--").partition("=")[0].partition(".")[0]  # --settings.seeds is one of --settings
         if option.startswith("--") and name in RENAMED.get(verb, {}):
             _refuse(f"--{name} of `lrptrain {verb}` is now --{RENAMED[verb][name]}")
     module, _, function = VERBS[verb][0].rpartition(".")

@@ -44,7 +44,7 @@ QUICK = {"search_steps": 4, "frozen_steps": 4, "adversary_steps": 2, "seeds": 1,
 OPTIONS = (
     "--methods=raw_attention, random,random",
     "--max-samples=10",
-    *(f"--effort.{name}={value}" for name, value in QUICK.items()),
+    *(f"--settings.{name}={value}" for name, value in QUICK.items()),
 )
 
 

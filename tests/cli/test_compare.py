@@ -86,8 +86,8 @@ def test_what_is_done_is_kept_when_it_is_stopped(digits, tmp_path, monkeypatch, 
         yield next(rows(*arguments))
         raise KeyboardInterrupt
 
-    rows = module.rows_of
-    monkeypatch.setattr(module, "rows_of", stopped)
+    rows = module.compare_methods
+    monkeypatch.setattr(module, "compare_methods", stopped)
     results = run(digits, tmp_path, "--methods=random,rollout", "--max_samples=4")
     assert len(results["methods"]) == 1
     assert "stopped: 1 of 2" in capsys.readouterr().out

@@ -91,7 +91,7 @@ def test_a_wrong_option_is_one_line(typed: list[str], says: str, capsys):
     ("verb", "old", "new"), [(verb, *pair) for verb, names in RENAMED.items() for pair in names.items()]
 )
 def test_an_old_option_names_the_new_one(verb: str, old: str, new: str, capsys, tmp_path: Path):
-    for typed in ([f"--{old}=1"], [f"--{old}", "1"]):
+    for typed in ([f"--{old}=1"], [f"--{old}", "1"], [f"--{old}.part=1"]):
         assert one_line([verb, *typed], capsys) == f"lrptrain: --{old} of `lrptrain {verb}` is now --{new}"
     (tmp_path / "config.yaml").write_text(f"{old}: 1\n", encoding="utf-8")
     assert f"{old} is now {new}" in one_line([verb, f"--config={tmp_path / 'config.yaml'}"], capsys)
