@@ -1,16 +1,23 @@
-"""Lightning's base classes, from whichever of its two packages is installed. Both trainers take either."""
+"""Lightning's base classes and its messages to the user, from whichever of its two packages is installed.
+
+Trainers of both packages take callbacks of either.
+"""
 
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from pytorch_lightning.callbacks import Callback, Checkpoint
+    from pytorch_lightning.utilities.rank_zero import rank_zero_info, rank_zero_warn
 else:
     try:
         from pytorch_lightning.callbacks import Callback, Checkpoint
+        from pytorch_lightning.utilities.rank_zero import rank_zero_info, rank_zero_warn
     except ModuleNotFoundError:
         from lrptrain.extras import require
 
         callbacks = require("lightning.pytorch.callbacks", "monitor")
+        rank_zero = require("lightning.pytorch.utilities.rank_zero", "monitor")
         Callback, Checkpoint = callbacks.Callback, callbacks.Checkpoint
+        rank_zero_info, rank_zero_warn = rank_zero.rank_zero_info, rank_zero.rank_zero_warn
 
-__all__ = ["Callback", "Checkpoint"]
+__all__ = ["Callback", "Checkpoint", "rank_zero_info", "rank_zero_warn"]

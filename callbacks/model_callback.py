@@ -1,32 +1,56 @@
-"""What callbacks share that use the user's model beside its steps."""
+"""The base of all callbacks that run the user's model beside its training and validation steps."""
 
-from typing import Any
+from typing import TYPE_CHECKING
 
 from torch import nn
 
 from lrptrain.callbacks.base import Callback
+from lrptrain.trainers.checks import check_strategy
 from lrptrain.trainers.discover import find_model
 from lrptrain.trainers.lightning import check_dataloader
 
+if TYPE_CHECKING:
+    import pytorch_lightning as pl
+
 
 class ModelCallback(Callback):
-    """Finds the model when all that may make it has run, and refuses a validation dataloader that is not there.
+    """Finds the model on the LightningModule, and rejects trainers with which the callback cannot work.
+
+    The model is looked up when training, validation or prediction starts, not in `setup`: the module's own `setup` or
+    `configure_model` may make it.
 
     Attributes:
-        model: Attribute path of the model on the LightningModule; None for the module itself.
-        dataloader_idx: Which validation dataloader.
+        model: Attribute path of the model on the LightningModule. None if the module itself is the model, or if it has
+            no forward of its own and only one child with parameters.
+        dataloader_idx: Index of the validation dataloader that the callback reads; None if it reads none.
+
+    Raises:
+        ValueError: If the strategy shards parameters, no model is found, or there is no such dataloader.
     """
 
-    model: str | None
-    dataloader_idx: int
-    _model: nn.Module | None
+    model: str | None = None
+    dataloader_idx: int | None = None
+    _model: nn.Module | None = None
 
-    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Find the model, which the module's own `setup` or `configure_model` may have made."""
-        self._model = find_model(pl_module, self.model)
+    def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
+        """Reject a strategy that shards parameters, and forget the model of an earlier run."""
+        check_strategy(trainer.strategy, type(self).__name__)
+        self._model = None
 
-    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """The same for `trainer.validate`."""
-        self._model = find_model(pl_module, self.model)
-        if trainer.sanity_checking or trainer.state.fn == "validate":
+    def on_fit_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
+        """Find the model before the first step."""
+        self._find_model(trainer, pl_module)
+
+    def on_validation_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
+        """Find the model in `trainer.validate`, and check the dataloader in the first validation of any run."""
+        self._find_model(trainer, pl_module)
+        if self.dataloader_idx is not None and (trainer.sanity_checking or trainer.state.fn == "validate"):
             check_dataloader(trainer, self.dataloader_idx)
+
+    def on_predict_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
+        """Find the model in `trainer.predict`."""
+        self._find_model(trainer, pl_module)
+
+    def _find_model(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
+        """Look the model up; a callback that has more to say about it extends this."""
+        self._model = find_model(pl_module, self.model)

@@ -8,10 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
-from torch import nn
-
 from lrptrain.batch import BatchAdapter, Sample, batch_length, read_batch, take
-from lrptrain.callbacks.base import Callback
+from lrptrain.batch.annotations import check_mask_values
+from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.extras import require
 from lrptrain.findings import Effect, Finding, announce
 from lrptrain.intervention import Setting
@@ -28,14 +27,14 @@ from lrptrain.monitor.sharing import share_samples, share_scored
 from lrptrain.monitor.suspects import Suspect
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.registry import get_method
-from lrptrain.trainers.checks import check_counts, check_looks, check_strategy
-from lrptrain.trainers.discover import find_model, find_owners
+from lrptrain.trainers.checks import check_counts, check_looks
+from lrptrain.trainers.discover import find_owners
 from lrptrain.trainers.failures import Failures, described
-from lrptrain.trainers.lightning import check_dataloader, log_scalars, logged_step, undivided_length
+from lrptrain.trainers.lightning import log_scalars, logged_step, undivided_length
 from lrptrain.trainers.run_folder import run_folder, write_settings
 
 
-class RelevanceMonitor(Callback):
+class RelevanceMonitor(ModelCallback):
     """Computes relevance maps on a fixed, class-stratified sample of the validation set and flags a wrong focus.
 
     Attach it to any LightningModule whose forward gives logits; nothing of the model or the module is edited, and
@@ -122,7 +121,6 @@ class RelevanceMonitor(Callback):
     _scalars: dict[str, float]
     _evaluated_epoch: int | None
     _continued: str | None
-    _model: nn.Module | None
     _holding: Holding | None
 
     def __init__(
@@ -174,7 +172,7 @@ class RelevanceMonitor(Callback):
         self._writer, self.max_pictures = RecordWriter(max_record_mb), max_pictures
         self.dataloader_idx, self.on_error = dataloader_idx, on_error
         self.run_name, self.seed, self.progress_bar = run_name, seed, progress_bar
-        self.name, self._attached, self._model = name, None, None
+        self.name, self._attached = name, None
         self._start_over()
 
     @property
@@ -213,10 +211,9 @@ class RelevanceMonitor(Callback):
         """Refuse what cannot work, before anything is lost."""
         if stage not in ("fit", "validate"):
             return
-        check_strategy(trainer.strategy)
+        super().setup(trainer, pl_module, stage)
         require("pyarrow", "monitor")
-        check_names(trainer.callbacks)
-        self._model = None
+        check_names([callback.name for callback in trainer.callbacks if isinstance(callback, RelevanceMonitor)])
         # Every process logs the same values: no synchronisation, which could wait for a process that failed.
         warnings.filterwarnings("ignore", r"It is recommended to use `self.log\('relevance/")
         if self._attached != (id(trainer), stage):
@@ -224,22 +221,12 @@ class RelevanceMonitor(Callback):
             self._start_over()
         self._draw, self._holding = Draw(self.max_samples, self.seed), None
 
-    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Find the model, which the module's own `setup` or `configure_model` may have made; before the first step."""
-        self._find(trainer, pl_module)
-
-    def on_validation_start(self, trainer: Any, pl_module: Any) -> None:
-        """The same for `trainer.validate`."""
-        self._find(trainer, pl_module)
-
     def on_train_start(self, trainer: Any, pl_module: Any) -> None:
         """Start the clock."""
         self._clock.start(anew=True)
 
     def on_validation_epoch_start(self, trainer: Any, pl_module: Any) -> None:
         """Begin a validation."""
-        if trainer.sanity_checking or trainer.state.fn == "validate":
-            check_dataloader(trainer, self.dataloader_idx)
         self._finished = False
         self._failures_before = self.failures
         self._clock.start()
@@ -258,6 +245,8 @@ class RelevanceMonitor(Callback):
             with self._failures.caught("drawing the sample"), self._clock.timed():
                 known = read_batch(batch, self.batch_adapter)
                 self._draw.pass_by(known, undivided_length(trainer, self.dataloader_idx))
+            if batch_idx == 0:
+                self._check_masks(trainer, batch)
         if batch_idx + 1 == trainer.num_val_batches[self.dataloader_idx]:
             self._finish(trainer, pl_module)
 
@@ -293,22 +282,30 @@ class RelevanceMonitor(Callback):
         self._scalars, self._evaluated_epoch = {}, None
         self._continued, self._clock = None, Clock()
 
-    def _find(self, trainer: Any, pl_module: Any) -> None:
+    def _find_model(self, trainer: Any, pl_module: Any) -> None:
         if self._model is not None:
             return
-        self._model = find_model(pl_module, self.model)
+        super()._find_model(trainer, pl_module)
         if self._model is not pl_module and trainer.is_global_zero:
             print(f"RelevanceMonitor explains {type(self._model).__name__} of {type(pl_module).__name__}", flush=True)
 
     def _rehearse(self, trainer: Any, pl_module: Any, batch: Any) -> None:
         """Explain and draw a batch in the sanity check, where an error still costs nothing."""
         known = read_batch(batch, self.batch_adapter)
+        check_mask_values(known)
         samples = [take(known, row, row) for row in range(min(batch_length(known), self.explainer.batch_size))]
         owners = find_owners(trainer, pl_module)
         with preserved(pl_module):
             scored = self._explain(trainer, pl_module, samples)
             record = self.reporter.record(scored, owners, self.reporter.suspects(scored, owners))
             self.reporter.drawn(record, scored[: min(1, self.max_pictures)], owners)
+
+    def _check_masks(self, trainer: Any, batch: Any) -> None:
+        """Check the first batch of a first validation that no sanity check came before."""
+        if trainer.state.fn == "validate":  # nothing is lost by an error
+            check_mask_values(read_batch(batch, self.batch_adapter))
+        with self._failures.caught("reading the masks"):
+            check_mask_values(read_batch(batch, self.batch_adapter))
 
     def _finish(self, trainer: Any, pl_module: Any) -> None:
         """Draw the sample and evaluate, if it is time. A failure in here befalls all processes alike."""

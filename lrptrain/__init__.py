@@ -2,6 +2,7 @@
 
 from lrptrain.relevance import (
     Decomposition,
+    NonFiniteError,
     Recorded,
     Relevance,
     TokenLayout,
@@ -17,6 +18,7 @@ from lrptrain.relevance import (
 
 __all__ = [
     "Decomposition",
+    "NonFiniteError",
     "Recorded",
     "Relevance",
     "TokenLayout",

@@ -33,25 +33,26 @@ def test_the_engine_imports_only_torch_numpy_and_itself(file):
         assert name.split(".")[0] in ENGINE or name.startswith("lrptrain.relevance"), name
 
 
-SINKS = {"loggers", "extras"}
+SINKS = {"loggers", "extras", "files"}
 # What each package of the project may import of it, beside itself; see CONTRIBUTING.md.
 LAYERS = {
     "relevance": set(),
     "extras": set(),
+    "files": set(),
     "batch": {"relevance"},
     "metrics": {"batch"},
     "intervention": {"batch", "metrics", "relevance"},
     "guidance": {"batch", "metrics", "relevance"},
     "findings": {"extras"},
     "render": {"extras"},
-    "trainers": {"render", "extras"},
-    "loggers": {"findings", "render", "extras"},
-    "dashboard": {"findings", "render", "loggers", "extras"},
+    "trainers": {"render", "extras", "files"},
+    "loggers": {"findings", "render", "extras", "files"},
+    "dashboard": {"findings", "render", "loggers", "extras", "files"},
     "monitor": {"relevance", "batch", "metrics", "findings", "intervention", "render", "trainers", *SINKS},
-    "audit": {"relevance", "batch", "metrics", "monitor", "render", "trainers", "extras"},
+    "audit": {"relevance", "batch", "metrics", "monitor", "render", "trainers", "extras", "files"},
     "models": {"extras"},
     "data": {"batch", "models", "extras"},
-    "segmentation": {"batch", "data", "loggers", "models", "monitor", "relevance", "trainers", "extras"},
+    "segmentation": {"batch", "data", "loggers", "models", "monitor", "relevance", "trainers", "extras", "files"},
     "callbacks": {
         "audit",
         "relevance",

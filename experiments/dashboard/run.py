@@ -21,9 +21,9 @@ from lrptrain.dashboard.maps import read_cards, read_history
 from lrptrain.dashboard.report import report
 from lrptrain.dashboard.runs import about_run, read_events
 from lrptrain.dashboard.samples import evaluations, read_scores, read_table
+from lrptrain.files import folder_size_mb
 from lrptrain.findings import Evidence, Finding
 from lrptrain.loggers import EpochRecord, Input, RecordWriter
-from lrptrain.loggers.files import size_in_mb
 
 CLASSES = [f"class {number}" for number in range(10)]
 MEASURES = ("energy_pointing_game", "pointing_game", "rank_accuracy", "auprc")
@@ -155,7 +155,7 @@ def main() -> None:
         folder = Path(place) / "run"
         folder.mkdir()
         per_evaluation = write(folder, options.epochs, options.samples, grid=14, pixels=224)
-        sizes = [size_in_mb(folder), size_in_mb(folder / "inputs")]
+        sizes = [folder_size_mb(folder), folder_size_mb(folder / "inputs")]
         print("record: {:.0f} MB, of which inputs {:.1f} MB; {:.2f} s per evaluation".format(*sizes, per_evaluation))
         rows = {**reading(folder), **in_browser(folder)}
         rows["lrptrain report"] = timed(lambda: report(str(folder), str(Path(place) / "report.html")))

@@ -6,14 +6,14 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from lrptrain.metrics.base import promote
+from lrptrain.metrics.base import at_least_float32
 
 Distribution = Float[Tensor, "*batch entries"]
 
 
 def total_variation(p: Distribution, q: Distribution) -> Float[Tensor, "*batch"]:
     """1/2 sum |p - q| over the last axis, in [0, 1]."""
-    return (promote(p) - promote(q)).abs().sum(-1) / 2
+    return (at_least_float32(p) - at_least_float32(q)).abs().sum(-1) / 2
 
 
 def jensen_shannon(p: Distribution, q: Distribution) -> Float[Tensor, "*batch"]:
@@ -21,7 +21,7 @@ def jensen_shannon(p: Distribution, q: Distribution) -> Float[Tensor, "*batch"]:
 
     Entries of 0 add nothing, neither to the value nor to the gradient.
     """
-    p, q = promote(p), promote(q)
+    p, q = at_least_float32(p), at_least_float32(q)
     return ((_from_the_mean(p, q) + _from_the_mean(q, p)) / 2).clamp(0, math.log(2))
 
 
@@ -34,7 +34,7 @@ def _from_the_mean(p: Tensor, q: Tensor) -> Tensor:
 
 def kullback_leibler(p: Distribution, q: Distribution) -> Float[Tensor, "*batch"]:
     """Sum of p log(p / q) over the last axis, in nats; q must not be 0 where p is not."""
-    p, q = promote(p), promote(q)
+    p, q = at_least_float32(p), at_least_float32(q)
     there = p > 0
     return (p * (torch.where(there, p, 1) / torch.where(there, q, 1)).log()).sum(-1)
 
@@ -46,7 +46,7 @@ def as_distribution(
 
     Where no token is usable it is 0.
     """
-    positive = torch.where(usable, promote(scores), 0).clamp(min=0)
+    positive = torch.where(usable, at_least_float32(scores), 0).clamp(min=0)
     uniform = usable.to(positive.dtype)
     total = positive.sum(-1, keepdim=True)
     found = torch.where(total > 0, positive, uniform)
@@ -56,7 +56,7 @@ def as_distribution(
 
 def class_probabilities(logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "batch _classes"]:
     """Of a model's logits; a single logit stands for two classes."""
-    logits = promote(logits)
+    logits = at_least_float32(logits)
     if logits.shape[1] == 1:
         logits = torch.cat([torch.zeros_like(logits), logits], 1)
     return logits.softmax(1)

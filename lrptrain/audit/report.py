@@ -1,6 +1,5 @@
 """An audit as a table, in plain sentences, as files and as pictures."""
 
-import json
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
@@ -11,10 +10,10 @@ import numpy as np
 from lrptrain.audit.comparison import Score
 from lrptrain.audit.in_words import sentences
 from lrptrain.audit.result import AuditResult
-from lrptrain.audit.store import without_nan
 from lrptrain.audit.table import aligned, cell
 from lrptrain.audit.training_tests import read_wish
 from lrptrain.audit.verdict import LEVELS, summary
+from lrptrain.files import write_json
 from lrptrain.render.audit import draw_agreement, draw_differences, draw_gains, draw_permutation
 
 COLUMNS = {
@@ -72,8 +71,7 @@ def write(result: AuditResult, folder: Path) -> None:
     """
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "audit.md").write_text(markdown(result), encoding="utf-8")
-    everything = without_nan({**asdict(result), "sentences": sentences(result)})
-    (folder / "results.json").write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")
+    write_json(folder / "results.json", {**asdict(result), "sentences": sentences(result)})
     draw(result, folder)
 
 

@@ -5,6 +5,8 @@ import math
 from pathlib import Path
 from typing import Any
 
+from lrptrain.files import append_json_line
+
 Values = dict[str, Any]
 """What a test measured: by name a number, a list of numbers (one per sample), or a dict of such."""
 
@@ -35,9 +37,7 @@ class Store:
         if self.path is None:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        cut = self.path.exists() and not self.path.read_bytes().endswith(b"\n")
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write("\n" * cut + json.dumps({"key": key, "values": without_nan(values)}) + "\n")
+        append_json_line(self.path, {"key": key, "values": values})
 
     def _read(self, line: str) -> None:
         try:
@@ -45,15 +45,6 @@ class Store:
         except json.JSONDecodeError:
             return
         self._found[entry["key"]] = _with_nan(entry["values"])
-
-
-def without_nan(value: Any) -> Any:
-    """The same with None for numbers that are not finite, which JSON does not know."""
-    if isinstance(value, dict):
-        return {key: without_nan(each) for key, each in value.items()}
-    if isinstance(value, list | tuple):
-        return [without_nan(each) for each in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def _with_nan(value: Any) -> Any:

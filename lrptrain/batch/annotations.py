@@ -3,8 +3,9 @@
 Everywhere 1 is evidence, 0 is not, 255 is ignored; a sample whose every value is 255 carries no annotation.
 """
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Shaped, UInt8
@@ -177,6 +178,63 @@ def spans_to_rationale(
             rationale[row, (starts[row] < end) & (ends[row] > start)] = 1
     absent = torch.tensor([sample is None for sample in spans], dtype=torch.bool, device=offsets.device)
     return rationale.masked_fill((starts >= ends) | absent[:, None], IGNORED)
+
+
+def check_mask_values(batch: Mapping[str, Any]) -> None:
+    """Reject annotations of 0 and 255, as PNG files hold them: 255 would be read as ignored, and nothing as evidence.
+
+    A single sample can hold 0 and 255 and no evidence for good reasons, so that a batch is only rejected if it has no
+    1 at all. All of these stay legal: masks that are 255 throughout (no annotation) or 0 throughout (nothing is
+    evidence), any batch with a 1, and rationales in which 255 stands for special tokens and padding alone.
+
+    Args:
+        batch: A batch in the contract's form. `mask` is `[batch, height, width]` or `[batch, regions, height, width]`,
+            `rationale` is `[batch, tokens]`, both in any dtype.
+
+    Raises:
+        ValueError: If one mask or rationale mixes 0 and 255, and no sample of the batch has a 1. The message names the
+            entry, its values and the remedy.
+    """
+    for name, values in batch.items():
+        if name not in ("mask", "rationale") or not isinstance(values, Tensor) or (values == 1).any():
+            continue
+        mixed = _mixed_masks(values) if name == "mask" else _mixed_rationales(values, batch.get("attention_mask"))
+        if mixed.any():
+            raise ValueError(
+                f"{name!r} of a batch holds 0 and 255 and never 1, but 1 is evidence and 255 is ignored: "
+                f"if 255 marks the evidence, as in most PNG files, pass `{name} > 0`"
+            )
+
+
+def _mixed_masks(masks: Shaped[Tensor, "batch *shape"]) -> Bool[Tensor, " planes"]:
+    """Return which masks, of one region and sample each, hold both 0 and 255."""
+    planes = masks.flatten(0, max(masks.ndim - 3, 0)).flatten(1)  # [batch, regions, height, width] has many per sample
+    return (planes == 0).any(1) & (planes == IGNORED).any(1)
+
+
+def _mixed_rationales(
+    rationales: Shaped[Tensor, "batch tokens"], attention_mask: Shaped[Tensor, "batch tokens"] | None
+) -> Bool[Tensor, " batch"]:
+    """Return which rationales hold 0 and, where no special token or padding explains it, 255.
+
+    [CLS] good film [SEP] [PAD]
+     255    0    0   255   255   nothing is evidence: 255 at both ends says that it marks special tokens
+      0    255   0    0     0    255 is meant as evidence
+    """
+    ignored = rationales == IGNORED
+    masked = attention_mask is not None and attention_mask.shape == rationales.shape
+    attended = attention_mask != 0 if masked and attention_mask is not None else torch.ones_like(ignored)
+    places = attended.cumsum(-1)
+    at_ends = attended & ((places == 1) | (places == places[..., -1:]))
+    unexplained = ignored & attended & ~at_ends
+    if not masked:  # what is ignored at the ends may be padding
+        unexplained &= ~_run_at_the_start(ignored) & ~_run_at_the_start(ignored.flip(-1)).flip(-1)
+    ends_ignored = (ignored | ~at_ends).all(-1)
+    return unexplained.any(-1) & ~ends_ignored & ((rationales == 0) & attended).any(-1)
+
+
+def _run_at_the_start(values: Bool[Tensor, "batch tokens"]) -> Bool[Tensor, "batch tokens"]:
+    return values.long().cumprod(-1) > 0
 
 
 def split_values(values: Shaped[Tensor, "*shape"], name: str) -> tuple[Bool[Tensor, "*shape"], Bool[Tensor, "*shape"]]:

@@ -24,6 +24,8 @@ ANNOTATIONS = ("mask", "boxes", "rationale")
 BatchAdapter = Callable[[Any], Mapping[str, Any]]
 # What fills the end of a shorter text when samples of different batches meet.
 _FILL = {"rationale": IGNORED, "boxes": float("nan")}
+# Types of masks that cannot hold 255, which stands for a missing annotation; int16 keeps a wrong -1 as it is.
+_TOO_NARROW = {torch.bool: torch.uint8, torch.int8: torch.int16}
 
 
 @dataclass(frozen=True)
@@ -85,8 +87,8 @@ def _column(name: str, value: Any) -> Tensor | list[int | str]:
             f"{name!r} of a batch must hold {one} per sample, not {column.dtype} of shape {list(column.shape)}; "
             "pass batch_adapter=... to bring it to that form"
         )
-    if name in ("mask", "rationale") and column.dtype == torch.bool:
-        return column.to(torch.uint8)
+    if name in ("mask", "rationale") and column.dtype in _TOO_NARROW:
+        return column.to(_TOO_NARROW[column.dtype])
     return column.float() if name == "boxes" and not column.is_floating_point() else column
 
 

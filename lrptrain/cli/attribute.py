@@ -134,8 +134,11 @@ def _text(model: Any, text: str, target: int | None, method: str, tokenizer: str
     encoded = words(text, return_tensors="pt", truncation=True)
     inputs = {name: encoded[name] for name in ("input_ids", "attention_mask")}
     relevance = attribute(model, inputs, target, method)
-    tokens = words.convert_ids_to_tokens(encoded["input_ids"][0].tolist())
-    print(f"{token_ansi(tokens, relevance.scores[0].numpy())}\n{_said(relevance)}")
+    ids = encoded["input_ids"][0].tolist()
+    special = words.get_special_tokens_mask(ids, already_has_special_tokens=True)
+    scored = [not each for each in special]
+    print(f"{token_ansi(words.convert_ids_to_tokens(ids), relevance.scores[0].numpy(), scored=scored)}")
+    print(_said(relevance))
 
 
 def _said(relevance: Relevance) -> str:

@@ -1,7 +1,6 @@
 """Compare methods on a checkpoint and its data, from the command line."""
 
 import inspect
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict
@@ -13,11 +12,11 @@ import torch
 import lrptrain
 from lrptrain.audit.comparison import Row, expected_seconds, prepare, try_out
 from lrptrain.audit.comparison import compare as rows_of
-from lrptrain.audit.store import without_nan
 from lrptrain.audit.table import table
 from lrptrain.batch import IMAGES, Sample, batched, read_batch
 from lrptrain.cli.attribute import datamodule_settings, load_module
 from lrptrain.extras import require
+from lrptrain.files import write_json
 from lrptrain.monitor.sampling import Draw
 from lrptrain.relevance.registry import get_method
 from lrptrain.trainers.checks import check_counts
@@ -208,8 +207,7 @@ def write(folder: Path, about: Mapping[str, Any], rows: Sequence[Row]) -> None:
     """Save table.md and results.json; a number that is not known is null."""
     folder.mkdir(parents=True, exist_ok=True)
     (folder / "table.md").write_text(f"{heading(about)}\n\n{table(rows)}\n", encoding="utf-8")
-    everything = without_nan({**about, "methods": [asdict(row) for row in rows]})
-    (folder / "results.json").write_text(json.dumps(everything, indent=1) + "\n", encoding="utf-8")
+    write_json(folder / "results.json", {**about, "methods": [asdict(row) for row in rows]})
 
 
 def _accuracy(cases: Sequence[Any]) -> float:

@@ -15,6 +15,7 @@ from lrptrain.dashboard.samples import arrow_errors, evaluations, stamped, when
 from lrptrain.extras import require
 from lrptrain.loggers.inputs import input_path
 from lrptrain.loggers.local import CLASS_MAPS, MAP
+from lrptrain.render import scored_tokens
 
 MOST_EPOCHS = 40
 """Of the maps that `read_history` returns."""
@@ -35,7 +36,7 @@ def read_cards(folder: Path, name: str, ids: Sequence[str]) -> dict[str, Any]:
 
     Returns:
         `cards`: by id, of all that the table has, `maps` by target (see `packed`), `grid`, `image` and `mask`: whether
-        there is one, `tokens` and `annotation` of a text; and `notes`.
+        there is one, `tokens`, `annotation` and `scored` (which tokens are) of a text; and `notes`.
     """
     notes: list[str] = []
     path = evaluations(folder).get(name)
@@ -43,8 +44,7 @@ def read_cards(folder: Path, name: str, ids: Sequence[str]) -> dict[str, Any]:
     cards = {}
     for sample_id in ids:
         if sample_id in tables[0]:
-            own = _maps_of(sample_id, *tables)
-            cards[sample_id] = {**_known(folder, sample_id, notes, own), "maps": own}
+            cards[sample_id] = _card(folder, sample_id, notes, tables)
     return {"cards": cards, "notes": notes}
 
 
@@ -60,24 +60,36 @@ def read_history(folder: Path, sample_id: str) -> dict[str, Any]:
         tables = _tables(folder, path, notes)
         if sample_id in tables[0]:
             epoch, step = when(name)
-            found.append({"epoch": epoch, "step": step, "maps": _maps_of(sample_id, *tables)})
+            card = _card(folder, sample_id, notes, tables)
+            found.append({"epoch": epoch, "step": step, "maps": card["maps"]})
     return {"history": found, "notes": notes}
 
 
-def packed(values: Any) -> dict[str, Any] | None:
-    """A map in a byte per value: `length`, `peak` (the largest magnitude) and `values`, base64 of 127ths of it, signed.
+def packed(values: Any, scored: Sequence[bool] | None = None) -> dict[str, Any] | None:
+    """A map in a byte per value.
 
-    None for what is no map.
+    Args:
+        values: Relevance of each token. What is not finite counts as 0.
+        scored: Which tokens set the scale; all by default. Others, such as `[CLS]`, may have far more relevance, beside
+            which every word would round to 0.
+
+    Returns:
+        `length`; `peak`, the largest magnitude of a scored token; `values`, base64 of signed 127ths of it, larger ones
+        cut off; and `unscored`, the share of the relevance, in 0..1 by magnitude, of the tokens that are not scored.
+        None for what is no map.
     """
     if not isinstance(values, list | np.ndarray) or len(values) == 0:
         return None
     numbers: Float[np.ndarray, " tokens"] = np.nan_to_num(np.asarray(values, dtype=float), posinf=0.0, neginf=0.0)
-    peak = float(np.abs(numbers).max())
-    levels = np.rint(numbers * (127 / peak)) if peak > 1e-300 else np.zeros_like(numbers)
+    size = np.abs(numbers)
+    kept = np.ones(len(numbers), dtype=bool) if scored is None else np.asarray(scored, dtype=bool)
+    peak = float(size[kept].max(initial=0.0))
+    levels = np.rint((numbers * (127 / peak)).clip(-127, 127)) if peak > 1e-300 else np.zeros_like(numbers)
     return {
         "length": len(numbers),
         "peak": float(f"{peak:.4g}"),
         "values": base64.b64encode(levels.astype(np.int8).tobytes()).decode(),
+        "unscored": float(f"{size[~kept].sum() / (size.sum() or 1.0):.6g}"),
     }
 
 
@@ -94,11 +106,20 @@ def _tables(folder: Path, path: Path, notes: list[str]) -> _Tables:
     return rows, columns, others
 
 
-def _maps_of(sample_id: str, rows: _Rows, columns: _Columns, others: _Others) -> dict[str, Any]:
-    """The maps of a sample by target, those of single classes as `class <name>`; see `packed`."""
-    own = {target: packed(_row(column, rows[sample_id])) for target, column in columns.items()}
-    own |= {target: packed(values) for target, values in others.get(sample_id, {}).items()}
-    return {target: values for target, values in own.items() if values is not None}
+def _card(folder: Path, sample_id: str, notes: list[str], tables: _Tables) -> dict[str, Any]:
+    """What a sample is, and its maps by target, those of single classes as `class <name>`; see `packed`."""
+    rows, columns, others = tables
+    values = {target: _row(column, rows[sample_id]) for target, column in columns.items()}
+    values |= others.get(sample_id, {})
+    lengths = (len(own) for own in values.values() if isinstance(own, list | np.ndarray) and len(own))
+    length = next(lengths, 0)
+    about = _known(folder, sample_id, notes, length)
+    # A map of another length than the tokens (none is known of) is scaled over all of its values.
+    maps = {
+        target: packed(own, about["scored"] if own is not None and len(own) == length else None)
+        for target, own in values.items()
+    }
+    return {**about, "maps": {target: own for target, own in maps.items() if own is not None}}
 
 
 @lru_cache(maxsize=MOST_EPOCHS + 8)
@@ -135,20 +156,24 @@ def _row(column: Any, row: int) -> np.ndarray | None:
     return values.to_numpy(zero_copy_only=False) if values is not None else None
 
 
-def _known(folder: Path, sample_id: str, notes: list[str], maps: dict[str, Any]) -> dict[str, Any]:
-    """What the sample is; without a record of it, a square grid where its map can be one."""
+def _known(folder: Path, sample_id: str, notes: list[str], length: int) -> dict[str, Any]:
+    """What the sample is; without a record of it, a square grid where its map, of this length, can be one."""
     name = input_path(folder, sample_id).stem
     found = read_json(file_in(folder, "inputs", f"{name}.json"), notes)
     known = found if isinstance(found, dict) else {}
-    length = next((own["length"] for own in maps.values()), 0)
     image, mask = (file_in(folder, "inputs", f"{name}{end}") is not None for end in (".webp", ".mask.webp"))
-    tokens = known.get("tokens")
+    tokens = known["tokens"] if _is_list(known.get("tokens"), length, str) else None
+    annotation = known["annotation"] if _is_list(known.get("annotation"), length, int) else None
+    scored = known["scored"] if _is_list(known.get("scored"), length, bool) else None
+    if tokens is not None and scored is None:  # a record of an earlier version
+        scored = scored_tokens(tokens, annotation).tolist()
     return {
-        "grid": _grid(known.get("grid"), length, text=bool(tokens)),
+        "grid": _grid(known.get("grid"), length, text=bool(known.get("tokens"))),
         "image": image,
         "mask": mask,
-        "tokens": tokens if _is_list(tokens, length, str) else None,
-        "annotation": known["annotation"] if _is_list(known.get("annotation"), length, int) else None,
+        "tokens": tokens,
+        "annotation": annotation,
+        "scored": scored,
     }
 
 

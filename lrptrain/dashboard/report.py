@@ -10,7 +10,7 @@ from lrptrain.dashboard.page import page
 from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_events
 from lrptrain.dashboard.samples import read_scores, read_table
 from lrptrain.dashboard.verdicts import audit_picture, read_audit
-from lrptrain.loggers.files import to_json, write_whole
+from lrptrain.files import to_json, write_text
 from lrptrain.loggers.inputs import input_path
 
 MOST_SAMPLES = 200
@@ -34,7 +34,7 @@ def report(run: str, output: str = "report.html") -> None:
     if not runs:
         raise FileNotFoundError(f"no run in {run!r}: name a folder with events.jsonl, or one above it")
     html = page(to_json({name: _everything(folder) for name, folder in runs.items()}))
-    write_whole(Path(output), lambda part: part.write_text(html, encoding="utf-8"))
+    write_text(Path(output), html)
     print(f"{output}: {len(runs)} run{'' if len(runs) == 1 else 's'}, {len(html.encode()) / 1e6:.1f} MB")
 
 

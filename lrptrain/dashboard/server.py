@@ -14,7 +14,7 @@ from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_events
 from lrptrain.dashboard.samples import read_scores, read_table
 from lrptrain.dashboard.verdicts import audit_picture, read_audit
 from lrptrain.extras import require
-from lrptrain.loggers.files import to_json
+from lrptrain.files import to_json
 from lrptrain.loggers.inputs import input_path
 
 HOST = "127.0.0.1"

@@ -13,7 +13,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lrptrain.batch.annotations import TokenAnnotation
-from lrptrain.metrics.base import prepare
+from lrptrain.metrics.base import usable_scores
 
 Scores = Float[Tensor, "batch tokens"]
 PerSample = Float[Tensor, " batch"]
@@ -35,7 +35,7 @@ def guidance_loss(scores: Scores, annotation: TokenAnnotation, loss: str = "ener
     """
     if loss not in MAP_LOSSES:
         raise ValueError(f"unknown loss {loss!r}; known are {', '.join(MAP_LOSSES)}")
-    _, judged = prepare(scores, annotation)
+    _, judged = usable_scores(scores, annotation)
     return torch.where(judged, MAP_LOSSES[loss](scores, annotation), 0).sum() / judged.sum().clamp(min=1)
 
 
@@ -69,7 +69,7 @@ def robust_vit(scores: Scores, annotation: TokenAnnotation) -> PerSample:
 
     The paper adds a term that keeps the prediction; that is not a loss on the map.
     """
-    scores, judged = prepare(scores, annotation)
+    scores, judged = usable_scores(scores, annotation)
     usable = annotation.usable
     low = torch.where(usable, scores, torch.inf).amin(-1, keepdim=True)
     high = torch.where(usable, scores, -torch.inf).amax(-1, keepdim=True)
@@ -123,7 +123,7 @@ MAP_LOSSES: dict[str, MapLoss] = {
 
 def _positive(scores: Scores, annotation: TokenAnnotation) -> tuple[Scores, Bool[Tensor, " batch"]]:
     """A+, and which samples can be judged."""
-    scores, judged = prepare(scores, annotation)
+    scores, judged = usable_scores(scores, annotation)
     positive = scores.clamp(min=0)
     return _ratio(positive, positive.amax(-1, keepdim=True)), judged
 

@@ -13,7 +13,7 @@ from lrptrain.guidance.consistency import divergences, swap_outside, swap_tokens
 from lrptrain.guidance.evidence import at_tokens
 from lrptrain.guidance.map_losses import MAP_LOSSES
 from lrptrain.guidance.right_reasons import right_reasons
-from lrptrain.metrics.base import prepare, promote
+from lrptrain.metrics.base import at_least_float32, usable_scores
 from lrptrain.relevance import UnsupportedMethodError
 from lrptrain.relevance.attribute import Recorded
 from lrptrain.relevance.interception import Call
@@ -127,7 +127,9 @@ class Objective:
         rows = rows.to(swapped.device)
         pair = (call.explained[rows], swapped[rows])
         with torch.no_grad():
-            before, after = (two_classes(promote(call.again(x, rows, evaluating=True))).softmax(-1) for x in pair)
+            before, after = (
+                two_classes(at_least_float32(call.again(x, rows, evaluating=True))).softmax(-1) for x in pair
+            )
         return _term((before - after).abs().sum(-1) / 2, judged.to(before.device)[rows])
 
     def _on_relevance(self, call: Call, annotation: Tensor, label: Tensor | None, rows: Tensor) -> dict[str, Term]:
@@ -150,14 +152,14 @@ class Objective:
             target, self.method, create_graph=True, first_order=self.first_order, **self.options
         )
         tokens = at_tokens(annotation, relevance.grid)
-        _, judged = prepare(relevance.scores, tokens)
+        _, judged = usable_scores(relevance.scores, tokens)
         losses = {name: MAP_LOSSES[name] for name in self.weights if name in MAP_LOSSES}
         return {name: _term(loss(relevance.scores, tokens), judged) for name, loss in losses.items()}
 
     def _consistency(self, call: Call, annotation: Tensor, rows: Tensor, generator: torch.Generator | None) -> Term:
         swapped, judged = self._swapped(call, annotation, generator)
         rows = rows.to(swapped.device)
-        found = divergences(promote(call.logits()[rows]), promote(call.again(swapped[rows], rows)))
+        found = divergences(at_least_float32(call.logits()[rows]), at_least_float32(call.again(swapped[rows], rows)))
         return _term(found, judged.to(found.device)[rows])
 
     def _swapped(self, call: Call, annotation: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:

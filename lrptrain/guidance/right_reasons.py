@@ -5,7 +5,7 @@ from jaxtyping import Float, Shaped
 from torch import Tensor
 
 from lrptrain.guidance.consistency import two_classes
-from lrptrain.metrics.base import promote
+from lrptrain.metrics.base import at_least_float32
 from lrptrain.relevance.attribute import Recorded
 
 
@@ -20,9 +20,9 @@ def right_reasons(recorded: Recorded, annotation: Shaped[Tensor, "batch *area"])
         ValueError: If annotation and input differ in size.
     """
     gradient = recorded.input_gradient(
-        lambda logits: promote(two_classes(logits)).log_softmax(-1).sum(), create_graph=True
+        lambda logits: at_least_float32(two_classes(logits)).log_softmax(-1).sum(), create_graph=True
     )
-    squares = promote(gradient).square().sum(1 if gradient.ndim == 4 else -1)
+    squares = at_least_float32(gradient).square().sum(1 if gradient.ndim == 4 else -1)
     if squares.shape != annotation.shape:
         raise ValueError(f"annotation {tuple(annotation.shape)} must have the size of the input {tuple(squares.shape)}")
     return torch.where(annotation.to(squares.device) == 0, squares, 0).flatten(1).sum(1)

@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lrptrain.guidance.objective import Term
-from lrptrain.metrics.base import promote
+from lrptrain.metrics.base import at_least_float32
 
 Sum = Callable[[Float[Tensor, " numbers"]], Float[Tensor, " numbers"]]
 
@@ -36,7 +36,7 @@ def share(
         the summed counts, with `skipped`, the terms that were not finite.
     """
     fine = {name: term for name, term in terms.items() if bool(term.total.isfinite())}
-    zero, counts = promote(loss.detach()).new_zeros(()), {**counts, "skipped": len(terms) - len(fine)}
+    zero, counts = at_least_float32(loss.detach()).new_zeros(()), {**counts, "skipped": len(terms) - len(fine)}
     pairs = [(fine[name].count, fine[name].total.detach()) if name in fine else (zero, zero) for name in names]
     row = torch.stack([*(x.to(zero) for pair in pairs for x in pair), *(zero + count for count in counts.values())])
     summed = add_up(row).tolist()

@@ -7,13 +7,14 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lrptrain.batch import IMAGES, Sample, collate, model_inputs
+from lrptrain.batch.content import content_tokens
+from lrptrain.batch.logits import class_probabilities
 from lrptrain.intervention import images, texts
-from lrptrain.intervention.regions import Region, content_tokens, image_of, pixels, tokens
+from lrptrain.intervention.regions import Region, image_of, pixels, tokens
 from lrptrain.metrics.deletion import delete_tokens
 from lrptrain.relevance.attribute import read_logits
 
@@ -123,12 +124,6 @@ def _batches(
     together = collate([samples[row] for part in parts for row in part], device)
     size = len(parts[0])
     return [{name: x[i * size : (i + 1) * size] for name, x in together.items()} for i in range(len(parts))]
-
-
-def class_probabilities(logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "batch _classes"]:
-    """Softmax in float64; a single logit is one of two classes, the other's being 0."""
-    wide = logits.double()
-    return (wide if wide.shape[1] > 1 else F.pad(wide, (1, 0))).softmax(1)
 
 
 def model_output(model: nn.Module, batch: Mapping[str, Tensor]) -> Float[Tensor, "batch classes"]:

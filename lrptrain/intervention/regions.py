@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from lrptrain.batch import IMAGES
 from lrptrain.batch.annotations import IGNORED, boxes_to_mask
+from lrptrain.batch.content import content_tokens
 from lrptrain.intervention.images import grown
-from lrptrain.metrics.deletion import ends
 
 
 @dataclass(frozen=True)
@@ -78,17 +78,6 @@ def tokens(region: Region, batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch t
     if "rationale" not in batch:
         return torch.zeros_like(content)
     return content & (batch["rationale"] == 0) & (batch["rationale"] == 1).any(1, keepdim=True)
-
-
-def content_tokens(batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]:
-    """Tokens that are text: neither padding nor at the very ends, where special tokens stand, nor ignored."""
-    ids = batch["input_ids"]
-    attended = batch["attention_mask"] != 0 if "attention_mask" in batch else torch.ones_like(ids, dtype=torch.bool)
-    content = attended & ~ends(attended)
-    if "rationale" in batch:
-        ignored = batch["rationale"] == IGNORED
-        content = content & ~(ignored & ~ignored.all(1, keepdim=True))
-    return content
 
 
 def _annotation(batch: Mapping[str, Tensor], size: tuple[int, int], index: int | tuple[int, ...]) -> Tensor:

@@ -4,7 +4,7 @@ import warnings
 from dataclasses import replace
 from pathlib import Path
 
-from lrptrain.loggers.files import size_in_mb
+from lrptrain.files import folder_size_mb
 from lrptrain.loggers.local import write_record
 from lrptrain.loggers.record import EpochRecord
 
@@ -36,7 +36,7 @@ class RecordWriter:
         Returns:
             The record with one scalar more, `<prefix>/record_mb`: the size of the folder before.
         """
-        size = size_in_mb(folder)
+        size = folder_size_mb(folder)
         record = replace(record, scalars={**record.scalars, f"{record.prefix}/record_mb": size})
         full = size >= self.max_mb
         if full and not self._told:

@@ -1,6 +1,6 @@
 """What the samples of a run are, once: the image or the tokens, and the annotation.
 
-    inputs/<id>.json          id, patch grid; of a text also the tokens and the rationale
+    inputs/<id>.json          id, patch grid; of a text also the tokens, which of them are scored, and the rationale
     inputs/<id>.webp          the image, at most 384 pixels long; without loss up to 64
     inputs/<id>.mask.webp     white evidence, grey ignored, black not; without loss
 
@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import UInt8
 
 from lrptrain.extras import require
-from lrptrain.loggers.files import name_of, to_json, write_whole
+from lrptrain.files import file_name_of, to_json, write_atomically, write_text
 from lrptrain.loggers.record import Input
 
 MOST_INPUTS = 1000
@@ -46,7 +46,7 @@ def write_inputs(folder: Path, inputs: Mapping[int | str, Callable[[], Input]], 
 
 def input_path(folder: Path, sample_id: int | str, ending: str = ".json") -> Path:
     """Where a sample's file lies, of the ending ".json", ".webp" or ".mask.webp"."""
-    return folder / "inputs" / f"{name_of(sample_id)}{ending}"
+    return folder / "inputs" / f"{file_name_of(sample_id)}{ending}"
 
 
 def _write(path: Path, given: Input) -> float:
@@ -61,7 +61,8 @@ def _write(path: Path, given: Input) -> float:
             _save(written[-1], _shades(given.annotation), lossless=True)
     else:
         known |= {"tokens": given.tokens, "annotation": _listed(given.annotation)}
-    write_whole(path, lambda part: part.write_text(to_json(known), encoding="utf-8"))
+        known |= {"scored": given.scored} if given.scored else {}
+    write_text(path, to_json(known))
     return sum(one.stat().st_size for one in written) / 1e6
 
 
@@ -72,7 +73,7 @@ def _save(path: Path, pixels: UInt8[np.ndarray, "height width *channels"], lossl
     if factor < 1:
         how = image.Resampling.NEAREST if pixels.ndim == 2 else image.Resampling.BOX
         picture = picture.resize([max(1, round(side * factor)) for side in picture.size], how)
-    write_whole(path, partial(picture.save, format="WebP", lossless=lossless, quality=90, method=2))
+    write_atomically(path, partial(picture.save, format="WebP", lossless=lossless, quality=90, method=2))
 
 
 def _shades(annotation: UInt8[np.ndarray, "height width"]) -> UInt8[np.ndarray, "height width"]:

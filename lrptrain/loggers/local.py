@@ -22,8 +22,8 @@ import numpy as np
 from jaxtyping import Float32
 
 from lrptrain.extras import require
+from lrptrain.files import append_json_line, file_name_of, write_atomically, write_json, write_text
 from lrptrain.findings import Finding
-from lrptrain.loggers.files import append_line, name_of, to_json, write_whole
 from lrptrain.loggers.inputs import write_inputs
 from lrptrain.loggers.record import ClassMap, EpochRecord, Highlight
 
@@ -51,9 +51,9 @@ def write_record(folder: Path, record: EpochRecord, room_mb: float = float("inf"
     if record.texts:
         _write_highlights(folder / "highlights" / f"{when}.html", record.texts, record.epoch)
     findings = [finding.to_dict() for finding in record.findings]
-    write_whole(folder / "findings.json", lambda path: path.write_text(to_json(findings, indent=1), encoding="utf-8"))
+    write_json(folder / "findings.json", findings)
     event = {"epoch": record.epoch, "step": record.step, "scalars": record.scalars, "findings": findings}
-    append_line(folder / "events.jsonl", to_json(event))
+    append_json_line(folder / "events.jsonl", event)
 
 
 def read_events(folder: Path) -> list[dict[str, Any]]:
@@ -110,7 +110,7 @@ def evaluation_name(epoch: int, step: int) -> str:
 
 def picture_path(folder: Path, epoch: int, step: int, sample_id: int | str) -> Path:
     """Where the picture of a sample lies; ids that are no file names are quoted as in a URL."""
-    return folder / "pictures" / evaluation_name(epoch, step) / f"{name_of(sample_id)}.png"
+    return folder / "pictures" / evaluation_name(epoch, step) / f"{file_name_of(sample_id)}.png"
 
 
 def _read_tables(folder: Path, epoch: int | None) -> dict[str, list[Any]]:
@@ -140,7 +140,7 @@ def _write_table(path: Path, record: EpochRecord, own: dict[str, list[Any]]) -> 
     whole = [name for name in table.column_names if name not in own or not name.startswith(MAP)]
     options = {"compression": "zstd", "use_dictionary": whole, "column_encoding": split or None}
     if rows:
-        write_whole(path, partial(require("pyarrow.parquet", "monitor").write_table, table, **options))
+        write_atomically(path, partial(require("pyarrow.parquet", "monitor").write_table, table, **options))
 
 
 def _maps(column: list[Any]) -> Any:
@@ -159,7 +159,7 @@ def _write_pictures(folder: Path, record: EpochRecord) -> None:
     image = require("PIL.Image", "monitor")
     paths = {picture_path(folder, record.epoch, record.step, one.sample_id): one.image for one in record.pictures}
     for path, pixels in paths.items():
-        write_whole(path, partial(image.fromarray(np.ascontiguousarray(pixels)).save, format="PNG"))
+        write_atomically(path, partial(image.fromarray(np.ascontiguousarray(pixels)).save, format="PNG"))
     for path in next(iter(paths)).parent.glob("*.png"):
         if path not in paths:
             path.unlink()
@@ -172,7 +172,7 @@ def _write_highlights(path: Path, texts: list[Highlight], epoch: int) -> None:
         f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Relevance, epoch {epoch}</title>'
         f"<style>{style}</style></head><body>\n<h1>Relevance, epoch {epoch}</h1>\n{blocks}\n</body></html>\n"
     )
-    write_whole(path, lambda part: part.write_text(page, encoding="utf-8"))
+    write_text(path, page)
 
 
 def _parsed(line: str) -> dict[str, Any] | None:

@@ -54,6 +54,7 @@ class Input:
         image: As a picture, at its own size.
         tokens: Of a text, one for each value of its maps; None where it is padding.
         annotation: 1 evidence, 0 not, 255 ignored; of the image's pixels or the tokens. None without one.
+        scored: Of a text, whether each token is content that is scored, neither special nor padding nor ignored.
     """
 
     sample_id: int | str
@@ -61,6 +62,7 @@ class Input:
     image: UInt8[np.ndarray, "height width 3"] | None = None
     tokens: list[str | None] = field(default_factory=list)
     annotation: UInt8[np.ndarray, " *places"] | None = None
+    scored: list[bool] = field(default_factory=list)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """Metrics of relevance: a pure function with one value per sample, and beside it a `torchmetrics.Metric`."""
 
-from lrptrain.metrics.base import AnnotationMetric, uniform_chance
+from lrptrain.metrics.base import AnnotationMetric, SampleMean, uniform_chance
 from lrptrain.metrics.deletion import delete_tokens, text_probability
 from lrptrain.metrics.faithfulness import (
     Comprehensiveness,
@@ -31,7 +31,6 @@ from lrptrain.metrics.rationale import (
     span_f1,
     token_f1_at_k,
 )
-from lrptrain.metrics.sample_mean import SampleMean
 from lrptrain.metrics.segmentation import (
     SegmentationScore,
     mean_iou,

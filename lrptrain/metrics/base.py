@@ -1,6 +1,11 @@
-"""What every metric against an annotation shares: input checks, the chance level, means overall and per class."""
+"""What the metrics share: input checks, the chance level, means overall and per class.
+
+A metric says all that is needed to log and plot it, so that no list elsewhere has to be kept up: `key` (its name in
+logged keys), `title` (its name in plots), `higher_is_better`, and `function` (the plain function behind it).
+"""
 
 from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch
 from jaxtyping import Bool, Float, Int, Shaped
@@ -8,20 +13,27 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from lrptrain.batch.annotations import TokenAnnotation
-from lrptrain.metrics.interval import mean_with_interval, merge_moments, moments_by_row, no_moments
+from lrptrain.metrics.interval import empty_moments, mean_with_interval, merge_moments, moments_by_row
 
 
-def promote(scores: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """In float32 at least, so that half precision scores are summed without loss."""
+def at_least_float32(scores: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+    """Convert half precision to float32, so that sums lose nothing; leave wider types as they are."""
     return scores.to(torch.promote_types(scores.dtype, torch.float32))
 
 
-def prepare(
+def usable_scores(
     scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation
 ) -> tuple[Float[Tensor, "batch tokens"], Bool[Tensor, " batch"]]:
-    """Scores in float32 at least, 0 where not usable, and which samples can be judged.
+    """Set the scores of tokens that are not usable to 0, and tell for which samples a metric is defined.
 
-    A sample can be judged if it is annotated and its usable scores are finite.
+    A metric is defined for a sample that is annotated and has finite scores on its usable tokens.
+
+    Args:
+        scores: Relevance of any floating type.
+        annotation: Says which tokens are usable.
+
+    Returns:
+        The scores in float32 or wider, and whether each sample is defined.
 
     Raises:
         ValueError: If the scores and the annotation differ in shape.
@@ -31,20 +43,21 @@ def prepare(
             f"scores {tuple(scores.shape)} and annotation {tuple(annotation.valid.shape)} must have one shape: "
             "leave out special tokens in both, or mark them 255 in the annotation"
         )
-    usable, finite = annotation.usable, scores.isfinite()
-    judged = annotation.present & (finite | ~usable).all(-1)
-    return torch.where(usable & finite, promote(scores), 0), judged
+    usable = annotation.usable
+    finite = scores.isfinite()
+    defined = annotation.present & (finite | ~usable).all(-1)
+    return torch.where(usable & finite, at_least_float32(scores), 0), defined
 
 
-def or_nan(values: Float[Tensor, " batch"], judged: Bool[Tensor, " batch"]) -> Float[Tensor, " batch"]:
-    """The values, nan for samples that cannot be judged."""
-    return torch.where(judged, values, torch.nan)
+def nan_where_undefined(values: Float[Tensor, " batch"], defined: Bool[Tensor, " batch"]) -> Float[Tensor, " batch"]:
+    """Replace the values of samples for which the metric is not defined by nan."""
+    return torch.where(defined, values, torch.nan)
 
 
 def uniform_chance(
     function: Callable[..., Float[Tensor, " batch"]], annotation: TokenAnnotation, **options: object
 ) -> Float[Tensor, " batch"]:
-    """Chance level per sample of any metric of this package: what a map of equal scores gets.
+    """Return the chance level per sample of any metric of this package: what a map of equal scores gets.
 
     For `energy_pointing_game` it is `annotation.chance`, for the ranking metrics the share of tokens that count
     (their ties are counted by expectation, so it is also what a random order gets on average; average precision alone
@@ -52,7 +65,7 @@ def uniform_chance(
 
     Args:
         function: Takes `(scores, annotation, **options)`.
-        annotation: The annotation to chance upon.
+        annotation: The annotation that the uniform map is scored against.
         **options: Passed on.
     """
     return function(torch.ones_like(annotation.valid), annotation, **options)
@@ -61,23 +74,28 @@ def uniform_chance(
 def class_index(
     label: Shaped[Tensor, " batch"] | None, num_classes: int | None, like: Shaped[Tensor, "batch ..."]
 ) -> Int[Tensor, " batch"]:
-    """Row of each sample in a per-class state: its label, or 0 if classes are not told apart.
+    """Return the row of each sample in a per-class state: its label, or 0 if there is one row for all classes.
+
+    Args:
+        label: Class of each sample; may be None where `num_classes` is.
+        num_classes: How many classes have a row of their own; None for one row.
+        like: Any tensor of the batch, for its length and device.
 
     Raises:
-        ValueError: If classes are told apart and a label is missing or out of range.
+        ValueError: If `num_classes` is given and a label is missing or out of range.
     """
     if num_classes is None:
         return torch.zeros(like.shape[0], dtype=torch.long, device=like.device)
     if label is None or label.shape != like.shape[:1]:
-        found = "none" if label is None else f"shape {tuple(label.shape)}"
-        raise ValueError(f"num_classes={num_classes} needs one label per sample [{like.shape[0]}], got {found}")
+        received = "none" if label is None else f"shape {tuple(label.shape)}"
+        raise ValueError(f"num_classes={num_classes} needs one label per sample [{like.shape[0]}], got {received}")
     if ((label < 0) | (label >= num_classes)).any():
         raise ValueError(f"labels must lie in 0..{num_classes - 1}, got {label.unique().tolist()}: raise num_classes?")
     return label.long()
 
 
-def class_rows(num_classes: int | None) -> int:
-    """Rows of a per-class state.
+def state_rows(num_classes: int | None) -> int:
+    """Return how many rows a per-class state has.
 
     Raises:
         ValueError: If `num_classes` is not positive.
@@ -87,16 +105,17 @@ def class_rows(num_classes: int | None) -> int:
     return num_classes or 1
 
 
-def keep_apart(metric: Metric) -> None:
-    """Forbid a `MetricCollection` to take two metrics for one because their states agree after the first batch.
+def leave_compute_groups(metric: Metric) -> None:
+    """Forbid a `MetricCollection` to put the metric into a compute group with another.
 
-    It would then update only one of them. NaN equals nothing, so a state that is NaN tells any two metrics apart.
+    A collection takes two metrics for one if their states agree after the first batch, and then updates only one of
+    them. NaN equals nothing, so a state that is NaN makes any two metrics differ.
     """
-    metric.add_state("apart", torch.tensor(torch.nan), dist_reduce_fx="sum")
+    metric.add_state("never_equal", torch.tensor(torch.nan), dist_reduce_fx="sum")
 
 
 class AnnotationMetric(Metric):
-    """Mean of per-sample values against an annotation; a concept fills in `score`.
+    """Mean of per-sample values against an annotation; a subclass names its `function` and sets its `options`.
 
     `compute()` returns a dict:
     - `value`: mean over all samples with a value; nan if there is none,
@@ -107,14 +126,25 @@ class AnnotationMetric(Metric):
     - `per_class`: `[num_classes]` means by label, nan for classes without samples; only with `num_classes`.
 
     Args:
-        num_classes: Tell classes apart; `update` then needs the labels.
-        **kwargs: Of `torchmetrics.Metric`.
+        num_classes: How many classes get a mean of their own; `update` then needs the labels.
+        **kwargs: Passed to `torchmetrics.Metric`.
+
+    Attributes:
+        key: Name of the metric in logged keys.
+        title: Name of the metric in plots.
+        function: The metric per sample, of `(scores, annotation, **options)`.
+        has_chance: Whether a map of equal scores has a meaningful value.
+        options: Keyword arguments of `function`.
     """
 
+    key: ClassVar[str]
+    title: ClassVar[str]
+    function: ClassVar[Callable[..., Tensor]]
     higher_is_better = True
     is_differentiable = False
     full_state_update = False
     has_chance = True
+    options: dict[str, Any]
     moments: Tensor
     chance_sum: Tensor
     undefined: Tensor
@@ -122,15 +152,16 @@ class AnnotationMetric(Metric):
     def __init__(self, num_classes: int | None = None, **kwargs: object):
         super().__init__(**kwargs)
         self.num_classes = num_classes
-        rows = class_rows(num_classes)
-        self.add_state("moments", no_moments(rows), dist_reduce_fx=merge_moments)
+        self.options = {}
+        rows = state_rows(num_classes)
+        self.add_state("moments", empty_moments(rows), dist_reduce_fx=merge_moments)
         self.add_state("chance_sum", torch.zeros(rows), dist_reduce_fx="sum")
         self.add_state("undefined", torch.zeros((), dtype=torch.long), dist_reduce_fx="sum")
-        keep_apart(self)
+        leave_compute_groups(self)
 
     def score(self, scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
-        """The metric per sample, nan where undefined."""
-        raise NotImplementedError
+        """Return the metric per sample, nan where it is undefined."""
+        return self.function(scores, annotation, **self.options)
 
     def update(
         self,
@@ -140,15 +171,15 @@ class AnnotationMetric(Metric):
     ) -> None:
         """Add a batch."""
         values = self.score(scores, annotation)
-        row, known = class_index(label, self.num_classes, values), ~values.isnan()
-        new = moments_by_row(values, row, len(self.moments))
-        self.moments = merge_moments(torch.stack([self.moments, new]))
-        self.undefined = self.undefined + (annotation.present & ~known).sum()
+        row = class_index(label, self.num_classes, values)
+        defined = ~values.isnan()
+        self.moments = merge_moments(torch.stack([self.moments, moments_by_row(values, row, len(self.moments))]))
+        self.undefined = self.undefined + (annotation.present & ~defined).sum()
         if self.has_chance:
-            self.chance_sum = add_by_row(self.chance_sum, row, uniform_chance(self.score, annotation), known)
+            self.chance_sum = add_by_row(self.chance_sum, row, uniform_chance(self.score, annotation), defined)
 
     def compute(self) -> dict[str, Tensor]:
-        """The dict described above."""
+        """Return the dict described above."""
         overall = merge_moments(self.moments)
         samples = overall[0].long()
         result = {**mean_with_interval(overall), "samples": samples, "undefined": self.undefined}
@@ -159,11 +190,60 @@ class AnnotationMetric(Metric):
         return result
 
 
+class SampleMean(Metric):
+    """Mean over samples of a value that is nan where undefined; a subclass fills in `score`.
+
+    `compute()` returns a dict:
+    - `value`: mean over all samples with a value; nan if there is none,
+    - `low`, `high`: its 95 % t interval; nan below two samples,
+    - `samples`: how many samples had a value,
+    - `undefined`: how many samples had none.
+
+    Args:
+        **kwargs: Passed to `torchmetrics.Metric`.
+
+    Attributes:
+        key: Name of the metric in logged keys.
+        title: Name of the metric in plots.
+        function: The plain function that the values come from.
+    """
+
+    key: ClassVar[str]
+    title: ClassVar[str]
+    function: ClassVar[Callable[..., Tensor]]
+    is_differentiable = False
+    full_state_update = False
+    moments: Tensor
+    undefined: Tensor
+
+    def __init__(self, **kwargs: object):
+        super().__init__(**kwargs)
+        self.add_state("moments", empty_moments(1), dist_reduce_fx=merge_moments)
+        self.add_state("undefined", torch.zeros((), dtype=torch.long), dist_reduce_fx="sum")
+        leave_compute_groups(self)
+
+    def score(self, *args: object, **kwargs: object) -> Float[Tensor, " batch"]:
+        """Return the value per sample, nan where it is undefined."""
+        raise NotImplementedError
+
+    def update(self, *args: object, **kwargs: object) -> None:
+        """Add a batch; the arguments are those of `score`."""
+        values = self.score(*args, **kwargs)
+        row = torch.zeros(len(values), dtype=torch.long, device=values.device)
+        self.moments = merge_moments(torch.stack([self.moments, moments_by_row(values, row, 1)]))
+        self.undefined = self.undefined + values.isnan().sum()
+
+    def compute(self) -> dict[str, Tensor]:
+        """Return the dict described above."""
+        samples = self.moments[0, 0].long()
+        return {**mean_with_interval(self.moments[0]), "samples": samples, "undefined": self.undefined}
+
+
 def add_by_row(
     state: Shaped[Tensor, "rows ..."],
     row: Int[Tensor, " batch"],
     values: Shaped[Tensor, "batch ..."],
-    known: Bool[Tensor, " batch"],
+    defined: Bool[Tensor, " batch"],
 ) -> Shaped[Tensor, "rows ..."]:
-    """A new state with the known samples added to their rows."""
-    return state.index_add(0, row[known], values[known].to(state.dtype))
+    """Return a new state with the values of the defined samples added to their rows."""
+    return state.index_add(0, row[defined], values[defined].to(state.dtype))

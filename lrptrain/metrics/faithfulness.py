@@ -9,10 +9,9 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lrptrain.metrics.base import or_nan, promote
+from lrptrain.metrics.base import SampleMean, at_least_float32, nan_where_undefined
 from lrptrain.metrics.deletion import text_probability
 from lrptrain.metrics.ranking import select_top
-from lrptrain.metrics.sample_mean import SampleMean
 
 __all__ = [
     "Comprehensiveness",
@@ -68,7 +67,7 @@ def perturbation_curve(
     if grid[0] * grid[1] != scores.shape[-1]:
         raise ValueError(f"a grid of {grid} holds {grid[0] * grid[1]} tokens, got {scores.shape[-1]}: patches only")
     size = (images.shape[-2], images.shape[-1])
-    heat = F.interpolate(promote(scores).unflatten(-1, (1, *grid)), size, mode="bilinear", align_corners=False)
+    heat = F.interpolate(at_least_float32(scores).unflatten(-1, (1, *grid)), size, mode="bilinear", align_corners=False)
     order = heat.flatten(1).sort(dim=-1, descending=most_relevant_first, stable=True).indices
     rank = torch.empty_like(order).scatter(1, order, torch.arange(order.shape[1], device=order.device).expand_as(order))
     black = torch.as_tensor(fill, dtype=images.dtype, device=images.device).reshape(-1, 1, 1)
@@ -163,6 +162,11 @@ class PerturbationArea(SampleMean):
         **kwargs: Of `torchmetrics.Metric`.
     """
 
+    key = "perturbation_area"
+    title = "Area under the perturbation curve"
+    function = staticmethod(perturbation_curve)
+    higher_is_better = None
+
     def __init__(
         self,
         most_relevant_first: bool = True,
@@ -175,11 +179,8 @@ class PerturbationArea(SampleMean):
         self.options: dict[str, Any] = {
             "most_relevant_first": most_relevant_first, "fractions": tuple(fractions), "fill": fill
         }  # fmt: skip
-
-    @property
-    def higher_is_better(self) -> bool:  # type: ignore[override]
-        """Of the negative test."""
-        return not self.options["most_relevant_first"]
+        # The class cannot know which test it is, and torchmetrics forbids to assign the attribute.
+        self.__dict__["higher_is_better"] = not most_relevant_first
 
     def score(  # type: ignore[override]
         self,
@@ -203,13 +204,16 @@ class Comprehensiveness(SampleMean):
         **kwargs: Of `torchmetrics.Metric`.
     """
 
-    higher_is_better = True
+    key = "comprehensiveness"
+    title = "Comprehensiveness"
     function = staticmethod(comprehensiveness)
+    higher_is_better = True
 
     def __init__(self, fractions: Fractions = SHARES, mean: Mean = "eraser", **kwargs: object):
         super().__init__(**kwargs)
         _check_fractions(fractions)
-        self.fractions, self.mean = tuple(fractions), mean
+        self.fractions = tuple(fractions)
+        self.mean = mean
 
     def score(  # type: ignore[override]
         self, probability: Probability, scores: Float[Tensor, "batch tokens"], usable: Bool[Tensor, "batch tokens"]
@@ -221,8 +225,10 @@ class Comprehensiveness(SampleMean):
 class Sufficiency(Comprehensiveness):
     """Mean of `sufficiency`, of which less is better; arguments as for `Comprehensiveness`."""
 
-    higher_is_better = False
+    key = "sufficiency"
+    title = "Sufficiency"
     function = staticmethod(sufficiency)
+    higher_is_better = False
 
 
 def _mean_drop(
@@ -241,7 +247,7 @@ def _mean_drop(
     if mean not in ("eraser", "er_test", "ferret"):
         raise ValueError(f"mean must be 'eraser', 'er_test' or 'ferret', got {mean!r}")
     defined = usable.any(-1) & (scores.isfinite() | ~usable).all(-1)
-    clean, length = torch.where(usable & scores.isfinite(), promote(scores), 0), usable.sum(-1, keepdim=True)
+    clean, length = torch.where(usable & scores.isfinite(), at_least_float32(scores), 0), usable.sum(-1, keepdim=True)
     # A hair below the product: 0.07 * 100 is 7.000000000000001, of which the ceiling would be 8.
     counts = [(fraction * length.double() - 1e-9).ceil().long().clamp(min=1) for fraction in fractions]
     whole = probability(torch.ones_like(usable)) if full is None else full
@@ -249,8 +255,8 @@ def _mean_drop(
     if mean == "ferret":
         taken = torch.cat(counts, -1)
         new = F.pad(taken[:, 1:] != taken[:, :-1], (1, 0), value=True)
-        return or_nan(torch.where(new, drops, 0).sum(-1) / new.sum(-1), defined)
-    return or_nan(drops.sum(-1) / (len(fractions) + (mean == "er_test")), defined)
+        return nan_where_undefined(torch.where(new, drops, 0).sum(-1) / new.sum(-1), defined)
+    return nan_where_undefined(drops.sum(-1) / (len(fractions) + (mean == "er_test")), defined)
 
 
 def _check_fractions(fractions: Fractions) -> None:

@@ -30,7 +30,7 @@ def t_quantile(freedom: Num[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     return torch.where(freedom >= 1, torch.where(freedom <= len(_SMALL), small, series), torch.nan)
 
 
-def no_moments(rows: int) -> Float[Tensor, "rows 3"]:
+def empty_moments(rows: int) -> Float[Tensor, "rows 3"]:
     """The moments of nothing: (count, mean, sum of squared deviations from it) per row."""
     return torch.zeros(rows, 3)
 

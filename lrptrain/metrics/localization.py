@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lrptrain.batch.annotations import TokenAnnotation
-from lrptrain.metrics.base import AnnotationMetric, or_nan, prepare
+from lrptrain.metrics.base import AnnotationMetric, nan_where_undefined, usable_scores
 from lrptrain.metrics.ranking import average_precision, expected_hits
 
 
@@ -23,10 +23,10 @@ def energy_pointing_game(scores: Float[Tensor, "batch tokens"], annotation: Toke
         In [0, 1], higher is better. nan without annotation, with scores that are not finite, and where no usable token
         has positive relevance (nothing points anywhere). An annotation that marks nothing gives 0.
     """
-    scores, judged = prepare(scores, annotation)
+    scores, defined = usable_scores(scores, annotation)
     positive = scores.clamp(min=0)
     mass = positive / positive.amax(-1, keepdim=True) * annotation.valid
-    return or_nan((mass * annotation.evidence).sum(-1) / mass.sum(-1), judged)
+    return nan_where_undefined((mass * annotation.evidence).sum(-1) / mass.sum(-1), defined)
 
 
 def pointing_game(
@@ -52,12 +52,12 @@ def pointing_game(
         ValueError: If `tolerance` is negative, or given without a `grid` that fits.
     """
     _check_tolerance(grid, tolerance)
-    scores, judged = prepare(scores, annotation)
+    scores, defined = usable_scores(scores, annotation)
     usable = annotation.usable
     hits = usable & (annotation.evidence > 0)
     if tolerance and grid is not None:
         hits = _dilate(hits, grid, tolerance)
-    return or_nan(expected_hits(scores, hits, usable, usable.any(-1).long()), judged)
+    return nan_where_undefined(expected_hits(scores, hits, usable, usable.any(-1).long()), defined)
 
 
 def relevance_rank_accuracy(
@@ -75,10 +75,10 @@ def relevance_rank_accuracy(
     Returns:
         In [0, 1], higher is better. nan without annotation, with scores that are not finite, or with nothing marked.
     """
-    scores, judged = prepare(scores, annotation)
+    scores, defined = usable_scores(scores, annotation)
     marked = annotation.marked
     wanted = marked.sum(-1)
-    return or_nan(expected_hits(scores, marked, annotation.usable, wanted) / wanted, judged)
+    return nan_where_undefined(expected_hits(scores, marked, annotation.usable, wanted) / wanted, defined)
 
 
 def localization_auprc(scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
@@ -94,16 +94,16 @@ def localization_auprc(scores: Float[Tensor, "batch tokens"], annotation: TokenA
     Returns:
         In (0, 1], higher is better. nan without annotation, with scores that are not finite, or with nothing marked.
     """
-    scores, judged = prepare(scores, annotation)
-    return or_nan(average_precision(scores, annotation.marked, annotation.usable), judged)
+    scores, defined = usable_scores(scores, annotation)
+    return nan_where_undefined(average_precision(scores, annotation.marked, annotation.usable), defined)
 
 
 class EnergyPointingGame(AnnotationMetric):
     """Mean of `energy_pointing_game`; see `AnnotationMetric` for what `compute()` returns."""
 
-    def score(self, scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
-        """The metric per sample."""
-        return energy_pointing_game(scores, annotation)
+    key = "energy_pointing_game"
+    title = "Relevance on the annotation"
+    function = staticmethod(energy_pointing_game)
 
 
 class PointingGame(AnnotationMetric):
@@ -116,6 +116,10 @@ class PointingGame(AnnotationMetric):
         **kwargs: Of `torchmetrics.Metric`.
     """
 
+    key = "pointing_game"
+    title = "Pointing game"
+    function = staticmethod(pointing_game)
+
     def __init__(
         self,
         num_classes: int | None = None,
@@ -125,27 +129,25 @@ class PointingGame(AnnotationMetric):
     ):
         super().__init__(num_classes, **kwargs)
         _check_tolerance(grid, tolerance)
-        self.grid, self.tolerance = grid, tolerance
-
-    def score(self, scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
-        """The metric per sample."""
-        return pointing_game(scores, annotation, self.grid, self.tolerance)
+        self.grid = grid
+        self.tolerance = tolerance
+        self.options = {"grid": grid, "tolerance": tolerance}
 
 
 class RelevanceRankAccuracy(AnnotationMetric):
     """Mean of `relevance_rank_accuracy`; see `AnnotationMetric` for what `compute()` returns."""
 
-    def score(self, scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
-        """The metric per sample."""
-        return relevance_rank_accuracy(scores, annotation)
+    key = "rank_accuracy"
+    title = "Rank accuracy"
+    function = staticmethod(relevance_rank_accuracy)
 
 
 class LocalizationAUPRC(AnnotationMetric):
     """Mean of `localization_auprc`; see `AnnotationMetric` for what `compute()` returns."""
 
-    def score(self, scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
-        """The metric per sample."""
-        return localization_auprc(scores, annotation)
+    key = "auprc"
+    title = "Average precision on the annotation"
+    function = staticmethod(localization_auprc)
 
 
 def _dilate(

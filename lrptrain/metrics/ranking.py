@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lrptrain.metrics.base import promote
+from lrptrain.metrics.base import at_least_float32
 
 
 def average_precision(
@@ -24,7 +24,7 @@ def average_precision(
     Returns:
         In (0, 1], higher is better; nan where no usable entry is positive. Equal scores give the share of positives.
     """
-    scores = promote(scores)
+    scores = at_least_float32(scores)
     order = torch.where(usable, scores, -torch.inf).sort(-1)
     ascending, found = order.values.contiguous(), (positive & usable).gather(-1, order.indices)
     first_tied = torch.searchsorted(ascending, ascending)
@@ -53,7 +53,7 @@ def expected_hits(
     Returns:
         In [0, k].
     """
-    scores = promote(scores)
+    scores = at_least_float32(scores)
     places = torch.minimum(k, usable.sum(-1))
     ranked = torch.where(usable, scores, -torch.inf).sort(-1, descending=True).values
     last = ranked.gather(-1, (places - 1).clamp(min=0)[:, None])
@@ -92,7 +92,7 @@ def _centred_ranks(
     scores: Float[Tensor, "batch entries"], usable: Bool[Tensor, "batch entries"]
 ) -> Float[Tensor, "batch entries"]:
     """Ranks less their mean; 0 where not usable."""
-    scores = torch.where(usable, promote(scores), torch.inf).contiguous()
+    scores = torch.where(usable, at_least_float32(scores), torch.inf).contiguous()
     ascending = scores.sort(-1).values.contiguous()
     below, up_to = (torch.searchsorted(ascending, scores, side=side) for side in ("left", "right"))
     ranks = torch.where(usable, (below + up_to).to(scores.dtype) / 2, 0)

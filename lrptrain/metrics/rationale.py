@@ -6,7 +6,7 @@ from jaxtyping import Bool, Float, Int, Num, Shaped
 from torch import Tensor
 
 from lrptrain.batch.annotations import TokenAnnotation
-from lrptrain.metrics.base import AnnotationMetric, or_nan, prepare
+from lrptrain.metrics.base import AnnotationMetric, nan_where_undefined, usable_scores
 from lrptrain.metrics.interval import pooled_interval, products_of_counts
 from lrptrain.metrics.localization import localization_auprc
 from lrptrain.metrics.ranking import expected_hits, select_top
@@ -33,12 +33,12 @@ def token_f1_at_k(
     Raises:
         ValueError: If `k` is not positive.
     """
-    scores, judged = prepare(scores, annotation)
+    scores, defined = usable_scores(scores, annotation)
     usable, marked = annotation.usable, annotation.marked
-    taken = usable.sum(-1).clamp(max=_positive(k))
+    taken = usable.sum(-1).clamp(max=_check_k(k))
     wanted = marked.sum(-1)
     f1 = 2 * expected_hits(scores, marked, usable, taken) / (taken + wanted)
-    return or_nan(f1, judged & (wanted > 0))
+    return nan_where_undefined(f1, defined & (wanted > 0))
 
 
 def span_counts(
@@ -62,7 +62,7 @@ def span_counts(
     predicted, gold = selected & annotation.usable, annotation.marked
     shared = _run_length(predicted & gold)
     union = _run_length(predicted) + _run_length(gold) - shared
-    matches = predicted & gold & (shared / union >= _share(overlap))
+    matches = predicted & gold & (shared / union >= _check_overlap(overlap))
     ids = _run_ids(predicted)
     matched = torch.zeros_like(ids).scatter_add(-1, ids, matches.long()) > 0
     return torch.stack([matched.sum(-1), _starts(predicted).sum(-1), _starts(gold).sum(-1)], -1)
@@ -98,9 +98,9 @@ def iou_f1(
     Raises:
         ValueError: If `k` is not positive or `overlap` out of range.
     """
-    scores, judged = prepare(scores, annotation)
-    selected = select_top(scores, annotation.usable, _positive(k))
-    return or_nan(span_f1(span_counts(selected, annotation, overlap)), judged)
+    scores, defined = usable_scores(scores, annotation)
+    selected = select_top(scores, annotation.usable, _check_k(k))
+    return nan_where_undefined(span_f1(span_counts(selected, annotation, overlap)), defined)
 
 
 class TokenF1(AnnotationMetric):
@@ -112,13 +112,14 @@ class TokenF1(AnnotationMetric):
         **kwargs: Of `torchmetrics.Metric`.
     """
 
+    key = "token_f1"
+    title = "Token F1"
+    function = staticmethod(token_f1_at_k)
+
     def __init__(self, k: int, num_classes: int | None = None, **kwargs: object):
         super().__init__(num_classes, **kwargs)
-        self.k = _positive(k)
-
-    def score(self, scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
-        """The metric per document."""
-        return token_f1_at_k(scores, annotation, self.k)
+        self.k = _check_k(k)
+        self.options = {"k": k}
 
 
 class IouF1(AnnotationMetric):
@@ -133,19 +134,21 @@ class IouF1(AnnotationMetric):
         **kwargs: Of `torchmetrics.Metric`.
     """
 
+    key = "iou_f1"
+    title = "Span F1"
+    function = staticmethod(iou_f1)
     has_chance = False
     spans: Tensor
     span_products: Tensor
 
     def __init__(self, k: int, overlap: int | float = 0.5, num_classes: int | None = None, **kwargs: object):
         super().__init__(num_classes, **kwargs)
-        self.k, self.overlap = _positive(k), _share(overlap)
+        self.k = _check_k(k)
+        self.overlap = _check_overlap(overlap)
+        self.options = {"k": k, "overlap": overlap}
+        # Matched, predicted and gold spans, and the products of all pairs of them, summed over documents.
         self.add_state("spans", torch.zeros(3, dtype=torch.long), dist_reduce_fx="sum")
         self.add_state("span_products", torch.zeros(3, 3, dtype=torch.long), dist_reduce_fx="sum")
-
-    def score(self, scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
-        """The metric per document."""
-        return iou_f1(scores, annotation, self.k, self.overlap)
 
     def update(
         self,
@@ -155,9 +158,9 @@ class IouF1(AnnotationMetric):
     ) -> None:
         """Add a batch."""
         super().update(scores, annotation, label)
-        clean, judged = prepare(scores, annotation)
+        clean, defined = usable_scores(scores, annotation)
         counts = span_counts(select_top(clean, annotation.usable, self.k), annotation, self.overlap)
-        counts = counts[judged & (counts[:, 2] > 0)]
+        counts = counts[defined & (counts[:, 2] > 0)]
         self.spans = self.spans + counts.sum(0)
         self.span_products = self.span_products + products_of_counts(counts)
 
@@ -168,13 +171,13 @@ class IouF1(AnnotationMetric):
         return {**mean, "micro": span_f1(self.spans), "micro_low": low, "micro_high": high}
 
 
-def _positive(k: int) -> int:
+def _check_k(k: int) -> int:
     if k < 1:
         raise ValueError(f"k must be a positive number of tokens, got {k}")
     return k
 
 
-def _share(overlap: int | float) -> float:
+def _check_overlap(overlap: int | float) -> float:
     if not 0.5 <= overlap <= 1:
         raise ValueError(f"overlap must lie in [0.5, 1], got {overlap}")
     return overlap

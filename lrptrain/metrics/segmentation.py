@@ -12,12 +12,19 @@ from torch import Tensor
 from torchmetrics import Metric
 
 from lrptrain.batch.annotations import IGNORED, split_values
-from lrptrain.metrics.base import add_by_row, class_index, class_rows, keep_apart, or_nan, promote
+from lrptrain.metrics.base import (
+    add_by_row,
+    at_least_float32,
+    class_index,
+    leave_compute_groups,
+    nan_where_undefined,
+    state_rows,
+)
 from lrptrain.metrics.interval import (
+    empty_moments,
     mean_with_interval,
     merge_moments,
     moments_by_row,
-    no_moments,
     pooled_interval,
     products_of_counts,
 )
@@ -42,7 +49,7 @@ def relative_map(
     """
     if grid[0] * grid[1] != scores.shape[-1]:
         raise ValueError(f"a grid of {grid} holds {grid[0] * grid[1]} tokens, got {scores.shape[-1]}: patches only")
-    patches = promote(scores).unflatten(-1, (1, *grid))
+    patches = at_least_float32(scores).unflatten(-1, (1, *grid))
     image = F.interpolate(patches, size, mode="bilinear", align_corners=False).squeeze(1)
     image = image - image.amin((1, 2), keepdim=True)
     top = image.amax((1, 2), keepdim=True)
@@ -117,7 +124,7 @@ def segmentation_average_precision(
         image = torch.cat([torch.where(flat, 0, 1 - image), image], -1)
         truth, counted = torch.cat([~truth, truth], -1), torch.cat([counted, counted], -1)
     precision = average_precision(torch.where(counted, image, 0), truth, counted)
-    return or_nan(precision, counted.any(-1))
+    return nan_where_undefined(precision, counted.any(-1))
 
 
 class SegmentationScore(Metric):
@@ -141,6 +148,9 @@ class SegmentationScore(Metric):
         **kwargs: Of `torchmetrics.Metric`.
     """
 
+    key = "segmentation_iou"
+    title = "Mean IoU of the map as a segmentation"
+    function = staticmethod(segmentation_confusion)
     higher_is_better = True
     is_differentiable = False
     full_state_update = False
@@ -152,14 +162,16 @@ class SegmentationScore(Metric):
 
     def __init__(self, grid: tuple[int, int], num_classes: int | None = None, joint: bool = True, **kwargs: object):
         super().__init__(**kwargs)
-        self.grid, self.num_classes, self.joint = grid, num_classes, joint
-        counts = torch.zeros(class_rows(num_classes), 2, 2, dtype=torch.long)
+        self.grid = grid
+        self.num_classes = num_classes
+        self.joint = joint
+        counts = torch.zeros(state_rows(num_classes), 2, 2, dtype=torch.long)
         self.add_state("confusion", counts, dist_reduce_fx="sum")
         self.add_state("products", torch.zeros(4, 4, dtype=torch.long), dist_reduce_fx="sum")
-        self.add_state("precision", no_moments(1), dist_reduce_fx=merge_moments)
+        self.add_state("precision", empty_moments(1), dist_reduce_fx=merge_moments)
         for name in ("samples", "undefined"):
             self.add_state(name, torch.zeros((), dtype=torch.long), dist_reduce_fx="sum")
-        keep_apart(self)
+        leave_compute_groups(self)
 
     def update(
         self,

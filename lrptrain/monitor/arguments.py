@@ -1,7 +1,6 @@
 """What a monitor's arguments may be."""
 
 from collections.abc import Sequence
-from typing import Any
 
 from lrptrain.intervention import INTERVENTIONS
 from lrptrain.monitor.evaluate import TARGETS
@@ -39,12 +38,14 @@ def check_judging(intervention: str | None, min_effect: float, fail_on: str | No
         raise ValueError("fail_on='confirmed' needs an intervention, without which nothing is confirmed")
 
 
-def check_names(callbacks: Sequence[Any]) -> None:
-    """Refuse two monitors of one name, which would log under the same keys.
+def check_names(names: Sequence[str | None]) -> None:
+    """Reject two monitors of one name, which would log under the same keys.
+
+    Args:
+        names: The names of all monitors of a trainer; None for one without a name.
 
     Raises:
-        ValueError: With what tells them apart.
+        ValueError: If a name occurs twice, with the argument that tells the monitors apart.
     """
-    names = [each.name for each in callbacks if type(each).__name__ == "RelevanceMonitor"]
     if len(set(names)) < len(names):
         raise ValueError(f"several RelevanceMonitors with the names {names} would log the same keys: give each a name=")

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.annotations import boxes_to_mask
+from lrptrain.intervention.regions import content_tokens
 from lrptrain.loggers.record import Highlight, Input, Picture
 from lrptrain.monitor.evaluate import Scored
 from lrptrain.monitor.summary import FOCUS, class_name
@@ -85,11 +86,12 @@ def _highlight(one: Scored, look: Look) -> Highlight:
     tokens = look.tokens(tensors["input_ids"][real].tolist())
     scores = next(iter(one.maps.values()))[real].numpy()
     rationale = tensors["rationale"][real].numpy() if "rationale" in tensors else None
+    scored = _scored_tokens(one.sample)[real].numpy()
     return Highlight(
         sample_id=one.sample.sample_id,
         caption=caption(one, look.class_names),
-        html=token_html(tokens, scores, rationale),
-        text=token_markdown(tokens, scores, rationale),
+        html=token_html(tokens, scores, rationale, scored=scored),
+        text=token_markdown(tokens, scores, rationale, scored),
     )
 
 
@@ -117,7 +119,13 @@ def _input(sample: Sample, grid: tuple[int, int] | None, look: Look) -> Input:
         sample_id=sample.sample_id,
         tokens=[next(names) if here else None for here in real.tolist()],
         annotation=None if rationale is None else rationale.numpy().astype(np.uint8),
+        scored=_scored_tokens(sample).tolist(),
     )
+
+
+def _scored_tokens(sample: Sample) -> Tensor:
+    """Which tokens of a text are content that is scored: neither special nor padding nor ignored; bool `[tokens]`."""
+    return content_tokens({name: value[None] for name, value in sample.tensors.items()})[0]
 
 
 def _real(sample: Sample) -> Tensor:

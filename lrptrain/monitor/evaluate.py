@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from lrptrain.batch import Sample, collate, model_inputs, token_annotations
 from lrptrain.batch.annotations import TokenAnnotation
-from lrptrain.intervention.effects import class_probabilities
-from lrptrain.intervention.regions import content_tokens
+from lrptrain.batch.content import content_tokens
+from lrptrain.batch.logits import class_probabilities
 from lrptrain.metrics import energy_pointing_game, localization_auprc, pointing_game, relevance_rank_accuracy
 from lrptrain.relevance import Relevance, attribute, decompose
 

@@ -5,6 +5,7 @@ from lrptrain.relevance.decomposition.decompose import Decomposition, decompose
 from lrptrain.relevance.propagation.propagate import register_rule
 from lrptrain.relevance.registry import methods
 from lrptrain.relevance.types import (
+    NonFiniteError,
     Relevance,
     TokenLayout,
     UnsupportedMethodError,
@@ -14,6 +15,7 @@ from lrptrain.relevance.types import (
 
 __all__ = [
     "Decomposition",
+    "NonFiniteError",
     "Recorded",
     "Relevance",
     "TokenLayout",

@@ -21,7 +21,13 @@ from lrptrain.relevance.tape.functions import enterable
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.tape.written_out import collapse
-from lrptrain.relevance.types import Relevance, TokenLayout, UnsupportedMethodError, UnsupportedModelError
+from lrptrain.relevance.types import (
+    NonFiniteError,
+    Relevance,
+    TokenLayout,
+    UnsupportedMethodError,
+    UnsupportedModelError,
+)
 
 Target = int | Sequence[int] | Int[Tensor, " batch"] | None
 
@@ -113,7 +119,9 @@ def attribute(
         **options: Of the method.
 
     Raises:
-        ValueError: If the batch is empty, a target is out of range or of the wrong shape, or logits are NaN.
+        ValueError: If the batch is empty, or a target is out of range or of the wrong shape.
+        NonFiniteError: If the logits are NaN, or the relevance is NaN or infinite. With `create_graph` the relevance is
+            not checked: a training loop decides what to do with a loss that is not finite.
         UnsupportedModelError: If the output is not `[batch, classes]`, or the model lacks what the method needs.
         UnsupportedMethodError: If the method is unknown, does not take an option, or does not exist for this model.
         UnsupportedOperationError: If relevance reaches an operation without a rule.
@@ -138,7 +146,7 @@ def as_recording(
 
     Raises:
         UnsupportedModelError: If the output is not `[batch, classes]`, or did not come from the input.
-        ValueError: If logits are NaN.
+        NonFiniteError: If logits are NaN.
     """
     logits = read_logits(output, explained_input(inputs)[1].shape[0])
     return Recording(tape, _recorded(tape, logits), model, inputs, _padding(inputs), layout)
@@ -167,7 +175,55 @@ def _explain(
         maps = chosen.function(explanation, **options)
     padding = recording.padding
     scores = maps.scores if padding is None else maps.scores * padding.to(maps.scores.dtype)
-    return Relevance(scores, logits.detach(), target, method, _grid(recording), maps.input, maps.attention, other=rival)
+    relevance = Relevance(
+        scores=scores,
+        logits=logits.detach(),
+        target=target,
+        method=method,
+        grid=_grid(recording),
+        input=maps.input,
+        attention=maps.attention,
+        other=rival,
+    )
+    if not create_graph:
+        _check_finite(relevance, recording)
+    return relevance
+
+
+def _check_finite(relevance: Relevance, recording: Recording) -> None:
+    """Raise if a map holds NaN or infinity.
+
+    Raises:
+        NonFiniteError: With the method, the samples and what to do.
+    """
+    for field, maps in (
+        ("scores", (relevance.scores,)),
+        ("input", () if relevance.input is None else (relevance.input,)),
+        ("attention", relevance.attention or ()),
+    ):
+        for values in maps:
+            if not values.isfinite().all():
+                raise NonFiniteError(_why_not_finite(relevance, recording, field, _rows_not_finite(values)))
+
+
+def _rows_not_finite(values: Float[Tensor, "batch ..."]) -> list[int]:
+    return (~values.isfinite()).flatten(1).any(1).nonzero().flatten().tolist()
+
+
+def _why_not_finite(relevance: Relevance, recording: Recording, field: str, rows: list[int]) -> str:
+    """The message, which names the nearest cause: the input, the explained logits, or the method itself."""
+    assert recording.tape.leaf is not None
+    what = f"{relevance.method}: the {field} are NaN or infinite in samples {rows[:10]}"
+    if set(rows) & set(_rows_not_finite(recording.tape.leaf)):
+        return f"{what}, as is the input: replace such numbers in it"
+    explained = [relevance.target] if relevance.other is None else [relevance.target, relevance.other]
+    logits = torch.stack([relevance.logits.gather(1, classes[:, None])[:, 0] for classes in explained], 1)
+    if set(rows) & set(_rows_not_finite(logits)):
+        return f"{what}, as are the explained logits: choose another target, or check the model's weights"
+    return (
+        f"{what}, though input and logits are not: run the model in float32 or float64, check its weights, or take "
+        "another method (generic_attention needs gradients only)"
+    )
 
 
 def _rival(other: Target, target: Tensor, logits: Tensor) -> Tensor:

@@ -119,7 +119,11 @@ class Explanation:
                 normalise by sums of relevance are not: 1 and -1 would cancel to nothing.
         """
         output = self.recording.output
-        start = self.direction * real(output.tensor) if of_logit else self.direction
+        start = self.direction
+        if of_logit:
+            logits = real(output.tensor)
+            # A class that is ruled out by a logit of -inf passes nothing; 0 * inf would be NaN.
+            start = start * logits.masked_fill((start == 0) & logits.isinf(), 0.0)
         if linear or self.other is None:
             arrived = self.recording.walk.back({output: start}, composite, keep)
             return [arrived[value] for value in keep]

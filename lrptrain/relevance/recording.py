@@ -15,7 +15,7 @@ from lrptrain.relevance.propagation.propagate import Walk, real
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.sample_axes import split_samples
 from lrptrain.relevance.tape.tape import Tape
-from lrptrain.relevance.types import TokenLayout, UnsupportedMethodError, UnsupportedModelError
+from lrptrain.relevance.types import NonFiniteError, TokenLayout, UnsupportedMethodError, UnsupportedModelError
 
 Inputs = Tensor | Mapping[str, Any]
 Blocks = list[Float[Tensor, "batch heads length length"]]
@@ -189,7 +189,7 @@ def read_logits(output: Any, samples: int) -> Float[Tensor, "batch classes"]:
 
     Raises:
         UnsupportedModelError: If they are not one row of class scores per sample.
-        ValueError: If they are NaN.
+        NonFiniteError: If they are NaN.
     """
     logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
     if (
@@ -205,7 +205,10 @@ def read_logits(output: Any, samples: int) -> Float[Tensor, "batch classes"]:
         )
     if logits.isnan().any():
         rows = logits.isnan().any(1).nonzero().flatten().tolist()
-        raise ValueError(f"the logits of samples {rows[:10]} are NaN: there is no class to explain")
+        raise NonFiniteError(
+            f"the logits of samples {rows[:10]} are NaN: there is no class to explain; check these samples of "
+            "the input, and the model's weights, for NaN"
+        )
     return logits
 
 

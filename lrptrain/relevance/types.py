@@ -19,6 +19,10 @@ class UnsupportedMethodError(ValueError):
     """The method is unknown, or does not exist for this kind of model."""
 
 
+class NonFiniteError(ValueError):
+    """Relevance, or the logits that it explains, hold NaN or infinity."""
+
+
 @dataclass(frozen=True)
 class TokenLayout:
     """Where a model's content tokens stand in its sequence.

@@ -2,12 +2,13 @@
 
 from lrptrain.render.image import enlarge, overlay, to_picture, to_pixels
 from lrptrain.render.sheet import contact_sheet
-from lrptrain.render.text import token_ansi, token_html, token_markdown
+from lrptrain.render.text import scored_tokens, token_ansi, token_html, token_markdown
 
 __all__ = [
     "contact_sheet",
     "enlarge",
     "overlay",
+    "scored_tokens",
     "to_picture",
     "to_pixels",
     "token_ansi",

@@ -10,6 +10,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lrptrain.batch.annotations import IGNORED
+from lrptrain.files import write_json
 from lrptrain.segmentation import files
 from lrptrain.segmentation.maker import Made, Maker, weights_key
 from lrptrain.segmentation.mask_files import read_mask
@@ -157,7 +158,7 @@ def score_export(folder: Path, classes: int) -> dict[str, dict[str, Any]]:
             values = {kind: score.compute() for kind, score in scores.items()}
             found[split] |= {kind: plain(value) for kind, value in values.items()}
             found[split]["masks"]["decided"] = float(values["masks"]["pixels"] / values["refined"]["pixels"])
-    files.write_json(folder / "scores.json", found)
+    write_json(folder / "scores.json", found)
     return found
 
 

@@ -32,7 +32,7 @@ import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
-from lrptrain.loggers.files import append_line, name_of, to_json, write_whole
+from lrptrain.files import append_json_line, file_name_of, to_json, write_atomically, write_json, write_text
 from lrptrain.segmentation.mask_files import write_image, write_mask
 
 SEEDS, REFINED, MASKS, IMAGES, MAPS = (
@@ -137,7 +137,7 @@ def write(folder: Path, given: Exported, map_size: tuple[int, int] | None = None
         "maps": maps.numpy().astype(np.float16),
         "classes": np.asarray(given.classes, dtype=np.int64),
     }
-    write_whole(folder / MAPS / f"{name}.npz", partial(_save_arrays, arrays))
+    write_atomically(folder / MAPS / f"{name}.npz", partial(_save_arrays, arrays))
     size = (given.mask.shape[-2], given.mask.shape[-1])
     return add(folder, Entry(name, given.split, tuple(given.classes), size), rank)
 
@@ -145,7 +145,7 @@ def write(folder: Path, given: Exported, map_size: tuple[int, int] | None = None
 def add(folder: Path, entry: Entry, rank: int = 0) -> Entry:
     """Add a line to this process' part of the index."""
     folder.mkdir(parents=True, exist_ok=True)
-    append_line(folder / f"index.{rank}.jsonl", to_json(asdict(entry)))
+    append_json_line(folder / f"index.{rank}.jsonl", asdict(entry))
     return entry
 
 
@@ -156,7 +156,7 @@ def skipped(name: str, split: str, size: tuple[int, int], reason: str) -> Entry:
 
 def image_name(sample_id: int | str, split: str) -> str:
     """The name of an image's files: numbers are those of a split."""
-    return name_of(sample_id) if isinstance(sample_id, str) else f"{split}_{sample_id:06d}"
+    return file_name_of(sample_id) if isinstance(sample_id, str) else f"{split}_{sample_id:06d}"
 
 
 def merge(folder: Path) -> list[Entry]:
@@ -167,7 +167,7 @@ def merge(folder: Path) -> list[Entry]:
     """
     entries = read_index(folder)
     lines = "".join(f"{to_json(asdict(entry))}\n" for entry in entries)
-    write_whole(folder / "index.jsonl", partial(_write_text, lines))
+    write_text(folder / "index.jsonl", lines)
     known = {path.stem for path in (folder / TRUTH).glob("*.png")}
     done = [entry for entry in entries if entry.status == "done"]
     for split in {entry.split for entry in entries}:
@@ -244,22 +244,13 @@ def counted(entries: Iterable[Entry]) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """What `write_json` wrote."""
+    """What a JSON file holds."""
     return json.loads(path.read_text(encoding="utf-8"))
-
-
-def write_json(path: Path, value: Any) -> None:
-    """Write JSON, whole or not at all."""
-    write_whole(path, partial(_write_text, to_json(value, indent=1)))
 
 
 def _write_list(path: Path, names: Sequence[str]) -> None:
     if names:
-        write_whole(path, partial(_write_text, "".join(f"{name}\n" for name in names)))
-
-
-def _write_text(text: str, path: Path) -> None:
-    path.write_text(text, encoding="utf-8")
+        write_text(path, "".join(f"{name}\n" for name in names))
 
 
 def _save_arrays(arrays: dict[str, Any], path: Path) -> None:

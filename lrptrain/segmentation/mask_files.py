@@ -11,7 +11,7 @@ from torch import Tensor
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.data.pictures import open_picture, to_values
 from lrptrain.extras import require
-from lrptrain.loggers.files import write_whole
+from lrptrain.files import write_atomically
 
 
 @cache
@@ -27,14 +27,14 @@ def write_mask(path: Path, mask: UInt8[Tensor, "height width"]) -> None:
     """Write a mask as a PNG with VOC's palette, whole or not at all."""
     picture = require("PIL.Image", "monitor").fromarray(mask.detach().cpu().numpy().astype(np.uint8))
     picture.putpalette(voc_palette())
-    write_whole(path, partial(picture.save, format="PNG"))
+    write_atomically(path, partial(picture.save, format="PNG"))
 
 
 def write_image(path: Path, image: Float[Tensor, "3 height width"]) -> None:
     """Write an image in 0..1 as a JPEG."""
     pixels = (image.detach().cpu().float().clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0).numpy()
     picture = require("PIL.Image", "monitor").fromarray(np.ascontiguousarray(pixels))
-    write_whole(path, partial(picture.save, format="JPEG", quality=95))
+    write_atomically(path, partial(picture.save, format="JPEG", quality=95))
 
 
 def read_mask(

@@ -11,6 +11,7 @@ import torch
 from pytorch_lightning.utilities import move_data_to_device
 from torch import nn
 
+from lrptrain.files import write_json
 from lrptrain.segmentation import files
 from lrptrain.segmentation.data import SegmentationFolder
 from lrptrain.segmentation.decoder import PatchDecoder
@@ -98,7 +99,7 @@ def run_pipeline(
     data = _data(folder, recipe, training)
     segmenter = _segmenter(folder, network, data, training, net)
     results = {**seeds, "segmenter": _scored(segmenter, data)}
-    files.write_json(folder / "results.json", results)
+    write_json(folder / "results.json", results)
     return results
 
 

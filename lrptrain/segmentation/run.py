@@ -7,6 +7,7 @@ from typing import Any, TypeVar
 
 from torch import nn
 
+from lrptrain.files import write_json
 from lrptrain.segmentation import files
 from lrptrain.segmentation.export import (
     Export,
@@ -109,7 +110,7 @@ def _thresholds(folder: Path, maker: Maker, validation: Source | None) -> Thresh
     parts = gather(together(lambda: sweeps(maker, validation())))
     found = best_thresholds(maker.classes, (sum(part[0] for part in parts), sum(part[1] for part in parts)))
     if rank_and_size()[0] == 0:
-        files.write_json(path, asdict(found))
+        write_json(path, asdict(found))
     return found
 
 

@@ -37,6 +37,9 @@ class MaskScore(Metric):
         **kwargs: Of `torchmetrics.Metric`.
     """
 
+    key = "miou"
+    title = "Mean IoU"
+    function = staticmethod(class_iou)
     higher_is_better = True
     is_differentiable = False
     full_state_update = False

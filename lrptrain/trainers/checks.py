@@ -1,5 +1,6 @@
 """Checks of arguments and trainers that several callbacks share."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,15 +16,27 @@ def check_counts(least: int = 1, **counts: int) -> None:
             raise ValueError(f"{name} must be at least {least}, not {value}")
 
 
-def check_strategy(strategy: Any, who: str = "RelevanceMonitor") -> None:
-    """Refuse strategies that shard parameters.
+def check_strategy(strategy: object, callback: str = "RelevanceMonitor") -> None:
+    """Reject strategies that shard parameters: relevance needs every weight of the model in each process.
+
+    Args:
+        strategy: The trainer's strategy, of either of Lightning's packages.
+        callback: Name of the callback that needs the model, for the message.
 
     Raises:
-        ValueError: With what to use.
+        ValueError: If the strategy is FSDP, DeepSpeed or model parallel, or derives from one of them.
     """
-    name = type(strategy).__name__
-    if any(sharded in name for sharded in ("FSDP", "DeepSpeed", "ModelParallel")):
-        raise ValueError(f"{who} needs whole parameters, which {name} shards: use DDP or a single device")
+    if isinstance(strategy, _sharded_strategies()):
+        raise ValueError(
+            f"{callback} needs whole parameters, which {type(strategy).__name__} shards: use DDP or a single device"
+        )
+
+
+def _sharded_strategies() -> tuple[type, ...]:
+    """Return the sharding strategies of those of Lightning's packages that are loaded; a trainer is of one of them."""
+    modules = [sys.modules.get(f"{package}.strategies") for package in ("pytorch_lightning", "lightning.pytorch")]
+    names = ("FSDPStrategy", "DeepSpeedStrategy", "ModelParallelStrategy")
+    return tuple(getattr(module, name) for module in modules for name in names if hasattr(module, name))
 
 
 def check_looks(mean: Sequence[float] | None, std: Sequence[float] | None) -> None:

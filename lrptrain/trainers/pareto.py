@@ -1,7 +1,5 @@
 """The Pareto front of a run: the validations that no other one beats."""
 
-import json
-import math
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -14,6 +12,7 @@ from typing import Any, Literal
 import numpy as np
 from jaxtyping import Bool, Float
 
+from lrptrain.files import write_json
 from lrptrain.render.front import draw_front
 from lrptrain.trainers.failures import described
 
@@ -97,9 +96,7 @@ def write_front(folder: Path, points: Sequence[ParetoPoint], metrics: Mapping[st
     """
     told = [_told(point, folder) for point in points]
     content = {"metrics": dict(metrics), "front": [point for point in told if point["path"]], "points": told}
-    part = folder / f"{FILE}.part"
-    part.write_text(json.dumps(content, indent=1), encoding="utf-8")
-    os.replace(part, folder / FILE)  # never half a file
+    write_json(folder / FILE, content)
     if plot:
         kept = np.array([point.path is not None for point in points])
         epochs = [point.epoch for point in points]
@@ -112,6 +109,5 @@ def write_front(folder: Path, points: Sequence[ParetoPoint], metrics: Mapping[st
 
 
 def _told(point: ParetoPoint, folder: Path) -> dict[str, Any]:
-    values = {name: value if math.isfinite(value) else None for name, value in point.values.items()}
     path = None if point.path is None else os.path.relpath(point.path, folder)
-    return {"epoch": point.epoch, "step": point.step, "values": values, "path": path}
+    return {"epoch": point.epoch, "step": point.step, "values": dict(point.values), "path": path}

@@ -1,11 +1,12 @@
 """The folder of a monitored run."""
 
-import json
 from contextlib import suppress
 from datetime import datetime
 from itertools import count
 from pathlib import Path
 from typing import Any
+
+from lrptrain.files import write_json
 
 
 def run_folder(root: str | Path, name: str | None = None, suffix: str = "", continued: str | None = None) -> Path:
@@ -32,5 +33,4 @@ def run_folder(root: str | Path, name: str | None = None, suffix: str = "", cont
 
 def write_settings(folder: Path, settings: dict[str, Any]) -> None:
     """Write `run.json`: what was monitored, and how."""
-    folder.mkdir(parents=True, exist_ok=True)
-    (folder / "run.json").write_text(json.dumps(settings, indent=1, default=str), encoding="utf-8")
+    write_json(folder / "run.json", settings, default=str)

@@ -38,8 +38,9 @@ def test_other_batches_say_what_to_change(batch, message):
         read_batch(batch)
 
 
-def test_missing_annotations_are_ignored_whatever_the_dtype():
-    with_mask = take(read_batch({"image": IMAGE, "mask": torch.ones(2, 4, 4, dtype=torch.bool)}), 0, 0)
+@pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.uint8, torch.int64, torch.float32])
+def test_missing_annotations_are_ignored_whatever_the_dtype(dtype):
+    with_mask = take(read_batch({"image": IMAGE, "mask": torch.ones(2, 4, 4, dtype=dtype)}), 0, 0)
     without = take(read_batch({"image": IMAGE}), 0, 1)
     stacked = collate([with_mask, without])
     assert stacked["mask"].tolist() == [[[1] * 4] * 4, [[255] * 4] * 4]

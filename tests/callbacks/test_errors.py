@@ -1,12 +1,14 @@
 """Misconfiguration fails before training; a later failure harms nothing."""
 
+import importlib
 import warnings
 
 import pytest
 import torch
-from setting import Points, data, loader, module, monitor, trainer, vit
+from setting import PACKAGES, Points, data, loader, module, monitor, trainer, vit
 from torch import nn
 
+from lrptrain.callbacks import RelevanceMonitor
 from lrptrain.relevance.types import UnsupportedModelError
 
 
@@ -99,20 +101,84 @@ def test_a_batch_that_cannot_be_used_fails_in_the_sanity_check(columns, options,
         fit(tmp_path, monitor(**options), pl_module, columns)
 
 
+PNG = 255 * data()["mask"]
+
+
+@pytest.mark.parametrize("mask", [PNG, PNG[:, None], PNG.float(), PNG.long()])
+def test_masks_of_0_and_255_fail_before_the_first_step(mask, tmp_path):
+    """They would be read as "nothing is evidence, the rest is ignored", in silence."""
+    pl_module = module()
+    pl_module.training_step = lambda batch, batch_idx: pytest.fail("training began")
+    with pytest.raises(ValueError, match=r"'mask' of a batch holds 0 and 255 and never 1.*`mask > 0`"):
+        fit(tmp_path, monitor(region_names=["a"]), pl_module, replaced(mask=mask))
+
+
+def test_masks_of_0_and_255_fail_in_a_validation_alone(tmp_path):
+    with pytest.raises(ValueError, match="pass `mask > 0`"):
+        trainer(tmp_path, monitor()).validate(module(), loader(replaced(mask=PNG)), verbose=False)
+
+
+def test_masks_of_0_and_255_are_a_failure_without_a_sanity_check(tmp_path):
+    watching = monitor()
+    with pytest.warns(UserWarning, match="failed while reading the masks: ValueError.*`mask > 0`"):
+        fit(tmp_path, watching, columns=replaced(mask=PNG), num_sanity_val_steps=0)
+    assert watching.failures == 1
+
+
+@pytest.mark.parametrize(
+    "mask", [PNG > 0, (PNG > 0).float(), (PNG > 0).to(torch.int8), 0 * PNG, torch.full_like(PNG, 255)]
+)
+def test_masks_of_other_kinds_are_read(mask, tmp_path):
+    watching = monitor(on_error="raise")
+    trainer(tmp_path, watching, max_epochs=1).fit(module(), loader(), loader(replaced(mask=mask)))
+    assert len(watching.scored) == 8
+
+
 def test_outputs_that_are_no_logits_fail_in_the_sanity_check(tmp_path):
     with pytest.raises(UnsupportedModelError, match=r"must return logits \[batch, classes\]"):
         fit(tmp_path, monitor(), module(net=TwoOutputs()))
 
 
-def test_sharded_strategies_are_refused():
-    class FSDPStrategy:
-        pass
+def sharded(package, name, tmp_path):
+    """A trainer with a strategy that shards parameters, without the devices it would need."""
+    strategies = importlib.import_module(f"{package}.strategies")
+    runner = trainer(tmp_path, package=package)
+    strategy = object.__new__(getattr(strategies, name))
+    runner.__dict__["_accelerator_connector"] = type("Connector", (), {"strategy": strategy})()
+    return runner
 
-    class Trainer:
-        strategy = FSDPStrategy()
 
-    with pytest.raises(ValueError, match="use DDP"):
-        monitor().setup(Trainer(), None, "fit")
+@pytest.mark.parametrize("package", PACKAGES)
+@pytest.mark.parametrize("name", ["FSDPStrategy", "DeepSpeedStrategy", "ModelParallelStrategy"])
+def test_sharded_strategies_are_refused(package, name, tmp_path):
+    with pytest.raises(ValueError, match=f"RelevanceMonitor needs whole parameters, which {name} shards: use DDP"):
+        monitor().setup(sharded(package, name, tmp_path), module(package), "fit")
+
+
+def test_a_strategy_is_known_by_its_class_and_not_by_its_name(tmp_path):
+    """A plain strategy may be called anything, and one that derives from a sharding one may, too."""
+    base = importlib.import_module("pytorch_lightning.strategies")
+    runner = sharded(PACKAGES[0], "FSDPStrategy", tmp_path)
+    runner.strategy.__class__ = type("Renamed", (base.FSDPStrategy,), {})
+    with pytest.raises(ValueError, match="which Renamed shards"):
+        monitor().setup(runner, module(), "fit")
+    plain = type("NoFSDPStrategy", (base.SingleDeviceStrategy,), {})
+    trainer(tmp_path, monitor(), strategy=plain(device="cpu"), max_epochs=1).validate(module(), loader(), verbose=False)
+
+
+class First(RelevanceMonitor):
+    pass
+
+
+class Second(RelevanceMonitor):
+    pass
+
+
+def test_two_subclasses_of_the_monitor_without_names_are_refused(tmp_path):
+    """Lightning tells their states apart by their classes, but they would log the same keys."""
+    with pytest.raises(ValueError, match="give each a name="):
+        trainer(tmp_path, First(), Second()).fit(module(), loader(), loader())
+    trainer(tmp_path, First(name="a"), Second(name="b"), max_epochs=1).fit(module(), loader(), loader())
 
 
 class FailsLater(nn.Module):

@@ -1,3 +1,4 @@
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -81,6 +82,11 @@ def test_attribute_highlights_a_text(tmp_path: Path, capsys: pytest.CaptureFixtu
     said = capsys.readouterr().out
     assert "lovely" in said
     assert "predicted class" in said
+    main(["attribute", checkpoint, "What a lovely day", "--tokenizer=minilm"])
+    said = capsys.readouterr().out
+    full = (r"48;2;232;86;86m\w+", r"48;2;92;137;240m\w+")
+    assert re.search("|".join(full), said) is not None
+    assert "Not scored (grey): [CLS], [SEP], with more than 99.9 % of the relevance" in said
 
 
 def test_a_text_needs_the_tokenizer_that_it_was_trained_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

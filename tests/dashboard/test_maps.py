@@ -10,7 +10,7 @@ from shown import MARKUP
 
 from lrptrain.dashboard.maps import MOST_EPOCHS, packed, read_cards, read_history
 from lrptrain.dashboard.samples import read_table
-from lrptrain.loggers import EpochRecord, read_class_maps, read_samples, write_record
+from lrptrain.loggers import EpochRecord, Input, read_class_maps, read_samples, write_record
 from lrptrain.loggers.inputs import input_path
 
 
@@ -76,6 +76,41 @@ def test_class_maps_that_cannot_be_read_are_passed_over_with_a_note(runs, damage
     assert [note.startswith(f"class_maps/{path.name} cannot be read") for note in found["notes"]] == [True]
     assert [len(one["maps"]) > 0 for one in read_history(folder, sample_id)["history"]] == [True] * 3
     assert read_table(folder)["targets"][:2] == ["label", "predicted"]
+
+
+def test_words_of_texts_are_not_rounded_away_beside_what_is_not_scored(recorded):
+    folder = recorded / "relevance" / "texts"
+    rows = read_samples(folder, 1)
+    name = f"epoch_0001_step_{rows['step'][0]:06d}"
+    cards = read_cards(folder, name, [str(i) for i in rows["sample_id"]])["cards"]
+    for row, card in enumerate(cards.values()):
+        scored, values = np.array(card["scored"]), np.array(rows["map_label"][row])
+        real = [token is not None for token in card["tokens"]]
+        assert scored.sum() == sum(real) - 2  # this tokenizer marks nothing: the rule of the monitor says which are
+        own = card["maps"]["label"]
+        levels = np.frombuffer(base64.b64decode(own["values"]), np.int8)
+        assert np.abs(levels[scored]).max() == 127
+        assert own["peak"] == pytest.approx(np.abs(values[scored]).max(), rel=1e-3)
+        assert own["unscored"] == pytest.approx(np.abs(values[~scored]).sum() / np.abs(values).sum(), rel=1e-4)
+    history = read_history(folder, str(rows["sample_id"][0]))["history"]
+    assert history[1]["maps"]["label"] == cards[str(rows["sample_id"][0])]["maps"]["label"]
+
+
+def test_texts_of_records_that_do_not_say_what_is_scored_are_shown(tmp_path):
+    tokens = ["[CLS]", "so", "good", "[SEP]", None]
+    values = [0.9998, 1e-4, -5e-5, 5e-5, 0.0]
+    sample = Input("old", tokens=tokens, annotation=np.array([255, 0, 1, 255, 255], np.uint8))
+    samples = {"sample_id": ["old"], "map_label": [values]}
+    write_record(tmp_path, EpochRecord(0, 0, samples=samples, inputs={"old": lambda: sample}))
+    path = input_path(tmp_path, "old")
+    about = json.loads(path.read_text())
+    del about["scored"]
+    path.write_text(json.dumps(about))
+    card = read_cards(tmp_path, "epoch_0000_step_000000", ["old"])["cards"]["old"]
+    assert card["scored"] == [False, True, True, False, False]
+    levels = np.frombuffer(base64.b64decode(card["maps"]["label"]["values"]), np.int8)
+    assert levels.tolist() == [127, 127, -64, 64, 0]
+    assert card["maps"]["label"]["unscored"] == pytest.approx(0.99985 / 1.0, abs=1e-4)
 
 
 @pytest.mark.parametrize("values", [[0.0, 0.0], [np.nan, np.inf, 1.0], [1e-300, -2e-300], [-5.0], [3e38, 1e-30]])

@@ -14,6 +14,7 @@ from lrptrain.dashboard.masks import MOST_SHOWN, mask_picture, read_masks
 from lrptrain.dashboard.report import report
 from lrptrain.dashboard.runs import about_run, find_exports, find_runs
 from lrptrain.dashboard.server import HOST, app
+from lrptrain.files import write_json
 from lrptrain.segmentation import files
 from lrptrain.segmentation.mask_files import voc_palette
 
@@ -26,7 +27,7 @@ def whole(tmp_path_factory):
     root = tmp_path_factory.mktemp("masks")
     folder = export(root / "run" / OWN, epochs=(2, 10))
     files.merge(folder)
-    files.write_json(folder / "scores.json", {"train": {"seeds": {"mean_iou": 0.25}, "masks": {"mean_iou": 0.5}}})
+    write_json(folder / "scores.json", {"train": {"seeds": {"mean_iou": 0.25}, "masks": {"mean_iou": 0.5}}})
     return root
 
 

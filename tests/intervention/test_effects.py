@@ -6,8 +6,9 @@ import torch
 from torch import nn
 
 from lrptrain.batch import Sample
+from lrptrain.batch.logits import class_probabilities
 from lrptrain.intervention import Region, Setting, effects
-from lrptrain.intervention.effects import class_probabilities, partners
+from lrptrain.intervention.effects import partners
 
 GRID = (4, 4)
 
@@ -183,9 +184,3 @@ def test_texts_without_a_mask_cannot_lose_tokens():
         effects(
             WordReader(), samples, np.arange(3), [0], Region("token", 2), np.full((3, 2), 0.5), None, Setting("fill")
         )
-
-
-def test_a_single_logit_is_one_of_two_classes():
-    found = class_probabilities(torch.tensor([[0.0], [2.0]]))
-    np.testing.assert_allclose(found[:, 1], torch.sigmoid(torch.tensor([0.0, 2.0]).double()))
-    np.testing.assert_allclose(found.sum(1), 1)

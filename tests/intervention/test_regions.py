@@ -1,7 +1,7 @@
 import torch
 
 from lrptrain.intervention import Region
-from lrptrain.intervention.regions import content_tokens, margin, pixels, tokens
+from lrptrain.intervention.regions import margin, pixels, tokens
 
 IMAGES = {"image": torch.zeros(2, 3, 32, 32)}
 TEXTS = {
@@ -55,7 +55,6 @@ def test_named_regions_and_patches():
 
 
 def test_tokens_and_places_are_content():
-    assert content_tokens(TEXTS).tolist() == [[False, *[True] * 4, False], [False, True, True, False, False, False]]
     assert tokens(Region("token", 5), TEXTS).nonzero().tolist() == [[0, 1], [0, 3], [1, 1]]
     assert tokens(Region("place", 0), TEXTS).nonzero().tolist() == [[0, 1], [1, 1]]
     assert tokens(Region("place", -1), TEXTS).nonzero().tolist() == [[0, 4], [1, 2]]

@@ -4,8 +4,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from lrptrain.files import folder_size_mb
 from lrptrain.loggers import ClassMap, EpochRecord, Highlight, Input, Picture, RecordWriter, read_events, read_samples
-from lrptrain.loggers.files import size_in_mb
 
 SIZE = "relevance/record_mb"
 
@@ -27,7 +27,7 @@ def test_the_size_is_told_and_grows(tmp_path):
     writer = RecordWriter(max_mb=10)
     told = [writer.write(tmp_path, record(epoch)).scalars[SIZE] for epoch in range(3)]
     assert told[0] == 0
-    assert 0.012 < told[1] < told[2] < size_in_mb(tmp_path) < 0.2
+    assert 0.012 < told[1] < told[2] < folder_size_mb(tmp_path) < 0.2
     assert [event["scalars"][SIZE] for event in read_events(tmp_path)] == told
 
 

@@ -49,6 +49,9 @@ def test_texts_have_tokens_where_they_have_scores(tmp_path):
     write_inputs(tmp_path, made(text, Input("u", tokens=["x"])))
     expected = {"sample_id": "t", "grid": None, "tokens": ["<b>", "ü", None], "annotation": [1, 0, 255]}
     assert known(tmp_path, "t") == expected
+    scored = Input("s", tokens=["x", "y"], scored=[False, True])
+    write_inputs(tmp_path, made(scored))
+    assert known(tmp_path, "s")["scored"] == [False, True]
     assert known(tmp_path, "u") == {"sample_id": "u", "grid": None, "tokens": ["x"], "annotation": None}
 
 

@@ -6,16 +6,19 @@ from functools import partial
 
 import pytest
 import torch
-from torchmetrics import MetricCollection
+from torchmetrics import Metric, MetricCollection
 
 from lrptrain import metrics
 from lrptrain.batch.annotations import TokenAnnotation, rationale_to_tokens
 from lrptrain.metrics import (
+    AnnotationMetric,
     EnergyPointingGame,
     IouF1,
     LocalizationAUPRC,
+    PerturbationArea,
     PointingGame,
     RelevanceRankAccuracy,
+    SampleMean,
     TokenF1,
     energy_pointing_game,
     iou_f1,
@@ -25,6 +28,7 @@ from lrptrain.metrics import (
     token_f1_at_k,
     uniform_chance,
 )
+from lrptrain.segmentation.scoring import MaskScore
 
 PAIRS: dict[str, tuple[Callable, Callable]] = {
     "energy": (energy_pointing_game, EnergyPointingGame),
@@ -217,3 +221,42 @@ def test_classes_must_be_positive():
 def test_public_names_are_sorted_and_exist():
     assert metrics.__all__ == sorted(metrics.__all__)
     assert all(hasattr(metrics, name) for name in metrics.__all__)
+
+
+def public_metrics():
+    """Every public metric of the project; the two bases are no metrics of anything yet."""
+    exported = [getattr(metrics, name) for name in metrics.__all__]
+    classes = [item for item in exported if isinstance(item, type) and issubclass(item, Metric)]
+    return [*(each for each in classes if each not in (AnnotationMetric, SampleMean)), MaskScore]
+
+
+@pytest.mark.parametrize("metric", public_metrics(), ids=lambda metric: metric.__name__)
+def test_a_metric_says_what_loggers_and_plots_need(metric):
+    assert metric.key.replace("_", "").isalnum()
+    assert metric.key == metric.key.lower()
+    assert metric.title.strip() == metric.title != ""
+    assert metric.higher_is_better in (True, False, None)
+    assert isinstance(metric.is_differentiable, bool)
+    assert isinstance(metric.full_state_update, bool)
+    assert callable(metric.function)
+
+
+def test_keys_and_titles_of_metrics_are_unique():
+    for attribute in ("key", "title"):
+        names = [getattr(metric, attribute) for metric in public_metrics()]
+        assert len(set(names)) == len(names)
+
+
+def test_only_the_perturbation_area_learns_its_direction_from_an_argument():
+    open_direction = [metric for metric in public_metrics() if metric.higher_is_better is None]
+    assert open_direction == [PerturbationArea]
+    assert PerturbationArea().higher_is_better is False
+    assert pickle.loads(pickle.dumps(PerturbationArea(most_relevant_first=False))).higher_is_better is True
+
+
+@every
+def test_the_function_of_a_metric_gives_its_scores(function, metric):
+    scores, annotation = example()
+    instance = metric()
+    expected = type(instance).function(scores, annotation, **instance.options)
+    assert torch.equal(expected.nan_to_num(-1), function(scores, annotation).nan_to_num(-1))

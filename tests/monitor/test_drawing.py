@@ -1,11 +1,13 @@
 """What is kept of the samples, and how they are drawn."""
 
+import re
+
 import numpy as np
 import pytest
 import torch
 
 from lrptrain.batch import Sample
-from lrptrain.monitor.drawing import Look, inputs, pictures
+from lrptrain.monitor.drawing import Look, highlights, inputs, pictures
 from lrptrain.monitor.evaluate import Scored
 
 LOOK = Look(["cat", "dog"], lambda ids: [f"w{i}" for i in ids])
@@ -43,8 +45,23 @@ def test_texts_have_a_name_for_each_token_that_is_no_padding():
     assert found.tokens == ["w5", "w6", "w7", None]
     assert (found.grid, found.image) == (None, None)
     np.testing.assert_array_equal(found.annotation, [1, 0, 255, 255])
+    assert found.scored == [False, True, False, False]  # the ends are special, the rest is ignored
     unmasked = made({"input_ids": ids}, grid=None)
     assert (unmasked.tokens, unmasked.annotation) == (["w5", "w6", "w7", "w0"], None)
+    assert unmasked.scored == [False, True, True, False]
+
+
+def test_a_text_is_coloured_by_its_scored_tokens():
+    tensors = {"input_ids": torch.tensor([5, 6, 7, 8]), "attention_mask": torch.ones(4, dtype=torch.long)}
+    relevance = {"label": torch.tensor([0.99995, 2e-5, 1e-5, 2e-5])}
+    one = Scored(Sample("s", 1, tensors), 0, np.array([0.75, 0.25]), relevance, None, 2, chance=float("nan"), values={})
+    (text,) = highlights([one], LOOK)
+    assert re.findall(r",([\d.]+)\);border-radius:2px\" title=\"[^\"]*\">(\w+)<", text.html) == [
+        ("0.75", "w6"),
+        ("0.38", "w7"),
+    ]
+    assert "w5, w8, with more than 99.9 % of the relevance" in text.html
+    assert text.text.startswith("w5 **w6** **w7** w8")
 
 
 def test_nothing_is_made_before_it_is_asked_for():

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lrptrain.render import token_ansi, token_html, token_markdown
+from lrptrain.render import scored_tokens, token_ansi, token_html, token_markdown
 
 BERT = ["[CLS]", "the", "act", "##ing", "was", "bad", "!", "[SEP]"]
 SCORES = np.array([0.0, 0.1, 1.0, 0.5, -0.5, 2.0, np.nan, 0.0])
@@ -52,7 +52,7 @@ def plain(ansi):
     ],
 )
 def test_word_pieces_are_joined(tokens, text):
-    scores = np.ones(len(tokens))
+    scores = scored_tokens(tokens).astype(float)
     assert plain(token_ansi(tokens, scores)) == text
     assert Page(token_html(tokens, scores)).text == text
 
@@ -61,7 +61,8 @@ def test_colour_follows_sign_and_size():
     styles = Page(token_html(BERT, SCORES)).styles
     assert alpha(styles["bad"]) == 0.75
     assert alpha(styles["act"]) == pytest.approx(0.75 / 2, abs=0.01)
-    assert alpha(styles["!"]) == alpha(styles["[CLS]"]) == 0
+    assert alpha(styles["!"]) == 0
+    assert styles["[CLS]"] == styles["[SEP]"] == "color:#888;font-size:80%"
     assert "rgba(225,29,29" in styles["act"]
     assert "rgba(37,99,235" in styles["was"]
 
@@ -76,7 +77,8 @@ def test_the_rationale_is_underlined():
 
 @given(st.lists(st.text(max_size=8), max_size=6), st.text(max_size=20))
 def test_no_text_becomes_markup(tokens, title):
-    page = Page(token_html(tokens, np.ones(len(tokens)), title=title))
+    scored = [True] * len(tokens)
+    page = Page(token_html(tokens, np.ones(len(tokens)), title=title, scored=scored))
     assert page.tags == ["div"] * 3 + ["span"] * len(tokens)
 
 
@@ -88,9 +90,40 @@ def test_a_script_stays_text():
     assert "<script>alert(1)</script>" in Page(page).text
 
 
+def test_tokens_that_are_not_scored_set_no_scale_and_their_share_is_said():
+    scores = np.array([60.0, 0.1, 1.0, 0.5, -0.5, 2.0, 30.0, 6.0])
+    rationale = [255, 0, 0, 0, 0, 1, 255, 255]  # "!" is ignored, too
+    page = Page(token_html(BERT, scores, rationale))
+    assert alpha(page.styles["bad"]) == 0.75
+    assert "background" not in page.styles["[CLS]"] + page.styles["!"]
+    said = "Not scored (grey): [CLS], !, [SEP], with 95.9 % of the relevance"
+    assert said in page.text
+    assert said in plain(token_ansi(BERT, scores, rationale))
+    markdown = token_markdown(BERT, scores, rationale)
+    assert markdown.endswith("Not scored: \\[CLS\\], \\!, \\[SEP\\], with 95\\.9 % of the relevance")
+    assert "「**bad\\!**」" in markdown
+    # Whoever knows better says which are scored: here the "!" is, and "the" is not.
+    known = token_html(BERT, scores, rationale, scored=[False, False, True, True, True, True, True, False])
+    assert alpha(Page(known).styles["!"]) == 0.75
+    assert "Not scored (grey): [CLS], the, [SEP], with" in Page(known).text
+
+
+def test_an_annotation_that_ignores_every_token_is_none():
+    styles = Page(token_html(BERT, SCORES, [255] * 8)).styles
+    assert alpha(styles["bad"]) == 0.75
+
+
+@pytest.mark.parametrize(
+    ("special", "said"), [(1e-6, "less than 0.1 %"), (1e6, "more than 99.9 %"), (1.0, "50.0 %"), (np.inf, None)]
+)
+def test_a_share_that_is_nearly_all_or_nothing_says_so(special, said):
+    page = token_html(["[CLS]", "word"], np.array([special, 1.0]))
+    assert (f"[CLS], with {said} of the relevance" in page) if said else "of the relevance" not in Page(page).text
+
+
 @given(st.lists(st.text(max_size=8), max_size=6))
 def test_a_token_cannot_steer_the_terminal(tokens):
-    rest = plain(token_ansi(tokens, np.ones(len(tokens))))
+    rest = plain(token_ansi(tokens, np.ones(len(tokens)), scored=[True] * len(tokens)))
     assert all(character.isprintable() for character in rest)
 
 
@@ -100,7 +133,7 @@ def test_escape_codes_in_tokens_are_defused():
 
 def test_without_any_relevance_nothing_is_coloured():
     styles = Page(token_html(BERT, np.zeros(8))).styles
-    assert {alpha(style) for word, style in styles.items() if word.strip()} == {0.0}
+    assert {alpha(style) for word, style in styles.items() if word.strip() and "[" not in word} == {0.0}
     assert "**" not in token_markdown(BERT, np.zeros(8))
 
 
@@ -109,3 +142,5 @@ def test_unequal_lengths_are_refused():
         token_html(BERT, SCORES[:7])
     with pytest.raises(ValueError, match="a rationale of 3"):
         token_ansi(BERT, SCORES, [0, 1, 0])
+    with pytest.raises(ValueError, match="scored must say of 8 tokens"):
+        token_markdown(BERT, SCORES, scored=[True])

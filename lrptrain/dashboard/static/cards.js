@@ -17,13 +17,21 @@ function sampleView(run, id, known, target, caption) {
     figure.redraw = () => {
       const map = target();
       const levels = map === null || !look.heat ? null : unpack(map);
-      body.replaceChildren(highlighted(known.tokens, levels, known.annotation, look), lacking(map));
+      body.replaceChildren(highlighted(known, levels, look), unscoredNote(known, map), lacking(map));
     };
   } else {
     figure.redraw = () => drawImage(run, id, known, target(), body);
   }
   figure.redraw();
   return figure;
+}
+
+// Which share of the relevance the grey tokens hold, by which no word is scaled.
+function unscoredNote({ tokens, scored }, map) {
+  if (map === null || !look.heat || !(map.unscored > 0)) return "";
+  const names = [...new Set(tokens.filter((token, i) => token !== null && !scored[i]).map(plainToken))];
+  const listed = names.slice(0, 3).join(", ") + (names.length > 3 ? " ..." : "");
+  return h("p", { className: "muted unscored" }, `Not scored (grey): ${listed}, with ${sharePercent(map.unscored)} of the relevance`);
 }
 
 function lacking(map) {

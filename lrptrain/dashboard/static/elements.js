@@ -53,6 +53,13 @@ function points(share) {
   return Number(text) === 0 ? "0" : text;
 }
 
+// A share that is nearly nothing or nearly all must not read as nothing or all.
+function sharePercent(share) {
+  if (share > 0 && share < 0.0005) return "less than 0.1 %";
+  if (share > 0.9995 && share < 1) return "more than 99.9 %";
+  return `${(100 * share).toFixed(1)} %`;
+}
+
 function ago(seconds) {
   if (seconds < 90) return `${Math.max(0, Math.round(seconds))} s ago`;
   if (seconds < 5400) return `${Math.round(seconds / 60)} min ago`;

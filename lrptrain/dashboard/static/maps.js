@@ -102,8 +102,14 @@ async function readPixels(url) {
 const SPECIAL = /^(\[[A-Z]+\]|<[^<>\s]+>)$/;
 const CLOSING = /^[.,!?;:%)\]}]+$/;
 
-// The text with its tokens coloured: red for relevance, blue for negative relevance; the rationale is underlined.
-function highlighted(tokens, levels, annotation, { mask, opacity }) {
+// A token without the tokenizer's marks.
+function plainToken(token) {
+  return token.replace(/^[Ġ▁]+/, "").replace(/^##(?=.)/, "").replaceAll("Ċ", "↵");
+}
+
+// The text with its tokens coloured: red for relevance, blue for negative relevance; the rationale is underlined, and
+// tokens that are not scored, such as [CLS], are grey.
+function highlighted({ tokens, scored, annotation }, levels, { mask, opacity }) {
   const marked = tokens.some((token) => token !== null && /^[Ġ▁]/.test(token));
   const place = h("p", { className: "tokens" });
   let before = null;
@@ -113,11 +119,10 @@ function highlighted(tokens, levels, annotation, { mask, opacity }) {
     const starts = marked ? /^[Ġ▁]/.test(token) : !token.startsWith("##") && !CLOSING.test(token);
     if (before !== null && (special || before || starts)) place.append(" ");
     before = special;
-    const text = token.replace(/^[Ġ▁]+/, "").replace(/^##(?=.)/, "").replaceAll("Ċ", "↵");
-    const level = levels === null || !isNumber(levels[i]) ? 0 : levels[i];
-    const piece = h("span", { title: level.toFixed(2) }, text);
-    piece.style.backgroundColor = `rgba(${level > 0 ? "225,29,29" : "37,99,235"},${(Math.abs(level) * opacity).toFixed(3)})`;
-    if (special) piece.classList.add("special");
+    const level = !scored[i] || levels === null || !isNumber(levels[i]) ? 0 : levels[i];
+    const piece = h("span", { title: scored[i] ? level.toFixed(2) : "not scored" }, plainToken(token));
+    if (scored[i]) piece.style.backgroundColor = `rgba(${level > 0 ? "225,29,29" : "37,99,235"},${(Math.abs(level) * opacity).toFixed(3)})`;
+    else piece.classList.add("special");
     if (mask && annotation !== null && annotation[i] === 1) piece.classList.add("rationale");
     place.append(piece);
   });

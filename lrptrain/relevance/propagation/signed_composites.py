@@ -68,7 +68,10 @@ def _softmax(walk: Walk, node: Node, relevance: Parts) -> Shares:
     part = only_part(relevance)
     p, dim = _output(node, part), node.argument(1, "dim", -1)
     for value in only_input(node):
-        yield value, value.tensor.to(part.dtype) * (part - p * part.sum(dim, keepdim=True))
+        x = value.tensor.to(part.dtype)
+        # A score of -inf, as an additive mask makes it, has p = 0 and passes nothing; -inf * 0 would be NaN.
+        x = x.masked_fill(x.isneginf(), 0.0)
+        yield value, x * (part - p * part.sum(dim, keepdim=True))
 
 
 def _fixed_map(walk: Walk, node: Node) -> Callable[[Tensor], Tensor]:

@@ -1,0 +1,47 @@
+"""Which tokens of a text are its content: the one rule that interventions, metrics, the audit and findings share."""
+
+from collections.abc import Mapping
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor
+
+from lrptrain.batch.annotations import IGNORED
+
+
+def content_tokens(batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]:
+    """Return True where a token is text: neither padding, nor at either end, nor ignored by the rationale.
+
+    The first and the last attended token are where tokenizers put special tokens. A rationale names the special tokens
+    in between, such as a separator: it is 255 there. A rationale that is 255 throughout is no annotation, and excludes
+    nothing.
+
+    Args:
+        batch: A batch in the contract's form, with `input_ids` and, where it has them, `attention_mask` and
+            `rationale`. Only a mask of the shape `[batch, tokens]` tells padding.
+
+    Example:
+        `[CLS] good film [SEP] truly [SEP] [PAD]` with the rationale `255 1 0 255 0 255 255` has the content
+        `good film truly`; without a rationale it is `good film [SEP] truly`.
+    """
+    attended = attended_tokens(batch)
+    content = attended & ~end_tokens(attended)
+    if "rationale" in batch:
+        ignored = batch["rationale"] == IGNORED
+        content = content & ~(ignored & ~ignored.all(1, keepdim=True))
+    return content
+
+
+def attended_tokens(batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]:
+    """Return True at every token that is no padding; everywhere without an `attention_mask` `[batch, tokens]`."""
+    token_ids, mask = batch["input_ids"], batch.get("attention_mask")
+    if mask is None or mask.ndim != 2:
+        return torch.ones(token_ids.shape[:2], dtype=torch.bool, device=token_ids.device)
+    return mask != 0
+
+
+def end_tokens(attended: Bool[Tensor, "batch tokens"]) -> Bool[Tensor, "batch tokens"]:
+    """Return True at the first and the last attended token of every row, whichever side the padding is on."""
+    first = attended & (attended.cumsum(1) == 1)
+    last = attended & (attended.flip(1).cumsum(1).flip(1) == 1)
+    return first | last

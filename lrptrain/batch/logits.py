@@ -1,0 +1,27 @@
+"""From a model's logits to probabilities of classes, where one logit stands for two classes."""
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float
+from torch import Tensor
+
+
+def two_class_logits(logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "batch _classes"]:
+    """Return the logits as they are; a single one as the second of two classes, of which the first has the logit 0."""
+    return logits if logits.shape[1] > 1 else F.pad(logits, (1, 0))
+
+
+def class_probabilities(
+    logits: Float[Tensor, "batch classes"], dtype: torch.dtype | None = torch.float64
+) -> Float[Tensor, "batch _classes"]:
+    """Return the softmax over classes; a single logit gives the probabilities of two classes.
+
+    Args:
+        logits: The output of the model, `[batch, classes]`.
+        dtype: The precision to compute in; None for that of the logits, but at least float32.
+
+    Returns:
+        Probabilities in [0, 1], `[batch, classes]`, with two columns for a single logit. Gradients flow through.
+    """
+    precision = torch.promote_types(logits.dtype, torch.float32) if dtype is None else dtype
+    return two_class_logits(logits.to(precision)).softmax(1)

@@ -1,0 +1,110 @@
+"""Files that are complete or absent, JSON that every language reads, and file names for any sample id."""
+
+import hashlib
+import json
+import math
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+_LONGEST_NAME = 150
+
+
+def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
+    """Let `write` fill a file beside `path`, and give it that name when it is complete.
+
+    Args:
+        path: The file. Its folder is made if it does not exist.
+        write: Takes the path of the file to fill. If it fails, as on a full disk, what it wrote is removed, and a file
+            that was at `path` stays as it was.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    part = path.with_name(f"{path.name}.part")
+    try:
+        write(part)
+        os.replace(part, path)
+    except BaseException:
+        part.unlink(missing_ok=True)
+        raise
+
+
+def write_text(path: Path, text: str) -> None:
+    """Write a text in UTF-8, complete or not at all."""
+    write_atomically(path, lambda part: part.write_text(text, encoding="utf-8"))
+
+
+def write_json(path: Path, value: Any, default: Callable[[Any], Any] | None = None) -> None:
+    """Write a value as indented JSON, complete or not at all.
+
+    Args:
+        path: The file. Its folder is made if it does not exist.
+        value: See `to_json`.
+        default: See `to_json`.
+    """
+    write_text(path, to_json(value, indent=1, default=default) + "\n")
+
+
+def append_json_line(path: Path, value: Any) -> None:
+    """Add a value as one line of JSON that is on the disk on return.
+
+    An incomplete line before it, of a process that was killed, keeps a line of its own. If the line cannot be written
+    in full, as on a full disk, none of it stays.
+
+    Args:
+        path: The file, in a folder that exists.
+        value: See `to_json`.
+    """
+    line = f"{to_json(value)}\n".encode()
+    with path.open("ab+", buffering=0) as file:
+        end = file.seek(0, os.SEEK_END)
+        if end:
+            file.seek(-1, os.SEEK_END)
+            line = line if file.read(1) == b"\n" else b"\n" + line
+        try:
+            written = 0
+            while written < len(line):  # a disk that becomes full takes a part first
+                written += file.write(line[written:])
+            os.fsync(file.fileno())
+        except OSError:
+            file.truncate(end)
+            raise
+
+
+def to_json(value: Any, indent: int | None = None, default: Callable[[Any], Any] | None = None) -> str:
+    """The value as strict JSON.
+
+    Args:
+        value: Of dicts, lists, tuples, numbers, strings, numpy arrays and tensors. A number that is not finite, which
+            JSON has no word for, becomes null.
+        indent: Spaces per level; None for one line.
+        default: Turns any other object into one of these, as in `json.dumps`.
+    """
+    return json.dumps(_plain(value), indent=indent, allow_nan=False, default=default)
+
+
+def _plain(value: Any) -> Any:
+    """With Python's numbers and lists for numpy's and torch's, and None for numbers that are not finite."""
+    if isinstance(value, dict):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(item) for item in value]
+    if hasattr(value, "tolist"):  # a numpy or torch array, or a number of theirs
+        return _plain(value.tolist())
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def file_name_of(sample_id: int | str) -> str:
+    """A file name for a sample, without an ending: quoted as in a URL, and cut where it is long."""
+    name = quote(str(sample_id), safe="")
+    if len(name) > _LONGEST_NAME:
+        # The hash tells long names apart that begin alike.
+        name = f"{name[:_LONGEST_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
+    return name
+
+
+def folder_size_mb(folder: Path) -> float:
+    """Megabytes (10^6 bytes) of all files below a folder; 0 if there is none."""
+    paths = (Path(parent) / name for parent, _, names in os.walk(folder) for name in names)
+    return sum(path.stat().st_size for path in paths if path.is_file()) / 1e6

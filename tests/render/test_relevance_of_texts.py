@@ -1,0 +1,57 @@
+"""The words of a real text model are coloured, whatever share of the relevance `[CLS]` holds."""
+
+import re
+
+import numpy as np
+import pytest
+import torch
+from transformers import BertConfig, BertForSequenceClassification
+
+import lrptrain
+from lrptrain.render import token_ansi, token_html, token_markdown
+
+WORDS = ["[CLS]", "a", "truly", "love", "##ly", "film", ",", "not", "bad", "[SEP]"]
+SCORED = [not word.startswith("[") for word in WORDS]
+
+
+@pytest.fixture(scope="module")
+def bert():
+    torch.manual_seed(0)
+    sizes = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32}
+    return BertForSequenceClassification(BertConfig(vocab_size=60, num_labels=3, **sizes)).eval()
+
+
+def relevance(bert, method):
+    """The map of the first class that has any relevance on words: methods that clip may leave a class none."""
+    ids = torch.arange(10, 20)[None]
+    inputs = {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+    maps = (lrptrain.attribute(bert, inputs, label, method).scores[0].detach().numpy() for label in range(3))
+    return next(scores for scores in maps if np.abs(scores[SCORED]).max() > 0)
+
+
+@pytest.mark.filterwarnings("ignore")
+@pytest.mark.parametrize("method", lrptrain.methods())
+def test_some_word_has_the_full_colour_by_every_method(bert, method):
+    try:
+        scores = relevance(bert, method)
+    except lrptrain.UnsupportedMethodError:
+        pytest.skip("not for texts")
+    page = token_html(WORDS, scores)
+    spans = re.findall(r'<span style="([^"]*)" title="([^"]*)">([^<]*)</span>', page)
+    assert [text for _, _, text in spans] == ["[CLS]", "a", "truly", "love", "ly", "film", ",", "not", "bad", "[SEP]"]
+    alphas = [float(found[0]) if (found := re.findall(r",([\d.]+)\)", style)) else None for style, _, _ in spans]
+    assert max(alpha for alpha in alphas if alpha is not None) == 0.75
+    assert (alphas[0], alphas[-1]) == (None, None)
+    strongest = int(np.abs(scores[1:-1]).argmax()) + 1
+    red, green, blue = (225, 29, 29) if scores[strongest] > 0 else (37, 99, 235)
+    full = ";".join(str(round(255 + 0.75 * (channel - 255))) for channel in (red, green, blue))
+    assert f"48;2;{full}m{spans[strongest][2]}" in token_ansi(WORDS, scores)
+    assert ("**" in token_markdown(WORDS, scores)) == (scores[1:-1].max() >= 0.5 * np.abs(scores[1:-1]).max())
+
+
+def test_the_default_method_shows_its_words_and_says_what_cls_holds(bert):
+    scores = relevance(bert, "transformer_attribution")
+    assert np.abs(scores[[0, -1]]).sum() > 0.9999 * np.abs(scores).sum()
+    said = "Not scored (grey): [CLS], [SEP], with more than 99.9 % of the relevance"
+    assert said in token_html(WORDS, scores)
+    assert said in token_ansi(WORDS, scores)
