@@ -15,7 +15,7 @@ from lrptrain.guidance.evidence import drawn, evidence, first_rows, guidable
 from lrptrain.guidance.objective import Objective, Term, parse_losses
 from lrptrain.guidance.schedule import Decay, Schedule, running_ratio
 from lrptrain.guidance.shared import share
-from lrptrain.relevance.interception import Call, checkpoints, intercepted
+from lrptrain.relevance.interception import InterceptedForward, checkpoints, intercepted
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.trainers.checks import check_counts, check_guidance, check_guided
 from lrptrain.trainers.discover import find_model
@@ -255,7 +255,7 @@ class RelevanceGuidance(Callback):
             return {}, torch.zeros(0, dtype=torch.long)
 
     @contextmanager
-    def _listening(self, known: dict[str, Any], rows: Tensor, compares: bool) -> Iterator[list[Call]]:
+    def _listening(self, known: dict[str, Any], rows: Tensor, compares: bool) -> Iterator[list[InterceptedForward]]:
         if not len(rows):  # another process may guide some, and then compare: two backward passes are not compiled
             with torch.compiler.set_stance("force_eager") if compares else nullcontext():
                 yield []
@@ -267,7 +267,7 @@ class RelevanceGuidance(Callback):
             yield calls
 
     def _terms(
-        self, trainer: Any, pl_module: Any, known: dict[str, Any], rows: Tensor, calls: list[Call]
+        self, trainer: Any, pl_module: Any, known: dict[str, Any], rows: Tensor, calls: list[InterceptedForward]
     ) -> dict[str, Term]:
         """Every loss of this process; none if it failed or guides no sample."""
         if not len(rows):
@@ -296,7 +296,9 @@ class RelevanceGuidance(Callback):
             self._failures.note("computing the loss", error)
             return {}
 
-    def _reliance(self, trainer: Any, known: dict[str, Any], rows: Tensor, calls: list[Call]) -> dict[str, Term]:
+    def _reliance(
+        self, trainer: Any, known: dict[str, Any], rows: Tensor, calls: list[InterceptedForward]
+    ) -> dict[str, Term]:
         with self._failures.caught("measuring reliance"):
             return {RELIANCE: self.objective.reliance(calls[0], known["evidence"], rows, self._generator(trainer))}
         return {}

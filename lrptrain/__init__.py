@@ -3,7 +3,7 @@
 from lrptrain.relevance import (
     Decomposition,
     NonFiniteError,
-    Recorded,
+    Recording,
     Relevance,
     TokenLayout,
     UnsupportedMethodError,
@@ -19,7 +19,7 @@ from lrptrain.relevance import (
 __all__ = [
     "Decomposition",
     "NonFiniteError",
-    "Recorded",
+    "Recording",
     "Relevance",
     "TokenLayout",
     "UnsupportedMethodError",

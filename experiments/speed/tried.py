@@ -1,11 +1,10 @@
 """What makes transformer attribution faster, and what does not: variants of the engine within one run. See README.md.
 
-.venv/bin/python experiments/speed/tried.py
+.venv/bin/python -m experiments.speed.tried
 """
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -18,14 +17,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import lrptrain
-from lrptrain.relevance.propagation import lean_rules, rules
+from experiments.speed.cells import apart, seconds, time_ratio, training_pass
+from experiments.speed.run import MODELS
+from experiments.table import markdown, write_between
+from lrptrain.relevance.propagation import in_place_rules, rules
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
-
-from cells import apart, seconds, time_ratio, training_pass  # noqa: E402
-from run import MODELS  # noqa: E402
-from table import markdown, write_between  # noqa: E402
 
 START, END = "<!-- tried -->", "<!-- end of tried -->"
 
@@ -41,7 +38,7 @@ def plain_sum(relevance: Tensor, z: Tensor, operands: tuple[Tensor, ...], total:
 
 def every_row(relevance: Tensor, x: Tensor, weight: Tensor, z: Tensor, bias: Tensor | None) -> Tensor:
     flat = (relevance.reshape(-1, z.shape[-1]), x.reshape(-1, x.shape[-1]), weight, z.reshape(-1, z.shape[-1]), bias)
-    return lean_rules._zplus_rows(*flat).view(x.shape)
+    return in_place_rules._zplus_rows(*flat).view(x.shape)
 
 
 @contextmanager
@@ -56,17 +53,17 @@ def variants() -> dict[str, Any]:
     return {
         "as it is": nullcontext,
         "rules with fresh tensors (`rules.py`)": partial(
-            patch.multiple, lean_rules, zplus=plain_zplus, halves=rules.halves, rescaled_sum=plain_sum
+            patch.multiple, in_place_rules, zplus=plain_zplus, halves=rules.halves, rescaled_sum=plain_sum
         ),
         "the same, z+ by torch.compile": partial(
             patch.multiple,
-            lean_rules,
+            in_place_rules,
             zplus=torch.compile(plain_zplus, dynamic=False),
             halves=rules.halves,
             rescaled_sum=plain_sum,
         ),
-        "also rows without relevance": partial(patch.multiple, lean_rules, zplus=every_row),
-        "all rows of a layer at once": partial(patch.multiple, lean_rules, _ROWS=1 << 30),
+        "also rows without relevance": partial(patch.multiple, in_place_rules, zplus=every_row),
+        "all rows of a layer at once": partial(patch.multiple, in_place_rules, _ROWS=1 << 30),
         "denormals flushed": flushed,
         "forward pass in bf16 (autocast)": partial(torch.autocast, "cpu", torch.bfloat16),
     }

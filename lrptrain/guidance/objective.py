@@ -15,9 +15,9 @@ from lrptrain.guidance.map_losses import MAP_LOSSES
 from lrptrain.guidance.right_reasons import right_reasons
 from lrptrain.metrics.base import at_least_float32, usable_scores
 from lrptrain.relevance import UnsupportedMethodError
-from lrptrain.relevance.attribute import Recorded
-from lrptrain.relevance.interception import Call
-from lrptrain.relevance.registry import differentiable, get_method, unknown
+from lrptrain.relevance.interception import InterceptedForward
+from lrptrain.relevance.recording import Recording
+from lrptrain.relevance.registry import differentiable, get_method, unknown_name
 
 LOSSES = (*MAP_LOSSES, "rrr", "consistency")
 SHARED = 0.5
@@ -64,7 +64,7 @@ class Objective:
     def __post_init__(self) -> None:
         for name, weight in self.weights.items():
             if name not in LOSSES:
-                raise ValueError(unknown("guidance loss", name, LOSSES))
+                raise ValueError(unknown_name("guidance loss", name, LOSSES))
             if not 0 < weight < float("inf"):
                 raise ValueError(f"the weight of {name} must be positive and finite, not {weight}")
         if self.margin is not None and self.margin < 0:
@@ -86,7 +86,7 @@ class Objective:
 
     def terms(
         self,
-        call: Call,
+        call: InterceptedForward,
         annotation: Shaped[Tensor, "batch *area"],
         label: Int[Tensor, " batch"] | None,
         rows: Int[Tensor, " rows"],
@@ -113,7 +113,7 @@ class Objective:
 
     def reliance(
         self,
-        call: Call,
+        call: InterceptedForward,
         annotation: Shaped[Tensor, "batch *area"],
         rows: Int[Tensor, " rows"],
         generator: torch.Generator | None = None,
@@ -132,12 +132,14 @@ class Objective:
             )
         return _term((before - after).abs().sum(-1) / 2, judged.to(before.device)[rows])
 
-    def _on_relevance(self, call: Call, annotation: Tensor, label: Tensor | None, rows: Tensor) -> dict[str, Term]:
+    def _on_relevance(
+        self, call: InterceptedForward, annotation: Tensor, label: Tensor | None, rows: Tensor
+    ) -> dict[str, Term]:
         if call.tape is None:
-            recorded, annotation = call.recorded(rows), annotation[rows]
+            recorded, annotation = call.recording(rows), annotation[rows]
             label = None if label is None else label[rows]
         else:
-            recorded, others = call.recorded(), torch.ones(call.samples, dtype=torch.bool, device=annotation.device)
+            recorded, others = call.recording(), torch.ones(call.samples, dtype=torch.bool, device=annotation.device)
             others[rows] = False
             annotation = annotation.masked_fill(others.view(-1, *[1] * (annotation.ndim - 1)), IGNORED)
             label = None if label is None else torch.where(others.to(label.device), 0, label)
@@ -146,7 +148,7 @@ class Objective:
             found["rrr"] = _term(right_reasons(recorded, annotation), (annotation != IGNORED).flatten(1).any(1))
         return found
 
-    def _on_map(self, recorded: Recorded, annotation: Tensor, label: Tensor | None) -> dict[str, Term]:
+    def _on_map(self, recorded: Recording, annotation: Tensor, label: Tensor | None) -> dict[str, Term]:
         target = label if self.target == "label" else None
         relevance = recorded.attribute(
             target, self.method, create_graph=True, first_order=self.first_order, **self.options
@@ -156,13 +158,17 @@ class Objective:
         losses = {name: MAP_LOSSES[name] for name in self.weights if name in MAP_LOSSES}
         return {name: _term(loss(relevance.scores, tokens), judged) for name, loss in losses.items()}
 
-    def _consistency(self, call: Call, annotation: Tensor, rows: Tensor, generator: torch.Generator | None) -> Term:
+    def _consistency(
+        self, call: InterceptedForward, annotation: Tensor, rows: Tensor, generator: torch.Generator | None
+    ) -> Term:
         swapped, judged = self._swapped(call, annotation, generator)
         rows = rows.to(swapped.device)
         found = divergences(at_least_float32(call.logits()[rows]), at_least_float32(call.again(swapped[rows], rows)))
         return _term(found, judged.to(found.device)[rows])
 
-    def _swapped(self, call: Call, annotation: Tensor, generator: torch.Generator | None) -> tuple[Tensor, Tensor]:
+    def _swapped(
+        self, call: InterceptedForward, annotation: Tensor, generator: torch.Generator | None
+    ) -> tuple[Tensor, Tensor]:
         swap, margin = (swap_outside, 2) if call.explained.ndim == 4 else (swap_tokens, 0)
         return swap(call.explained, annotation, margin if self.margin is None else self.margin, generator)
 

@@ -6,10 +6,10 @@ from torch import Tensor
 
 from lrptrain.guidance.consistency import two_classes
 from lrptrain.metrics.base import at_least_float32
-from lrptrain.relevance.attribute import Recorded
+from lrptrain.relevance.recording import Recording
 
 
-def right_reasons(recorded: Recorded, annotation: Shaped[Tensor, "batch *area"]) -> Float[Tensor, " batch"]:
+def right_reasons(recorded: Recording, annotation: Shaped[Tensor, "batch *area"]) -> Float[Tensor, " batch"]:
     """sum ((1 - M) d/dx sum_k log p_k)^2 (Ross et al. 2017, eq. 1, first term), of every sample.
 
     Args:

@@ -16,7 +16,7 @@ from lrptrain.batch.logits import class_probabilities
 from lrptrain.intervention import images, texts
 from lrptrain.intervention.regions import Region, image_of, pixels, tokens
 from lrptrain.metrics.deletion import delete_tokens
-from lrptrain.relevance.attribute import read_logits
+from lrptrain.relevance.recording import read_logits
 
 INTERVENTIONS = ("swap", "inpaint", "fill")
 

@@ -1,8 +1,9 @@
 """The relevance engine: torch only."""
 
-from lrptrain.relevance.attribute import Recorded, attribute, record
+from lrptrain.relevance.attribute import attribute, record
 from lrptrain.relevance.decomposition.decompose import Decomposition, decompose
-from lrptrain.relevance.propagation.propagate import register_rule
+from lrptrain.relevance.propagation.propagator import register_rule
+from lrptrain.relevance.recording import Recording
 from lrptrain.relevance.registry import methods
 from lrptrain.relevance.types import (
     NonFiniteError,
@@ -16,7 +17,7 @@ from lrptrain.relevance.types import (
 __all__ = [
     "Decomposition",
     "NonFiniteError",
-    "Recorded",
+    "Recording",
     "Relevance",
     "TokenLayout",
     "UnsupportedMethodError",

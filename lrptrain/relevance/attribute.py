@@ -1,88 +1,29 @@
 """The entry points: relevance of a model's input for a class, or for several from one forward pass."""
 
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 import torch
-from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lrptrain.relevance import methods as _methods  # noqa: F401  (registers them)
-from lrptrain.relevance.autocast import seed_scale
-from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.methods.input_maps import patch_grid
 from lrptrain.relevance.preserve import preserved, unwrap
-from lrptrain.relevance.propagation.propagate import real
-from lrptrain.relevance.recording import Inputs, Recording, explained_input, read_logits, run_on_tape
-from lrptrain.relevance.registry import differentiable, get_method
-from lrptrain.relevance.tape.flattened import unflatten
-from lrptrain.relevance.tape.functions import enterable
+from lrptrain.relevance.recording import Inputs, Recording, Target, explained_input, read_logits, run_on_tape
+from lrptrain.relevance.registry import get_method
+from lrptrain.relevance.tape.canonizers import collapse, unflatten
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.tape import Tape
-from lrptrain.relevance.tape.written_out import collapse
-from lrptrain.relevance.types import (
-    NonFiniteError,
-    Relevance,
-    TokenLayout,
-    UnsupportedMethodError,
-    UnsupportedModelError,
-)
-
-Target = int | Sequence[int] | Int[Tensor, " batch"] | None
+from lrptrain.relevance.types import Relevance, TokenLayout, UnsupportedModelError
 
 
-@dataclass(eq=False)
-class Recorded:
-    """A forward pass that any number of maps can be asked of: other targets, other methods. Made by `record`.
-
-    It keeps the tensors of the forward pass, and the model, until it is dropped.
-    """
-
-    recording: Recording
-
-    @property
-    def logits(self) -> Float[Tensor, "batch classes"]:
-        """The model's output."""
-        return self.recording.logits.detach()
-
-    def attribute(
-        self,
-        target: Target = None,
-        method: str = "transformer_attribution",
-        *,
-        other: Target = None,
-        create_graph: bool = False,
-        first_order: bool = False,
-        **options: Any,
-    ) -> Relevance:
-        """Relevance for one class of every sample; see `lrptrain.attribute`."""
-        with preserved(self.recording.model):
-            return _explain(self.recording, target, method, other, create_graph, first_order, options)
-
-    def input_gradient(
-        self, of: Callable[[Float[Tensor, "batch classes"]], Float[Tensor, ""]], create_graph: bool = False
-    ) -> Float[Tensor, "batch ..."]:
-        """Gradient of a number made of the logits, at the image or the word embeddings."""
-        recording, leaf = self.recording, self.recording.tape.leaf
-        assert leaf is not None
-        with torch.enable_grad(), torch.autocast(recording.logits.device.type, enabled=False):
-            scale = seed_scale(recording.logits)
-            number = scale * of(recording.logits)
-            with recording.tape.replaying():
-                grad = enterable(torch.autograd.grad)
-                (found,) = grad(number, leaf, retain_graph=True, create_graph=create_graph)
-            return found if scale == 1 else real(found) / scale
-
-
-def record(model: nn.Module, inputs: Inputs, *, layout: TokenLayout | None = None) -> Recorded:
+def record(model: nn.Module, inputs: Inputs, *, layout: TokenLayout | None = None) -> Recording:
     """Run a model once, for several maps: `record(model, images).attribute(target=3, method="attnlrp")`.
 
     Arguments and errors are those of `lrptrain.attribute`.
     """
     model = unwrap(model)
     with preserved(model):
-        return Recorded(_recording(model, inputs, layout))
+        return _record(model, inputs, layout)
 
 
 def attribute(
@@ -126,14 +67,14 @@ def attribute(
         UnsupportedMethodError: If the method is unknown, does not take an option, or does not exist for this model.
         UnsupportedOperationError: If relevance reaches an operation without a rule.
     """
-    get_method(method, options)  # a wrong name is told before the model is run
+    get_method(method, options)  # a wrong name raises before the model is run
     model = unwrap(model)
     with preserved(model):
-        recording = _recording(model, inputs, layout, frugal=not create_graph)
-        return _explain(recording, target, method, other, create_graph, first_order, options)
+        recording = _record(model, inputs, layout, frugal=not create_graph)
+        return recording._attribute(target, method, other, create_graph, first_order, options)
 
 
-def _recording(model: nn.Module, inputs: Inputs, layout: TokenLayout | None, *, frugal: bool = False) -> Recording:
+def _record(model: nn.Module, inputs: Inputs, layout: TokenLayout | None, *, frugal: bool = False) -> Recording:
     with torch.inference_mode(False), torch.enable_grad():
         tape, output = run_on_tape(model, inputs, frugal)
         return as_recording(tape, output, model, inputs, layout)
@@ -142,125 +83,17 @@ def _recording(model: nn.Module, inputs: Inputs, layout: TokenLayout | None, *, 
 def as_recording(
     tape: Tape, output: Any, model: nn.Module, inputs: Inputs, layout: TokenLayout | None = None
 ) -> Recording:
-    """What methods need of a forward pass that has run on a tape.
+    """Return a forward pass that has run on a tape as a recording, its operations canonized.
 
     Raises:
         UnsupportedModelError: If the output is not `[batch, classes]`, or did not come from the input.
         NonFiniteError: If logits are NaN.
     """
     logits = read_logits(output, explained_input(inputs)[1].shape[0])
-    return Recording(tape, _recorded(tape, logits), model, inputs, _padding(inputs), layout)
+    return Recording(tape, _canonized(tape, logits), model, inputs, _padding(inputs), layout)
 
 
-def _explain(
-    recording: Recording,
-    target: Target,
-    method: str,
-    other: Target,
-    create_graph: bool,
-    first_order: bool,
-    options: Mapping[str, Any],
-) -> Relevance:
-    chosen, logits = get_method(method, options), recording.logits
-    if create_graph and not chosen.differentiable:
-        raise UnsupportedMethodError(f"{method} cannot be differentiated; these can: {', '.join(differentiable())}")
-    target = explained_class(target, logits)
-    rival = None if other is None else _rival(other, target, logits)
-    explanation = Explanation(recording, target, rival, create_graph, first_order)
-    with (
-        torch.inference_mode(False),
-        torch.set_grad_enabled(create_graph),
-        torch.autocast(logits.device.type, enabled=False),
-    ):
-        maps = chosen.function(explanation, **options)
-    padding = recording.padding
-    scores = maps.scores if padding is None else maps.scores * padding.to(maps.scores.dtype)
-    relevance = Relevance(
-        scores=scores,
-        logits=logits.detach(),
-        target=target,
-        method=method,
-        grid=_grid(recording),
-        input=maps.input,
-        attention=maps.attention,
-        other=rival,
-    )
-    if not create_graph:
-        _check_finite(relevance, recording)
-    return relevance
-
-
-def _check_finite(relevance: Relevance, recording: Recording) -> None:
-    """Raise if a map holds NaN or infinity.
-
-    Raises:
-        NonFiniteError: With the method, the samples and what to do.
-    """
-    for field, maps in (
-        ("scores", (relevance.scores,)),
-        ("input", () if relevance.input is None else (relevance.input,)),
-        ("attention", relevance.attention or ()),
-    ):
-        for values in maps:
-            if not values.isfinite().all():
-                raise NonFiniteError(_why_not_finite(relevance, recording, field, _rows_not_finite(values)))
-
-
-def _rows_not_finite(values: Float[Tensor, "batch ..."]) -> list[int]:
-    return (~values.isfinite()).flatten(1).any(1).nonzero().flatten().tolist()
-
-
-def _why_not_finite(relevance: Relevance, recording: Recording, field: str, rows: list[int]) -> str:
-    """The message, which names the nearest cause: the input, the explained logits, or the method itself."""
-    assert recording.tape.leaf is not None
-    what = f"{relevance.method}: the {field} are NaN or infinite in samples {rows[:10]}"
-    if set(rows) & set(_rows_not_finite(recording.tape.leaf)):
-        return f"{what}, as is the input: replace such numbers in it"
-    explained = [relevance.target] if relevance.other is None else [relevance.target, relevance.other]
-    logits = torch.stack([relevance.logits.gather(1, classes[:, None])[:, 0] for classes in explained], 1)
-    if set(rows) & set(_rows_not_finite(logits)):
-        return f"{what}, as are the explained logits: choose another target, or check the model's weights"
-    return (
-        f"{what}, though input and logits are not: run the model in float32 or float64, check its weights, or take "
-        "another method (generic_attention needs gradients only)"
-    )
-
-
-def _rival(other: Target, target: Tensor, logits: Tensor) -> Tensor:
-    rival = explained_class(other, logits)
-    if (rival == target).any():
-        rows = (rival == target).nonzero().flatten().tolist()
-        raise ValueError(f"target and other are the same class in samples {rows[:10]}: their difference is 0")
-    return rival
-
-
-def _grid(recording: Recording) -> tuple[int, int] | None:
-    root = recording.tape.root
-    return patch_grid(recording) if root is not None and len(root.shape) == 4 else None
-
-
-def explained_class(target: Target, logits: Float[Tensor, "batch classes"]) -> Int[Tensor, " batch"]:
-    """The target as one class per sample.
-
-    Raises:
-        ValueError: If it is out of range or of the wrong shape.
-    """
-    samples, classes = logits.shape
-    if target is None:
-        return logits.detach().argmax(1)
-    chosen = torch.as_tensor(target, device=logits.device)
-    if chosen.is_floating_point() or chosen.dtype == torch.bool or chosen.shape not in ((), (samples,)):
-        raise ValueError(
-            f"target must be an integer or one integer per sample (shape [{samples}]), not {chosen.dtype} of shape "
-            f"{list(chosen.shape)}"
-        )
-    chosen = chosen.long().expand(samples).clone()
-    if ((chosen < 0) | (chosen >= classes)).any():
-        raise ValueError(f"target {chosen.tolist()[:10]} is out of range for {classes} classes (0 to {classes - 1})")
-    return chosen
-
-
-def _recorded(tape: Tape, logits: Tensor) -> Value:
+def _canonized(tape: Tape, logits: Tensor) -> Value:
     value = tape.value_of(logits)
     if value is None or not value.depends:
         raise UnsupportedModelError(

@@ -3,17 +3,19 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lrptrain.relevance.autocast import seed_scale
-from lrptrain.relevance.propagation.propagate import Composite, real
-from lrptrain.relevance.recording import Blocks, Recording
+from lrptrain.relevance.propagation.propagator import Composite, at_least_float32
 from lrptrain.relevance.tape.functions import enterable
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.types import UnsupportedModelError
+
+if TYPE_CHECKING:
+    from lrptrain.relevance.recording import Recording
 
 
 @dataclass(eq=False)
@@ -28,7 +30,7 @@ class Explanation:
         first_order: Whether gradients inside the relevance are then constants.
     """
 
-    recording: Recording
+    recording: "Recording"
     target: Int[Tensor, " batch"]
     other: Int[Tensor, " batch"] | None = None
     create_graph: bool = False
@@ -37,7 +39,7 @@ class Explanation:
     @cached_property
     def direction(self) -> Float[Tensor, "batch classes"]:
         """1 at the target, -1 at the other class."""
-        logits = real(self.recording.logits)
+        logits = at_least_float32(self.recording.output.tensor)
         chosen = torch.zeros_like(logits).scatter(1, self.target[:, None], 1.0)
         return chosen if self.other is None else chosen.scatter(1, self.other[:, None], -1.0)
 
@@ -50,7 +52,7 @@ class Explanation:
         chosen = self.direction[rows].to(logits.dtype)
         return torch.where(chosen == 0, 0.0, chosen * logits).sum(1)
 
-    def attention_gradient(self, blocks: Sequence[Value]) -> Blocks:
+    def attention_gradient(self, blocks: Sequence[Value]) -> list[Float[Tensor, "batch heads length length"]]:
         """Gradient of the explained logit at the attention probabilities of some blocks, from one backward pass."""
         return self.with_attention_gradient(blocks, lambda _, gradient: gradient)
 
@@ -84,8 +86,8 @@ class Explanation:
         """Gradient of the explained logits; 0 for what they do not depend on."""
         reached = [value.edge for value in values if value.edge is not None]
         with torch.enable_grad():
-            scale = seed_scale(self.recording.logits) if self.create_graph else 1
-            explained = scale * self.explained(self.recording.logits).sum()
+            scale = seed_scale(self.recording.output.tensor) if self.create_graph else 1
+            explained = scale * self.explained(self.recording.output.tensor).sum()
         if not explained.requires_grad:
             raise UnsupportedModelError("the logits have no gradient: the forward pass detaches them from its input")
         with self.recording.tape.replaying():
@@ -102,7 +104,7 @@ class Explanation:
             )
         gradients = [None if value.edge is None else next(found) for value in values]
         return [
-            torch.zeros_like(value.tensor) if grad is None else grad if scale == 1 else real(grad) / scale
+            torch.zeros_like(value.tensor) if grad is None else grad if scale == 1 else at_least_float32(grad) / scale
             for value, grad in zip(values, gradients, strict=True)
         ]
 
@@ -115,18 +117,65 @@ class Explanation:
             composite: The rules.
             keep: Where relevance is asked for.
             of_logit: Propagate the logits themselves, instead of 1 and -1; for linear rules.
-            linear: Whether the rules are linear in relevance, so that both classes can go in one walk. Those that
+            linear: Whether the rules are linear in relevance, so that both classes can go in one pass. Those that
                 normalise by sums of relevance are not: 1 and -1 would cancel to nothing.
         """
         output = self.recording.output
         start = self.direction
         if of_logit:
-            logits = real(output.tensor)
+            logits = at_least_float32(output.tensor)
             # A class that is ruled out by a logit of -inf passes nothing; 0 * inf would be NaN.
             start = start * logits.masked_fill((start == 0) & logits.isinf(), 0.0)
         if linear or self.other is None:
-            arrived = self.recording.walk.back({output: start}, composite, keep)
+            arrived = self.recording.propagator.propagate({output: start}, composite, keep)
             return [arrived[value] for value in keep]
         starts = (torch.zeros_like(start).scatter(1, c[:, None], 1.0) for c in (self.target, self.other))
-        one, two = (self.recording.walk.back({output: one_hot}, composite, keep) for one_hot in starts)
+        one, two = (self.recording.propagator.propagate({output: one_hot}, composite, keep) for one_hot in starts)
         return [one[value] - two[value] for value in keep]
+
+
+def explained_class(target: Any, logits: Float[Tensor, "batch classes"]) -> Int[Tensor, " batch"]:
+    """Return the target as one class per sample.
+
+    Args:
+        target: One class for all samples, one per sample, or None for the predicted class.
+        logits: The model's output.
+
+    Raises:
+        ValueError: If the target is out of range or of the wrong shape.
+    """
+    samples, classes = logits.shape
+    if target is None:
+        return logits.detach().argmax(1)
+    chosen = torch.as_tensor(target, device=logits.device)
+    if chosen.is_floating_point() or chosen.dtype == torch.bool or chosen.shape not in ((), (samples,)):
+        raise ValueError(
+            f"target must be an integer or one integer per sample (shape [{samples}]), not {chosen.dtype} of shape "
+            f"{list(chosen.shape)}"
+        )
+    chosen = chosen.long().expand(samples).clone()
+    if ((chosen < 0) | (chosen >= classes)).any():
+        raise ValueError(f"target {chosen.tolist()[:10]} is out of range for {classes} classes (0 to {classes - 1})")
+    return chosen
+
+
+def rival_class(other: Any, target: Int[Tensor, " batch"], logits: Float[Tensor, "batch classes"]) -> Tensor:
+    """Return the class that the target is compared with, one per sample.
+
+    Raises:
+        ValueError: If it is out of range, of the wrong shape, or the target itself in some sample.
+    """
+    rival = explained_class(other, logits)
+    if (rival == target).any():
+        rows = (rival == target).nonzero().flatten().tolist()
+        raise ValueError(f"target and other are the same class in samples {rows[:10]}: their difference is 0")
+    return rival
+
+
+def seed_scale(logits: Tensor) -> float:
+    """Return the factor for a number of which a gradient is taken, if a loss is made of that gradient.
+
+    The gradient is to be divided by it. In float16 the gradient would lose its smallest numbers, and the loss's
+    gradient at it, which is as large as it is small, would overflow.
+    """
+    return 64.0 if logits.dtype == torch.float16 else 1.0

@@ -13,15 +13,15 @@ from lrptrain.relevance.propagation.composites import (
     shape_back,
     spread,
 )
-from lrptrain.relevance.propagation.linear_maps import Parts
-from lrptrain.relevance.propagation.pooling import AVERAGES, MAXIMA, to_the_winner
-from lrptrain.relevance.propagation.propagate import Composite, Shares, Walk, real
-from lrptrain.relevance.tape.functions import ENTRIES
+from lrptrain.relevance.propagation.linear_maps import OutputRelevance
+from lrptrain.relevance.propagation.pooling import to_the_winner
+from lrptrain.relevance.propagation.propagator import Composite, InputRelevance, Propagator, at_least_float32
+from lrptrain.relevance.tape.functions import AVERAGES, ENTRIES, MAXIMA
 from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.types import UnsupportedModelError
 
 
-def _evenly(walk: Walk, node: Node, relevance: Parts) -> Shares:
+def _evenly(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """A linear layer mixes the features of a token: each gets the same."""
     (part,) = relevance
     assert part is not None
@@ -29,7 +29,7 @@ def _evenly(walk: Walk, node: Node, relevance: Parts) -> Shares:
     yield node.inputs[0], (part.sum(-1, keepdim=True) / x.shape[-1]).expand(x.shape)
 
 
-def _shared(walk: Walk, node: Node, relevance: Parts) -> Shares:
+def _shared(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """A sum of activations comes from each of them alike; constants come from nowhere."""
     (part,) = relevance
     assert part is not None
@@ -38,24 +38,24 @@ def _shared(walk: Walk, node: Node, relevance: Parts) -> Shares:
     return [shape_back(value, part / len(values)) for value in values]
 
 
-def _averaged(walk: Walk, node: Node, relevance: Parts) -> Shares:
+def _averaged(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     (part,) = relevance
     assert part is not None
-    axes, x = reduced_axes(walk, node), node.inputs[0].tensor
+    axes, x = reduced_axes(propagator, node), node.inputs[0].tensor
     yield (
         node.inputs[0],
         spread(part, axes, x) / x[tuple(slice(None) if i in axes else 0 for i in range(x.ndim))].numel(),
     )
 
 
-def _weighted_sum(walk: Walk, node: Node, relevance: Parts) -> Shares:
+def _weighted_sum(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Attention pooling: the attention weights say where the values come from."""
     (part,) = relevance
     assert part is not None
     if len(node.inputs) < 2:
-        return _evenly(walk, node, relevance)
+        return _evenly(propagator, node, relevance)
     attention, values = node.argument(0, "input"), node.argument(1, "mat2", node.kwargs.get("other"))
-    return [shape_back(values, real(attention.tensor).mT @ part)]
+    return [shape_back(values, at_least_float32(attention.tensor).mT @ part)]
 
 
 FLOW: Composite = {
@@ -83,16 +83,16 @@ def _weights_of_tokens(node: Node) -> Tensor | None:
     return weight if found else None
 
 
-def _weigh_tokens(walk: Walk, node: Node, relevance: Parts) -> Shares:
+def _weigh_tokens(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Such a weight says how much is read from a token."""
     weight = _weights_of_tokens(node)
-    for value, part in multiply(walk, node, relevance):
+    for value, part in multiply(propagator, node, relevance):
         yield value, part if weight is None else part * weight.abs()
 
 
-def unweighted(walk: Walk, states: Value) -> Value:
+def unweighted(propagator: Propagator, states: Value) -> Value:
     """The token states before the pooling's own weights."""
-    for node in reversed(walk.tape.nodes):
+    for node in reversed(propagator.tape.nodes):
         if states in node.outputs and _weights_of_tokens(node) is not None:
             states = node.inputs[0]
     return states
@@ -101,11 +101,11 @@ def unweighted(walk: Walk, states: Value) -> Value:
 POOLING_FLOW: Composite = {**FLOW, "mul": _weigh_tokens}
 
 
-def flow_to(walk: Walk, logits: Value, value: Value, length: int) -> Float[Tensor, "batch length"]:
+def flow_to(propagator: Propagator, logits: Value, value: Value, length: int) -> Float[Tensor, "batch length"]:
     """The pooling's own weights: what share of the logits is read from every token of `value`; sums to 1."""
-    start = real(logits.tensor).new_zeros(logits.tensor.shape)
+    start = at_least_float32(logits.tensor).new_zeros(logits.tensor.shape)
     start[:, 0] = 1.0
-    weights = walk.per_token(value, walk.back({logits: start}, POOLING_FLOW, [value])[value], length)
+    weights = propagator.per_token(value, propagator.propagate({logits: start}, POOLING_FLOW, [value])[value], length)
     if (weights.sum(-1) <= 0).any():
         raise UnsupportedModelError(
             "the logits read nothing from the last states of the tokens that the attention sees"

@@ -10,14 +10,14 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from lrptrain.relevance.attribute import Recorded, as_recording
+from lrptrain.relevance.attribute import as_recording
 from lrptrain.relevance.preserve import preserved, unwrap
-from lrptrain.relevance.recording import explained_input, forward_on_tape, read_logits, run_on_tape
+from lrptrain.relevance.recording import Recording, explained_input, forward_on_tape, read_logits, run_on_tape
 from lrptrain.relevance.tape.tape import Tape
 
 
 @dataclass(eq=False)
-class Call:
+class InterceptedForward:
     """One call of a model.
 
     Attributes:
@@ -50,14 +50,14 @@ class Call:
         """Of the output, with their graph; see `read_logits` for errors."""
         return read_logits(self.output, self.samples)
 
-    def recorded(self, rows: Int[Tensor, " rows"] | None = None) -> Recorded:
+    def recording(self, rows: Int[Tensor, " rows"] | None = None) -> Recording:
         """The recording of this call; or, of some samples or where there was none, of a new one."""
         if rows is None and self.tape is not None:
-            return Recorded(as_recording(self.tape, self.output, self.model, self.arguments))
+            return as_recording(self.tape, self.output, self.model, self.arguments)
         arguments = self.chosen(rows)
         with preserved(self.model):
             tape, output = run_on_tape(self.model, arguments)
-        return Recorded(as_recording(tape, output, self.model, arguments))
+        return as_recording(tape, output, self.model, arguments)
 
     def again(
         self, explained: Tensor, rows: Int[Tensor, " rows"] | None = None, evaluating: bool = False
@@ -86,7 +86,7 @@ class Call:
 
 
 @contextmanager
-def intercepted(model: nn.Module, samples: int, record: bool) -> Iterator[list[Call]]:
+def intercepted(model: nn.Module, samples: int, record: bool) -> Iterator[list[InterceptedForward]]:
     """Listen to the first call of a model with a batch of the given size.
 
     Later calls, those of another size and those without gradients go by. The model is run as it stands, once, with the
@@ -101,7 +101,7 @@ def intercepted(model: nn.Module, samples: int, record: bool) -> Iterator[list[C
         The call, once it was made.
     """
     model = unwrap(model)
-    calls: list[Call] = []
+    calls: list[InterceptedForward] = []
     own, forward = vars(model).get("forward"), model.forward
 
     def listening(*args: Any, **kwargs: Any) -> Any:
@@ -117,7 +117,7 @@ def intercepted(model: nn.Module, samples: int, record: bool) -> Iterator[list[C
                 failure = error.with_traceback(None)  # its frames hold the graph
         if tape is None:
             output = forward(*args, **kwargs)
-        calls.append(Call(model, arguments, name, output, tape, failure))
+        calls.append(InterceptedForward(model, arguments, name, output, tape, failure))
         return output
 
     vars(model)["forward"] = listening

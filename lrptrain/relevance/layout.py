@@ -5,10 +5,9 @@ from collections.abc import Iterator
 import torch
 
 from lrptrain.relevance.flow import FLOW
-from lrptrain.relevance.propagation.propagate import Walk
-from lrptrain.relevance.tape.einsum import labels
+from lrptrain.relevance.propagation.propagator import Propagator
 from lrptrain.relevance.tape.functions import ELEMENTWISE
-from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.nodes import Node, Value, einsum_labels
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.types import TokenLayout, UnsupportedModelError
 
@@ -42,24 +41,24 @@ def _weighs_values(value: Value, readers: dict[Value, list[Node]]) -> bool:
     for node in readers.get(value, ()):
         if node.name in ("matmul", "bmm") and node.argument(0, "input") is value:
             return True
-        if node.name == "einsum" and labels(node, value)[0][-1:] not in labels(node, value)[1]:
+        if node.name == "einsum" and einsum_labels(node, value)[0][-1:] not in einsum_labels(node, value)[1]:
             return True
         if node.name in _TRANSPARENT and _weighs_values(node.outputs[0], readers):
             return True
     return False
 
 
-def token_states(walk: Walk, length: int) -> Iterator[Value]:
+def token_states(propagator: Propagator, length: int) -> Iterator[Value]:
     """All recorded values of shape `[batch, length, width]` or `[length, batch, width]`, first to last."""
-    assert walk.tape.root is not None
-    candidates = [walk.tape.root, *(value for node in walk.tape.nodes for value in node.outputs)]
-    return (value for value in candidates if walk.token_axis(value, length) is not None)
+    assert propagator.tape.root is not None
+    candidates = [propagator.tape.root, *(value for node in propagator.tape.nodes for value in node.outputs)]
+    return (value for value in candidates if propagator.token_axis(value, length) is not None)
 
 
-def reads_sequence(walk: Walk, block: Value, length: int) -> bool:
+def reads_sequence(propagator: Propagator, block: Value, length: int) -> bool:
     """Whether there are states of all tokens that the attention probabilities can come from; not so in windows."""
-    for node in walk.tape.nodes:
-        if any(walk.token_axis(value, length) is not None for value in node.inputs):
+    for node in propagator.tape.nodes:
+        if any(propagator.token_axis(value, length) is not None for value in node.inputs):
             return True
         if block in node.outputs:
             return False
@@ -71,13 +70,13 @@ def text_layout(length: int) -> TokenLayout:
     return TokenLayout(length, tuple(range(length)))
 
 
-def image_layout(walk: Walk, length: int) -> TokenLayout:
+def image_layout(propagator: Propagator, length: int) -> TokenLayout:
     """Find the patches among the tokens by following the patch embedding's output to the sequence.
 
     Raises:
         UnsupportedModelError: If the tokens cannot be matched with a grid of patches.
     """
-    node = walk.patch_embedding
+    node = propagator.patch_embedding
     if node is None or len(node.outputs[0].shape) != 4:
         raise UnsupportedModelError(
             "no patch convolution was found, so the grid of the tokens is unknown; pass "
@@ -85,8 +84,8 @@ def image_layout(walk: Walk, length: int) -> TokenLayout:
         )
     patches = node.outputs[0]
     rows, columns = patches.shape[-2:]
-    for tokens in token_states(walk, length):
-        positions = _positions(walk, patches, tokens, length)
+    for tokens in token_states(propagator, length):
+        positions = _positions(propagator, patches, tokens, length)
         if positions is not None:
             return TokenLayout(length, positions, (rows, columns))
     raise UnsupportedModelError(
@@ -95,14 +94,14 @@ def image_layout(walk: Walk, length: int) -> TokenLayout:
     )
 
 
-def _positions(walk: Walk, patches: Value, tokens: Value, length: int) -> tuple[int, ...] | None:
+def _positions(propagator: Propagator, patches: Value, tokens: Value, length: int) -> tuple[int, ...] | None:
     """Number the tokens, walk back to the patches, and read off which number arrives at which patch."""
-    axis = walk.token_axis(tokens, length)
+    axis = propagator.token_axis(tokens, length)
     assert axis is not None
     shape = [length if i == axis else 1 for i in range(3)]
     numbers = torch.arange(1, length + 1, dtype=torch.float64, device=tokens.tensor.device).view(shape)
     start = (numbers / tokens.shape[-1]).expand(tokens.shape)
-    arrived = walk.back({tokens: start}, FLOW, [patches])[patches]
+    arrived = propagator.propagate({tokens: start}, FLOW, [patches])[patches]
     found = arrived.sum(1).flatten(1)
     positions = found.round()
     distinct = (positions[0].unique().numel() == positions.shape[1]) and bool((positions == positions[0]).all())

@@ -1,37 +1,70 @@
-"""One recorded forward pass: its attention blocks, its tokens, how it pools them."""
+"""One recorded forward pass: what it says of the model, and the maps that can be asked of it."""
 
-from collections.abc import Callable, Mapping
+import zlib
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 
-from jaxtyping import Float
+import torch
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from lrptrain.relevance.autocast import AutocastState, autocast_state
+from lrptrain.relevance.explanation import Explanation, explained_class, rival_class, seed_scale
 from lrptrain.relevance.flow import flow_to, unweighted
 from lrptrain.relevance.layout import attention_probabilities, image_layout, reads_sequence, text_layout, token_states
-from lrptrain.relevance.propagation.propagate import Walk, real
+from lrptrain.relevance.preserve import preserved
+from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
+from lrptrain.relevance.registry import check_finite, differentiable, get_method
+from lrptrain.relevance.tape.functions import enterable
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.sample_axes import split_samples
 from lrptrain.relevance.tape.tape import Tape
-from lrptrain.relevance.types import NonFiniteError, TokenLayout, UnsupportedMethodError, UnsupportedModelError
+from lrptrain.relevance.types import (
+    NonFiniteError,
+    Relevance,
+    TokenLayout,
+    UnsupportedMethodError,
+    UnsupportedModelError,
+)
 
 Inputs = Tensor | Mapping[str, Any]
+Target = int | Sequence[int] | Int[Tensor, " batch"] | None
 Blocks = list[Float[Tensor, "batch heads length length"]]
+
+
+class AutocastState(NamedTuple):
+    """The precision in which the caller runs the model, for methods that run it again.
+
+    Attributes:
+        devices: Arguments of `torch.autocast` for each kind of device: its name, the precision, whether it is on.
+    """
+
+    devices: tuple[tuple[str, torch.dtype, bool], ...]
+
+
+def autocast_state() -> AutocastState:
+    """Return the state of autocast on the CPU and on the accelerator at hand, as it is now."""
+    kinds = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
+    return AutocastState(
+        tuple((kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)) for kind in kinds)
+    )
 
 
 @dataclass(eq=False)
 class Recording:
-    """A forward pass on tape, and what does not depend on the class that is explained.
+    """A forward pass on tape that any number of maps can be asked of: other targets, other methods.
+
+    `lrptrain.record` makes it. It keeps the tensors of the forward pass, and the model, until it is dropped.
 
     Attributes:
         tape: The recorded operations.
-        output: The logits as a recorded value, `[batch, classes]`.
+        output: The logits as a recorded value, `[batch, classes]`; `output.tensor` has their graph.
         model: The module that was run, for methods that run it again.
-        inputs: What it was given.
-        padding: Content mask of a text (1 token, 0 padding), or None.
+        inputs: The inputs that the module was given.
+        padding: Content mask of a text (1 token, 0 padding), `[batch, tokens]`, or None.
         given_layout: The layout that the caller knows better, or None.
+        autocast: The precision in which the model was run.
     """
 
     tape: Tape
@@ -42,20 +75,117 @@ class Recording:
     given_layout: TokenLayout | None = None
     autocast: AutocastState = field(default_factory=autocast_state)
 
+    # -- Maps ---------------------------------------------------------------------------------------------------------
+
+    def attribute(
+        self,
+        target: Target = None,
+        method: str = "transformer_attribution",
+        *,
+        other: Target = None,
+        create_graph: bool = False,
+        first_order: bool = False,
+        **options: Any,
+    ) -> Relevance:
+        """Compute relevance for one class of every sample; see `lrptrain.attribute` for arguments and errors."""
+        with preserved(self.model):
+            return self._attribute(target, method, other, create_graph, first_order, options)
+
+    def _attribute(
+        self,
+        target: Target,
+        method: str,
+        other: Target,
+        create_graph: bool,
+        first_order: bool,
+        options: Mapping[str, Any],
+    ) -> Relevance:
+        chosen = get_method(method, options)
+        logits = self.output.tensor
+        if create_graph and not chosen.differentiable:
+            raise UnsupportedMethodError(f"{method} cannot be differentiated; these can: {', '.join(differentiable())}")
+        target = explained_class(target, logits)
+        rival = None if other is None else rival_class(other, target, logits)
+        explanation = Explanation(self, target, rival, create_graph, first_order)
+        with (
+            torch.inference_mode(False),
+            torch.set_grad_enabled(create_graph),
+            torch.autocast(logits.device.type, enabled=False),
+        ):
+            maps = chosen.function(explanation, **options)
+        relevance = Relevance(
+            scores=maps.scores if self.padding is None else maps.scores * self.padding.to(maps.scores.dtype),
+            logits=logits.detach(),
+            target=target,
+            method=method,
+            grid=self.patch_grid if self.is_image else None,
+            input=maps.input,
+            attention=maps.attention,
+            other=rival,
+        )
+        if not create_graph:
+            assert self.tape.leaf is not None
+            check_finite(relevance, self.tape.leaf)
+        return relevance
+
+    def input_gradient(
+        self, of: Callable[[Float[Tensor, "batch classes"]], Float[Tensor, ""]], create_graph: bool = False
+    ) -> Float[Tensor, "batch ..."]:
+        """Return the gradient of a number made of the logits, at the image or the word embeddings.
+
+        Args:
+            of: The number, as a function of the logits.
+            create_graph: Keep the graph, so that a loss on the gradient can be trained.
+        """
+        leaf, logits = self.tape.leaf, self.output.tensor
+        assert leaf is not None
+        with torch.enable_grad(), torch.autocast(logits.device.type, enabled=False):
+            scale = seed_scale(logits)
+            number = scale * of(logits)
+            with self.tape.replaying():
+                grad = enterable(torch.autograd.grad)
+                (gradient,) = grad(number, leaf, retain_graph=True, create_graph=create_graph)
+            return gradient if scale == 1 else at_least_float32(gradient) / scale
+
+    # -- The batch ----------------------------------------------------------------------------------------------------
+
     @property
     def logits(self) -> Float[Tensor, "batch classes"]:
-        """The model's output."""
-        return self.output.tensor
+        """The model's output, without its graph."""
+        return self.output.tensor.detach()
 
     @property
     def samples(self) -> int:
         """Number of samples in the batch."""
-        return self.logits.shape[0]
+        return self.output.shape[0]
+
+    @property
+    def is_image(self) -> bool:
+        """Whether the explained input is an image batch, `[batch, channels, height, width]`."""
+        return self.tape.root is not None and len(self.tape.root.shape) == 4
+
+    def content_mask(self, tokens: int) -> Bool[Tensor, "batch tokens"]:
+        """Return True at a sample's own tokens, False at its padding."""
+        if self.padding is not None:
+            return self.padding.bool()
+        return torch.ones(self.samples, tokens, dtype=torch.bool, device=self.output.tensor.device)
+
+    def content_seeds(self, seed: int) -> list[int]:
+        """Return one random seed per sample, of its own content, which neighbours and padding do not change."""
+        leaf = self.tape.token_ids if self.tape.token_ids is not None else self.tape.leaf
+        assert leaf is not None
+        samples = list(leaf.detach().cpu())
+        if self.padding is not None:
+            samples = [sample[content] for sample, content in zip(samples, self.padding.bool().cpu(), strict=True)]
+        contents = (sample.contiguous().view(torch.uint8).numpy().tobytes() for sample in samples)
+        return [zlib.crc32(content) * 1_000_003 + seed for content in contents]
+
+    # -- The model's tokens -------------------------------------------------------------------------------------------
 
     @cached_property
-    def walk(self) -> Walk:
-        """The backward walk over the tape."""
-        return Walk(self.tape, self.samples)
+    def propagator(self) -> Propagator:
+        """The backward pass of relevance over the tape."""
+        return Propagator(self.tape, self.samples)
 
     @cached_property
     def blocks(self) -> list[Value]:
@@ -78,7 +208,7 @@ class Recording:
                 "cannot be multiplied; lrp and input_x_gradient reach the input without that"
             )
         length = lengths.pop()
-        if not reads_sequence(self.walk, self.blocks[0], length):
+        if not reads_sequence(self.propagator, self.blocks[0], length):
             raise UnsupportedMethodError(
                 f"the attention sees {length} tokens at a time, not the whole sequence (windows?), so that its maps "
                 "are not maps of the input; lrp and input_x_gradient reach the input without them"
@@ -87,18 +217,35 @@ class Recording:
 
     @cached_property
     def layout(self) -> TokenLayout:
-        """Where the content tokens stand."""
+        """Where the content tokens stand in the sequence."""
         if self.given_layout is not None:
             return self.given_layout
         assert self.tape.root is not None
-        if len(self.tape.root.shape) == 4:
-            return image_layout(self.walk, self.length)
+        if self.is_image:
+            return image_layout(self.propagator, self.length)
         if self.tape.root.shape[1] != self.length:
             raise UnsupportedModelError(
                 f"the text has {self.tape.root.shape[1]} positions but the attention sees {self.length} tokens; "
                 "pass layout=TokenLayout(length, positions)"
             )
         return text_layout(self.length)
+
+    @property
+    def patch_grid(self) -> tuple[int, int]:
+        """Rows and columns of an image's patches.
+
+        Raises:
+            UnsupportedModelError: If the image is not cut by a convolution and no layout was given.
+        """
+        if self.given_layout is not None and self.given_layout.grid is not None:
+            return self.given_layout.grid
+        node = self.propagator.patch_embedding
+        if node is None:
+            raise UnsupportedModelError(
+                "no patch convolution was found; pass layout=TokenLayout(length, positions, grid)"
+            )
+        rows, columns = node.outputs[0].shape[-2:]
+        return rows, columns
 
     @cached_property
     def encoder_input(self) -> Value:
@@ -115,18 +262,18 @@ class Recording:
     @cached_property
     def token_output(self) -> Value:
         """The last states of all tokens, which the classifier pools."""
-        states = list(token_states(self.walk, self.length))
+        states = list(token_states(self.propagator, self.length))
         if not states:
             raise UnsupportedModelError(
                 f"no states [batch, {self.length}, width] were found for the {self.length} tokens that the attention "
                 "sees (windows, or attention over features?); take input_x_gradient or lrp"
             )
-        return unweighted(self.walk, states[-1])
+        return unweighted(self.propagator, states[-1])
 
     @cached_property
     def pooling(self) -> Float[Tensor, "batch length"]:
-        """What share of the logits is read from every token."""
-        return flow_to(self.walk, self.output, self.token_output, self.length)
+        """The share of the logits that is read from every token; sums to 1."""
+        return flow_to(self.propagator, self.output, self.token_output, self.length)
 
     @property
     def attention(self) -> Blocks:
@@ -134,9 +281,12 @@ class Recording:
         return [self.per_head(value, value.tensor) for value in self.blocks]
 
     def per_head(self, block: Value, x: Tensor) -> Float[Tensor, "batch heads length length"]:
-        """Bring what belongs to a block's attention probabilities to one shape, whichever way heads are merged."""
-        at = self.walk.axis(block)
-        return split_samples(real(x), at, self.samples).reshape(self.samples, -1, *x.shape[-2:])
+        """Bring what belongs to a block's attention probabilities to one shape, whichever way heads are merged.
+
+        Models keep them as [batch, heads, length, length] or as [batch * heads, length, length], say.
+        """
+        at = self.propagator.axis(block)
+        return split_samples(at_least_float32(x), at, self.samples).reshape(self.samples, -1, *x.shape[-2:])
 
 
 def run_on_tape(model: nn.Module, inputs: Inputs, frugal: bool = False) -> tuple[Tape, Any]:

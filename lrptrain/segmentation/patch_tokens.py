@@ -40,7 +40,7 @@ class PatchTokens(nn.Module):
         self.model = model
         height, width = (size, size) if isinstance(size, int) else size
         example = next(model.parameters()).new_zeros(1, 3, height, width)
-        layout = record(model, example).recording.layout
+        layout = record(model, example).layout
         self.first = layout.positions[0]
         if layout.grid is None or layout.positions != tuple(range(self.first, self.first + len(layout.positions))):
             raise UnsupportedModelError("the patches do not stand in one piece, row by row, among the tokens")

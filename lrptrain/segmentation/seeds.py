@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lrptrain.relevance import UnsupportedModelError, attribute
 from lrptrain.relevance.preserve import preserved, unwrap
-from lrptrain.relevance.propagation.propagate import real
+from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.registry import get_method
 from lrptrain.segmentation.sizes import any_size, patch_size, scaled
 
@@ -101,7 +101,7 @@ def class_maps(
     model, options = unwrap(model), dict(options or {})
     get_method(method, options)
     with torch.no_grad():
-        total = real(images).new_zeros(len(rows), *images.shape[-2:])
+        total = at_least_float32(images).new_zeros(len(rows), *images.shape[-2:])
         for start in range(0, len(rows), chunk):
             part = slice(start, start + chunk)
             for view, mirrored in _views(model, images[rows[part]], scales, flip):

@@ -20,7 +20,7 @@ def recorded(name):
 
 
 def contributions(name):
-    recording = recorded(name).recording
+    recording = recorded(name)
     return [Contributions(recording, block) for block in transformer_blocks(recording)]
 
 

@@ -79,7 +79,7 @@ def _bert(config: dict, state: dict, arrays: dict) -> tuple[nn.Module, dict]:
 def computed(case: Case, name: str) -> Tensor:
     """What lrptrain gives for one expected array."""
     if name in ("attention", "attention_grad"):
-        recording = lrptrain.record(case.model, case.inputs).recording
+        recording = lrptrain.record(case.model, case.inputs)
         explanation = Explanation(recording, case.target)
         blocks = recording.attention if name == "attention" else explanation.attention_gradient(recording.blocks)
         return torch.stack(blocks, 1).detach()

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import lrptrain
 from lrptrain import NonFiniteError
-from lrptrain.relevance.registry import Maps, method
+from lrptrain.relevance.registry import RelevanceMaps, method
 
 MASKED_METHODS = ("attnlrp", "gamma_lrp", "epsilon_lrp", "lrp", "transformer_attribution", "input_x_gradient")
 
@@ -62,12 +62,12 @@ def broken() -> Callable[[str, float], str]:
     names = []
 
     def register(field: str, number: float) -> str:
-        def a_broken_method(explanation) -> Maps:
+        def a_broken_method(explanation) -> RelevanceMaps:
             samples = explanation.recording.samples
             scores, pixels = torch.zeros(samples, 16), torch.zeros(samples, 16, 16)
             attention = (torch.zeros(samples, 2, 17, 17), torch.zeros(samples, 2, 17, 17))
             {"scores": scores, "input": pixels, "attention": attention[1]}[field][1].view(-1)[5] = number
-            return Maps(scores, pixels, attention)
+            return RelevanceMaps(scores, pixels, attention)
 
         method(class_specific=True, signed=True, source="-")(a_broken_method)
         names.append("a_broken_method")

@@ -59,7 +59,7 @@ def test_its_maps_are_those_of_a_pass_of_their_own(method, record, rows):
     chosen = torch.arange(4) if rows is None else torch.tensor(rows)
     with intercepted(model, 4, record) as calls:
         model(x)
-    found = calls[0].recorded(None if rows is None else chosen).attribute(target[chosen], method)
+    found = calls[0].recording(None if rows is None else chosen).attribute(target[chosen], method)
     expected = lrptrain.attribute(model, x[chosen], target[chosen], method)
     torch.testing.assert_close(found.scores, expected.scores)
     assert found.grid == (4, 4)
@@ -114,7 +114,7 @@ def test_it_trains_as_it_would(record):
             with intercepted(model, 4, record) as calls:
                 found = model(x)
             calls[0].again(x + 1)
-            calls[0].recorded()
+            calls[0].recording()
         else:
             found = model(x)
         outcomes.append([found, *model.buffers(), torch.rand(3)])
@@ -166,7 +166,7 @@ def test_the_loss_of_the_caller_and_of_the_map_share_one_backward_pass():
     model, x = vit(), images()
     with intercepted(model, 4, True) as calls:
         task = model(x).logsumexp(1).sum()
-    guidance = calls[0].recorded().attribute(1, create_graph=True).scores.square().sum()
+    guidance = calls[0].recording().attribute(1, create_graph=True).scores.square().sum()
     (task + guidance).backward()
     other = vit()
     for block in other.blocks:

@@ -94,7 +94,7 @@ def setting(name):
 @pytest.mark.parametrize("name", ["vit", "vit_registers", "vit_wide", "hf_vit"])
 def test_attention_affinity_is_a_walk_on_the_attention(name):
     model, images, maps = setting(name)
-    recording = lrptrain.record(model, (images - 0.5) / 0.2).recording
+    recording = lrptrain.record(model, (images - 0.5) / 0.2)
     grid, positions = recording.layout.grid, list(recording.layout.positions)
     attention = torch.stack([block.mean(1) for block in recording.attention]).mean(0)[:, positions][:, :, positions]
     equal = attention**2 / (attention**2).sum(1, keepdim=True)

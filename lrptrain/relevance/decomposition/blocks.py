@@ -7,9 +7,8 @@ from torch import Tensor
 
 from lrptrain.relevance.decomposition.linearised import chain, is_norm
 from lrptrain.relevance.recording import Recording
-from lrptrain.relevance.tape.einsum import labels
 from lrptrain.relevance.tape.functions import CAST, ENTRIES
-from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.nodes import Node, Value, einsum_labels
 from lrptrain.relevance.tape.regions import Graph
 from lrptrain.relevance.types import UnsupportedMethodError
 
@@ -66,7 +65,7 @@ def _block(recording: Recording, graph: Graph, probabilities: Value) -> Block:
     weights, product = _product(graph, probabilities)
     attention = _attention_output(recording, graph, product)
     attended, residual, result = _residual_sum(graph, attention, product)
-    if any(recording.walk.token_axis(value, recording.length) is None for value in (attended, residual, result)):
+    if any(recording.propagator.token_axis(value, recording.length) is None for value in (attended, residual, result)):
         raise _no_residual(product)
     readers = graph.readers.get(result, [])
     norms = [node for node in readers if is_norm(node)]
@@ -117,7 +116,7 @@ def _product(graph: Graph, value: Value) -> tuple[Value, Node]:
 
 def _weighs_by(node: Node, value: Value) -> bool:
     if node.name == "einsum":
-        inside, outside = labels(node, value)
+        inside, outside = einsum_labels(node, value)
         return inside[-1:] not in outside
     return node.name in ("matmul", "bmm") and node.argument(0, "input") is value
 
@@ -126,7 +125,7 @@ def _attention_output(recording: Recording, graph: Graph, product: Node) -> Valu
     """The last token states behind the product that treat every token alike: its value at a token is that token's."""
     value, found = product.outputs[0], None
     while True:
-        if recording.walk.token_axis(value, recording.length) is not None:
+        if recording.propagator.token_axis(value, recording.length) is not None:
             found = value
         readers = graph.readers.get(value, [])
         if len(readers) != 1 or not _treats_tokens_alike(readers[0], value):

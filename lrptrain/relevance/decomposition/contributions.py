@@ -11,7 +11,7 @@ from torch import Tensor
 from lrptrain.relevance.decomposition.blocks import Block
 from lrptrain.relevance.decomposition.linearised import Link, Step, chain, linearise, push
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.propagation.propagate import real
+from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.recording import Recording
 from lrptrain.relevance.tape.nodes import Value
 
@@ -41,7 +41,7 @@ class Contributions:
     @cached_property
     def heads(self) -> Float[Tensor, "batch heads length width"]:
         """f^h(x_j): each head's output, without the output bias, where token j attends to nothing but itself."""
-        value, x = self.block.weights, real(self.block.weights.tensor)
+        value, x = self.block.weights, at_least_float32(self.block.weights.tensor)
         lead, length = x.shape[:-2], x.shape[-1]
         places = torch.arange(lead.numel(), device=x.device, dtype=x.dtype).view(*lead, 1, 1)
         order = self.recording.per_head(value, places).long().flatten(1)
@@ -58,7 +58,7 @@ class Contributions:
     @cached_property
     def residual(self) -> States:
         """x_i, what every token passes by the attention."""
-        return self.batch_first(self.block.residual, real(self.block.residual.tensor))
+        return self.batch_first(self.block.residual, at_least_float32(self.block.residual.tensor))
 
     def norms(self, sites: Sequence[Value]) -> list[Map]:
         """|| z_ij ||: how much of row i's value at each site comes from token j."""
@@ -104,10 +104,13 @@ class Contributions:
     def constant(self, site: Value) -> States:
         """What the biases and other constants behind the values contribute: with the parts, the value at the site."""
         steps = linearise(self._links(self.block.weights, self.block.attention))
-        nothing = torch.zeros_like(real(self.block.weights.tensor))
+        nothing = torch.zeros_like(at_least_float32(self.block.weights.tensor))
         bias = push(steps, {self.block.weights: nothing}, offsets=True)[self.block.attention]
         steps, _ = self._steps([site])
-        given = {self.block.attention: bias, self.block.residual: torch.zeros_like(real(self.block.residual.tensor))}
+        given = {
+            self.block.attention: bias,
+            self.block.residual: torch.zeros_like(at_least_float32(self.block.residual.tensor)),
+        }
         return self.batch_first(site, push(steps, given, offsets=True)[site])
 
     def shares(self, explanation: Explanation, site: Value, stream: Value, *, residual: bool) -> States:
@@ -142,7 +145,11 @@ class Contributions:
 
     def batch_first(self, value: Value, states: Tensor) -> Tensor:
         """Bring states of the layout of `value` to [batch, length, width], and back."""
-        return states if self.recording.walk.token_axis(value, self.recording.length) == 1 else states.transpose(0, 1)
+        return (
+            states
+            if self.recording.propagator.token_axis(value, self.recording.length) == 1
+            else states.transpose(0, 1)
+        )
 
     def _links(self, source: Value, target: Value) -> list[Link]:
         return chain(self.recording.tape, [source], [target])
@@ -164,4 +171,4 @@ class Contributions:
 def _at_a_time(links: Sequence[Link], source: Value) -> int:
     """How many parts fit into the memory that they may take."""
     values = [source, *(value for link in links for value in link.node.outputs)]
-    return max(1, _BYTES // max(real(value.tensor).nbytes for value in values))
+    return max(1, _BYTES // max(at_least_float32(value.tensor).nbytes for value in values))

@@ -11,7 +11,7 @@ from lrptrain.relevance.attribute import record
 from lrptrain.relevance.decomposition.blocks import FORMS, Block, transformer_blocks
 from lrptrain.relevance.decomposition.contributions import Contributions
 from lrptrain.relevance.recording import Inputs
-from lrptrain.relevance.registry import unknown
+from lrptrain.relevance.registry import unknown_name
 from lrptrain.relevance.types import TokenLayout, UnsupportedMethodError
 
 
@@ -55,9 +55,9 @@ def decompose(
         UnsupportedModelError: If the model has no attention, or returns no logits.
     """
     if form not in (None, "atb", *FORMS):
-        raise UnsupportedMethodError(unknown("form", form, ("atb", *FORMS)))
+        raise UnsupportedMethodError(unknown_name("form", form, ("atb", *FORMS)))
     recorded = record(model, inputs, layout=layout)
-    recording = recorded.recording
+    recording = recorded
     norms: dict[str, list[Tensor]] = {}
     ratios: dict[str, list[Tensor]] = {}
     with torch.inference_mode(False), torch.no_grad(), torch.autocast(recording.logits.device.type, enabled=False):

@@ -14,19 +14,17 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from lrptrain.relevance.propagation.normalisation import NORMALISATIONS, frozen
-from lrptrain.relevance.propagation.propagate import real
-from lrptrain.relevance.tape.functions import CAST, ELEMENTWISE, ENTRIES, is_in_place
-from lrptrain.relevance.tape.nested import map_nested, tensors_in
-from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.propagation.normalisation import frozen
+from lrptrain.relevance.propagation.propagator import at_least_float32
+from lrptrain.relevance.tape.functions import COPIES, DENSE, ELEMENTWISE, ENTRIES, NORMALISATIONS, PRODUCTS, is_in_place
+from lrptrain.relevance.tape.nodes import Node, Value, map_nested, tensors_in
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.types import UnsupportedMethodError
 
-_IDENTITY = CAST | {"detach", "data", "identity"}
-_PRODUCTS = frozenset({"mul", "matmul", "bmm", "mm", "einsum", "linear", "conv1d", "conv2d", "conv3d"})
+_MULTIPLYING = PRODUCTS | DENSE | {"mul"}
 _JOINING = frozenset({"cat", "concat", "concatenate", "stack", "pad", "constant_pad_nd"})
-_AFFINE = ENTRIES | _PRODUCTS | {"add", "sub", "rsub", "div", "neg", "where", "masked_fill", "mean", "sum"}
-_WITH_OFFSET = _JOINING | {"conv1d", "conv2d", "conv3d", "add", "sub", "rsub", "where", "masked_fill"}
+_AFFINE = ENTRIES | _MULTIPLYING | {"add", "sub", "rsub", "div", "neg", "where", "masked_fill", "mean", "sum"}
+_WITH_OFFSET = _JOINING | DENSE | {"add", "sub", "rsub", "where", "masked_fill"}
 _NONLINEAR = ELEMENTWISE - NORMALISATIONS - {"softmax", "native_layer_norm"}
 
 Known = dict[Value, Tensor]
@@ -119,7 +117,7 @@ def secant(function: Callable[[Tensor], Tensor], u: Float[Tensor, "..."], y: Flo
 def _check(link: Link) -> None:
     node, moving = link
     operands = [x for x in tensors_of(node) if x in moving]
-    if node.name in _PRODUCTS and len(operands) > 1:
+    if node.name in _MULTIPLYING and len(operands) > 1:
         raise _refusal(node, "multiplies two values that both come from the tokens (a gate?)")
     if node.name == "div" and node.argument(1, "other") in moving:
         raise _refusal(node, "divides by a value that comes from the tokens")
@@ -150,13 +148,17 @@ def _linear_part(link: Link) -> Callable[[Known], list[Tensor]]:
     if is_norm(node):
         norm = frozen(node)
         return lambda known: [norm(known[source])]
-    if node.name in _IDENTITY:
+    if node.name in COPIES:
         return lambda known: [known[source]]
     if node.name in _NONLINEAR and node.name not in _AFFINE:
-        slope = secant(lambda x: _call(node, {source: x})[0], real(source.tensor), real(node.outputs[0].tensor))
+        slope = secant(
+            lambda x: _call(node, {source: x})[0],
+            at_least_float32(source.tensor),
+            at_least_float32(node.outputs[0].tensor),
+        )
         return lambda known: [known[source] * slope]
     if node.name == "linear":
-        weight = node.argument(1, "weight").to(real(source.tensor).dtype)
+        weight = node.argument(1, "weight").to(at_least_float32(source.tensor).dtype)
         return lambda known: [F.linear(known[source], weight)]
     if node.name not in _WITH_OFFSET or (
         node.name in ("add", "sub") and len(link.moving) == len(tensors_of(node)) == 2
@@ -169,9 +171,9 @@ def _linear_part(link: Link) -> Callable[[Known], list[Tensor]]:
 
 
 def _at_zero(link: Link) -> list[Tensor]:
-    if link.node.name in _IDENTITY:
-        return [torch.zeros_like(real(value.tensor)) for value in link.node.outputs]
-    return _call(link.node, {value: torch.zeros_like(real(value.tensor)) for value in link.moving})
+    if link.node.name in COPIES:
+        return [torch.zeros_like(at_least_float32(value.tensor)) for value in link.node.outputs]
+    return _call(link.node, {value: torch.zeros_like(at_least_float32(value.tensor)) for value in link.moving})
 
 
 def _call(node: Node, moving: Mapping[Value, Tensor]) -> list[Tensor]:
@@ -185,6 +187,6 @@ def _call(node: Node, moving: Mapping[Value, Tensor]) -> list[Tensor]:
 
     given = map_nested((node.args, node.kwargs), Tensor, lambda x: x.to(precision) if x.is_floating_point() else x)
     args, kwargs = map_nested(given, Value, place)
-    # Parts that come in batches are not laid out in memory as the recorded value was.
+    # OutputRelevance that come in batches are not laid out in memory as the recorded value was.
     function = torch.Tensor.reshape if node.name == "view" else node.function
     return [y for y in tensors_in(function(*args, **kwargs)) if y.is_floating_point()]

@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.registry import Maps, method
+from lrptrain.relevance.registry import RelevanceMaps, method
 
 Block = TypeVar("Block")
 
@@ -65,23 +65,23 @@ def chosen(blocks: list[Block], start_layer: int) -> list[Block]:
 
 
 @method(class_specific=False, signed=False, source="-")
-def raw_attention(explanation: Explanation) -> Maps:
+def raw_attention(explanation: Explanation) -> RelevanceMaps:
     """Attention of the pooled token in the last block, mean over heads."""
     recording = explanation.recording
     last = recording.attention[-1].mean(1)
-    return Maps(recording.layout.content(pooled_row(recording.pooling, last)))
+    return RelevanceMaps(recording.layout.content(pooled_row(recording.pooling, last)))
 
 
 @method(class_specific=False, signed=False, source="Abnar & Zuidema 2020")
-def rollout(explanation: Explanation, start_layer: int = 0) -> Maps:
+def rollout(explanation: Explanation, start_layer: int = 0) -> RelevanceMaps:
     """Attention rollout (Abnar & Zuidema 2020): mean over heads plus identity, rows normalised, multiplied."""
     recording = explanation.recording
     maps = [block.mean(1) for block in chosen(recording.attention, start_layer)]
-    return Maps(recording.layout.content(rolled_out(recording.pooling, maps, normalize_rows=True)))
+    return RelevanceMaps(recording.layout.content(rolled_out(recording.pooling, maps, normalize_rows=True)))
 
 
 @method(class_specific=True, signed=False, source="Chefer et al. 2021, after Selvaraju et al. 2017")
-def attention_gradcam(explanation: Explanation) -> Maps:
+def attention_gradcam(explanation: Explanation) -> RelevanceMaps:
     """Grad-CAM on the last block's attention: the mean gradient of each head's content tokens weighs its attention."""
     recording = explanation.recording
     weights, layout = recording.pooling, recording.layout
@@ -95,22 +95,22 @@ def attention_gradcam(explanation: Explanation) -> Maps:
     cam = (rows[0] * importance).mean(1).clamp(min=0)
     low = torch.where(kept > 0, cam, torch.inf).amin(1, keepdim=True)
     high = torch.where(kept > 0, cam, -torch.inf).amax(1, keepdim=True)
-    return Maps(torch.where(high > low, (cam - low) / (high - low), 0.0))
+    return RelevanceMaps(torch.where(high > low, (cam - low) / (high - low), 0.0))
 
 
 @method(class_specific=True, signed=False, source="Chefer et al. 2021 (ICCV)")
-def generic_attention(explanation: Explanation, start_layer: int = 0) -> Maps:
+def generic_attention(explanation: Explanation, start_layer: int = 0) -> RelevanceMaps:
     """Generic attention explainability (Chefer, Gur, Wolf, ICCV 2021): R <- R + mean_h((dy/dA * A)+) R."""
     recording = explanation.recording
     maps = explanation.with_attention_gradient(
         chosen(recording.blocks, start_layer),
         lambda block, gradient: positive_mean_over_heads(gradient, recording.per_head(block, block.tensor)),
     )
-    return Maps(recording.layout.content(rolled_out(recording.pooling, maps, normalize_rows=False)))
+    return RelevanceMaps(recording.layout.content(rolled_out(recording.pooling, maps, normalize_rows=False)))
 
 
 @method(class_specific=True, signed=True, source="after Chefer et al. 2021 (ICCV) and Barkan et al. 2021")
-def attention_x_gradient(explanation: Explanation, block: int = -1) -> Maps:
+def attention_x_gradient(explanation: Explanation, block: int = -1) -> RelevanceMaps:
     """Attention times its gradient, of the pooled token in one block, mean over heads, with its sign.
 
     To first order, how much the explained logit would fall if the token's attention were taken away.
@@ -122,7 +122,7 @@ def attention_x_gradient(explanation: Explanation, block: int = -1) -> Maps:
     recording = explanation.recording
     attention = _one(recording.attention, block)
     (gradient,) = explanation.attention_gradient([_one(recording.blocks, block)])
-    return Maps(recording.layout.content(pooled_row(recording.pooling, (attention * gradient).mean(1))))
+    return RelevanceMaps(recording.layout.content(pooled_row(recording.pooling, (attention * gradient).mean(1))))
 
 
 def _one(blocks: list[Block], block: int) -> Block:

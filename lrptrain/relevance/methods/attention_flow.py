@@ -8,9 +8,8 @@ import numpy as np
 import torch
 from jaxtyping import Float
 
-from lrptrain.relevance.content import content_mask
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.registry import Maps, method
+from lrptrain.relevance.registry import RelevanceMaps, method
 from lrptrain.relevance.types import UnsupportedMethodError
 
 # Capacity 1 in the solver's integers: no sum of them leaves 31 bits, and each is exact to 2e-9.
@@ -21,7 +20,7 @@ BYTES_PER_EDGE = 100
 
 
 @method(class_specific=False, signed=False, differentiable=False, source="Abnar & Zuidema 2020")
-def attention_flow(explanation: Explanation, max_seconds: float = 600.0) -> Maps:
+def attention_flow(explanation: Explanation, max_seconds: float = 600.0) -> RelevanceMaps:
     """Attention flow (Abnar & Zuidema 2020): the maximum flow from the pooled token at the top to each input token.
 
     The edges of every block are half its attention, mean over heads, plus half the identity. Where several tokens are
@@ -40,7 +39,7 @@ def attention_flow(explanation: Explanation, max_seconds: float = 600.0) -> Maps
             not installed.
     """
     recording = explanation.recording
-    content = content_mask(recording, recording.length).cpu().numpy()
+    content = recording.content_mask(recording.length).cpu().numpy()
     check_cost(content.sum(1).tolist(), len(recording.blocks), max_seconds)
     maps = torch.stack([block.mean(1) for block in recording.attention], 1).detach().cpu().double().numpy()
     pooling = recording.pooling.detach().cpu().double().numpy()
@@ -50,7 +49,7 @@ def attention_flow(explanation: Explanation, max_seconds: float = 600.0) -> Maps
         edges = 0.5 * maps[row][:, own][:, :, own] + 0.5 * np.eye(own.sum())
         (sinks,) = wanted[own].nonzero()
         scores[row, own & wanted] = maximum_flows(edges, pooling[row, own], sinks.tolist())
-    return Maps(recording.layout.content(torch.as_tensor(scores).to(recording.logits)))
+    return RelevanceMaps(recording.layout.content(torch.as_tensor(scores).to(recording.logits)))
 
 
 def check_cost(tokens: Sequence[int], blocks: int, max_seconds: float) -> None:

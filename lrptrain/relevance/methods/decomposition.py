@@ -17,13 +17,15 @@ from lrptrain.relevance.decomposition.blocks import Block, transformer_blocks
 from lrptrain.relevance.decomposition.contributions import Contributions
 from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.methods.attention import chosen, pooled_row
-from lrptrain.relevance.registry import Maps, method
+from lrptrain.relevance.registry import RelevanceMaps, method
 
 KOBAYASHI_2020, KOBAYASHI_2021 = "Kobayashi et al. 2020", "Kobayashi et al. 2021"
 KOBAYASHI_2024 = "Kobayashi et al. 2024"
 
 
-def _decomposed(explanation: Explanation, form: str, start_layer: int, block: int | None, project: bool) -> Maps:
+def _decomposed(
+    explanation: Explanation, form: str, start_layer: int, block: int | None, project: bool
+) -> RelevanceMaps:
     recording = explanation.recording
     blocks = transformer_blocks(recording)
     weights = recording.pooling
@@ -44,7 +46,7 @@ def _decomposed(explanation: Explanation, form: str, start_layer: int, block: in
     for one in reversed(used):
         (norms,) = Contributions(recording, one).norms([one.site(form)])
         row = _rolled(row, norms, identity=form == "attention_norm" and block is None)
-    return Maps(recording.layout.content(row))
+    return RelevanceMaps(recording.layout.content(row))
 
 
 def _in_range(block: int, blocks: int) -> None:
@@ -80,7 +82,7 @@ def _projected(explanation: Explanation, block: Block, form: str) -> Float[Tenso
 @method(class_specific=False, signed=False, source=KOBAYASHI_2020)
 def attention_norm(
     explanation: Explanation, start_layer: int = 0, block: int | None = None, project: bool = False
-) -> Maps:
+) -> RelevanceMaps:
     """The attention's parts (Kobayashi et al. 2020): || sum_h alpha_ij f^h(x_j) ||.
 
     They lack the residual: rolled out, rows are scaled to 1 and averaged with the identity, as in Abnar & Zuidema 2020.
@@ -92,13 +94,15 @@ def attention_norm(
 @method(class_specific=False, signed=False, source=KOBAYASHI_2021)
 def attn_res_ln_norm(
     explanation: Explanation, start_layer: int = 0, block: int | None = None, project: bool = False
-) -> Maps:
+) -> RelevanceMaps:
     """Attention, residual and norm of a post-LN block (Kobayashi et al. 2021); "Atb" of Kobayashi et al. 2024."""
     return _decomposed(explanation, "attn_res_ln_norm", start_layer, block, project)
 
 
 @method(class_specific=False, signed=False, source=KOBAYASHI_2024)
-def atb_norm(explanation: Explanation, start_layer: int = 0, block: int | None = None, project: bool = False) -> Maps:
+def atb_norm(
+    explanation: Explanation, start_layer: int = 0, block: int | None = None, project: bool = False
+) -> RelevanceMaps:
     """Norm, attention and residual of a pre-LN block ("Atb"; Kobayashi et al. 2024)."""
     return _decomposed(explanation, "atb_norm", start_layer, block, project)
 
@@ -106,7 +110,7 @@ def atb_norm(explanation: Explanation, start_layer: int = 0, block: int | None =
 @method(class_specific=False, signed=False, source=KOBAYASHI_2024)
 def atb_ff_norm(
     explanation: Explanation, start_layer: int = 0, block: int | None = None, project: bool = False
-) -> Maps:
+) -> RelevanceMaps:
     """Atb, then the feed-forward block ("AtbFf"; Kobayashi et al. 2024), which every part passes."""
     return _decomposed(explanation, "atb_ff_norm", start_layer, block, project)
 
@@ -114,7 +118,7 @@ def atb_ff_norm(
 @method(class_specific=False, signed=False, source=KOBAYASHI_2024)
 def atb_ff_res_norm(
     explanation: Explanation, start_layer: int = 0, block: int | None = None, project: bool = False
-) -> Maps:
+) -> RelevanceMaps:
     """Atb, the feed-forward block and its residual ("AtbFfRes"; Kobayashi et al. 2024)."""
     return _decomposed(explanation, "atb_ff_res_norm", start_layer, block, project)
 
@@ -122,6 +126,6 @@ def atb_ff_res_norm(
 @method(class_specific=False, signed=False, source=KOBAYASHI_2024)
 def atb_ff_res_ln_norm(
     explanation: Explanation, start_layer: int = 0, block: int | None = None, project: bool = False
-) -> Maps:
+) -> RelevanceMaps:
     """Atb, the feed-forward block, its residual and norm: a post-LN block ("AtbFfResLn"; Kobayashi et al. 2024)."""
     return _decomposed(explanation, "atb_ff_res_ln_norm", start_layer, block, project)

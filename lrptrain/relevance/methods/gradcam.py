@@ -3,11 +3,10 @@
 import torch
 from torch import Tensor
 
-from lrptrain.relevance.content import content_mask
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.propagation.propagate import real
+from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.recording import Recording
-from lrptrain.relevance.registry import Maps, method
+from lrptrain.relevance.registry import RelevanceMaps, method
 from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.types import UnsupportedMethodError
 
@@ -15,7 +14,7 @@ _PROJECTIONS = ("linear", "addmm", "matmul", "bmm", "einsum", "conv1d")
 
 
 @method(class_specific=True, signed=False, source="Selvaraju et al. 2017")
-def gradcam(explanation: Explanation) -> Maps:
+def gradcam(explanation: Explanation) -> RelevanceMaps:
     """Grad-CAM (Selvaraju et al. 2017) on the tokens that enter the last block's attention, behind its first norm.
 
     relu(sum_c w_c x_c), w_c the mean gradient over the content tokens. Not on the last token states: a class-token
@@ -24,9 +23,9 @@ def gradcam(explanation: Explanation) -> Maps:
     recording = explanation.recording
     value = attention_input(recording)
     states, gradient = (_content(recording, value, x) for x in (value.tensor, *explanation.gradient([value])))
-    kept = content_mask(recording, states.shape[1]).to(states.dtype)[..., None]
+    kept = recording.content_mask(states.shape[1]).to(states.dtype)[..., None]
     weights = (gradient * kept).sum(1, keepdim=True) / kept.sum(1, keepdim=True)
-    return Maps((weights * states).sum(-1).clamp(min=0))
+    return RelevanceMaps((weights * states).sum(-1).clamp(min=0))
 
 
 def attention_input(recording: Recording) -> Value:
@@ -55,13 +54,13 @@ def attention_input(recording: Recording) -> Value:
 def _projects_tokens(recording: Recording, node: Node | None, value: Value) -> bool:
     if node is None or node.name not in _PROJECTIONS or len(node.inputs) > 1:
         return False
-    return recording.walk.token_axis(value, recording.length) is not None
+    return recording.propagator.token_axis(value, recording.length) is not None
 
 
 def _content(recording: Recording, value: Value, x: Tensor) -> Tensor:
     """The content tokens of states, `[batch, tokens, width]`."""
-    tokens = recording.walk.token_axis(value, recording.length)
-    states = real(x) if tokens == 1 else real(x).transpose(0, 1)
+    tokens = recording.propagator.token_axis(value, recording.length)
+    states = at_least_float32(x) if tokens == 1 else at_least_float32(x).transpose(0, 1)
     if states.shape[0] != recording.samples:
         states = states.expand(recording.samples, -1, -1)
     return torch.movedim(recording.layout.content(torch.movedim(states, 1, -1)), -1, 1)

@@ -7,16 +7,15 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lrptrain.relevance.content import content_mask, content_seeds
 from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.methods.input_maps import input_maps
-from lrptrain.relevance.propagation.propagate import real
-from lrptrain.relevance.registry import Maps, method
+from lrptrain.relevance.propagation.propagator import at_least_float32
+from lrptrain.relevance.registry import RelevanceMaps, method
 from lrptrain.relevance.rerun import in_parts, input_gradient
 
 
 @method(class_specific=True, signed=True, reaches_input=True, source="Shrikumar et al. 2016")
-def input_x_gradient(explanation: Explanation) -> Maps:
+def input_x_gradient(explanation: Explanation) -> RelevanceMaps:
     """Input times gradient (Shrikumar et al. 2016), at the pixels or the word embeddings.
 
     Not at the sum of word, position and type embeddings: the layer norm behind it does not see its length, so that
@@ -25,13 +24,13 @@ def input_x_gradient(explanation: Explanation) -> Maps:
     root = explanation.recording.tape.root
     assert root is not None
     (gradient,) = explanation.gradient([root])
-    return input_maps(explanation.recording, real(_leaf(explanation)) * real(gradient))
+    return input_maps(explanation.recording, at_least_float32(_leaf(explanation)) * at_least_float32(gradient))
 
 
 @method(class_specific=True, signed=True, reaches_input=True, source="Sundararajan et al. 2017")
 def integrated_gradients(
     explanation: Explanation, steps: int = 32, baseline: float | Tensor = 0.0, at_once: int = 16
-) -> Maps:
+) -> RelevanceMaps:
     """Integrated gradients (Sundararajan et al. 2017), at the pixels or the word embeddings.
 
     The integral along the straight line from the baseline is taken by Gauss-Legendre quadrature. The relevance sums to
@@ -45,24 +44,24 @@ def integrated_gradients(
         at_once: Samples in one forward and backward pass; with `create_graph` all their graphs are kept to the end.
     """
     leaf = _leaf(explanation)
-    start = torch.as_tensor(baseline, dtype=real(leaf).dtype, device=leaf.device).expand_as(leaf)
+    start = torch.as_tensor(baseline, dtype=at_least_float32(leaf).dtype, device=leaf.device).expand_as(leaf)
     nodes, weights = (
         torch.as_tensor(x, device=leaf.device) / 2 for x in np.polynomial.legendre.leggauss(max(steps, 1))
     )
     positions = (nodes + 0.5).to(start.dtype).view(-1, *[1] * (leaf.ndim - 1))
     gradient = _mean_gradient(
         explanation,
-        lambda step, rows: torch.lerp(start[rows], real(leaf[rows]), positions[step]),
+        lambda step, rows: torch.lerp(start[rows], at_least_float32(leaf[rows]), positions[step]),
         weights[: max(steps, 0)],
         at_once,
     )
-    return input_maps(explanation.recording, (real(leaf) - start) * gradient)
+    return input_maps(explanation.recording, (at_least_float32(leaf) - start) * gradient)
 
 
 @method(class_specific=True, signed=False, reaches_input=True, source="Smilkov et al. 2017")
 def smoothgrad(
     explanation: Explanation, samples: int = 16, noise: float = 0.15, seed: int = 0, at_once: int = 16
-) -> Maps:
+) -> RelevanceMaps:
     """SmoothGrad (Smilkov et al. 2017): the mean gradient over noisy copies of the input.
 
     The map is the absolute value of that mean, summed over the channels or the width of the embeddings, as in the
@@ -81,7 +80,9 @@ def smoothgrad(
     leaf = _leaf(explanation)
     weights = leaf.new_full((max(samples, 0),), 1 / max(samples, 1), dtype=torch.float64)
     draw = _noise(explanation, noise, seed, samples)
-    gradient = _mean_gradient(explanation, lambda copy, rows: real(leaf[rows]) + draw(copy, rows), weights, at_once)
+    gradient = _mean_gradient(
+        explanation, lambda copy, rows: at_least_float32(leaf[rows]) + draw(copy, rows), weights, at_once
+    )
     return input_maps(explanation.recording, gradient.abs())
 
 
@@ -99,9 +100,9 @@ def _mean_gradient(
 ) -> Float[Tensor, "batch ..."]:
     """Weighted sum of the gradients at `point(copies, rows)`, several points and samples per forward pass."""
     leaf = _leaf(explanation)
-    total = torch.zeros_like(real(leaf))
+    total = torch.zeros_like(at_least_float32(leaf))
     for copy, rows in in_parts(len(leaf), len(weights), at_once, leaf.device):
-        gradient = real(input_gradient(explanation, point(copy, rows).to(leaf.dtype), rows))
+        gradient = at_least_float32(input_gradient(explanation, point(copy, rows).to(leaf.dtype), rows))
         weighted = gradient * weights[copy].to(gradient.dtype).view(-1, *[1] * (leaf.ndim - 1))
         total = total.index_add(0, rows, weighted)
     return total
@@ -109,14 +110,14 @@ def _mean_gradient(
 
 def _noise(explanation: Explanation, level: float, seed: int, copies: int) -> Callable[[Tensor, Tensor], Tensor]:
     """Noise for copies of samples; every sample draws its own, for its content only."""
-    recording, leaf = explanation.recording, real(_leaf(explanation))
+    recording, leaf = explanation.recording, at_least_float32(_leaf(explanation))
     image, ones = leaf.ndim == 4, [1] * (leaf.ndim - 1)
-    content = content_mask(recording, 1 if image else leaf.shape[1])
+    content = recording.content_mask(1 if image else leaf.shape[1])
     own = content.view(len(leaf), -1, *ones[1:])
     high = torch.where(own, leaf, -torch.inf).flatten(1).amax(1)
     low = torch.where(own, leaf, torch.inf).flatten(1).amin(1)
     scale = (level * (high - low)).view(-1, *ones)
-    seeds = content_seeds(recording, seed * copies)
+    seeds = recording.content_seeds(seed * copies)
 
     def draw(copy: Int[Tensor, " rows"], rows: Int[Tensor, " rows"]) -> Float[Tensor, "rows ..."]:
         unit = torch.zeros(len(rows), *leaf.shape[1:], dtype=leaf.dtype)

@@ -11,9 +11,9 @@ from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.methods.attention import chosen, pooled_row, positive_mean_over_heads, rolled_out
 from lrptrain.relevance.methods.input_maps import input_maps
 from lrptrain.relevance.propagation.composites import ALPHA_BETA, CHEFER
-from lrptrain.relevance.propagation.propagate import Composite
+from lrptrain.relevance.propagation.propagator import Composite
 from lrptrain.relevance.propagation.signed_composites import GRADIENT_FORM, attnlrp_composite, epsilon_composite
-from lrptrain.relevance.registry import Maps, method, unknown
+from lrptrain.relevance.registry import RelevanceMaps, method, unknown_name
 from lrptrain.relevance.tape.nodes import Value
 
 COMPOSITES = {"alpha_beta": ALPHA_BETA, "chefer": CHEFER}
@@ -28,7 +28,7 @@ def _row_weights(weights: Float[Tensor, "batch length"], pooling: Tensor) -> Flo
 @method(class_specific=True, signed=False, source="Chefer et al. 2021 (CVPR)")
 def transformer_attribution(
     explanation: Explanation, start_layer: int = 0, normalize_rows: bool = False, keep_attention: bool = False
-) -> Maps:
+) -> RelevanceMaps:
     """Transformer attribution (Chefer, Gur, Wolf, CVPR 2021): gradient times relevance of every block's attention.
 
     With an `other` class, the gradient is that of the difference, the relevance still the target's: the product of two
@@ -45,36 +45,36 @@ def transformer_attribution(
     used = chosen(recording.blocks, start_layer)
     wanted = recording.blocks if keep_attention else used
     start = {recording.output: replace(explanation, other=None).direction}
-    walk = recording.walk.arrivals(start, CHEFER, [*wanted, recording.token_output])
+    steps = recording.propagator.propagate_stepwise(start, CHEFER, [*wanted, recording.token_output])
     arrived: dict[Value, Tensor] = {}
 
     def combined(block: Value, gradient: Tensor) -> Tensor:
         """Relevance goes back in step with the gradient, so that only one block's are there at a time."""
         while block not in arrived:
-            arrived.update([next(walk)])
+            arrived.update([next(steps)])
         relevance = arrived[block] if keep_attention else arrived.pop(block)
         return positive_mean_over_heads(gradient, recording.per_head(block, relevance))
 
     maps = explanation.with_attention_gradient(used, combined)
-    arrived.update(walk)
-    states = recording.walk.per_token(recording.token_output, arrived[recording.token_output], recording.length)
+    arrived.update(steps)
+    states = recording.propagator.per_token(recording.token_output, arrived[recording.token_output], recording.length)
     row = rolled_out(_row_weights(states, recording.pooling), maps, normalize_rows=normalize_rows)
     attention = tuple(recording.per_head(block, arrived[block]) for block in wanted) if keep_attention else None
-    return Maps(recording.layout.content(row), attention=attention)
+    return RelevanceMaps(recording.layout.content(row), attention=attention)
 
 
 @method(class_specific=True, signed=False, source="Voita et al. 2019")
-def partial_lrp(explanation: Explanation) -> Maps:
+def partial_lrp(explanation: Explanation) -> RelevanceMaps:
     """Partial LRP (Voita et al. 2019, as in Chefer et al. 2021): relevance of the last block's attention."""
     recording = explanation.recording
     last = recording.blocks[-1]
     (relevance,) = explanation.relevance(ALPHA_BETA, [last])
     maps = recording.per_head(last, relevance).clamp(min=0).mean(1)
-    return Maps(recording.layout.content(pooled_row(recording.pooling, maps)))
+    return RelevanceMaps(recording.layout.content(pooled_row(recording.pooling, maps)))
 
 
 @method(class_specific=True, signed=True, reaches_input=True, source="Bach et al. 2015")
-def lrp(explanation: Explanation, composite: Literal["alpha_beta", "chefer"] = "alpha_beta") -> Maps:
+def lrp(explanation: Explanation, composite: Literal["alpha_beta", "chefer"] = "alpha_beta") -> RelevanceMaps:
     """Layer-wise relevance propagation down to the pixels, or to the sum of embeddings that a text's encoder reads.
 
     Args:
@@ -86,14 +86,14 @@ def lrp(explanation: Explanation, composite: Literal["alpha_beta", "chefer"] = "
         ValueError: If the composite is unknown.
     """
     if composite not in COMPOSITES:
-        raise ValueError(unknown("composite", composite, tuple(COMPOSITES)))
+        raise ValueError(unknown_name("composite", composite, tuple(COMPOSITES)))
     place = explanation.recording.encoder_input
     (relevance,) = explanation.relevance(COMPOSITES[composite], [place], linear=composite != "chefer")
     return input_maps(explanation.recording, relevance)
 
 
 @method(class_specific=True, signed=True, reaches_input=True, source="Bach et al. 2015")
-def epsilon_lrp(explanation: Explanation, epsilon: float = 1e-6) -> Maps:
+def epsilon_lrp(explanation: Explanation, epsilon: float = 1e-6) -> RelevanceMaps:
     """Epsilon-LRP (Bach et al. 2015, eq. 58): signed proportions in linear layers and sums, halved products.
 
     Nonlinearities, the softmax and norms pass relevance as it is.
@@ -106,7 +106,7 @@ def epsilon_lrp(explanation: Explanation, epsilon: float = 1e-6) -> Maps:
 
 
 @method(class_specific=True, signed=True, reaches_input=True, source="Montavon et al. 2019; Achtibat et al. 2024")
-def gamma_lrp(explanation: Explanation, gamma: float = 0.25) -> Maps:
+def gamma_lrp(explanation: Explanation, gamma: float = 0.25) -> RelevanceMaps:
     """AttnLRP with the gamma rule (Montavon et al. 2019) in linear layers, as Achtibat et al. 2024 advise for ViTs.
 
     Args:
@@ -117,7 +117,7 @@ def gamma_lrp(explanation: Explanation, gamma: float = 0.25) -> Maps:
 
 
 @method(class_specific=True, signed=True, reaches_input=True, source="Achtibat et al. 2024; Arras et al. 2025")
-def attnlrp(explanation: Explanation, form: Literal["gradient", "explicit"] = "gradient") -> Maps:
+def attnlrp(explanation: Explanation, form: Literal["gradient", "explicit"] = "gradient") -> RelevanceMaps:
     """AttnLRP (Achtibat et al., ICML 2024): exact proportions, softmax linearised, denominators of norms fixed.
 
     Args:
@@ -129,7 +129,7 @@ def attnlrp(explanation: Explanation, form: Literal["gradient", "explicit"] = "g
         ValueError: If the form is unknown.
     """
     if form not in ("gradient", "explicit"):
-        raise ValueError(unknown("form", form, ("gradient", "explicit")))
+        raise ValueError(unknown_name("form", form, ("gradient", "explicit")))
     if form == "explicit":
         return _of_logit(explanation, attnlrp_composite())
     place = explanation.recording.encoder_input
@@ -137,7 +137,7 @@ def attnlrp(explanation: Explanation, form: Literal["gradient", "explicit"] = "g
     return input_maps(explanation.recording, per_unit * place.tensor.to(per_unit.dtype))
 
 
-def _of_logit(explanation: Explanation, composite: Composite) -> Maps:
+def _of_logit(explanation: Explanation, composite: Composite) -> RelevanceMaps:
     """Relevance of the input that adds up, but for what biases take, to the explained logit."""
     (relevance,) = explanation.relevance(composite, [explanation.recording.encoder_input], of_logit=True)
     return input_maps(explanation.recording, relevance)

@@ -6,12 +6,10 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from lrptrain.relevance.content import content_mask
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.methods.input_maps import patch_grid
-from lrptrain.relevance.occlusion import answers_without, number_of_tokens
 from lrptrain.relevance.recording import Recording
-from lrptrain.relevance.registry import Maps, method
+from lrptrain.relevance.registry import RelevanceMaps, method
+from lrptrain.relevance.rerun import answers_without, number_of_tokens
 
 
 @method(class_specific=True, signed=True, source="Zeiler & Fergus 2014; Li et al. 2016")
@@ -21,7 +19,7 @@ def leave_one_out(
     of: Literal["logit", "probability"] = "logit",
     baseline: float = 0.0,
     at_once: int = 64,
-) -> Maps:
+) -> RelevanceMaps:
     """How much the answer falls when a token is taken away (occlusion, Zeiler & Fergus 2014; erasure, Li et al. 2016).
 
     It costs one forward pass per token, and one more. A patch's pixels become `baseline`; so does a token's word
@@ -45,7 +43,7 @@ def leave_one_out(
         )
     recording = explanation.recording
     groups, device = _groups(recording, window), recording.logits.device
-    content = content_mask(recording, len(groups))
+    content = recording.content_mask(len(groups))
     present = torch.stack([(content & (groups == group)).any(1) for group in range(int(groups.max()) + 1)], 1)
     # Group -1 takes nothing away: the answer as it is, by the same kernels.
     whole = torch.stack([torch.arange(recording.samples, device=device), groups.new_full((recording.samples,), -1)], 1)
@@ -58,7 +56,7 @@ def leave_one_out(
     ]
     before, after = torch.cat(found).tensor_split([recording.samples])
     fall = before.new_zeros(present.shape).masked_scatter(present, before[left_out[recording.samples :, 0]] - after)
-    return Maps(fall[:, groups])
+    return RelevanceMaps(fall[:, groups])
 
 
 def _groups(recording: Recording, window: int) -> Int[Tensor, " tokens"]:
@@ -67,5 +65,5 @@ def _groups(recording: Recording, window: int) -> Int[Tensor, " tokens"]:
     assert recording.tape.root is not None
     if len(recording.tape.root.shape) == 3:
         return torch.arange(tokens, device=device) // window
-    rows, columns = (torch.arange(size, device=device) // window for size in patch_grid(recording))
+    rows, columns = (torch.arange(size, device=device) // window for size in recording.patch_grid)
     return (rows[:, None] * (columns.max() + 1) + columns).flatten()

@@ -10,10 +10,9 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from lrptrain.relevance.content import content_mask, content_seeds
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.occlusion import answers_without, number_of_tokens
-from lrptrain.relevance.registry import Maps, method
+from lrptrain.relevance.registry import RelevanceMaps, method
+from lrptrain.relevance.rerun import answers_without, number_of_tokens
 from lrptrain.relevance.types import UnsupportedMethodError
 
 # Of subsets with `on` tokens there: what the model answers, their number.
@@ -29,7 +28,7 @@ def lime(
     baseline: float = 0.0,
     seed: int = 0,
     at_once: int = 64,
-) -> Maps:
+) -> RelevanceMaps:
     """LIME (Ribeiro, Singh, Guestrin 2016): weights of a ridge regression on random subsets of the tokens.
 
     Every token is there with probability 1/2; a subset counts exp(-d^2 / (2 kernel_width^2)), d its cosine distance
@@ -61,7 +60,7 @@ def lime(
 @method(class_specific=True, signed=True, differentiable=False, source="Lundberg & Lee 2017")
 def kernel_shap(
     explanation: Explanation, samples: int = 256, baseline: float = 0.0, seed: int = 0, at_once: int = 64
-) -> Maps:
+) -> RelevanceMaps:
     """KernelSHAP (Lundberg & Lee 2017): Shapley values of the tokens, by a regression on random subsets.
 
     Tokens are taken away as `leave_one_out` does. The scores sum to the explained logit minus that of an input without
@@ -115,17 +114,19 @@ class _Ridge:
         return self.weights
 
 
-def _fitted(explanation: Explanation, weights: Callable[[Answers, int], Tensor], baseline: float, seed: int) -> Maps:
+def _fitted(
+    explanation: Explanation, weights: Callable[[Answers, int], Tensor], baseline: float, seed: int
+) -> RelevanceMaps:
     """Fit one surrogate per sample, on its content tokens."""
     recording = explanation.recording
-    content = content_mask(recording, number_of_tokens(recording))
+    content = recording.content_mask(number_of_tokens(recording))
     scores = torch.zeros(content.shape, dtype=torch.float64)
-    for row, (own, start) in enumerate(zip(content, content_seeds(recording, seed), strict=True)):
+    for row, (own, start) in enumerate(zip(content, recording.content_seeds(seed), strict=True)):
         torch.default_generator.manual_seed(start)  # captum draws from it; the engine restores the caller's state
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
             scores[row, own.cpu()] = weights(_answers(explanation, row, own, baseline), int(own.sum())).double()
-    return Maps(scores.to(recording.logits))
+    return RelevanceMaps(scores.to(recording.logits))
 
 
 def _answers(explanation: Explanation, row: int, own: Bool[Tensor, " tokens"], baseline: float) -> Answers:

@@ -5,15 +5,15 @@ from functools import partial
 import torch
 from torch import Tensor
 
-from lrptrain.relevance.propagation import lean_rules, rules
-from lrptrain.relevance.propagation.linear_maps import Parts, factors, linear_map, transpose_of, vjp
+from lrptrain.relevance.propagation import in_place_rules, rules
+from lrptrain.relevance.propagation.linear_maps import OutputRelevance, factors, linear_map, transpose_of, vjp
 from lrptrain.relevance.propagation.pooling import POOLING
-from lrptrain.relevance.propagation.propagate import Composite, Rule, Shares, Walk, only_input
-from lrptrain.relevance.tape.functions import ENTRIES, is_in_place
+from lrptrain.relevance.propagation.propagator import Composite, InputRelevance, Propagator, Rule, only_input
+from lrptrain.relevance.tape.functions import DENSE, ENTRIES, PRODUCTS, is_in_place
 from lrptrain.relevance.tape.nodes import Node, Value, unsupported
 
 
-def entries(walk: Walk, node: Node, relevance: Parts) -> Shares:
+def entries(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Relevance follows the entries through indexing, reshaping, concatenation and expansion."""
     precision = next(part.dtype for part in relevance if part is not None)
     inputs = [value.tensor.to(precision) for value in node.inputs]
@@ -28,7 +28,7 @@ def _repeat(node: Node, *inputs: Tensor) -> Tensor | tuple:
     return node.call(lambda value: place[value])
 
 
-def only_part(relevance: Parts) -> Tensor:
+def single_output(relevance: OutputRelevance) -> Tensor:
     """Relevance of an operation's one output."""
     (part,) = relevance
     assert part is not None
@@ -54,48 +54,48 @@ def sum_operands(node: Node, like: Tensor) -> list[tuple[Value | Tensor | float,
     return [(operands[0], first), (operands[1], second if factor == 1 else second * factor)]
 
 
-def add(walk: Walk, node: Node, relevance: Parts, *, normalised: bool) -> Shares:
+def add(propagator: Propagator, node: Node, relevance: OutputRelevance, *, normalised: bool) -> InputRelevance:
     """Sums and differences; a constant is an operand like any other, and its share goes nowhere."""
-    part = only_part(relevance)
+    part = single_output(relevance)
     operands, (first, second) = zip(*sum_operands(node, part), strict=True)
     z = node.outputs[0].tensor
     constants = [x for x, operand in zip((first, second), operands, strict=True) if not isinstance(operand, Value)]
     lean = normalised and not torch.is_grad_enabled() and z.dtype == part.dtype
     if lean and all(x.isfinite().all() for x in constants):
-        two = lean_rules.rescaled_sum(part, z, (first, second), walk.total(node))
+        two = in_place_rules.rescaled_sum(part, z, (first, second), propagator.total(node))
         return [shape_back(v, share) for v, share in zip(operands, two, strict=True) if isinstance(v, Value)]
     # An additive mask of -inf carries no relevance, and inf * 0 must not make it NaN.
     shares = tuple(torch.where(part == 0, 0.0, x) for x in rules.proportional(part, (first, second)))
     if normalised:
-        shares = rules.rescale(part, shares, walk.total(node))
+        shares = rules.rescale(part, shares, propagator.total(node))
     return [shape_back(v, share) for v, share in zip(operands, shares, strict=True) if isinstance(v, Value)]
 
 
-def multiply(walk: Walk, node: Node, relevance: Parts) -> Shares:
+def multiply(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """A product with a constant passes relevance unchanged; one of two activations halves it."""
-    part = only_part(relevance)
+    part = single_output(relevance)
     values = [
         operand for operand in (node.argument(0, "input"), node.argument(1, "other")) if isinstance(operand, Value)
     ]
     return [shape_back(value, part / len(values)) for value in values]
 
 
-def divide(walk: Walk, node: Node, relevance: Parts) -> Shares:
+def divide(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """A quotient by a constant passes relevance unchanged."""
     if isinstance(node.argument(1, "other"), Value):
         raise unsupported(node.name, node.path, "divides by an activation")
-    return multiply(walk, node, relevance)
+    return multiply(propagator, node, relevance)
 
 
-def masked(walk: Walk, node: Node, relevance: Parts) -> Shares:
+def masked(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """`masked_fill(x, mask, constant)`: relevance of what was overwritten goes nowhere."""
-    part = only_part(relevance)
+    part = single_output(relevance)
     return [shape_back(value, part.masked_fill(node.argument(1, "mask"), 0.0)) for value in only_input(node)]
 
 
-def choose(walk: Walk, node: Node, relevance: Parts) -> Shares:
+def choose(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """`where(condition, a, b)`: relevance follows the chosen entries."""
-    part = only_part(relevance)
+    part = single_output(relevance)
     condition, first = node.argument(0, "condition"), node.argument(1, "input")
     if node.function is Tensor.where:
         condition, first = node.argument(1, "condition"), node.args[0]
@@ -103,7 +103,7 @@ def choose(walk: Walk, node: Node, relevance: Parts) -> Shares:
     return [shape_back(v, torch.where(chosen, part, 0.0)) for v, chosen in operands if isinstance(v, Value)]
 
 
-def reduced_axes(walk: Walk, node: Node) -> list[int]:
+def reduced_axes(propagator: Propagator, node: Node) -> list[int]:
     """The axes that a mean or sum runs over.
 
     Raises:
@@ -113,8 +113,8 @@ def reduced_axes(walk: Walk, node: Node) -> list[int]:
     x = node.inputs[0].tensor
     dims = [dims] if isinstance(dims, int) else dims
     axes = sorted(d % x.ndim for d in (dims if dims is not None else range(x.ndim)))
-    at = walk.axes[node.inputs[0]]
-    if walk.samples > 1 and (at is None or at.axis in axes):
+    at = propagator.axes[node.inputs[0]]
+    if propagator.samples > 1 and (at is None or at.axis in axes):
         raise unsupported(node.name, node.path, "averages over the samples of a batch")
     return axes
 
@@ -127,10 +127,10 @@ def spread(part: Tensor, axes: list[int], x: Tensor) -> Tensor:
     return part.expand_as(x)
 
 
-def average(walk: Walk, node: Node, relevance: Parts) -> Shares:
+def average(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Mean pooling: a linear map with equal positive weights."""
-    part = only_part(relevance)
-    axes, x = reduced_axes(walk, node), node.inputs[0].tensor.to(part.dtype)
+    part = single_output(relevance)
+    axes, x = reduced_axes(propagator, node), node.inputs[0].tensor.to(part.dtype)
     yield node.inputs[0], rules.positive_mean(spread(part, axes, x), x, lambda t: t.sum(axes, keepdim=True))
 
 
@@ -142,18 +142,18 @@ def _output_less_bias(node: Node, x: Tensor, weight: Tensor, bias: Tensor | None
     return z if bias is None else z - bias
 
 
-def affine(walk: Walk, node: Node, relevance: Parts, *, zplus: bool) -> Shares:
+def affine(propagator: Propagator, node: Node, relevance: OutputRelevance, *, zplus: bool) -> InputRelevance:
     """Linear layers and convolutions; the patch embedding takes the z^B rule with the image's own bounds."""
-    part = only_part(relevance)
+    part = single_output(relevance)
     value, weight, bias, forward = linear_map(node)
     x, weight = value.tensor.to(part.dtype), weight.to(part.dtype)
     if zplus and node.name == "linear" and not torch.is_grad_enabled():
         y = node.outputs[0].tensor
         given = (y, bias) if y.dtype == part.dtype else (forward(x, weight), None)
-        yield value, lean_rules.zplus(part, x, weight, *given)
+        yield value, in_place_rules.zplus(part, x, weight, *given)
         return
     transpose = transpose_of(node, x, forward)
-    if node is walk.patch_embedding:
+    if node is propagator.patch_embedding:
         low, high = x.flatten(1).amin(1).view(-1, 1, 1, 1), x.flatten(1).amax(1).view(-1, 1, 1, 1)
         yield value, rules.zbox(part, x, low, high, weight, forward, transpose)
     elif zplus:
@@ -163,23 +163,23 @@ def affine(walk: Walk, node: Node, relevance: Parts, *, zplus: bool) -> Shares:
         yield value, rules.alpha1_beta0(part, x, weight, forward, transpose)
 
 
-def product(walk: Walk, node: Node, relevance: Parts, *, constant: Rule) -> Shares:
+def product(propagator: Propagator, node: Node, relevance: OutputRelevance, *, constant: Rule) -> InputRelevance:
     """Matrix products of two activations; one with a constant is a linear layer."""
     left, right, _ = factors(node)
     if not (isinstance(left, Value) and isinstance(right, Value)):
-        return constant(walk, node, relevance)
-    part = only_part(relevance)
+        return constant(propagator, node, relevance)
+    part = single_output(relevance)
     if node.name == "einsum":
         return _einsum(node, part)
     a, b = left.tensor.to(part.dtype), right.tensor.to(part.dtype)
     z = node.outputs[0].copy()
     z = z if z.dtype == part.dtype else a @ b
-    halves = rules.halves if torch.is_grad_enabled() else lean_rules.halves
+    halves = rules.halves if torch.is_grad_enabled() else in_place_rules.halves
     shares = halves(part, z, a, b, lambda s: s @ b.mT, lambda s: a.mT @ s)
     return [shape_back(left, shares[0]), shape_back(right, shares[1])]
 
 
-def _einsum(node: Node, part: Tensor) -> Shares:
+def _einsum(node: Node, part: Tensor) -> InputRelevance:
     """The same rule, with the transposes by differentiation."""
     left, right, multiply = factors(node)
     a, b = left.tensor.to(part.dtype), right.tensor.to(part.dtype)
@@ -189,10 +189,10 @@ def _einsum(node: Node, part: Tensor) -> Shares:
 
 def _composite(sums: Rule, weighted: Rule) -> Composite:
     """What the composites of layer-wise relevance propagation share."""
-    products = dict.fromkeys(("matmul", "bmm", "mm", "einsum"), partial(product, constant=weighted))
+    products = dict.fromkeys(PRODUCTS, partial(product, constant=weighted))
     return {
         **dict.fromkeys(ENTRIES, entries),
-        **dict.fromkeys(("linear", "conv1d", "conv2d", "conv3d"), weighted),
+        **dict.fromkeys(DENSE, weighted),
         **products,
         "add": sums,
         "sub": sums,

@@ -9,14 +9,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lrptrain.relevance.propagation import rules
-from lrptrain.relevance.tape.einsum import einsum_parts
-from lrptrain.relevance.tape.nested import tensors_in
-from lrptrain.relevance.tape.nodes import Node, Value, unsupported
+from lrptrain.relevance.tape.nodes import Node, Value, einsum_operands, tensors_in, unsupported
 
-Parts = list[Tensor | None]
+OutputRelevance = list[Tensor | None]
 
 
-def vjp(function: Callable[..., Tensor | tuple], inputs: list[Tensor], outputs: Parts) -> list[Tensor | None]:
+def vjp(function: Callable[..., Tensor | tuple], inputs: list[Tensor], outputs: OutputRelevance) -> list[Tensor | None]:
     """Transpose a linear function: products of `outputs` with its Jacobian, differentiable in `outputs`."""
     given = [part for part in outputs if part is not None]
     keep = torch.is_grad_enabled()
@@ -44,7 +42,7 @@ def linear_map(node: Node) -> Map:
 def factors(node: Node) -> tuple[Any, Any, Callable[..., Tensor]]:
     """The two operands of a product, and the product as a function of them."""
     if node.name == "einsum":
-        equation, left, right = einsum_parts(node)
+        equation, left, right = einsum_operands(node)
         return left, right, partial(torch.einsum, equation)
     return node.argument(0, "input"), node.argument(1, "mat2", node.kwargs.get("other")), torch.matmul
 

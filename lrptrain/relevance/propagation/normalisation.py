@@ -7,10 +7,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lrptrain.relevance.tape.functions import NORMALISATIONS
 from lrptrain.relevance.tape.nodes import Node, Value, unsupported
 
 Array = Float[Tensor, "..."]
-NORMALISATIONS = frozenset({"layer_norm", "rms_norm", "group_norm", "batch_norm"})
 
 
 def frozen(node: Node) -> Callable[[Array], Array]:

@@ -5,22 +5,17 @@ from functools import partial
 from torch import Tensor
 
 from lrptrain.relevance.propagation import rules
-from lrptrain.relevance.propagation.linear_maps import Parts, vjp
-from lrptrain.relevance.propagation.propagate import Rule, Shares, Walk, only_input
-from lrptrain.relevance.tape.nested import tensors_in
-from lrptrain.relevance.tape.nodes import Node
-
-AVERAGES = frozenset({f"{kind}avg_pool{n}d" for kind in ("", "adaptive_") for n in (1, 2, 3)})
-MAXIMA = frozenset(
-    {f"{kind}max_pool{n}d" for kind in ("", "adaptive_") for n in (1, 2, 3)} | {"max", "amax", "maximum"}
-)
+from lrptrain.relevance.propagation.linear_maps import OutputRelevance, vjp
+from lrptrain.relevance.propagation.propagator import InputRelevance, Propagator, Rule, only_input
+from lrptrain.relevance.tape.functions import AVERAGES, MAXIMA
+from lrptrain.relevance.tape.nodes import Node, tensors_in
 
 
-def averaged(walk: Walk, node: Node, relevance: Parts) -> Shares:
+def averaged(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Average pooling: a linear map with positive weights (z+ rule)."""
     (part,) = relevance
     assert part is not None
-    walk.axis(node.outputs[0])
+    propagator.axis(node.outputs[0])
     for value in only_input(node):
         positive = value.tensor.to(part.dtype).clamp(min=0)
         share = rules.safe_divide(part, _repeat(node, positive)[0])
@@ -29,11 +24,11 @@ def averaged(walk: Walk, node: Node, relevance: Parts) -> Shares:
         yield value, positive * back
 
 
-def to_the_winner(walk: Walk, node: Node, relevance: Parts) -> Shares:
+def to_the_winner(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """A maximum copies one of its terms, which gets all of the relevance; equal terms share it."""
     part = relevance[0]
     assert part is not None
-    walk.axis(node.outputs[0])
+    propagator.axis(node.outputs[0])
     found = vjp(partial(_repeat, node), [value.tensor.to(part.dtype) for value in node.inputs], [part])
     return [(value, back) for value, back in zip(node.inputs, found, strict=True) if back is not None]
 

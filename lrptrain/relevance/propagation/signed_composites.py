@@ -17,33 +17,40 @@ from lrptrain.relevance.propagation.composites import (
     entries,
     masked,
     multiply,
-    only_part,
     product,
     reduced_axes,
     resolve,
     shape_back,
+    single_output,
     sum_operands,
 )
-from lrptrain.relevance.propagation.lean_rules import divide_
-from lrptrain.relevance.propagation.linear_maps import Parts, factors, linear_map, transpose_of, vjp
-from lrptrain.relevance.propagation.normalisation import NORMALISATIONS, frozen
-from lrptrain.relevance.propagation.pooling import AVERAGES, MAXIMA, to_the_winner
-from lrptrain.relevance.propagation.propagate import Composite, Rule, Shares, Walk, only_input
-from lrptrain.relevance.tape.functions import CAST, ELEMENTWISE, ENTRIES
+from lrptrain.relevance.propagation.in_place_rules import divide_
+from lrptrain.relevance.propagation.linear_maps import OutputRelevance, factors, linear_map, transpose_of, vjp
+from lrptrain.relevance.propagation.normalisation import frozen
+from lrptrain.relevance.propagation.pooling import to_the_winner
+from lrptrain.relevance.propagation.propagator import Composite, InputRelevance, Propagator, Rule, only_input
+from lrptrain.relevance.tape.functions import (
+    AVERAGES,
+    COPIES,
+    DENSE,
+    ELEMENTWISE,
+    ENTRIES,
+    MAXIMA,
+    NORMALISATIONS,
+    PRODUCTS,
+)
 from lrptrain.relevance.tape.nodes import Node, Value, unsupported
-
-COPIES = CAST | {"detach", "data", "identity"}
-DENSE = ("linear", "addmm", "conv1d", "conv2d", "conv3d")
-PRODUCTS = ("matmul", "bmm", "mm", "einsum")
 
 
 def _output(node: Node, like: Tensor) -> Tensor:
     return node.outputs[0].tensor.to(like.dtype)
 
 
-def _linear(walk: Walk, node: Node, relevance: Parts, *, stabiliser: float, gain: float) -> Shares:
+def _linear(
+    propagator: Propagator, node: Node, relevance: OutputRelevance, *, stabiliser: float, gain: float
+) -> InputRelevance:
     """The epsilon rule, or the gamma rule for a positive gain."""
-    part = only_part(relevance)
+    part = single_output(relevance)
     value, weight, _, forward = linear_map(node)
     x, weight, y = value.tensor.to(part.dtype), weight.to(part.dtype), _output(node, part)
     transpose = transpose_of(node, x, forward)
@@ -53,9 +60,9 @@ def _linear(walk: Walk, node: Node, relevance: Parts, *, stabiliser: float, gain
         yield value, rules.epsilon(part, x, weight, y, stabiliser, transpose)
 
 
-def _sum(walk: Walk, node: Node, relevance: Parts, *, stabiliser: float) -> Shares:
+def _sum(propagator: Propagator, node: Node, relevance: OutputRelevance, *, stabiliser: float) -> InputRelevance:
     """Proportions; exact where a constant is added, so that adding a mask of zeros changes nothing."""
-    part = only_part(relevance)
+    part = single_output(relevance)
     operands = sum_operands(node, part)
     stabiliser = stabiliser if all(isinstance(operand, Value) for operand, _ in operands) else 0.0
     share = rules.safe_divide(part, rules.stabilised(_output(node, part), stabiliser))
@@ -63,9 +70,9 @@ def _sum(walk: Walk, node: Node, relevance: Parts, *, stabiliser: float) -> Shar
     return [shape_back(value, found) for value, found in shares if isinstance(value, Value)]
 
 
-def _softmax(walk: Walk, node: Node, relevance: Parts) -> Shares:
+def _softmax(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Achtibat et al. 2024, proposition 3.1: R_x = x (R - p sum R)."""
-    part = only_part(relevance)
+    part = single_output(relevance)
     p, dim = _output(node, part), node.argument(1, "dim", -1)
     for value in only_input(node):
         x = value.tensor.to(part.dtype)
@@ -74,20 +81,22 @@ def _softmax(walk: Walk, node: Node, relevance: Parts) -> Shares:
         yield value, x * (part - p * part.sum(dim, keepdim=True))
 
 
-def _fixed_map(walk: Walk, node: Node) -> Callable[[Tensor], Tensor]:
+def _fixed_map(propagator: Propagator, node: Node) -> Callable[[Tensor], Tensor]:
     """Averages, sums and norms with a fixed denominator, as linear functions of their input."""
     if node.name in NORMALISATIONS:
         return frozen(node)
     if node.name in ("mean", "sum"):
-        reduced_axes(walk, node)
+        reduced_axes(propagator, node)
     return lambda x: node.call(lambda _: x)
 
 
-def _fixed(walk: Walk, node: Node, relevance: Parts, *, stabiliser: float = 0.0) -> Shares:
+def _fixed(
+    propagator: Propagator, node: Node, relevance: OutputRelevance, *, stabiliser: float = 0.0
+) -> InputRelevance:
     """The epsilon rule for such a map; a bias takes its share."""
-    part = only_part(relevance)
+    part = single_output(relevance)
     share = rules.safe_divide(part, rules.stabilised(_output(node, part), stabiliser))
-    for value, found in _through_fixed(walk, node, [share]):
+    for value, found in _through_fixed(propagator, node, [share]):
         yield value, value.tensor.to(part.dtype) * found
 
 
@@ -127,17 +136,17 @@ def attnlrp_composite(gamma: float = 0.0) -> Composite:
 # -- Gradient form ----------------------------------------------------------------------------------------------------
 
 
-def _through_weight(walk: Walk, node: Node, relevance: Parts) -> Shares:
-    part = only_part(relevance)
+def _through_weight(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    part = single_output(relevance)
     value, weight, _, forward = linear_map(node)
     yield value, transpose_of(node, value.tensor.to(part.dtype), forward)(part, weight.to(part.dtype))
 
 
-def _through_product(walk: Walk, node: Node, relevance: Parts) -> Shares:
+def _through_product(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     left, right, multiplied = factors(node)
     if not (isinstance(left, Value) and isinstance(right, Value)):
-        return _through_weight(walk, node, relevance)
-    part = only_part(relevance)
+        return _through_weight(propagator, node, relevance)
+    part = single_output(relevance)
     a, b = left.tensor.to(part.dtype), right.tensor.to(part.dtype)
     if node.name == "einsum":
         back = vjp(multiplied, [a, b], [part / 2])
@@ -146,49 +155,49 @@ def _through_product(walk: Walk, node: Node, relevance: Parts) -> Shares:
     return [shape_back(left, (part @ b.mT).div_(2)), shape_back(right, (a.mT @ part).div_(2))]
 
 
-def _through_sum(walk: Walk, node: Node, relevance: Parts) -> Shares:
-    part = only_part(relevance)
+def _through_sum(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    part = single_output(relevance)
     factor = node.kwargs.get("alpha", 1) * (-1 if node.name == "sub" else 1)
     operands = (node.argument(0, "input"), node.argument(1, "other"))
     shares = zip(operands, (part, part if factor == 1 else part * factor), strict=True)
     return [shape_back(value, share) for value, share in shares if isinstance(value, Value)]
 
 
-def _through_multiplication(walk: Walk, node: Node, relevance: Parts) -> Shares:
-    part = only_part(relevance)
+def _through_multiplication(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    part = single_output(relevance)
     first, second = node.argument(0, "input"), node.argument(1, "other")
     weight = 0.5 if isinstance(first, Value) and isinstance(second, Value) else 1.0
     pairs = ((first, second), (second, first))
     return [shape_back(v, part * (resolve(by, part) * weight)) for v, by in pairs if isinstance(v, Value)]
 
 
-def _through_division(walk: Walk, node: Node, relevance: Parts) -> Shares:
-    part, by = only_part(relevance), node.argument(1, "other")
+def _through_division(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    part, by = single_output(relevance), node.argument(1, "other")
     if isinstance(by, Value):
         raise unsupported(node.name, node.path, "divides by an activation")
     for value in only_input(node):
         yield shape_back(value, part / resolve(by, part))
 
 
-def _through_softmax(walk: Walk, node: Node, relevance: Parts) -> Shares:
-    part = only_part(relevance)
+def _through_softmax(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    part = single_output(relevance)
     p, dim = _output(node, part), node.argument(1, "dim", -1)
     weighted = p * part
     for value in only_input(node):
         yield value, weighted.addcmul_(p, weighted.sum(dim, keepdim=True), value=-1)
 
 
-def _through_fixed(walk: Walk, node: Node, relevance: Parts) -> Shares:
-    part = only_part(relevance)
+def _through_fixed(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    part = single_output(relevance)
     for value in only_input(node):
-        (found,) = vjp(_fixed_map(walk, node), [value.tensor.to(part.dtype)], [part])
+        (found,) = vjp(_fixed_map(propagator, node), [value.tensor.to(part.dtype)], [part])
         assert found is not None
         yield value, found
 
 
-def _through_slope(walk: Walk, node: Node, relevance: Parts) -> Shares:
+def _through_slope(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Multiply by g(x) / x; casts, and the like, pass."""
-    part = only_part(relevance)
+    part = single_output(relevance)
     for value in only_input(node):
         x, y = value.tensor.to(part.dtype), _output(node, part)
         if node.name in COPIES:

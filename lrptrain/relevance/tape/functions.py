@@ -1,9 +1,77 @@
-"""Names and families of torch functions, so that one rule serves every spelling of an operation."""
+"""The one table of operations: their names, whichever way a model spells them, and the families that rules serve."""
 
 import types
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
+
+class Activation(NamedTuple):
+    """An operation on every entry of one tensor, as the engine's families need it.
+
+    Attributes:
+        inplace_at: Position of the flag `inplace` among the arguments, or None where the operation has none.
+        repeats: Whether a second call gives the same numbers, so that it may be part of a written-out activation.
+        recomputed: Whether its output is worth less memory than time, and is made once more where it is needed.
+    """
+
+    inplace_at: int | None = None
+    repeats: bool = True
+    recomputed: bool = False
+
+
+# The one table of activations; every other list of them is derived from it.
+ACTIVATIONS: dict[str, Activation] = {
+    "gelu": Activation(recomputed=True),
+    "relu": Activation(1, recomputed=True),
+    "sigmoid": Activation(recomputed=True),
+    "silu": Activation(1, recomputed=True),
+    "tanh": Activation(recomputed=True),
+    "celu": Activation(2),
+    "elu": Activation(2),
+    "hardshrink": Activation(),
+    "hardsigmoid": Activation(1),
+    "hardswish": Activation(1),
+    "hardtanh": Activation(3),
+    "leaky_relu": Activation(2),
+    "logsigmoid": Activation(),
+    "mish": Activation(1),
+    "prelu": Activation(),
+    "relu6": Activation(1),
+    "rrelu": Activation(4, repeats=False),  # its slopes are random in training
+    "selu": Activation(1),
+    "softplus": Activation(),
+    "softshrink": Activation(),
+    "softsign": Activation(),
+    "tanhshrink": Activation(),
+    "threshold": Activation(3),
+    "clamp": Activation(),
+    "clip": Activation(),
+    "neg": Activation(),
+    "nan_to_num": Activation(repeats=False),
+    "dropout": Activation(3, repeats=False),
+    "dropout1d": Activation(3, repeats=False),
+    "dropout2d": Activation(3, repeats=False),
+    "dropout3d": Activation(3, repeats=False),
+    "alpha_dropout": Activation(3, repeats=False),
+    "feature_dropout": Activation(repeats=False),
+    "feature_alpha_dropout": Activation(3, repeats=False),
+}
+
+# The same numbers in another place or precision.
+CAST = frozenset({
+    "to", "type", "type_as", "float", "double", "half", "bfloat16", "contiguous", "clone", "cuda", "cpu",
+})  # fmt: skip
+# The same numbers, also without their graph.
+COPIES = CAST | {"detach", "data", "identity"}
+# A tensor less its mean, or as it is, over its own size; `normalisation.frozen` holds the size fixed.
+NORMALISATIONS = frozenset({"layer_norm", "rms_norm", "group_norm", "batch_norm"})
+# One input, same shape: relevance passes unchanged. "pointwise" is an activation that the model writes out.
+ELEMENTWISE = ACTIVATIONS.keys() | COPIES | NORMALISATIONS | {"softmax", "native_layer_norm", "pointwise"}
+# Elementary functions of which models write activations; alone, they have no rule.
+POINTWISE = {name for name, activation in ACTIVATIONS.items() if activation.repeats} | CAST | {
+    "abs", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "reciprocal", "square", "erf", "sin", "cos", "atan",
+    "clamp_min", "clamp_max",
+}  # fmt: skip
 # The output's entries are copies of the input's entries: relevance follows them.
 ENTRIES = frozenset({
     "reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "ravel", "permute", "transpose", "swapaxes",
@@ -12,28 +80,29 @@ ENTRIES = frozenset({
     "repeat_interleave", "tile", "cat", "concat", "concatenate", "stack", "roll", "flip", "rot90", "index_select",
     "gather", "take_along_dim", "pad", "constant_pad_nd", "unfold",
 })  # fmt: skip
-# One input, same shape: relevance passes unchanged.
-ELEMENTWISE = frozenset({
-    "softmax", "layer_norm", "rms_norm", "group_norm", "batch_norm", "native_layer_norm", "gelu", "relu", "relu6",
-    "silu", "elu", "selu", "leaky_relu", "mish", "softplus", "hardswish", "tanh", "sigmoid", "hardtanh", "dropout",
-    "alpha_dropout", "dropout1d", "dropout2d", "feature_dropout", "contiguous", "clone", "detach", "data", "to",
-    "type", "type_as", "float", "double", "half", "bfloat16", "cuda", "cpu", "neg", "clamp", "clip", "nan_to_num",
-    "identity", "pointwise",
-})  # fmt: skip
-# The same numbers in another place or precision.
-CAST = frozenset({
-    "to", "type", "type_as", "float", "double", "half", "bfloat16", "contiguous", "clone", "cuda", "cpu",
-})  # fmt: skip
+# Linear layers and convolutions: a weight that does not depend on the input.
+DENSE = frozenset({"linear", "conv1d", "conv2d", "conv3d"})
+# Products of two tensors, of which one may be a weight.
+PRODUCTS = frozenset({"matmul", "bmm", "mm", "einsum"})
+# Operations that keep their input for the gradient of their weight.
+WEIGHTED = DENSE | {"matmul", "mm"}
+AVERAGES = frozenset({f"{kind}avg_pool{n}d" for kind in ("", "adaptive_") for n in (1, 2, 3)})
+MAXIMA = frozenset(
+    {f"{kind}max_pool{n}d" for kind in ("", "adaptive_") for n in (1, 2, 3)} | {"max", "amax", "maximum"}
+)
 # Outputs that depend on the input's shape or type only.
 CONSTANT = frozenset({
     "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "new_zeros", "new_ones",
     "new_empty", "new_full", "new_tensor", "grad",
 })  # fmt: skip
 # Worth less memory than time: made once more from their input where they are needed.
-REPEATABLE = frozenset({"layer_norm", "rms_norm", "group_norm", "gelu", "silu", "relu", "tanh", "sigmoid"})
-# Operations that keep their input for the gradient of their weight.
-WEIGHTED = frozenset({"linear", "conv1d", "conv2d", "conv3d", "matmul", "mm"})
-COMPOSITE = frozenset({"multi_head_attention_forward", "normalize"})
+REPEATABLE = {name for name, activation in ACTIVATIONS.items() if activation.recomputed} | {
+    "layer_norm",
+    "rms_norm",
+    "group_norm",
+}
+# Python functions of torch whose body is recorded in their place.
+DECOMPOSED = frozenset({"multi_head_attention_forward", "normalize", "softmin"})
 # They may run checkpointed blocks again.
 BACKWARD = frozenset({"grad", "backward"})
 
@@ -43,14 +112,11 @@ _SPELLINGS = {
     "divide": "div",
     "multiply": "mul",
     "subtract": "sub",
+    "log_sigmoid": "logsigmoid",
+    "special_expit": "sigmoid",
+    "special_softmax": "softmax",
 }
 _ALIASED = frozenset({"add", "sub", "mul", "truediv", "pow", "matmul"})
-# Position of the flag `inplace`, for functions that take it by position.
-_INPLACE_AT = {
-    "relu": 1, "relu6": 1, "silu": 1, "selu": 1, "mish": 1, "hardswish": 1, "hardsigmoid": 1, "elu": 2, "celu": 2,
-    "leaky_relu": 2, "hardtanh": 3, "threshold": 3, "dropout": 3, "alpha_dropout": 3, "dropout1d": 3, "dropout2d": 3,
-    "dropout3d": 3, "feature_alpha_dropout": 3, "rrelu": 4,
-}  # fmt: skip
 
 
 def canonical_name(function: Callable) -> str:
@@ -78,24 +144,24 @@ def is_in_place(function: Callable, args: tuple, kwargs: dict[str, Any]) -> bool
         or trailing
         or name == "__setitem__"
         or kwargs.get("inplace") is True
-        or _positional_inplace(name, args)
+        or _positional_inplace(canonical_name(function), args)
     )
 
 
-def _positional_inplace(name: str, args: tuple) -> bool:
+def _positional_inplace(name: str, args: tuple[Any, ...]) -> bool:
     """F.relu(x, True) and F.dropout(x, p, training, True) pass the flag by position."""
-    place = _INPLACE_AT.get(name)
-    return place is not None and len(args) > place and args[place] is True
+    position = ACTIVATIONS[name].inplace_at if name in ACTIVATIONS else None
+    return position is not None and len(args) > position and args[position] is True
 
 
 def enterable(function: Any) -> Callable:
     """A Python function of torch whose body runs under the mode, instead of arriving there as one call."""
-    blind = {name: _says_no for name in function.__globals__ if name.startswith("has_torch_function")}
+    without_modes = {name: _no_torch_function for name in function.__globals__ if name.startswith("has_torch_function")}
     code, defaults, closure = function.__code__, function.__defaults__, function.__closure__
-    entered = types.FunctionType(code, {**function.__globals__, **blind}, function.__name__, defaults, closure)
+    entered = types.FunctionType(code, {**function.__globals__, **without_modes}, function.__name__, defaults, closure)
     entered.__kwdefaults__ = function.__kwdefaults__
     return entered
 
 
-def _says_no(*_: Any) -> bool:
+def _no_torch_function(*_: Any) -> bool:
     return False

@@ -1,6 +1,6 @@
-"""What a tape holds: the recorded calls, and the tensors between them."""
+"""What a tape holds: the recorded calls, the tensors between them, and how their arguments are read."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -9,7 +9,6 @@ import torch
 from torch import Tensor
 from torch.utils.weak import TensorWeakRef
 
-from lrptrain.relevance.tape.nested import map_nested
 from lrptrain.relevance.types import UnsupportedOperationError
 
 
@@ -102,3 +101,48 @@ def unsupported(name: str, path: str, why: str) -> UnsupportedOperationError:
 def version_of(tensor: Tensor) -> int:
     """How often a tensor was written in place; inference tensors do not count."""
     return 0 if tensor.is_inference() else tensor._version
+
+
+def einsum_operands(node: Node) -> tuple[str, Any, Any]:
+    """The equation and the two operands of a recorded `torch.einsum`.
+
+    Raises:
+        UnsupportedOperationError: If it has not exactly two operands, or the equation is not given as a string.
+    """
+    equation, operands = node.args[0], node.args[1:]
+    if len(operands) == 1 and isinstance(operands[0], (tuple, list)):
+        operands = tuple(operands[0])
+    if not isinstance(equation, str) or len(operands) != 2:
+        raise unsupported(node.name, node.path, "is not a product of two operands by an equation")
+    return equation.replace(" ", ""), *operands
+
+
+def einsum_labels(node: Node, value: Value) -> tuple[str, str]:
+    """The labels of `value`'s axes and of the output's axes; "" where the equation leaves the output out."""
+    equation, first, _ = einsum_operands(node)
+    operands, _, output = equation.partition("->")
+    left, _, right = operands.partition(",")
+    return (left if first is value else right), output
+
+
+def tensors_in(structure: Any) -> Iterator[Tensor]:
+    """All tensors of nested tuples, lists and dicts."""
+    if isinstance(structure, Tensor):
+        yield structure
+    elif isinstance(structure, (tuple, list)):
+        for item in structure:
+            yield from tensors_in(item)
+    elif isinstance(structure, dict):
+        yield from tensors_in(list(structure.values()))
+
+
+def map_nested(structure: Any, kind: type, function: Callable) -> Any:
+    """Replace everything of type `kind` in nested tuples, lists and dicts."""
+    if isinstance(structure, kind):
+        return function(structure)
+    if isinstance(structure, (tuple, list)):
+        items = [map_nested(item, kind, function) for item in structure]
+        return type(structure)(*items) if hasattr(structure, "_fields") else type(structure)(items)
+    if isinstance(structure, dict):
+        return {key: map_nested(item, kind, function) for key, item in structure.items()}
+    return structure

@@ -6,8 +6,7 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from lrptrain.relevance.tape.functions import is_in_place
-from lrptrain.relevance.tape.nested import tensors_in
-from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.nodes import Node, Value, tensors_in
 from lrptrain.relevance.tape.tape import Tape
 
 
@@ -57,7 +56,7 @@ class Graph:
             for value in node.inputs:
                 self.readers.setdefault(value, []).append(node)
 
-    def maker(self, value: Value) -> Node | None:
+    def producer(self, value: Value) -> Node | None:
         """The operation that made a value; None for the input."""
         at = self._position.get(value)
         return None if at is None else self.tape.nodes[at]
@@ -67,11 +66,11 @@ class Graph:
         members, frontier = {end}, set(end.inputs)
         while len(frontier) > 1:
             latest = max(frontier, key=lambda value: self._position.get(value, -1))
-            maker = self.maker(latest)
-            if maker is None or maker.name not in allowed:
+            producer = self.producer(latest)
+            if producer is None or producer.name not in allowed:
                 return None
-            members.add(maker)
-            frontier = frontier.difference(maker.outputs).union(maker.inputs)
+            members.add(producer)
+            frontier = frontier.difference(producer.outputs).union(producer.inputs)
         return frontier.pop(), members
 
     def closed(self, members: set[Node], result: Value) -> bool:

@@ -8,10 +8,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.tape.einsum import labels
 from lrptrain.relevance.tape.functions import ENTRIES
-from lrptrain.relevance.tape.nested import tensors_in
-from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.nodes import Node, Value, einsum_labels, tensors_in
 
 _RESHAPES = frozenset(
     ["reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "ravel", "squeeze", "unsqueeze"]
@@ -59,7 +57,7 @@ def _axis(node: Node, source: Value, output: Value, at: SampleAxis, samples: int
         place = node.argument(1, "dim", 0) % after
         return at.axis + (place <= at.axis)
     if node.name == "einsum":
-        inside, outside = labels(node, source)
+        inside, outside = einsum_labels(node, source)
         return outside.find(inside[at.axis]) if outside and "." not in inside + outside else -1
     if node.name in _REDUCTIONS and after < before:
         return _reduced(node, at.axis, before)

@@ -17,12 +17,11 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import TensorWeakRef
 
-from lrptrain.relevance.tape.explicit_attention import explicit_attention
-from lrptrain.relevance.tape.explicit_products import explicit_addmm, explicit_baddbmm
+from lrptrain.relevance.tape.explicit import explicit_addmm, explicit_attention, explicit_baddbmm
 from lrptrain.relevance.tape.functions import (
     BACKWARD,
-    COMPOSITE,
     CONSTANT,
+    DECOMPOSED,
     ELEMENTWISE,
     REPEATABLE,
     WEIGHTED,
@@ -30,8 +29,7 @@ from lrptrain.relevance.tape.functions import (
     enterable,
     is_in_place,
 )
-from lrptrain.relevance.tape.nested import map_nested, tensors_in
-from lrptrain.relevance.tape.nodes import Node, Value, version_of
+from lrptrain.relevance.tape.nodes import Node, Value, map_nested, tensors_in, version_of
 from lrptrain.relevance.types import UnsupportedOperationError
 
 # Fused operations, and their explicit forms.
@@ -128,7 +126,7 @@ class Tape(TorchFunctionMode):
             if self.frugal and name == "scaled_dot_product_attention":
                 self._release_scores(self.nodes[start:])
             return result
-        whole = name in COMPOSITE or (name in BACKWARD and not self._records)
+        whole = name in DECOMPOSED or (name in BACKWARD and not self._records)
         if whole and inspect.isfunction(func):
             with self:
                 return enterable(func)(*args, **kwargs)

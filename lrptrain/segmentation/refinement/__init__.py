@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from lrptrain.relevance.registry import unknown
+from lrptrain.relevance.registry import unknown_name
 from lrptrain.segmentation.refinement.attention_affinity import Refinement, attention_affinity
 from lrptrain.segmentation.refinement.dense_crf import dense_crf
 from lrptrain.segmentation.refinement.guided_filter import guided_filter
@@ -61,10 +61,10 @@ def refinement(
     """
     found = (_PLAIN | _OF_MODEL).get(name)
     if found is None:
-        raise ValueError(unknown("refinement", name, refinements()))
+        raise ValueError(unknown_name("refinement", name, refinements()))
     known = [option for option in inspect.signature(found).parameters if option not in _GIVEN]
     for option in sorted(set(options) - set(known)):
-        raise ValueError(unknown(f"option of {name}", option, known))
+        raise ValueError(unknown_name(f"option of {name}", option, known))
     if name in _PLAIN:
         return partial(found, **options)
     if model is None:

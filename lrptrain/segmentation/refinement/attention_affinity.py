@@ -12,7 +12,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from lrptrain.relevance import record
-from lrptrain.relevance.propagation.propagate import real
+from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.types import UnsupportedModelError
 from lrptrain.segmentation.seeds import unit
 from lrptrain.segmentation.sizes import any_size
@@ -88,12 +88,12 @@ def attention_between_patches(
         UnsupportedModelError: If the model reads no grid of patches.
     """
     with any_size(model):
-        recording = record(model, images).recording
+        recording = record(model, images)
     layout, attention = recording.layout, recording.attention
     if layout.grid is None:
         raise UnsupportedModelError("attention_affinity needs a model of images, whose patches form a grid")
     positions = list(layout.positions)
     with torch.no_grad():
         used = attention if blocks is None else attention[-blocks:]
-        total = sum(real(block.detach()).mean(1)[:, positions][:, :, positions] for block in used)
+        total = sum(at_least_float32(block.detach()).mean(1)[:, positions][:, :, positions] for block in used)
         return torch.as_tensor(total) / len(used), layout.grid

@@ -36,7 +36,7 @@ def test_decompose_gives_all_forms_for_every_block(name):
     found = lrptrain.decompose(KINDS[name].build(True), KINDS[name].inputs())
     assert sorted(found.norms) == sorted(found.mixing_ratios) == sorted(expected_forms(name))
     assert torch.equal(found.logits, recorded(name).logits)
-    length = recorded(name).recording.length
+    length = recorded(name).length
     for form, maps in found.norms.items():
         assert maps.shape == (2, 3, length, length)
         assert found.mixing_ratios[form].shape == (2, 3, length)
@@ -166,7 +166,7 @@ def test_every_form_of_a_pre_ln_block_is_the_textbook_formula():
 def test_dropout_of_a_training_model_belongs_to_the_weights_and_slopes():
     model = hugging_face("BertForSequenceClassification", True).train()
     torch.manual_seed(0)
-    recording = lrptrain.record(model, KINDS["bert"].inputs()).recording
+    recording = lrptrain.record(model, KINDS["bert"].inputs())
     for block in transformer_blocks(recording):
         one = Contributions(recording, block)
         for site in block.sites.values():

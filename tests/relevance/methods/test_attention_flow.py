@@ -69,7 +69,7 @@ def test_in_many_blocks_the_two_ends_bound_the_flow():
 @pytest.mark.parametrize("name", ["vit", "vit_mean", "vit_registers", "bert"])
 def test_a_model_s_map_is_the_flow_on_its_own_attention(name):
     recorded = lrptrain.record(KINDS[name].build(True), KINDS[name].inputs())
-    recording, found = recorded.recording, recorded.attribute(1, "attention_flow").scores
+    recording, found = recorded, recorded.attribute(1, "attention_flow").scores
     for sample, length in enumerate([10, 7, 4] if name == "bert" else [recording.length] * 3):
         attention = np.stack([block[sample].mean(0).detach().numpy() for block in recording.attention])
         edges = 0.5 * attention + 0.5 * np.eye(recording.length)

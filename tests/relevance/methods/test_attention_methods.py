@@ -60,7 +60,7 @@ def test_gradcam_on_what_the_last_attention_reads(name):
 
 
 def test_gradcam_of_a_class_token_model_is_not_on_the_last_states():
-    recording = lrptrain.record(KINDS["vit"].build(True), KINDS["vit"].inputs()).recording
+    recording = lrptrain.record(KINDS["vit"].build(True), KINDS["vit"].inputs())
     assert attention_input(recording) is not recording.token_output
 
 

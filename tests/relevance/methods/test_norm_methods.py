@@ -15,7 +15,7 @@ from lrptrain.relevance.explanation import Explanation
 
 @pytest.mark.parametrize("name", ["vit", "bert"])
 def test_the_roll_out_multiplies_maps_with_rows_of_sum_1(name):
-    recording, forms = recorded(name).recording, expected_forms(name)
+    recording, forms = recorded(name), expected_forms(name)
     maps = lrptrain.decompose(recording.model, KINDS[name].inputs()).norms
     for form in forms:
         first, last = (one / one.sum(-1, keepdim=True).clamp(min=1e-300) for one in maps[form])
@@ -45,10 +45,10 @@ def textbook_projection(parts, model, target):
 
 @pytest.mark.parametrize("form", PRE_LN)
 def test_the_projection_of_a_vit_is_the_textbook_formula(form):
-    one, model = contributions("vit")[-1], recorded("vit").recording.model
+    one, model = contributions("vit")[-1], recorded("vit").model
     with torch.no_grad():
         z = one.parts(one.block.site(form))
-    expected = recorded("vit").recording.layout.content(textbook_projection(z, model, 3))
+    expected = recorded("vit").layout.content(textbook_projection(z, model, 3))
     found = recorded("vit").attribute(3, form, project=True, start_layer=-1)
     assert_close(found.scores, expected)
 
@@ -56,7 +56,7 @@ def test_the_projection_of_a_vit_is_the_textbook_formula(form):
 @pytest.mark.parametrize("name", sorted(set(WHOLE) - GATED))
 @torch.no_grad()
 def test_projected_parts_and_biases_sum_to_the_logit(name):
-    recording, one = recorded(name).recording, contributions(name)[-1]
+    recording, one = recorded(name), contributions(name)[-1]
     explanation = Explanation(recording, torch.tensor([0, 3, 4]), torch.tensor([1, 1, 1]))
     site = one.block.site("atb_ff_res_norm")
     shares = one.shares(explanation, site, site, residual=True).sum(1)

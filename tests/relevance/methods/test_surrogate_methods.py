@@ -85,15 +85,13 @@ def test_lime_is_the_weighted_ridge_regression_of_scikit_learn():
     from captum.attr import Lime
     from captum.attr._core.lime import get_exp_kernel_similarity_function
 
-    from lrptrain.relevance.content import content_seeds
-
     model, images = Additive(squared=True), squares()[:1]
-    recording = lrptrain.record(model, images).recording
+    recording = lrptrain.record(model, images)
     feature = torch.arange(4).view(2, 2).repeat_interleave(4, 0).repeat_interleave(4, 1)[None, None]
     kernel = get_exp_kernel_similarity_function("cosine", 0.25)
     captum = Lime(lambda on: model(on[:, feature[0, 0]][:, None] * images)[:, 0], SkLearnRidge(alpha=1.0), kernel)
     with torch.random.fork_rng():
-        torch.default_generator.manual_seed(content_seeds(recording, 0)[0])
+        torch.default_generator.manual_seed(recording.content_seeds(0)[0])
         expected = captum.attribute(torch.ones(1, 4), n_samples=50, perturbations_per_eval=50)
     found = lrptrain.attribute(model, images, 0, "lime", samples=50)
     assert relative_error(found.scores, expected).max() < 1e-5

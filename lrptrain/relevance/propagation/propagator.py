@@ -1,0 +1,160 @@
+"""The backward walk over a tape: relevance flows from the logits towards the input, one rule per operation."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from lrptrain.relevance.tape.functions import ELEMENTWISE
+from lrptrain.relevance.tape.nodes import Node, Value, unsupported
+from lrptrain.relevance.tape.sample_axes import Axes, SampleAxis, sample_axes, sum_per_sample
+from lrptrain.relevance.tape.tape import Tape
+
+InputRelevance = Iterable[tuple[Value, Tensor]]
+# (propagator, node, relevance of each output or None) -> relevance of each input
+Rule = Callable[["Propagator", Node, list[Tensor | None]], InputRelevance]
+Composite = Mapping[str, Rule]
+
+_REGISTERED: dict[str, Rule] = {}
+
+
+def register_rule(name: str, rule: Rule) -> None:
+    """Teach every composite how an operation passes relevance.
+
+    Args:
+        name: The operation, as `UnsupportedOperationError` names it.
+        rule: `rule(propagator, node, relevance)` gets one tensor (or None) per output of the node and yields
+            `(value, relevance)` for the values in `node.inputs`. A rule that differentiates repeats the call
+            (`node.call`) on inputs of its own: recorded tensors may come without a graph.
+    """
+    _REGISTERED[name] = rule
+
+
+@dataclass(eq=False)
+class Propagator:
+    """What rules may ask for beside their own node."""
+
+    tape: Tape
+    samples: int
+
+    @cached_property
+    def axes(self) -> Axes:
+        """The sample axis of every recorded value."""
+        assert self.tape.root is not None
+        return sample_axes(self.tape.nodes, self.tape.root, self.samples)
+
+    @cached_property
+    def patch_embedding(self) -> Node | None:
+        """The convolution that cuts an image into patches: the first weighted operation, if it is a convolution."""
+        weighted = [node for node in self.tape.nodes if node.name in ("linear", "conv2d", "matmul")]
+        return weighted[0] if weighted and weighted[0].name == "conv2d" else None
+
+    def total(self, node: Node) -> Callable[[Tensor], Tensor]:
+        """The sum per sample, for tensors of the shape of the node's output."""
+        at = self.axis(node.outputs[0])
+        if self.samples == 1:
+            return torch.Tensor.sum
+        return lambda x: sum_per_sample(x, at, self.samples)
+
+    def axis(self, value: Value) -> SampleAxis:
+        """The sample axis of `value`.
+
+        Raises:
+            UnsupportedOperationError: If it was lost.
+        """
+        at = self.axes[value]
+        if at is None:
+            (node,) = (node for node in self.tape.nodes if value in node.outputs)
+            raise unsupported(node.name, node.path, "mixes the samples of a batch: their axis is lost before or in it")
+        return at if self.samples > 1 else SampleAxis(0, value.shape[0])
+
+    def token_axis(self, value: Value, length: int) -> int | None:
+        """Which axis counts the tokens in states `[batch, length, width]` or `[length, batch, width]`, else None."""
+        shape, at = value.shape, self.axes[value]
+        if len(shape) != 3 or at is None:
+            return None
+        for tokens, samples in ((1, 0), (0, 1)):
+            if (
+                shape[tokens] == length
+                and shape[samples] == self.samples
+                and (samples == at.axis or shape[samples] == 1)
+            ):
+                return tokens
+        return None
+
+    def per_token(self, value: Value, relevance: Tensor, length: int) -> Tensor:
+        """Sum relevance of token states over their width: `[batch, length]`."""
+        return relevance.sum(-1) if self.token_axis(value, length) == 1 else relevance.sum(-1).T
+
+    def propagate(
+        self, start: Mapping[Value, Tensor], composite: Composite, keep: Iterable[Value]
+    ) -> dict[Value, Tensor]:
+        """Propagate relevance and return what arrives at the values to `keep`; see `propagate_stepwise`."""
+        return dict(self.propagate_stepwise(start, composite, keep))
+
+    def propagate_stepwise(
+        self, start: Mapping[Value, Tensor], composite: Composite, keep: Iterable[Value]
+    ) -> Iterator[tuple[Value, Tensor]]:
+        """Propagate relevance, step by step, and give what arrives at each value to `keep` (0 where nothing does).
+
+        The walk ends at the earliest operation that makes one of them.
+
+        Raises:
+            UnsupportedOperationError: If relevance reaches an operation without a rule.
+        """
+        wanted = set(keep)
+        arrived: dict[Value, Tensor] = dict(start)
+        first = min((i for i, node in enumerate(self.tape.nodes) if wanted.intersection(node.outputs)), default=0)
+        end = 0 if self.tape.root in wanted else first + 1
+        for node in reversed(self.tape.nodes[end:]):
+            relevance = [arrived.get(value) for value in node.outputs]
+            if all(part is None for part in relevance):
+                continue
+            node.check_constants()
+            for value, share in _rule_for(node, composite)(self, node, relevance):
+                arrived[value] = arrived[value] + share if value in arrived else share
+            for value, part in zip(node.outputs, relevance, strict=True):
+                arrived.pop(value, None)
+                if value in wanted and part is not None:
+                    wanted.remove(value)
+                    yield value, part
+        for value in wanted:
+            yield value, arrived[value] if value in arrived else torch.zeros_like(at_least_float32(value.tensor))
+
+
+def at_least_float32(tensor: Tensor) -> Tensor:
+    """The tensor in the precision in which rules compute: float32 at least."""
+    return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
+
+
+def _rule_for(node: Node, composite: Composite) -> Rule:
+    rule = _REGISTERED.get(node.name) or composite.get(node.name)
+    if rule is None and node.name in ELEMENTWISE:
+        rule = unchanged
+    if rule is None:
+        raise unsupported(node.name, node.path, "has no propagation rule")
+    return rule
+
+
+def unchanged(propagator: Propagator, node: Node, relevance: list[Tensor | None]) -> InputRelevance:
+    """Pass relevance through an elementwise operation or a normalisation as it is."""
+    part, *rest = relevance
+    for value in only_input(node):
+        if part is None or part.shape != value.shape or any(other is not None for other in rest):
+            raise unsupported(node.name, node.path, "changes the shape of its input")
+        yield value, part
+
+
+def only_input(node: Node) -> Iterator[Value]:
+    """The input whose values an operation of one variable passes on; none where only a shape or a type depends on it.
+
+    Raises:
+        UnsupportedOperationError: If another argument depends on the explained input, too.
+    """
+    source = node.argument(0, "input")
+    if node.name not in ("to", "type_as") and any(value is not source for value in node.inputs):
+        raise unsupported(node.name, node.path, "depends on the input in more than its first argument")
+    if isinstance(source, Value):
+        yield source

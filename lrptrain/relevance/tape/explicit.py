@@ -1,0 +1,70 @@
+"""Fused operations written out in elementary ones.
+
+Attention probabilities then are tensors of the graph, and the rules of linear layers, products and sums serve the rest.
+"""
+
+import math
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+
+def explicit_attention(
+    query: Float[Tensor, "*batch queries width"],
+    key: Float[Tensor, "*groups keys width"],
+    value: Float[Tensor, "*groups keys values"],
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Float[Tensor, "*batch queries values"]:
+    """Compute `softmax(Q K^T * scale + mask) V` with the arguments of `F.scaled_dot_product_attention`.
+
+    A query whose keys are all masked out attends to nothing and yields 0, as the fused kernels do.
+    """
+    if enable_gqa:
+        key, value = (x.repeat_interleave(query.shape[-3] // x.shape[-3], -3) for x in (key, value))
+    if is_causal:
+        attn_mask = torch.ones(query.shape[-2], key.shape[-2], dtype=torch.bool, device=query.device).tril()
+    scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
+    scores = (query * scale) @ key.transpose(-2, -1)  # scaled where it is small
+    empty = None
+    if attn_mask is not None:
+        mask, empty = _additive(attn_mask, scores)
+        scores = scores + mask
+    probabilities = F.softmax(scores, dim=-1)
+    if empty is not None and bool(empty.any()):
+        probabilities = probabilities.masked_fill(empty, 0.0)
+    if dropout_p > 0:
+        probabilities = F.dropout(probabilities, dropout_p)
+    return probabilities @ value
+
+
+def _additive(mask: Tensor, scores: Tensor) -> tuple[Tensor, Tensor]:
+    """The mask as a finite summand, and which queries it leaves without any key."""
+    blocked = torch.isneginf(mask) if mask.dtype != torch.bool else ~mask
+    summand = mask if mask.dtype != torch.bool else torch.zeros_like(mask, dtype=scores.dtype)
+    return summand.masked_fill(blocked, torch.finfo(scores.dtype).min), blocked.all(-1, keepdim=True)
+
+
+def explicit_addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
+    """Compute `beta * input + alpha * mat1 @ mat2` with the arguments of `torch.addmm`; a row `input` is a bias."""
+    if input.ndim == 1 and beta == alpha == 1:
+        return F.linear(mat1, mat2.t(), input)
+    return explicit_baddbmm(input, mat1, mat2, beta=beta, alpha=alpha)
+
+
+def explicit_baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Any:
+    """Compute `beta * input + alpha * batch1 @ batch2` with the arguments of `torch.baddbmm`.
+
+    A factor of 0 leaves out what it multiplies, NaN or not, as the fused kernels do.
+    """
+    product = batch1 @ batch2
+    product = product if alpha == 1 else product * alpha
+    if beta == 0:
+        return product
+    return (input if beta == 1 else input * beta) + product

@@ -1,0 +1,75 @@
+"""The in-place rules equal the plain ones, entry by entry."""
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from lrptrain.relevance.propagation import in_place_rules, rules
+
+
+def random(*shape: int, seed: int = 0, dtype: torch.dtype = torch.float64) -> Tensor:
+    return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def backwards(s: Tensor, weight: Tensor) -> Tensor:
+    return s @ weight
+
+
+@pytest.mark.parametrize("bias", [None, random(4, seed=3)])
+@pytest.mark.parametrize("rows", [(3,), (2, 7), (2, 600)])
+def test_zplus(rows, bias):
+    x, weight, relevance = random(*rows, 5), random(4, 5, seed=1), random(*rows, 4, seed=2)
+    expected = rules.zplus(relevance, x, weight, F.linear(x, weight), F.linear, backwards)
+    found = in_place_rules.zplus(relevance, x, weight, F.linear(x, weight, bias), bias)
+    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
+
+
+def test_zplus_where_most_rows_have_no_relevance():
+    x, weight, relevance = random(3, 6, 5), random(4, 5, seed=1), torch.zeros(3, 6, 4, dtype=torch.float64)
+    relevance[:, 0] = random(3, 4, seed=2)
+    expected = rules.zplus(relevance, x, weight, F.linear(x, weight), F.linear, backwards)
+    found = in_place_rules.zplus(relevance, x, weight, F.linear(x, weight), None)
+    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
+    assert (found[:, 1:] == 0).all()
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_zplus_of_dead_units_and_zeros(dtype):
+    x = random(64, 50, dtype=dtype).abs()
+    x[0] = 0
+    weight = torch.cat([-random(1, 50, seed=1).abs(), random(3, 50, seed=2)]).to(dtype)
+    found = in_place_rules.zplus(torch.ones(64, 4, dtype=dtype), x, weight, F.linear(x, weight), None)
+    expected = torch.full((64,), 3.0, dtype=dtype)  # the dead unit's relevance goes nowhere
+    expected[0] = 0
+    torch.testing.assert_close(found.sum(1), expected)
+
+
+def test_halves():
+    a, b, relevance = random(2, 3, 4), random(2, 4, 2, seed=1), random(2, 3, 2, seed=2)
+    a[0, 0] = 0
+    rest = (a, b, lambda s: s @ b.mT, lambda s: a.mT @ s)
+    torch.testing.assert_close(in_place_rules.halves(relevance, a @ b, *rest), rules.halves(relevance, a @ b, *rest))
+
+
+@pytest.mark.parametrize("shape", [(3, 4), (1, 4)])
+@pytest.mark.parametrize("sign", [1, -1])
+def test_rescaled_sum(shape, sign):
+    u, v, relevance = random(3, 4), sign * random(*shape, seed=1), random(3, 4, seed=2)
+    u[0, 0] = -v[0, 0]
+
+    def total(x: Tensor) -> Tensor:
+        return x.sum(1, keepdim=True)
+
+    expected = rules.rescale(relevance, rules.proportional(relevance, (u, v)), total)
+    torch.testing.assert_close(in_place_rules.rescaled_sum(relevance, u + v, (u, v), total), expected)
+    assert (u[1:] != 0).all()  # arguments are as before
+
+
+def test_arguments_but_the_output_of_a_product_are_not_overwritten():
+    x, weight, relevance, z = random(3, 5), random(4, 5, seed=1), random(3, 4, seed=2), random(3, 4, seed=4)
+    before = [tensor.clone() for tensor in (x, weight, relevance, z)]
+    in_place_rules.zplus(relevance, x, weight, z, random(4))
+    in_place_rules.halves(relevance, z.clone(), x, weight.T, lambda s: s @ weight, lambda s: x.mT @ s)
+    in_place_rules.rescaled_sum(relevance, z, (z - 1, z.clone()), torch.Tensor.sum)
+    assert all(torch.equal(one, other) for one, other in zip(before, (x, weight, relevance, z), strict=True))
