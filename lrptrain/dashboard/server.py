@@ -176,7 +176,9 @@ def _confidence(asked: Any) -> float:
 
 _READERS: dict[str, Callable[[Path, Any], Any]] = {
     "events": lambda folder, asked: read_events(folder, _count(asked, "since")),
-    "scores": lambda folder, asked: read_scores(folder, asked.get("label"), _confidence(asked)),
+    "scores": lambda folder, asked: read_scores(
+        folder, asked.get("label"), _confidence(asked), asked.getlist("column") or None
+    ),
     "table": lambda folder, asked: read_table(folder, asked.get("evaluation")),
     "cards": lambda folder, asked: read_cards(folder, asked.get("evaluation", ""), asked.getlist("id")[:MOST_CARDS]),
     "history": lambda folder, asked: read_history(folder, asked.get("id", "")),
