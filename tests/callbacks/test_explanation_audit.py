@@ -7,10 +7,10 @@ import random
 import numpy as np
 import pytest
 import torch
-from setting import PACKAGES, Points, data, loader, module, monitor, trainer, vit
+from setting import PACKAGES, Points, data, loader, module, trainer, vit
 
 from lrptrain.audit import AuditSettings
-from lrptrain.callbacks import ExplanationAudit
+from lrptrain.callbacks import ExplanationAudit, RelevanceMonitor
 
 QUICK = AuditSettings(
     random_maps=1, stages=1, shuffles=4, search_copies=2, search_steps=4, frozen_steps=4, adversary_steps=2,
@@ -101,8 +101,13 @@ def test_it_audits_in_validate_and_leaves_the_model(inference_mode, tmp_path):
     assert (tmp_path / "relevance" / "run-validate" / "audit" / "audit.md").exists()
 
 
-def test_it_writes_beside_the_monitor(tmp_path):
-    watching, auditing = monitor(run_name="watched"), audit(budget=1e-3)
+class OwnMonitor(RelevanceMonitor):
+    """A user's subclass of the monitor."""
+
+
+@pytest.mark.parametrize("kind", [RelevanceMonitor, OwnMonitor])
+def test_it_writes_beside_the_monitor(kind, tmp_path):
+    watching, auditing = kind(max_samples=8, max_pictures=2, run_name="watched"), audit(budget=1e-3)
     trainer(tmp_path, watching, auditing, max_epochs=1).fit(module(), loader(), loader())
     assert (tmp_path / "relevance" / "watched" / "audit" / "audit.md").exists()
     assert not (tmp_path / "relevance" / "run").exists()
