@@ -12,6 +12,8 @@ from test_harmless import assert_same
 
 from lrptrain.guidance.consistency import swap_outside
 
+SINGLE = 1e-4  # of sums of n = 25,000 float32 squares, whose rounding errors grow like sqrt(n) 6e-8 = 1e-5
+
 
 def logged(callback, columns, folder, net=None, **options):
     """What the callback logs in every guided batch; Lightning's loggers also repeat it in the steps between."""
@@ -36,12 +38,12 @@ def test_what_is_logged(tmp_path):
     batch = {name: x[:6] for name, x in columns.items()}
     net = explicit(vit().double())
     energy, l1 = (hand_loss(net, batch, name) for name in ("energy", "l1"))
-    assert first["guidance/energy"] == pytest.approx(energy.item(), rel=1e-6)
-    assert first["guidance/l1"] == pytest.approx(l1.item(), rel=1e-6)
+    assert first["guidance/energy"] == pytest.approx(energy.item(), rel=1e-9)
+    assert first["guidance/l1"] == pytest.approx(l1.item(), rel=1e-9)
     assert (first["guidance/samples"], first["guidance/weight"], first["guidance/total"]) == (3, 0, 0)
     assert second["guidance/weight"] == 0.25
     expected = 0.25 * (0.5 * second["guidance/energy"] + 1.5 * second["guidance/l1"])
-    assert second["guidance/total"] == pytest.approx(expected, rel=1e-6)
+    assert second["guidance/total"] == pytest.approx(expected, rel=1e-9)
     parameters = list(net.parameters())
     task = torch.nn.functional.cross_entropy(net(batch["image"]), batch["label"])
     pulls = []
@@ -53,8 +55,8 @@ def test_what_is_logged(tmp_path):
             )
         )
     expected = torch.cosine_similarity(pulls[0], pulls[1], dim=0).item()
-    assert first["guidance/cosine"] == pytest.approx(expected, abs=1e-5)
-    assert first["guidance/norm_ratio"] == pytest.approx((pulls[1].norm() / pulls[0].norm()).item(), rel=1e-5)
+    assert first["guidance/cosine"] == pytest.approx(expected, abs=SINGLE)
+    assert first["guidance/norm_ratio"] == pytest.approx((pulls[1].norm() / pulls[0].norm()).item(), rel=SINGLE)
     assert first["guidance/cost"] > 0
 
 
@@ -154,7 +156,7 @@ def test_adaptive_guidance_pulls_as_hard_as_the_task_times_its_weight(tmp_path):
     for weight in (0.5, 2.0):
         found = stepped(tmp_path, guidance({"energy": 3.0}, weight=weight, adaptive=True), columns)
         pull = sum((found[name] - own[name]).square().sum() for name in start).sqrt()
-        assert (pull / task).item() == pytest.approx(weight, rel=1e-5)
+        assert (pull / task).item() == pytest.approx(weight, rel=SINGLE)
 
 
 def test_adaptive_guidance_waits_for_no_comparison_of_a_batch_without_annotations(tmp_path):

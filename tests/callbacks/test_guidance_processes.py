@@ -2,11 +2,13 @@
 
 import pytest
 import torch
+from guided import RATE
 from processes import one_and_two, result
 from test_guidance_gradients import assert_close
 
 pytestmark = pytest.mark.xdist_group("guided processes")  # its runs are made once
-EXACT = 1e-8  # of float64; 1e-10 measured where the ratio of norms, which is float32, has a part
+EXACT = 1e-12  # of float64
+SINGLE = 1e-4  # where the norms of gradients have a part, which are float32
 
 
 @pytest.fixture(scope="module")
@@ -21,15 +23,15 @@ def state(folder, name, rank=0):
 
 @pytest.mark.parametrize("name", ["all", "some", "one side", "adaptive"])
 def test_two_processes_train_as_one_does(folders, name):
-    assert_close(state(folders[1], name), state(folders[0], name), EXACT)
+    assert_close(state(folders[1], name), state(folders[0], name), EXACT if name != "adaptive" else SINGLE * RATE)
     one, two, other = result(folders[0], name), result(folders[1], name), result(folders[1], name, 1)
     assert two["ratio"] == other["ratio"]
-    assert two["ratio"] == pytest.approx(one["ratio"], rel=1e-5)
+    assert two["ratio"] == pytest.approx(one["ratio"], rel=SINGLE)
     assert two["scalars"] == other["scalars"]
     assert one["scalars"].keys() >= {"guidance/energy", "guidance/rrr", "guidance/samples", "guidance/cosine"}
     reliances = [each["scalars"].pop("guidance/reliance") for each in (one, two)]  # each process swaps among its own
     assert all(0 < reliance < 1 for reliance in reliances)
-    assert two["scalars"] == pytest.approx(one["scalars"], rel=1e-5)
+    assert two["scalars"] == pytest.approx(one["scalars"], rel=SINGLE)
 
 
 @pytest.mark.parametrize("name", ["consistency", "failing"])

@@ -73,8 +73,8 @@ def test_consistency_is_the_divergence_of_the_annotated():
 
 
 def test_a_single_logit_is_one_of_two():
-    one, other = torch.tensor([[0.3], [-1.0]]), torch.tensor([[1.0], [2.0]])
-    as_two = divergences(torch.cat([torch.zeros(2, 1), one], 1), torch.cat([torch.zeros(2, 1), other], 1))
+    one, other = torch.tensor([[[0.3], [-1.0]], [[1.0], [2.0]]], dtype=torch.float64)
+    as_two = divergences(torch.cat([torch.zeros_like(one), one], 1), torch.cat([torch.zeros_like(other), other], 1))
     torch.testing.assert_close(divergences(one, other), as_two)
     assert (as_two > 0).all()
 

@@ -130,8 +130,8 @@ def test_it_does_not_matter_who_computes_what():
         for k in (0, 1)
     ]
     for whole, first, second in zip(one, *parts, strict=True):
-        np.testing.assert_allclose(whole[::2], first, atol=1e-6)
-        np.testing.assert_allclose(whole[1::2], second, atol=1e-6)
+        np.testing.assert_allclose(whole[::2], first, atol=1e-5)  # float32 logits of up to 20
+        np.testing.assert_allclose(whole[1::2], second, atol=1e-5)  # float32 logits of up to 20
 
 
 def test_partners_are_read_as_another_class():
