@@ -25,6 +25,7 @@ from lrptrain.monitor.gathering import GatheredInputs, gather_explained, gather_
 from lrptrain.monitor.intervene import intervene
 from lrptrain.monitor.record_builder import RecordBuilder
 from lrptrain.monitor.stratified_sample import ValidationSample
+from lrptrain.monitor.summary import logged_metrics
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.registry import get_method
 from lrptrain.trainers.checks import check_counts, check_normalisation
@@ -452,6 +453,7 @@ class RelevanceMonitor(ModelCallback):
                 "bound": self._builder.bound,
                 "confidence": self._builder.confidence,
                 "class_names": class_names,
+                "metrics": [metric.to_dict() for metric in logged_metrics()],
             }
             write_settings(folder, settings)
             self.folder = folder

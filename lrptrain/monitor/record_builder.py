@@ -103,6 +103,7 @@ class RecordBuilder:
             findings=findings,
             new_findings=news,
             class_names=names,
+            metrics=summary.logged_metrics(),
         )
 
     def draw(
