@@ -52,18 +52,18 @@ def test_two_files_are_always_here():
 
 @pytest.mark.parametrize("file", FILES)
 def test_every_number_of_the_file_is_compared(request, file):
-    assert set(case_of(request, file).expected) == {name for other, name in NUMBERS if other == file}
+    assert set(case_of(file, request).expected) == {name for other, name in NUMBERS if other == file}
 
 
 @pytest.mark.parametrize(("file", "name"), NUMBERS)
 def test_numbers_of_the_reference(request, file, name):
-    case = case_of(request, file)
+    case = case_of(file, request)
     error = relative_error(computed(case, name), case.expected[name]).max().item()
     assert error < (1e-12 if name in EXACT else 1e-4)
 
 
 @pytest.mark.parametrize(("file", "name"), NUMBERS)
 def test_a_batch_equals_its_samples(request, file, name):
-    case = case_of(request, file)
+    case = case_of(file, request)
     singles = [computed(case.rows(slice(i, i + 1)), name) for i in range(len(case.target))]
     assert relative_error(computed(case, name), torch.cat(singles)).max() < 1e-9
