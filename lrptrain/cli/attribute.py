@@ -8,7 +8,7 @@ from typing import Any
 import torch
 
 from lrptrain.relevance import Relevance, attribute
-from lrptrain.segmentation.sizes import own_size
+from lrptrain.segmentation.sizes import native_size
 from lrptrain.trainers.checks import check_looks
 
 
@@ -121,7 +121,7 @@ def image_size(model: torch.nn.Module) -> tuple[int, int]:
     Raises:
         ValueError: If neither does.
     """
-    if (size := own_size(model)) is not None:
+    if (size := native_size(model)) is not None:
         return size
     raise ValueError("the model does not say for which image size it was built: pass --size")
 

@@ -9,17 +9,17 @@ from lrptrain.cli.attribute import load_module
 from lrptrain.cli.compare import load_data
 from lrptrain.cli.lightning import lightning_cli
 from lrptrain.relevance.registry import get_method
+from lrptrain.segmentation.config import PseudoMaskConfig
 from lrptrain.segmentation.export import KINDS
-from lrptrain.segmentation.files import counted, read_index
+from lrptrain.segmentation.export_files import read_index, summarize
 from lrptrain.segmentation.pipeline import Training, run_pipeline
-from lrptrain.segmentation.recipe import Recipe
 
 
 def segment(
     checkpoint: str | None = None,
     data: str | None = None,
     folder: str = "segmentation",
-    recipe: Recipe = Recipe(),  # noqa: B008
+    masks: PseudoMaskConfig = PseudoMaskConfig(),  # noqa: B008
     training: Training = Training(),  # noqa: B008
     module: str | None = None,
     model: str | None = None,
@@ -35,7 +35,7 @@ def segment(
         data: A config of `lrptrain fit`, of which the `data:` section is read; else the data that the checkpoint was
             trained with, where it says so.
         folder: Of the results.
-        recipe: How seeds and pseudo-masks are made.
+        masks: How seeds and pseudo-masks are made.
         training: How the segmenter is trained.
         module: Dotted path of the LightningModule; else the checkpoint's own, or this project's for images.
         model: Attribute path of the model on it, where it has no forward of its own.
@@ -44,14 +44,14 @@ def segment(
     Raises:
         ValueError: If neither a checkpoint nor a config is given, or no threshold can be chosen.
     """
-    get_method(recipe.method, recipe.options)
+    get_method(masks.method, masks.options)
     root = Path(folder)
     checkpoint = checkpoint or _trained(data, root / "classifier.ckpt")
     saved = torch.load(checkpoint, map_location="cpu", weights_only=False).get("hyper_parameters", {})
     classifier = load_module(module or saved.get("_class_path", "lrptrain.models.ImageClassifier"), checkpoint)
     where = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    results = run_pipeline(classifier, load_data(checkpoint, data), root, recipe, training, model, device=where)
-    print(f"{counted(read_index(root))}\n\n{table(results)}\n\n{root / 'results.json'}", flush=True)
+    results = run_pipeline(classifier, load_data(checkpoint, data), root, masks, training, model, device=where)
+    print(f"{summarize(read_index(root))}\n\n{table(results)}\n\n{root / 'results.json'}", flush=True)
 
 
 def table(results: dict[str, Any]) -> str:
