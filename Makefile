@@ -25,9 +25,9 @@ format: .venv/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# README's tables of models and methods.
+# The generated tables of the documentation.
 tables: .venv/.dev
-	$(BIN)/python tests/readme_tables.py
+	$(BIN)/python tests/doc_tables.py
 
 # Where the data of the experiments come from, and which of them are there.
 data: .venv/.dev

@@ -8,10 +8,9 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from lrptrain.audit import AuditResult, Effort, run_audit
-from lrptrain.audit.report import write
-from lrptrain.audit.result import scalars
-from lrptrain.audit.suite import chosen_tests
+from lrptrain.audit import AuditResult, AuditSettings, run_audit
+from lrptrain.audit.base import select_tests
+from lrptrain.audit.report import scalars, write_report
 from lrptrain.batch import BatchAdapter, Sample, batch_length, batched, read_batch, take
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.extras import require
@@ -45,7 +44,7 @@ class ExplanationAudit(ModelCallback):
     Args:
         methods: Some of `lrptrain.methods()`.
         budget: Seconds; tests that do not fit are left out, and named. The other processes wait as long.
-        tests: Names of those to run, see `lrptrain.audit.battery`; all without.
+        tests: Names of those to run, see `lrptrain.audit.registered_tests`; all without.
         max_samples: Size of the sample, in all processes together; a verdict needs 8.
         batch_size: Samples per forward pass.
         model: Attribute path of the model on the LightningModule, where that has no forward of its own.
@@ -53,7 +52,7 @@ class ExplanationAudit(ModelCallback):
         fill: What removed pixels become, one number or one per channel: black, in normalised units -mean / std.
         retrain: `retrain(seed)` trains the model anew and returns it; without it, no other seeds are tested.
         retrain_seconds: About how long that takes.
-        effort: Of each test.
+        settings: How much each test does.
         dataloader_idx: Which validation dataloader.
         on_error: "warn": a failure of the audit is a warning; "raise": it ends the run, in the first process.
         run_name: Folder under `relevance/` where there is no monitor, numbered if it exists; else the time.
@@ -80,7 +79,7 @@ class ExplanationAudit(ModelCallback):
         fill: float | Sequence[float] = 0.0,
         retrain: Callable[[int], nn.Module] | None = None,
         retrain_seconds: float = 0.0,
-        effort: Effort | None = None,
+        settings: AuditSettings | None = None,
         dataloader_idx: int = 0,
         on_error: Literal["warn", "raise"] = "warn",
         run_name: str | None = None,
@@ -90,7 +89,7 @@ class ExplanationAudit(ModelCallback):
         if isinstance(methods, str) or not methods:
             raise ValueError(f"methods must be a list of names of lrptrain.methods(), not {methods!r}")
         self.methods = tuple(get_method(name, {}).name for name in methods)
-        chosen_tests(tests)
+        select_tests(tests)
         check_counts(max_samples=max_samples, batch_size=batch_size)
         if on_error not in ("warn", "raise"):
             raise ValueError(f"on_error must be 'warn' or 'raise', not {on_error!r}")
@@ -99,7 +98,7 @@ class ExplanationAudit(ModelCallback):
         self.budget, self.max_samples, self.batch_size = budget, max_samples, batch_size
         self.model, self.batch_adapter, self.dataloader_idx = model, batch_adapter, dataloader_idx
         self.options: dict[str, Any] = {
-            "tests": tests, "effort": effort, "seed": seed, "fill": fill,
+            "tests": tests, "settings": settings, "seed": seed, "fill": fill,
             "retrain": retrain, "retrain_seconds": retrain_seconds,
         }  # fmt: skip
         self.run_name, self.seed, self.on_error = run_name, seed, on_error
@@ -186,7 +185,7 @@ class ExplanationAudit(ModelCallback):
             print(verdict, flush=True)
         print(f"ExplanationAudit: {folder / 'audit.md'}", flush=True)
         with self._failures.caught("writing files"):
-            write(self.result, folder)
+            write_report(self.result, folder)
         for logger in trainer.loggers:
             with self._failures.caught(f"logging to {type(logger).__name__}"):
                 log_scalars(logger, scalars(self.result), trainer)

@@ -17,7 +17,8 @@ from lrptrain.metrics.base import at_least_float32, usable_scores
 from lrptrain.relevance import UnsupportedMethodError
 from lrptrain.relevance.interception import InterceptedForward
 from lrptrain.relevance.recording import Recording
-from lrptrain.relevance.registry import differentiable, get_method, unknown_name
+from lrptrain.relevance.registry import differentiable, get_method
+from lrptrain.relevance.types import unknown_name
 
 LOSSES = (*MAP_LOSSES, "rrr", "consistency")
 SHARED = 0.5

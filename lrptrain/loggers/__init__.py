@@ -3,8 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
-from lrptrain.loggers.budget import RecordWriter
-from lrptrain.loggers.local import read_class_maps, read_events, read_findings, read_samples, write_record
+from lrptrain.loggers.local import (
+    RecordWriter,
+    read_class_maps,
+    read_events,
+    read_findings,
+    read_samples,
+    write_record,
+)
 from lrptrain.loggers.other import log_to_other
 from lrptrain.loggers.record import ClassMap, EpochRecord, Highlight, Input, Picture
 from lrptrain.loggers.tensorboard import log_to_tensorboard

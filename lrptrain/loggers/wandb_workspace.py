@@ -10,15 +10,16 @@ _STEP = "trainer/global_step"
 _MEASURES = ("energy_pointing_game", "pointing_game", "rank_accuracy", "auprc")
 
 
-def wandb_workspace(project: str, name: str | None = None, title: str = "Relevance") -> None:
-    """Save a workspace view for monitored runs in a W&B project, and print its address.
-
-    It has what the monitor logs, in sections: where the model looks, findings, samples, classes, guidance and cost.
+def save_workspace(project: str, name: str | None = None, title: str = "Relevance") -> str:
+    """Save a workspace view for monitored runs in a W&B project.
 
     Args:
         project: `ENTITY/PROJECT`, as in the project's address.
-        name: Of the monitor, where it has one (`RelevanceMonitor(name=...)`).
-        title: Of the view.
+        name: Name of the monitor, where it has one (`RelevanceMonitor(name=...)`).
+        title: Title of the view.
+
+    Returns:
+        The address of the view.
 
     Raises:
         ImportError: If wandb-workspaces is not installed.
@@ -30,10 +31,10 @@ def wandb_workspace(project: str, name: str | None = None, title: str = "Relevan
             "a workspace is saved in your W&B account, and there is no key for one: run `wandb login` first"
         )
     try:
-        print(view.save().url)
+        return view.save().url
     except Exception as error:
-        said = " ".join(str(error).split())[:200]
-        raise ValueError(f"W&B did not take the workspace of {project!r}: {type(error).__name__}: {said}") from error
+        reason = " ".join(str(error).split())[:200]
+        raise ValueError(f"W&B did not take the workspace of {project!r}: {type(error).__name__}: {reason}") from error
 
 
 def make_workspace(project: str, name: str | None = None, title: str = "Relevance") -> Any:

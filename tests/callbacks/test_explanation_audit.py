@@ -8,10 +8,10 @@ import pytest
 import torch
 from setting import PACKAGES, Points, data, loader, module, monitor, trainer, vit
 
-from lrptrain.audit import Effort
+from lrptrain.audit import AuditSettings
 from lrptrain.callbacks import ExplanationAudit
 
-QUICK = Effort(
+QUICK = AuditSettings(
     random_maps=1, stages=1, shuffles=4, search_copies=2, search_steps=4, frozen_steps=4, adversary_steps=2,
     strengths=(1.0,), seeds=1,
 )  # fmt: skip
@@ -22,7 +22,7 @@ VERDICT = ("perturbation", "leave_one_out", "randomisation")
 
 def audit(**options):
     """One with the tests of a verdict alone, unless others are asked for."""
-    default = {"methods": ["raw_attention", "random"], "max_samples": 10, "run_name": "run", "effort": QUICK}
+    default = {"methods": ["raw_attention", "random"], "max_samples": 10, "run_name": "run", "settings": QUICK}
     default["tests"] = VERDICT
     return ExplanationAudit(**{**default, "on_error": "raise", **options})
 

@@ -8,7 +8,7 @@ import warnings
 import pytest
 from examples import keep_wandb_offline
 
-from lrptrain.loggers.wandb_workspace import make_workspace, wandb_workspace
+from lrptrain.loggers.wandb_workspace import make_workspace, save_workspace
 
 
 @pytest.fixture(scope="module")
@@ -58,7 +58,7 @@ def test_without_a_key_it_says_how_to_get_one(tmp_path, monkeypatch):
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
     with pytest.raises(ValueError, match="there is no key for one: run `wandb login` first"):
-        wandb_workspace("team/digits")
+        save_workspace("team/digits")
 
 
 def test_the_command_says_it_in_one_line(tmp_path):

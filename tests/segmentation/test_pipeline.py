@@ -46,7 +46,7 @@ def test_the_command(squares, tmp_path, capsys):
     trainer.fit(classifier, data)
     trainer.save_checkpoint(tmp_path / "model.ckpt")
     out = tmp_path / "out"
-    given = ["segment", f"--checkpoint={tmp_path / 'model.ckpt'}", f"--folder={out}", "--device=cpu"]
+    given = ["segment", f"--checkpoint={tmp_path / 'model.ckpt'}", f"--output={out}", "--device=cpu"]
     given += ["--masks.scales=[1]", "--masks.refine_options={'dilations': [1, 2]}", "--training.max_epochs=1"]
     main(given)
     said = capsys.readouterr().out
@@ -76,7 +76,7 @@ data:
   init_args: {{root: {squares}, size: 16, batch_size: 9}}
 trainer: {{max_epochs: 2, accelerator: cpu, logger: false, enable_checkpointing: false, enable_progress_bar: false}}
 """)
-    given = ["segment", f"--data={config}", f"--folder={out}", "--device=cpu", "--masks.scales=[1]"]
+    given = ["segment", f"--data={config}", f"--output={out}", "--device=cpu", "--masks.scales=[1]"]
     given += ["--masks.refine_options={'dilations': [1, 2]}", "--training.max_epochs=1"]
     main(given)
     assert "30 of 30 images done" in capsys.readouterr().out

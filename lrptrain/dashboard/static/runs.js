@@ -72,7 +72,8 @@ async function seriesOf({ column, scalar, reference, referenceScalar, label }) {
         reference: referenceScalar ? scalarOf(event, referenceScalar) : null })));
       continue;
     }
-    const { scores } = await askOnce(run, "scores", { label: label || null, confidence: confidenceOf(run) });
+    const wanted = [column, column.replace(/^label_/, "predicted_"), reference].filter(Boolean);
+    const { scores } = await askOnce(run, "scores", { label: label || null, confidence: confidenceOf(run), column: wanted });
     const own = scores[column] || scores[column.replace(/^label_/, "predicted_")] || [];
     const levels = new Map((scores[reference] || []).map(([epoch, step, mean]) => [`${epoch}/${step}`, mean]));
     found.push(...own.map(([epoch, step, mean, low, high]) => ({ run, epoch, step, mean, low, high, reference: levels.get(`${epoch}/${step}`) })));
@@ -88,7 +89,7 @@ function chosenPanel() {
     const columns = new Set(["correct"]);
     const labels = new Set();
     for (const run of shownRuns()) {
-      const { scores } = await askOnce(run, "scores", { label: null, confidence: confidenceOf(run) });
+      const { scores } = await askOnce(run, "scores", { label: null, confidence: confidenceOf(run), column: ["correct"] });
       Object.keys(scores).forEach((name) => columns.add(name));
       (runs.get(run).about.settings.class_names || []).forEach((name) => labels.add(String(name)));
     }
