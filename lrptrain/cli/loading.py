@@ -13,7 +13,7 @@ from torch import nn
 from lrptrain.batch import IMAGES, Sample, batch_length, read_batch, take
 from lrptrain.extras import require
 from lrptrain.monitor.stratified_sample import ValidationSample
-from lrptrain.segmentation.sizes import own_size
+from lrptrain.segmentation.sizes import native_size
 from lrptrain.trainers.discover import find_model
 
 IMAGE_MODULE = "lrptrain.models.ImageClassifier"
@@ -186,7 +186,7 @@ def image_size(model: nn.Module) -> tuple[int, int]:
     Raises:
         ValueError: If neither does.
     """
-    if (size := own_size(model)) is not None:
+    if (size := native_size(model)) is not None:
         return size
     raise ValueError("the model does not say for which image size it was built: pass --size")
 

@@ -32,12 +32,14 @@ import torch.nn.functional as F
 from jaxtyping import Float, UInt8
 from torch import Tensor
 
+from lrptrain.data.pictures import write_image, write_mask
 from lrptrain.files import append_json_line, file_name_of, to_json, write_atomically, write_json, write_text
-from lrptrain.segmentation.mask_files import write_image, write_mask
 
-SEEDS, REFINED, MASKS, IMAGES, MAPS = (
-    "SegmentationSeeds", "SegmentationRefined", "SegmentationClass", "JPEGImages", "maps",
-)  # fmt: skip
+SEEDS = "SegmentationSeeds"
+REFINED = "SegmentationRefined"
+MASKS = "SegmentationClass"
+IMAGES = "JPEGImages"
+MAPS = "maps"
 TRUTH = f"truth/{MASKS}"
 LISTS = "ImageSets/Segmentation"
 
@@ -47,9 +49,9 @@ class Entry:
     """A line of the index.
 
     Attributes:
-        name: Of the image's files, without an ending.
-        split: In whose list the image is.
-        classes: Which classes have maps.
+        name: Name of the image's files, without an ending.
+        split: Name of the list that the image is on.
+        classes: The classes that have maps.
         size: Height and width of the masks.
         status: Whether the image was exported or skipped.
         reason: Why it was skipped.
@@ -64,19 +66,19 @@ class Entry:
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportedImage:
     """What is exported of one image.
 
     Attributes:
-        name: Of the files, see `image_name`.
-        split: In whose list the image is.
+        name: Name of the files, see `image_name`.
+        split: Name of the list that the image is on.
         classes: Numbers of the classes that have maps.
-        maps: Of these classes, at the image's size, after refinement.
-        seeds: Before refinement.
-        refined: After it, at one threshold.
-        mask: The pseudo-mask.
-        image: In 0..1.
-        truth: The true mask.
+        maps: Maps of these classes after refinement, in 0..1 and at the image's size.
+        seeds: Labels of the seeds: 0 background, 1 + class.
+        refined: Labels of the refined maps at one threshold: 0 background, 1 + class.
+        mask: The pseudo-mask: 0 background, 1 + class, 255 ignored.
+        image: The image in 0..1.
+        truth: The true mask; None if it is not known.
     """
 
     name: str
@@ -90,130 +92,138 @@ class Exported:
     truth: UInt8[Tensor, "height width"] | None = None
 
 
-def begin(folder: Path, settings: Mapping[str, Any], classes: Sequence[str]) -> None:
+def begin_export(folder: Path, settings: Mapping[str, Any], classes: Sequence[str]) -> None:
     """Start an export, or go on with one.
 
     Raises:
         ValueError: If the folder holds an export with other settings or classes.
     """
     for name, value in (("settings", dict(settings)), ("classes", list(classes))):
-        path, wanted = folder / f"{name}.json", json.loads(to_json(value))
+        path = folder / f"{name}.json"
+        wanted = json.loads(to_json(value))
         if not path.exists():
             write_json(path, wanted)
-        elif (known := read_json(path)) != wanted:
+        elif (saved := read_json(path)) != wanted:
             raise ValueError(
-                f"{folder} holds an export with other {name}: {_differing(known, wanted)}; delete it or name another "
-                "folder"
+                f"{folder} holds an export with other {name}: {_describe_difference(saved, wanted)}; delete it or name "
+                "another folder"
             )
 
 
-def _differing(known: Any, wanted: Any) -> str:
-    if isinstance(known, dict) and isinstance(wanted, dict):
-        names = [name for name in {**known, **wanted} if known.get(name) != wanted.get(name)]
-        return ", ".join(f"{name} {known.get(name)!r}, not {wanted.get(name)!r}" for name in names)
-    return f"{known!r}, not {wanted!r}"
+def _describe_difference(saved: Any, wanted: Any) -> str:
+    if isinstance(saved, dict) and isinstance(wanted, dict):
+        names = [name for name in {**saved, **wanted} if saved.get(name) != wanted.get(name)]
+        return ", ".join(f"{name} {saved.get(name)!r}, not {wanted.get(name)!r}" for name in names)
+    return f"{saved!r}, not {wanted!r}"
 
 
-def write(folder: Path, given: Exported, map_size: tuple[int, int] | None = None, rank: int = 0) -> Entry:
+def write_image_files(
+    folder: Path, exported: ExportedImage, map_size: tuple[int, int] | None = None, rank: int = 0
+) -> Entry:
     """Write an image's files, then its line.
 
     Args:
-        folder: Of the export.
-        given: What is known of the image.
+        folder: Folder of the export.
+        exported: The image with its masks and maps.
         map_size: Height and width to which the maps are reduced; larger than they are has no effect.
-        rank: Of this process.
+        rank: Index of this process.
     """
-    name = given.name
-    masks = {SEEDS: given.seeds, REFINED: given.refined, MASKS: given.mask, TRUTH: given.truth}
+    name = exported.name
+    masks = {SEEDS: exported.seeds, REFINED: exported.refined, MASKS: exported.mask, TRUTH: exported.truth}
     for kind, mask in masks.items():
         if mask is not None:
             write_mask(folder / kind / f"{name}.png", mask)
-    if given.image is not None:
-        write_image(folder / IMAGES / f"{name}.jpg", given.image)
-    maps = given.maps.detach().cpu().float()
+    if exported.image is not None:
+        write_image(folder / IMAGES / f"{name}.jpg", exported.image)
+    maps = exported.maps.detach().cpu().float()
     if map_size is not None and map_size[0] * map_size[1] < maps.shape[-2] * maps.shape[-1]:
         maps = F.interpolate(maps[None], map_size, mode="bilinear", antialias=True)[0].clamp(0, 1)
     arrays: dict[str, Any] = {
         "maps": maps.numpy().astype(np.float16),
-        "classes": np.asarray(given.classes, dtype=np.int64),
+        "classes": np.asarray(exported.classes, dtype=np.int64),
     }
     write_atomically(folder / MAPS / f"{name}.npz", partial(_save_arrays, arrays))
-    size = (given.mask.shape[-2], given.mask.shape[-1])
-    return add(folder, Entry(name, given.split, tuple(given.classes), size), rank)
+    size = (exported.mask.shape[-2], exported.mask.shape[-1])
+    return append_entry(
+        folder, Entry(name=name, split=exported.split, classes=tuple(exported.classes), size=size), rank
+    )
 
 
-def add(folder: Path, entry: Entry, rank: int = 0) -> Entry:
+def append_entry(folder: Path, entry: Entry, rank: int = 0) -> Entry:
     """Add a line to this process' part of the index."""
     folder.mkdir(parents=True, exist_ok=True)
     append_json_line(folder / f"index.{rank}.jsonl", asdict(entry))
     return entry
 
 
-def skipped(name: str, split: str, size: tuple[int, int], reason: str) -> Entry:
-    """The line of an image that has no mask."""
-    return Entry(name, split, (), size, "skipped", reason)
+def skipped_entry(name: str, split: str, size: tuple[int, int], reason: str) -> Entry:
+    """Return the line of an image that has no mask."""
+    return Entry(name=name, split=split, classes=(), size=size, status="skipped", reason=reason)
 
 
 def image_name(sample_id: int | str, split: str) -> str:
-    """The name of an image's files: numbers are those of a split."""
+    """Return the name of an image's files: the quoted `sample_id` if it is a string, else `<split>_<number>`."""
     return file_name_of(sample_id) if isinstance(sample_id, str) else f"{split}_{sample_id:06d}"
 
 
-def merge(folder: Path) -> list[Entry]:
-    """Bring the parts of the index together and list what is done; for one process, when all have written.
+def merge_index(folder: Path) -> list[Entry]:
+    """Merge the processes' parts of the index, and write the lists of the images that are done.
+
+    One process calls it when all have written.
 
     Returns:
-        All entries, by name.
+        All entries, ordered by name.
     """
     entries = read_index(folder)
     lines = "".join(f"{to_json(asdict(entry))}\n" for entry in entries)
     write_text(folder / "index.jsonl", lines)
-    known = {path.stem for path in (folder / TRUTH).glob("*.png")}
+    with_truth = {path.stem for path in (folder / TRUTH).glob("*.png")}
     done = [entry for entry in entries if entry.status == "done"]
     for split in {entry.split for entry in entries}:
-        names = [one.name for one in done if one.split == split]
+        names = [entry.name for entry in done if entry.split == split]
         _write_list(folder / LISTS / f"{split}.txt", names)
-        _write_list(folder / "truth" / LISTS / f"{split}.txt", [name for name in names if name in known])
+        _write_list(folder / "truth" / LISTS / f"{split}.txt", [name for name in names if name in with_truth])
     for part in _parts(folder):
         part.unlink()
     return entries
 
 
 def read_index(folder: Path) -> list[Entry]:
-    """All lines of an export, by name; the last one of an image counts, and a half-written one does not.
+    """Return the entries of all images, ordered by name.
 
-    An image that is done stays so where a later line says that it was skipped.
+    The last line of an image counts, and a half-written line does not. An image that is done stays done where a later
+    line says that it was skipped.
     """
-    found: dict[str, Entry] = {}
+    entries: dict[str, Entry] = {}
     for path in (folder / "index.jsonl", *_parts(folder)):
         for line in path.read_text(encoding="utf-8").splitlines() if path.exists() else ():
-            entry = _parsed(line)
-            if entry is not None and not (entry.status == "skipped" and entry.name in found):
-                found[entry.name] = entry
-    return [found[name] for name in sorted(found)]
+            entry = _parse_line(line)
+            if entry is not None and not (entry.status == "skipped" and entry.name in entries):
+                entries[entry.name] = entry
+    return [entries[name] for name in sorted(entries)]
 
 
-def finished(folder: Path) -> set[str]:
-    """Names of the images that need not be made again: those that are done and whose files are there."""
+def finished_names(folder: Path) -> set[str]:
+    """Return the names of the images that are done and have all their files: they are not exported again."""
     kinds = ((SEEDS, ".png"), (REFINED, ".png"), (MASKS, ".png"), (MAPS, ".npz"))
-    there = [{path.stem for path in (folder / kind).glob(f"*{ending}")} for kind, ending in kinds]
-    return {entry.name for entry in read_index(folder) if entry.status == "done"}.intersection(*there)
+    stems = [{path.stem for path in (folder / kind).glob(f"*{ending}")} for kind, ending in kinds]
+    return {entry.name for entry in read_index(folder) if entry.status == "done"}.intersection(*stems)
 
 
 def _parts(folder: Path) -> list[Path]:
     return sorted(folder.glob("index.*.jsonl"))
 
 
-def _parsed(line: str) -> Entry | None:
+def _parse_line(line: str) -> Entry | None:
     try:
-        known = json.loads(line)
-        return Entry(**{**known, "classes": tuple(known["classes"]), "size": (known["size"][0], known["size"][1])})
+        fields = json.loads(line)
+        return Entry(**{**fields, "classes": tuple(fields["classes"]), "size": (fields["size"][0], fields["size"][1])})
     except (ValueError, TypeError, KeyError):
         return None
 
 
 def read_maps(folder: Path, name: str) -> tuple[Float[Tensor, "classes height width"], tuple[int, ...]]:
-    """An image's maps in 0..1, and the numbers of their classes.
+    """Read an image's maps in 0..1, and the numbers of their classes.
 
     Raises:
         ValueError: If the file cannot be read.
@@ -221,19 +231,20 @@ def read_maps(folder: Path, name: str) -> tuple[Float[Tensor, "classes height wi
     path = folder / MAPS / f"{name}.npz"
     try:
         with path.open("rb") as file, np.load(file) as arrays:
-            maps, classes = arrays["maps"], arrays["classes"]
+            maps = arrays["maps"]
+            classes = arrays["classes"]
     except (OSError, ValueError, KeyError, EOFError, BadZipFile) as error:
         raise ValueError(f"cannot read the maps {path}: {error}") from error
     return torch.from_numpy(maps.astype(np.float32)), tuple(classes.tolist())
 
 
 def read_classes(folder: Path) -> list[str]:
-    """Names of the classes."""
+    """Read the names of the classes."""
     return read_json(folder / "classes.json")
 
 
-def counted(entries: Iterable[Entry]) -> str:
-    """In words: how many are done, how many were skipped and why."""
+def summarize(entries: Iterable[Entry]) -> str:
+    """Return a sentence: how many images are done, how many were skipped, and why."""
     entries = list(entries)
     reasons: dict[str, int] = {}
     for entry in entries:
@@ -244,7 +255,7 @@ def counted(entries: Iterable[Entry]) -> str:
 
 
 def read_json(path: Path) -> Any:
-    """What a JSON file holds."""
+    """Read a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))
 
 

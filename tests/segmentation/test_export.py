@@ -5,45 +5,44 @@ import torch
 from classified import classifier, fitted, squares
 from torch.utils.data import DataLoader, StackDataset
 
-from lrptrain.segmentation import files
-from lrptrain.segmentation.loading import pictures
-from lrptrain.segmentation.maker import Maker
-from lrptrain.segmentation.mask_files import read_mask
-from lrptrain.segmentation.masks import best_threshold, label_map, of_classes
-from lrptrain.segmentation.reading import read_pictures
-from lrptrain.segmentation.recipe import Recipe
-from lrptrain.segmentation.run import run_export
+from lrptrain.data.pictures import read_mask
+from lrptrain.segmentation import export_files
+from lrptrain.segmentation.config import PseudoMaskConfig
+from lrptrain.segmentation.export import run_export
+from lrptrain.segmentation.generator import SeedGenerator
+from lrptrain.segmentation.images import image_batches, read_images
+from lrptrain.segmentation.masks import best_threshold, label_map, number_classes
 from lrptrain.segmentation.scoring import MaskScore
 from lrptrain.segmentation.seeds import seed_maps
 
-QUICK = Recipe("generic_attention", scales=(1,), flip=False)
+QUICK = PseudoMaskConfig("generic_attention", scales=(1,), flip=False)
 
 
 def source(columns, batch_size=5):
     loader: DataLoader = DataLoader(StackDataset(**columns), batch_size=batch_size)
-    return lambda: pictures(loader)
+    return lambda: image_batches(loader)
 
 
-def run(folder, model=None, recipe=QUICK, columns=None, validation=True, split="train"):
+def run(folder, model=None, config=QUICK, columns=None, validation=True, split="train"):
     given = source(columns or squares())
     val = source(squares(8, seed=2)) if validation else None
-    return run_export(model or classifier(), recipe, given, folder, split, lambda n: [str(i) for i in range(n)], val)
+    return run_export(model or classifier(), config, given, folder, split, lambda n: [str(i) for i in range(n)], val)
 
 
 def test_an_export_holds_what_the_functions_give(tmp_path):
     model, columns, held_out = classifier(), squares(), squares(8, seed=2)
-    scores = run(tmp_path, model, Recipe("generic_attention", scales=(1, 0.5), refine=None), columns)
+    scores = run(tmp_path, model, PseudoMaskConfig("generic_attention", scales=(1, 0.5), refine=None), columns)
     maps, val = (
         seed_maps(model, x["image"], torch.eye(2).bool()[x["label"]], "generic_attention", scales=(1, 0.5))
         for x in (columns, held_out)
     )
     threshold, _ = best_threshold(val, held_out["mask"] * (1 + held_out["label"])[:, None, None].to(torch.uint8))
-    assert files.read_json(tmp_path / "thresholds.json") == {"seeds": threshold, "masks": threshold}
+    assert export_files.read_json(tmp_path / "thresholds.json") == {"seeds": threshold, "masks": threshold}
     expected = label_map(maps, threshold)
     names = [f"train_{i:06d}" for i in range(12)]
     for name, mask, own, label in zip(names, expected, maps, columns["label"], strict=True):
-        assert torch.equal(read_mask(tmp_path / files.SEEDS / f"{name}.png"), mask)
-        found, classes = files.read_maps(tmp_path, name)
+        assert torch.equal(read_mask(tmp_path / export_files.SEEDS / f"{name}.png"), mask)
+        found, classes = export_files.read_maps(tmp_path, name)
         assert classes == (int(label),)
         torch.testing.assert_close(found[0], own[label], atol=2e-3, rtol=0)
     truth = columns["mask"] * (1 + columns["label"])[:, None, None].to(torch.uint8)
@@ -51,18 +50,18 @@ def test_an_export_holds_what_the_functions_give(tmp_path):
     score.update(expected, truth)
     assert scores["train"]["seeds"]["mean_iou"] == pytest.approx(score.compute()["mean_iou"].item())
     assert scores["train"]["seeds"] == scores["train"]["refined"]  # nothing was refined
-    masks = torch.stack([read_mask(tmp_path / files.MASKS / f"{name}.png") for name in names])
+    masks = torch.stack([read_mask(tmp_path / export_files.MASKS / f"{name}.png") for name in names])
     decided = MaskScore(2)
     decided.update(masks, torch.where(masks == 255, masks, truth))
     assert scores["train"]["masks"]["mean_iou"] == pytest.approx(decided.compute()["mean_iou"].item())
     assert scores["train"]["masks"]["decided"] == pytest.approx((masks != 255).float().mean().item())
     assert 0 < scores["train"]["masks"]["decided"] < 1
-    assert (tmp_path / files.LISTS / "train.txt").read_text().split() == names
-    assert files.read_classes(tmp_path) == ["0", "1"]
+    assert (tmp_path / export_files.LISTS / "train.txt").read_text().split() == names
+    assert export_files.read_classes(tmp_path) == ["0", "1"]
 
 
 def test_a_classifier_finds_the_squares(tmp_path):
-    scores = run(tmp_path, fitted(), Recipe("transformer_attribution", refine_options={"dilations": (1, 2)}))
+    scores = run(tmp_path, fitted(), PseudoMaskConfig("transformer_attribution", refine_options={"dilations": (1, 2)}))
     assert scores["train"]["refined"]["mean_iou"] > 0.5
     centre = MaskScore(2)
     guess = torch.zeros(12, 16, 16, dtype=torch.uint8)
@@ -75,30 +74,30 @@ def test_a_classifier_finds_the_squares(tmp_path):
 def test_an_export_that_was_cut_off_goes_on(tmp_path, monkeypatch):
     whole, cut = tmp_path / "whole", tmp_path / "cut"
     run(whole)
-    write, count = files.write, iter(range(100))
+    write, count = export_files.write_image_files, iter(range(100))
 
     def stops(*arguments, **options):
         if next(count) == 7:
             raise KeyboardInterrupt
         return write(*arguments, **options)
 
-    monkeypatch.setattr(files, "write", stops)
+    monkeypatch.setattr(export_files, "write_image_files", stops)
     with pytest.raises(KeyboardInterrupt):
         run(cut)
-    assert len(files.finished(cut)) == 7
-    (cut / files.MASKS / "train_000002.png").unlink()  # half of it was lost
+    assert len(export_files.finished_names(cut)) == 7
+    (cut / export_files.MASKS / "train_000002.png").unlink()  # half of it was lost
     made: list[str] = []
 
     def noted(folder, given, *rest):
         made.append(given.name)
         return write(folder, given, *rest)
 
-    monkeypatch.setattr(files, "write", noted)
-    assert run(cut, validation=False) == files.read_json(whole / "scores.json")  # its thresholds are known
+    monkeypatch.setattr(export_files, "write_image_files", noted)
+    assert run(cut, validation=False) == export_files.read_json(whole / "scores.json")  # its thresholds are known
     assert made == ["train_000002", *(f"train_{i:06d}" for i in range(7, 12))]
     for path in sorted(whole.rglob("*.png")):
         assert path.read_bytes() == (cut / path.relative_to(whole)).read_bytes()
-    assert files.read_index(cut) == files.read_index(whole)
+    assert export_files.read_index(cut) == export_files.read_index(whole)
     made.clear()
     run(cut)
     assert not made
@@ -109,7 +108,10 @@ def test_what_is_skipped_is_counted(tmp_path):
     columns["label"][3], columns["mask"][4] = -1, 255
     scores = run(tmp_path, columns=columns)
     assert (scores["train"]["images"], scores["train"]["skipped"], scores["train"]["scored"]) == (11, 1, 10)
-    assert files.counted(files.read_index(tmp_path)) == "11 of 12 images done; 1 skipped: no class is present"
+    assert (
+        export_files.summarize(export_files.read_index(tmp_path))
+        == "11 of 12 images done; 1 skipped: no class is present"
+    )
     columns["label"][:] = -1
     scores = run(tmp_path / "none", columns=columns)
     assert scores["train"] == {"images": 0, "skipped": 12, "scored": 0}
@@ -120,16 +122,16 @@ def test_several_classes_per_image_and_predictions(tmp_path):
     several = torch.nn.functional.one_hot(columns["label"], 2)
     several[0], several[1] = 1, 0
     del columns["mask"]
-    recipe = Recipe("generic_attention", scales=(1,), threshold=0.4, refine="attention_affinity")
-    run(tmp_path / "several", recipe=recipe, columns={**columns, "label": several})
-    assert files.read_maps(tmp_path / "several", "train_000000")[1] == (0, 1)
-    assert files.read_index(tmp_path / "several")[1].status == "skipped"
+    config = PseudoMaskConfig("generic_attention", scales=(1,), threshold=0.4, refine="attention_affinity")
+    run(tmp_path / "several", config=config, columns={**columns, "label": several})
+    assert export_files.read_maps(tmp_path / "several", "train_000000")[1] == (0, 1)
+    assert export_files.read_index(tmp_path / "several")[1].status == "skipped"
     model = fitted()
     options: dict[str, Any] = {"threshold": 0.4, "present": "predicted", "scales": (1,)}
     del columns["label"]
     for name, multi in (("one", False), ("many", True)):
-        run(tmp_path / name, model, Recipe(multi_label=multi, **options), columns)
-        shown = [entry.classes for entry in files.read_index(tmp_path / name)]
+        run(tmp_path / name, model, PseudoMaskConfig(multi_label=multi, **options), columns)
+        shown = [entry.classes for entry in export_files.read_index(tmp_path / name)]
         logits = model(columns["image"])
         expected = [tuple((row > 0).nonzero().flatten().tolist()) if multi else (int(row.argmax()),) for row in logits]
         assert shown == expected
@@ -139,18 +141,18 @@ def test_two_splits_share_a_folder(tmp_path):
     run(tmp_path)
     scores = run(tmp_path, columns=squares(8, seed=2), split="val")
     assert scores.keys() == {"train", "val"}
-    assert len((tmp_path / "truth" / files.LISTS / "val.txt").read_text().split()) == 8
+    assert len((tmp_path / "truth" / export_files.LISTS / "val.txt").read_text().split()) == 8
 
 
 def test_a_batch_is_its_images(tmp_path):
-    maker = Maker(classifier().double(), Recipe("attnlrp"), 2)
+    generator = SeedGenerator(classifier().double(), PseudoMaskConfig("attnlrp"), 2)
     columns = squares(4)
     columns["image"] = columns["image"].double()
-    whole = maker.make(read_pictures(columns))
+    whole = generator.generate(read_images(columns))
     for row in range(4):
-        alone = maker.make(read_pictures({name: value[row : row + 1] for name, value in columns.items()}))
-        torch.testing.assert_close(whole.maps[row, columns["label"][row]], alone.maps[0, 0], rtol=1e-5, atol=1e-7)
-        assert torch.equal(of_classes(label_map(alone.maps, 0), alone.classes) > 0, alone.maps[:, 0] > 0)
+        alone = generator.generate(read_images({name: value[row : row + 1] for name, value in columns.items()}))
+        torch.testing.assert_close(whole.refined[row, columns["label"][row]], alone.refined[0, 0], rtol=1e-5, atol=1e-7)
+        assert torch.equal(number_classes(label_map(alone.refined, 0), alone.classes) > 0, alone.refined[:, 0] > 0)
 
 
 def test_errors(tmp_path):
@@ -163,7 +165,7 @@ def test_errors(tmp_path):
         run(tmp_path / "b", validation=False)
     run(tmp_path / "c")
     with pytest.raises(ValueError, match="other settings: method 'generic_attention', not 'rollout'"):
-        run(tmp_path / "c", recipe=Recipe("rollout", scales=(1,), flip=False))
+        run(tmp_path / "c", config=PseudoMaskConfig("rollout", scales=(1,), flip=False))
     with pytest.raises(ValueError, match="other settings: weights"):
         run(tmp_path / "c", fitted(1))
     with pytest.raises(ValueError, match="no image to export"):
@@ -183,6 +185,6 @@ def test_errors(tmp_path):
         ({"mean": (0, 0, 0)}, "both mean and std"),
     ],
 )
-def test_a_wrong_recipe_is_refused(options, message):
+def test_a_wrong_config_is_refused(options, message):
     with pytest.raises(ValueError, match=message):
-        Recipe(**options)
+        PseudoMaskConfig(**options)

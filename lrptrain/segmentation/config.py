@@ -1,4 +1,4 @@
-"""How seeds and pseudo-masks are made."""
+"""The settings of seeds and pseudo-masks."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -11,25 +11,27 @@ from lrptrain.trainers.checks import check_normalisation
 
 
 @dataclass(frozen=True)
-class Recipe:
+class PseudoMaskConfig:
     """How seeds and pseudo-masks are made.
 
     Attributes:
-        method: Of the seeds, one of `lrptrain.methods()`.
-        options: Of the method.
-        scales: Of the images.
-        flip: Whether mirror images are averaged in.
-        refine: One of `lrptrain.segmentation.refinement.refinements()`, or None.
-        refine_options: Of the refinement.
-        present: Which classes an image shows: by its "label" (a number, or one 0 or 1 per class), or "predicted".
-        multi_label: Predicted are all classes with a logit above 0, not the one with the highest.
+        method: Attribution method of the seeds, one of `lrptrain.methods()`.
+        options: Options of the method.
+        scales: Factors by which images are resized; the maps of all scales are averaged.
+        flip: Whether the maps of mirror images are averaged in, too.
+        refine: Name of the refinement, one of `lrptrain.segmentation.refinement.refinements()`; None for none.
+        refine_options: Options of the refinement.
+        present: What tells the classes that an image shows: "label" (a number, or one 0 or 1 per class) or "predicted".
+        multi_label: Whether all classes with a logit above 0 are predicted, not only the one with the highest.
         masks: What true masks hold: "evidence" (1 evidence of the image's one class, 0 not) or "classes" (1 + class).
             255 is ignored.
-        threshold: Of the background, for seeds and refined maps alike; else the best for each on validation images.
-        margin: Pixels of a pseudo-mask are ignored where the map is nearer to the threshold than this.
-        mean: Per channel, as the images were normalised with; without it they are stretched from minimum to maximum.
-        std: Per channel.
-        chunk: Maps per forward pass.
+        threshold: Threshold of the background in [0, 1), for seeds and refined maps alike; None for the one of each
+            that fits the true masks of the validation images best.
+        margin: Distance to the threshold, in [0, 1), below which a pixel of a pseudo-mask is ignored.
+        mean: Mean per channel that the images were normalised with; without it each image is stretched from its minimum
+            to its maximum.
+        std: Standard deviation per channel that the images were normalised with.
+        chunk: How many maps are computed in one forward pass.
 
     Raises:
         UnsupportedMethodError: If the method, or an option of it, is unknown.

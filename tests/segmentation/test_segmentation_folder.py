@@ -3,7 +3,7 @@ import pytest
 import torch
 from PIL import Image
 
-from lrptrain.segmentation.data import SegmentationFolder
+from lrptrain.segmentation.folder import SegmentationFolder
 
 
 @pytest.fixture
