@@ -151,7 +151,8 @@ def explained_by_class(
         seed: The seed of the permutations.
     """
     classes, index = np.unique(predicted, return_inverse=True)
-    n, k = len(contents), len(classes)
+    n = len(contents)
+    k = len(classes)
     centred = contents - contents.mean(0)
     products = centred @ centred.T
     total = float(np.trace(products))
