@@ -13,7 +13,7 @@ from lrptrain.batch.annotations import check_mask_values
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.extras import require
 from lrptrain.findings import Effect, Finding, announce
-from lrptrain.intervention import Setting
+from lrptrain.intervention import InterventionConfig
 from lrptrain.loggers import ClassMap, EpochRecord, RecordWriter, send, send_scalars
 from lrptrain.monitor.arguments import check_choices, check_judging, check_names
 from lrptrain.monitor.class_maps import class_maps
@@ -167,7 +167,7 @@ class RelevanceMonitor(ModelCallback):
         self.explainer = Explainer(method, options, *how)
         self.model, self.batch_adapter = model, batch_adapter
         self.reporter = Reporter(bound, confidence, class_names, tokenizer, mean, std, min_effect, region_names)
-        self.setting = Setting(intervention, batch_size, seed=seed) if intervention is not None else None
+        self.setting = InterventionConfig(intervention, batch_size, seed=seed) if intervention is not None else None
         self.fail_on = fail_on
         self._writer, self.max_pictures = RecordWriter(max_record_mb), max_pictures
         self.dataloader_idx, self.on_error = dataloader_idx, on_error

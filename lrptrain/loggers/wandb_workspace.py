@@ -92,7 +92,7 @@ def _sections(panels: Any, prefix: str) -> list[tuple[str, bool, list[Any]]]:
     ]
     guided = [
         lines(key.replace("_", " "), key, of="guidance")
-        for key in ("total", "reliance", "cosine", "norm_ratio", "cost")
+        for key in ("total", "swap_distance", "cosine", "norm_ratio", "cost", "applied_weight")
     ]
     cost = [
         lines("Seconds per evaluation", "seconds"),

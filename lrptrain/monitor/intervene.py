@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from torch import nn
 
 from lrptrain.batch import Sample
 from lrptrain.findings import Effect
-from lrptrain.intervention import Region, Setting, effects
+from lrptrain.intervention import InterventionConfig, Region, effects
 from lrptrain.monitor.evaluate import Scored
 from lrptrain.monitor.suspects import Suspect
 from lrptrain.relevance.preserve import unwrap
@@ -35,7 +36,7 @@ def intervene(
     holding: Holding,
     scored: Sequence[Scored],
     suspects: Sequence[Suspect],
-    setting: Setting,
+    config: InterventionConfig,
     device: torch.device | str = "cpu",
     forward_context: Callable[[], AbstractContextManager] = nullcontext,
 ) -> list[Effect | str]:
@@ -49,7 +50,7 @@ def intervene(
         holding: The whole sample.
         scored: What was scored, by row.
         suspects: What to test.
-        setting: How.
+        config: How to intervene.
         device: Where the model is.
         forward_context: Entered around forward passes (autocast).
     """
@@ -58,28 +59,28 @@ def intervene(
     for region in dict.fromkeys(suspect.region for suspect in suspects):
         rows = np.unique(np.concatenate([suspect.rows for suspect in suspects if suspect.region == region]))
         mine = [row for row in holding.mine if row in set(rows.tolist())]
-        where = scored[rows[0]].grid
-        arguments = (
+        measure = partial(
+            effects,
             unwrap(model),
             holding.samples,
-            rows,
-            mine,
-            region,
-            probabilities,
-            where,
-            setting,
-            device,
-            forward_context,
+            rows=rows,
+            computed_rows=mine,
+            region=region,
+            probabilities=probabilities,
+            grid=scored[rows[0]].grid,
+            config=config,
+            device=device,
+            forward_context=forward_context,
         )
-        found[region] = _together(arguments, mine, len(scored))
+        found[region] = _together(measure, mine, len(scored))
     return [_of(found[suspect.region], suspect) for suspect in suspects]
 
 
-def _together(arguments: tuple, mine: list[int], count: int) -> Effect | str:
+def _together(measure: Callable[[], tuple[np.ndarray, np.ndarray]], mine: list[int], count: int) -> Effect | str:
     """One region's effects from all processes; a failure in one befalls all alike."""
     error, own = "", (np.empty(0), np.empty(0))
     try:
-        own = effects(*arguments)
+        own = measure()
     except ValueError as refused:
         error = str(refused)
     except Exception as failure:
