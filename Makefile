@@ -6,7 +6,7 @@ BIN := .venv/bin
 # One thread a process: the tests run in two processes.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test lint types format tables
+.PHONY: demo test lint types format tables data
 
 demo: .venv/.demo
 	$(BIN)/lrptrain demo
@@ -25,9 +25,13 @@ format: .venv/.dev
 	$(BIN)/ruff format .
 	$(BIN)/ruff check --fix .
 
-# README's tables of models and methods.
+# The generated tables of the documentation.
 tables: .venv/.dev
-	$(BIN)/python tests/readme_tables.py
+	$(BIN)/python tests/doc_tables.py
+
+# Where the data of the experiments come from, and which of them are there.
+data: .venv/.dev
+	$(BIN)/python -m experiments.data
 
 .venv/.venv: constraints.txt pyproject.toml
 	$(PYTHON) -m venv .venv

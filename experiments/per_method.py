@@ -8,10 +8,10 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from table import mean_interval
 from torch import Tensor, nn
 
 import lrptrain
+from experiments.table import mean_interval
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 
 Result = dict[str, Any]

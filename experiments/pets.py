@@ -7,17 +7,15 @@ from pathlib import Path
 
 import torch
 from jaxtyping import Float, Int, UInt8
-from per_method import Row, relevance
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
-from vision import MEAN, STD, augment, fit, logits, vit
 
+from experiments.data import dataset
+from experiments.per_method import Row, relevance
+from experiments.vision import MEAN, STD, augment, fit, logits, vit
 from lrptrain.data import ImageMaskFolder
 
-SHARED = Path(__file__).resolve().parents[2] / "shared"
-DATA = SHARED / "data" / "oxford_pets3"
-WEIGHTS = SHARED / "models" / "vit_cifar10" / "vit_cifar10.safetensors"
 RUNS = Path(__file__).resolve().parent / "runs"
 SIZE, STEPS, LR, ZOOM = 48, 60, 1e-4, 0.7
 
@@ -130,9 +128,16 @@ def of_prediction(
 
 
 def parser(description: str | None) -> argparse.ArgumentParser:
-    """The arguments of the experiments on pets."""
+    """Return the arguments of the experiments on pets."""
     arguments = argparse.ArgumentParser(description=description, formatter_class=argparse.RawDescriptionHelpFormatter)
-    arguments.add_argument("--data", type=Path, default=DATA)
-    arguments.add_argument("--weights", type=Path, default=WEIGHTS, help="pre-trained ViT, see experiments/pretrain")
+    arguments.add_argument("--data", type=Path, help="folder of the pets, else as experiments/data.py says")
+    arguments.add_argument("--weights", type=Path, help="pre-trained ViT, see experiments/pretrain")
     arguments.add_argument("--seeds", type=int, default=3)
+    return arguments
+
+
+def with_data(arguments: argparse.Namespace) -> argparse.Namespace:
+    """Return the arguments with the folder of the pets and the weights that are really there."""
+    arguments.data = dataset("pets", arguments.data)
+    arguments.weights = dataset("vit", arguments.weights)
     return arguments

@@ -2,14 +2,13 @@
 
 import re
 from functools import cache
-from pathlib import Path
 
 import numpy as np
 
+from experiments.data import dataset
 from lrptrain.data import TextSpans
 from lrptrain.data.texts import Example, fast_tokenizer
 
-TWEETS = Path(__file__).resolve().parents[2] / "shared" / "data" / "tweet_sentiment_spans" / "train.csv"
 LENGTH, COVERED = 20, 0.6
 """Word pieces of the longest tweet, planted word and special tokens included; most words that are rationale."""
 
@@ -20,7 +19,7 @@ tokenizer = cache(lambda: fast_tokenizer("minilm"))
 def short_tweets() -> tuple[Example, ...]:
     """All that are short and have words beside the rationale; class 0 is negative, 1 positive."""
     source = TextSpans(
-        str(TWEETS),
+        str(dataset("tweets")),
         label_column="sentiment",
         rationale_column="selected_text",
         labels=["negative", "positive"],

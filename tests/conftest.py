@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT / "tests" / "relevance"), str(ROOT / "tests")]  # model_zoo, readme_tables
+sys.path[:0] = [str(ROOT / "tests" / "relevance"), str(ROOT / "tests")]  # model_zoo, doc_tables
 
 
 @pytest.fixture(scope="session")

@@ -51,7 +51,7 @@ LAYERS = {
     "monitor": {"relevance", "batch", "metrics", "findings", "intervention", "render", "trainers", *SINKS},
     "audit": {"relevance", "batch", "metrics", "monitor", "render", "trainers", "extras", "files"},
     "models": {"extras"},
-    "data": {"batch", "models", "extras"},
+    "data": {"batch", "models", "extras", "files"},
     "segmentation": {"batch", "data", "loggers", "models", "monitor", "relevance", "trainers", "extras", "files"},
     "callbacks": {
         "audit",

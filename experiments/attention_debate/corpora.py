@@ -2,17 +2,16 @@
 
 from collections.abc import Sequence
 from functools import cache
-from pathlib import Path
 
 import numpy as np
-from short_tweets import short_tweets, tokenizer
 from torch import Tensor
 
+from experiments.data import dataset
+from experiments.short_tweets import short_tweets, tokenizer
 from lrptrain.data import EraserDocuments
 from lrptrain.data.common import stratified_split
 from lrptrain.data.texts import Example, collate
 
-MOVIES = Path(__file__).resolve().parents[3] / "shared" / "data" / "eraser_movies"
 LENGTH = {"tweets": 24, "movies": 128}
 """Tokens at most, special ones included; of a review the last, where reviewers conclude."""
 AUDITED = {"tweets": 64, "movies": 16}
@@ -28,7 +27,7 @@ def splits(corpus: str) -> tuple[tuple[Example, ...], tuple[Example, ...]]:
         found = short_tweets()
         train, test = stratified_split([tweet.label for tweet in found], HELD_OUT / len(found), 0)
         return tuple(found[i] for i in train), tuple(found[i] for i in test)
-    source = EraserDocuments(str(MOVIES))
+    source = EraserDocuments(str(dataset("movies")))
     source.setup()
     train, test = (tuple(map(window, source.splits[split])) for split in ("train", "test"))
     return train, test

@@ -4,15 +4,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
-from parallel import Run
-from table import markdown, mean_interval
 
-from lrptrain.audit import AuditResult
-from lrptrain.audit.in_words import FAR, SAME
-from lrptrain.audit.report import COLUMNS
-from lrptrain.audit.training_tests import read_wish
+from experiments.parallel import Run
+from experiments.table import markdown, mean_interval
+from lrptrain.audit import AuditResult, registered_tests
+from lrptrain.audit.distances import DIFFERENT_MAP_JSD, SAME_OUTPUT_TVD
+from lrptrain.audit.tests.adversary import parse_adversary
 
 ATTENTION = "raw_attention"
+COLUMNS = {test.column.head: (test.name, test.column.values) for test in registered_tests() if test.column}
 
 
 def numbers(result: AuditResult) -> dict[str, Any]:
@@ -26,10 +26,10 @@ def numbers(result: AuditResult) -> dict[str, Any]:
         "TVD, shuffled": mean(shuffled["median_tvd"]),
         "largest weight": mean(shuffled["largest_weight"]),
         "JSD, searched": mean(searched["jsd"]),
-        "share, searched": float(np.mean(np.array(searched["jsd"]) > FAR)),
+        "share, searched": float(np.mean(np.array(searched["jsd"]) > DIFFERENT_MAP_JSD)),
         "TVD, seeds": mean([mean(values["tvd"]) for values in seeds]),
         "frozen": {
-            unit.of: mean(unit.values["right"]) for unit in result.units if unit.test == "frozen" and unit.values
+            unit.unit: mean(unit.values["right"]) for unit in result.units if unit.test == "frozen" and unit.values
         },
         "methods": {each.method: _method(result, each.method, each.faithful, seeds) for each in result.verdicts},
         "adversaries": _adversaries(result),
@@ -54,7 +54,7 @@ def _adversaries(result: AuditResult) -> list[dict[str, Any]]:
     found = []
     for unit in result.units:
         if unit.test == "adversary" and unit.values:
-            method, strength = read_wish(unit.of)
+            method, strength = parse_adversary(unit.unit)
             values = {name: mean(unit.values[name]) for name in ("tvd", "jsd", "right")}
             found.append({"method": method, "strength": strength, **values})
     return found
@@ -94,7 +94,7 @@ ATTENTION_ROWS: dict[str, Callable[[Run], float]] = {
     "…   share of texts with p ≤ .05": lambda run: run["between references"]["share"],
     "median TVD of the output, attention shuffled": lambda run: run["TVD, shuffled"],
     "JSD of adversarial attention (search), at most 0.69": lambda run: run["JSD, searched"],
-    f"share of texts with JSD above {FAR} by search": lambda run: run["share, searched"],
+    f"share of texts with JSD above {DIFFERENT_MAP_JSD} by search": lambda run: run["share, searched"],
     "TVD of the outputs, other seeds": lambda run: run["TVD, seeds"],
     "JSD of attention, other seeds": lambda run: run["methods"][ATTENTION]["JSD, seeds"],
     "token-wise model: accuracy with uniform weights": lambda run: run["frozen"]["uniform"],
@@ -120,11 +120,16 @@ def adversary_rows(runs: Sequence[Run]) -> list[dict[str, str]]:
                 "strength": f"{kind[1]:g}",
                 "TVD of the outputs": shown([each["tvd"] for each in own]),
                 "JSD of the maps": shown([each["jsd"] for each in own]),
-                f"models with TVD ≤ {SAME}": f"{sum(each['tvd'] <= SAME for each in own)} of {len(own)}",
+                f"models with TVD ≤ {SAME_OUTPUT_TVD}": same_output(own),
                 "token-wise model with its maps": shown([each["right"] for each in own]),
             }
         )
     return rows
+
+
+def same_output(adversaries: Sequence[Any]) -> str:
+    """How many adversaries have the model's output."""
+    return f"{sum(each['tvd'] <= SAME_OUTPUT_TVD for each in adversaries)} of {len(adversaries)}"
 
 
 def method_rows(runs: Sequence[Run]) -> list[dict[str, str]]:

@@ -1,35 +1,33 @@
 """Is attention an explanation, on transformers? See README.md.
 
-    .venv/bin/python experiments/attention_debate/run.py
+    .venv/bin/python -m experiments.attention_debate.run
 
 Every audit is a line in `results/audits.jsonl`; what was cut off goes on with what is missing. The tables are written
 into this folder's README.md.
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
+from torch import nn
+
+import lrptrain
+from experiments.attention_debate import report
+from experiments.attention_debate.corpora import AUDITED, Texts, batches, drawn
+from experiments.attention_debate.training import RUNS, trained
+from experiments.parallel import Run, complete, load
+from experiments.table import write_between
+from lrptrain.audit import AuditSettings, reference_scores, run_audit
+from lrptrain.audit.attention import content_of_map
+from lrptrain.audit.correlation import rank_association
+from lrptrain.audit.report import plot_tests
+from lrptrain.batch import model_inputs
+
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
-
-import report  # noqa: E402
-import torch  # noqa: E402
-from corpora import AUDITED, Texts, batches, drawn  # noqa: E402
-from parallel import Run, complete, load  # noqa: E402
-from table import write_between  # noqa: E402
-from torch import nn  # noqa: E402
-from training import RUNS, trained  # noqa: E402
-
-import lrptrain  # noqa: E402
-from lrptrain.audit import Effort, reference_scores, run_audit  # noqa: E402
-from lrptrain.audit.attention import content_tokens  # noqa: E402
-from lrptrain.audit.correlation import rank_association  # noqa: E402
-from lrptrain.audit.report import draw  # noqa: E402
-from lrptrain.batch import model_inputs  # noqa: E402
 
 RESULTS = HERE / "results" / "audits.jsonl"
 DEAR = ("integrated_gradients", "kernel_shap", "leave_one_out", "lime", "smoothgrad")
@@ -51,9 +49,9 @@ FOUGHT = {"tweets": ("raw_attention", "generic_attention", "attnlrp", "input_x_g
 """Methods whose maps weigh a token-wise model, and against which adversaries are trained: the dearest tests."""
 TRAINING = {"tweets": 256, "movies": 96}
 """Training texts for the token-wise models and the adversaries."""
-EFFORT = {
-    "tweets": Effort(stages=2, adversary_steps=60, strengths=(0.03, 0.1)),
-    "movies": Effort(stages=1, search_steps=200, adversary_steps=30, strengths=(0.03, 0.1)),
+SETTINGS = {
+    "tweets": AuditSettings(stages=2, adversary_steps=60, strengths=(0.03, 0.1)),
+    "movies": AuditSettings(stages=1, search_steps=200, adversary_steps=30, strengths=(0.03, 0.1)),
 }
 UNLIMITED = 1e9
 
@@ -124,7 +122,7 @@ def work(task: Audit) -> Run:
         "folder": RUNS / f"{corpus}_{task.seed}",
         "train_batches": batches(drawn(corpus, 0, TRAINING[corpus]), corpus, 16),
         "retrain": lambda number: trained(corpus, task.others[number - 1]),
-        "effort": replace(EFFORT[corpus], seeds=len(task.others)),
+        "settings": replace(SETTINGS[corpus], seeds=len(task.others)),
         "progress": lambda unit: print(f"{task.key}: {unit.title} {unit.seconds:.1f} s {unit.problem}", flush=True),
     }
     wide = run_audit(model, audited, METHODS[corpus], tests=WIDE, **given)
@@ -132,7 +130,7 @@ def work(task: Audit) -> Run:
     whole = replace(wide, units=(*wide.units, *deep.units))
     if task.seed == 0:
         (HERE / "figures" / corpus).mkdir(parents=True, exist_ok=True)
-        draw(whole, HERE / "figures" / corpus)
+        plot_tests(whole, HERE / "figures" / corpus)
     between = references(model, audited)
     return {"corpus": corpus, "seed": task.seed, **report.numbers(whole), "between references": between}
 
@@ -143,7 +141,7 @@ def references(model: nn.Module, audited: Sequence[Texts]) -> dict[str, float]:
     for batch in audited:
         inputs = model_inputs(model, batch)
         gradient, left_out = (reference_scores(model, inputs, None, name) for name in ("gradient", "leave_one_out"))
-        taus.append(rank_association(gradient, left_out, content_tokens(inputs, gradient.shape[1])))
+        taus.append(rank_association(gradient, left_out, content_of_map(inputs, gradient.shape[1])))
     tau, p_value = (torch.cat([getattr(each, name) for each in taus]) for name in ("tau", "p_value"))
     return {"tau": float(tau.nanmean()), "share": float((p_value <= 0.05).double().mean())}
 

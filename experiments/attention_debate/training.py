@@ -5,9 +5,10 @@ from pathlib import Path
 
 import torch
 import torch.nn.functional as F
-from corpora import batches, splits
-from minilm import network
 from torch import nn
+
+from experiments.attention_debate.corpora import batches, splits
+from experiments.minilm import network
 
 RUNS = Path(__file__).resolve().parent / "runs"
 BATCH = 16

@@ -1,6 +1,6 @@
 """Do residuals and norms cancel what feed-forward blocks do to the attention maps (Kobayashi et al., ICLR 2024)?
 
-    .venv/bin/python experiments/blocks/run.py
+    .venv/bin/python -m experiments.blocks.run
 
 One JSON file per model in `results/`; a run that was cut off goes on with the models that are missing. The table is
 written into this folder's README.md.
@@ -9,7 +9,6 @@ written into this folder's README.md.
 import argparse
 import io
 import json
-import sys
 import time
 import zipfile
 from collections.abc import Callable, Iterable
@@ -25,19 +24,14 @@ from scipy import stats
 from torch import Tensor, nn
 
 import lrptrain
+from experiments.data import dataset
+from experiments.table import markdown, mean_interval, write_between
+from experiments.vision import MEAN, STD, vit
 from lrptrain.data import TextSpans
 from lrptrain.models import TextClassifier
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
 
-from table import markdown, mean_interval, write_between  # noqa: E402
-from vision import MEAN, STD, vit  # noqa: E402
-
-SHARED = HERE.parents[2] / "shared"
-TWEETS = SHARED / "data" / "tweet_sentiment_spans" / "train.csv"
-IMAGES = SHARED / "data" / "cifar10" / "cifar10_jpeg.zip"
-WEIGHTS = SHARED / "models" / "vit_cifar10" / "vit_cifar10.safetensors"
 SAMPLES, TEXTS = 100, 1100
 SHOWN = {
     "attention_norm": "Attention", "atb_norm": "Atb", "attn_res_ln_norm": "Atb", "atb_ff_norm": "AtbFf",
@@ -114,7 +108,7 @@ def minilm(seed: int) -> dict[str, Any]:
     """Fine-tune MiniLM on tweets for one short epoch, then decompose held-out ones."""
     pl.seed_everything(seed, verbose=False)
     data = TextSpans(
-        path=str(TWEETS),
+        path=str(dataset("tweets")),
         label_column="sentiment",
         labels=["negative", "positive"],
         max_length=64,
@@ -174,8 +168,11 @@ def main() -> None:
     arguments = parser.parse_args()
     seeds = range(arguments.seeds)
     texts = [kept(HERE / "results" / f"minilm_{seed}.json", lambda seed=seed: minilm(seed)) for seed in seeds]
-    model = vit(10, 32, WEIGHTS).eval()
-    images = kept(HERE / "results" / "vit.json", lambda: run(model, batches_of_images(IMAGES)))
+
+    def photographs() -> dict[str, Any]:
+        return run(vit(10, 32, dataset("vit")).eval(), batches_of_images(dataset("cifar10")))
+
+    images = kept(HERE / "results" / "vit.json", photographs)
     accuracy = "{:.0%} ± {:.0%}".format(*mean_interval([result["accuracy"] for result in texts]))
     text = (
         f"MiniLM (post-LN), {len(texts)} seeds, {SAMPLES} tweets each, accuracy on them {accuracy}; mean ± 95 % "

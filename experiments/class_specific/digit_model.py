@@ -2,10 +2,11 @@
 
 import torch
 import torch.nn.functional as F
-from pets import RUNS
-from scenes import CANVAS, Digits, digit_scenes
 from torch import Tensor, nn
-from vision import fit, vit
+
+from experiments.class_specific.scenes import CANVAS, Digits, digit_scenes
+from experiments.pets import RUNS
+from experiments.vision import fit, vit
 
 
 def digit_model(train: Digits, seed: int) -> nn.Module:

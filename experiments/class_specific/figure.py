@@ -8,10 +8,10 @@ import matplotlib as mpl
 mpl.use("Agg")
 
 from matplotlib import pyplot as plt
-from per_method import Row
-from scenes import Scenes
 from torch import Tensor, nn
 
+from experiments.class_specific.scenes import Scenes
+from experiments.per_method import Row
 from lrptrain.render.image import overlay, to_picture
 
 METHODS = ("rollout", "generic_attention", "transformer_attribution", "attnlrp")

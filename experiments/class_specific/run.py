@@ -1,12 +1,11 @@
 """Two objects in one image: does the map of each object's class lie on that object? Two digits, and two pets.
 
-    .venv/bin/python experiments/class_specific/run.py
+    .venv/bin/python -m experiments.class_specific.run
 
 One JSON file per seed and kind of scene in `results/`, saved after every method; a run that was cut off goes on with
 what is missing. The tables are written into this folder's README.md, and the figure beside it.
 """
 
-import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,21 +14,19 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+import lrptrain
+from experiments.class_specific.digit_model import digit_model
+from experiments.class_specific.figure import draw
+from experiments.class_specific.scenes import Scenes, digit_pools, digit_scenes, own_and_other, pet_scenes
+from experiments.per_method import Result, Row, absent, cell, fill, rows, supported
+from experiments.pets import SIZE, checkpoint, parser, trained, with_data
+from experiments.table import markdown, mean_interval, write_between
+from experiments.vision import logits, vit
+from lrptrain.batch.annotations import mask_to_tokens
+from lrptrain.metrics import energy_pointing_game, pointing_game
+from lrptrain.relevance.registry import get_method
+
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE.parent), str(HERE)]
-
-from digit_model import digit_model  # noqa: E402
-from figure import draw  # noqa: E402
-from per_method import Result, Row, absent, cell, fill, rows, supported  # noqa: E402
-from pets import SIZE, checkpoint, parser, trained  # noqa: E402
-from scenes import Scenes, digit_pools, digit_scenes, own_and_other, pet_scenes  # noqa: E402
-from table import markdown, mean_interval, write_between  # noqa: E402
-from vision import logits, vit  # noqa: E402
-
-import lrptrain  # noqa: E402
-from lrptrain.batch.annotations import mask_to_tokens  # noqa: E402
-from lrptrain.metrics import energy_pointing_game, pointing_game  # noqa: E402
-from lrptrain.relevance.registry import get_method  # noqa: E402
 
 COUNT = {"digits": 100, "pets": 40}
 """Scenes that are explained, of those in which the model recognises both."""
@@ -157,6 +154,8 @@ def main() -> None:
     arguments = parser(__doc__)
     arguments.add_argument("--kinds", nargs="+", choices=["digits", "pets"], default=["digits", "pets"])
     given = arguments.parse_args()
+    if "pets" in given.kinds:
+        given = with_data(given)
     texts = [table(kind, [run(kind, seed, given) for seed in range(given.seeds)]) for kind in given.kinds]
     if len(texts) == 2:
         write_between(HERE / "README.md", "\n\n".join(texts))

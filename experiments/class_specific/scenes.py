@@ -5,9 +5,9 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int, UInt8
-from pets import Split
 from torch import Tensor
 
+from experiments.pets import Split
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.data.common import stratified_split
 from lrptrain.data.planted import STROKE_THRESHOLD, digit_strokes

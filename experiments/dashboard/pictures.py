@@ -1,16 +1,15 @@
 """The README's pictures of the page, from the runs of `lrptrain demo`.
 
 .venv/bin/lrptrain demo
-.venv/bin/python experiments/dashboard/pictures.py runs/demo
+.venv/bin/python -m experiments.dashboard.pictures runs/demo
 """
 
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-sys.path[:0] = [str(ROOT / "tests" / "dashboard")]
+from tests.dashboard.browsing import Visit, chromium, served
 
-from browsing import Visit, chromium, served  # noqa: E402
+ROOT = Path(__file__).resolve().parents[2]
 
 SIZE = {"width": 1280, "height": 820}
 TARGET = ROOT / "experiments" / "demo"

@@ -1,6 +1,6 @@
 """How long until the page of a long run is there? 200 evaluations of 256 samples, written by the real writer.
 
-.venv/bin/python experiments/dashboard/run.py
+.venv/bin/python -m experiments.dashboard.run
 """
 
 import argparse
@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 from lrptrain.dashboard.maps import read_cards, read_history
-from lrptrain.dashboard.report import report
+from lrptrain.dashboard.report import write_report
 from lrptrain.dashboard.runs import about_run, read_events
 from lrptrain.dashboard.samples import evaluations, read_scores, read_table
 from lrptrain.files import folder_size_mb
@@ -158,7 +158,7 @@ def main() -> None:
         sizes = [folder_size_mb(folder), folder_size_mb(folder / "inputs")]
         print("record: {:.0f} MB, of which inputs {:.1f} MB; {:.2f} s per evaluation".format(*sizes, per_evaluation))
         rows = {**reading(folder), **in_browser(folder)}
-        rows["lrptrain report"] = timed(lambda: report(str(folder), str(Path(place) / "report.html")))
+        rows["lrptrain report"] = timed(lambda: write_report(folder, Path(place) / "report.html"))
         print("\n| what | seconds |\n| --- | --- |")
         print("\n".join(f"| {name} | {seconds:.2f} |" for name, seconds in rows.items()))
 

@@ -1,6 +1,6 @@
 """Run the demo and put what it prints and draws into README.md.
 
-.venv/bin/python experiments/demo/run.py [--finished runs/demo]
+.venv/bin/python -m experiments.demo.run [--finished runs/demo]
 """
 
 import argparse

@@ -1,19 +1,18 @@
 """Digits with a planted shortcut, or without, and the small ViT that learns them."""
 
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
-from cases import Case
 from torch.utils.data import DataLoader, StackDataset
-from vision import MEAN, STD
 
+from experiments.data import dataset
+from experiments.detection.cases import Case
+from experiments.vision import MEAN, STD
 from lrptrain.data.common import stratified_split
 from lrptrain.data.planted import digit_strokes, planted_digits
 from lrptrain.models import ImageClassifier
 
-WEIGHTS = Path(__file__).resolve().parents[3] / "shared" / "models" / "vit_cifar10" / "vit_cifar10.safetensors"
 VIT = {"img_size": 24, "patch_size": 4, "embed_dim": 128, "depth": 6, "num_heads": 4}
 SIZE, DIGIT, BLOCKS, TRAIN, HELD_OUT = 24, 14, 3, 4800, 600
 BATCH, LR, EPOCHS, STEPS = 32, 3e-3, 6, 80
@@ -29,7 +28,7 @@ def look() -> dict[str, Any]:
 
 def module() -> ImageClassifier:
     """The first three blocks of the small pre-trained ViT."""
-    found = ImageClassifier(10, pretrained=str(WEIGHTS), model_kwargs=VIT, lr=LR)
+    found = ImageClassifier(10, pretrained=str(dataset("vit")), model_kwargs=VIT, lr=LR)
     found.net.blocks = found.net.blocks[:BLOCKS]
     return found
 

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from cases import CLEAN
-from parallel import Run
-from scoring import (
+
+from experiments.detection.cases import CLEAN
+from experiments.detection.scoring import (
     Cuts,
     Ratio,
     accuracy_epoch,
@@ -19,8 +19,9 @@ from scoring import (
     recall,
     severity,
 )
-from table import markdown
-from watch import ANNOTATED, BARE, MAPS, MONITORS
+from experiments.detection.watch import ANNOTATED, BARE, MAPS, MONITORS
+from experiments.parallel import Run
+from experiments.table import markdown
 
 MAIN = MAPS[0]
 

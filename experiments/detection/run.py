@@ -1,25 +1,23 @@
 """How good are the monitor's flags? See README.md.
 
-    .venv/bin/python experiments/detection/run.py calibrate
-    .venv/bin/python experiments/detection/run.py test
+    .venv/bin/python -m experiments.detection.run calibrate
+    .venv/bin/python -m experiments.detection.run test
 
 Every run is a line in `results/`; what was cut off goes on with what is missing.
 """
 
 import argparse
 import json
-import sys
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+from experiments.detection import report
+from experiments.detection.cases import CALIBRATION, TEST, Case
+from experiments.detection.scoring import Cuts, chosen_cuts
+from experiments.detection.watch import CONSTANTS, train
+from experiments.parallel import Run, complete, load
+from experiments.table import write_between
 
-import report  # noqa: E402
-from cases import CALIBRATION, TEST, Case  # noqa: E402
-from parallel import Run, complete, load  # noqa: E402
-from scoring import Cuts, chosen_cuts  # noqa: E402
-from table import write_between  # noqa: E402
-from watch import CONSTANTS, train  # noqa: E402
+HERE = Path(__file__).resolve().parent
 
 CALIBRATED, TESTED = (HERE / "results" / f"{name}.jsonl" for name in ("calibration", "test"))
 FROZEN = HERE / "results" / "frozen.json"

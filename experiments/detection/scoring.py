@@ -5,12 +5,12 @@ from functools import partial
 from typing import NamedTuple
 
 import numpy as np
-from cases import CLEAN
-from parallel import Run
 from scipy import stats
 from sklearn.metrics import roc_auc_score, roc_curve
-from watch import ANNOTATED, MAPS, MONITORS
 
+from experiments.detection.cases import CLEAN
+from experiments.detection.watch import ANNOTATED, MAPS, MONITORS
+from experiments.parallel import Run
 from lrptrain.findings.finding import RELIANCE
 
 ALPHA = 0.01

@@ -4,11 +4,11 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from cases import Case
-from short_tweets import LENGTH, short_tweets, tokenizer, with_word
 from torch.utils.data import DataLoader
 from transformers.utils import logging
 
+from experiments.detection.cases import Case
+from experiments.short_tweets import LENGTH, short_tweets, tokenizer, with_word
 from lrptrain.data.common import stratified_split
 from lrptrain.data.texts import Example, text_loader
 from lrptrain.models import TextClassifier

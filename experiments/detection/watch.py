@@ -10,14 +10,13 @@ from contextlib import redirect_stdout
 from types import ModuleType
 from typing import Any
 
-import images
 import numpy as np
 import pytorch_lightning as pl
-import texts
 import torch
-from cases import Case
 from torch.utils.data import DataLoader
 
+from experiments.detection import images, texts
+from experiments.detection.cases import Case
 from lrptrain.callbacks import RelevanceMonitor
 from lrptrain.findings import Finding
 from lrptrain.models.classifier import Classifier

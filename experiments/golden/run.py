@@ -3,18 +3,20 @@
 import sys
 from pathlib import Path
 
+from experiments.data import dataset
+from experiments.table import markdown, write_between
+
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parents[1]
-sys.path[:0] = [str(ROOT / "tests" / "relevance"), str(HERE.parent)]
+sys.path.insert(0, str(ROOT / "tests" / "relevance"))  # the cases belong to the tests
 
 from golden_cases import computed, load, relative_error  # noqa: E402
-from table import markdown, write_between  # noqa: E402
 
 
 def main() -> None:
     """One row per number, one column per file: the largest relative L2 error of a sample."""
     errors: dict[str, dict[str, str]] = {}
-    files = sorted((ROOT.parent / "shared" / "golden").glob("*.npz"))
+    files = sorted(dataset("golden").glob("*.npz"))
     for path in files:
         case = load(path)
         for name, expected in case.expected.items():

@@ -7,20 +7,20 @@ from typing import Any
 
 import numpy as np
 import torch
-from arms import Arm, Task
-from fitting import Trained, fit
-from images import WEIGHTS, arm_of
-from measures import accuracy, fill_outside, focus, logits, reliance
 from PIL import Image
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset, RandomSampler
 from torchvision import tv_tensors
 from torchvision.transforms import v2
-from vision import MEAN, STD, vit
 
+from experiments.data import dataset
+from experiments.guidance.arms import Arm, Task
+from experiments.guidance.fitting import Trained, fit
+from experiments.guidance.images import arm_of
+from experiments.guidance.measures import accuracy, fill_outside, focus, logits, reliance
+from experiments.vision import MEAN, STD, vit
 from lrptrain.batch.annotations import IGNORED, boxes_to_mask
 
-DATA = WEIGHTS.parents[2] / "data" / "waterbirds100_subset"
 GUIDED, SHARES = ("energy", "consistency"), (1.0, 0.1, 0.01)
 """Guided arms, and the share of the training images whose boxes they see."""
 SIZE, BUDGET, BATCH, LR, ZOOM = 32, 60, 32, 1e-3, 0.6
@@ -40,8 +40,9 @@ class Birds:
         return Birds(self.image[rows], self.mask[rows], self.label[rows], self.place[rows])
 
 
-def birds(split: str, root: Path = DATA) -> Birds:
+def birds(split: str, root: Path | None = None) -> Birds:
     """One split, squeezed to squares."""
+    root = root or dataset("waterbirds")
     with (root / "metadata.csv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["split"] == str(SPLITS.index(split))]
     images, boxes = zip(*(_read(root, row) for row in rows), strict=True)
@@ -95,7 +96,7 @@ def with_boxes_on(data: Birds, share: float, seed: int) -> Birds:
 def network(seed: int) -> nn.Module:
     """The small pre-trained ViT."""
     torch.manual_seed(seed)
-    return vit(2, SIZE, WEIGHTS)
+    return vit(2, SIZE, dataset("vit"))
 
 
 def prepared(task: Task) -> tuple[Trained, DataLoader]:

@@ -9,8 +9,9 @@ from typing import Any
 
 import pytorch_lightning as pl
 import torch
-from fitting import Trained, guidance, quiet_trainer
 from torch.utils.data import DataLoader
+
+from experiments.guidance.fitting import Trained, guidance, quiet_trainer
 
 PAIRS, WARM = 12, 2
 

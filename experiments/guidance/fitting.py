@@ -9,10 +9,10 @@ from typing import Any, Literal
 import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
-from arms import Arm
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
+from experiments.guidance.arms import Arm
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.guidance import swap_outside, swap_tokens
 from lrptrain.guidance.evidence import evidence

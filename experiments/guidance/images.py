@@ -1,21 +1,20 @@
 """Planted shortcuts on digits: data, model, one run."""
 
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
-from arms import COMBINED, CONTROLS, FULL, SINGLE, Arm, Task, combined
-from fitting import Trained, fit
-from measures import accuracy, focus, logits, reliance
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, StackDataset, WeightedRandomSampler
-from vision import MEAN, STD, vit
 
+from experiments.data import dataset
+from experiments.guidance.arms import COMBINED, CONTROLS, FULL, SINGLE, Arm, Task, combined
+from experiments.guidance.fitting import Trained, fit
+from experiments.guidance.measures import accuracy, focus, logits, reliance
+from experiments.vision import MEAN, STD, vit
 from lrptrain.data.common import stratified_split
 from lrptrain.data.planted import digit_strokes, planted_digits
 
-WEIGHTS = Path(__file__).resolve().parents[3] / "shared" / "models" / "vit_cifar10" / "vit_cifar10.safetensors"
 SIZE, DIGIT, BLOCKS, TRAIN, HELD_OUT = 24, 20, 3, 4800, 600
 BUDGET, BATCH, LR = 320, 32, 3e-3
 """Plain steps that every arm's compute is worth."""
@@ -57,7 +56,7 @@ def digits(split: str, shortcut: str, correlation: float, seed: int) -> Digits:
 def network(seed: int) -> nn.Module:
     """The first three blocks of the small pre-trained ViT."""
     torch.manual_seed(seed)
-    net = vit(10, SIZE, WEIGHTS)
+    net = vit(10, SIZE, dataset("vit"))
     net.blocks = net.blocks[:BLOCKS]
     return net
 

@@ -4,18 +4,18 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import texts
 import torch
-import tweets
-from arms import CONTROLS, PLAIN, SINGLE, Arm, Task
-from costs import cost, read_costs, write_costs
-from fitting import Trained, fit
-from minilm import network
-from results import CHOOSING_SEED, SEEDS, complete
-from texts import Texts
 from torch import nn
 from torch.utils.data import DataLoader
 
+from experiments.data import dataset
+from experiments.guidance import texts, tweets
+from experiments.guidance.arms import CONTROLS, PLAIN, SINGLE, Arm, Task
+from experiments.guidance.costs import cost, read_costs, write_costs
+from experiments.guidance.fitting import Trained, fit
+from experiments.guidance.results import CHOOSING_SEED, SEEDS, complete
+from experiments.guidance.texts import Texts
+from experiments.minilm import network
 from lrptrain.data import EraserDocuments
 from lrptrain.data.texts import Example
 
@@ -38,7 +38,7 @@ ARMS = {**{name: CONTROLS[name] for name in CONTROLLED}, **{name: SINGLE[name] f
 @cache
 def documents() -> dict[str, list[Example]]:
     """The official splits, each document cut to its window."""
-    source = EraserDocuments(str(texts.DATA / "eraser_movies"))
+    source = EraserDocuments(str(dataset("movies")))
     source.setup()
     return {split: [window(example) for example in found] for split, found in source.splits.items()}
 

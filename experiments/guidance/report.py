@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from arms import CONTROLS, FULL, PLAIN, UPPER
-from parallel import Run
-from table import markdown, mean_interval
+
+from experiments.guidance.arms import CONTROLS, FULL, PLAIN, UPPER
+from experiments.parallel import Run
+from experiments.table import markdown, mean_interval
 
 WITHOUT = "accuracy without"
 MAPS = ("EPG, generic_attention", "EPG, attnlrp")

@@ -4,9 +4,9 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-import parallel
-from arms import Task
-from parallel import Run
+from experiments import parallel
+from experiments.guidance.arms import Task
+from experiments.parallel import Run
 
 CHOOSING_SEED, SEEDS = 100, (0, 1, 2, 3, 4)
 TOLERATED = 0.02

@@ -1,29 +1,23 @@
 """Which guidance changes what a model uses? See README.md.
 
-    .venv/bin/python experiments/guidance/run.py costs images birds tweets movies
+    .venv/bin/python -m experiments.guidance.run costs images birds tweets movies
 
 Every run is a line in `results/`; what was cut off goes on with what is missing.
 """
 
 import argparse
 import statistics
-import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
+from experiments.guidance import birds, images, movies, report, tweets
+from experiments.guidance.arms import COMBINED, CONTROLS, FULL, PLAIN, SINGLE, UPPER, Task
+from experiments.guidance.costs import cost, read_costs, write_costs
+from experiments.guidance.results import CHOOSING_SEED, RULES, SEEDS, choices, complete
+from experiments.parallel import Run, load
+from experiments.table import write_between
 
-import birds  # noqa: E402
-import images  # noqa: E402
-import movies  # noqa: E402
-import report  # noqa: E402
-import tweets  # noqa: E402
-from arms import COMBINED, CONTROLS, FULL, PLAIN, SINGLE, UPPER, Task  # noqa: E402
-from costs import cost, read_costs, write_costs  # noqa: E402
-from parallel import Run, load  # noqa: E402
-from results import CHOOSING_SEED, RULES, SEEDS, choices, complete  # noqa: E402
-from table import write_between  # noqa: E402
+HERE = Path(__file__).resolve().parent
 
 RESULTS = HERE / "results"
 BEST, BEST_FILLED = 3, 6

@@ -1,16 +1,15 @@
 """What both tables of texts share: the model, its batches, and what is measured."""
 
 from collections.abc import Iterator, Sequence
-from pathlib import Path
 
 import torch
-from arms import Arm
-from fitting import Trained
-from measures import accuracy, focus_on, moved
-from short_tweets import tokenizer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, StackDataset, WeightedRandomSampler, default_collate
 
+from experiments.guidance.arms import Arm
+from experiments.guidance.fitting import Trained
+from experiments.guidance.measures import accuracy, focus_on, moved
+from experiments.short_tweets import tokenizer
 from lrptrain.batch.annotations import rationale_to_tokens
 from lrptrain.data.texts import Example, collate
 from lrptrain.guidance import swap_tokens
@@ -18,7 +17,6 @@ from lrptrain.guidance import swap_tokens
 Texts = dict[str, Tensor]
 """Columns of `lrptrain.data.texts.collate`, and perhaps `group`."""
 PRECISION = "bf16-mixed"
-DATA = Path(__file__).resolve().parents[3] / "shared" / "data"
 
 
 def module(net: nn.Module, arm: Arm, lr: float) -> Trained:

@@ -5,18 +5,18 @@ from functools import cache
 from pathlib import Path
 
 import numpy as np
-import texts
 import torch
-from arms import CONTROLS, SINGLE, WEIGHTS, Task, combined
-from costs import cost, read_costs, write_costs
-from fitting import Trained, fit
-from minilm import network
-from results import CHOOSING_SEED, RULES, SEEDS, choices, complete
-from short_tweets import LENGTH, short_tweets, with_word
-from texts import Texts
 from torch import nn
 from torch.utils.data import DataLoader
 
+from experiments.guidance import texts
+from experiments.guidance.arms import CONTROLS, SINGLE, WEIGHTS, Task, combined
+from experiments.guidance.costs import cost, read_costs, write_costs
+from experiments.guidance.fitting import Trained, fit
+from experiments.guidance.results import CHOOSING_SEED, RULES, SEEDS, choices, complete
+from experiments.guidance.texts import Texts
+from experiments.minilm import network
+from experiments.short_tweets import LENGTH, short_tweets, with_word
 from lrptrain.data.common import stratified_split
 from lrptrain.data.texts import Example
 

@@ -4,7 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from table import markdown, mean_interval
+
+from experiments.table import markdown, mean_interval
 
 CLAIM = "transformer_attribution"
 SHOWN = {

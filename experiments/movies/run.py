@@ -1,6 +1,6 @@
 """Fine-tune MiniLM on the movie reviews of ERASER and score every method: does it find what people marked?
 
-    .venv/bin/python experiments/movies/run.py
+    .venv/bin/python -m experiments.movies.run
 
 One JSON file per seed and method in `results/`; a run that was cut off goes on where it stood. The tables are written
 into this folder's README.md.
@@ -9,22 +9,19 @@ into this folder's README.md.
 import argparse
 import json
 import re
-import sys
 from pathlib import Path
 from typing import Any
 
+import lrptrain
+from experiments.data import dataset
+from experiments.movies.report import report
+from experiments.movies.scoring import chosen_documents, cut_off, measure, prepare
+from experiments.movies.training import MAX_LENGTH, SETTINGS, load, saved_training, trained
+from experiments.table import write_between
+from lrptrain.data import EraserDocuments
+
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
 
-from report import report  # noqa: E402
-from scoring import chosen_documents, cut_off, measure, prepare  # noqa: E402
-from table import write_between  # noqa: E402
-from training import MAX_LENGTH, SETTINGS, load, trained  # noqa: E402
-
-import lrptrain  # noqa: E402
-from lrptrain.data import EraserDocuments  # noqa: E402
-
-SHARED = HERE.parents[2] / "shared" / "data"
 RESULTS, RUNS = HERE / "results", HERE / "runs"
 DOCUMENTS, FEW = 48, 5
 # What costs tens of forward passes or more per document: on the first `FEW` documents, with the first seed only.
@@ -82,17 +79,22 @@ def results(seeds: list[int], costly: bool) -> dict[str, list[dict[str, Any]]]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=SHARED / "eraser_movies")
-    parser.add_argument("--tweets", type=Path, default=SHARED / "tweet_sentiment_spans" / "train.csv")
+    parser.add_argument("--data", type=Path, help="folder of the reviews")
+    parser.add_argument("--tweets", type=Path, help="file of the tweets")
     parser.add_argument("--seeds", type=int, nargs="+", default=[0, 1])
     parser.add_argument("--train-only", action="store_true")
     parser.add_argument("--tables-only", action="store_true", help="write the tables of what is there already")
     arguments = parser.parse_args()
-    data = EraserDocuments(str(arguments.data), max_length=MAX_LENGTH, batch_size=SETTINGS["batch_size"])
+    data = EraserDocuments(
+        str(dataset("movies", arguments.data)), max_length=MAX_LENGTH, batch_size=SETTINGS["batch_size"]
+    )
     data.setup()
     trainings = []
     for seed in arguments.seeds:
-        trainings.append(trained(seed, data, arguments.tweets, RESULTS, RUNS))
+        if arguments.tables_only:
+            trainings.append(saved_training(seed, RESULTS))
+        else:
+            trainings.append(trained(seed, data, arguments.tweets, RESULTS, RUNS))
         print(trainings[-1], flush=True)
         if not (arguments.train_only or arguments.tables_only):
             evaluate(seed, data, costly=False)

@@ -10,6 +10,7 @@ import torch
 from pytorch_lightning.callbacks import ModelCheckpoint
 from scipy import stats
 
+from experiments.data import dataset
 from lrptrain.data import EraserDocuments, TextSpans
 from lrptrain.models import TextClassifier
 
@@ -85,11 +86,21 @@ def tested(module: TextClassifier, data: EraserDocuments) -> dict[str, Any]:
     }
 
 
-def trained(seed: int, data: EraserDocuments, tweets: Path, results: Path, runs: Path) -> dict[str, Any]:
+def trained(seed: int, data: EraserDocuments, tweets: Path | None, results: Path, runs: Path) -> dict[str, Any]:
     """The record of a seed's training, which is run if it is not there yet."""
-    path, folder = results / f"seed_{seed}" / "training.json", runs / f"seed_{seed}"
+    path, folder = training_file(seed, results), runs / f"seed_{seed}"
     if not (path.exists() and (folder / "best.ckpt").exists()):
-        record = train(seed, data, tweets, folder)
+        record = train(seed, data, dataset("tweets", tweets), folder)
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
-    return json.loads(path.read_text(encoding="utf-8"))
+    return saved_training(seed, results)
+
+
+def saved_training(seed: int, results: Path) -> dict[str, Any]:
+    """The record of a seed's training, without the model."""
+    return json.loads(training_file(seed, results).read_text(encoding="utf-8"))
+
+
+def training_file(seed: int, results: Path) -> Path:
+    """Where the record of a seed's training is kept."""
+    return results / f"seed_{seed}" / "training.json"

@@ -1,27 +1,24 @@
 """Remove what a map calls relevant (or irrelevant) and see whether the class stays on top, for every method.
 
-    .venv/bin/python experiments/perturbation/run.py
+    .venv/bin/python -m experiments.perturbation.run
 
 On the models, images and maps of `experiments/segmentation`. One JSON file per seed in `results/`, saved after every
 method; a run that was cut off goes on with what is missing. The table is written into this folder's README.md.
 """
 
-import sys
 from pathlib import Path
 from typing import Any
 
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from experiments.per_method import Result, Row, absent, cell, fill, relevance, rows, supported
+from experiments.pets import RUNS, SIZE, accuracy, of_prediction, parser, trained, with_data
+from experiments.table import markdown, mean_interval, write_between
+from experiments.vision import MEAN, STD
+from lrptrain.metrics.faithfulness import area_under_curve, perturbation_curve
+
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
-
-from per_method import Result, Row, absent, cell, fill, relevance, rows, supported  # noqa: E402
-from pets import RUNS, SIZE, accuracy, of_prediction, parser, trained  # noqa: E402
-from table import markdown, mean_interval, write_between  # noqa: E402
-from vision import MEAN, STD  # noqa: E402
-
-from lrptrain.metrics.faithfulness import area_under_curve, perturbation_curve  # noqa: E402
 
 COUNT, FEW = 64, 16
 """Test images, and those of them for the dear methods."""
@@ -98,7 +95,7 @@ def table(results: list[Result]) -> str:
 
 
 def main() -> None:
-    arguments = parser(__doc__).parse_args()
+    arguments = with_data(parser(__doc__).parse_args())
     text = table([run(seed, arguments) for seed in range(arguments.seeds)])
     write_between(HERE / "README.md", text)
     print(text)

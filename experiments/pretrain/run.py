@@ -1,7 +1,7 @@
 """Pre-train the small ViT of the vision experiments on CIFAR-10, on a GPU if there is one.
 
-    .venv/bin/python experiments/pretrain/run.py --data cifar10_jpeg.zip --output vit_cifar10.safetensors
-    .venv/bin/python experiments/pretrain/run.py --smoke
+    .venv/bin/python -m experiments.pretrain.run --data cifar10_jpeg.zip --output vit_cifar10.safetensors
+    .venv/bin/python -m experiments.pretrain.run --smoke
 
 `--smoke` takes a few steps on a few images, to prove that everything works.
 """
@@ -9,7 +9,6 @@
 import argparse
 import io
 import json
-import sys
 import time
 import zipfile
 from pathlib import Path
@@ -22,12 +21,10 @@ from PIL import Image
 from safetensors.torch import save_file
 from torch import Tensor
 
+from experiments.data import dataset
+from experiments.vision import MEAN, STD, augment, fit, logits, vit
+
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
-
-from vision import MEAN, STD, augment, fit, logits, vit  # noqa: E402
-
-DATA = HERE.parents[2] / "shared" / "data" / "cifar10" / "cifar10_jpeg.zip"
 
 
 def load(path: Path, split: str, every: int) -> tuple[UInt8[Tensor, "n 3 32 32"], Int[Tensor, " n"]]:
@@ -80,7 +77,7 @@ def pretrain(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--data", type=Path, help="zip of CIFAR-10, else as experiments/data.py says")
     parser.add_argument("--output", type=Path, default=HERE / "runs" / "vit_cifar10.safetensors")
     parser.add_argument("--epochs", type=float, default=200)
     parser.add_argument("--batch", type=int, default=256)
@@ -88,13 +85,14 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--smoke", action="store_true", help="a few steps on every fiftieth image")
     arguments = parser.parse_args()
+    data = dataset("cifar10", arguments.data)
     device = "cuda" if torch.cuda.is_available() else "cpu"
-    pixels, labels = (x.to(device) for x in load(arguments.data, "train", 50 if arguments.smoke else 1))
+    pixels, labels = (x.to(device) for x in load(data, "train", 50 if arguments.smoke else 1))
     steps = 10 if arguments.smoke else round(arguments.epochs * len(labels) / arguments.batch)
     started = time.monotonic()
     model = pretrain(pixels, labels, steps, 32 if arguments.smoke else arguments.batch, arguments.lr, arguments.seed)
     seconds = time.monotonic() - started
-    tested, truth = (x.to(device) for x in load(arguments.data, "test", 100 if arguments.smoke else 1))
+    tested, truth = (x.to(device) for x in load(data, "test", 100 if arguments.smoke else 1))
     accuracy = (logits(model, normalised(tested)).argmax(1) == truth).float().mean().item()
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     save_file({name: x.cpu().contiguous() for name, x in model.state_dict().items()}, arguments.output)

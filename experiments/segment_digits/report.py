@@ -2,10 +2,9 @@
 
 from collections.abc import Iterable, Sequence
 
-from parallel import Run
-from stages import BRIGHTNESS, REFINEMENTS
-from table import markdown, mean_interval
-
+from experiments.parallel import Run
+from experiments.segment_digits.stages import BRIGHTNESS, REFINEMENTS
+from experiments.table import markdown, mean_interval
 from lrptrain.relevance.registry import get_method
 
 SEGMENTERS = ("pseudo-masks", "full masks")

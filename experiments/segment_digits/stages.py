@@ -5,14 +5,14 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from digit_model import digit_model
 from jaxtyping import Bool, Float, UInt8
-from parallel import Run
-from per_method import Row, rows
-from scenes import CANVAS, Scenes, digit_pools, digit_scenes
 from torch import Tensor, nn
-from vision import fit, logits
 
+from experiments.class_specific.digit_model import digit_model
+from experiments.class_specific.scenes import CANVAS, Scenes, digit_pools, digit_scenes
+from experiments.parallel import Run
+from experiments.per_method import Row, rows
+from experiments.vision import fit, logits
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 from lrptrain.segmentation.decoder import PatchDecoder

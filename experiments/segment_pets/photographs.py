@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from functools import lru_cache
 from typing import NamedTuple
 
-import pets
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int, UInt8
 from torch import Tensor
-from vision import MEAN, STD
 
+from experiments import pets
+from experiments.data import dataset
+from experiments.vision import MEAN, STD
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.segmentation.masks import best_threshold, label_map
 from lrptrain.segmentation.scoring import MaskScore
@@ -45,7 +46,7 @@ class Scores(NamedTuple):
 @lru_cache(1)
 def load(seed: int) -> dict[str, Photographs]:
     """`train` and `val` (a fifth of the official trainval list, by seed), `test`: each in one fixed random order."""
-    splits = pets.load(pets.DATA, SIZE, seed)
+    splits = pets.load(dataset("pets"), SIZE, seed)
     return {name: _of_breeds(pets.shuffled(split)) for name, split in splits.items()}
 
 

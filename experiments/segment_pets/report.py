@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-from parallel import Run
-from stages import CENTRE, FEW, GIVEN, PSEUDO, REFINEMENTS, SAID
-from table import markdown, mean_interval
+
+from experiments.parallel import Run
+from experiments.segment_pets.stages import CENTRE, FEW, GIVEN, PSEUDO, REFINEMENTS, SAID
+from experiments.table import markdown, mean_interval
 
 MODELS = ("plain", "guided")
 COLUMNS = ("test", "test, refined", f"test{SAID}", f"test{GIVEN}", "test, pet")

@@ -1,22 +1,18 @@
 """From image labels to masks of pets: seeds, refinements, segmenters, and what a few masks buy. See README.md.
 
-    .venv/bin/python experiments/segment_pets/run.py
+    .venv/bin/python -m experiments.segment_pets.run
 
 Every run is a line in `results/`; what was cut off goes on with what is missing. What a later stage takes from an
 earlier one is chosen on the validation images, by the mean over the seeds.
 """
 
 import argparse
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
-
-from parallel import Run, complete, load  # noqa: E402
-from report import mean_of, tables  # noqa: E402
-from stages import (  # noqa: E402
+from experiments.parallel import Run, complete, load
+from experiments.segment_pets.report import mean_of, tables
+from experiments.segment_pets.stages import (
     CENTRE,
     METHODS,
     PLAIN_ARMS,
@@ -29,7 +25,9 @@ from stages import (  # noqa: E402
     source,
     trained,
 )
-from table import write_between  # noqa: E402
+from experiments.table import write_between
+
+HERE = Path(__file__).resolve().parent
 
 RESULTS, BEST = HERE / "results", 2
 """How many sources are refined, of those that ask for a class and of those that do not."""

@@ -8,16 +8,16 @@ from typing import Any
 
 import torch
 from jaxtyping import Float, Int
-from parallel import Run
-from per_method import DEAR
-from pets import RUNS, accuracy
-from photographs import FEW, SPLITS, Photographs, compared, in_parts, load, scored, tuned
 from torch import Tensor, nn
-from training import as_breed, classifier, masked, predicted, probabilities, segmenter
-from vision import MEAN, STD
-from without_model import centre_prior, spectral_residual
 
 import lrptrain
+from experiments.parallel import Run
+from experiments.per_method import DEAR
+from experiments.pets import RUNS, accuracy
+from experiments.segment_pets.photographs import FEW, SPLITS, Photographs, compared, in_parts, load, scored, tuned
+from experiments.segment_pets.training import as_breed, classifier, masked, predicted, probabilities, segmenter
+from experiments.segment_pets.without_model import centre_prior, spectral_residual
+from experiments.vision import MEAN, STD
 from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 from lrptrain.segmentation.masks import pseudo_masks

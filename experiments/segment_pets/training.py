@@ -7,20 +7,21 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
-import pets
 import pytorch_lightning as pl
 import torch
 from jaxtyping import Float, Int, UInt8
-from photographs import CLASSES, SIZE, Photographs, in_parts
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, IterableDataset
-from vision import logits, vit
 
+from experiments import pets
+from experiments.data import dataset
+from experiments.segment_pets.photographs import CLASSES, SIZE, Photographs, in_parts
+from experiments.vision import logits, vit
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.models.classifier import Classifier
-from lrptrain.segmentation.augment import random_windows
 from lrptrain.segmentation.decoder import PatchDecoder
+from lrptrain.segmentation.folder import random_windows
 from lrptrain.segmentation.segmenter import Segmenter
 
 STEPS, BATCH, LR = 60, 32, 1e-4
@@ -90,7 +91,7 @@ def classifier(train: Photographs, seed: int, guided: bool, keep: Path) -> nn.Mo
         net.load_state_dict(torch.load(keep, weights_only=True))
         return net.eval()
     torch.manual_seed(seed)
-    net = vit(CLASSES, SIZE, pets.WEIGHTS).eval()
+    net = vit(CLASSES, SIZE, dataset("vit")).eval()
     pets.probe(net, pets.Split(train.images, train.masks, train.labels))
     own = masked(train.labels) if guided else []
     masks = torch.full_like(train.masks, IGNORED)

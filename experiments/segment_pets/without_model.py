@@ -6,9 +6,10 @@ from itertools import product
 import numpy as np
 import torch
 from jaxtyping import Float
-from photographs import SIZE, Photographs, load, scored, tuned
 from scipy.ndimage import gaussian_filter, uniform_filter
 from torch import Tensor
+
+from experiments.segment_pets.photographs import SIZE, Photographs, load, scored, tuned
 
 CENTRES, WIDTHS = (0.45, 0.5, 0.55), (0.15, 0.2, 0.25, 0.3, 0.4, 0.5)
 """Of the Gaussian, as shares of the image."""

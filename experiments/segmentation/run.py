@@ -1,12 +1,11 @@
 """Fine-tune a small ViT on pets and compare every method's map, taken as a segmentation, with the pet's mask.
 
-    .venv/bin/python experiments/segmentation/run.py
+    .venv/bin/python -m experiments.segmentation.run
 
 One JSON file per seed in `results/`, saved after every method; a run that was cut off goes on with what is missing. The
 table is written into this folder's README.md.
 """
 
-import sys
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -15,15 +14,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
-
-from per_method import Result, Row, absent, cell, fill, rows, supported  # noqa: E402
-from pets import RUNS, SIZE, Split, accuracy, of_prediction, parser, trained  # noqa: E402
-from table import markdown, mean_interval, write_between  # noqa: E402
-
-from lrptrain.batch.annotations import mask_to_tokens  # noqa: E402
-from lrptrain.metrics import (  # noqa: E402
+from experiments.per_method import Result, Row, absent, cell, fill, rows, supported
+from experiments.pets import RUNS, SIZE, Split, accuracy, of_prediction, parser, trained, with_data
+from experiments.table import markdown, mean_interval, write_between
+from lrptrain.batch.annotations import mask_to_tokens
+from lrptrain.metrics import (
     energy_pointing_game,
     mean_iou,
     pixel_accuracy,
@@ -31,6 +26,8 @@ from lrptrain.metrics import (  # noqa: E402
     segmentation_average_precision,
     segmentation_confusion,
 )
+
+HERE = Path(__file__).resolve().parent
 
 FEW = 16
 """Test images for the dear methods."""
@@ -128,7 +125,7 @@ def ranked(results: list[Result], names: list[str], part: str) -> str:
 
 
 def main() -> None:
-    arguments = parser(__doc__).parse_args()
+    arguments = with_data(parser(__doc__).parse_args())
     text = table([run(seed, arguments) for seed in range(arguments.seeds)])
     write_between(HERE / "README.md", text)
     print(text)

@@ -1,13 +1,12 @@
 """What does a guided training step cost over a plain one, in time and memory? See README.md.
 
-    .venv/bin/python experiments/speed/guided.py
+    .venv/bin/python -m experiments.speed.guided
 
 Every cell is a process of its own and is saved in `results/`; a run that was cut off goes on with what is missing.
 """
 
 import argparse
 import json
-import sys
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -17,6 +16,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
+from experiments.speed.cells import Inputs, Work, apart, time_and_memory
+from experiments.speed.run import MODELS, placed
+from experiments.table import markdown, write_between
 from lrptrain.guidance import guidance_loss
 from lrptrain.guidance.evidence import at_tokens
 from lrptrain.guidance.objective import Objective
@@ -25,11 +27,6 @@ from lrptrain.relevance.interception import InterceptedForward, intercepted
 from lrptrain.relevance.methods.attention import positive_mean_over_heads, rolled_out
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
-
-from cells import Inputs, Work, apart, time_and_memory  # noqa: E402
-from run import MODELS, placed  # noqa: E402
-from table import markdown, write_between  # noqa: E402
 
 BATCH = 8
 PLAIN, ANCHOR = "plain step (itself)", "robust_vit, RobustViT's way"

@@ -1,13 +1,12 @@
 """What does each method cost over one forward and backward pass, in time and memory? See README.md.
 
-    .venv/bin/python experiments/speed/run.py
+    .venv/bin/python -m experiments.speed.run
 
 Every cell is a process of its own and is saved in `results/`; a run that was cut off goes on with what is missing.
 """
 
 import argparse
 import json
-import sys
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -17,14 +16,12 @@ import torch
 from torch import nn
 
 import lrptrain
+from experiments.speed.cells import Inputs, apart, time_and_memory, training_pass
+from experiments.speed.peers import PEERS, run_peer
+from experiments.table import markdown, write_between
 from lrptrain.relevance.registry import get_method
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
-
-from cells import Inputs, apart, time_and_memory, training_pass  # noqa: E402
-from peers import PEERS, run_peer  # noqa: E402
-from table import markdown, write_between  # noqa: E402
 
 BATCHES = (1, 8, 32)
 OF_DEPTHS = 4  # batch at which models of several depths are compared

@@ -1,6 +1,6 @@
 """What do seeds of many images cost, and does memory grow with their number? See README.md.
 
-    .venv/bin/python experiments/speed/seeds.py --images 1000
+    .venv/bin/python -m experiments.speed.seeds --images 1000
 
 Seeds of ViT-S at 224 pixels with all scales and mirror images, in the batches in which an export makes them, over one
 forward and backward pass over the same images. Each number of images is a process of its own.
@@ -8,21 +8,18 @@ forward and backward pass over the same images. Each number of images is a proce
 
 import argparse
 import json
-import sys
 from functools import partial
 from pathlib import Path
 
 import torch
 from torch import nn
 
+from experiments.speed.cells import apart, time_and_memory, training_pass
+from experiments.speed.run import vit_small
+from experiments.table import markdown, write_between
 from lrptrain.segmentation.seeds import seed_maps
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
-
-from cells import apart, time_and_memory, training_pass  # noqa: E402
-from run import vit_small  # noqa: E402
-from table import markdown, write_between  # noqa: E402
 
 METHODS = ("transformer_attribution", "attnlrp", "generic_attention")
 START, END = "<!-- seeds -->", "<!-- end of seeds -->"

@@ -1,11 +1,10 @@
 """What makes transformer attribution faster, and what does not: variants of the engine within one run. See README.md.
 
-.venv/bin/python experiments/speed/tried.py
+.venv/bin/python -m experiments.speed.tried
 """
 
 import argparse
 import json
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
 from functools import partial
@@ -18,14 +17,12 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import lrptrain
+from experiments.speed.cells import apart, seconds, time_ratio, training_pass
+from experiments.speed.run import MODELS
+from experiments.table import markdown, write_between
 from lrptrain.relevance.propagation import in_place_rules, rules
 
 HERE = Path(__file__).resolve().parent
-sys.path[:0] = [str(HERE), str(HERE.parent)]
-
-from cells import apart, seconds, time_ratio, training_pass  # noqa: E402
-from run import MODELS  # noqa: E402
-from table import markdown, write_between  # noqa: E402
 
 START, END = "<!-- tried -->", "<!-- end of tried -->"
 

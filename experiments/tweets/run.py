@@ -1,6 +1,6 @@
 """Fine-tune MiniLM on tweets under the monitor and score every method against the words that people marked.
 
-    .venv/bin/python experiments/tweets/run.py
+    .venv/bin/python -m experiments.tweets.run
 
 One JSON file per seed in `results/`; a run that was cut off goes on with the seeds that are missing. The table is
 written into this folder's README.md.
@@ -8,7 +8,6 @@ written into this folder's README.md.
 
 import argparse
 import json
-import sys
 import time
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,8 @@ import pytorch_lightning as pl
 import torch
 
 import lrptrain
+from experiments.data import dataset
+from experiments.table import markdown, mean_interval, write_between
 from lrptrain.batch.annotations import rationale_to_tokens
 from lrptrain.callbacks import RelevanceMonitor
 from lrptrain.data import TextSpans
@@ -25,11 +26,7 @@ from lrptrain.metrics import energy_pointing_game, localization_auprc, token_f1_
 from lrptrain.models import TextClassifier
 
 HERE = Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent))
 
-from table import markdown, mean_interval, write_between  # noqa: E402
-
-DATA = HERE.parents[2] / "shared" / "data" / "tweet_sentiment_spans" / "train.csv"
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "transformer_attribution": [{}, {"normalize_rows": True, "start_layer": -1}],
     "lrp": [{}, {"composite": "chefer"}],
@@ -116,7 +113,7 @@ def table(results: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--data", type=Path, default=DATA)
+    parser.add_argument("--data", type=Path, help="file of the tweets, else as experiments/data.py says")
     parser.add_argument("--seeds", type=int, default=3)
     arguments = parser.parse_args()
     results = []
@@ -124,7 +121,8 @@ def main() -> None:
         path = HERE / "results" / f"seed_{seed}.json"
         if not path.exists():
             path.parent.mkdir(exist_ok=True)
-            path.write_text(json.dumps(run(seed, arguments.data, HERE / "runs"), indent=1) + "\n", encoding="utf-8")
+            result = run(seed, dataset("tweets", arguments.data), HERE / "runs")
+            path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
         results.append(json.loads(path.read_text(encoding="utf-8")))
         print(f"seed {seed}: accuracy {results[-1]['accuracy']:.3f}", flush=True)
     text = table(results)

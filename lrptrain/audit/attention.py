@@ -1,8 +1,8 @@
 """Run an unmodified model with other attention probabilities.
 
-Which attention the batteries on "is attention an explanation?" test: of the last block, the row that the classifier
+The tests of "is attention an explanation?" are about this attention: of the last block, the row that the classifier
 reads (that of the class token; under mean pooling the rows of all tokens, weighed as the pooling weighs them), mean
-over heads. This is the map of the method `raw_attention`. Interventions on it change that row in all heads of the last
+over heads. It is the map of the method `raw_attention`. Interventions on it change that row in all heads of the last
 block alike, at the content tokens only: special tokens keep their weight, other rows and blocks stay as they are.
 """
 
@@ -17,7 +17,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from lrptrain.metrics.deletion import ends
+from lrptrain.batch.content import content_tokens
 from lrptrain.relevance import UnsupportedModelError, record
 from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.recording import Inputs, Recording, explained_input
@@ -26,16 +26,18 @@ from lrptrain.relevance.tape.functions import DECOMPOSED, canonical_name, entera
 
 Probabilities = Float[Tensor, "batch heads length length"]
 Replace = Callable[[int, Probabilities], Probabilities]
+ATTENTION_METHOD = "raw_attention"
+"""The method of which the map is the attention that the tests are about."""
 
 
 @dataclass(eq=False)
 class ReplacedAttention(TorchFunctionMode):
-    """Made by `replaced_attention`.
+    """The mode in which a model runs within `replaced_attention`.
 
     Attributes:
-        replace: From the number of a block and its probabilities to those that stand in for them.
+        replace: Function from the index of a block and its probabilities to the probabilities that replace them.
         samples: Size of the batch.
-        blocks: How many were replaced so far.
+        blocks: Number of blocks of which the attention was replaced so far.
     """
 
     replace: Replace
@@ -47,7 +49,9 @@ class ReplacedAttention(TorchFunctionMode):
 
     def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
         """Carry out one call of the model."""
-        kwargs, name = kwargs or {}, canonical_name(func)
+        kwargs = kwargs or {}
+        name = canonical_name(func)
+        # Fused kernels and composite functions are entered, so that their softmax arrives here as a call of its own.
         if name == "scaled_dot_product_attention":
             with self:
                 return explicit_attention(*args, **kwargs)
@@ -55,10 +59,13 @@ class ReplacedAttention(TorchFunctionMode):
             with self:
                 return enterable(func)(*args, **kwargs)
         result = func(*args, **kwargs)
-        return self._replaced(result) if name == "softmax" and _is_attention(result, args, kwargs) else result
+        if name == "softmax" and _is_attention(result, args, kwargs):
+            return self._replace_attention(result)
+        return result
 
-    def _replaced(self, probabilities: Tensor) -> Tensor:
+    def _replace_attention(self, probabilities: Tensor) -> Tensor:
         shape = probabilities.shape
+        # Some models merge batch and heads, or have windows: [batch * heads, n, n] -> [batch, heads, n, n].
         per_head = probabilities.reshape(self.samples, -1, *shape[-2:])
         replaced = self.replace(self.blocks, per_head)
         self.blocks += 1
@@ -66,7 +73,7 @@ class ReplacedAttention(TorchFunctionMode):
 
 
 def _is_attention(result: Tensor, args: tuple, kwargs: Mapping[str, Any]) -> bool:
-    """Whether it is a softmax over the last axis of square matrices."""
+    """Whether this is the result of a softmax over the last axis of square matrices."""
     dim = args[1] if len(args) > 1 else kwargs.get("dim")
     square = result.ndim >= 3 and result.shape[-1] == result.shape[-2]
     return square and dim is not None and dim % result.ndim == result.ndim - 1
@@ -77,25 +84,25 @@ def replaced_attention(replace: Replace, samples: int) -> Iterator[ReplacedAtten
     """Let one forward pass of any model use other attention probabilities.
 
     Fused attention is written out; so the model's kernels do not matter, and gradients flow through what `replace`
-    returns. Masks act before: a probability of 0 is a key that may not be attended to, and should stay 0.
+    returns. Masks act before: a probability of 0 belongs to a key that may not be attended to, and should stay 0.
 
     Args:
         replace: `replace(block, probabilities)`, called for every block in order.
-        samples: Size of the batch: some models merge their heads with it.
+        samples: Size of the batch, which some models merge with their heads.
     """
     with torch.compiler.set_stance("force_eager"), ReplacedAttention(replace, samples) as mode:
         yield mode
 
 
 def uniform_rows(block: int, probabilities: Probabilities) -> Probabilities:
-    """Every row uniform over the keys that it attends to at all, for `replaced_attention`; rows keep their sum."""
+    """Make every row uniform over the keys that it attends to at all, for `replaced_attention`; rows keep their sum."""
     allowed = (probabilities > 0).to(probabilities.dtype)
     return allowed * (probabilities.sum(-1, keepdim=True) / allowed.sum(-1, keepdim=True).clamp(min=1))
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[nn.Module]:
-    """The model itself, unwrapped, in evaluation mode and without checkpointing; left as it was."""
+    """Yield the model itself, unwrapped, in evaluation mode and without checkpointing; it is left as it was."""
     model = unwrap(model)
     with preserved(model), torch.inference_mode(False), torch.compiler.set_stance("force_eager"):
         for module in model.modules():
@@ -121,19 +128,17 @@ def record_replaced(model: nn.Module, inputs: Inputs, replace: Replace) -> Recor
     return recording
 
 
-def content_tokens(inputs: Inputs, tokens: int) -> Bool[Tensor, "batch tokens"]:
-    """The tokens that the batteries compare: all patches; of a text those between its first and last, without padding.
-
-    (The first and the last are special tokens, as in `lrptrain.metrics.text_probability`.)
+def content_of_map(inputs: Inputs, tokens: int) -> Bool[Tensor, "batch tokens"]:
+    """Return the tokens of a map that are compared: all patches of an image, the content tokens of a text.
 
     Args:
-        inputs: Of the model.
-        tokens: How many a map has.
+        inputs: Arguments of the model's forward.
+        tokens: Number of tokens of a map.
     """
     explained = explained_input(inputs)[1]
-    everything = torch.ones(explained.shape[0], tokens, dtype=torch.bool, device=explained.device)
+    all_tokens = torch.ones(explained.shape[0], tokens, dtype=torch.bool, device=explained.device)
     if explained.ndim == 4:
-        return everything
-    mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
-    attended = mask != 0 if isinstance(mask, Tensor) and mask.ndim == 2 else everything
-    return attended & ~ends(attended)
+        return all_tokens
+    # A text may come as embeddings: of the token ids only the shape is read.
+    columns = inputs if isinstance(inputs, Mapping) else {}
+    return content_tokens({**columns, "input_ids": all_tokens})

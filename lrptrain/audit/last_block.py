@@ -1,4 +1,4 @@
-"""The last block's attention, and what the model answers if it were another."""
+"""The last block's attention, and what the model predicts with another one."""
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from lrptrain.audit.attention import Probabilities, content_tokens
+from lrptrain.audit.attention import Probabilities, content_of_map
 from lrptrain.audit.distances import as_distribution
 from lrptrain.relevance.attribute import as_recording
 from lrptrain.relevance.methods.attention import pooled_row
@@ -21,10 +21,12 @@ from lrptrain.relevance.tape.sample_axes import join_samples
 
 @dataclass(eq=False)
 class LastBlock:
-    """Everything before the last block's attention is constant: only what follows is computed again, from the tape.
+    """A recorded forward pass, of which all that follows the last block's attention can be computed again.
+
+    What comes before that attention is constant: it is not computed again, but read from the tape.
 
     Attributes:
-        recording: A forward pass.
+        recording: The forward pass.
         usable: The content tokens of a map.
     """
 
@@ -33,7 +35,7 @@ class LastBlock:
 
     @cached_property
     def attention(self) -> Probabilities:
-        """As the model computed it."""
+        """The attention as the model computed it."""
         return self.recording.attention[-1].detach()
 
     @cached_property
@@ -44,42 +46,45 @@ class LastBlock:
 
     @cached_property
     def content(self) -> Bool[Tensor, "batch length"]:
-        """The content tokens where they stand in the sequence."""
-        return self.placed(self.usable)
+        """The content tokens, as positions of the sequence: `[batch, length]`."""
+        return self.in_sequence(self.usable)
 
-    def placed(self, values: Tensor) -> Tensor:
-        """Values of a map, `[batch, tokens]`, where the tokens stand in the sequence; 0 elsewhere."""
+    def in_sequence(self, values: Tensor) -> Tensor:
+        """Return values of a map, `[batch, tokens]`, at the positions of their tokens, `[batch, length]`; else 0."""
         layout = self.recording.layout
-        place = torch.tensor(layout.positions, device=values.device).expand_as(values)
-        return values.new_zeros(len(values), layout.length).scatter(1, place, values)
+        position = torch.tensor(layout.positions, device=values.device).expand_as(values)
+        return values.new_zeros(len(values), layout.length).scatter(1, position, values)
 
-    def spread(self, weights: Float[Tensor, "batch *rows length"]) -> Probabilities:
-        """Attention whose rows that the classifier reads give the content tokens weight as told.
+    def reweighted(self, weights: Float[Tensor, "batch *rows length"]) -> Probabilities:
+        """Return the attention with other weights of the content tokens, in the rows that the classifier reads.
 
-        They share what weight the content tokens have in that row, as far as the row may attend to them.
+        The content tokens keep the weight that they have together in a row, as far as the row may attend to them.
 
         Args:
             weights: One row for all heads, or one per head and row; not negative.
         """
-        own, content = self.attention, self.content[:, None, None]
+        attention = self.attention  # [batch, heads, length, length]
+        content = self.content[:, None, None]
         weights = weights[:, None, None] if weights.ndim == 2 else weights
-        wanted = torch.where(content & (own > 0), weights.to(own.dtype), 0)
-        total = wanted.sum(-1, keepdim=True)
-        mass = torch.where(content, own, 0).sum(-1, keepdim=True)
-        new = torch.where(content, wanted * (mass / torch.where(total > 0, total, 1)), own)
-        read = (self.recording.pooling > 0)[:, None, :, None]
-        return torch.where(read & (total > 0), new, own)
+        allowed = torch.where(content & (attention > 0), weights.to(attention.dtype), 0)
+        total = allowed.sum(-1, keepdim=True)
+        mass = torch.where(content, attention, 0).sum(-1, keepdim=True)
+        changed = torch.where(content, allowed * (mass / torch.where(total > 0, total, 1)), attention)
+        is_read = (self.recording.pooling > 0)[:, None, :, None]
+        return torch.where(is_read & (total > 0), changed, attention)
 
     def logits(self, attention: Probabilities) -> Float[Tensor, "batch classes"]:
-        """What the model answers with this attention in its last block. Gradients flow to it where enabled."""
+        """Return the model's logits with this attention in its last block. Gradients flow to it where enabled."""
         block = self.recording.blocks[-1]
         joined = join_samples(attention, self.recording.propagator.axis(block), block.shape)
-        known = {**self._constants, block: joined.to(block.tensor.dtype)}
-        return run(self._tail, known)[self.recording.output]
+        values = {**self._constants, block: joined.to(block.tensor.dtype)}
+        return run(self._tail, values)[self.recording.output]
 
     @cached_property
     def _tail(self) -> list[Node]:
-        changed, tail = {self.recording.blocks[-1]}, []
+        """The operations that the attention of the last block reaches."""
+        changed = {self.recording.blocks[-1]}
+        tail = []
         for node in self.recording.tape.nodes:
             if changed.intersection(node.inputs):
                 node.check_constants()
@@ -89,31 +94,33 @@ class LastBlock:
 
     @cached_property
     def _constants(self) -> dict[Value, Tensor]:
-        made = {value for node in self._tail for value in node.outputs}
-        needed = {value for node in self._tail for value in node.inputs} - made - {self.recording.blocks[-1]}
-        return {value: value.tensor.detach() for value in needed}
+        """What these operations read beside their own results and the attention."""
+        read = {value for node in self._tail for value in node.inputs}
+        computed = {value for node in self._tail for value in node.outputs}
+        constants = read - computed - {self.recording.blocks[-1]}
+        return {value: value.tensor.detach() for value in constants}
 
 
-def last_blocks(model: nn.Module, inputs: Inputs, at_once: int) -> Iterator[LastBlock]:
-    """The last block of at most so many samples at a time; call it within `evaluating`.
+def last_blocks(model: nn.Module, inputs: Inputs, batch_size: int) -> Iterator[LastBlock]:
+    """Yield the last block for at most `batch_size` samples at a time; call this within `evaluating`.
 
     Raises:
-        ValueError: If `at_once` is not positive.
+        ValueError: If `batch_size` is not positive.
         UnsupportedModelError: If the model has no attention that can be found.
     """
-    if at_once < 1:
-        raise ValueError(f"at_once must be 1 or more, not {at_once}")
+    if batch_size < 1:
+        raise ValueError(f"batch_size must be 1 or more, not {batch_size}")
     samples = explained_input(inputs)[1].shape[0]
-    for start in range(0, samples, at_once):
-        part = some(inputs, slice(start, start + at_once))
+    for start in range(0, samples, batch_size):
+        part = select_samples(inputs, slice(start, start + batch_size))
         with torch.enable_grad():
             tape, output = run_on_tape(unwrap(model), part, frugal=True)
             recording = as_recording(tape, output, model, part)
-        yield LastBlock(recording, content_tokens(part, len(recording.layout.positions)))
+        yield LastBlock(recording, content_of_map(part, len(recording.layout.positions)))
 
 
-def some(inputs: Inputs, rows: slice) -> Inputs:
-    """The inputs of some samples."""
+def select_samples(inputs: Inputs, rows: slice) -> Inputs:
+    """Return the inputs of some samples."""
     if not isinstance(inputs, Mapping):
         return inputs[rows]
     samples = explained_input(inputs)[1].shape[0]

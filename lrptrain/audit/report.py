@@ -1,129 +1,119 @@
-"""An audit as a table, in plain sentences, as files and as pictures."""
+"""An audit as a table, in plain sentences, as files and as plots."""
 
 import math
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict
+from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
-import numpy as np
-
-from lrptrain.audit.comparison import Score
-from lrptrain.audit.in_words import sentences
+from lrptrain.audit.base import registered_tests
 from lrptrain.audit.result import AuditResult
-from lrptrain.audit.table import aligned, cell
-from lrptrain.audit.training_tests import read_wish
-from lrptrain.audit.verdict import LEVELS, summary
-from lrptrain.files import write_json
-from lrptrain.render.audit import draw_agreement, draw_differences, draw_gains, draw_permutation
-
-COLUMNS = {
-    "gain over random ↑": ("perturbation", "gain"),
-    "tau, leave-one-out ↑": ("leave_one_out", "tau"),
-    "lost weights ↓": ("randomisation", "left"),
-    "tau, gradient": ("gradient", "tau"),
-    "in a token-wise model ↑": ("frozen", "right"),
-}
-"""What the table shows of every method: test and value by the head of the column."""
+from lrptrain.audit.score import markdown_table, table_cell
+from lrptrain.audit.verdict import LEVELS, Verdict
+from lrptrain.files import write_json, write_text
 
 
-def table(result: AuditResult) -> str:
-    """A row per method as aligned Markdown: the verdict and the numbers behind it, the best first."""
-    shown = [head for head, (test, _) in COLUMNS.items() if any(result.values(test, own) for own in result.methods)]
-    rows = [
-        [each.method, each.faithful, *(cell(score_of(result, each.method, head), 0) for head in shown)]
-        for each in sorted(result.verdicts, key=lambda each: _place(result, each.method, each.faithful))
+def verdict_table(result: AuditResult) -> str:
+    """Return a row per method as aligned Markdown: the verdict and the numbers behind it, the best first."""
+    columns = [
+        (test, test.column)
+        for test in registered_tests()
+        if test.column is not None and any(result.values(test.name, method) for method in result.methods)
     ]
-    return aligned([["method", "faithful", *shown], *rows])
+    rows = [["method", "faithful", *(column.head for _, column in columns)]]
+    for verdict in sorted(result.verdicts, key=lambda verdict: _sort_key(result, verdict)):
+        scores = [result.column_score(test, verdict.method) for test, _ in columns]
+        rows.append([verdict.method, verdict.faithful, *(table_cell(score, 0) for score in scores)])
+    return markdown_table(rows)
 
 
-def score_of(result: AuditResult, method: str, head: str) -> Score | None:
-    """A column's mean over samples with its 95 % t interval; None if it was not measured."""
-    test, value = COLUMNS[head]
-    values = result.values(test, method)
-    return summary(values[value]) if values else None
+def sentences(result: AuditResult) -> list[str]:
+    """Return what the tests found, in plain sentences."""
+    return [sentence for test in registered_tests() for sentence in test.sentences(result)]
+
+
+def scalars(result: AuditResult) -> dict[str, float]:
+    """Return what loggers show of every method: the columns that are logged, and the verdict as a number, if known."""
+    values = {}
+    for verdict in result.verdicts:
+        for test in registered_tests():
+            score = result.column_score(test, verdict.method)
+            if test.column is not None and test.column.logged_as and score is not None and not math.isnan(score.value):
+                values[f"audit/{verdict.method}/{test.column.logged_as}"] = score.value
+        level = LEVELS[verdict.faithful]
+        if not math.isnan(level):
+            values[f"audit/{verdict.method}/verdict"] = level
+    return values
 
 
 def markdown(result: AuditResult) -> str:
-    """Everything in words: what was audited, the table, the verdicts, what is said of attention, what was left out."""
+    """Return everything in words: what was audited, the table, the verdicts, the sentences, and what was left out."""
     about = result.about
-    accuracy = "" if math.isnan(about["accuracy"]) else f", {about['accuracy']:.0%} of them read right"
+    accuracy = "" if math.isnan(about["accuracy"]) else f", {about['accuracy']:.0%} of them classified correctly"
     parts = [
-        f"{about['samples']} samples{accuracy}; explained is the predicted class. Mean [95 % interval over samples]; "
+        f"{about['samples']} samples{accuracy}; the predicted class is explained. Mean [95 % interval over samples]; "
         "↑ more is better, ↓ less is.",
-        table(result),
+        verdict_table(result),
         "Verdicts:\n\n" + _bullets(str(verdict) for verdict in result.verdicts),
     ]
-    said = sentences(result)
-    if said:
-        parts.append("What models and attention say:\n\n" + _bullets(said))
+    if lines := sentences(result):
+        parts.append("What the models and their attention show:\n\n" + _bullets(lines))
     if result.notes:
         parts.append("Note:\n\n" + _bullets(result.notes))
-    if left_out := _left_out(result):
-        parts.append("Left out:\n\n" + _bullets(left_out))
+    if lines := _left_out(result):
+        parts.append("Left out:\n\n" + _bullets(lines))
     return "\n\n".join(parts) + "\n"
 
 
-def write(result: AuditResult, folder: Path) -> None:
-    """Save `audit.md`, `results.json`, and a picture of whatever was measured.
+def to_dict(result: AuditResult) -> dict[str, Any]:
+    """Return what `results.json` holds: the result, the sentences, and how the page shows the numbers of each test."""
+    tests = {
+        test.name: {"title": test.title, "number": test.column.description, "range": test.column.range}
+        for test in registered_tests()
+        if test.column is not None
+    }
+    return {**result.to_dict(), "sentences": sentences(result), "tests": tests}
+
+
+def write_report(result: AuditResult, folder: Path) -> None:
+    """Save `audit.md`, `results.json`, and the plots of whatever was measured.
 
     Raises:
         ImportError: Without matplotlib.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    (folder / "audit.md").write_text(markdown(result), encoding="utf-8")
-    write_json(folder / "results.json", {**asdict(result), "sentences": sentences(result)})
-    draw(result, folder)
+    write_text(folder / "audit.md", markdown(result))
+    write_json(folder / "results.json", to_dict(result))
+    plot_tests(result, folder)
 
 
-def draw(result: AuditResult, folder: Path) -> None:
-    """A PNG per test that has one and was run."""
-    gains = {own: score for own in result.methods if (score := score_of(result, own, "gain over random ↑"))}
-    if gains:
-        draw_gains(folder / "gains.png", gains)
-    if agreement := result.values("agreement"):
-        draw_agreement(folder / "agreement.png", agreement["methods"], np.array(agreement["matrix"]))
-    if shuffled := result.values("permutation"):
-        columns = (np.array(shuffled[name]) for name in ("largest_weight", "median_tvd"))
-        draw_permutation(folder / "permutation.png", *columns)
-    for method, adversaries in differences(result).items():
-        draw_differences(folder / f"adversary_{method}.png", method, adversaries, *_beside(result, method))
+def plot_tests(result: AuditResult, folder: Path) -> None:
+    """Save the plots of all tests that have one and were run, as PNG files.
+
+    Raises:
+        ImportError: Without matplotlib.
+    """
+    for test in registered_tests():
+        test.plot(result, folder)
 
 
-def differences(result: AuditResult) -> dict[str, dict[float, tuple[float, float]]]:
-    """Of every method with adversaries, by their strength: mean TVD of the outputs and mean JSD of the maps."""
-    found: dict[str, dict[float, tuple[float, float]]] = {}
-    for unit in result.units:
-        if unit.test == "adversary" and unit.values:
-            method, strength = read_wish(unit.of)
-            found.setdefault(method, {})[strength] = _means(unit.values["tvd"], unit.values["jsd"])
-    return found
-
-
-def _beside(result: AuditResult, method: str) -> tuple[list[tuple[float, float]], tuple[float, float] | None]:
-    """Other seeds, and the model with uniform attention, on the same plot."""
-    models = [unit.values for unit in result.units if unit.test == "seeds" and unit.values]
-    seeds = [_means(values["tvd"], values["jsd"][method]) for values in models if method in values["jsd"]]
-    uniform = result.values("uniform")
-    return seeds, _means(uniform["tvd"], uniform["jsd"]) if uniform and method == "raw_attention" else None
-
-
-def _means(first: Sequence[float], second: Sequence[float]) -> tuple[float, float]:
-    return float(np.nanmean(first)), float(np.nanmean(second))
-
-
-def _place(result: AuditResult, method: str, faithful: str) -> tuple[float, float]:
-    level = LEVELS[faithful]  # type: ignore[index]
-    gain = score_of(result, method, "gain over random ↑")
-    return (math.inf if math.isnan(level) else -level), (-gain.value if gain else math.inf)
+def _sort_key(result: AuditResult, verdict: Verdict) -> tuple[float, ...]:
+    """Sort by the verdict, "yes" first and what was not judged last, then by the columns that sort, highest first."""
+    level = LEVELS[verdict.faithful]
+    scores = [
+        result.column_score(test, verdict.method)
+        for test in registered_tests()
+        if test.column is not None and test.column.sorts
+    ]
+    return (math.inf if math.isnan(level) else -level, *(-score.value if score else math.inf for score in scores))
 
 
 def _left_out(result: AuditResult) -> list[str]:
-    """The units without values, those of one reason together."""
-    reasons: dict[str, list[str]] = {}
+    """Return the units without values and the reason, those of one reason together."""
+    units_by_reason: dict[str, list[str]] = {}
     for unit in result.units:
         if unit.problem:
-            reasons.setdefault(unit.problem, []).append(unit.title)
-    return [f"{', '.join(units)}: {why}" for why, units in reasons.items()]
+            units_by_reason.setdefault(unit.problem, []).append(unit.title)
+    return [f"{', '.join(units)}: {reason}" for reason, units in units_by_reason.items()]
 
 
 def _bullets(lines: Iterable[str]) -> str:

@@ -1,32 +1,30 @@
-"""What an audit found: units, notes on the data, and a verdict per method."""
+"""What an audit measured: a result per unit, notes on the data, and a verdict per method."""
 
-import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from lrptrain.audit.base import AuditTest, select_tests
+from lrptrain.audit.context import AuditContext
+from lrptrain.audit.score import Score, summarize
 from lrptrain.audit.store import Values
-from lrptrain.audit.subject import Subject
-from lrptrain.audit.verdict import ENOUGH, LEVELS, Verdict, judge
-
-MEASURED = {"perturbation": "gain", "leave_one_out": "tau", "randomisation": "left"}
-"""Which values of the tests of a verdict it rests on."""
+from lrptrain.audit.verdict import MIN_SAMPLES, Verdict, reach_verdict
 
 
 @dataclass(frozen=True)
-class Unit:
+class UnitResult:
     """A test of one method, of one seed, or of the model alone.
 
     Attributes:
-        test: Name of the test; see `lrptrain.audit.battery.TESTS`.
-        of: What it was run on; "" for the model alone.
+        test: Name of the test; see `lrptrain.audit.base.registered_tests`.
+        unit: What the test was run on; "" for the model alone.
         values: What was measured; empty if nothing was.
-        seconds: How long it took.
-        problem: Why there are no values.
+        seconds: How long it took; nan if it was not run.
+        problem: Why there are no values; empty if there are.
     """
 
     test: str
-    of: str
+    unit: str
     values: Values = field(default_factory=dict)
     seconds: float = float("nan")
     problem: str = ""
@@ -34,25 +32,26 @@ class Unit:
     @property
     def title(self) -> str:
         """The test, and what it was run on."""
-        return f"{self.test} of {self.of}" if self.of else self.test
+        return f"{self.test} of {self.unit}" if self.unit else self.test
 
 
 @dataclass(frozen=True)
 class AuditResult:
-    """What an audit found.
+    """What an audit measured.
 
     Attributes:
-        methods: That were audited.
-        units: In the order in which they ran.
+        methods: Names of the methods that were audited.
+        units: Results in the order in which the tests ran.
         verdicts: One per method.
-        notes: What of the data or the model limits the audit, in words.
-        about: Number of samples, classes, and share of right predictions (nan without labels).
-        budget: Seconds that it was given.
-        seconds: That it took, without what was done before.
+        notes: Properties of the data or the model that limit the audit, in words.
+        about: Number of samples and classes, share of correct predictions (nan without labels), and which classes are
+            predicted and labelled.
+        budget: Seconds that the audit was allowed.
+        seconds: Seconds that it took, without what was measured before.
     """
 
     methods: tuple[str, ...]
-    units: tuple[Unit, ...]
+    units: tuple[UnitResult, ...]
     verdicts: tuple[Verdict, ...]
     notes: tuple[str, ...]
     about: dict[str, Any]
@@ -60,65 +59,89 @@ class AuditResult:
     seconds: float
 
     @classmethod
-    def of(cls, subject: Subject, units: Sequence[Unit], budget: float, seconds: float) -> "AuditResult":
-        """Judge the methods by what was measured."""
-        label, predicted = subject.label, subject.logits.argmax(1)
-        known = label >= 0
-        right = (predicted == label)[known].double()
+    def from_units(
+        cls, context: AuditContext, units: Sequence[UnitResult], budget: float, seconds: float
+    ) -> "AuditResult":
+        """Summarise the data and reach a verdict on every method."""
+        predicted = context.logits.argmax(1)
+        has_label = context.label >= 0
+        is_correct = (predicted == context.label)[has_label].double()
         about = {
-            "samples": len(subject),
-            "classes": subject.logits.shape[1],
-            "accuracy": float(right.mean()),
+            "samples": len(context),
+            "classes": context.logits.shape[1],
+            "accuracy": float(is_correct.mean()),
             "predicted": sorted(set(predicted.tolist())),
-            "labels": sorted(set(label[known].tolist())),
+            "labels": sorted(set(context.label[has_label].tolist())),
         }
-        obstacle = _constant(about)
-        verdicts = tuple(_verdict(method, units, obstacle) for method in subject.methods)
-        return cls(subject.methods, tuple(units), verdicts, tuple(_notes(about)), about, budget, seconds)
+        obstacle = _constant_prediction(about)
+        return cls(
+            methods=context.methods,
+            units=tuple(units),
+            verdicts=tuple(_verdict_on(method, units, obstacle) for method in context.methods),
+            notes=tuple(_notes(about)),
+            about=about,
+            budget=budget,
+            seconds=seconds,
+        )
 
-    def values(self, test: str, of: str = "") -> Values:
-        """What a unit measured; empty if it did not."""
-        return next((unit.values for unit in self.units if (unit.test, unit.of) == (test, of)), {})
+    def values(self, test: str, unit: str = "") -> Values:
+        """Return what a unit measured; empty if it did not."""
+        return next((each.values for each in self.units if (each.test, each.unit) == (test, unit)), {})
+
+    def measured_units(self, test: str) -> list[UnitResult]:
+        """Return the units of a test that have values, in their order."""
+        return [each for each in self.units if each.test == test and each.values]
+
+    def column_score(self, test: AuditTest, method: str) -> Score | None:
+        """Return the mean of a test's column for a method with its 95 % t interval; None if it was not measured."""
+        values = self.values(test.name, method) if test.column is not None else {}
+        return summarize(values[test.column.values]) if values and test.column is not None else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything with the names that the files of an audit use."""
+        units = [
+            {
+                "test": each.test,
+                "of": each.unit,
+                "values": each.values,
+                "seconds": each.seconds,
+                "problem": each.problem,
+            }
+            for each in self.units
+        ]
+        return {**asdict(self), "units": units}
 
 
-def scalars(result: AuditResult) -> dict[str, float]:
-    """For loggers, per method: its gain over random orders, and the verdict as a number where there is one."""
-    found = {}
-    for verdict in result.verdicts:
-        level, gain = LEVELS[verdict.faithful], verdict.numbers.get("perturbation")
-        if gain is not None and not math.isnan(gain.value):
-            found[f"audit/{verdict.method}/perturbation_gain"] = gain.value
-        if not math.isnan(level):
-            found[f"audit/{verdict.method}/verdict"] = level
-    return found
+def _verdict_on(method: str, units: Sequence[UnitResult], obstacle: str) -> Verdict:
+    tests = select_tests()
+    columns = {test.name: test.column for test in tests if test.decides_verdict and test.column is not None}
+    own_units = {each.test: each for each in units if each.unit == method and each.test in columns}
+    measured = {name: unit.values[columns[name].values] for name, unit in own_units.items() if not unit.problem}
+    missing = {name: unit.problem for name, unit in own_units.items() if unit.problem}
+    return reach_verdict(method, tests, measured, missing, obstacle)
 
 
-def _verdict(method: str, units: Sequence[Unit], obstacle: str) -> Verdict:
-    own = {unit.test: unit for unit in units if unit.of == method and unit.test in MEASURED}
-    measured = {test: unit.values[MEASURED[test]] for test, unit in own.items() if not unit.problem}
-    return judge(method, measured, {test: unit.problem for test, unit in own.items() if unit.problem}, obstacle)
-
-
-def _constant(about: dict[str, Any]) -> str:
-    """Why no verdict is possible on constant predictions; empty if they are not."""
+def _constant_prediction(about: dict[str, Any]) -> str:
+    """Return why no verdict is possible where all predictions are the same; empty if they are not."""
     if about["samples"] < 2 or len(about["predicted"]) > 1:
         return ""
-    only = about["predicted"][0]
-    return f"the model predicts class {only} for all samples: nothing in them is seen to move its prediction"
+    return f"the model predicts class {about['predicted'][0]} for all samples: nothing in them changes its prediction"
 
 
 def _notes(about: dict[str, Any]) -> list[str]:
     notes = []
-    samples, classes, labels = about["samples"], about["classes"], about["labels"]
-    if samples < ENOUGH:
+    samples = about["samples"]
+    labels = about["labels"]
+    if samples < MIN_SAMPLES:
         plural = "samples are" if samples > 1 else "sample is"
-        notes.append(f"{samples} {plural} too few for a verdict: give at least {ENOUGH}.")
-    if _constant(about):
-        notes.append(f"No verdict: {_constant(about)}.")
+        notes.append(f"{samples} {plural} too few for a verdict: pass at least {MIN_SAMPLES}.")
+    if obstacle := _constant_prediction(about):
+        notes.append(f"No verdict: {obstacle}.")
+    classes = max(about["classes"], 2)  # a single logit stands for two classes
     if not labels:
-        notes.append("No sample has a label: accuracies are not known.")
-    elif len(labels) < max(classes, 2):
-        missing = [number for number in range(max(classes, 2)) if number not in labels]
-        shown = ", ".join(map(str, missing[:10])) + (" ..." if len(missing) > 10 else "")
-        notes.append(f"No sample of class {shown}: what is said here does not hold for it.")
+        notes.append("No sample has a label, so accuracies are unknown.")
+    elif len(labels) < classes:
+        missing = [number for number in range(classes) if number not in labels]
+        listed = ", ".join(map(str, missing[:10])) + (" ..." if len(missing) > 10 else "")
+        notes.append(f"There is no sample of class {listed}: the results say nothing about it.")
     return notes

@@ -1,9 +1,12 @@
-"""What an audit has measured so far, in a file that a second one continues."""
+"""The values that tests measure, and the file that keeps them for an audit that is started again."""
 
 import json
 import math
 from pathlib import Path
 from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
 
 from lrptrain.files import append_json_line
 
@@ -11,29 +14,34 @@ Values = dict[str, Any]
 """What a test measured: by name a number, a list of numbers (one per sample), or a dict of such."""
 
 
-class Store:
-    """Measurements by key: an append-only file of JSON lines, one for each.
+def to_list(values: Float[Tensor, " n"]) -> list[float]:
+    """Return the numbers, rounded to six digits, as JSON holds them."""
+    return [round(value, 6) for value in values.detach().double().cpu().tolist()]
 
-    A line that was cut off, as by a process that was killed while writing, is passed over.
+
+class Store:
+    """Measurements by key, in an append-only file with a line of JSON for each.
+
+    An incomplete line, such as a process leaves that is killed while it writes, is skipped.
 
     Args:
-        path: Of the file; None keeps all in memory.
+        path: The file; None keeps everything in memory.
     """
 
     def __init__(self, path: Path | None = None) -> None:
         self.path = path
-        self._found: dict[str, Values] = {}
+        self._entries: dict[str, Values] = {}
         if path is not None and path.exists():
             for line in path.read_text(encoding="utf-8").splitlines():
                 self._read(line)
 
     def get(self, key: str) -> Values | None:
-        """What was measured under a key, or None."""
-        return self._found.get(key)
+        """Return what was measured under a key; None if nothing was."""
+        return self._entries.get(key)
 
     def add(self, key: str, values: Values) -> None:
-        """Keep a measurement; one of the same key takes the place of an earlier one."""
-        self._found[key] = values
+        """Save a measurement; it replaces an earlier one of the same key."""
+        self._entries[key] = values
         if self.path is None:
             return
         self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -44,13 +52,13 @@ class Store:
             entry = json.loads(line)
         except json.JSONDecodeError:
             return
-        self._found[entry["key"]] = _with_nan(entry["values"])
+        self._entries[entry["key"]] = _with_nan(entry["values"])
 
 
 def _with_nan(value: Any) -> Any:
-    """The same with nan for None."""
+    """Return the same with nan for None, which JSON holds instead."""
     if isinstance(value, dict):
-        return {key: _with_nan(each) for key, each in value.items()}
+        return {key: _with_nan(entry) for key, entry in value.items()}
     if isinstance(value, list):
-        return [_with_nan(each) for each in value]
+        return [_with_nan(entry) for entry in value]
     return math.nan if value is None else value

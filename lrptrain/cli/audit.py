@@ -1,4 +1,4 @@
-"""Audit methods on a checkpoint and its data, from the command line."""
+"""`lrptrain audit`: are maps faithful, by tests on a checkpoint and its data."""
 
 import logging
 import time
@@ -6,22 +6,32 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from importlib import import_module
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 from torch import nn
 
-from lrptrain.audit import AuditResult, Unit, run_audit
-from lrptrain.audit.effort import Effort
-from lrptrain.audit.report import markdown, write
-from lrptrain.audit.suite import chosen_tests
-from lrptrain.batch import Sample, batch_length, batched, read_batch, take
-from lrptrain.cli.attribute import load_module
-from lrptrain.cli.compare import draw, fill_of, load_data, module_path
+from lrptrain.audit import AuditResult, AuditSettings, UnitResult, run_audit
+from lrptrain.audit.base import select_tests
+from lrptrain.audit.report import markdown, write_report
+from lrptrain.batch import batched
+from lrptrain.cli.loading import (
+    are_images,
+    black_of,
+    default_device,
+    draw_samples,
+    load_data,
+    load_model,
+    module_class,
+    module_path,
+    module_settings,
+    names_in,
+    training_samples,
+)
 from lrptrain.relevance.registry import get_method
 from lrptrain.trainers.checks import check_counts
+from lrptrain.trainers.discover import find_model
 
 METHODS = "raw_attention,rollout,generic_attention,transformer_attribution,attnlrp,input_x_gradient,random"
 TIMED_STEPS = 2
@@ -35,13 +45,14 @@ def audit(
     budget: float = 900.0,
     tests: str | None = None,
     split: Literal["val", "test"] = "val",
-    limit: int = 64,
+    max_samples: int = 64,
     batch_size: int = 16,
     seed: int = 0,
-    effort: Effort = Effort(),  # noqa: B008
+    settings: AuditSettings = AuditSettings(),  # noqa: B008
     retrain_epochs: int = 0,
-    folder: str = "audit",
+    output: str = "audit",
     module: str | None = None,
+    model: str | None = None,
     device: str | None = None,
 ) -> None:
     """Is a map faithful on your model? Tests of every method, and a verdict: yes, weakly, no, or why it is not judged.
@@ -50,76 +61,65 @@ def audit(
     the same checkpoint goes on with what is missing. Ctrl-C keeps what is done.
 
     Args:
-        checkpoint: Of `lrptrain fit`, or of any LightningModule named by --module.
+        checkpoint: Path of a checkpoint of `lrptrain fit`, or of any LightningModule named by --module.
         data: A config of `lrptrain fit`, of which the `data:` section is read; else the data that the checkpoint was
             trained with, where it says so.
         methods: Names of `lrptrain.methods()` separated by commas.
         budget: Seconds; tests that do not fit are left out, and named.
         tests: Names of those to run separated by commas; else all.
         split: The samples are drawn from the validation or the test set.
-        limit: How many samples, as evenly over the classes as they allow; as many again are taken for training.
+        max_samples: How many samples, as evenly over the classes as they allow; as many again are taken for training.
         batch_size: Samples per forward pass.
-        seed: Of all that is drawn.
-        effort: How much is spent on each test.
+        seed: Seed of all that is drawn.
+        settings: How much each test does.
         retrain_epochs: How long models of other seeds are trained; 0 leaves these out. Another number needs another
-            folder.
-        folder: Of the results.
-        module: Dotted path of the LightningModule; else the checkpoint's own, or this project's for images and texts.
+            --output.
+        output: Folder to which the results are written, and from which an earlier audit is continued.
+        module: Dotted path of the LightningModule's class; else the checkpoint's own, or this project's for images and
+            texts.
+        model: Attribute path of the model on the LightningModule, where that has no forward of its own.
         device: "cpu", "cuda" ...; else the GPU if there is one.
 
     Raises:
         UnsupportedMethodError: If a method is unknown.
         ValueError: If a test is unknown, the data are not known, hold no sample, or a number is not positive.
     """
-    check_counts(limit=limit, batch_size=batch_size, seeds=effort.seeds)
+    check_counts(max_samples=max_samples, batch_size=batch_size, seeds=settings.seeds)
     if budget <= 0 or retrain_epochs < 0:
         raise ValueError(f"budget must be positive and retrain_epochs 0 or more, not {budget} and {retrain_epochs}")
-    chosen = [name.strip() for name in tests.split(",")] if tests else None
-    chosen_tests(chosen)
+    chosen = names_in(tests) if tests else None
+    select_tests(chosen)
     names = [get_method(name.strip(), {}).name for name in methods.split(",")]
     datamodule = load_data(checkpoint, data)
-    samples, own = draw(datamodule, split, limit, seed), Path(folder)
-    where = torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
-    path = module or module_path(checkpoint, samples)
-    model = load_module(path, checkpoint).to(where)
-    given: dict[str, Any] = {
-        "folder": own,
+    samples = draw_samples(datamodule, split, max_samples, seed)
+    folder = Path(output)
+    where = default_device(device)
+    network = load_model(checkpoint, are_images(samples), module, model).to(where)
+    options: dict[str, Any] = {
+        "folder": folder,
         "tests": chosen,
-        "fill": fill_of(datamodule),
-        "train_batches": batched(training_samples(datamodule, limit, seed), batch_size, where),
-        "effort": effort,
+        "fill": black_of(datamodule),
+        "train_batches": batched(training_samples(datamodule, max_samples, seed), batch_size, where),
+        "settings": settings,
         "seed": seed,
     }
     if retrain_epochs:
-        retrain = Retrain(path, checkpoint, datamodule, retrain_epochs)
-        given |= {"retrain": retrain, "retrain_seconds": retrain.seconds()}
+        path = module or module_path(checkpoint, are_images(samples))
+        retrain = Retrain(path, checkpoint, datamodule, retrain_epochs, model)
+        options |= {"retrain": retrain, "retrain_seconds": retrain.seconds()}
     batches = batched(samples, batch_size, where)
     try:
-        result = run_audit(model, batches, names, budget=budget, progress=_tell, **given)
+        result = run_audit(network, batches, names, budget=budget, progress=_print_unit, **options)
     except KeyboardInterrupt:
         print("\nstopped: what is done is kept\n", flush=True)
-        result = run_audit(model, batches, names, budget=0, **given)
-    report(result, own)
+        result = run_audit(network, batches, names, budget=0, **options)
+    _print_result(result, folder)
 
 
-def report(result: AuditResult, folder: Path) -> None:
+def _print_result(result: AuditResult, folder: Path) -> None:
     """Print an audit and save it."""
-    write(result, folder)
+    write_report(result, folder)
     print(f"\n{markdown(result)}\n{folder / 'audit.md'}\n{folder / 'results.json'}", flush=True)
-
-
-def training_samples(datamodule: Any, limit: int, seed: int) -> list[Sample]:
-    """The first samples that a datamodule's training loader gives, which the seed of its shuffling fixes."""
-    datamodule.setup("fit")
-    samples: list[Sample] = []
-    with torch.random.fork_rng():
-        torch.manual_seed(seed)
-        for batch in datamodule.train_dataloader():
-            known = read_batch(batch)
-            samples += [take(known, row, len(samples) + row) for row in range(batch_length(known))]
-            if len(samples) >= limit:
-                break
-    return samples[:limit]
 
 
 @dataclass(frozen=True)
@@ -128,22 +128,24 @@ class Retrain:
 
     Attributes:
         path: Dotted path of the class.
-        checkpoint: That knows the hyper-parameters.
-        datamodule: Of the training.
-        epochs: Of each training.
+        checkpoint: Path of the checkpoint that has the hyper-parameters.
+        datamodule: Training data.
+        epochs: Epochs of each training.
+        model: Attribute path of the model on the LightningModule; None to find it.
     """
 
     path: str
     checkpoint: str
     datamodule: Any
     epochs: int
+    model: str | None = None
 
     def __call__(self, seed: int) -> nn.Module:
-        """The module of a seed, in evaluation mode."""
+        """Return the model trained with a seed, in evaluation mode."""
         return self._fit(seed, max_epochs=self.epochs)
 
     def seconds(self) -> float:
-        """About how long one takes, by a few steps."""
+        """Return about how many seconds a training takes, measured on a few steps."""
         started = time.monotonic()
         self._fit(0, max_steps=TIMED_STEPS)
         steps = len(self.datamodule.train_dataloader()) * self.epochs
@@ -152,23 +154,22 @@ class Retrain:
     def _fit(self, seed: int, **limits: Any) -> nn.Module:
         import pytorch_lightning as pl
 
-        saved = torch.load(self.checkpoint, map_location="cpu", weights_only=False).get("hyper_parameters", {})
+        saved = module_settings(self.checkpoint)
         arguments = {name: value for name, value in saved.items() if not name.startswith("_")}
-        package, _, name = self.path.rpartition(".")
         with torch.random.fork_rng(), _quiet():
             torch.manual_seed(seed)
-            module = getattr(import_module(package), name)(**arguments)
+            module = module_class(self.path)(**arguments)
             switches: dict[str, Any] = dict.fromkeys(
                 ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
             )
             trainer = pl.Trainer(limit_val_batches=0, num_sanity_val_steps=0, **switches, **limits)
             trainer.fit(module, datamodule=self.datamodule)
-        return module.eval()
+        return find_model(module, self.model).eval()
 
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Without what Lightning tells of every trainer."""
+    """Silence what Lightning logs and warns of every trainer."""
     loggers = [logging.getLogger(name) for name in ("pytorch_lightning", "pytorch_lightning.utilities.rank_zero")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():
@@ -182,5 +183,5 @@ def _quiet() -> Iterator[None]:
                 logger.setLevel(level)
 
 
-def _tell(unit: Unit) -> None:
+def _print_unit(unit: UnitResult) -> None:
     print(f"{unit.title:44} {unit.problem or f'{unit.seconds:.1f} s'}", flush=True)

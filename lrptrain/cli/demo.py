@@ -50,22 +50,22 @@ class Outcome:
     folder: Path
 
 
-def demo(output: str = "runs/demo", epochs: int = 8, samples: int = 100, images: int = 4800, seed: int = 0) -> None:
+def demo(output: str = "runs/demo", epochs: int = 8, max_samples: int = 100, images: int = 4800, seed: int = 0) -> None:
     """Fine-tune a small ViT on digits with a planted tag, under the monitor; then once more, guided.
 
     Args:
         output: Folder for the runs, the W&B files (offline unless you are logged in) and the picture.
         epochs: Training epochs.
-        samples: Size of the monitored sample.
+        max_samples: Size of the monitored sample.
         images: Training images.
-        seed: Of data, weights and sample.
+        seed: Seed of data, weights and sample.
     """
     _quiet()
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     sizes = {"image_size": 24, "digit_size": 20, "train_size": images, "batch_size": 64}
     data = PlantedDigits(shortcut="tag", correlation=1.0, seed=seed, **sizes)
-    how = {"epochs": epochs, "samples": samples, "seed": seed}
+    how = {"epochs": epochs, "max_samples": max_samples, "seed": seed}
     print(
         "A small ViT learns handwritten digits. Each training image also carries a 4 x 4 tag in its class's colour.\n"
     )
@@ -73,21 +73,21 @@ def demo(output: str = "runs/demo", epochs: int = 8, samples: int = 100, images:
     arguments = ", ".join(f"{name}={value!r}" for name, value in GUIDANCE.items())
     print(f"\nThe same once more, with one more callback: RelevanceGuidance({arguments}).\n")
     guided = _run(data, folder / "guided", guided=True, **how)
-    picture = draw(plain.scored, guided.scored, data, folder / "overlays.png")
-    text = report(plain, guided)
+    picture = write_overlays(plain.scored, guided.scored, data, folder / "overlays.png")
+    text = compare_outcomes(plain, guided)
     (folder / "report.txt").write_text(text + "\n", encoding="utf-8")
     print(f"\n{text}\n\npicture     {picture}")
     for name, outcome in (("plain", plain), ("guided", guided)):
         print(f"run         {outcome.folder}\ncheckpoint  {folder / name / 'model.ckpt'}")
 
 
-def _run(data: PlantedDigits, folder: Path, guided: bool, epochs: int, samples: int, seed: int) -> Outcome:
+def _run(data: PlantedDigits, folder: Path, guided: bool, epochs: int, max_samples: int, seed: int) -> Outcome:
     """Train, test on the images without the tag, and keep the model."""
     started = time.monotonic()
     folder.mkdir(parents=True, exist_ok=True)
     pl.seed_everything(seed, verbose=False)
     module = ImageClassifier(num_classes=data.num_classes, model="vit_tiny_patch16_224", model_kwargs=VIT, lr=2e-3)
-    monitor, logger = RelevanceMonitor(max_samples=samples), _wandb(folder)
+    monitor, logger = RelevanceMonitor(max_samples=max_samples), _wandb(folder)
     trainer = pl.Trainer(
         max_epochs=epochs,
         accelerator="cpu",
@@ -109,7 +109,7 @@ def _run(data: PlantedDigits, folder: Path, guided: bool, epochs: int, samples: 
     return Outcome(trained, tested["test/accuracy"], seconds, events, monitor.scored, monitor.folder)
 
 
-def report(plain: Outcome, guided: Outcome) -> str:
+def compare_outcomes(plain: Outcome, guided: Outcome) -> str:
     """What happened, side by side, in words and numbers."""
     both = (plain, guided)
     last = [outcome.events[-1]["scalars"] for outcome in both]
@@ -150,7 +150,7 @@ def _confirmed(event: dict[str, Any]) -> list[Finding]:
     return [finding for finding in found if finding.scope == OVERALL and finding.state == "confirmed"]
 
 
-def draw(plain: list[Scored], guided: list[Scored], data: PlantedDigits, path: Path, most: int = 8) -> Path:
+def write_overlays(plain: list[Scored], guided: list[Scored], data: PlantedDigits, path: Path, most: int = 8) -> Path:
     """Write a sheet of images, each beside its relevance in both runs with the digit outlined."""
     from PIL import Image
 

@@ -1,61 +1,129 @@
-"""The command line, `lrptrain COMMAND`: Lightning's `fit`, `validate` and `test`, and the `COMMANDS` below."""
+"""`lrptrain VERB`: Lightning's `fit`, `validate` and `test`, and the verbs of this folder, one file each."""
 
+import argparse
 import importlib
 import sys
 from collections.abc import Sequence
-from typing import Any
+from difflib import get_close_matches
+from typing import Any, NoReturn
 
 from lrptrain.cli.lightning import lightning_cli
 from lrptrain.extras import require
 
-LIGHTNING = {name: f"lrptrain.cli.main.{name}" for name in ("fit", "validate", "test")}
-FLAGS = ("--open",)
-COMMANDS = {
-    "demo": "lrptrain.cli.demo.demo",
-    "attribute": "lrptrain.cli.attribute.attribute_file",
-    "check": "lrptrain.cli.check.check",
-    "compare": "lrptrain.cli.compare.compare",
-    "audit": "lrptrain.cli.audit.audit",
-    "segment": "lrptrain.cli.segment.segment",
-    "dashboard": "lrptrain.dashboard.server.dashboard",
-    "report": "lrptrain.dashboard.report.report",
-    "wandb-workspace": "lrptrain.loggers.wandb_workspace.wandb_workspace",
+LIGHTNING_VERBS = {
+    "fit": "Train a model: lrptrain fit --config FILE (LightningCLI).",
+    "validate": "Run one validation: lrptrain validate --config FILE --ckpt_path CHECKPOINT (LightningCLI).",
+    "test": "Test a model: lrptrain test --config FILE --ckpt_path CHECKPOINT (LightningCLI).",
 }
+VERBS = {
+    "demo": ("lrptrain.cli.demo.demo", "Train a small ViT that reads a planted tag under the monitor, then guided."),
+    "attribute": ("lrptrain.cli.attribute.attribute", "Show which patches or words speak for a class."),
+    "check": ("lrptrain.cli.check.check", "Exit with 1 if a finding of a run is graver than allowed."),
+    "compare": ("lrptrain.cli.compare.compare", "Compare methods on your model and data."),
+    "audit": ("lrptrain.cli.audit.audit", "Test whether maps are faithful on your model."),
+    "segment": ("lrptrain.cli.segment.segment", "Make masks and a segmenter from a classifier of images."),
+    "dashboard": ("lrptrain.cli.dashboard.dashboard", "Serve runs as a page on this machine."),
+    "report": ("lrptrain.cli.report.report", "Write runs as one HTML file."),
+    "wandb-workspace": ("lrptrain.cli.wandb_workspace.wandb_workspace", "Save a view of a W&B project's runs."),
+}
+"""By verb the function that it calls, imported only then, and what the help says of it."""
+FLAGS = ("--open",)
+"""Options that need no value."""
+RENAMED = {
+    "audit": {"folder": "output", "limit": "max_samples", "effort": "settings"},
+    "compare": {"limit": "max_samples"},
+    "demo": {"samples": "max_samples"},
+    "dashboard": {"folder": "run"},
+    "segment": {"folder": "output"},
+}
+"""By verb the option that took the place of an older one."""
+USAGE_ERROR = 2  # the exit status of argparse
 
 
 def main(args: Sequence[str] | None = None) -> None:
-    """Run a command.
+    """Run a verb.
 
     Args:
         args: As typed behind `lrptrain`; those of the process by default.
     """
-    given = list(sys.argv[1:] if args is None else args)
-    if given[:1] and given[0] in LIGHTNING:
-        lightning_cli(given)
+    arguments = list(sys.argv[1:] if args is None else args)
+    if not arguments or arguments[0] in ("-h", "--help"):
+        print(usage())
         return
-    known = LIGHTNING | COMMANDS
-    wanted = given[:1] if given[:1] and given[0] in COMMANDS else list(known)  # one alone loads only what it needs
-    commands: dict[str, Any] = {name: _load(known[name]) for name in wanted}
+    verb = arguments[0]
+    if verb not in LIGHTNING_VERBS and verb not in VERBS:
+        _refuse(f"there is no verb {verb!r}{_suggestion(verb)}; `lrptrain --help` lists all")
     try:
-        require("jsonargparse", "cli").auto_cli(commands, args=_spelled_out(given), prog="lrptrain")
+        if verb in LIGHTNING_VERBS:
+            lightning_cli(arguments, parser_kwargs=_parser_options("lrptrain", verb))
+        else:
+            _run(verb, arguments[1:])
+    except argparse.ArgumentError as error:
+        message = _one_line(error)
+        new_names = [f"{old} is now {new}" for old, new in RENAMED.get(verb, {}).items() if f"'{old}'" in message]
+        _refuse(f"{message} ({'; '.join([*new_names, f'see `lrptrain {verb} --help`'])})")
     except (ValueError, NotImplementedError, ImportError, OSError) as error:
-        if not isinstance(error, OSError) and not _is_ours(error):
+        if verb in LIGHTNING_VERBS or not (isinstance(error, OSError) or _is_ours(error)):
             raise
-        sys.exit(f"lrptrain: {error}")
+        sys.exit(f"lrptrain: {error}")  # to the standard error, with the status 1
 
 
-def _load(name: str) -> Any:
-    """A function by its dotted name."""
-    module, _, function = name.rpartition(".")
-    return getattr(importlib.import_module(module), function)
+def usage() -> str:
+    """All verbs with one line each."""
+    lines = LIGHTNING_VERBS | {verb: line for verb, (_, line) in VERBS.items()}
+    width = max(map(len, lines)) + 2
+    return "\n".join(
+        [
+            "usage: lrptrain VERB [options]\n",
+            "Fine-tune ViT- and BERT-style models while seeing what they look at.\n",
+            "verbs:",
+            *(f"  {verb:{width}}{line}" for verb, line in lines.items()),
+            "\n`lrptrain VERB --help` lists the options of a verb.",
+        ]
+    )
 
 
-def _spelled_out(given: Sequence[str]) -> list[str]:
-    """Options as jsonargparse reads them: a flag has a value, too."""
-    following = [*given[1:], "--"]
+def _run(verb: str, options: list[str]) -> None:
+    spelled = _spelled_out(options)
+    for option in spelled:
+        name = option.removeprefix("--").partition("=")[0].partition(".")[0]  # --settings.seeds is one of --settings
+        if option.startswith("--") and name in RENAMED.get(verb, {}):
+            _refuse(f"--{name} of `lrptrain {verb}` is now --{RENAMED[verb][name]}")
+    module, _, function = VERBS[verb][0].rpartition(".")
+    component: Any = getattr(importlib.import_module(module), function)
+    auto_cli = require("jsonargparse", "cli").auto_cli
+    auto_cli(component, args=spelled, prog=f"lrptrain {verb}", exit_on_error=False)
+
+
+def _parser_options(prog: str, verb: str) -> dict[str, Any]:
+    """So that an error in the options is raised instead of printed behind the names of all options."""
+    return {"prog": prog, "exit_on_error": False, verb: {"exit_on_error": False}}
+
+
+def _refuse(message: str) -> NoReturn:
+    """End with one line on the standard error and the status of argparse."""
+    print(f"lrptrain: {message}", file=sys.stderr)
+    sys.exit(USAGE_ERROR)
+
+
+def _suggestion(verb: str) -> str:
+    alike = get_close_matches(verb, [*LIGHTNING_VERBS, *VERBS], n=1)
+    return f"; did you mean {alike[0]}?" if alike else ""
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())
+
+
+def _spelled_out(options: Sequence[str]) -> list[str]:
+    """Options as jsonargparse reads them: a flag has a value, too.
+
+    For example `["--open", "--max-severity=0.1"]` becomes `["--open=true", "--max_severity=0.1"]`.
+    """
+    following = [*options[1:], "--"]  # the end counts as an option
     return [
-        f"{one}=true" if one in FLAGS and after.startswith("--") else _underscored(one)
-        for one, after in zip(given, following, strict=True)
+        f"{option}=true" if option in FLAGS and after.startswith("--") else _underscored(option)
+        for option, after in zip(options, following, strict=False)
     ]
 
 
@@ -66,20 +134,8 @@ def _underscored(argument: str) -> str:
 
 
 def _is_ours(error: BaseException) -> bool:
-    """Whether this package raised it, with a message for the user; a traceback would only bury that."""
+    """Whether this package raised an error, with a message for the user; a traceback would only bury that."""
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next
     return trace is not None and trace.tb_frame.f_globals.get("__name__", "").startswith("lrptrain.")
-
-
-def fit() -> None:
-    """Train: `lrptrain fit --config FILE`; `lrptrain fit --help` lists all options (LightningCLI)."""
-
-
-def validate() -> None:
-    """One validation pass: `lrptrain validate --config FILE --ckpt_path CHECKPOINT` (LightningCLI)."""
-
-
-def test() -> None:
-    """Test: `lrptrain test --config FILE --ckpt_path CHECKPOINT` (LightningCLI)."""

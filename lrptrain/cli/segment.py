@@ -1,25 +1,22 @@
-"""From image labels to masks and a segmenter, from the command line."""
+"""`lrptrain segment`: from image labels to masks and a segmenter."""
 
 from pathlib import Path
 from typing import Any
 
-import torch
-
-from lrptrain.cli.attribute import load_module
-from lrptrain.cli.compare import load_data
 from lrptrain.cli.lightning import lightning_cli
+from lrptrain.cli.loading import default_device, load_data, load_module, module_path
 from lrptrain.relevance.registry import get_method
+from lrptrain.segmentation.config import PseudoMaskConfig
 from lrptrain.segmentation.export import KINDS
-from lrptrain.segmentation.files import counted, read_index
+from lrptrain.segmentation.export_files import read_index, summarize
 from lrptrain.segmentation.pipeline import Training, run_pipeline
-from lrptrain.segmentation.recipe import Recipe
 
 
 def segment(
     checkpoint: str | None = None,
     data: str | None = None,
-    folder: str = "segmentation",
-    recipe: Recipe = Recipe(),  # noqa: B008
+    output: str = "segmentation",
+    masks: PseudoMaskConfig = PseudoMaskConfig(),  # noqa: B008
     training: Training = Training(),  # noqa: B008
     module: str | None = None,
     model: str | None = None,
@@ -34,27 +31,27 @@ def segment(
         checkpoint: Of the classifier; without it one is trained by --data, a config of `lrptrain fit` with its model.
         data: A config of `lrptrain fit`, of which the `data:` section is read; else the data that the checkpoint was
             trained with, where it says so.
-        folder: Of the results.
-        recipe: How seeds and pseudo-masks are made.
+        output: Folder to which the results are written, and from which an earlier run is continued.
+        masks: How seeds and pseudo-masks are made.
         training: How the segmenter is trained.
-        module: Dotted path of the LightningModule; else the checkpoint's own, or this project's for images.
-        model: Attribute path of the model on it, where it has no forward of its own.
+        module: Dotted path of the LightningModule's class; else the checkpoint's own, or this project's for images.
+        model: Attribute path of the model on the LightningModule, where that has no forward of its own.
         device: "cpu", "cuda" ... of the classifier; else the GPU if there is one.
 
     Raises:
         ValueError: If neither a checkpoint nor a config is given, or no threshold can be chosen.
     """
-    get_method(recipe.method, recipe.options)
-    root = Path(folder)
+    get_method(masks.method, masks.options)
+    root = Path(output)
     checkpoint = checkpoint or _trained(data, root / "classifier.ckpt")
-    saved = torch.load(checkpoint, map_location="cpu", weights_only=False).get("hyper_parameters", {})
-    classifier = load_module(module or saved.get("_class_path", "lrptrain.models.ImageClassifier"), checkpoint)
-    where = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    results = run_pipeline(classifier, load_data(checkpoint, data), root, recipe, training, model, device=where)
-    print(f"{counted(read_index(root))}\n\n{table(results)}\n\n{root / 'results.json'}", flush=True)
+    classifier = load_module(module or module_path(checkpoint, is_image=True), checkpoint)
+    results = run_pipeline(
+        classifier, load_data(checkpoint, data), root, masks, training, model, device=default_device(device)
+    )
+    print(f"{summarize(read_index(root))}\n\n{iou_table(results)}\n\n{root / 'results.json'}", flush=True)
 
 
-def table(results: dict[str, Any]) -> str:
+def iou_table(results: dict[str, Any]) -> str:
     """Mean IoU by split, as Markdown; of pseudo-masks over the pixels that are not ignored."""
     splits = [split for split in ("train", "val", "test") if split in results]
     rows = ["| mean IoU | seeds | refined | pseudo-masks | segmenter |", "| --- | --- | --- | --- | --- |"]
@@ -78,7 +75,7 @@ def _trained(config: str | None, path: Path) -> str:
         return str(path)
     if config is None:
         raise ValueError("give the checkpoint of a classifier, or the config that trains one (--data)")
-    made = lightning_cli(["--config", config], run=False, save_config_callback=None)
-    made.trainer.fit(made.model, made.datamodule)
-    made.trainer.save_checkpoint(path)
+    cli = lightning_cli(["--config", config], run=False, save_config_callback=None)
+    cli.trainer.fit(cli.model, cli.datamodule)
+    cli.trainer.save_checkpoint(path)
     return str(path)

@@ -17,25 +17,25 @@ MOST_SAMPLES = 200
 MOST_CLASSES = 20
 
 
-def report(run: str, output: str = "report.html") -> None:
+def write_report(folder: Path, output: Path) -> list[str]:
     """Write a run, or all runs below a folder, as one HTML file that opens without a network.
 
-    It has everything of the page, but of each run maps and images of at most 200 samples, and masks of at most 24
-    images.
-
     Args:
-        run: Folder of a run (`<default_root_dir>/relevance/<run>`), or one that holds runs.
+        folder: Folder of a run, or one that holds runs.
         output: The file.
+
+    Returns:
+        The names of the runs in the file.
 
     Raises:
         FileNotFoundError: If there is no such folder, or no run in it.
     """
-    runs = find_runs(Path(run))
+    runs = find_runs(folder)
     if not runs:
-        raise FileNotFoundError(f"no run in {run!r}: name a folder with events.jsonl, or one above it")
-    html = page(to_json({name: _everything(folder) for name, folder in runs.items()}))
-    write_text(Path(output), html)
-    print(f"{output}: {len(runs)} run{'' if len(runs) == 1 else 's'}, {len(html.encode()) / 1e6:.1f} MB")
+        raise FileNotFoundError(f"no run in {str(folder)!r}: name a folder with events.jsonl, or one above it")
+    html = page(to_json({name: _everything(path) for name, path in runs.items()}))
+    write_text(output, html)
+    return list(runs)
 
 
 def _everything(folder: Path) -> dict[str, Any]:

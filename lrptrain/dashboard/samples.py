@@ -1,19 +1,24 @@
 """The table of a run's samples in one evaluation, and means over it."""
 
 import re
+from collections.abc import Sequence
 from functools import lru_cache, wraps
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from jaxtyping import Float
 
 from lrptrain.dashboard.runs import file_in
 from lrptrain.extras import require
+from lrptrain.findings.statistics import bootstrap_interval
 from lrptrain.loggers.inputs import input_path
 from lrptrain.loggers.local import CLASS_MAPS, MAP
 
 _NAME = re.compile(r"epoch_(\d+)_step_(\d+)")
 _NOT_SHOWN = ("epoch", "step")
+ACCURACY = "correct"
+"""The column of accuracies, which no table has."""
 _NO_SCORES = ("sample_id", "label", "predicted", "group")
 
 
@@ -65,28 +70,36 @@ def read_table(folder: Path, name: str | None = None) -> dict[str, Any]:
     return empty
 
 
-def read_scores(folder: Path, label: str | None = None, confidence: float = 0.95) -> dict[str, Any]:
+def read_scores(
+    folder: Path, label: str | None = None, confidence: float = 0.95, columns: Sequence[str] | None = None
+) -> dict[str, Any]:
     """Means over samples in every evaluation, with intervals.
 
+    The interval of a mean is the bootstrap interval that a finding about it has, that of the accuracy Wilson's.
+
     Args:
-        folder: Of the run.
-        label: Only of this class.
+        folder: Folder of the run.
+        label: Only samples of this class.
         confidence: Of the intervals, in (0, 1).
+        columns: The columns that have an interval, which takes milliseconds for each evaluation; all by default.
 
     Returns:
         `scores`: rows `[epoch, step, mean, low, high, samples]` by column, the accuracy as `correct`; and `notes`.
     """
-    found: dict[str, list[list[float | None]]] = {}
+    scores: dict[str, list[list[float | None]]] = {}
     notes: list[str] = []
     for name, path in evaluations(folder).items():
         try:
-            means = _means(*stamped(path), label, confidence)
+            stamp = stamped(path)
+            values = _values(*stamp, label)
         except (OSError, ValueError, TypeError, KeyError) as error:
             notes.append(f"{name}.parquet cannot be read and was passed over: {error}")
             continue
-        for column, values in means.items():
-            found.setdefault(column, []).append([*when(name), *values])
-    return {"scores": found, "notes": notes}
+        for column, numbers in values.items():
+            with_interval = columns is None or column in columns
+            estimate = _estimate(*stamp, label, column, confidence) if with_interval else (numbers.mean(), None, None)
+            scores.setdefault(column, []).append([*when(name), *estimate, len(numbers)])
+    return {"scores": scores, "notes": notes}
 
 
 def _other_targets(folder: Path, name: str) -> list[str]:
@@ -153,46 +166,44 @@ def _listed(column: list[Any]) -> list[Any]:
     return [value if not isinstance(value, float) or np.isfinite(value) else None for value in numbers]
 
 
-@lru_cache(maxsize=20_000)
+@lru_cache(maxsize=256)
 @arrow_errors
-def _means(
-    path: Path, changed: int, size: int, label: str | None, confidence: float
-) -> dict[str, tuple[float | None, float | None, float | None, int]]:
+def _values(path: Path, changed: int, size: int, label: str | None) -> dict[str, Float[np.ndarray, " samples"]]:
+    """The finite values of every score, of all samples or of a class; as `correct`, whether they are read right."""
     compute, types = require("pyarrow.compute", "monitor"), require("pyarrow.types", "monitor")
     table, _ = _read(path)
-    named = {"label", "predicted"} <= set(table.column_names)
+    has_classes = {"label", "predicted"} <= set(table.column_names)
     if label is not None:
-        table = table.filter(compute.equal(table["label"], label)) if named else table.slice(0, 0)
-    found = {}
+        table = table.filter(compute.equal(table["label"], label)) if has_classes else table.slice(0, 0)
+    columns = {}
     for name in table.column_names:
         if name in _NO_SCORES or not (types.is_integer(table[name].type) or types.is_floating(table[name].type)):
             continue
         values = table[name].cast("float64").to_numpy()
-        values = values[np.isfinite(values)]
-        if len(values):
-            found[name] = _mean(values, confidence)
-    if named:
-        known = table.filter(compute.not_equal(table["label"], "?"))
-        if len(known):
-            right = compute.sum(compute.equal(known["label"], known["predicted"])).as_py()
-            found["correct"] = _share(right, len(known), confidence)
-    return found
+        columns[name] = values[np.isfinite(values)]
+    if has_classes:
+        labelled = table.filter(compute.not_equal(table["label"], "?"))
+        columns[ACCURACY] = compute.equal(labelled["label"], labelled["predicted"]).to_numpy().astype(float)
+    return {name: values for name, values in columns.items() if len(values)}
 
 
-def _mean(values: np.ndarray, confidence: float) -> tuple[float | None, float | None, float | None, int]:
-    """The mean with its t interval; without one below two values."""
-    mean, count = float(values.mean()), len(values)
-    if count < 2:
-        return mean, None, None, count
-    t = require("scipy.special", "monitor").stdtrit(count - 1, 0.5 + confidence / 2)
-    half = float(t * values.std(ddof=1) / np.sqrt(count))
-    return mean, mean - half, mean + half, count
+@lru_cache(maxsize=20_000)
+def _estimate(
+    path: Path, changed: int, size: int, label: str | None, column: str, confidence: float
+) -> tuple[float, float | None, float | None]:
+    """The mean of a score, and the low and high end of its interval; without one below two values."""
+    values = _values(path, changed, size, label)[column]
+    if column == ACCURACY:
+        return _share(int(values.sum()), len(values), confidence)
+    mean, low, high = bootstrap_interval(values, confidence)
+    return (mean, None, None) if np.isnan(low) else (mean, low, high)
 
 
-def _share(right: int, count: int, confidence: float) -> tuple[float | None, float | None, float | None, int]:
+def _share(right: int, count: int, confidence: float) -> tuple[float, float, float]:
     """A share with Wilson's interval (1927), which has a width at 0 and 1, too."""
-    share, z = right / count, float(require("scipy.special", "monitor").ndtri(0.5 + confidence / 2))
+    share = right / count
+    z = float(require("scipy.special", "monitor").ndtri(0.5 + confidence / 2))
     middle = share + z**2 / (2 * count)
     half = z * np.sqrt(share * (1 - share) / count + z**2 / (4 * count**2))
     low, high = ((middle + sign * half) / (1 + z**2 / count) for sign in (-1, 1))
-    return share, float(low), float(high), count
+    return share, float(low), float(high)

@@ -1,7 +1,6 @@
 """Serve run folders as a page, to this machine alone, while training still writes them."""
 
 import threading
-import webbrowser
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -32,28 +31,32 @@ MOST_CARDS = 100
 TYPES = {".webp": "image/webp", ".png": "image/png", ".jpg": "image/jpeg"}
 
 
-def dashboard(folder: str, port: int = 8642, open: bool = False) -> None:
-    """Serve a run, or all runs below a folder, as a page on this machine; end it with Ctrl+C.
+def check_port(port: int) -> None:
+    """Refuse what is no port.
+
+    Raises:
+        ValueError: If it does not lie in 1..65535.
+    """
+    if not 0 < port < 65536:
+        raise ValueError(f"port must lie in 1..65535, not {port}")
+
+
+def serve(root: Path, port: int) -> None:
+    """Serve the page until the process is interrupted.
 
     Args:
-        folder: Of a run (`<default_root_dir>/relevance/<run>`), or one that holds runs.
-        port: Of 127.0.0.1; other machines cannot reach it.
-        open: Show the page in a browser.
+        root: Folder of a run, or one that holds runs.
+        port: Port of 127.0.0.1.
 
     Raises:
         FileNotFoundError: If there is no such folder.
         ValueError: If the port cannot be used.
     """
-    runs = find_runs(Path(folder))
-    if not 0 < port < 65536:
-        raise ValueError(f"port must lie in 1..65535, not {port}")
-    address = f"http://{HOST}:{port}"
-    print(f"{len(runs)} run{'' if len(runs) == 1 else 's'} below {folder}: {address} (Ctrl+C ends it)", flush=True)
-    if open:
-        threading.Timer(1.0, webbrowser.open, [address]).start()
-    threading.Thread(target=page.charts, daemon=True).start()  # takes seconds: before it is asked for
+    check_port(port)
+    # Making the script of the charts takes seconds: it is ready when the browser asks for it.
+    threading.Thread(target=page.charts, daemon=True).start()
     try:
-        require("uvicorn", "dashboard").run(app(Path(folder)), host=HOST, port=port, log_level="warning")
+        require("uvicorn", "dashboard").run(app(root), host=HOST, port=port, log_level="warning")
     except SystemExit as error:  # how uvicorn says that it could not start
         raise ValueError(f"port {port} cannot be used, as by another dashboard: choose one with --port") from error
 
@@ -173,7 +176,9 @@ def _confidence(asked: Any) -> float:
 
 _READERS: dict[str, Callable[[Path, Any], Any]] = {
     "events": lambda folder, asked: read_events(folder, _count(asked, "since")),
-    "scores": lambda folder, asked: read_scores(folder, asked.get("label"), _confidence(asked)),
+    "scores": lambda folder, asked: read_scores(
+        folder, asked.get("label"), _confidence(asked), asked.getlist("column") or None
+    ),
     "table": lambda folder, asked: read_table(folder, asked.get("evaluation")),
     "cards": lambda folder, asked: read_cards(folder, asked.get("evaluation", ""), asked.getlist("id")[:MOST_CARDS]),
     "history": lambda folder, asked: read_history(folder, asked.get("id", "")),

@@ -12,7 +12,8 @@ from lrptrain.batch.logits import class_probabilities
 from lrptrain.guidance.losses import LOSSES, GuidedBatch, LossSum, MapSettings, Needs
 from lrptrain.relevance import UnsupportedMethodError
 from lrptrain.relevance.interception import InterceptedForward
-from lrptrain.relevance.registry import differentiable, get_method, unknown_name
+from lrptrain.relevance.registry import differentiable, get_method
+from lrptrain.relevance.types import unknown_name
 
 RECORDED_FROM = 0.5
 """From this share of guided samples on, the step's own forward pass is recorded; below, another pass is cheaper."""

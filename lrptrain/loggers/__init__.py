@@ -3,8 +3,15 @@
 from collections.abc import Callable
 from typing import Any
 
-from lrptrain.loggers.budget import RecordWriter
-from lrptrain.loggers.local import read_class_maps, read_events, read_findings, read_samples, write_record
+from lrptrain.loggers.local import (
+    RecordWriter,
+    read_class_maps,
+    read_events,
+    read_findings,
+    read_samples,
+    write_record,
+)
+from lrptrain.loggers.metrics import LoggedMetric
 from lrptrain.loggers.other import log_to_other
 from lrptrain.loggers.record import ClassMap, EpochRecord, Highlight, Input, Picture
 from lrptrain.loggers.tensorboard import log_to_tensorboard
@@ -15,6 +22,7 @@ __all__ = [
     "EpochRecord",
     "Highlight",
     "Input",
+    "LoggedMetric",
     "Picture",
     "RecordWriter",
     "log_to_other",

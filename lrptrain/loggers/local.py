@@ -8,12 +8,16 @@
     class_maps/epoch_0003_step_000120.parquet      maps of the samples shown for many classes, one row each
     inputs/                                        what the samples are, once; see `lrptrain.loggers.inputs`
 
-The line in `events.jsonl` is written last and to the disk: an evaluation that has one is complete. Every other file
-appears under its name only when it is whole.
+The numbers come first: the table, the findings and the line in `events.jsonl`, which is on the disk on return. What
+takes room follows, maps of many classes, inputs and pictures: if a full disk has no room for them, no number is lost.
+Every file but `events.jsonl` appears under its name only when it is complete.
 """
 
 import html
 import json
+import warnings
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -22,38 +26,95 @@ import numpy as np
 from jaxtyping import Float32
 
 from lrptrain.extras import require
-from lrptrain.files import append_json_line, file_name_of, write_atomically, write_json, write_text
+from lrptrain.files import append_json_line, file_name_of, folder_size_mb, write_atomically, write_json, write_text
 from lrptrain.findings import Finding
 from lrptrain.loggers.inputs import write_inputs
-from lrptrain.loggers.record import ClassMap, EpochRecord, Highlight
+from lrptrain.loggers.metrics import COST, LoggedMetric
+from lrptrain.loggers.record import ClassMap, EpochRecord
 
 MAP = "map_"  # what the columns of maps start with
 CLASS_MAPS = "class_maps"  # the folder
+RECORD_METRICS = (LoggedMetric(("record_mb",), "Megabytes of the record", COST, unit="megabytes"),)
 
 
 def write_record(folder: Path, record: EpochRecord, room_mb: float = float("inf")) -> None:
     """Write one evaluation; one of the same epoch and step, by a run that was resumed, is replaced.
 
     Args:
-        folder: Made if it is not there.
+        folder: Folder of the run. It is made if it does not exist.
         record: What to write.
         room_mb: Megabytes there are for inputs.
+
+    Raises:
+        OSError: If something could not be written, as on a full disk; the rest was written all the same.
     """
     folder.mkdir(parents=True, exist_ok=True)
-    when = evaluation_name(record.epoch, record.step)
-    write_inputs(folder, record.inputs, room_mb)
-    if record.samples:
-        _write_table(folder / "samples" / f"{when}.parquet", record, record.samples)
-    if record.class_maps:
-        _write_table(folder / CLASS_MAPS / f"{when}.parquet", record, _class_columns(record.class_maps))
-    if record.pictures:
-        _write_pictures(folder, record)
-    if record.texts:
-        _write_highlights(folder / "highlights" / f"{when}.html", record.texts, record.epoch)
+    name = f"{evaluation_name(record.epoch, record.step)}.parquet"
     findings = [finding.to_dict() for finding in record.findings]
-    write_json(folder / "findings.json", findings)
     event = {"epoch": record.epoch, "step": record.step, "scalars": record.scalars, "findings": findings}
-    append_json_line(folder / "events.jsonl", event)
+    # In the order of worth: what comes first still finds room on a disk that is nearly full.
+    parts: list[Callable[[], None]] = [
+        lambda: _write_table(folder / "samples" / name, record, record.samples),
+        lambda: write_json(folder / "findings.json", findings),
+        lambda: append_json_line(folder / "events.jsonl", event),
+        lambda: _write_table(folder / CLASS_MAPS / name, record, _class_columns(record.class_maps)),
+        lambda: write_inputs(folder, record.inputs, room_mb),
+        lambda: _write_pictures(folder, record),
+        lambda: _write_highlights(folder, record),
+    ]
+    errors = []
+    for write in parts:
+        try:
+            write()
+        except OSError as error:
+            errors.append(error)
+    if errors:
+        raise errors[0]
+
+
+class RecordWriter:
+    """Writes the evaluations of a run within a budget: beyond it, numbers and maps go on, pictures do not.
+
+    Args:
+        max_mb: Once the folder has so many megabytes (10^6 bytes), inputs, pictures, highlights and the maps of many
+            classes are no longer added; one warning says so.
+
+    Raises:
+        ValueError: If the budget is negative.
+    """
+
+    def __init__(self, max_mb: float) -> None:
+        if not max_mb >= 0:
+            raise ValueError(f"max_record_mb must be a number of megabytes, 0 or more, not {max_mb}")
+        self.max_mb = max_mb
+        self._warned = False
+
+    def write(self, folder: Path, record: EpochRecord) -> EpochRecord:
+        """Write one evaluation.
+
+        Args:
+            folder: Folder of the run.
+            record: What to write.
+
+        Returns:
+            The record with one scalar more, `<prefix>/record_mb`: the size of the folder before.
+
+        Raises:
+            OSError: See `write_record`.
+        """
+        size = folder_size_mb(folder)
+        record = replace(record, scalars={**record.scalars, f"{record.prefix}/record_mb": size})
+        full = size >= self.max_mb
+        if full and not self._warned:
+            self._warned = True
+            warnings.warn(
+                f"The run's record {str(folder)!r} has {size:.0f} MB, and its budget is max_record_mb={self.max_mb:g}: "
+                "scores, findings and maps are still written, pictures no longer",
+                stacklevel=2,
+            )
+        within_budget = replace(record, pictures=[], texts=[], inputs={}, class_maps=[]) if full else record
+        write_record(folder, within_budget, room_mb=self.max_mb - size)
+        return record
 
 
 def read_events(folder: Path) -> list[dict[str, Any]]:
@@ -123,31 +184,32 @@ def _read_tables(folder: Path, epoch: int | None) -> dict[str, list[Any]]:
 
 def _class_columns(maps: list[ClassMap]) -> dict[str, list[Any]]:
     return {
-        "sample_id": [one.sample_id for one in maps],
-        "class": [one.class_name for one in maps],
-        "probability": [one.probability for one in maps],
-        f"{MAP}class": [one.relevance for one in maps],
+        "sample_id": [each.sample_id for each in maps],
+        "class": [each.class_name for each in maps],
+        "probability": [each.probability for each in maps],
+        f"{MAP}class": [each.relevance for each in maps],
     }
 
 
-def _write_table(path: Path, record: EpochRecord, own: dict[str, list[Any]]) -> None:
-    rows = len(next(iter(own.values())))
-    columns = {"epoch": [record.epoch] * rows, "step": [record.step] * rows}
-    kept = {name: _maps(column) if name.startswith(MAP) else column for name, column in own.items()}
-    table = require("pyarrow", "monitor").table({**columns, **kept, **columns})
+def _write_table(path: Path, record: EpochRecord, columns: dict[str, list[Any]]) -> None:
+    rows = len(next(iter(columns.values()), ()))
+    if not rows:
+        return
+    times = {"epoch": [record.epoch] * rows, "step": [record.step] * rows}
+    compact = {name: _compact_maps(column) if name.startswith(MAP) else column for name, column in columns.items()}
+    table = require("pyarrow", "monitor").table({**times, **compact, **times})
     # Split into their bytes, of which the last are all alike, the numbers of a map take half the space.
-    split = {f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in kept if name.startswith(MAP)}
-    whole = [name for name in table.column_names if name not in own or not name.startswith(MAP)]
-    options = {"compression": "zstd", "use_dictionary": whole, "column_encoding": split or None}
-    if rows:
-        write_atomically(path, partial(require("pyarrow.parquet", "monitor").write_table, table, **options))
+    split = {f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in compact if name.startswith(MAP)}
+    others = [name for name in table.column_names if name not in columns or not name.startswith(MAP)]
+    options = {"compression": "zstd", "use_dictionary": others, "column_encoding": split or None}
+    write_atomically(path, partial(require("pyarrow.parquet", "monitor").write_table, table, **options))
 
 
-def _maps(column: list[Any]) -> Any:
+def _compact_maps(column: list[Any]) -> Any:
     """Maps in 32 bits, of which the last 13 are rounded away: 3 digits, of any magnitude."""
     arrow = require("pyarrow", "monitor")
-    kept = [None if values is None else _rounded(np.asarray(values, np.float32)) for values in column]
-    return arrow.array(kept, arrow.list_(arrow.float32()))
+    rounded = [None if values is None else _rounded(np.asarray(values, np.float32)) for values in column]
+    return arrow.array(rounded, arrow.list_(arrow.float32()))
 
 
 def _rounded(values: Float32[np.ndarray, " tokens"]) -> Float32[np.ndarray, " tokens"]:
@@ -156,23 +218,28 @@ def _rounded(values: Float32[np.ndarray, " tokens"]) -> Float32[np.ndarray, " to
 
 
 def _write_pictures(folder: Path, record: EpochRecord) -> None:
+    if not record.pictures:
+        return
     image = require("PIL.Image", "monitor")
-    paths = {picture_path(folder, record.epoch, record.step, one.sample_id): one.image for one in record.pictures}
+    paths = {picture_path(folder, record.epoch, record.step, each.sample_id): each.image for each in record.pictures}
     for path, pixels in paths.items():
         write_atomically(path, partial(image.fromarray(np.ascontiguousarray(pixels)).save, format="PNG"))
     for path in next(iter(paths)).parent.glob("*.png"):
-        if path not in paths:
+        if path not in paths:  # of the evaluation that this one replaces
             path.unlink()
 
 
-def _write_highlights(path: Path, texts: list[Highlight], epoch: int) -> None:
-    blocks = "\n".join(f"<h2>{html.escape(text.caption)}</h2>\n{text.html}" for text in texts)
+def _write_highlights(folder: Path, record: EpochRecord) -> None:
+    if not record.texts:
+        return
+    blocks = "\n".join(f"<h2>{html.escape(text.caption)}</h2>\n{text.html}" for text in record.texts)
     style = "body{font-family:system-ui,sans-serif;max-width:60em;margin:2em auto}h2{font-size:1em;margin:1.5em 0 .3em}"
+    title = f"Relevance, epoch {record.epoch}"
     page = (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>Relevance, epoch {epoch}</title>'
-        f"<style>{style}</style></head><body>\n<h1>Relevance, epoch {epoch}</h1>\n{blocks}\n</body></html>\n"
+        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
+        f"<style>{style}</style></head><body>\n<h1>{title}</h1>\n{blocks}\n</body></html>\n"
     )
-    write_text(path, page)
+    write_text(folder / "highlights" / f"{evaluation_name(record.epoch, record.step)}.html", page)
 
 
 def _parsed(line: str) -> dict[str, Any] | None:

@@ -150,6 +150,15 @@ class LocalizationAUPRC(AnnotationMetric):
     function = staticmethod(localization_auprc)
 
 
+LOCALIZATION_METRICS: tuple[type[AnnotationMetric], ...] = (
+    EnergyPointingGame,
+    PointingGame,
+    RelevanceRankAccuracy,
+    LocalizationAUPRC,
+)
+"""What the monitor measures and logs of every map."""
+
+
 def _dilate(
     hits: Bool[Tensor, "batch tokens"], grid: tuple[int, int], radius: int | float
 ) -> Bool[Tensor, "batch tokens"]:

@@ -4,6 +4,13 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+from lrptrain.loggers.metrics import COST, LoggedMetric
+
+COST_METRICS = (
+    LoggedMetric(("seconds",), "Seconds per evaluation", COST, unit="seconds", kept="mean,max,last"),
+    LoggedMetric(("cost_share",), "Share of the run", COST, bounds=(0, 1), kept="mean,max,last"),
+)
+
 
 class Clock:
     """Counts the monitor's own seconds between the points that it logs."""

@@ -14,15 +14,13 @@ from lrptrain.batch import Sample, collate, model_inputs, token_annotations
 from lrptrain.batch.annotations import TokenAnnotation
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.logits import class_probabilities
-from lrptrain.metrics import energy_pointing_game, localization_auprc, pointing_game, relevance_rank_accuracy
+from lrptrain.metrics import energy_pointing_game
+from lrptrain.metrics.localization import LOCALIZATION_METRICS
 from lrptrain.relevance import Relevance, attribute, decompose
 
 TARGETS = ("label", "predicted")
 MEASURES: dict[str, Callable[[Tensor, TokenAnnotation], Tensor]] = {
-    "energy_pointing_game": energy_pointing_game,
-    "pointing_game": pointing_game,
-    "rank_accuracy": relevance_rank_accuracy,
-    "auprc": localization_auprc,
+    metric.key: metric.function for metric in LOCALIZATION_METRICS
 }
 
 

@@ -103,6 +103,7 @@ class Reporter:
             findings=findings,
             new_findings=new,
             class_names=names,
+            metrics=summary.logged_metrics(),
         )
 
     def _names(self, scored: Sequence[Scored], owners: Sequence[Any]) -> list[str]:
@@ -151,6 +152,7 @@ def settings(
         "bound": reporter.bound,
         "confidence": reporter.confidence,
         "class_names": names,
+        "metrics": [metric.to_dict() for metric in summary.logged_metrics()],
     }
 
 

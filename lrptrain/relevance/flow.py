@@ -3,7 +3,8 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.propagation.composites import (
+from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance
+from lrptrain.relevance.propagation.operation_rules import (
     choose,
     divide,
     entries,
@@ -12,10 +13,9 @@ from lrptrain.relevance.propagation.composites import (
     reduced_axes,
     shape_back,
     spread,
+    to_the_winner,
 )
-from lrptrain.relevance.propagation.linear_maps import OutputRelevance
-from lrptrain.relevance.propagation.pooling import to_the_winner
-from lrptrain.relevance.propagation.propagator import Composite, InputRelevance, Propagator, at_least_float32
+from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
 from lrptrain.relevance.tape.functions import AVERAGES, ENTRIES, MAXIMA
 from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.types import UnsupportedModelError
@@ -58,21 +58,24 @@ def _weighted_sum(propagator: Propagator, node: Node, relevance: OutputRelevance
     return [shape_back(values, at_least_float32(attention.tensor).mT @ part)]
 
 
-FLOW: Composite = {
-    **dict.fromkeys(ENTRIES, entries),
-    "linear": _evenly,
-    "matmul": _weighted_sum,
-    "bmm": _weighted_sum,
-    "add": _shared,
-    "sub": _shared,
-    "mul": multiply,
-    "div": divide,
-    "masked_fill": masked,
-    "where": choose,
-    "mean": _averaged,
-    "sum": _averaged,
-    **dict.fromkeys(AVERAGES | MAXIMA, to_the_winner),  # the slope of an average, too, is its share
-}
+FLOW = Composite(
+    {
+        **dict.fromkeys(ENTRIES, entries),
+        "linear": _evenly,
+        "matmul": _weighted_sum,
+        "bmm": _weighted_sum,
+        "add": _shared,
+        "sub": _shared,
+        "mul": multiply,
+        "div": divide,
+        "masked_fill": masked,
+        "where": choose,
+        "mean": _averaged,
+        "sum": _averaged,
+        **dict.fromkeys(AVERAGES | MAXIMA, to_the_winner),  # the slope of an average, too, is its share
+    },
+    name="flow",
+)
 
 
 def _weights_of_tokens(node: Node) -> Tensor | None:
@@ -98,7 +101,7 @@ def unweighted(propagator: Propagator, states: Value) -> Value:
     return states
 
 
-POOLING_FLOW: Composite = {**FLOW, "mul": _weigh_tokens}
+POOLING_FLOW = Composite({**FLOW.type_map, "mul": _weigh_tokens}, name="flow")
 
 
 def flow_to(propagator: Propagator, logits: Value, value: Value, length: int) -> Float[Tensor, "batch length"]:

@@ -14,6 +14,7 @@ from lrptrain.relevance.explanation import Explanation, explained_class, rival_c
 from lrptrain.relevance.flow import flow_to, unweighted
 from lrptrain.relevance.layout import attention_probabilities, image_layout, reads_sequence, text_layout, token_states
 from lrptrain.relevance.preserve import preserved
+from lrptrain.relevance.propagation.composite import Rules, check_active_names, custom_rules, split_composite
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
 from lrptrain.relevance.registry import check_finite, differentiable, get_method
 from lrptrain.relevance.tape.functions import enterable
@@ -74,6 +75,7 @@ class Recording:
     padding: Tensor | None = None
     given_layout: TokenLayout | None = None
     autocast: AutocastState = field(default_factory=autocast_state)
+    _pooling: dict[tuple[object, ...], Tensor] = field(default_factory=dict, init=False, repr=False)
 
     # -- Maps ---------------------------------------------------------------------------------------------------------
 
@@ -83,11 +85,14 @@ class Recording:
         method: str = "transformer_attribution",
         *,
         other: Target = None,
+        composite: Rules | str | None = None,
         create_graph: bool = False,
         first_order: bool = False,
         **options: Any,
     ) -> Relevance:
         """Compute relevance for one class of every sample; see `lrptrain.attribute` for arguments and errors."""
+        if composite is not None:
+            options["composite"] = composite
         with preserved(self.model):
             return self._attribute(target, method, other, create_graph, first_order, options)
 
@@ -101,6 +106,7 @@ class Recording:
         options: Mapping[str, Any],
     ) -> Relevance:
         chosen = get_method(method, options)
+        options, composite = split_composite(options)
         logits = self.output.tensor
         if create_graph and not chosen.differentiable:
             raise UnsupportedMethodError(f"{method} cannot be differentiated; these can: {', '.join(differentiable())}")
@@ -108,10 +114,13 @@ class Recording:
         rival = None if other is None else rival_class(other, target, logits)
         explanation = Explanation(self, target, rival, create_graph, first_order)
         with (
+            composite,
             torch.inference_mode(False),
             torch.set_grad_enabled(create_graph),
             torch.autocast(logits.device.type, enabled=False),
         ):
+            if chosen.uses_rules:
+                check_active_names(self.model)
             maps = chosen.function(explanation, **options)
         relevance = Relevance(
             scores=maps.scores if self.padding is None else maps.scores * self.padding.to(maps.scores.dtype),
@@ -270,10 +279,14 @@ class Recording:
             )
         return unweighted(self.propagator, states[-1])
 
-    @cached_property
+    @property
     def pooling(self) -> Float[Tensor, "batch length"]:
         """The share of the logits that is read from every token; sums to 1."""
-        return flow_to(self.propagator, self.output, self.token_output, self.length)
+        # An operation that only a user's rule serves may stand behind the last states.
+        rules = custom_rules()
+        if rules not in self._pooling:
+            self._pooling[rules] = flow_to(self.propagator, self.output, self.token_output, self.length)
+        return self._pooling[rules]
 
     @property
     def attention(self) -> Blocks:

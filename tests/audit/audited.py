@@ -6,9 +6,11 @@ import torch
 from model_zoo import KINDS
 from torch import nn
 
-from lrptrain.audit import Effort
+from lrptrain.audit import AuditContext, AuditSettings, registered_tests
+from lrptrain.audit.base import AuditTest
+from lrptrain.audit.context import predict_batches
 
-QUICK = Effort(
+QUICK = AuditSettings(
     random_maps=1,
     stages=1,
     shuffles=4,
@@ -25,9 +27,9 @@ METHODS = ("raw_attention", "input_x_gradient", "random")
 def batches(name: str = "vit", sizes: tuple[int, ...] = (6, 4), classes: int = 5) -> list[dict[str, torch.Tensor]]:
     """Random samples of a kind of model, with labels in turn."""
     inputs: Any = KINDS[name].inputs(sum(sizes))
-    whole = dict(inputs) if isinstance(inputs, dict) else {"image": inputs}
-    whole["label"] = torch.arange(sum(sizes)) % classes
-    columns = {key: value.split(sizes) for key, value in whole.items()}
+    samples = dict(inputs) if isinstance(inputs, dict) else {"image": inputs}
+    samples["label"] = torch.arange(sum(sizes)) % classes
+    columns = {key: value.split(sizes) for key, value in samples.items()}
     return [{key: parts[i] for key, parts in columns.items()} for i in range(len(sizes))]
 
 
@@ -36,8 +38,20 @@ def model(name: str = "vit") -> nn.Module:
     return KINDS[name].build(True)
 
 
+def context(name: str = "vit", methods: tuple[str, ...] = METHODS, train: bool = False, **options: Any) -> AuditContext:
+    """An audit of a kind of model on ten samples, and on ten others to train on."""
+    net = model(name)
+    train_batches = predict_batches(net, batches(name, (4, 3, 3))) if train else []
+    return AuditContext(net, predict_batches(net, batches(name)), methods, train_batches, **options)
+
+
+def registered(name: str, settings: Any = QUICK) -> AuditTest:
+    """The registered test of a name."""
+    return next(test for test in registered_tests() if test.name == name).configured(settings)
+
+
 class Constant(nn.Module):
-    """A model that answers the same class whatever it reads."""
+    """A model that predicts the same class whatever it reads."""
 
     def __init__(self, kind: str = "vit"):
         super().__init__()

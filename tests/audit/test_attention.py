@@ -5,7 +5,7 @@ from small_models import tiny_vit
 from torch import nn
 
 import lrptrain
-from lrptrain.audit.attention import content_tokens, evaluating, record_replaced, replaced_attention, uniform_rows
+from lrptrain.audit.attention import content_of_map, evaluating, record_replaced, replaced_attention, uniform_rows
 from lrptrain.relevance.recording import explained_input, read_logits
 
 WITH_ATTENTION = [name for name, kind in KINDS.items() if kind.attention]
@@ -97,11 +97,11 @@ def test_the_model_is_evaluated_and_left_as_it_was():
 
 
 def test_content_is_every_patch_and_a_text_without_its_ends_and_padding():
-    assert content_tokens(torch.zeros(2, 3, 8, 8), 4).all()
+    assert content_of_map(torch.zeros(2, 3, 8, 8), 4).all()
     inputs = KINDS["bert"].inputs()
     expected = [[1 <= i < length - 1 for i in range(10)] for length in (10, 7, 4)]
-    assert content_tokens(inputs, 10).tolist() == expected
+    assert content_of_map(inputs, 10).tolist() == expected
     left = {name: x.flip(1) for name, x in inputs.items()}
-    assert torch.equal(content_tokens(left, 10), torch.tensor(expected).flip(1))
+    assert torch.equal(content_of_map(left, 10), torch.tensor(expected).flip(1))
     alone = select(inputs, slice(0, 1))["input_ids"]
-    assert content_tokens(alone, explained_input(alone)[1].shape[1]).sum() == 8
+    assert content_of_map(alone, explained_input(alone)[1].shape[1]).sum() == 8

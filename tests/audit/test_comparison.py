@@ -4,7 +4,16 @@ from model_zoo import hugging_face, timm_vit
 from torch import nn
 
 import lrptrain
-from lrptrain.audit.comparison import METRICS, compare, expected_seconds, prepare, try_out
+from lrptrain.audit.comparison import (
+    METRICS,
+    Row,
+    compare_methods,
+    comparison_table,
+    expected_seconds,
+    prepare_cases,
+    try_out,
+)
+from lrptrain.audit.score import Score
 from lrptrain.batch import token_annotations
 from lrptrain.metrics import (
     area_under_curve,
@@ -21,18 +30,18 @@ def image_batches(samples=7):
     images = torch.randn(samples, 3, 32, 32, generator=generator).double()
     mask = (torch.rand(samples, 32, 32, generator=generator) < 0.3).long()
     label = torch.arange(samples) % 5
-    whole = {"image": images, "mask": mask, "label": label}
-    return whole, [{name: part[rows] for name, part in whole.items()} for rows in (slice(0, 4), slice(4, samples))]
+    columns = {"image": images, "mask": mask, "label": label}
+    return columns, [{name: part[rows] for name, part in columns.items()} for rows in (slice(0, 4), slice(4, samples))]
 
 
 def test_images_score_as_the_functions_say():
     model = timm_vit(True)
-    whole, batches = image_batches()
-    cases = prepare(model, batches)
+    samples, batches = image_batches()
+    cases = prepare_cases(model, batches)
     fill = (-1.0, 0.0, 1.0)
-    (row,) = compare(model, cases, ["generic_attention"], fill)
-    found = lrptrain.attribute(model, whole["image"], method="generic_attention")
-    evidence, _ = token_annotations(whole, found.grid)
+    (row,) = compare_methods(model, cases, ["generic_attention"], fill)
+    found = lrptrain.attribute(model, samples["image"], method="generic_attention")
+    evidence, _ = token_annotations(samples, found.grid)
     assert evidence is not None
     assert found.grid is not None
     assert row.scores.keys() == {"EPG", "AUPRC", "pointing game", "positive AUC", "negative AUC"}
@@ -41,7 +50,7 @@ def test_images_score_as_the_functions_say():
     assert row.scores["EPG"].chance == pytest.approx(evidence.chance.mean().item(), abs=1e-6)
     for name, first in (("positive AUC", True), ("negative AUC", False)):
         curve = perturbation_curve(
-            model, whole["image"], found.scores, found.grid, found.target, most_relevant_first=first, fill=fill
+            model, samples["image"], found.scores, found.grid, found.target, most_relevant_first=first, fill=fill
         )
         assert row.scores[name].value == pytest.approx(area_under_curve(curve).mean().item(), abs=1e-6)
     assert row.scores["EPG"].low < row.scores["EPG"].value < row.scores["EPG"].high
@@ -54,8 +63,8 @@ def test_texts_score_as_the_functions_say():
     ids = torch.randint(5, 90, (3, 10), generator=torch.Generator().manual_seed(1))
     mask = (torch.arange(10) < torch.tensor([10, 7, 4])[:, None]).long()
     inputs = {"input_ids": ids * mask, "attention_mask": mask}
-    cases = prepare(model, [inputs])
-    (row,) = compare(model, cases, ["input_x_gradient"])
+    cases = prepare_cases(model, [inputs])
+    (row,) = compare_methods(model, cases, ["input_x_gradient"])
     found = lrptrain.attribute(model, inputs, method="input_x_gradient")
     content = mask.bool() & (torch.arange(10) > 0) & (torch.arange(10) < torch.tensor([9, 6, 3])[:, None])
     probability = text_probability(lambda **given: model(**given).logits, inputs, found.target)
@@ -67,10 +76,10 @@ def test_texts_score_as_the_functions_say():
 
 def test_the_label_is_explained_on_request_where_there_is_one():
     model = timm_vit(True)
-    whole, _ = image_batches()
-    whole["label"][0] = -1
-    (case,) = prepare(model, [whole], "label")
-    assert case.target.tolist() == [int(case.logits[0].argmax()), *whole["label"][1:].tolist()]
+    samples, _ = image_batches()
+    samples["label"][0] = -1
+    (case,) = prepare_cases(model, [samples], "label")
+    assert case.target.tolist() == [int(case.logits[0].argmax()), *samples["label"][1:].tolist()]
 
 
 class NoAttention(nn.Module):
@@ -84,9 +93,9 @@ class NoAttention(nn.Module):
 
 def test_a_method_that_cannot_serve_the_model_says_why_and_the_others_go_on():
     model = NoAttention().double().eval()
-    cases = prepare(model, image_batches()[1])
+    cases = prepare_cases(model, image_batches()[1])
     names = ["generic_attention", "input_x_gradient"]
-    rows = list(compare(model, cases, names, faithfulness=False))
+    rows = list(compare_methods(model, cases, names, faithfulness=False))
     assert [row.method for row in rows] == names
     assert rows[0].problem
     assert not rows[0].scores
@@ -96,7 +105,7 @@ def test_a_method_that_cannot_serve_the_model_says_why_and_the_others_go_on():
 
 def test_a_trial_on_one_sample_says_what_to_expect():
     model = NoAttention().double().eval()
-    cases = prepare(model, image_batches()[1])
+    cases = prepare_cases(model, image_batches()[1])
     trials = try_out(model, cases[0], ["rollout", "random", "input_x_gradient"])
     assert {row.method for row in trials[:2]} == {"random", "input_x_gradient"}
     assert 0 < trials[0].seconds < trials[1].seconds
@@ -111,13 +120,13 @@ def test_a_trial_on_one_sample_says_what_to_expect():
 def test_an_unknown_method_is_told_before_any_is_run():
     model = NoAttention().double().eval()
     with pytest.raises(lrptrain.UnsupportedMethodError, match="input_x_gradient"):
-        next(compare(model, prepare(model, image_batches()[1]), ["random", "input_x_gradien"]))
+        next(compare_methods(model, prepare_cases(model, image_batches()[1]), ["random", "input_x_gradien"]))
 
 
 def test_the_model_is_left_as_it_was():
     model = timm_vit(True)
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    list(compare(model, prepare(model, image_batches()[1]), ["transformer_attribution"]))
+    list(compare_methods(model, prepare_cases(model, image_batches()[1]), ["transformer_attribution"]))
     assert all(torch.equal(value, before[name]) for name, value in model.state_dict().items())
     assert all(parameter.grad is None for parameter in model.parameters())
 
@@ -125,3 +134,44 @@ def test_the_model_is_left_as_it_was():
 def test_every_metric_has_a_direction():
     assert METRICS["EPG"] is METRICS["negative AUC"] is METRICS["comprehensiveness"] is True
     assert METRICS["positive AUC"] is METRICS["sufficiency"] is False
+
+
+NAN = float("nan")
+
+
+def row(method, epg, area=None, samples=9, **changes):
+    scores = {"EPG": Score(epg, epg - 0.1, epg + 0.1, samples, 0.25)}
+    if area is not None:
+        scores["positive AUC"] = Score(area, area - 0.004, area + 0.1, 9)
+    return Row(method, True, scores, cost=1.5, seconds=0.1, **changes)
+
+
+def cells(line):
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_the_most_faithful_comes_first_and_columns_are_aligned():
+    lines = comparison_table([row("worse", 0.9, 0.5), row("better", 0.1, 0.001)]).splitlines()
+    assert cells(lines[0]) == ["method", "class", "EPG ↑", "positive AUC ↓", "cost"]
+    assert cells(lines[2]) == ["better", "yes", "0.100 [0.00, 0.20]", "0.001 [0.00, 0.10]", "1.50"]
+    assert cells(lines[3])[0] == "worse"
+    assert len({len(line) for line in lines[:4]}) == 1
+
+
+def test_without_faithfulness_the_order_is_by_localisation():
+    lines = comparison_table([row("worse", 0.1), row("better", 0.9), row("undefined", NAN, samples=0)]).splitlines()
+    assert [cells(line)[0] for line in lines[2:5]] == ["better", "worse", "undefined"]
+    assert cells(lines[4])[2] == "-"
+    assert "0.250" in lines[-1]
+
+
+def test_fewer_samples_and_missing_intervals_show():
+    text = comparison_table([row("all", 0.5), Row("few", False, {"EPG": Score(0.4, NAN, NAN, 1, 0.2)}, 2.0, 0.1)])
+    assert "| 0.400 n=1 " in text
+    assert "| no " in text
+
+
+def test_methods_without_scores_say_why():
+    text = comparison_table([row("good", 0.5), Row("bad", True, problem="needs a | and\n  two lines")])
+    assert text.endswith("Not possible here:\n\n- `bad`: needs a \\| and two lines")
+    assert comparison_table([Row("bad", True, problem="no")]) == "Not possible here:\n\n- `bad`: no"

@@ -26,7 +26,7 @@ def test_the_gradient_is_that_with_attention_held_fixed():
 def test_leave_one_out_is_the_distance_of_the_outputs():
     model, images = Small(), patches()
     before = model(images).softmax(1)
-    found = reference_scores(model, images, None, "leave_one_out", at_once=7)
+    found = reference_scores(model, images, None, "leave_one_out", batch_size=7)
     for token in (0, 5, 15):
         row, column = token // 4 * 4, token % 4 * 4
         without = images.clone()

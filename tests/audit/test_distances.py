@@ -8,7 +8,6 @@ from scipy.stats import entropy
 
 from lrptrain.audit.distances import (
     as_distribution,
-    class_probabilities,
     jensen_shannon,
     kullback_leibler,
     total_variation,
@@ -64,10 +63,3 @@ def test_a_map_becomes_a_distribution_over_the_usable_tokens():
     (gradient,) = torch.autograd.grad(found[:, 0].sum(), scores)
     torch.testing.assert_close(gradient[0], torch.tensor([3 / 16, 0, -1 / 16, 0]))
     assert (gradient[1:] == 0).all()
-
-
-def test_a_single_logit_stands_for_two_classes():
-    logits = torch.tensor([[0.3], [-2.0]])
-    torch.testing.assert_close(class_probabilities(logits)[:, 1], logits[:, 0].sigmoid())
-    many = torch.randn(3, 4)
-    torch.testing.assert_close(class_probabilities(many), many.softmax(1))

@@ -31,7 +31,7 @@ def answered(model, inputs, attention):
 def test_what_follows_the_attention_is_run_as_the_model_runs_it(name, fused):
     model, inputs, block = prepared(name, fused)
     torch.testing.assert_close(block.logits(block.attention), block.recording.logits, rtol=1e-9, atol=1e-12)
-    other = block.spread(torch.rand(3, block.attention.shape[-1], dtype=torch.float64))
+    other = block.reweighted(torch.rand(3, block.attention.shape[-1], dtype=torch.float64))
     found = block.logits(other)
     torch.testing.assert_close(found, answered(model, inputs, other), rtol=1e-9, atol=1e-12)
     assert (found - block.recording.logits).abs().max() > 1e-6
@@ -48,7 +48,7 @@ def test_the_map_is_that_of_raw_attention(name):
 def test_only_the_content_of_the_row_that_is_read_changes(name):
     _, _, block = prepared(name, True)
     own, content = block.attention, block.content[:, None, None]
-    new = block.spread(torch.rand(3, own.shape[-1], dtype=torch.float64))
+    new = block.reweighted(torch.rand(3, own.shape[-1], dtype=torch.float64))
     torch.testing.assert_close(new.sum(-1), own.sum(-1))
     read = (block.recording.pooling > 0)[:, None, :, None]
     assert (new == own).masked_select(~(content & read)).all()
@@ -59,7 +59,7 @@ def test_only_the_content_of_the_row_that_is_read_changes(name):
 def test_the_map_of_spread_weights_is_these_weights():
     _, _, block = prepared("bert", True)
     wanted = as_distribution(torch.rand(3, 10, dtype=torch.float64), block.usable)
-    row = block.spread(block.placed(wanted))[:, :, 0].mean(1)
+    row = block.reweighted(block.in_sequence(wanted))[:, :, 0].mean(1)
     torch.testing.assert_close(as_distribution(row, block.usable), wanted)
 
 
@@ -67,7 +67,7 @@ def test_a_text_without_content_stays_as_it_is():
     kind = KINDS["bert"]
     model, inputs = kind.build(True), {name: x[:, :2] for name, x in kind.inputs().items()}
     (block,) = last_blocks(model, inputs, 4)
-    assert torch.equal(block.spread(torch.rand(3, 2)), block.attention)
+    assert torch.equal(block.reweighted(torch.rand(3, 2)), block.attention)
     assert (block.map == 0).all()
 
 
@@ -79,7 +79,7 @@ def test_samples_come_in_parts():
     inputs = KINDS["bert"].inputs()
     (first, _) = last_blocks(KINDS["bert"].build(True), inputs, 2)
     assert torch.equal(first.usable, first.usable & select(inputs, slice(0, 2))["attention_mask"].bool())
-    with pytest.raises(ValueError, match="at_once"):
+    with pytest.raises(ValueError, match="batch_size"):
         next(last_blocks(model, images, 0))
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from setting import data, loader, module, trainer, vit
 
-from lrptrain.audit import Effort
+from lrptrain.audit import AuditSettings
 from lrptrain.callbacks import ExplanationAudit
 
 FOLDER, DEVICES = Path(sys.argv[1]), int(sys.argv[2])
@@ -26,7 +26,7 @@ def run(name: str, fails: bool) -> None:
     pl_module = module(net=net)
     pl_module.configure_optimizers = lambda: torch.optim.SGD(pl_module.parameters(), lr=0.0)
     tests = ["perturbation", "leave_one_out", "randomisation"]
-    given: dict[str, Any] = {"max_samples": 15, "run_name": name, "effort": Effort(stages=1)}
+    given: dict[str, Any] = {"max_samples": 15, "run_name": name, "settings": AuditSettings(stages=1)}
     auditing = ExplanationAudit(["raw_attention", "random"], 600.0, tests, **given)
     if fails:
         auditing._batches = lambda *arguments: 1 / 0  # type: ignore[assignment]

@@ -8,7 +8,8 @@ import torch
 import lrptrain
 from lrptrain.cli import audit as module
 from lrptrain.cli import main
-from lrptrain.cli.audit import Retrain, training_samples
+from lrptrain.cli.audit import Retrain
+from lrptrain.cli.loading import training_samples
 from lrptrain.data import PlantedDigits
 from lrptrain.models import ImageClassifier
 
@@ -35,15 +36,15 @@ def digits(tmp_path_factory):
 
 
 def run(checkpoint: str, folder: Path, *options: str) -> dict:
-    main(["audit", checkpoint, f"--folder={folder}", "--device=cpu", *options])
+    main(["audit", checkpoint, f"--output={folder}", "--device=cpu", *options])
     return json.loads((folder / "results.json").read_text(encoding="utf-8"))
 
 
 QUICK = {"search_steps": 4, "frozen_steps": 4, "adversary_steps": 2, "seeds": 1, "stages": 1, "shuffles": 4}
 OPTIONS = (
     "--methods=raw_attention, random,random",
-    "--limit=10",
-    *(f"--effort.{name}={value}" for name, value in QUICK.items()),
+    "--max-samples=10",
+    *(f"--settings.{name}={value}" for name, value in QUICK.items()),
 )
 
 
@@ -67,7 +68,7 @@ def test_what_is_done_is_kept_when_it_is_stopped(digits, tmp_path, monkeypatch, 
         if unit.test == "leave_one_out" and not unit.problem:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "_tell", stops)
+    monkeypatch.setattr(module, "_print_unit", stops)
     results = run(digits, tmp_path, *OPTIONS)
     assert "stopped" in capsys.readouterr().out
     done = [unit["test"] for unit in results["units"] if not unit["problem"]]
@@ -102,7 +103,7 @@ def test_training_samples_are_fixed_by_the_seed():
         ({"methods": "rolout"}, "rollout"),
         ({"budget": 0}, "budget must be positive"),
         ({"retrain_epochs": -1}, "retrain_epochs 0 or more"),
-        ({"limit": 0}, "limit"),
+        ({"max_samples": 0}, "max_samples"),
         ({"tests": "perturbations"}, "unknown tests"),
     ],
 )

@@ -8,8 +8,8 @@ import torch
 import lrptrain
 from lrptrain.cli import compare as module
 from lrptrain.cli import main
-from lrptrain.cli.compare import draw, fill_of, load_data, module_path, saved_data
-from lrptrain.data import ImageMaskFolder, PlantedDigits, TextSpans
+from lrptrain.cli.loading import saved_data
+from lrptrain.data import PlantedDigits, TextSpans
 from lrptrain.models import ImageClassifier, TextClassifier
 
 pytestmark = [
@@ -45,7 +45,7 @@ def run(checkpoint: str, output: Path, *options: str) -> dict:
 
 def test_images_by_the_data_that_the_checkpoint_knows(digits, tmp_path, capsys):
     results = run(
-        digits, tmp_path / "out", "--methods=random, generic_attention,random", "--limit=10", "--batch_size=4"
+        digits, tmp_path / "out", "--methods=random, generic_attention,random", "--max_samples=10", "--batch_size=4"
     )
     assert (results["samples"], results["data"], results["split"]) == (10, "PlantedDigits", "val")
     methods = {row["method"]: row for row in results["methods"]}
@@ -70,11 +70,13 @@ def test_texts_with_a_config(tmp_path):
         f"data:\n  class_path: TextSpans\n  init_args: {{path: '{table}', rationale_column: why, val_share: 0.5}}\n",
         encoding="utf-8",
     )
-    results = run(checkpoint, tmp_path / "out", f"--data={config}", "--methods=rollout,raw_attention", "--limit=6")
+    results = run(
+        checkpoint, tmp_path / "out", f"--data={config}", "--methods=rollout,raw_attention", "--max_samples=6"
+    )
     scores = {row["method"]: row["scores"] for row in results["methods"]}["rollout"]
     assert set(scores) == {"EPG", "AUPRC", "pointing game", "comprehensiveness", "sufficiency"}
     assert saved_data(checkpoint)["class_path"] == "lrptrain.data.TextSpans"
-    plain = run(checkpoint, tmp_path / "plain", "--methods=rollout", "--limit=6", "--faithfulness=false")
+    plain = run(checkpoint, tmp_path / "plain", "--methods=rollout", "--max_samples=6", "--faithfulness=false")
     assert plain["methods"][0]["scores"]["EPG"] == scores["EPG"]
     assert "sufficiency" not in plain["methods"][0]["scores"]
 
@@ -84,57 +86,15 @@ def test_what_is_done_is_kept_when_it_is_stopped(digits, tmp_path, monkeypatch, 
         yield next(rows(*arguments))
         raise KeyboardInterrupt
 
-    rows = module.rows_of
-    monkeypatch.setattr(module, "rows_of", stopped)
-    results = run(digits, tmp_path, "--methods=random,rollout", "--limit=4")
+    rows = module.compare_methods
+    monkeypatch.setattr(module, "compare_methods", stopped)
+    results = run(digits, tmp_path, "--methods=random,rollout", "--max_samples=4")
     assert len(results["methods"]) == 1
     assert "stopped: 1 of 2" in capsys.readouterr().out
 
 
-def test_the_draw_is_fixed_by_the_seed_and_even_over_the_classes():
-    data = PlantedDigits(train_size=10, val_size=200)
-    first, again, other = (draw(data, "val", 20, seed) for seed in (0, 0, 1))
-    ids = [[sample.sample_id for sample in samples] for samples in (first, again, other)]
-    assert ids[0] == ids[1] != ids[2]
-    assert sorted(sample.label for sample in first) == [digit for digit in range(10) for _ in range(2)]
-    assert not torch.equal(first[0].tensors["image"], draw(data, "test", 20, 0)[0].tensors["image"])
-
-
-def test_black_is_what_the_normalisation_makes_of_zero():
-    normalised = ImageMaskFolder("somewhere", mean=(0.5, 0.25, 0.0), std=(0.5, 0.5, 1.0))
-    assert fill_of(normalised) == [-1.0, -0.5, 0.0]
-    assert fill_of(PlantedDigits()) == 0.0
-
-
-def test_the_class_that_the_command_line_saved_is_taken(tmp_path):
-    torch.save(
-        {
-            "hyper_parameters": {"_class_path": "my.Model"},
-            "datamodule_hyper_parameters": {"_class_path": "lrptrain.data.PlantedDigits", "val_size": 7},
-        },
-        tmp_path / "model.ckpt",
-    )
-    checkpoint = str(tmp_path / "model.ckpt")
-    data = load_data(checkpoint, None)
-    assert data.sizes["val"] == 7
-    samples = draw(data, "val", 1, 0)
-    assert module_path(checkpoint, samples) == "my.Model"
-    torch.save({}, checkpoint)
-    assert module_path(checkpoint, samples) == "lrptrain.models.ImageClassifier"
-
-
-def test_unknown_data_methods_and_files_are_told(digits, tmp_path):
-    torch.save({}, tmp_path / "bare.ckpt")
-    with pytest.raises(ValueError, match="--data"):
-        load_data(str(tmp_path / "bare.ckpt"), None)
-    with pytest.raises(FileNotFoundError, match="nowhere"):
-        load_data("nowhere.ckpt", None)
-    with pytest.raises(FileNotFoundError, match=r"no config 'nowhere\.yaml'"):
-        load_data(digits, "nowhere.yaml")
-    (tmp_path / "empty.yaml").write_text("model: 1\n", encoding="utf-8")
-    with pytest.raises(ValueError, match="`data:`"):
-        load_data(digits, str(tmp_path / "empty.yaml"))
+def test_unknown_methods_and_counts_are_told(digits):
     with pytest.raises(lrptrain.UnsupportedMethodError, match="rollout"):
         module.compare(digits, methods="rolout")
-    with pytest.raises(ValueError, match="limit"):
-        module.compare(digits, limit=0)
+    with pytest.raises(ValueError, match="max_samples"):
+        module.compare(digits, max_samples=0)

@@ -6,7 +6,7 @@ import pytest
 from examples import finding, keep_wandb_offline
 from PIL import Image
 
-from lrptrain.cli.demo import Outcome, demo, report
+from lrptrain.cli.demo import Outcome, compare_outcomes, demo
 from lrptrain.findings import Evidence
 
 pytestmark = [
@@ -31,7 +31,7 @@ FINE = outcome(event(0, 0.6, False), clean=0.873)
 
 
 def test_the_report_sets_both_runs_side_by_side():
-    text = report(FLAGGED, FINE)
+    text = compare_outcomes(FLAGGED, FINE)
     assert "same digits     10.0%    87.3%" in text
     assert "relevance on the digit                      12%      60%   (area: 30%)" in text
     assert "plain: the monitor flagged the model in epoch 1" in text
@@ -41,7 +41,7 @@ def test_the_report_sets_both_runs_side_by_side():
 
 def test_the_report_says_when_a_flag_was_taken_back():
     back = outcome(event(0, 0.1, True), event(1, 0.6, False))
-    assert "guided: the monitor flagged the model in epoch 0, and took the flag back in epoch 1" in report(
+    assert "guided: the monitor flagged the model in epoch 0, and took the flag back in epoch 1" in compare_outcomes(
         FLAGGED, back
     )
 
@@ -49,7 +49,7 @@ def test_the_report_says_when_a_flag_was_taken_back():
 def test_a_small_demo_writes_all_it_promises(tmp_path: Path, monkeypatch, capsys: pytest.CaptureFixture[str]):
     keep_wandb_offline(monkeypatch, tmp_path)
     folder = tmp_path / "demo"
-    demo(str(folder), epochs=2, samples=100, images=1920)
+    demo(str(folder), epochs=2, max_samples=100, images=1920)
     said = capsys.readouterr().out
     assert "accuracy without the tag" in said
     assert "plain: the monitor flagged the model in epoch" in said

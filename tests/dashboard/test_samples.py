@@ -6,6 +6,7 @@ from scipy import stats
 
 from lrptrain import loggers
 from lrptrain.dashboard.samples import evaluations, read_scores, read_table
+from lrptrain.findings.statistics import bootstrap_interval
 
 FOCUS = "label_energy_pointing_game"
 
@@ -26,7 +27,7 @@ def test_the_table_is_the_records_without_maps(recorded):
 
 
 @pytest.mark.parametrize("label", [None, "cat"])
-def test_means_have_t_intervals_and_accuracies_wilsons(recorded, label):
+def test_means_have_bootstrap_intervals_and_accuracies_wilsons(recorded, label):
     folder = recorded / "relevance" / "run"
     rows = read_scores(folder, label, 0.9)["scores"]
     table = loggers.read_samples(folder)
@@ -35,7 +36,7 @@ def test_means_have_t_intervals_and_accuracies_wilsons(recorded, label):
             i for i, own in enumerate(table["epoch"]) if own == epoch and (label is None or table["label"][i] == label)
         ]
         values = np.array([table[FOCUS][i] for i in mine])
-        low, high = stats.ttest_1samp(values, 0).confidence_interval(0.9)
+        _, low, high = bootstrap_interval(values, 0.9)
         assert rows[FOCUS][number][0] == epoch
         np.testing.assert_allclose(rows[FOCUS][number][2:], [values.mean(), low, high, len(mine)], rtol=1e-5)
         right = np.mean([table["label"][i] == table["predicted"][i] for i in mine])
@@ -43,6 +44,37 @@ def test_means_have_t_intervals_and_accuracies_wilsons(recorded, label):
         middle, half = right + z**2 / 2 / n, z * np.sqrt(right * (1 - right) / n + z**2 / 4 / n**2)
         expected = np.array([middle - half, middle + half]) / (1 + z**2 / n)
         np.testing.assert_allclose(rows["correct"][number][2:5], [right, *expected], atol=1e-9)
+
+
+def test_the_band_of_a_value_is_the_interval_of_its_finding(recorded):
+    folder = recorded / "relevance" / "run"
+    findings = [each for each in loggers.read_findings(folder) if each.kind.endswith("outside_annotation")]
+    classes = ["cat", "<b>dog</b>", "ünït"]
+    compared = []
+    for finding in findings:
+        label = next((name for name in classes if name == str(finding.scope)), None)
+        if finding.relevance is None or (label is None and str(finding.scope) != "overall"):
+            continue
+        column = f"{finding.target}_energy_pointing_game"
+        _, _, mean, low, high, samples = read_scores(folder, label, finding.confidence)["scores"][column][-1]
+        assert (mean, (low, high), samples) == (
+            finding.relevance.effect,
+            finding.relevance.interval,
+            finding.relevance.samples,
+        )
+        compared.append(label)
+    assert None in compared
+    assert set(classes) & set(compared)
+
+
+def test_only_the_columns_that_are_drawn_have_intervals(recorded):
+    folder = recorded / "relevance" / "run"
+    everything, drawn = read_scores(folder)["scores"], read_scores(folder, columns=[FOCUS])["scores"]
+    assert drawn[FOCUS] == everything[FOCUS]
+    assert drawn.keys() == everything.keys()
+    for name in drawn.keys() - {FOCUS}:
+        assert [(row[2], row[5]) for row in drawn[name]] == [(row[2], row[5]) for row in everything[name]]
+        assert {(row[3], row[4]) for row in drawn[name]} == {(None, None)}
 
 
 def test_a_class_without_samples_has_no_scores(recorded):

@@ -4,7 +4,8 @@ import shutil
 import pytest
 from starlette.testclient import TestClient
 
-from lrptrain.dashboard.server import HEADERS, HOST, app, dashboard
+from lrptrain.cli.dashboard import dashboard
+from lrptrain.dashboard.server import HEADERS, HOST, app
 from lrptrain.dashboard.verdicts import PNG
 from lrptrain.loggers import read_samples
 from lrptrain.loggers.inputs import input_path

@@ -1,6 +1,9 @@
+import errno
 import json
 import math
 import multiprocessing
+import subprocess
+import sys
 import time
 from dataclasses import replace
 from pathlib import Path
@@ -205,6 +208,69 @@ def test_a_killed_run_leaves_every_finished_epoch(tmp_path):
     assert len(events) >= 8
     for epoch in range(len(events)):
         assert read_samples(tmp_path, epoch)["label"] == [0, 1]
-        for i in range(3):
-            Image.open(picture_path(tmp_path, epoch, 10 * epoch + 1, i)).load()
+        if epoch + 1 < len(events):  # pictures follow the line
+            for i in range(3):
+                Image.open(picture_path(tmp_path, epoch, 10 * epoch + 1, i)).load()
     assert read_findings(tmp_path) == [FINDING]
+
+
+LIMITED = """
+import resource, signal, sys
+from pathlib import Path
+import numpy as np
+sys.path[:0] = sys.argv[2:]
+from lrptrain.loggers import ClassMap, Input, Picture, write_record
+from test_local import record
+
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
+pixels = np.random.default_rng(0).integers(0, 255, (400, 400, 3), dtype=np.uint8)
+media = {
+    "inputs": {17: lambda: Input(17, (2, 2), pixels)},
+    "pictures": [Picture(17, "", pixels)],
+    "class_maps": [ClassMap("a", "cat", 0.5, np.random.default_rng(0).normal(size=60_000))],
+}
+for epoch in (0, 1):
+    try:
+        write_record(Path(sys.argv[1]), record(epoch, **media))
+    except OSError as error:
+        print(error)
+"""
+
+
+def test_pictures_for_which_there_is_no_room_cost_no_number(tmp_path):
+    folder = tmp_path / "run"
+    here = Path(__file__).parent
+    paths = [str(here), str(here.parent)]
+    done = subprocess.run(
+        [sys.executable, "-c", LIMITED, str(folder), *paths], capture_output=True, text=True, check=True
+    )
+    assert len(done.stdout.splitlines()) == 2  # both say that something is missing
+    assert [(event["epoch"], event["scalars"]["relevance/epg"]) for event in read_events(folder)] == [
+        (0, 0.25),
+        (1, 0.25),
+    ]
+    assert read_findings(folder) == [FINDING]
+    assert read_samples(folder)["epoch"] == [0, 0, 1, 1]
+    assert sorted(path.name for path in (folder / "highlights").iterdir()) == [
+        "epoch_0000_step_000001.html",
+        "epoch_0001_step_000011.html",
+    ]
+    assert read_class_maps(folder) == {}
+    assert not [*folder.rglob("*.part"), *folder.rglob("*.png"), *folder.rglob("*.webp"), *folder.rglob("*.tmp")]
+
+
+def test_numbers_are_written_before_everything_that_takes_room(tmp_path):
+    """On a disk that fills up while pictures are written, the line is there already."""
+    seen: dict = {}
+
+    def looks():
+        seen.update(events=read_events(tmp_path), samples=read_samples(tmp_path), findings=read_findings(tmp_path))
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    with pytest.raises(OSError, match="No space left"):
+        write_record(tmp_path, record(inputs={17: looks}))
+    assert [event["epoch"] for event in seen["events"]] == [3]
+    assert seen["samples"]["sample_id"] == ["17", "a/b"]
+    assert seen["findings"] == [FINDING]
+    assert picture_path(tmp_path, 3, 31, 17).exists()  # one thing that fails does not keep the others away

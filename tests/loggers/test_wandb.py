@@ -12,6 +12,7 @@ from pytorch_lightning.loggers import WandbLogger
 from lrptrain.findings import Evidence
 from lrptrain.loggers import EpochRecord, Highlight, Picture, send, send_scalars
 from lrptrain.loggers.findings_table import findings_table
+from lrptrain.monitor.summary import logged_metrics
 
 FOCUS = "relevance/label/energy_pointing_game"
 FINDING = finding(scope="a class whose name is much longer than a title may be")
@@ -36,6 +37,7 @@ def records():
     }
     scalars = {FOCUS: 0.5, f"{FOCUS}/cat": 0.5, "relevance/severity": 0.0, "relevance/seconds": 3.0}
     first = EpochRecord(0, 7, scalars, table, pictures(70), [], [FINDING, JUDGED], [FINDING], ["cat"])
+    first = replace(first, metrics=logged_metrics())
     text = Highlight("t", "label <0>", "<b>good</b>", "**good**")
     texts = EpochRecord(2, 21, {}, {"sample_id": ["t", "u"]}, [], [text])
     second = replace(first, epoch=1, step=14, scalars={**scalars, FOCUS: 0.25}, findings=[], new_findings=[])

@@ -11,8 +11,7 @@ from lrptrain.relevance.attribute import record
 from lrptrain.relevance.decomposition.blocks import FORMS, Block, transformer_blocks
 from lrptrain.relevance.decomposition.contributions import Contributions
 from lrptrain.relevance.recording import Inputs
-from lrptrain.relevance.registry import unknown_name
-from lrptrain.relevance.types import TokenLayout, UnsupportedMethodError
+from lrptrain.relevance.types import TokenLayout, UnsupportedMethodError, unknown_name
 
 
 @dataclass(frozen=True)

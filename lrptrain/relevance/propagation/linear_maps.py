@@ -9,9 +9,8 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lrptrain.relevance.propagation import rules
+from lrptrain.relevance.propagation.composite import OutputRelevance
 from lrptrain.relevance.tape.nodes import Node, Value, einsum_operands, tensors_in, unsupported
-
-OutputRelevance = list[Tensor | None]
 
 
 def vjp(function: Callable[..., Tensor | tuple], inputs: list[Tensor], outputs: OutputRelevance) -> list[Tensor | None]:

@@ -54,6 +54,34 @@ def alpha1_beta0(relevance: Array, x: Array, weight: Array, forward: Linear, tra
     return result
 
 
+def alpha_beta(
+    relevance: Array, x: Array, weight: Array, alpha: float, beta: float, forward: Linear, transpose: Linear
+) -> Array:
+    """Weigh positive contributions by alpha and negative ones by -beta (Bach et al. 2015, eq. 60), without the bias.
+
+    With z = xW and s = |x||W|, positive contributions sum to (z + s) / 2 and negative ones to (z - s) / 2. Where
+    rounding alone makes a sum differ from 0, it is taken as 0.
+
+    Args:
+        relevance: R at the output.
+        x: Input of the linear map.
+        weight: Its weight.
+        alpha: Weight of the positive contributions; 1, with beta = 0, is the z+ rule.
+        beta: Weight of the negative ones.
+        forward: The linear map.
+        transpose: Its transpose.
+    """
+    z, size = forward(x, weight), forward(x.abs(), weight.abs())
+    noise = 8 * torch.finfo(z.dtype).eps * size
+    result = torch.zeros_like(x)
+    for factor, sign in ((alpha, 1), (-beta, -1)):
+        if factor:
+            total = (z + sign * size) / 2
+            share = factor * safe_divide(relevance, torch.where(total.abs() > noise, total, 0.0))
+            result = result + (x * transpose(share, weight) + sign * x.abs() * transpose(share, weight.abs())) / 2
+    return result
+
+
 def epsilon(relevance: Array, x: Array, weight: Array, y: Array, stabiliser: float, transpose: Linear) -> Array:
     """Pass relevance in proportion to the contributions, signed (epsilon rule; Bach et al. 2015, eq. 58).
 

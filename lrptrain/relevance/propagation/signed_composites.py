@@ -11,7 +11,11 @@ import torch
 from torch import Tensor
 
 from lrptrain.relevance.propagation import rules
-from lrptrain.relevance.propagation.composites import (
+from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
+from lrptrain.relevance.propagation.in_place_rules import divide_
+from lrptrain.relevance.propagation.linear_maps import factors, linear_map, transpose_of, vjp
+from lrptrain.relevance.propagation.normalisation import frozen
+from lrptrain.relevance.propagation.operation_rules import (
     choose,
     divide,
     entries,
@@ -23,12 +27,9 @@ from lrptrain.relevance.propagation.composites import (
     shape_back,
     single_output,
     sum_operands,
+    to_the_winner,
 )
-from lrptrain.relevance.propagation.in_place_rules import divide_
-from lrptrain.relevance.propagation.linear_maps import OutputRelevance, factors, linear_map, transpose_of, vjp
-from lrptrain.relevance.propagation.normalisation import frozen
-from lrptrain.relevance.propagation.pooling import to_the_winner
-from lrptrain.relevance.propagation.propagator import Composite, InputRelevance, Propagator, Rule, only_input
+from lrptrain.relevance.propagation.propagator import Propagator, only_input
 from lrptrain.relevance.tape.functions import (
     AVERAGES,
     COPIES,
@@ -46,7 +47,7 @@ def _output(node: Node, like: Tensor) -> Tensor:
     return node.outputs[0].tensor.to(like.dtype)
 
 
-def _linear(
+def signed_linear_rule(
     propagator: Propagator, node: Node, relevance: OutputRelevance, *, stabiliser: float, gain: float
 ) -> InputRelevance:
     """The epsilon rule, or the gamma rule for a positive gain."""
@@ -60,7 +61,7 @@ def _linear(
         yield value, rules.epsilon(part, x, weight, y, stabiliser, transpose)
 
 
-def _sum(propagator: Propagator, node: Node, relevance: OutputRelevance, *, stabiliser: float) -> InputRelevance:
+def sum_rule(propagator: Propagator, node: Node, relevance: OutputRelevance, *, stabiliser: float) -> InputRelevance:
     """Proportions; exact where a constant is added, so that adding a mask of zeros changes nothing."""
     part = single_output(relevance)
     operands = sum_operands(node, part)
@@ -70,7 +71,7 @@ def _sum(propagator: Propagator, node: Node, relevance: OutputRelevance, *, stab
     return [shape_back(value, found) for value, found in shares if isinstance(value, Value)]
 
 
-def _softmax(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+def softmax_rule(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Achtibat et al. 2024, proposition 3.1: R_x = x (R - p sum R)."""
     part = single_output(relevance)
     p, dim = _output(node, part), node.argument(1, "dim", -1)
@@ -90,7 +91,7 @@ def _fixed_map(propagator: Propagator, node: Node) -> Callable[[Tensor], Tensor]
     return lambda x: node.call(lambda _: x)
 
 
-def _fixed(
+def fixed_rule(
     propagator: Propagator, node: Node, relevance: OutputRelevance, *, stabiliser: float = 0.0
 ) -> InputRelevance:
     """The epsilon rule for such a map; a bias takes its share."""
@@ -100,9 +101,9 @@ def _fixed(
         yield value, value.tensor.to(part.dtype) * found
 
 
-def _signed(stabiliser: float, gain: float) -> Composite:
-    weighted = partial(_linear, stabiliser=stabiliser, gain=gain)
-    sums, averages = partial(_sum, stabiliser=stabiliser), partial(_fixed, stabiliser=stabiliser)
+def _signed(stabiliser: float, gain: float) -> dict[str, RuleFunction]:
+    weighted = partial(signed_linear_rule, stabiliser=stabiliser, gain=gain)
+    sums, averages = partial(sum_rule, stabiliser=stabiliser), partial(fixed_rule, stabiliser=stabiliser)
     return {
         **dict.fromkeys(ENTRIES, entries),
         **dict.fromkeys(DENSE, weighted),
@@ -120,7 +121,7 @@ def _signed(stabiliser: float, gain: float) -> Composite:
 
 def epsilon_composite(epsilon: float) -> Composite:
     """Bach et al. 2015: the epsilon rule for linear layers, sums and means; products are halved, all else passes."""
-    return _signed(epsilon, 0.0)
+    return Composite(_signed(epsilon, 0.0), name="epsilon")
 
 
 def attnlrp_composite(gamma: float = 0.0) -> Composite:
@@ -129,8 +130,9 @@ def attnlrp_composite(gamma: float = 0.0) -> Composite:
     Args:
         gamma: Of the gamma rule in linear layers and convolutions; 0 takes the epsilon rule.
     """
-    norms: dict[str, Rule] = dict.fromkeys(NORMALISATIONS, _fixed)
-    return {**_signed(0.0, gamma), "softmax": _softmax, **norms}
+    norms: dict[str, RuleFunction] = dict.fromkeys(NORMALISATIONS, fixed_rule)
+    rules_by_operation = {**_signed(0.0, gamma), "softmax": softmax_rule, **norms}
+    return Composite(rules_by_operation, name="gamma" if gamma else "attnlrp")
 
 
 # -- Gradient form ----------------------------------------------------------------------------------------------------
@@ -208,18 +210,21 @@ def _through_slope(propagator: Propagator, node: Node, relevance: OutputRelevanc
             yield value, divide_(y, x.clone(memory_format=torch.contiguous_format)).mul_(part)
 
 
-GRADIENT_FORM: Composite = {
-    **dict.fromkeys(ELEMENTWISE, _through_slope),
-    **dict.fromkeys(ENTRIES, entries),
-    **dict.fromkeys(DENSE, _through_weight),
-    **dict.fromkeys(PRODUCTS, _through_product),
-    **dict.fromkeys((*NORMALISATIONS, "mean", "sum", *AVERAGES), _through_fixed),
-    **dict.fromkeys(MAXIMA, to_the_winner),
-    "add": _through_sum,
-    "sub": _through_sum,
-    "mul": _through_multiplication,
-    "div": _through_division,
-    "masked_fill": masked,
-    "where": choose,
-    "softmax": _through_softmax,
-}
+GRADIENT_FORM = Composite(
+    {
+        **dict.fromkeys(ELEMENTWISE, _through_slope),
+        **dict.fromkeys(ENTRIES, entries),
+        **dict.fromkeys(DENSE, _through_weight),
+        **dict.fromkeys(PRODUCTS, _through_product),
+        **dict.fromkeys((*NORMALISATIONS, "mean", "sum", *AVERAGES), _through_fixed),
+        **dict.fromkeys(MAXIMA, to_the_winner),
+        "add": _through_sum,
+        "sub": _through_sum,
+        "mul": _through_multiplication,
+        "div": _through_division,
+        "masked_fill": masked,
+        "where": choose,
+        "softmax": _through_softmax,
+    },
+    name="attnlrp",
+)

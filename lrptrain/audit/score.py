@@ -1,0 +1,66 @@
+"""A mean over samples with its 95 % interval, and how tables and sentences write it."""
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import torch
+
+from lrptrain.metrics.interval import mean_with_interval, moments_by_row
+
+
+@dataclass(frozen=True)
+class Score:
+    """A mean over samples with its 95 % interval.
+
+    Attributes:
+        value: The mean; nan without samples.
+        low: Lower end of the interval; nan below two samples.
+        high: Upper end of the interval; nan below two samples.
+        samples: How many samples had a value.
+        chance: Mean chance level of the same samples, where the metric has one.
+    """
+
+    value: float
+    low: float
+    high: float
+    samples: int
+    chance: float | None = None
+
+    def __str__(self) -> str:
+        return f"{self.value:.2f} [{self.low:.2f}, {self.high:.2f}]"
+
+
+def summarize(values: Sequence[float]) -> Score:
+    """Return the mean of the values with its 95 % t interval; nan values are left out."""
+    column = torch.tensor(values, dtype=torch.float64)
+    row = torch.zeros(len(column), dtype=torch.long)  # all values belong to one mean
+    estimate = mean_with_interval(moments_by_row(column, row, 1))
+    value, low, high = (float(estimate[name][0]) for name in ("value", "low", "high"))
+    return Score(value, low, high, samples=int((~column.isnan()).sum()))
+
+
+def is_known(score: Score | None) -> bool:
+    """Whether there is a mean at all."""
+    return score is not None and not math.isnan(score.value)
+
+
+def table_cell(score: Score | None, samples: int) -> str:
+    """Return the mean and its interval, and the number of samples where it is below `samples`; "-" if unknown."""
+    if score is None or not is_known(score):
+        return "-"
+    interval = "" if math.isnan(score.low) else f" [{_two_digits(score.low)}, {_two_digits(score.high)}]"
+    return f"{score.value:.3f}{interval}" + (f" n={score.samples}" if score.samples < samples else "")
+
+
+def _two_digits(number: float) -> str:
+    return f"{round(number, 2) + 0.0:.2f}"  # + 0.0: no minus before a zero
+
+
+def markdown_table(lines: Sequence[Sequence[str]]) -> str:
+    """Return lines of cells as Markdown with aligned columns; the first line is the head."""
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    head, *rows = (
+        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
+    )
+    return "\n".join([head, "| " + " | ".join("-" * width for width in widths) + " |", *rows])

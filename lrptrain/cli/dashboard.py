@@ -1,0 +1,29 @@
+"""`lrptrain dashboard`: runs as a page on this machine."""
+
+import threading
+import webbrowser
+from pathlib import Path
+
+from lrptrain.dashboard.runs import find_runs
+from lrptrain.dashboard.server import HOST, check_port, serve
+
+
+def dashboard(run: str, port: int = 8642, open: bool = False) -> None:
+    """Serve a run, or all runs below a folder, as a page on this machine; end it with Ctrl+C.
+
+    Args:
+        run: Folder of a run (`<default_root_dir>/relevance/<run>`), or one that holds runs.
+        port: Port of 127.0.0.1; other machines cannot reach it.
+        open: Show the page in a browser.
+
+    Raises:
+        FileNotFoundError: If there is no such folder.
+        ValueError: If the port cannot be used.
+    """
+    runs = find_runs(Path(run))
+    check_port(port)
+    address = f"http://{HOST}:{port}"
+    print(f"{len(runs)} run{'' if len(runs) == 1 else 's'} below {run}: {address} (Ctrl+C ends it)", flush=True)
+    if open:
+        threading.Timer(1.0, webbrowser.open, [address]).start()
+    serve(Path(run), port)

@@ -1,0 +1,72 @@
+"""The generated tables of the documentation, made from what the tests run on. `make tables` writes them."""
+
+import json
+import sys
+from pathlib import Path
+
+from lrptrain.relevance.registry import get_method, methods
+
+ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT / "tests" / "relevance"))
+
+
+def method_table() -> str:
+    """One row per registered method; its cost as experiments/speed measured it."""
+    cells = json.loads((ROOT / "experiments" / "speed" / "results" / "cpu.json").read_text(encoding="utf-8"))
+    head = ("method", "class-specific", "signed", "differentiable", "reaches the input", "cost", "options", "source")
+    rows = [f"| {' | '.join(head)} |", "|" + " --- |" * len(head)]
+    for name in methods():
+        method = get_method(name, {})
+        flags = (method.class_specific, method.signed, method.differentiable, method.reaches_input)
+        answers = " | ".join("yes" if flag else "no" for flag in flags)
+        options = ", ".join(f"`{option}={default!r}`" for option, default in method.options.items())
+        rows.append(f"| `{name}` | {answers} | {cost(cells, name)} | {options} | {method.source} |")
+    return "\n".join(rows)
+
+
+def cost(cells: dict, name: str) -> str:
+    """Time over one forward and backward pass of ViT-S and of BERT-base, batch 8, or 1 where 8 took too long."""
+    columns = []
+    for model in ("ViT-S/16, 224 px", "BERT-base, 128 tokens"):
+        ratios = [cells.get(f"{model} | 12 | {batch} | {name}", {}).get("time") for batch in (8, 1)]
+        ratio = next((ratio for ratio in ratios if ratio is not None), None)
+        columns.append("-" if ratio is None else f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}")
+    return " / ".join(columns)
+
+
+def model_table() -> str:
+    """One row per kind of model that the tests run, with the number of methods that serve it and what is refused."""
+    from model_zoo import KINDS
+    from test_models import METHODS, SERVED
+
+    rows = ["| library | model | input | methods | refused, with an error |", "| --- | --- | --- | --- | --- |"]
+    for name, kind in KINDS.items():
+        served = {method for served_kind, method in SERVED if served_kind == name}
+        refused = [f"`{method}`" for method in METHODS if method not in served]
+        without = "all that need attention over the whole sequence" if not kind.attention else ", ".join(refused)
+        source = "image" if kind.size else "text, with padding"
+        rows.append(f"| {kind.library} | {kind.title} | {source} | {len(served)} of {len(METHODS)} | {without} |")
+    return "\n".join(rows)
+
+
+# By file, the generated tables that it holds between `<!-- NAME -->` and `<!-- end of NAME -->`.
+TABLES = {
+    "docs/reference/methods.md": {"methods": method_table},
+    "docs/reference/support.md": {"models": model_table},
+}
+
+
+def filled(file: str) -> str:
+    """The text of a file with its tables as they should be."""
+    text = (ROOT / file).read_text(encoding="utf-8")
+    for name, table in TABLES[file].items():
+        start = f"<!-- {name} -->"
+        end = f"<!-- end of {name} -->"
+        before, _, rest = text.partition(start)
+        text = f"{before}{start}\n\n{table()}\n\n{end}{rest.partition(end)[2]}"
+    return text
+
+
+if __name__ == "__main__":
+    for path in TABLES:
+        (ROOT / path).write_text(filled(path), encoding="utf-8")

@@ -1,0 +1,79 @@
+"""Experiments import from the root, say what data they lack, and their committed tables are those of the results."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[2]
+IMPORT_ALL = """
+import importlib, pathlib
+for path in sorted(pathlib.Path("experiments").rglob("*.py")):
+    importlib.import_module(".".join(path.with_suffix("").parts))
+"""
+TABLES = """
+import json
+from importlib import import_module
+from pathlib import Path
+from experiments.parallel import load
+
+def check(name, texts):
+    readme = Path("experiments", name, "README.md").read_text(encoding="utf-8")
+    for text in texts:
+        assert text in readme, (name, text)
+
+def results(name, start="seed"):
+    files = sorted(Path("experiments", name, "results").glob(f"{start}_*.json"))
+    return [json.loads(path.read_text(encoding="utf-8")) for path in files]
+
+for name in ("tweets", "segmentation", "perturbation"):
+    check(name, [import_module(f"experiments.{name}.run").table(results(name))])
+table = import_module("experiments.class_specific.run").table
+check("class_specific", [table(kind, results("class_specific", kind)) for kind in ("digits", "pets")])
+digits = load(Path("experiments/segment_digits/results/seeds.jsonl")).values()
+check("segment_digits", import_module("experiments.segment_digits.report").tables(list(digits)).values())
+stages = ("classifiers", "sources", "refined", "segmenters")
+pets = {name: list(load(Path(f"experiments/segment_pets/results/{name}.jsonl")).values()) for name in stages}
+check("segment_pets", import_module("experiments.segment_pets.report").tables(pets).values())
+"""
+
+
+def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
+    """Run Python in the root, as the commands of the experiments are."""
+    variables = {**os.environ, **environment}
+    return subprocess.run(
+        [sys.executable, *arguments], cwd=ROOT, env=variables, capture_output=True, text=True, check=False
+    )
+
+
+@pytest.mark.parametrize("code", [IMPORT_ALL, TABLES], ids=["every module imports", "tables are those of the results"])
+def test_experiments_without_any_data(code, tmp_path):
+    done = python("-c", code, LRPTRAIN_DATA=str(tmp_path))
+    assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_no_experiment_changes_the_import_path_but_the_one_that_borrows_from_the_tests():
+    files = [path for path in (ROOT / "experiments").rglob("*.py") if "sys.path" in path.read_text(encoding="utf-8")]
+    assert [path.parent.name for path in files] == ["golden"]
+
+
+def test_missing_data_are_one_clear_line(tmp_path):
+    done = python("-m", "experiments.segmentation.run", LRPTRAIN_DATA=str(tmp_path))
+    assert done.returncode == 1
+    (line,) = done.stderr.strip().splitlines()
+    assert str(tmp_path / "data" / "oxford_pets3") in line
+    assert "python -m experiments.data" in line
+    assert "LRPTRAIN_DATA" in line
+
+
+def test_the_overview_names_every_data_set_with_its_source_and_licence(tmp_path):
+    (tmp_path / "data" / "cifar10").mkdir(parents=True)
+    (tmp_path / "data" / "cifar10" / "cifar10_jpeg.zip").touch()
+    code = "from experiments.data import SOURCES, overview; print(len(SOURCES)); print(overview())"
+    count, *lines = python("-c", code, LRPTRAIN_DATA=str(tmp_path)).stdout.splitlines()
+    for heading in ("  from: ", "  licence: "):
+        assert sum(line.startswith(heading) for line in lines) == int(count)
+    assert "cifar10: there (data/cifar10/cifar10_jpeg.zip)" in lines
+    assert "pets: MISSING (data/oxford_pets3)" in lines

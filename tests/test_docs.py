@@ -1,0 +1,61 @@
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from doc_tables import ROOT, TABLES, filled
+
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def python_blocks(page: Path) -> list[str]:
+    return re.findall(r"```python\n(.*?)```", page.read_text(encoding="utf-8"), flags=re.S)
+
+
+@pytest.mark.parametrize("file", sorted(TABLES))
+def test_the_tables_are_those_that_the_tests_run_on(file: str):
+    assert filled(file) == (ROOT / file).read_text(encoding="utf-8"), "run `make tables`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_pictures_and_links_exist(page: Path):
+    targets = re.findall(r"\]\(([^)#]+)[^)]*\)", page.read_text(encoding="utf-8"))
+    local = [target for target in targets if not target.startswith("http")]
+    assert [target for target in local if not (page.parent / target).exists()] == []
+
+
+def test_every_page_of_the_docs_is_reachable_from_their_index():
+    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
+    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")} - {"README.md"}
+    assert pages == {page for page in pages if f"]({page})" in index}
+
+
+def test_a_visitor_reads_the_readme_in_a_few_minutes_and_finds_the_installation_first():
+    assert len(README.split()) < 1300
+    lines = README.splitlines()
+    assert next(i for i, line in enumerate(lines) if "pip install" in line) < 30
+
+
+def test_the_code_that_attaches_the_callbacks_is_short():
+    attaching = [block for block in python_blocks(ROOT / "README.md") if "RelevanceMonitor(" in block]
+    assert attaching
+    assert all(len(block.strip().splitlines()) <= 20 for block in attaching)
+
+
+BLOCKS = [
+    pytest.param(block, id=f"{name_of(page)}-{number}")
+    for page in PAGES
+    for number, block in enumerate(python_blocks(page))
+]
+
+
+@pytest.mark.parametrize("block", BLOCKS)
+def test_every_python_block_runs(block: str, tmp_path: Path):
+    done = subprocess.run([sys.executable, "-c", block], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr[-2000:]
