@@ -43,7 +43,7 @@ LAYERS = {
     "metrics": {"batch"},
     "intervention": {"batch", "metrics", "relevance"},
     "guidance": {"batch", "metrics", "relevance"},
-    "findings": {"extras"},
+    "findings": {"batch", "extras", "intervention"},
     "render": {"extras"},
     "trainers": {"render", "extras", "files"},
     "loggers": {"findings", "render", "extras", "files"},

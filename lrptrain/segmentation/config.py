@@ -7,7 +7,7 @@ from typing import Any, Literal
 from lrptrain.relevance.registry import get_method
 from lrptrain.segmentation.refinement import refinements
 from lrptrain.segmentation.seeds import CHUNK, SCALES
-from lrptrain.trainers.checks import check_looks
+from lrptrain.trainers.checks import check_normalisation
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class PseudoMaskConfig:
 
     def __post_init__(self) -> None:
         get_method(self.method, self.options)
-        check_looks(self.mean, self.std)
+        check_normalisation(self.mean, self.std)
         if self.refine is not None and self.refine not in refinements():
             raise ValueError(f"refine must be one of {', '.join(refinements())} or None, not {self.refine!r}")
         if self.present not in ("label", "predicted") or self.masks not in ("evidence", "classes"):

@@ -19,7 +19,7 @@ from lrptrain.segmentation.images import ImageBatch, true_masks
 from lrptrain.segmentation.masks import ThresholdSweep, label_map, number_classes, pseudo_masks
 from lrptrain.segmentation.scoring import MaskScore
 from lrptrain.segmentation.sizes import patch_size
-from lrptrain.trainers.failures import described
+from lrptrain.trainers.failures import describe_error
 from lrptrain.trainers.processes import gather, rank_and_size
 
 MAP_VALUES_PER_PATCH = 4
@@ -110,7 +110,7 @@ def in_every_process(work: Callable[[], T]) -> T:
         result = work()
     except Exception as problem:
         error = problem
-    messages = gather("" if error is None else described(error))
+    messages = gather("" if error is None else describe_error(error))
     if error is not None:
         raise error
     for rank, message in enumerate(messages):

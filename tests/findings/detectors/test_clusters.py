@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 import scipy.stats
 
-from lrptrain.findings.clusters import explained_by_class, relevance_clusters
+from lrptrain.findings.detectors.clusters import explained_by_class, relevance_clusters
 
 
 def maps(where, samples=20, tokens=36, seed=0):

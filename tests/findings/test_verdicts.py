@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from examples import finding
 
-from lrptrain.findings import Effect, judge, merge_findings, share_test
+from lrptrain.findings import OVERALL, Effect, Scope, merge_findings, reach_verdicts, share_test
 
 SUSPECT = finding()
 
@@ -16,7 +16,7 @@ def effect(mean, spread=0.1, samples=20, control=0.0, seed=0):
 
 
 def states(*effects, min_effect=0.05):
-    return [one.state for one in judge([SUSPECT] * len(effects), effects, min_effect)]
+    return [one.state for one in reach_verdicts([SUSPECT] * len(effects), effects, min_effect)]
 
 
 def test_a_clear_effect_confirms_and_none_refutes():
@@ -30,8 +30,8 @@ def test_a_clear_effect_confirms_and_none_refutes():
 def test_what_no_map_shows_is_confirmed_by_a_large_effect_only():
     unseen = replace(SUSPECT, kind="reliance_outside_annotation")
     given = [effect(0.4), effect(0.2), effect(0.3, spread=0.5)]
-    assert [one.state for one in judge([unseen] * 3, given, 0.05)] == ["confirmed", "refuted", "suspected"]
-    assert [one.state for one in judge([unseen] * 3, given, 0.35)] == ["confirmed", "refuted", "suspected"]
+    assert [one.state for one in reach_verdicts([unseen] * 3, given, 0.05)] == ["confirmed", "refuted", "suspected"]
+    assert [one.state for one in reach_verdicts([unseen] * 3, given, 0.35)] == ["confirmed", "refuted", "suspected"]
 
 
 def test_what_is_unsure_stays_suspected():
@@ -40,7 +40,7 @@ def test_what_is_unsure_stays_suspected():
 
 def test_the_evidence_is_the_paired_difference():
     wanted = effect(0.4, control=0.2)
-    (judged,) = judge([SUSPECT], [wanted], 0.05)
+    (judged,) = reach_verdicts([SUSPECT], [wanted], 0.05)
     assert judged.intervention is not None
     assert judged.intervention.effect == pytest.approx(0.4)
     assert judged.intervention.reference == pytest.approx(0.2)
@@ -57,7 +57,7 @@ def test_more_suspects_need_more_evidence():
 
 
 def test_what_cannot_be_tested_says_so():
-    refused, few, absent = judge(
+    refused, few, absent = reach_verdicts(
         [SUSPECT] * 3, ["all read alike", effect(0.4, samples=4), Effect(np.full(9, np.nan), np.zeros(9))], 0.05
     )
     assert (refused.state, refused.note) == ("suspected", "all read alike")
@@ -66,7 +66,8 @@ def test_what_cannot_be_tested_says_so():
 
 
 def test_merging_carries_over_since_when():
-    def at(scope, epoch, target="label", **changes):
+    def at(name, epoch, target="label", **changes):
+        scope = OVERALL if name == "overall" else Scope("class", name)
         return replace(SUSPECT, scope=scope, epoch=epoch, first_epoch=epoch, target=target, **changes)
 
     first, new = merge_findings([], [at("overall", 0), at("a", 0)])
@@ -77,7 +78,7 @@ def test_merging_carries_over_since_when():
     assert new == second[1:]
     third, new = merge_findings(second, [at("overall", 2, state="refuted"), at("a", 2)])
     assert [(one.epoch, one.first_epoch) for one in third] == [(2, 0), (2, 2)]
-    assert [one.scope for one in new] == ["overall", "a"]  # another state; gone for an epoch
+    assert [str(one.scope) for one in new] == ["overall", "class a"]  # another state; gone for an epoch
     assert merge_findings(third, [at("b", 3, state="refuted")])[1] == []  # nobody had heard of it
 
 

@@ -1,7 +1,7 @@
 import numpy as np
 import pytest
 
-from lrptrain.findings import focus_findings
+from lrptrain.findings.detectors.focus import focus_findings
 
 EVALUATION = {"target": "label", "epoch": 2, "step": 30}
 
@@ -24,7 +24,7 @@ def test_the_class_that_looks_elsewhere_is_found_alone(scores):
     (finding,) = found(scores)
     member = scores["labels"] == 1
     shares, ids = scores["shares"][member], np.array(scores["sample_ids"])[member]
-    assert (finding.kind, finding.scope, finding.target) == ("focus_outside_annotation", "dog", "label")
+    assert (finding.kind, str(finding.scope), finding.target) == ("focus_outside_annotation", "class dog", "label")
     assert finding.effect == pytest.approx(shares.mean())
     assert finding.interval[0] < finding.effect < finding.interval[1] < finding.relevance.reference
     assert finding.relevance.reference == finding.bound == pytest.approx(scores["chance"][member].mean())
@@ -36,9 +36,9 @@ def test_the_class_that_looks_elsewhere_is_found_alone(scores):
 
 def test_a_number_as_the_bound_is_what_is_demanded(scores):
     findings = found(scores, bound=0.9)
-    assert [finding.scope for finding in findings] == ["overall", "cat", "dog", "owl"]
+    assert [str(finding.scope) for finding in findings] == ["overall", "class cat", "class dog", "class owl"]
     assert {finding.bound for finding in findings} == {0.9}
-    assert [finding.scope for finding in found(scores, bound=0.5)] == ["dog"]
+    assert [str(finding.scope) for finding in found(scores, bound=0.5)] == ["class dog"]
     assert found(scores, bound=0.01) == []
 
 
@@ -46,7 +46,7 @@ def test_chance_is_compared_sample_by_sample(scores):
     # Each share lies just below its own chance, which varies far more than the difference.
     chance = np.linspace(0.05, 0.95, 60)
     paired = {**scores, "shares": chance - 0.02, "chance": chance, "labels": np.arange(60) % 3}
-    assert [finding.scope for finding in found(paired)] == ["overall", "cat", "dog", "owl"]
+    assert [str(finding.scope) for finding in found(paired)] == ["overall", "class cat", "class dog", "class owl"]
     assert found(paired, bound=0.5) == []
 
 
@@ -107,24 +107,24 @@ def test_groups_are_scopes_of_their_own(scores):
     groups = np.tile([0, 1, 1], 20)
     shares = np.where(groups == 0, 0.05, scores["shares"])
     labels = np.zeros(60, int)
-    names = [finding.scope for finding in found({**scores, "shares": shares, "labels": labels}, groups=groups)]
+    names = [str(finding.scope) for finding in found({**scores, "shares": shares, "labels": labels}, groups=groups)]
     assert names == ["group 0"] or names == ["overall", "group 0"]
-    assert "group 0" not in [f.scope for f in found(scores, groups=np.zeros(60, int))]  # one group is all samples
+    assert "group 0" not in [str(f.scope) for f in found(scores, groups=np.zeros(60, int))]  # one group is all samples
 
 
 def test_a_region_is_found_where_relevance_is_above_chance(scores):
     findings = found(scores, region="watermark")
-    assert [(f.kind, f.scope, f.where) for f in findings] == [
-        ("focus_in_region", scope, "watermark") for scope in ("overall", "cat", "owl")
+    assert [(f.kind, str(f.scope), f.where) for f in findings] == [
+        ("focus_in_region", scope, "watermark") for scope in ("overall", "class cat", "class owl")
     ]
     assert findings[0].worst_samples[0] == f"s{int(np.argmax(scores['shares']))}"
 
 
 def test_scopes_whose_maps_show_nothing_can_be_asked_for(scores):
-    kinds = {finding.scope: finding.kind for finding in found(scores, unsuspected=True)}
+    kinds = {str(finding.scope): finding.kind for finding in found(scores, with_reliance=True)}
     assert kinds == {
         "overall": "reliance_outside_annotation",
-        "cat": "reliance_outside_annotation",
-        "dog": "focus_outside_annotation",
-        "owl": "reliance_outside_annotation",
+        "class cat": "reliance_outside_annotation",
+        "class dog": "focus_outside_annotation",
+        "class owl": "reliance_outside_annotation",
     }

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lrptrain.monitor.sample import SampleKeeper, allot, priorities
+from lrptrain.monitor.stratified_sample import StratifiedReservoir, allocate, priorities
 
 COUNTS = st.dictionaries(st.integers(-1, 8), st.integers(0, 30), max_size=8)
 
@@ -16,7 +16,7 @@ COUNTS = st.dictionaries(st.integers(-1, 8), st.integers(0, 30), max_size=8)
 @settings(max_examples=200, deadline=None)
 @given(COUNTS, st.integers(0, 60))
 def test_places_are_shared_out_as_evenly_as_the_sizes_allow(counts, places):
-    shares = allot(counts, places)
+    shares = allocate(counts, places)
     assert sum(shares.values()) == min(places, sum(counts.values()))
     assert all(0 <= shares[label] <= counts[label] for label in shares)
     unfilled = [shares[label] for label in shares if shares[label] < counts[label]]
@@ -27,7 +27,7 @@ def test_places_are_shared_out_as_evenly_as_the_sizes_allow(counts, places):
 def chosen_at_once(labels, places, seed):
     """The sample by its definition: of each class, those with the lowest priorities."""
     drawn = priorities(np.arange(len(labels)), seed)
-    shares = allot(Counter(labels.tolist()), places)
+    shares = allocate(Counter(labels.tolist()), places)
     picked = [sorted(np.flatnonzero(labels == c), key=lambda i: drawn[i])[:share] for c, share in shares.items()]
     return {int(i) for part in picked for i in part}
 
@@ -44,7 +44,7 @@ def test_streaming_equals_choosing_at_once_for_any_order_and_processes(labels, p
     labels = np.array(labels)
     order = list(range(len(labels)))
     generator.shuffle(order)
-    keepers = [SampleKeeper(places, seed) for _ in range(size)]
+    keepers = [StratifiedReservoir(places, seed) for _ in range(size)]
     while order:
         cut = generator.randint(1, 7)
         rows, order = order[:cut], order[cut:]
@@ -58,19 +58,19 @@ def test_streaming_equals_choosing_at_once_for_any_order_and_processes(labels, p
 
 
 def test_padding_is_not_counted():
-    keeper = SampleKeeper(10)
+    keeper = StratifiedReservoir(10)
     keeper.add({"x": torch.arange(4), "label": torch.zeros(4, dtype=torch.long)}, np.arange(4), [True, False] * 2)
     assert keeper.counts == {0: 2}
     assert {sample.sample_id for sample in keeper.choose([(keeper.counts, keeper.keys())])} == {0, 2}
 
 
 def test_memory_stays_small_on_a_sorted_set():
-    keeper = SampleKeeper(64)
+    keeper = StratifiedReservoir(64)
     labels = torch.arange(2000) // 20
     for start in range(0, 2000, 50):
         rows = torch.arange(start, start + 50)
         keeper.add({"x": rows, "label": labels[rows]}, rows.numpy(), [True] * 50)
-    assert sum(map(len, keeper.kept.values())) < 6 * 64
+    assert sum(map(len, keeper.candidates.values())) < 6 * 64
 
 
 def test_priorities_are_uniform_and_depend_on_the_seed():
@@ -82,6 +82,6 @@ def test_priorities_are_uniform_and_depend_on_the_seed():
 
 @pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
 def test_any_integer_label_will_do(dtype):
-    keeper = SampleKeeper(2)
+    keeper = StratifiedReservoir(2)
     keeper.add({"x": torch.arange(3), "label": torch.tensor([0, 1, 1], dtype=dtype)}, np.arange(3), [True] * 3)
     assert {sample.label for sample in keeper.choose([(keeper.counts, keeper.keys())])} == {0, 1}

@@ -1,11 +1,11 @@
 import numpy as np
 import pytest
 
-from lrptrain.findings.positions import describe, fixed_positions
-from lrptrain.findings.scopes import Scope, scopes
+from lrptrain.findings.detectors.positions import describe, fixed_positions
+from lrptrain.findings.scopes import OVERALL, ScopeMembers, split_into_scopes
 
 GRID = (6, 6)
-ALL = [Scope("overall", np.ones(64, bool))]
+ALL = [ScopeMembers(OVERALL, np.ones(64, bool))]
 
 
 def maps(samples=64, seed=0, **extra):
@@ -42,15 +42,15 @@ def test_noise_is_seldom_found_anywhere():
 def test_a_place_of_one_class_is_found_there_alone():
     labels = np.repeat([0, 1], 32)
     shares = np.where((labels == 1)[:, None], maps(p30=12), maps())
-    within = scopes(labels, ["a", "b"])
-    found = {place.scope.name: place.positions for place in fixed_positions(shares, GRID, within[1:])}
-    assert found == {"b": (30,)}
+    within = split_into_scopes(labels, ["a", "b"])
+    found = {str(place.scope.scope): place.positions for place in fixed_positions(shares, GRID, within[1:])}
+    assert found == {"class b": (30,)}
     # If all samples show it, no class is told apart.
-    assert [place.scope.name for place in fixed_positions(maps(p30=12), GRID, within)] == ["overall"]
+    assert [str(place.scope.scope) for place in fixed_positions(maps(p30=12), GRID, within)] == ["overall"]
 
 
 def test_few_samples_and_undefined_maps_are_left_out():
-    assert positions(maps(7, p35=30), [Scope("overall", np.ones(7, bool))]) == []
+    assert positions(maps(7, p35=30), [ScopeMembers(OVERALL, np.ones(7, bool))]) == []
     shares = maps(p35=30)
     shares[:60] = np.nan
     assert positions(shares) == []

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lrptrain.findings.tokens import ReadText, suspicious_tokens
+from lrptrain.findings.detectors.tokens import TextContent, suspicious_tokens
 
 WORD, COMMON = 900, 7
 
@@ -18,7 +18,7 @@ def texts(samples=60, planted=WORD, weight=10.0, both=False, seed=0):
         if i % 2 or both:
             place = rng.integers(4, 10)
             ids[place], values[place] = planted, values[place] + weight
-        found.append(ReadText(ids, values / values.sum(), None, i % 2))
+        found.append(TextContent(ids, values / values.sum(), None, i % 2))
     return found
 
 
@@ -40,7 +40,7 @@ def test_it_must_be_relevant_frequent_and_go_with_the_class():
     assert found(texts(both=True)) == []
     sample = texts()
     rare = [
-        text if i % 8 == 1 else replace(text, ids=np.where(text.ids == WORD, 11, text.ids))
+        text if i % 8 == 1 else replace(text, token_ids=np.where(text.token_ids == WORD, 11, text.token_ids))
         for i, text in enumerate(sample)
     ]
     assert found(rare) == [] or (WORD, False, 1) not in found(rare)
@@ -48,7 +48,7 @@ def test_it_must_be_relevant_frequent_and_go_with_the_class():
 
 @pytest.mark.parametrize(("inside", "expected"), [(True, []), (False, [(WORD, False, 1)])])
 def test_words_of_the_rationale_may_be_relevant(inside, expected):
-    sample = [replace(text, inside=(text.ids == WORD) == inside) for text in texts()]
+    sample = [replace(text, annotated=(text.token_ids == WORD) == inside) for text in texts()]
     assert [one for one in found(sample) if not one[1]] == expected
 
 
@@ -63,6 +63,6 @@ def test_a_position_is_found_whatever_stands_there():
 
 def test_few_texts_and_empty_ones_are_no_evidence():
     assert found(texts(6)) == []
-    empty = ReadText(np.empty(0, int), np.empty(0), None, 0)
+    empty = TextContent(np.empty(0, int), np.empty(0), None, 0)
     assert found([empty] * 20) == []
     assert found([]) == []

@@ -1,18 +1,18 @@
-"""What is suspected, from maps of which we know what they show."""
+"""What detectors find in maps of which we know what they show."""
 
 import numpy as np
 import pytest
 import torch
 
 from lrptrain.batch import Sample
-from lrptrain.findings.finding import OVERALL
+from lrptrain.findings import OVERALL, DetectionConfig, Evaluation, ExplainedSample, Scope, detect_candidates
 from lrptrain.intervention import Region
-from lrptrain.monitor.evaluate import Scored
-from lrptrain.monitor.suspects import Terms, suspects
 
 NAMES = ["cat", "dog"]
-TERMS = Terms(NAMES, lambda ids: [f" w{i}" for i in ids], epoch=1, step=2)
+CONFIG = DetectionConfig(NAMES, lambda ids: [f" w{i}" for i in ids])
 GRID = (6, 6)
+CAT = Scope("class", "cat")
+DOG = Scope("class", "dog")
 
 
 def scored(i, label, share=float("nan"), predicted=0, peak=None, **changes):
@@ -23,7 +23,11 @@ def scored(i, label, share=float("nan"), predicted=0, peak=None, **changes):
     known = {} if np.isnan(share) else {f"{target}/energy_pointing_game": share for target in targets}
     given = {"grid": GRID, "chance": 0.4, "values": known, **changes}
     maps = dict.fromkeys(targets, values)
-    return Scored(Sample(i, label, {}), predicted, np.array([0.9, 0.1]), maps, classes=2, **given)
+    return ExplainedSample(Sample(i, label, {}), predicted, np.array([0.9, 0.1]), maps, num_logits=2, **given)
+
+
+def detected(sample, config=CONFIG, samples=None):
+    return detect_candidates(Evaluation(sample, samples, epoch=1, step=2), config)
 
 
 def reference(suspect):
@@ -32,29 +36,29 @@ def reference(suspect):
 
 
 def flagged(sample, **options):
-    return [(one.finding.kind, one.finding.scope, one.finding.target) for one in suspects(sample, TERMS, **options)]
+    return [(one.finding.kind, one.finding.scope, one.finding.target) for one in detected(sample, **options)]
 
 
 def test_classes_are_flagged_for_the_label_and_once():
     sample = [scored(i, i % 2, 0.1 + 0.001 * i) for i in range(40)]
     kind = "focus_outside_annotation"
     assert flagged(sample) == [
-        (kind, OVERALL, "label"), (kind, "cat", "label"), (kind, "dog", "label"), (kind, OVERALL, "predicted")
+        (kind, OVERALL, "label"), (kind, CAT, "label"), (kind, DOG, "label"), (kind, OVERALL, "predicted")
     ]  # fmt: skip
-    rows = {one.finding.scope: one.rows.tolist() for one in suspects(sample, TERMS) if one.finding.target == "label"}
-    assert rows == {OVERALL: list(range(40)), "cat": list(range(0, 40, 2)), "dog": list(range(1, 40, 2))}
+    rows = {one.finding.scope: one.rows.tolist() for one in detected(sample, CONFIG) if one.finding.target == "label"}
+    assert rows == {OVERALL: list(range(40)), CAT: list(range(0, 40, 2)), DOG: list(range(1, 40, 2))}
 
 
 def test_a_good_focus_is_flagged_only_to_be_tested():
     sample = [scored(i, i % 2, 0.8 + 0.001 * i) for i in range(40)]
     assert flagged(sample) == []
     kinds = flagged(sample, samples=[one.sample for one in sample])
-    assert kinds == [("reliance_outside_annotation", scope, "label") for scope in (OVERALL, "cat", "dog")]
+    assert kinds == [("reliance_outside_annotation", scope, "label") for scope in (OVERALL, CAT, DOG)]
 
 
 def test_samples_without_a_label_are_flagged_by_the_predicted_class():
     sample = [scored(i, -1, 0.1 + 0.001 * i, predicted=1) for i in range(20)]
-    assert [found[1:] for found in flagged(sample)] == [(OVERALL, "predicted"), ("dog", "predicted")]
+    assert [found[1:] for found in flagged(sample)] == [(OVERALL, "predicted"), (DOG, "predicted")]
 
 
 def test_a_named_region_is_suspected_by_its_own_area():
@@ -64,18 +68,16 @@ def test_a_named_region_is_suspected_by_its_own_area():
         scored(i, i % 2, values={**values, "label/energy_pointing_game": 0.6 + 0.001 * i}, areas=areas)
         for i in range(20)
     ]
-    terms = Terms(NAMES, TERMS.name_tokens, region_names=("object", "watermark"))
-    found = [one for one in suspects(sample, terms) if one.finding.kind == "focus_in_region"]
-    assert [(one.finding.scope, one.finding.where) for one in found] == [
-        (s, "watermark") for s in (OVERALL, "cat", "dog")
-    ]
+    terms = DetectionConfig(NAMES, CONFIG.name_tokens, region_names=("object", "watermark"))
+    found = [one for one in detected(sample, terms) if one.finding.kind == "focus_in_region"]
+    assert [(one.finding.scope, one.finding.where) for one in found] == [(s, "watermark") for s in (OVERALL, CAT, DOG)]
     assert found[0].region == Region("named", 1)
     assert reference(found[0]) == pytest.approx(0.1)
 
 
 def test_a_corner_in_every_image_is_suspected_without_annotations():
     sample = [scored(i, i % 2, peak=35) for i in range(40)]
-    (found,) = suspects(sample, TERMS)
+    (found,) = detected(sample, CONFIG)
     assert (found.finding.kind, found.finding.scope) == ("focus_at_position", OVERALL)
     assert found.finding.where == "bottom right (1 of 36 patches)"
     assert found.region == Region("patches", (35,))
@@ -86,12 +88,12 @@ def test_a_corner_in_every_image_is_suspected_without_annotations():
 def test_relevance_on_the_evidence_is_no_focus_at_a_position():
     inside = np.zeros(36, bool)
     inside[35] = True
-    assert suspects([scored(i, i % 2, peak=35, inside=inside) for i in range(40)], TERMS) == []
+    assert detected([scored(i, i % 2, peak=35, annotated=inside) for i in range(40)], CONFIG) == []
 
 
 def test_samples_with_evidence_at_the_position_are_no_evidence_against_it():
     inside = [np.arange(36) == (35 if i < 4 else 0) for i in range(40)]
-    (found,) = suspects([scored(i, i % 2, peak=35, inside=inside[i]) for i in range(40)], TERMS)
+    (found,) = detected([scored(i, i % 2, peak=35, annotated=inside[i]) for i in range(40)], CONFIG)
     assert found.rows.tolist() == list(range(4, 40))
 
 
@@ -113,7 +115,7 @@ def test_clusters_are_suspected_where_each_class_has_its_own_picture():
     kinds = {
         planted: [
             one.region.which
-            for one in suspects(*_swapped(cluster_samples(planted)))
+            for one in detected(*_swapped(cluster_samples(planted)))
             if one.finding.kind == "relevance_cluster"
         ]
         for planted in (True, False)
@@ -123,7 +125,7 @@ def test_clusters_are_suspected_where_each_class_has_its_own_picture():
 
 
 def _swapped(pair):
-    return pair[0], TERMS, pair[1]
+    return pair[0], CONFIG, pair[1]
 
 
 def test_tokens_are_named():
@@ -133,14 +135,14 @@ def test_tokens_are_named():
         values = torch.ones(12)
         if i % 2:
             words[5], values[5] = 7, 20.0
-        one = Scored(
+        one = ExplainedSample(
             Sample(i, i % 2, {}), i % 2, np.array([0.5, 0.5]), {"predicted": values}, None, 2, float("nan"), {}
         )
-        sample.append(Scored(**{**vars(one), "words": words}))
-    (found,) = suspects(sample, TERMS)
+        sample.append(ExplainedSample(**{**vars(one), "content_ids": words}))
+    (found,) = detected(sample, CONFIG)
     assert (found.finding.kind, found.finding.scope, found.finding.where) == (
         "suspicious_token",
-        "dog",
+        DOG,
         "the token 'w7'",
     )
     assert found.region == Region("token", 7)
