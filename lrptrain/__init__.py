@@ -1,10 +1,15 @@
 """lrptrain: what is my model looking at, and how do I make it look at the right thing?"""
 
+from lrptrain import rules
 from lrptrain.relevance import (
+    Composite,
     Decomposition,
+    Explanation,
     NonFiniteError,
     Recording,
     Relevance,
+    RelevanceMaps,
+    Rule,
     TokenLayout,
     UnsupportedMethodError,
     UnsupportedModelError,
@@ -13,14 +18,20 @@ from lrptrain.relevance import (
     decompose,
     methods,
     record,
+    register_method,
     register_rule,
+    use_rules,
 )
 
 __all__ = [
+    "Composite",
     "Decomposition",
+    "Explanation",
     "NonFiniteError",
     "Recording",
     "Relevance",
+    "RelevanceMaps",
+    "Rule",
     "TokenLayout",
     "UnsupportedMethodError",
     "UnsupportedModelError",
@@ -29,5 +40,8 @@ __all__ = [
     "decompose",
     "methods",
     "record",
+    "register_method",
     "register_rule",
+    "rules",
+    "use_rules",
 ]

@@ -1,6 +1,7 @@
 """`lrptrain wandb-workspace`: a view of a W&B project's monitored runs."""
 
 from lrptrain.loggers.wandb_workspace import save_workspace
+from lrptrain.monitor.summary import logged_metrics
 
 
 def wandb_workspace(project: str, name: str | None = None, title: str = "Relevance") -> None:
@@ -17,4 +18,4 @@ def wandb_workspace(project: str, name: str | None = None, title: str = "Relevan
         ImportError: If wandb-workspaces is not installed.
         ValueError: If the project is not named so, there is no key, or W&B does not take the view.
     """
-    print(save_workspace(project, name, title))
+    print(save_workspace(project, logged_metrics(), name, title))

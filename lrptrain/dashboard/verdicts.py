@@ -13,8 +13,9 @@ def read_audit(folder: Path) -> dict[str, Any]:
 
     Returns:
         `there`, whether there is one; `verdicts`: with `method`, `faithful`, `reasons` and `numbers` (by test: `value`,
-        `low` and `high`); `sentences` and `remarks` in words; `about` the samples; `left_out`: tests that were not run,
-        and why; `pictures`: names of PNGs; and `notes`.
+        `low` and `high`); `tests`: by test, what its number is (`number`) and the `range` to show it in; `sentences`
+        and `remarks` in words; `about` the samples; `left_out`: tests that were not run, and why; `pictures`: names of
+        PNGs; and `notes`.
     """
     notes: list[str] = []
     found = read_json(file_in(folder, "audit", "results.json"), notes)
@@ -23,6 +24,7 @@ def read_audit(folder: Path) -> dict[str, Any]:
     return {
         "there": bool(known),
         "verdicts": [_verdict(one) for one in _dicts(known.get("verdicts")) if isinstance(one.get("method"), str)],
+        "tests": _tests(known.get("tests")),
         "sentences": _strings(known.get("sentences")),
         "remarks": _strings(known.get("notes")),
         "about": about if isinstance(about, dict) else {},
@@ -56,6 +58,19 @@ def _verdict(one: dict[str, Any]) -> dict[str, Any]:
             if isinstance(score, dict)
         },
     }
+
+
+def _tests(tests: Any) -> dict[str, dict[str, Any]]:
+    """How the page shows the numbers of each test; a record of an earlier version does not say."""
+    return {
+        name: {"number": test["number"], "range": test["range"]}
+        for name, test in (tests.items() if isinstance(tests, dict) else ())
+        if isinstance(test, dict) and isinstance(test.get("number"), str) and _is_range(test.get("range"))
+    }
+
+
+def _is_range(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and all(isinstance(end, int | float) for end in value)
 
 
 def _left_out(unit: dict[str, Any]) -> str:

@@ -11,6 +11,7 @@ from lrptrain.loggers.local import (
     read_samples,
     write_record,
 )
+from lrptrain.loggers.metrics import LoggedMetric
 from lrptrain.loggers.other import log_to_other
 from lrptrain.loggers.record import ClassMap, EpochRecord, Highlight, Input, Picture
 from lrptrain.loggers.tensorboard import log_to_tensorboard
@@ -21,6 +22,7 @@ __all__ = [
     "EpochRecord",
     "Highlight",
     "Input",
+    "LoggedMetric",
     "Picture",
     "RecordWriter",
     "log_to_other",

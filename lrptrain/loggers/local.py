@@ -29,10 +29,12 @@ from lrptrain.extras import require
 from lrptrain.files import append_json_line, file_name_of, folder_size_mb, write_atomically, write_json, write_text
 from lrptrain.findings import Finding
 from lrptrain.loggers.inputs import write_inputs
+from lrptrain.loggers.metrics import COST, LoggedMetric
 from lrptrain.loggers.record import ClassMap, EpochRecord
 
 MAP = "map_"  # what the columns of maps start with
 CLASS_MAPS = "class_maps"  # the folder
+RECORD_METRICS = (LoggedMetric(("record_mb",), "Megabytes of the record", COST, unit="megabytes"),)
 
 
 def write_record(folder: Path, record: EpochRecord, room_mb: float = float("inf")) -> None:

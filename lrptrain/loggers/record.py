@@ -1,6 +1,6 @@
 """What one evaluation has to say, before any logger hears of it."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -8,6 +8,7 @@ import numpy as np
 from jaxtyping import Float, UInt8
 
 from lrptrain.findings import Finding
+from lrptrain.loggers.metrics import LoggedMetric
 
 
 @dataclass(frozen=True)
@@ -99,6 +100,7 @@ class EpochRecord:
         class_names: Name of each class.
         inputs: By sample id what a sample is, made when it is asked for.
         class_maps: Of the samples shown, for many classes.
+        metrics: What the scalars are called, and whether higher values are better.
     """
 
     epoch: int
@@ -113,3 +115,4 @@ class EpochRecord:
     prefix: str = "relevance"
     inputs: Mapping[int | str, Callable[[], Input]] = field(default_factory=dict)
     class_maps: list[ClassMap] = field(default_factory=list)
+    metrics: Sequence[LoggedMetric] = ()

@@ -9,6 +9,7 @@ from lrptrain.extras import require
 from lrptrain.findings import Finding
 from lrptrain.loggers.findings_table import findings_table
 from lrptrain.loggers.local import MAP
+from lrptrain.loggers.metrics import find_metric
 from lrptrain.loggers.record import EpochRecord, Picture
 
 # W&B shows at most 108 images under a key and 10 000 rows of a table.
@@ -18,14 +19,6 @@ _LONGEST_TITLE = 63
 _MASK_LABELS = {0: "elsewhere", 1: "annotation", 255: "ignored"}
 
 _STEP = "trainer/global_step"
-# What W&B's summary keeps of a scalar, by a part of its key; of all others the last value.
-_SUMMARIES = {
-    **dict.fromkeys(("energy_pointing_game", "pointing_game", "rank_accuracy", "auprc"), "max,last"),
-    **dict.fromkeys(("accuracy", "worst_group_accuracy"), "max,last"),
-    **dict.fromkeys(("severity", "reliance", "findings"), "min,max,last"),
-    **dict.fromkeys(("seconds", "cost_share"), "mean,max,last"),
-}
-
 _defined: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 
 
@@ -76,16 +69,15 @@ def define_metrics(experiment: Any, record: EpochRecord) -> None:
         experiment: A `wandb.Run`.
         record: Whose scalars will be logged.
     """
-    known = _defined.setdefault(experiment, set())
-    if "relevance/*" not in known:
-        known.add("relevance/*")
+    defined = _defined.setdefault(experiment, set())
+    if "relevance/*" not in defined:
+        defined.add("relevance/*")
         experiment.define_metric("relevance/*", step_metric=_STEP)
-    for key in record.scalars.keys() - known:
-        known.add(key)
-        parts = reversed(key.removeprefix(record.prefix).split("/"))
-        summary = next((_SUMMARIES[part] for part in parts if part in _SUMMARIES), None)
-        if summary is not None:
-            experiment.define_metric(key, step_metric=_STEP, summary=summary)
+    for key in record.scalars.keys() - defined:
+        defined.add(key)
+        metric = find_metric(record.metrics, key.removeprefix(f"{record.prefix}/"))
+        if metric is not None and metric.summary is not None:
+            experiment.define_metric(key, step_metric=_STEP, summary=metric.summary)
 
 
 def logged_in() -> bool:

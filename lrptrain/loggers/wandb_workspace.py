@@ -1,20 +1,32 @@
 """A W&B workspace for a project's monitored runs, made by code."""
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
 
 from lrptrain.extras import require
+from lrptrain.loggers.metrics import CLASSES, COST, FINDINGS, GUIDANCE, WHERE_IT_LOOKS, LoggedMetric
 from lrptrain.loggers.wandb import logged_in
 
 _STEP = "trainer/global_step"
-_MEASURES = ("energy_pointing_game", "pointing_game", "rank_accuracy", "auprc")
+SAMPLES = "Samples"
+SECTIONS = (WHERE_IT_LOOKS, FINDINGS, SAMPLES, CLASSES, GUIDANCE, COST)
+_OPEN = (WHERE_IT_LOOKS, FINDINGS, SAMPLES)
+GUIDANCE_METRICS = tuple(
+    LoggedMetric((key,), key.replace("_", " "), GUIDANCE, unit="number", prefix="guidance")
+    for key in ("total", "applied_weight", "swap_distance", "cosine", "norm_ratio", "cost")
+)
+"""What `RelevanceGuidance` logs of every objective."""
 
 
-def save_workspace(project: str, name: str | None = None, title: str = "Relevance") -> str:
+def save_workspace(
+    project: str, metrics: Sequence[LoggedMetric], name: str | None = None, title: str = "Relevance"
+) -> str:
     """Save a workspace view for monitored runs in a W&B project.
 
     Args:
         project: `ENTITY/PROJECT`, as in the project's address.
+        metrics: What is logged; each has a panel in its section.
         name: Name of the monitor, where it has one (`RelevanceMonitor(name=...)`).
         title: Title of the view.
 
@@ -25,7 +37,7 @@ def save_workspace(project: str, name: str | None = None, title: str = "Relevanc
         ImportError: If wandb-workspaces is not installed.
         ValueError: If the project is not named so, there is no key, or W&B does not take the view.
     """
-    view = make_workspace(project, name, title)
+    view = make_workspace(project, metrics, name, title)
     if not logged_in():
         raise ValueError(
             "a workspace is saved in your W&B account, and there is no key for one: run `wandb login` first"
@@ -37,8 +49,16 @@ def save_workspace(project: str, name: str | None = None, title: str = "Relevanc
         raise ValueError(f"W&B did not take the workspace of {project!r}: {type(error).__name__}: {reason}") from error
 
 
-def make_workspace(project: str, name: str | None = None, title: str = "Relevance") -> Any:
+def make_workspace(
+    project: str, metrics: Sequence[LoggedMetric], name: str | None = None, title: str = "Relevance"
+) -> Any:
     """The same workspace as an object of wandb-workspaces, to be changed or saved; nothing is sent.
+
+    Args:
+        project: `ENTITY/PROJECT`, as in the project's address.
+        metrics: What is logged; each has a panel in its section.
+        name: Name of the monitor, where it has one.
+        title: Title of the view.
 
     Raises:
         ImportError: If wandb-workspaces is not installed.
@@ -47,14 +67,21 @@ def make_workspace(project: str, name: str | None = None, title: str = "Relevanc
     parts = project.split("/")
     if len(parts) != 2 or not all(parts):
         raise ValueError(f"project must be ENTITY/PROJECT, as in the project's address, not {project!r}")
+    entity, project_name = parts
     workspaces, panels = _libraries()
+    prefix = f"relevance/{name}" if name else "relevance"
+    logged = [*metrics, *GUIDANCE_METRICS]
     sections = [
-        workspaces.Section(name=heading, panels=shown, is_open=opened)
-        for heading, opened, shown in _sections(panels, f"relevance/{name}" if name else "relevance")
+        workspaces.Section(
+            name=heading,
+            panels=_panels(panels, heading, logged, prefix),
+            is_open=heading in _OPEN,
+        )
+        for heading in SECTIONS
     ]
     settings = workspaces.WorkspaceSettings(x_axis=_STEP, ignore_outliers=False)
     return workspaces.Workspace(
-        entity=parts[0], project=parts[1], name=title, sections=sections, settings=settings, auto_generate_panels=True
+        entity=entity, project=project_name, name=title, sections=sections, settings=settings, auto_generate_panels=True
     )
 
 
@@ -64,48 +91,36 @@ def _libraries() -> tuple[Any, Any]:
         return tuple(require(f"wandb_workspaces.{part}", "workspace") for part in ("workspaces", "reports.v2"))  # type: ignore[return-value]
 
 
-def _sections(panels: Any, prefix: str) -> list[tuple[str, bool, list[Any]]]:
-    def lines(title: str, *keys: str, of: str = prefix) -> Any:
-        return panels.LinePlot(title=title, x=_STEP, y=[f"{of}/{key}" for key in keys])
+def _panels(panels: Any, section: str, metrics: Sequence[LoggedMetric], prefix: str) -> list[Any]:
+    """A section's lines, and its media and tables."""
+    lines = [
+        line
+        for metric in metrics
+        if metric.section == section
+        for line in _lines(panels, metric, prefix if metric.prefix == "relevance" else metric.prefix)
+    ]
+    if section == FINDINGS:
+        lines.append(_table(panels, f"{prefix}/findings_table", height=10))
+    if section == SAMPLES:
+        lines += [
+            panels.MediaBrowser(title="Relevance over the images", media_keys=[f"{prefix}/overlays"]),
+            panels.MediaBrowser(title="Relevance over the texts", media_keys=[f"{prefix}/highlights"]),
+            _table(panels, f"{prefix}/samples", height=12),
+        ]
+    return lines
 
-    def matching(title: str, pattern: str) -> Any:
-        return panels.LinePlot(title=title, x=_STEP, metric_regex=f"{prefix}/{pattern}")
 
-    targets = {"label": "the label", "predicted": "the prediction"}
-    focus = lines("Relevance on the annotation, and its area", *(f"{own}/{_MEASURES[0]}" for own in targets), "chance")
-    others = [lines(measure.replace("_", " "), *(f"{own}/{measure}" for own in targets)) for measure in _MEASURES[1:]]
-    found = [
-        lines("Severity of the gravest finding", "severity"),
-        lines("Findings", "findings", "findings/confirmed"),
-        lines("Reliance on the surroundings, and the control", "reliance", "reliance/control"),
-        panels.WeavePanelSummaryTable(table_name=f"{prefix}/findings_table", layout=panels.Layout(w=24, h=10)),
-    ]
-    samples = [
-        panels.MediaBrowser(title="Relevance over the images", media_keys=[f"{prefix}/overlays"]),
-        panels.MediaBrowser(title="Relevance over the texts", media_keys=[f"{prefix}/highlights"]),
-        panels.WeavePanelSummaryTable(table_name=f"{prefix}/samples", layout=panels.Layout(w=24, h=12)),
-    ]
-    single = [matching(f"{text} of each class", f"{own}/{_MEASURES[0]}/.+") for own, text in targets.items()]
-    named = [matching(f"Relevance for {text} on regions", f"{own}/region/.+") for own, text in targets.items()]
-    accuracy = [
-        lines("Accuracy on the sample", "accuracy", "worst_group_accuracy"),
-        matching("Accuracy of each group", "accuracy/group_.+"),
-    ]
-    guided = [
-        lines(key.replace("_", " "), key, of="guidance")
-        for key in ("total", "reliance", "cosine", "norm_ratio", "cost")
-    ]
-    cost = [
-        lines("Seconds per evaluation", "seconds"),
-        lines("Share of the run", "cost_share"),
-        lines("Megabytes of the record", "record_mb"),
-        lines("Failures", "failures"),
-    ]
-    return [
-        ("Where it looks", True, [focus, *others]),
-        ("Findings", True, found),
-        ("Samples", True, samples),
-        ("Classes, groups and regions", False, [*accuracy, *single, *named]),
-        ("Guidance", False, guided),
-        ("Cost of the monitor", False, cost),
-    ]
+def _lines(panels: Any, metric: LoggedMetric, prefix: str) -> list[Any]:
+    """One plot of all keys that are known, and one for each pattern."""
+    keys = [key for key in (*metric.keys, *metric.references) if "*" not in key]
+    plots = [panels.LinePlot(title=metric.title, x=_STEP, y=[f"{prefix}/{key}" for key in keys])] if keys else []
+    for key in metric.keys:
+        if "*" in key:
+            title = f"{metric.title} ({key.partition('/')[0]})" if len(metric.keys) > 1 else metric.title
+            regex = f"{prefix}/{key.replace('*', '.+')}"
+            plots.append(panels.LinePlot(title=title, x=_STEP, metric_regex=regex))
+    return plots
+
+
+def _table(panels: Any, key: str, height: int) -> Any:
+    return panels.WeavePanelSummaryTable(table_name=key, layout=panels.Layout(w=24, h=height))

@@ -1,77 +1,200 @@
 """From scored samples to numbers: scalars, findings and a table."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from lrptrain.monitor.evaluate import Scored
+from lrptrain.findings import ExplainedSample
+from lrptrain.loggers.local import RECORD_METRICS
+from lrptrain.loggers.metrics import CLASSES, COST, FINDINGS, WHERE_IT_LOOKS, LoggedMetric
+from lrptrain.metrics.localization import LOCALIZATION_METRICS, EnergyPointingGame
+from lrptrain.monitor.clock import COST_METRICS
+from lrptrain.monitor.evaluator import TARGETS
 
-FOCUS = "energy_pointing_game"
+FOCUS = EnergyPointingGame.key
 
 
-def targets_of(scored: Sequence[Scored]) -> list[str]:
-    """The explained targets, "label" first; samples without a label lack that one."""
-    return sorted({target for one in scored for target in one.maps})
+@dataclass(frozen=True, kw_only=True)
+class SampleMetric(LoggedMetric):
+    """Scalars that are computed from the scored samples.
 
-
-def scalars(scored: Sequence[Scored], class_names: Sequence[str]) -> dict[str, float]:
-    """Means over the samples in which a value is defined.
-
-    Keys: `relevance/<target>/<measure>`, `relevance/<target>/energy_pointing_game/<class>`,
-    `relevance/<target>/region/<name>`, `relevance/chance`, `relevance/accuracy` (of the sample), `relevance/samples`;
-    where samples have a group, `relevance/accuracy/group_<g>` and `relevance/worst_group_accuracy`, the least of them.
+    Attributes:
+        compute: Takes the scored samples and the names of the classes. Returns values by key, without the prefix; a
+            key that is not defined for these samples is left out.
     """
-    found = {"relevance/samples": float(len(scored))}
-    columns = {name: np.array([one.values.get(name, np.nan) for one in scored]) for name in _value_names(scored)}
-    labels = np.array([one.sample.label for one in scored])
-    for name, column in columns.items():
-        _add_mean(found, f"relevance/{name}", column)
-        if name.endswith(FOCUS):
-            for label in np.unique(labels[labels >= 0]):
-                _add_mean(found, f"relevance/{name}/{class_names[label]}", column[labels == label])
-    _add_mean(found, "relevance/chance", np.array([one.chance for one in scored]))
-    labelled = [one for one in scored if one.sample.label >= 0]
-    if labelled:
-        found["relevance/accuracy"] = _accuracy(labelled)
-    return found | _group_accuracies(labelled)
+
+    compute: Callable[[Sequence[ExplainedSample], Sequence[str]], dict[str, float]]
 
 
-def _group_accuracies(labelled: Sequence[Scored]) -> dict[str, float]:
-    groups = sorted({one.sample.group for one in labelled if one.sample.group is not None})
-    found = {f"relevance/accuracy/group_{g}": _accuracy([x for x in labelled if x.sample.group == g]) for g in groups}
-    return {**found, "relevance/worst_group_accuracy": min(found.values())} if found else {}
+def targets_of(scored: Sequence[ExplainedSample]) -> list[str]:
+    """The explained targets, "label" first; samples without a label lack that each."""
+    return sorted({target for each in scored for target in each.maps})
 
 
-def _accuracy(labelled: Sequence[Scored]) -> float:
-    return float(np.mean([one.predicted == one.sample.label for one in labelled]))
+def scalars(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
+    """The values of all `METRICS` by key, `relevance/<key>`: means over the samples in which a value is defined."""
+    values = {}
+    for metric in METRICS:
+        values |= {f"relevance/{key}": value for key, value in metric.compute(scored, class_names).items()}
+    return values
 
 
-def _add_mean(found: dict[str, float], key: str, values: np.ndarray) -> None:
-    defined = values[~np.isnan(values)]
-    if len(defined):
-        found[key] = float(defined.mean())
+def logged_metrics() -> list[LoggedMetric]:
+    """Everything that a monitor logs: titles, units and directions of its scalars."""
+    return [*METRICS, *FINDING_METRICS, *COST_METRICS, *RECORD_METRICS, FAILURES]
 
 
-def table(scored: Sequence[Scored], class_names: Sequence[str]) -> dict[str, list[Any]]:
+def _count(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
+    return {"samples": float(len(scored))}
+
+
+def _means(names: Iterable[str], scored: Sequence[ExplainedSample]) -> dict[str, float]:
+    """By name the mean of the samples' values, where there are any."""
+    columns = {name: _column(scored, name) for name in names}
+    return {name: float(column.mean()) for name, column in columns.items() if len(column)}
+
+
+def _column(scored: Iterable[ExplainedSample], name: str) -> np.ndarray:
+    """The values of that name that are defined."""
+    values = np.array([each.values.get(name, np.nan) for each in scored], dtype=float)
+    return values[~np.isnan(values)]
+
+
+def _measured(measure: str, scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
+    return _means([f"{target}/{measure}" for target in TARGETS], scored)
+
+
+def _focus_by_class(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
+    means = {}
+    for target in TARGETS:
+        name = f"{target}/{FOCUS}"
+        for label in sorted({each.sample.label for each in scored if each.sample.label >= 0}):
+            column = _column((each for each in scored if each.sample.label == label), name)
+            if len(column):
+                means[f"{name}/{class_names[label]}"] = float(column.mean())
+    return means
+
+
+def _named(part: str, scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
+    """Means of all values whose name has that part, such as `region` in `label/region/sky`."""
+    return _means([name for name in _value_names(scored) if part in name.split("/")], scored)
+
+
+def _chance(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
+    shares = np.array([each.chance for each in scored])
+    defined = shares[~np.isnan(shares)]
+    return {"chance": float(defined.mean())} if len(defined) else {}
+
+
+def _accuracies(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
+    """Of the labelled samples, and the least of any group."""
+    labelled = [each for each in scored if each.sample.label >= 0]
+    groups = _group_accuracies(scored, class_names)
+    values = {"accuracy": _accuracy(labelled)} if labelled else {}
+    return values | ({"worst_group_accuracy": min(groups.values())} if groups else {})
+
+
+def _group_accuracies(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
+    by_group: dict[int, list[ExplainedSample]] = {}
+    for each in scored:
+        if each.sample.label >= 0 and each.sample.group is not None:
+            by_group.setdefault(each.sample.group, []).append(each)
+    return {f"accuracy/group_{group}": _accuracy(members) for group, members in sorted(by_group.items())}
+
+
+def _accuracy(labelled: Sequence[ExplainedSample]) -> float:
+    return float(np.mean([each.predicted == each.sample.label for each in labelled]))
+
+
+def _of_targets(key: str) -> tuple[str, ...]:
+    return tuple(f"{target}/{key}" for target in TARGETS)
+
+
+# A new scalar of the samples is one entry here; a new score of maps is one entry in LOCALIZATION_METRICS.
+METRICS: tuple[SampleMetric, ...] = (
+    *(
+        SampleMetric(
+            _of_targets(measure.key),
+            measure.title,
+            WHERE_IT_LOOKS,
+            higher_is_better=measure.higher_is_better,
+            bounds=(0, 1),
+            references=("chance",) if measure.key == FOCUS else (),
+            compute=partial(_measured, measure.key),
+        )
+        for measure in LOCALIZATION_METRICS
+    ),
+    SampleMetric(("chance",), "Annotated share of the area", WHERE_IT_LOOKS, bounds=(0, 1), compute=_chance),
+    SampleMetric(
+        ("accuracy", "worst_group_accuracy"),
+        "Accuracy on the sample",
+        CLASSES,
+        higher_is_better=True,
+        bounds=(0, 1),
+        compute=_accuracies,
+    ),
+    SampleMetric(
+        ("accuracy/group_*",),
+        "Accuracy of each group",
+        CLASSES,
+        higher_is_better=True,
+        bounds=(0, 1),
+        compute=_group_accuracies,
+    ),
+    SampleMetric(
+        _of_targets(f"{FOCUS}/*"),
+        "Relevance on the annotation of each class",
+        CLASSES,
+        higher_is_better=True,
+        bounds=(0, 1),
+        compute=_focus_by_class,
+    ),
+    SampleMetric(
+        _of_targets("region/*"), "Relevance on regions", CLASSES, bounds=(0, 1), compute=partial(_named, "region")
+    ),
+    SampleMetric(
+        ("mixing/*",), "Mixing ratio of each block", CLASSES, bounds=(0, 1), compute=partial(_named, "mixing")
+    ),
+    SampleMetric(("samples",), "Samples", COST, unit="count", compute=_count),
+)
+# What `report` computes from findings and interventions, and the callback counts.
+FINDING_METRICS = (
+    LoggedMetric(("severity",), "Severity of the gravest finding", FINDINGS, higher_is_better=False, bounds=(0, 1)),
+    LoggedMetric(("findings", "findings/confirmed"), "Findings", FINDINGS, higher_is_better=False, unit="count"),
+    LoggedMetric(
+        ("reliance",),
+        "Reliance on the surroundings, and the control",
+        FINDINGS,
+        higher_is_better=False,
+        bounds=(-1, 1),
+        references=("reliance/control",),
+    ),
+)
+FAILURES = LoggedMetric(("failures",), "Failures", COST, unit="count")
+
+
+def table(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, list[Any]]:
     """One row per sample: id, classes, probability, annotated share, every measure, and the maps themselves."""
     columns: dict[str, list[Any]] = {
-        "sample_id": [one.sample.sample_id for one in scored],
-        "label": [class_name(one.sample.label, class_names) for one in scored],
-        "predicted": [class_name(one.predicted, class_names) for one in scored],
-        "probability": [one.probability for one in scored],
-        "chance": [one.chance for one in scored],
+        "sample_id": [each.sample.sample_id for each in scored],
+        "label": [class_name(each.sample.label, class_names) for each in scored],
+        "predicted": [class_name(each.predicted, class_names) for each in scored],
+        "probability": [each.probability for each in scored],
+        "chance": [each.chance for each in scored],
     }
-    if any(one.sample.group is not None for one in scored):
-        columns["group"] = [one.sample.group for one in scored]
-    columns |= {name.replace("/", "_"): [one.values.get(name) for one in scored] for name in _value_names(scored)}
-    maps = {target: [one.maps.get(target) for one in scored] for target in targets_of(scored)}
+    if any(each.sample.group is not None for each in scored):
+        columns["group"] = [each.sample.group for each in scored]
+    columns |= {name.replace("/", "_"): [each.values.get(name) for each in scored] for name in _value_names(scored)}
+    maps = {target: [each.maps.get(target) for each in scored] for target in targets_of(scored)}
     columns |= {f"map_{name}": [None if x is None else x.tolist() for x in column] for name, column in maps.items()}
     return columns
 
 
-def _value_names(scored: Sequence[Scored]) -> list[str]:
-    return list(dict.fromkeys(name for one in scored for name in one.values))
+def _value_names(scored: Sequence[ExplainedSample]) -> list[str]:
+    return list(dict.fromkeys(name for each in scored for name in each.values))
 
 
 def class_name(label: int, class_names: Sequence[str]) -> str:

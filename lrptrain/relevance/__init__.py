@@ -2,9 +2,10 @@
 
 from lrptrain.relevance.attribute import attribute, record
 from lrptrain.relevance.decomposition.decompose import Decomposition, decompose
-from lrptrain.relevance.propagation.propagator import register_rule
+from lrptrain.relevance.explanation import Explanation
+from lrptrain.relevance.propagation.composite import Composite, Rule, register_rule, use_rules
 from lrptrain.relevance.recording import Recording
-from lrptrain.relevance.registry import methods
+from lrptrain.relevance.registry import RelevanceMaps, methods, register_method
 from lrptrain.relevance.types import (
     NonFiniteError,
     Relevance,
@@ -15,10 +16,14 @@ from lrptrain.relevance.types import (
 )
 
 __all__ = [
+    "Composite",
     "Decomposition",
+    "Explanation",
     "NonFiniteError",
     "Recording",
     "Relevance",
+    "RelevanceMaps",
+    "Rule",
     "TokenLayout",
     "UnsupportedMethodError",
     "UnsupportedModelError",
@@ -27,5 +32,7 @@ __all__ = [
     "decompose",
     "methods",
     "record",
+    "register_method",
     "register_rule",
+    "use_rules",
 ]

@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from lrptrain.relevance import methods as _methods  # noqa: F401  (registers them)
 from lrptrain.relevance.preserve import preserved, unwrap
+from lrptrain.relevance.propagation.composite import Rules
 from lrptrain.relevance.recording import Inputs, Recording, Target, explained_input, read_logits, run_on_tape
 from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.tape.canonizers import collapse, unflatten
@@ -34,6 +35,7 @@ def attribute(
     *,
     other: Target = None,
     layout: TokenLayout | None = None,
+    composite: Rules | str | None = None,
     create_graph: bool = False,
     first_order: bool = False,
     **options: Any,
@@ -53,6 +55,9 @@ def attribute(
         method: One of `lrptrain.methods()`.
         other: A class to tell the target apart from: what is explained is then the difference of the two logits.
         layout: Where the content tokens stand, for models in which it cannot be found.
+        composite: Rules that count before the method's own, for the methods that propagate relevance by rules: a
+            `lrptrain.Composite`, or a mapping from operations to rules, `{"cumsum": lrptrain.rules.epsilon()}`. For
+            `lrp` also the name of its own composite, "alpha_beta" or "chefer".
         create_graph: Keep the graph, so that a loss on the scores reaches the model's parameters; for the methods that
             README's table calls differentiable.
         first_order: With `create_graph`: take gradients inside the map as constants, as RobustViT does. Cheaper, and
@@ -60,13 +65,16 @@ def attribute(
         **options: Of the method.
 
     Raises:
-        ValueError: If the batch is empty, or a target is out of range or of the wrong shape.
+        ValueError: If the batch is empty, a target is out of range or of the wrong shape, or a pattern of the
+            composite's name map matches no module.
         NonFiniteError: If the logits are NaN, or the relevance is NaN or infinite. With `create_graph` the relevance is
             not checked: a training loop decides what to do with a loss that is not finite.
         UnsupportedModelError: If the output is not `[batch, classes]`, or the model lacks what the method needs.
         UnsupportedMethodError: If the method is unknown, does not take an option, or does not exist for this model.
         UnsupportedOperationError: If relevance reaches an operation without a rule.
     """
+    if composite is not None:
+        options["composite"] = composite
     get_method(method, options)  # a wrong name raises before the model is run
     model = unwrap(model)
     with preserved(model):

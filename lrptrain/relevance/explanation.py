@@ -9,7 +9,8 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
-from lrptrain.relevance.propagation.propagator import Composite, at_least_float32
+from lrptrain.relevance.propagation.composite import Composite
+from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.tape.functions import enterable
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.types import UnsupportedModelError
@@ -20,12 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Explanation:
-    """What a method is given.
+    """A recorded forward pass and the class to explain: what a method takes.
 
     Attributes:
         recording: The forward pass.
-        target: Explained class of every sample.
-        other: The class it is told apart from: the explained number is then the difference of their logits.
+        target: The explained class of every sample.
+        other: The class to compare with: the explained number is then the difference of the two logits.
         create_graph: Whether the relevance is to be differentiated.
         first_order: Whether gradients inside the relevance are then constants.
     """
@@ -71,7 +72,7 @@ class Explanation:
                 used[block] = use(block, self.recording.per_head(block, gradient))
 
         later = [block for block in blocks[1:] if block.edge is not None]
-        hooks = [block.tensor.register_hook(partial(arrive, block)) for block in later]
+        hooks = [block.tensor.register_hook(partial(arrive, block)) for block in later]  # type: ignore[no-untyped-call]
         try:
             arrive(blocks[0], *self.gradient(blocks[:1]))
         finally:
@@ -91,7 +92,7 @@ class Explanation:
         if not explained.requires_grad:
             raise UnsupportedModelError("the logits have no gradient: the forward pass detaches them from its input")
         with self.recording.tape.replaying():
-            found = iter(
+            gradients_there = iter(
                 enterable(torch.autograd.grad)(
                     explained,
                     reached,
@@ -102,7 +103,7 @@ class Explanation:
                 if reached
                 else ()
             )
-        gradients = [None if value.edge is None else next(found) for value in values]
+        gradients = [None if value.edge is None else next(gradients_there) for value in values]
         return [
             torch.zeros_like(value.tensor) if grad is None else grad if scale == 1 else at_least_float32(grad) / scale
             for value, grad in zip(values, gradients, strict=True)
@@ -118,7 +119,8 @@ class Explanation:
             keep: Where relevance is asked for.
             of_logit: Propagate the logits themselves, instead of 1 and -1; for linear rules.
             linear: Whether the rules are linear in relevance, so that both classes can go in one pass. Those that
-                normalise by sums of relevance are not: 1 and -1 would cancel to nothing.
+                normalise by sums of relevance are not: 1 and -1 would cancel to nothing. A user's rules never count as
+                linear.
         """
         output = self.recording.output
         start = self.direction
@@ -126,12 +128,16 @@ class Explanation:
             logits = at_least_float32(output.tensor)
             # A class that is ruled out by a logit of -inf passes nothing; 0 * inf would be NaN.
             start = start * logits.masked_fill((start == 0) & logits.isinf(), 0.0)
+        propagator = self.recording.propagator
+        # Nothing is known of a user's rules: they may well be normalised by sums of relevance.
+        linear = linear and not propagator.has_custom_rule(composite)
         if linear or self.other is None:
-            arrived = self.recording.propagator.propagate({output: start}, composite, keep)
+            arrived = propagator.propagate({output: start}, composite, keep)
             return [arrived[value] for value in keep]
-        starts = (torch.zeros_like(start).scatter(1, c[:, None], 1.0) for c in (self.target, self.other))
-        one, two = (self.recording.propagator.propagate({output: one_hot}, composite, keep) for one_hot in starts)
-        return [one[value] - two[value] for value in keep]
+        of_target = torch.where(self.direction > 0, start, 0.0)
+        of_other = torch.where(self.direction < 0, -start, 0.0)
+        first, second = (propagator.propagate({output: x}, composite, keep) for x in (of_target, of_other))
+        return [first[value] - second[value] for value in keep]
 
 
 def explained_class(target: Any, logits: Float[Tensor, "batch classes"]) -> Int[Tensor, " batch"]:

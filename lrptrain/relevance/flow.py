@@ -3,7 +3,8 @@
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.propagation.composites import (
+from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance
+from lrptrain.relevance.propagation.operation_rules import (
     choose,
     divide,
     entries,
@@ -12,10 +13,9 @@ from lrptrain.relevance.propagation.composites import (
     reduced_axes,
     shape_back,
     spread,
+    to_the_winner,
 )
-from lrptrain.relevance.propagation.linear_maps import OutputRelevance
-from lrptrain.relevance.propagation.pooling import to_the_winner
-from lrptrain.relevance.propagation.propagator import Composite, InputRelevance, Propagator, at_least_float32
+from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
 from lrptrain.relevance.tape.functions import AVERAGES, ENTRIES, MAXIMA
 from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.types import UnsupportedModelError
@@ -41,7 +41,8 @@ def _shared(propagator: Propagator, node: Node, relevance: OutputRelevance) -> I
 def _averaged(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     (part,) = relevance
     assert part is not None
-    axes, x = reduced_axes(propagator, node), node.inputs[0].tensor
+    axes = reduced_axes(propagator, node)
+    x = node.inputs[0].tensor
     yield (
         node.inputs[0],
         spread(part, axes, x) / x[tuple(slice(None) if i in axes else 0 for i in range(x.ndim))].numel(),
@@ -54,33 +55,42 @@ def _weighted_sum(propagator: Propagator, node: Node, relevance: OutputRelevance
     assert part is not None
     if len(node.inputs) < 2:
         return _evenly(propagator, node, relevance)
-    attention, values = node.argument(0, "input"), node.argument(1, "mat2", node.kwargs.get("other"))
+    attention = node.argument(0, "input")
+    values = node.argument(1, "mat2", node.kwargs.get("other"))
     return [shape_back(values, at_least_float32(attention.tensor).mT @ part)]
 
 
-FLOW: Composite = {
-    **dict.fromkeys(ENTRIES, entries),
-    "linear": _evenly,
-    "matmul": _weighted_sum,
-    "bmm": _weighted_sum,
-    "add": _shared,
-    "sub": _shared,
-    "mul": multiply,
-    "div": divide,
-    "masked_fill": masked,
-    "where": choose,
-    "mean": _averaged,
-    "sum": _averaged,
-    **dict.fromkeys(AVERAGES | MAXIMA, to_the_winner),  # the slope of an average, too, is its share
-}
+FLOW = Composite(
+    {
+        **dict.fromkeys(ENTRIES, entries),
+        "linear": _evenly,
+        "matmul": _weighted_sum,
+        "bmm": _weighted_sum,
+        "add": _shared,
+        "sub": _shared,
+        "mul": multiply,
+        "div": divide,
+        "masked_fill": masked,
+        "where": choose,
+        "mean": _averaged,
+        "sum": _averaged,
+        **dict.fromkeys(AVERAGES | MAXIMA, to_the_winner),  # the slope of an average, too, is its share
+    },
+    name="flow",
+    replaceable=False,
+)
 
 
 def _weights_of_tokens(node: Node) -> Tensor | None:
     """A constant weight per token that states are multiplied by, such as a mask."""
-    first, second = node.argument(0, "input"), node.argument(1, "other")
-    weight, ndim = second if isinstance(first, Value) else first, len(node.outputs[0].shape)
-    found = node.name == "mul" and isinstance(weight, Tensor) and weight.ndim == ndim > 2 and weight.shape[-1] == 1
-    return weight if found else None
+    first = node.argument(0, "input")
+    second = node.argument(1, "other")
+    weight = second if isinstance(first, Value) else first
+    ndim = len(node.outputs[0].shape)
+    weighs_tokens = (
+        node.name == "mul" and isinstance(weight, Tensor) and weight.ndim == ndim > 2 and weight.shape[-1] == 1
+    )
+    return weight if weighs_tokens else None
 
 
 def _weigh_tokens(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
@@ -98,11 +108,12 @@ def unweighted(propagator: Propagator, states: Value) -> Value:
     return states
 
 
-POOLING_FLOW: Composite = {**FLOW, "mul": _weigh_tokens}
+POOLING_FLOW = Composite({**FLOW.type_map, "mul": _weigh_tokens}, name="flow", replaceable=False)
 
 
 def flow_to(propagator: Propagator, logits: Value, value: Value, length: int) -> Float[Tensor, "batch length"]:
     """The pooling's own weights: what share of the logits is read from every token of `value`; sums to 1."""
+    # Any class does: the rules of the flow do not look at values.
     start = at_least_float32(logits.tensor).new_zeros(logits.tensor.shape)
     start[:, 0] = 1.0
     weights = propagator.per_token(value, propagator.propagate({logits: start}, POOLING_FLOW, [value])[value], length)

@@ -24,12 +24,14 @@ def attention_probabilities(tape: Tape) -> list[Value]:
     for node in tape.nodes:
         for value in node.inputs:
             readers.setdefault(value, []).append(node)
+    # A gate or a classifier may have a softmax, too: it is not square, or its output weighs no values.
     outputs = (node.outputs[0] for node in tape.nodes if node.name == "softmax" and _over_last_axis(node))
     return [value for value in outputs if _is_square(value) and _weighs_values(value, readers)]
 
 
 def _over_last_axis(node: Node) -> bool:
-    dim, ndim = node.argument(1, "dim"), len(node.outputs[0].shape)
+    dim = node.argument(1, "dim")
+    ndim = len(node.outputs[0].shape)
     return dim is not None and dim % ndim == ndim - 1
 
 
@@ -96,14 +98,16 @@ def image_layout(propagator: Propagator, length: int) -> TokenLayout:
 
 def _positions(propagator: Propagator, patches: Value, tokens: Value, length: int) -> tuple[int, ...] | None:
     """Number the tokens, walk back to the patches, and read off which number arrives at which patch."""
+    # Token i holds the number i + 1, spread over its width. At the patch that token i stands for arrives i + 1; where
+    # several tokens are merged, or one is dropped, no whole number arrives, or 0.
     axis = propagator.token_axis(tokens, length)
     assert axis is not None
     shape = [length if i == axis else 1 for i in range(3)]
     numbers = torch.arange(1, length + 1, dtype=torch.float64, device=tokens.tensor.device).view(shape)
     start = (numbers / tokens.shape[-1]).expand(tokens.shape)
     arrived = propagator.propagate({tokens: start}, FLOW, [patches])[patches]
-    found = arrived.sum(1).flatten(1)
-    positions = found.round()
-    distinct = (positions[0].unique().numel() == positions.shape[1]) and bool((positions == positions[0]).all())
-    whole = bool((found - positions).abs().max() < 1e-6) and bool((positions >= 1).all())
-    return tuple((positions[0].long() - 1).tolist()) if distinct and whole else None
+    arrived_numbers = arrived.sum(1).flatten(1)
+    positions = arrived_numbers.round()
+    distinct = (torch.unique(positions[0]).numel() == positions.shape[1]) and bool((positions == positions[0]).all())
+    integral = bool((arrived_numbers - positions).abs().max() < 1e-6) and bool((positions >= 1).all())
+    return tuple((positions[0].long() - 1).tolist()) if distinct and integral else None

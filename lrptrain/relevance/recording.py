@@ -14,6 +14,7 @@ from lrptrain.relevance.explanation import Explanation, explained_class, rival_c
 from lrptrain.relevance.flow import flow_to, unweighted
 from lrptrain.relevance.layout import attention_probabilities, image_layout, reads_sequence, text_layout, token_states
 from lrptrain.relevance.preserve import preserved
+from lrptrain.relevance.propagation.composite import Rules, check_active_names, custom_rules, split_composite
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
 from lrptrain.relevance.registry import check_finite, differentiable, get_method
 from lrptrain.relevance.tape.functions import enterable
@@ -74,6 +75,7 @@ class Recording:
     padding: Tensor | None = None
     given_layout: TokenLayout | None = None
     autocast: AutocastState = field(default_factory=autocast_state)
+    _pooling: dict[tuple[object, ...], Tensor] = field(default_factory=dict, init=False, repr=False)
 
     # -- Maps ---------------------------------------------------------------------------------------------------------
 
@@ -83,11 +85,14 @@ class Recording:
         method: str = "transformer_attribution",
         *,
         other: Target = None,
+        composite: Rules | str | None = None,
         create_graph: bool = False,
         first_order: bool = False,
         **options: Any,
     ) -> Relevance:
         """Compute relevance for one class of every sample; see `lrptrain.attribute` for arguments and errors."""
+        if composite is not None:
+            options["composite"] = composite
         with preserved(self.model):
             return self._attribute(target, method, other, create_graph, first_order, options)
 
@@ -101,6 +106,7 @@ class Recording:
         options: Mapping[str, Any],
     ) -> Relevance:
         chosen = get_method(method, options)
+        options, composite = split_composite(options)
         logits = self.output.tensor
         if create_graph and not chosen.differentiable:
             raise UnsupportedMethodError(f"{method} cannot be differentiated; these can: {', '.join(differentiable())}")
@@ -108,10 +114,13 @@ class Recording:
         rival = None if other is None else rival_class(other, target, logits)
         explanation = Explanation(self, target, rival, create_graph, first_order)
         with (
+            composite,
             torch.inference_mode(False),
             torch.set_grad_enabled(create_graph),
             torch.autocast(logits.device.type, enabled=False),
         ):
+            if chosen.uses_rules:
+                check_active_names(self.model)
             maps = chosen.function(explanation, **options)
         relevance = Relevance(
             scores=maps.scores if self.padding is None else maps.scores * self.padding.to(maps.scores.dtype),
@@ -137,7 +146,8 @@ class Recording:
             of: The number, as a function of the logits.
             create_graph: Keep the graph, so that a loss on the gradient can be trained.
         """
-        leaf, logits = self.tape.leaf, self.output.tensor
+        leaf = self.tape.leaf
+        logits = self.output.tensor
         assert leaf is not None
         with torch.enable_grad(), torch.autocast(logits.device.type, enabled=False):
             scale = seed_scale(logits)
@@ -270,10 +280,14 @@ class Recording:
             )
         return unweighted(self.propagator, states[-1])
 
-    @cached_property
+    @property
     def pooling(self) -> Float[Tensor, "batch length"]:
         """The share of the logits that is read from every token; sums to 1."""
-        return flow_to(self.propagator, self.output, self.token_output, self.length)
+        # An operation that only a user's rule serves may stand behind the last states.
+        rules = custom_rules()
+        if rules not in self._pooling:
+            self._pooling[rules] = flow_to(self.propagator, self.output, self.token_output, self.length)
+        return self._pooling[rules]
 
     @property
     def attention(self) -> Blocks:
@@ -299,8 +313,8 @@ def run_on_tape(model: nn.Module, inputs: Inputs, frugal: bool = False) -> tuple
     copies = {key: _copied(x) for key, x in inputs.items()} if isinstance(inputs, Mapping) else explained
     watched = explained.detach() if explained.is_floating_point() else explained
 
-    def forward(given: Tensor) -> Any:
-        return model(**{**copies, name: given}) if isinstance(copies, dict) else model(given)
+    def forward(tensor: Tensor) -> Any:
+        return model(**{**copies, name: tensor}) if isinstance(copies, dict) else model(tensor)
 
     return forward_on_tape(model, forward, watched, frugal)
 
@@ -324,11 +338,11 @@ def forward_on_tape(
         raise ValueError("the batch is empty: there is nothing to explain")
     tape = Tape(frugal=frugal)
     if explained.is_floating_point():
-        given = tape.watch(explained if explained.requires_grad else explained.clone())
+        watched = tape.watch(explained if explained.requires_grad else explained.clone())
     else:
-        tape.token_ids = given = explained.clone()
+        tape.token_ids = watched = explained.clone()
     with tape.recording(model):
-        output = forward(given)
+        output = forward(watched)
     if tape.root is None:
         raise UnsupportedModelError("the model never looks up an embedding of its token ids; pass embeddings instead")
     return tape, output
@@ -348,10 +362,10 @@ def read_logits(output: Any, samples: int) -> Float[Tensor, "batch classes"]:
         or logits.shape[0] != samples
         or not logits.is_floating_point()
     ):
-        found = f"a tensor of shape {list(logits.shape)}" if isinstance(logits, Tensor) else type(output).__name__
+        returned = f"a tensor of shape {list(logits.shape)}" if isinstance(logits, Tensor) else type(output).__name__
         raise UnsupportedModelError(
             f"the model must return logits [batch, classes] (here [{samples}, classes]) or an object with .logits; "
-            f"it returned {found}"
+            f"it returned {returned}"
         )
     if logits.isnan().any():
         rows = logits.isnan().any(1).nonzero().flatten().tolist()

@@ -1,15 +1,15 @@
 """The registry of methods, and what is known of each."""
 
 import inspect
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from difflib import get_close_matches
+from typing import TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.types import NonFiniteError, Relevance, UnsupportedMethodError
+from lrptrain.relevance.types import NonFiniteError, Registration, Relevance, UnsupportedMethodError, unknown_name
 
 
 @dataclass(frozen=True)
@@ -26,11 +26,13 @@ class Method:
     """A named way to attribute.
 
     Attributes:
+        name: The name by which `attribute` knows it.
         function: `function(explanation, **options) -> RelevanceMaps`.
         class_specific: Whether the map depends on the target.
         signed: Whether scores may be negative.
         differentiable: Whether a loss on the scores reaches the model's parameters (`create_graph=True`).
         reaches_input: Whether `Relevance.input` is given.
+        uses_rules: Whether the method propagates relevance by rules, so that a composite changes it.
         source: Paper.
     """
 
@@ -40,6 +42,7 @@ class Method:
     signed: bool
     differentiable: bool
     reaches_input: bool
+    uses_rules: bool
     source: str
 
     @property
@@ -52,14 +55,94 @@ class Method:
 _METHODS: dict[str, Method] = {}
 
 
-def method(
-    *, class_specific: bool, signed: bool, source: str, differentiable: bool = True, reaches_input: bool = False
-) -> Callable:
-    """Register the decorated function under its own name."""
+@dataclass(frozen=True, eq=False)
+class RegisteredMethod(Registration):
+    """The handle of a registered method.
 
-    def register(function: Callable[..., RelevanceMaps]) -> Callable[..., RelevanceMaps]:
-        name = function.__name__
-        _METHODS[name] = Method(name, function, class_specific, signed, differentiable, reaches_input, source)
+    Attributes:
+        method: The method, and what is known of it.
+    """
+
+    method: Method
+
+    def remove(self) -> None:
+        """Forget the method. Removing it twice does nothing."""
+        if _METHODS.get(self.method.name) is self.method:
+            del _METHODS[self.method.name]
+
+
+def register_method(
+    function: Callable[..., RelevanceMaps],
+    *,
+    class_specific: bool,
+    signed: bool,
+    source: str = "-",
+    differentiable: bool = True,
+    reaches_input: bool = False,
+    uses_rules: bool = False,
+    name: str | None = None,
+) -> RegisteredMethod:
+    """Add a method that `attribute`, the callbacks and the command line then know.
+
+    Args:
+        function: `function(explanation, **options) -> RelevanceMaps`; `explanation` has the recorded forward pass
+            (`explanation.recording`), gradients (`explanation.gradient`) and relevance (`explanation.relevance`) of the
+            explained logit. Its keyword arguments are the method's options.
+        class_specific: Whether the map depends on the target.
+        signed: Whether scores may be negative.
+        source: Paper.
+        differentiable: Whether a loss on the scores reaches the model's parameters.
+        reaches_input: Whether the maps have relevance of the input itself.
+        uses_rules: Whether it propagates relevance by rules, so that a composite changes it.
+        name: The name of the method; that of the function by default.
+
+    Returns:
+        A handle with `remove()`, which is also a context manager.
+
+    Raises:
+        ValueError: If there is a method of that name.
+    """
+    name = name or function.__name__
+    if name in _METHODS:
+        raise ValueError(f"there is a method {name!r}: give the new one another name, or remove the old one first")
+    entry = Method(
+        name=name,
+        function=function,
+        class_specific=class_specific,
+        signed=signed,
+        differentiable=differentiable,
+        reaches_input=reaches_input,
+        uses_rules=uses_rules,
+        source=source,
+    )
+    _METHODS[name] = entry
+    return RegisteredMethod(entry)
+
+
+MethodFunction = TypeVar("MethodFunction", bound=Callable[..., RelevanceMaps])
+
+
+def method(
+    *,
+    class_specific: bool,
+    signed: bool,
+    source: str,
+    differentiable: bool = True,
+    reaches_input: bool = False,
+    uses_rules: bool = False,
+) -> Callable[[MethodFunction], MethodFunction]:
+    """Register the decorated function under its own name; see `register_method`."""
+
+    def register(function: MethodFunction) -> MethodFunction:
+        register_method(
+            function,
+            class_specific=class_specific,
+            signed=signed,
+            source=source,
+            differentiable=differentiable,
+            reaches_input=reaches_input,
+            uses_rules=uses_rules,
+        )
         return function
 
     return register
@@ -83,17 +166,20 @@ def get_method(name: str, options: Mapping[str, object]) -> Method:
     """
     if name not in _METHODS:
         raise UnsupportedMethodError(unknown_name("method", name, methods()))
-    found = _METHODS[name]
-    for option in sorted(set(options) - set(found.options)):
-        raise UnsupportedMethodError(unknown_name(f"option of {name}", option, tuple(found.options)))
-    return found
+    chosen = _METHODS[name]
+    accepted = chosen.options
+    for option in sorted(set(options) - set(accepted)):
+        if option == "composite" and not isinstance(options[option], str):
+            _check_uses_rules(chosen)
+        else:
+            raise UnsupportedMethodError(unknown_name(f"option of {name}", option, tuple(accepted)))
+    return chosen
 
 
-def unknown_name(what: str, name: str, known: Sequence[str]) -> str:
-    """The message for a name that is not known, with the near ones."""
-    near = get_close_matches(name, known, n=3)
-    hint = f"did you mean {' or '.join(near)}? " if near else ""
-    return f"unknown {what} {name!r}; {hint}known are {', '.join(known) or 'none'}"
+def _check_uses_rules(chosen: Method) -> None:
+    if not chosen.uses_rules:
+        can = ", ".join(name for name in methods() if _METHODS[name].uses_rules)
+        raise UnsupportedMethodError(f"{chosen.name} propagates no relevance by rules: a composite changes only {can}")
 
 
 def check_finite(relevance: Relevance, leaf: Tensor) -> None:

@@ -1,6 +1,11 @@
-"""The record that attribution returns, the layout of a model's tokens, and the errors."""
+"""The record that attribution returns, the layout of a model's tokens, handles of registrations, and the errors."""
 
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
+from types import TracebackType
+from typing import Self
 
 import torch
 from jaxtyping import Float, Int
@@ -79,5 +84,36 @@ class Relevance:
         if self.grid is None:
             raise ValueError("to_image needs an image's relevance; a text has one score per token and no grid")
         height, width = (size, size) if isinstance(size, int) else size
-        maps = self.scores.unflatten(1, self.grid).unsqueeze(1)
+        maps = torch.unflatten(self.scores, 1, self.grid).unsqueeze(1)
         return torch.nn.functional.interpolate(maps, (height, width), mode="bilinear", align_corners=False)[:, 0]
+
+
+class Registration(ABC):
+    """The handle of something registered for the process: `remove()` forgets it, and so does the end of a `with`."""
+
+    @abstractmethod
+    def remove(self) -> None:
+        """Forget it. Removing it twice does nothing."""
+
+    def __enter__(self) -> Self:
+        """Keep it until the end of the block."""
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Forget it."""
+        self.remove()
+
+
+def unknown_name(what: str, name: str, existing: Sequence[str]) -> str:
+    """Return the message for an unknown name, with those that are close to it.
+
+    Args:
+        what: The kind of name: "method", "composite".
+        name: The name that was given.
+        existing: The names that exist.
+    """
+    near = get_close_matches(name, existing, n=3)
+    hint = f"did you mean {' or '.join(near)}? " if near else ""
+    return f"unknown {what} {name!r}; {hint}known are {', '.join(existing) or 'none'}"

@@ -18,7 +18,7 @@ class Segmenter(pl.LightningModule):
     """Cross-entropy per pixel on batches with `image` and `mask` (0 background, 1 + class, 255 ignored).
 
     Logged: `train/loss`, `val/loss` (cross-entropy, nats), `val/miou` and `test/miou` (0..1), over the pixels of all
-    images together.
+    images in_every_process.
 
     Args:
         net: Gives logits `[batch, 1 + classes, h, w]` of images, the background first; they are brought to the mask's
@@ -41,8 +41,11 @@ class Segmenter(pl.LightningModule):
         check_schedule(schedule)
         self.save_hyperparameters(ignore=["net"])
         self.net = net
-        self.lr, self.weight_decay, self.schedule = lr, weight_decay, schedule
-        self.val_score, self.test_score = MaskScore(classes), MaskScore(classes)
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.schedule = schedule
+        self.val_score = MaskScore(classes)
+        self.test_score = MaskScore(classes)
 
     def forward(self, image: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch classes h w"]:
         """Logits of normalised images."""

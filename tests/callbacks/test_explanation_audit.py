@@ -1,15 +1,16 @@
 """The audit at the end of training: it tells, it writes, and it changes nothing."""
 
 import json
+import logging
 import random
 
 import numpy as np
 import pytest
 import torch
-from setting import PACKAGES, Points, data, loader, module, monitor, trainer, vit
+from setting import PACKAGES, Points, data, loader, module, trainer, vit
 
 from lrptrain.audit import AuditSettings
-from lrptrain.callbacks import ExplanationAudit
+from lrptrain.callbacks import ExplanationAudit, RelevanceMonitor
 
 QUICK = AuditSettings(
     random_maps=1, stages=1, shuffles=4, search_copies=2, search_steps=4, frozen_steps=4, adversary_steps=2,
@@ -39,7 +40,8 @@ def varied(package=PACKAGES[0]):
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-def test_it_audits_once_at_the_end_and_says_so(package, tmp_path, capsys):
+def test_it_audits_once_at_the_end_and_says_so(package, tmp_path, caplog):
+    logging.getLogger("pytorch_lightning").addHandler(caplog.handler)  # which does not pass its messages on
     first = package == PACKAGES[0]
     auditing, points = audit(budget=600, tests=None if first else VERDICT), Points()
     runner = trainer(tmp_path, auditing, package=package, logger=points if first else False)
@@ -47,8 +49,9 @@ def test_it_audits_once_at_the_end_and_says_so(package, tmp_path, capsys):
     assert auditing.result is not None
     assert auditing.result.about["samples"] == 10
     assert {unit.test for unit in auditing.result.units if unit.problem} == ({"seeds"} if first else set())
-    said = capsys.readouterr().out
-    assert all(str(verdict) in said for verdict in auditing.result.verdicts)
+    logging.getLogger("pytorch_lightning").removeHandler(caplog.handler)
+    messages = [record.getMessage() for record in caplog.records if record.levelno == logging.INFO]
+    assert all(str(verdict) in messages for verdict in auditing.result.verdicts)
     folder = tmp_path / "relevance" / "run" / "audit"
     assert json.loads((folder / "results.json").read_text(encoding="utf-8"))["methods"] == ["raw_attention", "random"]
     assert (folder / "gains.png").exists()
@@ -98,8 +101,13 @@ def test_it_audits_in_validate_and_leaves_the_model(inference_mode, tmp_path):
     assert (tmp_path / "relevance" / "run-validate" / "audit" / "audit.md").exists()
 
 
-def test_it_writes_beside_the_monitor(tmp_path):
-    watching, auditing = monitor(run_name="watched"), audit(budget=1e-3)
+class OwnMonitor(RelevanceMonitor):
+    """A user's subclass of the monitor."""
+
+
+@pytest.mark.parametrize("kind", [RelevanceMonitor, OwnMonitor])
+def test_it_writes_beside_the_monitor(kind, tmp_path):
+    watching, auditing = kind(max_samples=8, max_pictures=2, run_name="watched"), audit(budget=1e-3)
     trainer(tmp_path, watching, auditing, max_epochs=1).fit(module(), loader(), loader())
     assert (tmp_path / "relevance" / "watched" / "audit" / "audit.md").exists()
     assert not (tmp_path / "relevance" / "run").exists()

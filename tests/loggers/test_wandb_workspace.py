@@ -9,12 +9,13 @@ import pytest
 from examples import keep_wandb_offline
 
 from lrptrain.loggers.wandb_workspace import make_workspace, save_workspace
+from lrptrain.monitor.summary import logged_metrics
 
 
 @pytest.fixture(scope="module")
 def read_back():
     """Built, written as the JSON that W&B keeps, and read again."""
-    built = make_workspace("team/digits", name="lrp")
+    built = make_workspace("team/digits", logged_metrics(), name="lrp")
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from wandb_workspaces.workspaces import internal
@@ -42,7 +43,7 @@ def test_it_has_what_the_monitor_logs(read_back):
 
 
 def test_the_tables_are_those_that_are_logged():
-    written = str(make_workspace("team/digits")._to_model().model_dump(by_alias=True))
+    written = str(make_workspace("team/digits", logged_metrics())._to_model().model_dump(by_alias=True))
     for name in ("findings_table", "samples"):
         assert f"relevance/{name}" in written
 
@@ -50,7 +51,7 @@ def test_the_tables_are_those_that_are_logged():
 @pytest.mark.parametrize("project", ["digits", "team/", "a/b/c", ""])
 def test_a_project_has_an_entity(project):
     with pytest.raises(ValueError, match="project must be ENTITY/PROJECT"):
-        make_workspace(project)
+        make_workspace(project, [])
 
 
 def test_without_a_key_it_says_how_to_get_one(tmp_path, monkeypatch):
@@ -58,7 +59,7 @@ def test_without_a_key_it_says_how_to_get_one(tmp_path, monkeypatch):
     monkeypatch.delenv("WANDB_API_KEY", raising=False)
     monkeypatch.setenv("NETRC", str(tmp_path / "none"))
     with pytest.raises(ValueError, match="there is no key for one: run `wandb login` first"):
-        save_workspace("team/digits")
+        save_workspace("team/digits", logged_metrics())
 
 
 def test_the_command_says_it_in_one_line(tmp_path):

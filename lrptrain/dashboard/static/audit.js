@@ -1,11 +1,5 @@
 // Can the maps be trusted? The verdicts of the audit, in words, numbers and pictures.
 
-const TESTS = {
-  perturbation: ["gain over random orders", -0.2, 1],
-  leave_one_out: ["agreement with leave-one-out (tau)", -1, 1],
-  randomisation: ["left when the weights are lost", 0, 1],
-};
-
 function auditView(run) {
   const place = h("div", {}, h("p", { className: "empty" }, "reading ..."));
   askOnce(run, "audit").then((audit) => {
@@ -17,17 +11,18 @@ function auditView(run) {
     const { about } = audit;
     const accuracy = isNumber(about.accuracy) ? `, ${percent(about.accuracy)} of them read right` : "";
     place.replaceChildren(noteList(audit.notes) || "", h("p", { className: "muted" }, `${about.samples ?? "?"} samples${accuracy}`),
-      h("div", { className: "verdicts" }, audit.verdicts.map(verdictCard)), listOf("In words", audit.sentences), listOf("Note", audit.remarks),
+      h("div", { className: "verdicts" }, audit.verdicts.map((verdict) => verdictCard(verdict, audit.tests))), listOf("In words", audit.sentences), listOf("Note", audit.remarks),
       h("div", { className: "plots" }, audit.pictures.map((name) => h("img", { src: auditPictureUrl(run, name), alt: words(name) }))),
       listOf("Left out", audit.left_out));
   }).catch((error) => place.replaceChildren(h("p", { className: "empty" }, String(error.message))));
   return place;
 }
 
-function verdictCard(verdict) {
+function verdictCard(verdict, tests) {
   const state = { yes: "yes", weakly: "weakly", no: "no" }[verdict.faithful] || "unknown";
   const facts = Object.entries(verdict.numbers).filter(([, score]) => isNumber(score.value)).map(([test, score]) => {
-    const [text, from, to] = TESTS[test] || [words(test), -1, 1];
+    // Of a record that an earlier version wrote, only the test's name is known.
+    const { number: text, range: [from, to] } = tests[test] || { number: words(test), range: [-1, 1] };
     return h("div", { className: "fact" }, h("div", {}, h("b", {}, number(score.value)), ` ${text}`), bar(score.value, score.low, score.high, 0, from, to),
       h("div", { className: "muted" }, `${number(score.low)} to ${number(score.high)}`));
   });

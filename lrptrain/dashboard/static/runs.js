@@ -94,19 +94,22 @@ function chosenPanel() {
       (runs.get(run).about.settings.class_names || []).forEach((name) => labels.add(String(name)));
     }
     const scalars = new Set(shownRuns().flatMap((run) => Object.keys(lastOf(run)?.scalars || {})));
-    const options = [...[...columns].map((name) => [name, words(name)]), ...[...scalars].map((name) => [`=${name}`, name])];
+    const options = [...columns, ...[...scalars].map((name) => `=${name}`)].map((name) => [name, scoreTitle(name)]);
     if (!options.some(([name]) => name === score.name)) score.name = "correct";
     const draw = () => {
       const plain = score.name.startsWith("=");
       const own = plain ? { scalar: score.name.slice(1) } : { column: score.name, label: score.label };
-      const chart = panelOf("", own);
+      const options = chartOptions(score.name);
+      const chart = panelOf("", { ...own, ...options });
+      direction.textContent = options.note;
       chart.classList.add("bare");
       controls.querySelector("#score-class").disabled = plain;
       place.replaceChildren(controls, chart);
     };
     const set = (key) => (value) => { score[key] = value; draw(); };
+    const direction = h("span", { className: "muted", id: "score-direction" });
     const controls = h("div", { className: "controls" }, labelled("Any score", choice("score", options, score.name, set("name"))),
-      labelled("of class", choice("score-class", [["", "all"], ...[...labels].map((name) => [name, name])], score.label, set("label"))),
+      labelled("of class", choice("score-class", [["", "all"], ...[...labels].map((name) => [name, name])], score.label, set("label"))), direction,
       h("span", { className: "muted" }, `bands: ${percent(confidenceOf(shownRuns()[0]))} intervals over samples`));
     draw();
   };

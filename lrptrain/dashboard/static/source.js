@@ -89,6 +89,37 @@ function scalarOf(event, ending) {
   return key === undefined ? undefined : event.scalars[key];
 }
 
+// What the runs say of a score: its title, unit, bounds and direction. A column of samples is a key with _ instead of /.
+// Runs of earlier versions say nothing.
+function metricOf(name) {
+  const key = name.replace(/^=?relevance\//, "").replace(/^=/, "");
+  const keys = [key, key.replace(/^[^/]+\//, "")]; // of a monitor with a name, too
+  const fits = (pattern) => [pattern, pattern.replaceAll("/", "_")].some((own) =>
+    keys.some((each) => new RegExp(`^${own.replace(/[.+?^${}()|[\]\\]/g, "\\$&").replaceAll("*", ".+")}$`).test(each)));
+  for (const run of runs.values()) {
+    const metrics = Array.isArray(run.about.settings.metrics) ? run.about.settings.metrics : [];
+    const metric = metrics.find((own) => Array.isArray(own?.keys) && own.keys.some((pattern) => typeof pattern === "string" && fits(pattern)));
+    if (metric !== undefined && typeof metric.title === "string") return metric;
+  }
+  return null;
+}
+
+// How a score is called: the title of its metric beside its own name.
+function scoreTitle(name) {
+  const own = name.startsWith("=") ? name.slice(1) : words(name);
+  const metric = metricOf(name);
+  return metric === null ? own : `${metric.title} (${own})`;
+}
+
+// How a chart of a score is drawn, and what is said of it.
+function chartOptions(name) {
+  const metric = metricOf(name);
+  if (metric === null) return { note: "" };
+  const domain = Array.isArray(metric.bounds) && metric.bounds.every(isNumber) ? metric.bounds : null;
+  const directions = { true: "higher is better", false: "lower is better" };
+  return { share: metric.unit === "share", domain, note: directions[metric.higher_is_better] ?? "" };
+}
+
 function confidenceOf(run) {
   const told = runs.get(run)?.about.settings.confidence;
   return isNumber(told) && told > 0 && told < 1 ? told : 0.95;

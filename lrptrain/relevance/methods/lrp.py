@@ -10,11 +10,12 @@ from torch import Tensor
 from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.methods.attention import chosen, pooled_row, positive_mean_over_heads, rolled_out
 from lrptrain.relevance.methods.input_maps import input_maps
-from lrptrain.relevance.propagation.composites import ALPHA_BETA, CHEFER
-from lrptrain.relevance.propagation.propagator import Composite
+from lrptrain.relevance.propagation.composite import Composite
+from lrptrain.relevance.propagation.positive_composites import ALPHA_BETA, CHEFER
 from lrptrain.relevance.propagation.signed_composites import GRADIENT_FORM, attnlrp_composite, epsilon_composite
-from lrptrain.relevance.registry import RelevanceMaps, method, unknown_name
+from lrptrain.relevance.registry import RelevanceMaps, method
 from lrptrain.relevance.tape.nodes import Value
+from lrptrain.relevance.types import unknown_name
 
 COMPOSITES = {"alpha_beta": ALPHA_BETA, "chefer": CHEFER}
 
@@ -25,7 +26,7 @@ def _row_weights(weights: Float[Tensor, "batch length"], pooling: Tensor) -> Flo
     return torch.where(total.abs() > 0, weights / total, pooling.to(weights.dtype))
 
 
-@method(class_specific=True, signed=False, source="Chefer et al. 2021 (CVPR)")
+@method(class_specific=True, signed=False, uses_rules=True, source="Chefer et al. 2021 (CVPR)")
 def transformer_attribution(
     explanation: Explanation, start_layer: int = 0, normalize_rows: bool = False, keep_attention: bool = False
 ) -> RelevanceMaps:
@@ -63,7 +64,7 @@ def transformer_attribution(
     return RelevanceMaps(recording.layout.content(row), attention=attention)
 
 
-@method(class_specific=True, signed=False, source="Voita et al. 2019")
+@method(class_specific=True, signed=False, uses_rules=True, source="Voita et al. 2019")
 def partial_lrp(explanation: Explanation) -> RelevanceMaps:
     """Partial LRP (Voita et al. 2019, as in Chefer et al. 2021): relevance of the last block's attention."""
     recording = explanation.recording
@@ -73,7 +74,7 @@ def partial_lrp(explanation: Explanation) -> RelevanceMaps:
     return RelevanceMaps(recording.layout.content(pooled_row(recording.pooling, maps)))
 
 
-@method(class_specific=True, signed=True, reaches_input=True, source="Bach et al. 2015")
+@method(class_specific=True, signed=True, reaches_input=True, uses_rules=True, source="Bach et al. 2015")
 def lrp(explanation: Explanation, composite: Literal["alpha_beta", "chefer"] = "alpha_beta") -> RelevanceMaps:
     """Layer-wise relevance propagation down to the pixels, or to the sum of embeddings that a text's encoder reads.
 
@@ -92,7 +93,7 @@ def lrp(explanation: Explanation, composite: Literal["alpha_beta", "chefer"] = "
     return input_maps(explanation.recording, relevance)
 
 
-@method(class_specific=True, signed=True, reaches_input=True, source="Bach et al. 2015")
+@method(class_specific=True, signed=True, reaches_input=True, uses_rules=True, source="Bach et al. 2015")
 def epsilon_lrp(explanation: Explanation, epsilon: float = 1e-6) -> RelevanceMaps:
     """Epsilon-LRP (Bach et al. 2015, eq. 58): signed proportions in linear layers and sums, halved products.
 
@@ -105,7 +106,13 @@ def epsilon_lrp(explanation: Explanation, epsilon: float = 1e-6) -> RelevanceMap
     return _of_logit(explanation, epsilon_composite(_not_negative("epsilon", epsilon)))
 
 
-@method(class_specific=True, signed=True, reaches_input=True, source="Montavon et al. 2019; Achtibat et al. 2024")
+@method(
+    class_specific=True,
+    signed=True,
+    reaches_input=True,
+    uses_rules=True,
+    source="Montavon et al. 2019; Achtibat et al. 2024",
+)
 def gamma_lrp(explanation: Explanation, gamma: float = 0.25) -> RelevanceMaps:
     """AttnLRP with the gamma rule (Montavon et al. 2019) in linear layers, as Achtibat et al. 2024 advise for ViTs.
 
@@ -113,25 +120,34 @@ def gamma_lrp(explanation: Explanation, gamma: float = 0.25) -> RelevanceMaps:
         explanation: The forward pass and the target.
         gamma: How much the contributions of the output's own sign are favoured; not negative.
     """
-    return _of_logit(explanation, attnlrp_composite(_not_negative("gamma", gamma)))
+    return _of_logit(explanation, attnlrp_composite(_not_negative("gamma", gamma), name="gamma"))
 
 
-@method(class_specific=True, signed=True, reaches_input=True, source="Achtibat et al. 2024; Arras et al. 2025")
+@method(
+    class_specific=True,
+    signed=True,
+    reaches_input=True,
+    uses_rules=True,
+    source="Achtibat et al. 2024; Arras et al. 2025",
+)
 def attnlrp(explanation: Explanation, form: Literal["gradient", "explicit"] = "gradient") -> RelevanceMaps:
     """AttnLRP (Achtibat et al., ICML 2024): exact proportions, softmax linearised, denominators of norms fixed.
 
     Args:
         explanation: The forward pass and the target.
         form: "gradient" walks back relevance per unit of activation (Arras et al. 2025), at the cost of a gradient;
-            "explicit" relevance itself. They agree but for rounding, and where an activation is exactly 0.
+            "explicit" relevance itself. They agree but for rounding, and where an activation is exactly 0. Rules of the
+            user's are written in the explicit form, and both are computed in it where one is met.
 
     Raises:
         ValueError: If the form is unknown.
     """
     if form not in ("gradient", "explicit"):
         raise ValueError(unknown_name("form", form, ("gradient", "explicit")))
-    if form == "explicit":
-        return _of_logit(explanation, attnlrp_composite())
+    composite = attnlrp_composite()
+    # A user's rule may give relevance to an activation of 0, which no relevance per unit can express.
+    if form == "explicit" or explanation.recording.propagator.has_custom_rule(composite):
+        return _of_logit(explanation, composite)
     place = explanation.recording.encoder_input
     (per_unit,) = explanation.relevance(GRADIENT_FORM, [place])
     return input_maps(explanation.recording, per_unit * place.tensor.to(per_unit.dtype))

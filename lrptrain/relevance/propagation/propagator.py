@@ -7,34 +7,27 @@ from functools import cached_property
 import torch
 from torch import Tensor
 
+from lrptrain.relevance.propagation.composite import (
+    Composite,
+    InputRelevance,
+    OutputRelevance,
+    RuleFunction,
+    custom_rule,
+)
 from lrptrain.relevance.tape.functions import ELEMENTWISE
 from lrptrain.relevance.tape.nodes import Node, Value, unsupported
 from lrptrain.relevance.tape.sample_axes import Axes, SampleAxis, sample_axes, sum_per_sample
 from lrptrain.relevance.tape.tape import Tape
 
-InputRelevance = Iterable[tuple[Value, Tensor]]
-# (propagator, node, relevance of each output or None) -> relevance of each input
-Rule = Callable[["Propagator", Node, list[Tensor | None]], InputRelevance]
-Composite = Mapping[str, Rule]
-
-_REGISTERED: dict[str, Rule] = {}
-
-
-def register_rule(name: str, rule: Rule) -> None:
-    """Teach every composite how an operation passes relevance.
-
-    Args:
-        name: The operation, as `UnsupportedOperationError` names it.
-        rule: `rule(propagator, node, relevance)` gets one tensor (or None) per output of the node and yields
-            `(value, relevance)` for the values in `node.inputs`. A rule that differentiates repeats the call
-            (`node.call`) on inputs of its own: recorded tensors may come without a graph.
-    """
-    _REGISTERED[name] = rule
-
 
 @dataclass(eq=False)
 class Propagator:
-    """What rules may ask for beside their own node."""
+    """Passes relevance backwards over a tape, operation by operation; rules may ask it for more than their own node.
+
+    Attributes:
+        tape: The recorded operations.
+        samples: Number of samples in the batch.
+    """
 
     tape: Tape
     samples: int
@@ -50,6 +43,10 @@ class Propagator:
         """The convolution that cuts an image into patches: the first weighted operation, if it is a convolution."""
         weighted = [node for node in self.tape.nodes if node.name in ("linear", "conv2d", "matmul")]
         return weighted[0] if weighted and weighted[0].name == "conv2d" else None
+
+    def has_custom_rule(self, composite: Composite) -> bool:
+        """Return whether a rule of the user's serves one of the operations, in the place of the composite's own."""
+        return any(custom_rule(node, composite.name) is not None for node in self.tape.nodes)
 
     def total(self, node: Node) -> Callable[[Tensor], Tensor]:
         """The sum per sample, for tensors of the shape of the node's output."""
@@ -72,7 +69,9 @@ class Propagator:
 
     def token_axis(self, value: Value, length: int) -> int | None:
         """Which axis counts the tokens in states `[batch, length, width]` or `[length, batch, width]`, else None."""
-        shape, at = value.shape, self.axes[value]
+        # With as many samples as tokens the shape does not tell them apart; the sample axis does.
+        shape = value.shape
+        at = self.axes[value]
         if len(shape) != 3 or at is None:
             return None
         for tokens, samples in ((1, 0), (0, 1)):
@@ -97,14 +96,20 @@ class Propagator:
     def propagate_stepwise(
         self, start: Mapping[Value, Tensor], composite: Composite, keep: Iterable[Value]
     ) -> Iterator[tuple[Value, Tensor]]:
-        """Propagate relevance, step by step, and give what arrives at each value to `keep` (0 where nothing does).
+        """Propagate relevance, and yield what arrives at each value to `keep` as soon as it is complete (0 if nothing).
 
-        The walk ends at the earliest operation that makes one of them.
+        The pass ends at the earliest operation that makes one of them.
+
+        Args:
+            start: Relevance to begin with: of the logits, for instance, 1 at the explained class.
+            composite: The rules; a user's go before them.
+            keep: The values of interest.
 
         Raises:
             UnsupportedOperationError: If relevance reaches an operation without a rule.
         """
         wanted = set(keep)
+        # Relevance that has arrived at a value, but not yet passed the operation that made it.
         arrived: dict[Value, Tensor] = dict(start)
         first = min((i for i, node in enumerate(self.tape.nodes) if wanted.intersection(node.outputs)), default=0)
         end = 0 if self.tape.root in wanted else first + 1
@@ -113,6 +118,7 @@ class Propagator:
             if all(part is None for part in relevance):
                 continue
             node.check_constants()
+            # A value that several operations read gets the sum of what they pass; all of them come later on the tape.
             for value, share in _rule_for(node, composite)(self, node, relevance):
                 arrived[value] = arrived[value] + share if value in arrived else share
             for value, part in zip(node.outputs, relevance, strict=True):
@@ -129,8 +135,12 @@ def at_least_float32(tensor: Tensor) -> Tensor:
     return tensor.to(torch.promote_types(tensor.dtype, torch.float32))
 
 
-def _rule_for(node: Node, composite: Composite) -> Rule:
-    rule = _REGISTERED.get(node.name) or composite.get(node.name)
+def _rule_for(node: Node, composite: Composite) -> RuleFunction:
+    rule = composite.rule_for(node)
+    if composite.replaceable:
+        rule = custom_rule(node, composite.name) or rule
+    elif rule is None and node.name not in ELEMENTWISE:
+        rule = custom_rule(node, None)
     if rule is None and node.name in ELEMENTWISE:
         rule = unchanged
     if rule is None:
@@ -138,7 +148,7 @@ def _rule_for(node: Node, composite: Composite) -> Rule:
     return rule
 
 
-def unchanged(propagator: Propagator, node: Node, relevance: list[Tensor | None]) -> InputRelevance:
+def unchanged(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Pass relevance through an elementwise operation or a normalisation as it is."""
     part, *rest = relevance
     for value in only_input(node):

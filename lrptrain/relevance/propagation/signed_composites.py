@@ -11,7 +11,11 @@ import torch
 from torch import Tensor
 
 from lrptrain.relevance.propagation import rules
-from lrptrain.relevance.propagation.composites import (
+from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
+from lrptrain.relevance.propagation.in_place_rules import divide_
+from lrptrain.relevance.propagation.linear_maps import factors, linear_map, transpose_of, vjp
+from lrptrain.relevance.propagation.normalisation import frozen
+from lrptrain.relevance.propagation.operation_rules import (
     choose,
     divide,
     entries,
@@ -23,12 +27,9 @@ from lrptrain.relevance.propagation.composites import (
     shape_back,
     single_output,
     sum_operands,
+    to_the_winner,
 )
-from lrptrain.relevance.propagation.in_place_rules import divide_
-from lrptrain.relevance.propagation.linear_maps import OutputRelevance, factors, linear_map, transpose_of, vjp
-from lrptrain.relevance.propagation.normalisation import frozen
-from lrptrain.relevance.propagation.pooling import to_the_winner
-from lrptrain.relevance.propagation.propagator import Composite, InputRelevance, Propagator, Rule, only_input
+from lrptrain.relevance.propagation.propagator import Propagator, only_input
 from lrptrain.relevance.tape.functions import (
     AVERAGES,
     COPIES,
@@ -46,13 +47,15 @@ def _output(node: Node, like: Tensor) -> Tensor:
     return node.outputs[0].tensor.to(like.dtype)
 
 
-def _linear(
+def signed_linear_rule(
     propagator: Propagator, node: Node, relevance: OutputRelevance, *, stabiliser: float, gain: float
 ) -> InputRelevance:
     """The epsilon rule, or the gamma rule for a positive gain."""
     part = single_output(relevance)
     value, weight, _, forward = linear_map(node)
-    x, weight, y = value.tensor.to(part.dtype), weight.to(part.dtype), _output(node, part)
+    x = value.tensor.to(part.dtype)
+    weight = weight.to(part.dtype)
+    y = _output(node, part)
     transpose = transpose_of(node, x, forward)
     if gain:
         yield value, rules.gamma(part, x, weight, y, gain, forward, transpose)
@@ -60,20 +63,21 @@ def _linear(
         yield value, rules.epsilon(part, x, weight, y, stabiliser, transpose)
 
 
-def _sum(propagator: Propagator, node: Node, relevance: OutputRelevance, *, stabiliser: float) -> InputRelevance:
+def sum_rule(propagator: Propagator, node: Node, relevance: OutputRelevance, *, stabiliser: float) -> InputRelevance:
     """Proportions; exact where a constant is added, so that adding a mask of zeros changes nothing."""
     part = single_output(relevance)
     operands = sum_operands(node, part)
     stabiliser = stabiliser if all(isinstance(operand, Value) for operand, _ in operands) else 0.0
     share = rules.safe_divide(part, rules.stabilised(_output(node, part), stabiliser))
     shares = [(value, torch.where(part == 0, 0.0, x * share)) for value, x in operands]
-    return [shape_back(value, found) for value, found in shares if isinstance(value, Value)]
+    return [shape_back(value, part_of_operand) for value, part_of_operand in shares if isinstance(value, Value)]
 
 
-def _softmax(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+def softmax_rule(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Achtibat et al. 2024, proposition 3.1: R_x = x (R - p sum R)."""
     part = single_output(relevance)
-    p, dim = _output(node, part), node.argument(1, "dim", -1)
+    p = _output(node, part)
+    dim = node.argument(1, "dim", -1)
     for value in only_input(node):
         x = value.tensor.to(part.dtype)
         # A score of -inf, as an additive mask makes it, has p = 0 and passes nothing; -inf * 0 would be NaN.
@@ -90,19 +94,20 @@ def _fixed_map(propagator: Propagator, node: Node) -> Callable[[Tensor], Tensor]
     return lambda x: node.call(lambda _: x)
 
 
-def _fixed(
+def fixed_rule(
     propagator: Propagator, node: Node, relevance: OutputRelevance, *, stabiliser: float = 0.0
 ) -> InputRelevance:
     """The epsilon rule for such a map; a bias takes its share."""
     part = single_output(relevance)
     share = rules.safe_divide(part, rules.stabilised(_output(node, part), stabiliser))
-    for value, found in _through_fixed(propagator, node, [share]):
-        yield value, value.tensor.to(part.dtype) * found
+    for value, per_unit in _through_fixed(propagator, node, [share]):
+        yield value, value.tensor.to(part.dtype) * per_unit
 
 
-def _signed(stabiliser: float, gain: float) -> Composite:
-    weighted = partial(_linear, stabiliser=stabiliser, gain=gain)
-    sums, averages = partial(_sum, stabiliser=stabiliser), partial(_fixed, stabiliser=stabiliser)
+def _signed(stabiliser: float, gain: float) -> dict[str, RuleFunction]:
+    weighted = partial(signed_linear_rule, stabiliser=stabiliser, gain=gain)
+    sums = partial(sum_rule, stabiliser=stabiliser)
+    averages = partial(fixed_rule, stabiliser=stabiliser)
     return {
         **dict.fromkeys(ENTRIES, entries),
         **dict.fromkeys(DENSE, weighted),
@@ -120,20 +125,29 @@ def _signed(stabiliser: float, gain: float) -> Composite:
 
 def epsilon_composite(epsilon: float) -> Composite:
     """Bach et al. 2015: the epsilon rule for linear layers, sums and means; products are halved, all else passes."""
-    return _signed(epsilon, 0.0)
+    return Composite(_signed(epsilon, 0.0), name="epsilon")
 
 
-def attnlrp_composite(gamma: float = 0.0) -> Composite:
+def attnlrp_composite(gamma: float = 0.0, name: str = "attnlrp") -> Composite:
     """Achtibat et al. 2024: exact proportions, the softmax linearised, denominators of norms fixed.
 
     Args:
-        gamma: Of the gamma rule in linear layers and convolutions; 0 takes the epsilon rule.
+        gamma: The gain of the gamma rule in linear layers and convolutions; 0 takes the epsilon rule.
+        name: The composite's name.
     """
-    norms: dict[str, Rule] = dict.fromkeys(NORMALISATIONS, _fixed)
-    return {**_signed(0.0, gamma), "softmax": _softmax, **norms}
+    norms: dict[str, RuleFunction] = dict.fromkeys(NORMALISATIONS, fixed_rule)
+    rules_by_operation = {**_signed(0.0, gamma), "softmax": softmax_rule, **norms}
+    return Composite(rules_by_operation, name=name)
 
 
 # -- Gradient form ----------------------------------------------------------------------------------------------------
+
+
+# With g = R / x at the inputs and g = R / y at the output, the rules become products without a division:
+#     y = W x           R_i = sum_o x_i w_oi R_o / y_o      ->  g_i = sum_o w_oi g_o
+#     y = f(x)          R passes                            ->  g_x = g_y f(x) / x
+#     y = a * b         R is halved                         ->  g_a = g_y b / 2
+#     p = softmax(x)    R_x = x (R - p sum R)               ->  g_x = p g - p sum(p g)
 
 
 def _through_weight(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
@@ -147,10 +161,11 @@ def _through_product(propagator: Propagator, node: Node, relevance: OutputReleva
     if not (isinstance(left, Value) and isinstance(right, Value)):
         return _through_weight(propagator, node, relevance)
     part = single_output(relevance)
-    a, b = left.tensor.to(part.dtype), right.tensor.to(part.dtype)
+    a = left.tensor.to(part.dtype)
+    b = right.tensor.to(part.dtype)
     if node.name == "einsum":
         back = vjp(multiplied, [a, b], [part / 2])
-        return [(value, found) for value, found in zip((left, right), back, strict=True) if found is not None]
+        return [(value, gradient) for value, gradient in zip((left, right), back, strict=True) if gradient is not None]
     # In place: a product needs its own result for no gradient.
     return [shape_back(left, (part @ b.mT).div_(2)), shape_back(right, (a.mT @ part).div_(2))]
 
@@ -165,14 +180,16 @@ def _through_sum(propagator: Propagator, node: Node, relevance: OutputRelevance)
 
 def _through_multiplication(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     part = single_output(relevance)
-    first, second = node.argument(0, "input"), node.argument(1, "other")
+    first = node.argument(0, "input")
+    second = node.argument(1, "other")
     weight = 0.5 if isinstance(first, Value) and isinstance(second, Value) else 1.0
     pairs = ((first, second), (second, first))
     return [shape_back(v, part * (resolve(by, part) * weight)) for v, by in pairs if isinstance(v, Value)]
 
 
 def _through_division(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
-    part, by = single_output(relevance), node.argument(1, "other")
+    part = single_output(relevance)
+    by = node.argument(1, "other")
     if isinstance(by, Value):
         raise unsupported(node.name, node.path, "divides by an activation")
     for value in only_input(node):
@@ -181,7 +198,8 @@ def _through_division(propagator: Propagator, node: Node, relevance: OutputRelev
 
 def _through_softmax(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     part = single_output(relevance)
-    p, dim = _output(node, part), node.argument(1, "dim", -1)
+    p = _output(node, part)
+    dim = node.argument(1, "dim", -1)
     weighted = p * part
     for value in only_input(node):
         yield value, weighted.addcmul_(p, weighted.sum(dim, keepdim=True), value=-1)
@@ -190,16 +208,17 @@ def _through_softmax(propagator: Propagator, node: Node, relevance: OutputReleva
 def _through_fixed(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     part = single_output(relevance)
     for value in only_input(node):
-        (found,) = vjp(_fixed_map(propagator, node), [value.tensor.to(part.dtype)], [part])
-        assert found is not None
-        yield value, found
+        (gradient,) = vjp(_fixed_map(propagator, node), [value.tensor.to(part.dtype)], [part])
+        assert gradient is not None
+        yield value, gradient
 
 
 def _through_slope(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Multiply by g(x) / x; casts, and the like, pass."""
     part = single_output(relevance)
     for value in only_input(node):
-        x, y = value.tensor.to(part.dtype), _output(node, part)
+        x = value.tensor.to(part.dtype)
+        y = _output(node, part)
         if node.name in COPIES:
             yield value, part
         elif torch.is_grad_enabled():
@@ -208,18 +227,21 @@ def _through_slope(propagator: Propagator, node: Node, relevance: OutputRelevanc
             yield value, divide_(y, x.clone(memory_format=torch.contiguous_format)).mul_(part)
 
 
-GRADIENT_FORM: Composite = {
-    **dict.fromkeys(ELEMENTWISE, _through_slope),
-    **dict.fromkeys(ENTRIES, entries),
-    **dict.fromkeys(DENSE, _through_weight),
-    **dict.fromkeys(PRODUCTS, _through_product),
-    **dict.fromkeys((*NORMALISATIONS, "mean", "sum", *AVERAGES), _through_fixed),
-    **dict.fromkeys(MAXIMA, to_the_winner),
-    "add": _through_sum,
-    "sub": _through_sum,
-    "mul": _through_multiplication,
-    "div": _through_division,
-    "masked_fill": masked,
-    "where": choose,
-    "softmax": _through_softmax,
-}
+GRADIENT_FORM = Composite(
+    {
+        **dict.fromkeys(ELEMENTWISE, _through_slope),
+        **dict.fromkeys(ENTRIES, entries),
+        **dict.fromkeys(DENSE, _through_weight),
+        **dict.fromkeys(PRODUCTS, _through_product),
+        **dict.fromkeys((*NORMALISATIONS, "mean", "sum", *AVERAGES), _through_fixed),
+        **dict.fromkeys(MAXIMA, to_the_winner),
+        "add": _through_sum,
+        "sub": _through_sum,
+        "mul": _through_multiplication,
+        "div": _through_division,
+        "masked_fill": masked,
+        "where": choose,
+        "softmax": _through_softmax,
+    },
+    name="attnlrp",
+)

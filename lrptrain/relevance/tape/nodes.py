@@ -16,21 +16,25 @@ class Value:
     """A tensor of the forward pass as it was when an operation made it, or the input itself.
 
     Attributes:
-        shape: Of the tensor.
-        depends: On the explained input; what does not is a constant.
-        edge: Where gradients reach it in the graph; None without a graph.
+        shape: The tensor's shape.
+        depends: Whether the tensor depends on the explained input; what does not is a constant.
+        edge: The tensor's place in the graph, for gradients; None without a graph.
     """
+
+    # Three states: `_tensor` holds the tensor; or it was released, and lives as long as the model holds it (`_held`);
+    # or nobody holds it, and `_make` repeats the call that made it.
 
     def __init__(self, tensor: Tensor, depends: bool):
         self._tensor: Tensor | None = tensor
         self._held = TensorWeakRef(tensor)
         self._make: Callable[[], Tensor] | None = None
-        self.shape, self.depends = tensor.shape, depends
+        self.shape = tensor.shape
+        self.depends = depends
         self.edge = torch.autograd.graph.get_gradient_edge(tensor) if tensor.requires_grad else None
 
     @property
     def tensor(self) -> Tensor:
-        """The tensor; made once more if nobody holds it."""
+        """The tensor; the call that made it is repeated if nobody holds it."""
         held = self.held
         if held is None:
             assert self._make is not None
@@ -39,7 +43,7 @@ class Value:
 
     @property
     def held(self) -> Tensor | None:
-        """The tensor, if somebody holds it."""
+        """The tensor, or None if nobody holds it any more."""
         return self._held() if self._tensor is None else self._tensor
 
     def replace(self, tensor: Tensor) -> None:
@@ -48,7 +52,8 @@ class Value:
 
     def release(self, node: "Node") -> None:
         """Hold the tensor no longer. The node that made it can make it once more, but must not be referred to."""
-        self._tensor, self._make = None, partial(_called, node.function, node.args, node.kwargs)
+        self._tensor = None
+        self._make = partial(_called, node.function, node.args, node.kwargs)
 
     def copy(self) -> Tensor:
         """A tensor that may be overwritten."""
@@ -58,16 +63,30 @@ class Value:
 
 @dataclass(eq=False)
 class Node:
-    """One recorded call. Tensors that depend on the input stand in `args` and `kwargs` as `Value`s."""
+    """One recorded call. Tensors that depend on the input stand in `args` and `kwargs` as `Value`s.
+
+    `F.linear(x, weight, bias)` in module `blocks.0.mlp.fc1`, for instance, is `Node("linear", F.linear, (Value of x,
+    weight, bias), {}, inputs=(Value of x,), outputs=(Value of the result,), path="blocks.0.mlp.fc1")`.
+
+    Attributes:
+        name: One name for every spelling of the operation; see `canonical_name`.
+        function: The function that was called.
+        args: The arguments by position.
+        kwargs: The arguments by name.
+        inputs: The values among the arguments, each once.
+        outputs: The floating-point tensors that the call returned.
+        path: The module that ran the operation; "" for the model itself.
+        constants: The tensors among the arguments that do not depend on the input, and their versions.
+    """
 
     name: str
-    function: Callable
-    args: tuple
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
     kwargs: dict[str, Any]
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...] = ()
     path: str = ""
-    constants: tuple[tuple[Tensor, int], ...] = ()  # the tensors that do not depend on the input, and their versions
+    constants: tuple[tuple[Tensor, int], ...] = ()
 
     def call(self, substitute: Callable[[Value], Any] = lambda value: value.tensor) -> Any:
         """Repeat the call with other tensors in the places of the inputs."""
@@ -84,7 +103,10 @@ class Node:
 
 
 def _called(
-    function: Callable, args: tuple, kwargs: dict, substitute: Callable[[Value], Any] = lambda value: value.tensor
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    substitute: Callable[[Value], Any] = lambda value: value.tensor,
 ) -> Any:
     return function(*map_nested(args, Value, substitute), **map_nested(kwargs, Value, substitute))
 
@@ -109,7 +131,8 @@ def einsum_operands(node: Node) -> tuple[str, Any, Any]:
     Raises:
         UnsupportedOperationError: If it has not exactly two operands, or the equation is not given as a string.
     """
-    equation, operands = node.args[0], node.args[1:]
+    equation = node.args[0]
+    operands = node.args[1:]
     if len(operands) == 1 and isinstance(operands[0], (tuple, list)):
         operands = tuple(operands[0])
     if not isinstance(equation, str) or len(operands) != 2:
@@ -136,7 +159,7 @@ def tensors_in(structure: Any) -> Iterator[Tensor]:
         yield from tensors_in(list(structure.values()))
 
 
-def map_nested(structure: Any, kind: type, function: Callable) -> Any:
+def map_nested(structure: Any, kind: type, function: Callable[..., Any]) -> Any:
     """Replace everything of type `kind` in nested tuples, lists and dicts."""
     if isinstance(structure, kind):
         return function(structure)

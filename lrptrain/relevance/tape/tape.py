@@ -33,7 +33,7 @@ from lrptrain.relevance.tape.nodes import Node, Value, map_nested, tensors_in, v
 from lrptrain.relevance.types import UnsupportedOperationError
 
 # Fused operations, and their explicit forms.
-_EXPLICIT: dict[str, Callable] = {
+_EXPLICIT: dict[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": explicit_attention,
     "addmm": explicit_addmm,
     "baddbmm": explicit_baddbmm,
@@ -45,11 +45,11 @@ class Tape(TorchFunctionMode):
     """Records while it is entered (`with tape.recording(model)`); see the module's docstring.
 
     Attributes:
-        token_ids: Integer input whose embedding is the explained input (texts), or None.
+        token_ids: The integer input of which the embedding is the explained input (texts), or None.
         nodes: The recorded calls, in order.
         root: The explained input, the image or the word embeddings, as the model received it.
-        leaf: The same for gradients: later writing in place does not touch it.
-        frugal: Keep no more than gradients at activations and relevance need: without the graph of the weights.
+        leaf: The explained input for gradients; later writing in place does not touch it.
+        frugal: Whether to keep no more than gradients at activations and relevance need: no graph of the weights.
     """
 
     token_ids: Tensor | None = None
@@ -60,21 +60,28 @@ class Tape(TorchFunctionMode):
 
     def __post_init__(self) -> None:
         super().__init__()
-        self._known: dict[int, tuple[Value, TensorWeakRef, Any]] = {}  # id -> its value, the object, its grad_fn
+        # By the id of a tensor: its value, a weak reference that tells whether the id is still this tensor's, and its
+        # grad_fn, which tells whether something outside of torch's functions has changed the tensor since.
+        self._entries: dict[int, tuple[Value, TensorWeakRef, Any]] = {}
+        # By storage: all values that share it, since writing into one of them changes the others.
         self._aliases: dict[int, list[Value]] = {}
+        # Ids of tensors whose memory was overwritten through another view.
         self._stale: set[int] = set()
+        # Outputs of softmax, which a model must not overwrite: methods return them.
         self._probabilities: set[Value] = set()
+        # The modules that run now, innermost last.
         self._path: list[str] = []
         self._records = False
-        self._graph = True  # whether the model itself wants a graph: no tensor that depends on the input goes without
+        # Whether the model itself wants a graph. What depends on the input has one in any case.
+        self._graph = True
 
     def watch(self, tensor: Tensor) -> Tensor:
         """Declare `tensor` as the explained input and return what the model is to be given in its place."""
         self.leaf = tensor if tensor.requires_grad else tensor.detach().requires_grad_()
         with torch.enable_grad():
-            given = self.leaf.clone()
-        self.root = self._remember(given, depends=True)
-        return given
+            copy = self.leaf.clone()
+        self.root = self._remember(copy, depends=True)
+        return copy
 
     @contextmanager
     def recording(self, model: nn.Module) -> Iterator[None]:
@@ -92,29 +99,33 @@ class Tape(TorchFunctionMode):
             enter.remove()
             leave.remove()
 
-    def replaying(self) -> AbstractContextManager:
+    def replaying(self) -> AbstractContextManager[Any]:
         """Keep attention explicit, without recording, while a backward pass computes a checkpointed block again."""
         return self
 
     def value_of(self, tensor: Tensor) -> Value | None:
         """The recorded value that `tensor` is, or None."""
-        known = self._lookup(tensor)
-        return known[0] if known else None
+        entry = self._lookup(tensor)
+        return entry[0] if entry else None
 
     def _lookup(self, tensor: Tensor) -> tuple[Value, TensorWeakRef, Any] | None:
-        known = self._known.get(id(tensor))
-        return known if known is not None and known[1]() is tensor else None
+        entry = self._entries.get(id(tensor))
+        return entry if entry is not None and entry[1]() is tensor else None
 
     def keep_only(self, output: Value) -> None:
         """Forget the operations that `output` does not come from."""
-        needed, kept = {output}, []
+        # From the last operation to the first, so that every reader of a value is seen before the value's producer.
+        needed = {output}
+        nodes: list[Node] = []
         for node in reversed(self.nodes):
             if needed.intersection(node.outputs):
                 needed.update(node.inputs)
-                kept.append(node)
-        self.nodes = kept[::-1]
+                nodes.append(node)
+        self.nodes = nodes[::-1]
 
-    def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         """Carry out one call of the model, and record it."""
         kwargs = kwargs or {}
         name = canonical_name(func)
@@ -126,24 +137,27 @@ class Tape(TorchFunctionMode):
             if self.frugal and name == "scaled_dot_product_attention":
                 self._release_scores(self.nodes[start:])
             return result
-        whole = name in DECOMPOSED or (name in BACKWARD and not self._records)
-        if whole and inspect.isfunction(func):
+        # The explicit form runs under this very mode, so that its parts are recorded one by one.
+        decomposed = name in DECOMPOSED or (name in BACKWARD and not self._records)
+        if decomposed and inspect.isfunction(func):
             with self:
                 return enterable(func)(*args, **kwargs)
         if not self._records or name == "requires_grad":
             return func(*self._without_weights(name, args), **kwargs)
         if name == "set_grad_enabled":
+            # `torch.no_grad()` inside of a model: noted for constants, but the input keeps its graph.
             self._graph = args[0]
             return None
         return self._record(name, func, args, kwargs)
 
-    def _record(self, name: str, func: Callable, args: tuple, kwargs: dict) -> Any:
+    def _record(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if torch.is_inference_mode_enabled():
             raise self._unsupported(name, "runs under torch.inference_mode inside the model, which keeps no graph")
         tensors = list(tensors_in((args, kwargs)))
         for tensor in tensors:
             self._check(tensor, name)
         node = Node(name, func, self._wrap(args), self._wrap(kwargs), self._inputs(tensors), path=self._where())
+        # y.add_(1) writes into y: values that share its memory keep a copy of what they were.
         written = args[0] if is_in_place(func, args, kwargs) and isinstance(args[0], Tensor) else None
         if written is not None:
             self._save_before_overwriting(written, name)
@@ -151,13 +165,14 @@ class Tape(TorchFunctionMode):
         with torch.set_grad_enabled(self._graph or bool(node.inputs)):
             result = func(*self._without_weights(name, args), **kwargs)
         result = written if name == "setitem" else result
+        # A text's explained input is the output of its embedding, which starts the tape.
         if name == "embedding" and self._embeds_the_input(args, kwargs):
             return self.watch(result)  # type: ignore[arg-type]
         self._check_versions(tensors, versions, node, written)
         self._keep(node, result, tensors if written is None else [])
         return None if name == "setitem" else result
 
-    def _without_weights(self, name: str, args: tuple) -> tuple:
+    def _without_weights(self, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments of a call that would keep its input for the gradient of its weight, which nobody asks for.
 
         What has no gradient but that of its weight keeps it: gradients at what comes next need it.
@@ -180,6 +195,7 @@ class Tape(TorchFunctionMode):
             if node.name == "softmax":
                 self._probabilities.update(node.outputs)
         elif not depends:
+            # A constant with a graph is remembered, so that `_check` knows that it was made under this mode.
             for out in outputs:
                 if out.grad_fn is not None:
                     self._remember(out, depends=False)
@@ -200,7 +216,7 @@ class Tape(TorchFunctionMode):
 
     def _remember(self, tensor: Tensor, depends: bool) -> Value:
         value = Value(tensor, depends)
-        self._known[id(tensor)] = (value, TensorWeakRef(tensor), tensor.grad_fn)
+        self._entries[id(tensor)] = (value, TensorWeakRef(tensor), tensor.grad_fn)
         self._stale.discard(id(tensor))
         self._aliases.setdefault(tensor.untyped_storage()._cdata, []).append(value)
         return value
@@ -212,15 +228,16 @@ class Tape(TorchFunctionMode):
         values = (self.value_of(tensor) for tensor in tensors)
         return tuple(dict.fromkeys(value for value in values if value is not None and value.depends))
 
-    def _embeds_the_input(self, args: tuple, kwargs: dict) -> bool:
-        ids, given = self.token_ids, args[0] if args else kwargs.get("input")
-        if ids is None or given is None or given.shape != ids.shape:
+    def _embeds_the_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        ids = self.token_ids
+        looked_up = args[0] if args else kwargs.get("input")
+        if ids is None or looked_up is None or looked_up.shape != ids.shape:
             return False
         if self.root is not None:
-            if given is ids:
+            if looked_up is ids:
                 raise self._unsupported("embedding", "looks the same token ids up a second time")
             return False
-        return given is ids or torch.equal(given, ids)
+        return looked_up is ids or torch.equal(looked_up, ids)
 
     def _check(self, tensor: Tensor, name: str) -> None:
         """Notice what happened outside of the tape."""
@@ -228,8 +245,8 @@ class Tape(TorchFunctionMode):
             raise self._unsupported(name, "reads a tensor that was changed in place through another view of its memory")
         if tensor.grad_fn is None:
             return
-        known = self._lookup(tensor)
-        if known is None or known[2] is not tensor.grad_fn:
+        entry = self._lookup(tensor)
+        if entry is None or entry[2] is not tensor.grad_fn:
             why = "made a tensor outside of torch's functions (by a custom autograd function or a fused kernel?)"
             raise self._unsupported(type(tensor.grad_fn).__name__, why)
 

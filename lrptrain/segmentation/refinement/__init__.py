@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import nn
 
-from lrptrain.relevance.registry import unknown_name
+from lrptrain.relevance.types import unknown_name
 from lrptrain.segmentation.refinement.attention_affinity import Refinement, attention_affinity
 from lrptrain.segmentation.refinement.dense_crf import dense_crf
 from lrptrain.segmentation.refinement.guided_filter import guided_filter

@@ -1,0 +1,65 @@
+"""What loggers, the W&B workspace and the page need to know of a logged scalar; it is declared where it is computed."""
+
+import re
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+# Sections of the workspace.
+WHERE_IT_LOOKS = "Where it looks"
+FINDINGS = "Findings"
+CLASSES = "Classes, groups and regions"
+GUIDANCE = "Guidance"
+COST = "Cost of the monitor"
+
+
+@dataclass(frozen=True)
+class LoggedMetric:
+    """A logged scalar, or several that belong into one plot.
+
+    Attributes:
+        keys: Keys behind the prefix, such as `label/auprc`; `*` stands for any name, such as that of a class.
+        title: What plots are called.
+        section: Section of the W&B workspace.
+        higher_is_better: Whether a higher value is better; None if neither is.
+        unit: What a value counts; a share lies in 0..1 and is shown in percent.
+        bounds: The least and the largest possible value; None where there are none.
+        references: Keys of what the value is compared with, drawn beside it.
+        prefix: What the keys start with; a monitor's `relevance` becomes `relevance/<name>` if it has a name.
+        kept: What W&B's summary of a run keeps; by default the last value, and the best one where one is better.
+    """
+
+    keys: tuple[str, ...]
+    title: str
+    section: str
+    higher_is_better: bool | None = None
+    unit: Literal["share", "count", "seconds", "megabytes", "number"] = "share"
+    bounds: tuple[float, float] | None = None
+    references: tuple[str, ...] = ()
+    prefix: str = "relevance"
+    kept: str | None = None
+
+    @property
+    def summary(self) -> str | None:
+        """What W&B's summary keeps, as `define_metric` takes it; None for the last value alone."""
+        if self.kept is not None or self.higher_is_better is None:
+            return self.kept
+        return "max,last" if self.higher_is_better else "min,max,last"
+
+    def matches(self, key: str) -> bool:
+        """Whether a key, without its prefix, is one of these."""
+        return any(re.fullmatch(pattern(each), key) for each in (*self.keys, *self.references))
+
+    def to_dict(self) -> dict[str, Any]:
+        """As `run.json` has it."""
+        return asdict(LoggedMetric(**{name: getattr(self, name) for name in LoggedMetric.__dataclass_fields__}))
+
+
+def pattern(key: str) -> str:
+    """A key as a regular expression: `label/region/*` as `label/region/.+`."""
+    return re.escape(key).replace(r"\*", ".+")
+
+
+def find_metric(metrics: Iterable[LoggedMetric], key: str) -> LoggedMetric | None:
+    """The first metric that has a key, given without its prefix; None if there is none."""
+    return next((metric for metric in metrics if metric.matches(key)), None)

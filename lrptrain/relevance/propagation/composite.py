@@ -1,0 +1,284 @@
+"""Rules and composites: which rule serves which operation, and how a user changes that.
+
+A composite maps operations to rules, by name ("linear") and by the module that runs them ("blocks.0.*"). Every method
+has one. Where several composites have a rule for an operation, the nearest to the call counts:
+
+1. the composite of the call, `attribute(..., composite=...)`;
+2. `with composite:` blocks, the innermost first;
+3. rules that were registered for the process, the latest first;
+4. the method's own composite.
+"""
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from contextvars import ContextVar
+from dataclasses import dataclass, field
+from fnmatch import translate
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Self
+
+from torch import Tensor, nn
+
+from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.types import Registration, unknown_name
+
+if TYPE_CHECKING:
+    from lrptrain.relevance.propagation.propagator import Propagator
+
+# Relevance of every output of an operation, or None where none arrived.
+OutputRelevance = list[Tensor | None]
+# Relevance of the inputs of an operation that depend on the explained input.
+InputRelevance = Iterable[tuple[Value, Tensor]]
+# (propagator, node, relevance of the outputs) -> relevance of the inputs
+RuleFunction = Callable[["Propagator", Node, OutputRelevance], InputRelevance]
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A rule that knows for which operations it is meant, so that a name map can give it a whole module.
+
+    Attributes:
+        name: The rule's name, for messages.
+        function: `function(propagator, node, relevance)` yields `(value, relevance)` for the values in `node.inputs`.
+        operations: Names of the operations that a name map serves with it.
+    """
+
+    name: str
+    function: RuleFunction = field(repr=False)
+    operations: frozenset[str]
+
+    def __call__(self, propagator: "Propagator", node: Node, relevance: OutputRelevance) -> InputRelevance:
+        """Pass relevance of a node's outputs to its inputs."""
+        return self.function(propagator, node, relevance)
+
+
+Pattern = str | re.Pattern[str]
+
+
+class Composite:
+    """Rules by operation and by module, in zennit's words: a type map and a name map.
+
+    A composite that a user makes changes rules of a method and leaves the others as they are. It is used for one call
+    (`lrptrain.attribute(..., composite=composite)`) or within a block (`with composite: ...`).
+
+    Args:
+        type_map: Rule by the name of an operation, as error messages have it: "linear", "softmax", "cumsum".
+        name_map: Rule by the path of the module that runs the operation, as `model.named_modules()` has it. A key is a
+            pattern of `fnmatch` that the whole path has to match, case counts: `*` also matches dots, so that
+            "blocks.1.*" is all that is inside of `blocks.1`, neither that module itself nor `blocks.10`. Or a compiled
+            regular expression that matches the whole path. The first match that has a rule for the operation wins; a
+            name map goes before a type map. A value is a `Rule`, which serves the operations that it is meant for, or a
+            mapping from operations to rules of any kind.
+        name: The composite's name.
+        replaceable: Whether rules of the user's go before these; otherwise they serve only what has no rule here.
+
+    Raises:
+        TypeError: If a rule is no function, or a rule in the name map does not say for which operations it is meant.
+    """
+
+    def __init__(
+        self,
+        type_map: Mapping[str, RuleFunction] | None = None,
+        name_map: Mapping[Pattern, Rule | Mapping[str, RuleFunction]] | None = None,
+        *,
+        name: str = "custom",
+        replaceable: bool = True,
+    ) -> None:
+        self.name = name
+        self.replaceable = replaceable
+        self.type_map: dict[str, RuleFunction] = dict(type_map or {})
+        self._by_path = [
+            (_compiled(pattern), _by_operation(pattern, rule)) for pattern, rule in (name_map or {}).items()
+        ]
+        for operation, rule in self.type_map.items():
+            _check_rule(f"the type map's {operation!r}", rule)
+
+    def __repr__(self) -> str:
+        patterns = [pattern.pattern for pattern, _ in self._by_path]
+        return f"Composite({self.name!r}, operations={sorted(self.type_map)}, modules={patterns})"
+
+    def rule_for(self, node: Node) -> RuleFunction | None:
+        """Return the rule that serves a recorded operation, or None."""
+        for pattern, rules in self._by_path:
+            if node.name in rules and pattern.fullmatch(node.path):
+                return rules[node.name]
+        return self.type_map.get(node.name)
+
+    def check_names(self, model: nn.Module) -> None:
+        """Raise if a pattern of the name map matches no module: its rule would be left out in silence.
+
+        Raises:
+            ValueError: With the pattern, and names that the model has.
+        """
+        paths = [path for path, _ in model.named_modules()]
+        for pattern, _ in self._by_path:
+            if not any(pattern.fullmatch(path) for path in paths):
+                raise ValueError(
+                    f"the composite's name map has a pattern that no module of the model matches: "
+                    f"{pattern.pattern!r}; its modules are called {', '.join(path for path in paths[1:6])}, ..."
+                )
+
+    def __enter__(self) -> Self:
+        """Use the composite's rules in every call of the block."""
+        _ACTIVE.set((*_ACTIVE.get(), self))
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        """Use them no longer."""
+        active = list(_ACTIVE.get())
+        # The same composite may have been entered twice: the inner one is left.
+        del active[len(active) - 1 - active[::-1].index(self)]
+        _ACTIVE.set(tuple(active))
+
+
+# The composites of the call and of `with` blocks, innermost last. Each thread and task has its own.
+_ACTIVE: ContextVar[tuple[Composite, ...]] = ContextVar("active composites", default=())
+
+
+# What a call takes as its composite.
+Rules = Composite | Mapping[str, RuleFunction]
+
+
+def as_composite(rules: Rules) -> Composite:
+    """Return a mapping from operations to rules as a composite."""
+    return rules if isinstance(rules, Composite) else Composite(rules)
+
+
+def split_composite(options: Mapping[str, Any]) -> tuple[dict[str, Any], Composite]:
+    """Take the rules of a call out of its options; the name of a composite is an option of the method itself."""
+    others = dict(options)
+    composite = others.get("composite")
+    if composite is None or isinstance(composite, str):
+        return others, Composite()
+    del others["composite"]
+    return others, as_composite(composite)
+
+
+def use_rules(rules: Rules) -> Composite:
+    """Use rules in every call of a block: `with lrptrain.use_rules({"cumsum": rules.epsilon()}): ...`.
+
+    Args:
+        rules: A composite, or rules by the name of their operation.
+    """
+    return as_composite(rules)
+
+
+# -- Rules for the process ---------------------------------------------------------------------------------------------
+
+# The composites of the methods, which a registration can be limited to.
+COMPOSITES = ("alpha_beta", "attnlrp", "chefer", "epsilon", "gamma")
+
+
+@dataclass(frozen=True, eq=False)
+class RegisteredRule(Registration):
+    """A rule that counts until it is removed: by `remove()`, or at the end of a `with` block.
+
+    Attributes:
+        operation: The operation that it serves.
+        rule: The rule.
+        composites: The names of the composites that use it, or None for all.
+    """
+
+    operation: str
+    rule: RuleFunction
+    composites: frozenset[str] | None
+
+    def remove(self) -> None:
+        """Forget the rule; earlier ones for the same operation count again. Removing it twice does nothing."""
+        if self in _REGISTERED:
+            _REGISTERED.remove(self)
+
+
+_REGISTERED: list[RegisteredRule] = []
+
+
+def register_rule(name: str, rule: RuleFunction, composites: Iterable[str] | None = None) -> RegisteredRule:
+    """Teach the engine how an operation passes relevance, for the rest of the process or until the handle is removed.
+
+    The rule is written once, from relevance of the outputs to relevance of the inputs, and serves every composite, also
+    in place of the method's own rule for that operation. `attnlrp` computes its explicit form where it meets such a
+    rule: its gradient form passes relevance per unit of activation, which cannot express what a rule gives to an
+    activation of 0.
+
+    Args:
+        name: The operation, as `UnsupportedOperationError` names it.
+        rule: `rule(propagator, node, relevance)` gets one tensor (or None) per output of the node and yields
+            `(value, relevance)` for the values in `node.inputs`; or one of `lrptrain.rules`. It must not write into the
+            tensors that it is given. A rule that differentiates repeats the call (`node.call`) on inputs of its own:
+            recorded tensors may come without a graph.
+        composites: The composites that use the rule ("alpha_beta", "attnlrp", "chefer", "epsilon", "gamma"); None for
+            all of them.
+
+    Returns:
+        A handle with `remove()`, which is also a context manager.
+
+    Raises:
+        TypeError: If the rule is no function.
+        ValueError: If a composite is unknown.
+    """
+    _check_rule(f"the rule for {name!r}", rule)
+    limited = None if composites is None else frozenset([composites] if isinstance(composites, str) else composites)
+    for composite in sorted(limited or ()):
+        if composite not in COMPOSITES:
+            raise ValueError(unknown_name("composite", composite, COMPOSITES))
+    handle = RegisteredRule(name, rule, limited)
+    _REGISTERED.append(handle)
+    return handle
+
+
+# -- Which rule counts -------------------------------------------------------------------------------------------------
+
+
+def custom_rule(node: Node, composite: str | None) -> RuleFunction | None:
+    """Return the user's rule for a recorded operation, or None.
+
+    Args:
+        node: The operation.
+        composite: The name of the method's own composite; None lets every registered rule count.
+    """
+    for active in reversed(_ACTIVE.get()):
+        rule = active.rule_for(node)
+        if rule is not None:
+            return rule
+    for registered in reversed(_REGISTERED):
+        limited = composite is not None and registered.composites is not None
+        if registered.operation == node.name and not (limited and composite not in (registered.composites or ())):
+            return registered.rule
+    return None
+
+
+def custom_rules() -> tuple[object, ...]:
+    """Return all that decides on the user's rules now, as a key for results that depend on them."""
+    return (*_ACTIVE.get(), *_REGISTERED)
+
+
+def check_active_names(model: nn.Module) -> None:
+    """Raise if the name map of a composite in use has a pattern that no module matches; see `Composite.check_names`."""
+    for composite in _ACTIVE.get():
+        composite.check_names(model)
+
+
+def _compiled(pattern: Pattern) -> re.Pattern[str]:
+    return re.compile(translate(pattern)) if isinstance(pattern, str) else pattern
+
+
+def _by_operation(pattern: Pattern, rule: Rule | Mapping[str, RuleFunction]) -> Mapping[str, RuleFunction]:
+    if isinstance(rule, Rule):
+        return dict.fromkeys(rule.operations, rule)
+    if isinstance(rule, Mapping):
+        for operation, function in rule.items():
+            _check_rule(f"the name map's {operation!r} in {pattern!r}", function)
+        return rule
+    raise TypeError(
+        f"the name map's rule for {pattern!r} does not say for which operations it is meant: give "
+        "{'<operation>': rule}, or lrptrain.rules.Rule(name, rule, operations)"
+    )
+
+
+def _check_rule(what: str, rule: object) -> None:
+    if not callable(rule):
+        raise TypeError(
+            f"{what} must be a function (propagator, node, relevance), or one of lrptrain.rules, not {rule!r}"
+        )

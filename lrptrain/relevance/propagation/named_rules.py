@@ -1,0 +1,216 @@
+"""The rules of the literature as objects that a user composes; `lrptrain.rules` is their public place.
+
+Each of them passes relevance of an operation's outputs to its inputs, whichever method asks. A name map gives the
+operations of a module the rules that are meant for them: linear layers, norms, activations.
+"""
+
+from collections.abc import Callable
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from lrptrain.relevance.propagation import rules
+from lrptrain.relevance.propagation.composite import InputRelevance, OutputRelevance, Rule, RuleFunction
+from lrptrain.relevance.propagation.linear_maps import linear_map, transpose_of, vjp
+from lrptrain.relevance.propagation.operation_rules import multiply, product, repeat_values, single_output
+from lrptrain.relevance.propagation.propagator import Propagator, unchanged
+from lrptrain.relevance.propagation.signed_composites import (
+    fixed_rule,
+    signed_linear_rule,
+    softmax_rule,
+    sum_rule,
+)
+from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ELEMENTWISE, NORMALISATIONS, PRODUCTS
+from lrptrain.relevance.tape.nodes import Node, Value, unsupported
+from lrptrain.relevance.tape.sample_axes import join_samples, split_samples
+
+# torch.amin or torch.amax: the smallest or largest number along an axis.
+Extreme = Callable[[Tensor, int], Tensor]
+# Operations with a weight; a product of two activations among them is halved between the two.
+WEIGHTED_OPERATIONS = DENSE | PRODUCTS
+
+
+def epsilon(epsilon: float = 1e-6) -> Rule:
+    """Return the epsilon rule (Bach et al. 2015, eq. 58): R_i = sum_o x_i w_oi / (y_o + epsilon sign(y_o)) R_o.
+
+    In a type map it also serves sums, and other differentiable operations by their Jacobian J:
+    R_i = x_i sum_o J_oi R_o / y_o. That conserves relevance where the operation is linear.
+
+    Args:
+        epsilon: Added to the size of every denominator; not negative.
+    """
+    _check_not_negative("epsilon", epsilon)
+    return Rule("epsilon", partial(_epsilon, stabiliser=epsilon), WEIGHTED_OPERATIONS)
+
+
+def gamma(gamma: float = 0.25) -> Rule:
+    """Return the gamma rule (Montavon et al. 2019): contributions of the output's own sign count 1 + gamma.
+
+    Args:
+        gamma: How much they are favoured; not negative. 0 is the epsilon rule with epsilon = 0.
+    """
+    _check_not_negative("gamma", gamma)
+    return _weighted("gamma", partial(signed_linear_rule, stabiliser=0.0, gain=gamma))
+
+
+def zplus() -> Rule:
+    """Return the z+ rule (Montavon et al. 2017): relevance follows positive contributions; the bias takes none."""
+    return _weighted("zplus", partial(_alpha_beta, alpha=1.0, beta=0.0))
+
+
+def alpha_beta(alpha: float = 2.0, beta: float = 1.0) -> Rule:
+    """Return the alpha-beta rule (Bach et al. 2015, eq. 60): positive contributions count alpha, others -beta.
+
+    The bias takes no share.
+
+    Args:
+        alpha: Weight of the positive contributions.
+        beta: Weight of the negative ones, not negative; alpha - beta = 1.
+
+    Raises:
+        ValueError: If alpha - beta is not 1, or beta negative.
+    """
+    _check_not_negative("beta", beta)
+    if abs(alpha - beta - 1) > 1e-9:
+        raise ValueError(f"alpha - beta must be 1, so that relevance is conserved; got {alpha} - {beta}")
+    return _weighted("alpha_beta", partial(_alpha_beta, alpha=alpha, beta=beta))
+
+
+def zbox(low: float | None = None, high: float | None = None) -> Rule:
+    """Return the z^B rule (Montavon et al. 2017, eq. 15) for a layer that reads a bounded input, such as pixels.
+
+    Args:
+        low: Smallest value that the input can have; None for every sample's own minimum.
+        high: Largest value that the input can have; None for every sample's own maximum.
+    """
+    return _weighted("zbox", partial(_zbox, low=low, high=high))
+
+
+def wsquare() -> Rule:
+    """Return the w^2 rule (Montavon et al. 2017, eq. 12): relevance is split by the squared weights."""
+    return _weighted("wsquare", partial(_by_weights, power=2))
+
+
+def flat() -> Rule:
+    """Return the flat rule (Lapuschkin et al. 2019): every input that an output reads gets the same."""
+    return _weighted("flat", partial(_by_weights, power=0))
+
+
+def uniform() -> Rule:
+    """Return the uniform rule (Achtibat et al. 2024): a product of two activations gives half to each of them."""
+    exact = partial(signed_linear_rule, stabiliser=0.0, gain=0.0)
+    return Rule("uniform", partial(_uniform, constant=exact), PRODUCTS | {"mul"})
+
+
+def norm() -> Rule:
+    """Return the rule for norms and averages: exact proportions, with the denominators of norms held fixed.
+
+    See Achtibat et al. 2024, section 3.3. The bias takes its share.
+    """
+    return Rule("norm", fixed_rule, NORMALISATIONS | AVERAGES | {"mean", "sum"})
+
+
+def softmax() -> Rule:
+    """Return the rule for a softmax linearised at its input (Achtibat et al. 2024, proposition 3.1)."""
+    return Rule("softmax", softmax_rule, frozenset({"softmax"}))
+
+
+def pass_() -> Rule:
+    """Return the rule that passes relevance as it is, for activations, norms and all that keeps the shape."""
+    return Rule("pass", unchanged, frozenset(ELEMENTWISE))
+
+
+def _weighted(name: str, function: RuleFunction) -> Rule:
+    return Rule(name, partial(_of_weight, name=name, weighted=function), WEIGHTED_OPERATIONS)
+
+
+def _of_weight(
+    propagator: Propagator, node: Node, relevance: OutputRelevance, *, name: str, weighted: RuleFunction
+) -> InputRelevance:
+    if node.name in PRODUCTS:
+        return product(propagator, node, relevance, constant=weighted)
+    if node.name in DENSE:
+        return weighted(propagator, node, relevance)
+    raise unsupported(node.name, node.path, f"has no weight, which the rule {name} needs")
+
+
+def _epsilon(propagator: Propagator, node: Node, relevance: OutputRelevance, *, stabiliser: float) -> InputRelevance:
+    weighted = partial(signed_linear_rule, stabiliser=stabiliser, gain=0.0)
+    if node.name in PRODUCTS:
+        return product(propagator, node, relevance, constant=weighted)
+    if node.name in DENSE:
+        return weighted(propagator, node, relevance)
+    if node.name in ("add", "sub"):
+        return sum_rule(propagator, node, relevance, stabiliser=stabiliser)
+    return _by_jacobian(node, relevance, stabiliser)
+
+
+def _by_jacobian(node: Node, relevance: OutputRelevance, stabiliser: float) -> InputRelevance:
+    precision = next(part.dtype for part in relevance if part is not None)
+    shares = [
+        None if part is None else rules.safe_divide(part, rules.stabilised(value.tensor.to(precision), stabiliser))
+        for value, part in zip(node.outputs, relevance, strict=True)
+    ]
+    inputs = [value.tensor.to(precision) for value in node.inputs]
+    gradients = vjp(partial(repeat_values, node), inputs, shares)
+    for value, x, gradient in zip(node.inputs, inputs, gradients, strict=True):
+        if gradient is not None:
+            yield value, x * gradient
+
+
+def _operands(
+    node: Node, relevance: OutputRelevance
+) -> tuple[Tensor, Value, Tensor, Tensor, rules.Linear, rules.Linear]:
+    """Return (R, input, its numbers, weight, linear map, its transpose), in the precision of R."""
+    part = single_output(relevance)
+    value, weight, _, forward = linear_map(node)
+    x = value.tensor.to(part.dtype)
+    return part, value, x, weight.to(part.dtype), forward, transpose_of(node, x, forward)
+
+
+def _alpha_beta(
+    propagator: Propagator, node: Node, relevance: OutputRelevance, *, alpha: float, beta: float
+) -> InputRelevance:
+    part, value, x, weight, forward, transpose = _operands(node, relevance)
+    yield value, rules.alpha_beta(part, x, weight, alpha, beta, forward, transpose)
+
+
+def _zbox(
+    propagator: Propagator, node: Node, relevance: OutputRelevance, *, low: float | None, high: float | None
+) -> InputRelevance:
+    part, value, x, weight, forward, transpose = _operands(node, relevance)
+    lowest = _bound(propagator, value, x, low, torch.amin)
+    highest = _bound(propagator, value, x, high, torch.amax)
+    yield value, rules.zbox(part, x, lowest, highest, weight, forward, transpose)
+
+
+def _bound(propagator: Propagator, value: Value, x: Tensor, bound: float | None, extreme: Extreme) -> Tensor:
+    """Return a bound of the input that broadcasts to it: the given number, or every sample's own extreme."""
+    if bound is not None:
+        return x.new_tensor(bound)
+    axis = propagator.axis(value)
+    per_sample = split_samples(x, axis, propagator.samples)  # [samples, ...], wherever the samples are in x
+    extremes = extreme(per_sample.flatten(1), 1).view(-1, *[1] * (per_sample.ndim - 1))
+    return join_samples(extremes.expand_as(per_sample), axis, x.shape)
+
+
+def _by_weights(propagator: Propagator, node: Node, relevance: OutputRelevance, *, power: int) -> InputRelevance:
+    """Split relevance by |w|^power, whatever the input: 2 for the w^2 rule, 0 for the flat rule."""
+    part, value, x, weight, forward, transpose = _operands(node, relevance)
+    weight = weight.square() if power else torch.ones_like(weight)
+    ones = torch.ones_like(x)
+    yield value, transpose(rules.safe_divide(part, forward(ones, weight)), weight)
+
+
+def _uniform(
+    propagator: Propagator, node: Node, relevance: OutputRelevance, *, constant: RuleFunction
+) -> InputRelevance:
+    if node.name == "mul":
+        return multiply(propagator, node, relevance)
+    return product(propagator, node, relevance, constant=constant)
+
+
+def _check_not_negative(name: str, number: float) -> None:
+    if not number >= 0:
+        raise ValueError(f"{name} must not be negative, got {number}")

@@ -1,0 +1,157 @@
+"""Rules per operation that the composites share: entries, products, choices, maxima; and how a rule reads its node."""
+
+from functools import partial
+
+import torch
+from torch import Tensor
+
+from lrptrain.relevance.propagation import in_place_rules, rules
+from lrptrain.relevance.propagation.composite import InputRelevance, OutputRelevance, RuleFunction
+from lrptrain.relevance.propagation.linear_maps import factors, vjp
+from lrptrain.relevance.propagation.propagator import Propagator, only_input
+from lrptrain.relevance.tape.functions import is_in_place
+from lrptrain.relevance.tape.nodes import Node, Value, tensors_in, unsupported
+
+# -- How a rule reads its node ----------------------------------------------------------------------------------------
+
+
+def single_output(relevance: OutputRelevance) -> Tensor:
+    """Relevance of an operation's one output."""
+    (part,) = relevance
+    assert part is not None
+    return part
+
+
+def resolve(operand: Value | Tensor | float, like: Tensor) -> Tensor:
+    """The operand's numbers, in the precision of `like`."""
+    tensor = operand.tensor if isinstance(operand, Value) else operand
+    return torch.as_tensor(tensor, dtype=like.dtype, device=like.device)
+
+
+def shape_back(value: Value, share: Tensor) -> tuple[Value, Tensor]:
+    """Undo broadcasting: every entry of the value gets the sum of its copies."""
+    return value, share.sum_to_size(value.shape)
+
+
+def sum_operands(node: Node, like: Tensor) -> list[tuple[Value | Tensor | float, Tensor]]:
+    """The two operands of a sum or difference, each with what it contributes."""
+    operands = [node.argument(0, "input"), node.argument(1, "other")]
+    first, second = (resolve(operand, like) for operand in operands)
+    factor = node.kwargs.get("alpha", 1) * (-1 if node.name == "sub" else 1)
+    return [(operands[0], first), (operands[1], second if factor == 1 else second * factor)]
+
+
+def reduced_axes(propagator: Propagator, node: Node) -> list[int]:
+    """The axes that a mean or sum runs over.
+
+    Raises:
+        UnsupportedOperationError: If the samples of the batch are among them.
+    """
+    dims = node.argument(1, "dim", node.kwargs.get("axis"))
+    x = node.inputs[0].tensor
+    dims = [dims] if isinstance(dims, int) else dims
+    axes = sorted(d % x.ndim for d in (dims if dims is not None else range(x.ndim)))
+    at = propagator.axes[node.inputs[0]]
+    if propagator.samples > 1 and (at is None or at.axis in axes):
+        raise unsupported(node.name, node.path, "averages over the samples of a batch")
+    return axes
+
+
+def spread(part: Tensor, axes: list[int], x: Tensor) -> Tensor:
+    """Expand what was reduced over `axes` to the shape of `x`."""
+    if part.ndim < x.ndim:
+        for axis in axes:
+            part = part.unsqueeze(axis)
+    return part.expand_as(x)
+
+
+# -- Rules ------------------------------------------------------------------------------------------------------------
+
+
+def entries(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """Relevance follows the entries through indexing, reshaping, concatenation and expansion."""
+    precision = next(part.dtype for part in relevance if part is not None)
+    inputs = [value.tensor.to(precision) for value in node.inputs]
+    parts = vjp(partial(repeat_values, node), inputs, relevance)
+    return [(value, part) for value, part in zip(node.inputs, parts, strict=True) if part is not None]
+
+
+def multiply(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """A product with a constant passes relevance unchanged; one of two activations halves it."""
+    part = single_output(relevance)
+    values = [
+        operand for operand in (node.argument(0, "input"), node.argument(1, "other")) if isinstance(operand, Value)
+    ]
+    return [shape_back(value, part / len(values)) for value in values]
+
+
+def divide(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """A quotient by a constant passes relevance unchanged."""
+    if isinstance(node.argument(1, "other"), Value):
+        raise unsupported(node.name, node.path, "divides by an activation")
+    return multiply(propagator, node, relevance)
+
+
+def masked(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """`masked_fill(x, mask, constant)`: relevance of what was overwritten goes nowhere."""
+    part = single_output(relevance)
+    return [shape_back(value, part.masked_fill(node.argument(1, "mask"), 0.0)) for value in only_input(node)]
+
+
+def choose(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """`where(condition, a, b)`: relevance follows the chosen entries."""
+    part = single_output(relevance)
+    condition = node.argument(0, "condition")
+    first = node.argument(1, "input")
+    if node.function is Tensor.where:
+        condition = node.argument(1, "condition")
+        first = node.args[0]
+    operands = ((first, condition), (node.argument(2, "other"), ~condition))
+    return [shape_back(v, torch.where(chosen, part, 0.0)) for v, chosen in operands if isinstance(v, Value)]
+
+
+def product(
+    propagator: Propagator, node: Node, relevance: OutputRelevance, *, constant: RuleFunction
+) -> InputRelevance:
+    """Matrix products of two activations; one with a constant is a linear layer."""
+    left, right, _ = factors(node)
+    if not (isinstance(left, Value) and isinstance(right, Value)):
+        return constant(propagator, node, relevance)
+    part = single_output(relevance)
+    if node.name == "einsum":
+        return _einsum(node, part)
+    a = left.tensor.to(part.dtype)
+    b = right.tensor.to(part.dtype)
+    z = node.outputs[0].copy()
+    z = z if z.dtype == part.dtype else a @ b
+    halves = rules.halves if torch.is_grad_enabled() else in_place_rules.halves
+    shares = halves(part, z, a, b, lambda s: s @ b.mT, lambda s: a.mT @ s)
+    return [shape_back(left, shares[0]), shape_back(right, shares[1])]
+
+
+def _einsum(node: Node, part: Tensor) -> InputRelevance:
+    """The same rule, with the transposes by differentiation."""
+    left, right, multiply = factors(node)
+    a = left.tensor.to(part.dtype)
+    b = right.tensor.to(part.dtype)
+    back = vjp(multiply, [a, b], [rules.safe_divide(part, multiply(a, b))])
+    return [(v, x * s / 2) for v, x, s in zip((left, right), (a, b), back, strict=True) if s is not None]
+
+
+def to_the_winner(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """A maximum copies one of its terms, which gets all of the relevance; equal terms share it."""
+    part = relevance[0]
+    assert part is not None
+    propagator.axis(node.outputs[0])
+    parts = vjp(partial(repeat_values, node), [value.tensor.to(part.dtype) for value in node.inputs], [part])
+    return [(value, back) for value, back in zip(node.inputs, parts, strict=True) if back is not None]
+
+
+def repeat_values(node: Node, *inputs: Tensor) -> tuple[Tensor, ...]:
+    """Repeat a node's call on other inputs, which it may overwrite if it works in place.
+
+    What is not floating-point is left out: the indices of a maximum, say.
+    """
+    in_place = is_in_place(node.function, node.args, node.kwargs)
+    replacements = {value: x.clone() if in_place else x for value, x in zip(node.inputs, inputs, strict=True)}
+    return tuple(x for x in tensors_in(node.call(replacements.__getitem__)) if x.is_floating_point())
