@@ -137,17 +137,17 @@ def _verdict(name: str, outcome: Outcome) -> str:
     since = [event["epoch"] for event in outcome.events if _confirmed(event)]
     if not since:
         return f"{name}: the monitor confirmed nothing overall."
-    said = f"{name}: the monitor flagged the model in epoch {since[0]}"
+    text = f"{name}: the monitor flagged the model in epoch {since[0]}"
     last = _confirmed(outcome.events[-1])
     if not last:
-        return f"{said}, and took the flag back in epoch {since[-1] + 1}."
-    return f"{said}. The flag as it stands:\n{max(last, key=lambda finding: finding.severity)}"
+        return f"{text}, and took the flag back in epoch {since[-1] + 1}."
+    return f"{text}. The flag as it stands:\n{max(last, key=lambda finding: finding.severity)}"
 
 
 def _confirmed(event: dict[str, Any]) -> list[Finding]:
     """Findings on all samples that an intervention confirmed."""
-    found = [Finding.from_dict(values) for values in event["findings"]]
-    return [finding for finding in found if finding.scope == OVERALL and finding.state == "confirmed"]
+    findings = [Finding.from_dict(values) for values in event["findings"]]
+    return [finding for finding in findings if finding.scope == OVERALL and finding.state == "confirmed"]
 
 
 def write_overlays(plain: list[Scored], guided: list[Scored], data: PlantedDigits, path: Path, most: int = 8) -> Path:
@@ -155,14 +155,14 @@ def write_overlays(plain: list[Scored], guided: list[Scored], data: PlantedDigit
     from PIL import Image
 
     cells, captions = [], []
-    others = {one.sample.sample_id: one for one in guided}
-    for one in shown_first(plain, most):
-        pair = (one, others[one.sample.sample_id])
-        sample = data.splits["val"][one.sample.sample_id]
+    others = {scored.sample.sample_id: scored for scored in guided}
+    for scored in shown_first(plain, most):
+        pair = (scored, others[scored.sample.sample_id])
+        sample = data.splits["val"][scored.sample.sample_id]
         maps = [overlay(sample["image"], x.maps["label"].unflatten(0, x.grid or ()), sample["mask"]) for x in pair]
         cells.append(np.concatenate([to_picture(sample["image"]), *maps], axis=1))
         read = [data.class_names[x.predicted] for x in pair]
-        captions.append(f"{data.class_names[one.sample.label]}: read as {read[0]} (plain), {read[1]} (guided)")
+        captions.append(f"{data.class_names[scored.sample.label]}: read as {read[0]} (plain), {read[1]} (guided)")
     Image.fromarray(contact_sheet(cells, captions, columns=2)).save(path)
     return path
 

@@ -56,8 +56,8 @@ def iou_table(results: dict[str, Any]) -> str:
     splits = [split for split in ("train", "val", "test") if split in results]
     rows = ["| mean IoU | seeds | refined | pseudo-masks | segmenter |", "| --- | --- | --- | --- | --- |"]
     for split in splits:
-        own = {**results[split], "segmenter": results["segmenter"].get(split)}
-        cells = [_percent(own.get(kind)) for kind in (*KINDS, "segmenter")]
+        scores = {**results[split], "segmenter": results["segmenter"].get(split)}
+        cells = [_percent(scores.get(kind)) for kind in (*KINDS, "segmenter")]
         rows.append(f"| {split} | {' | '.join(cells)} |")
     return "\n".join(rows)
 

@@ -161,7 +161,8 @@ def read_class_maps(folder: Path, epoch: int | None = None) -> dict[str, list[An
 def read_findings(folder: Path) -> list[Finding]:
     """The findings that stood at the last epoch written."""
     path = folder / "findings.json"
-    return [Finding.from_dict(found) for found in json.loads(path.read_text(encoding="utf-8"))] if path.exists() else []
+    content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    return [Finding.from_dict(values) for values in content]
 
 
 def evaluation_name(epoch: int, step: int) -> str:
