@@ -37,9 +37,9 @@ class Outcome:
         trained: Accuracy on validation images with the tag, 0..1.
         clean: Accuracy on the same images without it.
         seconds: Time taken.
-        events: As `read_events` gives them.
+        events: Evaluations, as `read_events` returns them.
         scored: The monitor's last evaluation.
-        folder: Of the monitor's files.
+        folder: Folder of the monitor's files.
     """
 
     trained: float

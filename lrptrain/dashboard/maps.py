@@ -30,9 +30,9 @@ def read_cards(folder: Path, name: str, ids: Sequence[str]) -> dict[str, Any]:
     """Samples with their maps in one evaluation.
 
     Args:
-        folder: Of the run.
-        name: Of the evaluation.
-        ids: Of the samples.
+        folder: Folder of the run.
+        name: Name of the evaluation.
+        ids: Ids of the samples.
 
     Returns:
         `cards`: by id, of all that the table has, `maps` by target (see `packed`), `grid`, `image` and `mask`: whether

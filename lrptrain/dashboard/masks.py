@@ -32,12 +32,12 @@ def read_masks(
     """A page of an export: what is done first, then what was skipped, by name.
 
     Args:
-        folder: Of the run.
+        folder: Folder of the run.
         export: Path of the export in it; any other for the first that `find_exports` names.
         split: Only of this split; empty for all.
         of_class: Only with masks of the class of this number; empty for all.
         status: Only "done" or "skipped"; empty for both.
-        page: From 0; past the end for the last one.
+        page: Number of the page from 0; any number past the end means the last page.
 
     Returns:
         `export`, or None if there is none; `exports`; `classes`: with `name` and `color`; `counts` of all images by
@@ -74,10 +74,10 @@ def mask_picture(folder: Path, export: str, kind: str, name: str) -> Path | None
     """A picture of an export; None if there is none, or if it is not whole.
 
     Args:
-        folder: Of the run.
+        folder: Folder of the run.
         export: Path of the export in it.
         kind: A key of `KINDS`.
-        name: Of the image, as in the index.
+        name: Name of the image, as in the index.
     """
     exists = kind in KINDS and export in find_exports(folder)
     return _picture(folder, export, kind, name) if exists else None

@@ -89,7 +89,7 @@ def read_events(folder: Path, since: int = 0) -> dict[str, Any]:
     """The evaluations in the complete lines from a byte on.
 
     Args:
-        folder: Of the run.
+        folder: Folder of the run.
         since: Where to start; from the first byte if the file is shorter than that.
 
     Returns:

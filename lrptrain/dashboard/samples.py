@@ -40,8 +40,8 @@ def read_table(folder: Path, name: str | None = None) -> dict[str, Any]:
     """One row per sample of an evaluation, without the maps.
 
     Args:
-        folder: Of the run.
-        name: Of the evaluation; None for the last one that can be read.
+        folder: Folder of the run.
+        name: Name of the evaluation; None for the last one that can be read.
 
     Returns:
         `evaluation`: its name, or None; `columns`: lists by name, of numbers, strings or None, where `sample_id` is a
@@ -80,7 +80,7 @@ def read_scores(
     Args:
         folder: Folder of the run.
         label: Only samples of this class.
-        confidence: Of the intervals, in (0, 1).
+        confidence: Confidence of the intervals, in (0, 1).
         columns: The columns that have an interval, which takes milliseconds for each evaluation; all by default.
 
     Returns:

@@ -30,8 +30,8 @@ def write_inputs(folder: Path, inputs: Mapping[int | str, Callable[[], Input]], 
     """Write the samples that are not there yet, the first 1000 at most.
 
     Args:
-        folder: Of the run.
-        inputs: By sample id, in the order of importance, each made when it is needed.
+        folder: Folder of the run.
+        inputs: Functions that make the inputs, by sample id, the most important ones first.
         room_mb: Once so many megabytes are written, no more are.
     """
     used = 0.0

@@ -135,7 +135,7 @@ def read_samples(folder: Path, epoch: int | None = None) -> dict[str, list[Any]]
     """The table of the samples, by column, with one row for each sample and evaluation.
 
     Args:
-        folder: As given to `write_record`.
+        folder: Folder that `write_record` wrote to.
         epoch: Only this one; all by default.
 
     Returns:
@@ -149,7 +149,7 @@ def read_class_maps(folder: Path, epoch: int | None = None) -> dict[str, list[An
     """The maps of the samples drawn for many classes, by column, with one row for each.
 
     Args:
-        folder: As given to `write_record`.
+        folder: Folder that `write_record` wrote to.
         epoch: Only this one; all by default.
 
     Returns:
