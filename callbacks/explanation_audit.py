@@ -15,7 +15,7 @@ from lrptrain.callbacks.base import rank_zero_info, rank_zero_warn
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.callbacks.relevance_monitor import RelevanceMonitor
 from lrptrain.extras import require
-from lrptrain.monitor.sampling import Draw
+from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.registry import get_method
 from lrptrain.trainers.checks import check_counts
@@ -126,7 +126,7 @@ class ExplanationAudit(ModelCallback):
             raise ValueError("ExplanationAudit draws its sample from the validation: give the trainer one")
         self.result = None
         self._failures = Failures(self.on_error, "ExplanationAudit")
-        self._draw = Draw(self.max_samples, self.seed)
+        self._draw = ValidationSample(self.max_samples, self.seed)
         self._train_samples = []
 
     def on_validation_batch_end(
@@ -146,7 +146,7 @@ class ExplanationAudit(ModelCallback):
         elif self._draw.samples is None:
             with self._failures.caught("drawing the sample"):
                 columns = read_batch(batch, self.batch_adapter)
-                self._draw.pass_by(columns, undivided_length(trainer, dataloader_idx))
+                self._draw.add_batch(columns, undivided_length(trainer, dataloader_idx))
 
     def on_train_batch_end(
         self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", outputs: Any, batch: Any, batch_idx: int
@@ -164,7 +164,7 @@ class ExplanationAudit(ModelCallback):
         """Finish the draw after the first validation, in all processes at once."""
         if not trainer.sanity_checking:
             with self._failures.caught("drawing the sample"):
-                self._draw.drawn()
+                self._draw.finish()
 
     def on_validation_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Audit in `trainer.validate`."""
@@ -177,7 +177,7 @@ class ExplanationAudit(ModelCallback):
 
     def _audit(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Audit in the first process; the others wait, whatever happens there."""
-        samples_by_process = gather_to_first(self._draw.drawn())
+        samples_by_process = gather_to_first(self._draw.finish())
         try:
             if trainer.is_global_zero:
                 with self._failures.caught("auditing"), preserved(pl_module):

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class ModelCallback(Callback):
     """Finds the model on the LightningModule, and rejects trainers with which the callback cannot work.
 
-    The model is looked up when training, validation or prediction starts, not in `setup`: the module's own `setup` or
+    The model is looked up when training or validation starts, not in `setup`: the module's own `setup` or
     `configure_model` may make it.
 
     Attributes:
@@ -46,10 +46,6 @@ class ModelCallback(Callback):
         self._find_model(trainer, pl_module)
         if self.dataloader_idx is not None and (trainer.sanity_checking or trainer.state.fn == "validate"):
             check_dataloader(trainer, self.dataloader_idx)
-
-    def on_predict_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
-        """Find the model in `trainer.predict`."""
-        self._find_model(trainer, pl_module)
 
     def _find_model(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Look the model up; a callback that has more to say about it extends this."""

@@ -9,14 +9,15 @@ from typing import Any
 
 import pytest
 
-from lrptrain.findings import Evidence, Finding
+from lrptrain.findings import Evidence, Finding, Scope
 
 
 def finding(**changes: Any) -> Finding:
     """A finding on class dog, changed."""
     base = Finding(
         kind="focus_outside_annotation",
-        scope="dog",
+        title="The relevance lies outside the annotation",
+        scope=Scope("class", "dog"),
         target="label",
         relevance=Evidence(0.12, (0.09, 0.15), 0.31, 0.001, 24),
         confidence=0.95,

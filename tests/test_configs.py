@@ -83,5 +83,5 @@ def test_each_config_of_segment_parses(config):
     parser.add_function_arguments(segment)
     instantiate = getattr(parser, "instantiate", None) or parser.instantiate_classes
     given = instantiate(parser.parse_path(config))
-    assert given.recipe.method in lrptrain.methods()
+    assert given.masks.method in lrptrain.methods()
     assert (FOLDER.parent / given.data) in CONFIGS

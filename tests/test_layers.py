@@ -43,7 +43,7 @@ LAYERS = {
     "metrics": {"batch"},
     "intervention": {"batch", "metrics", "relevance"},
     "guidance": {"batch", "metrics", "relevance"},
-    "findings": {"extras"},
+    "findings": {"batch", "extras", "intervention"},
     "render": {"extras"},
     "trainers": {"render", "extras", "files"},
     "loggers": {"findings", "render", "extras", "files"},
@@ -51,7 +51,7 @@ LAYERS = {
     "monitor": {"relevance", "batch", "metrics", "findings", "intervention", "render", "trainers", *SINKS},
     "audit": {"relevance", "batch", "metrics", "monitor", "render", "trainers", "extras", "files"},
     "models": {"extras"},
-    "data": {"batch", "models", "extras"},
+    "data": {"batch", "models", "extras", "files"},
     "segmentation": {"batch", "data", "loggers", "models", "monitor", "relevance", "trainers", "extras", "files"},
     "callbacks": {
         "audit",

@@ -22,7 +22,7 @@ from lrptrain.dashboard.report import write_report
 from lrptrain.dashboard.runs import about_run, read_events
 from lrptrain.dashboard.samples import evaluations, read_scores, read_table
 from lrptrain.files import folder_size_mb
-from lrptrain.findings import Evidence, Finding
+from lrptrain.findings import Evidence, Finding, Scope
 from lrptrain.loggers import EpochRecord, Input, RecordWriter
 
 CLASSES = [f"class {number}" for number in range(10)]
@@ -47,7 +47,15 @@ def write(folder: Path, epochs: int, samples: int, grid: int, pixels: int) -> fl
         evidence = Evidence(rng.random(), (0.2, 0.4), 0.3, 0.001, samples)
         found = [
             Finding(
-                "focus_outside_annotation", name, "label", evidence, 0.95, epoch, 100 * epoch, 0, history=(0.3,) * epoch
+                "focus_outside_annotation",
+                Scope("class", name),
+                "label",
+                evidence,
+                0.95,
+                epoch,
+                100 * epoch,
+                0,
+                history=(0.3,) * epoch,
             )
             for name in CLASSES
         ]

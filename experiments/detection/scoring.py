@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from experiments.detection.cases import CLEAN
 from experiments.detection.watch import ANNOTATED, MAPS, MONITORS
 from experiments.parallel import Run
-from lrptrain.findings.finding import RELIANCE
+from lrptrain.findings.detectors import RelianceOutsideAnnotation
 
 ALPHA = 0.01
 """Of the test whether the accuracy shows a shortcut."""
@@ -38,7 +38,7 @@ def planted(run: Run) -> bool:
 def confirmed(epoch: Run, monitor: str, by_map: bool = False) -> list[Run]:
     """The confirmed findings of an epoch; with `by_map` those alone that the map had suspected."""
     found = epoch["monitors"][monitor]["findings"]
-    return [finding for finding in found if not by_map or finding["kind"] != RELIANCE]
+    return [finding for finding in found if not by_map or finding["kind"] != RelianceOutsideAnnotation.kind]
 
 
 def severity(run: Run, monitor: str, by_map: bool = False) -> float:

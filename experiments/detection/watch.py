@@ -96,7 +96,8 @@ def noted(monitor: RelevanceMonitor) -> Row:
 def brief(finding: Finding) -> Row:
     """What is kept of it."""
     names = ("kind", "scope", "where", "target", "effect", "p_value", "severity")
-    return {name: getattr(finding, name) for name in names} | {"interval": list(finding.interval)}
+    values = finding.to_dict()
+    return {name: values[name] for name in (*names, "interval")}
 
 
 def rounded(value: Any, digits: int = 4) -> Any:

@@ -11,8 +11,8 @@ from matplotlib import pyplot as plt
 
 from experiments.parallel import Run
 from experiments.segment_digits.stages import MEAN, STD, Digits, every, pseudo, said, segmenter
+from lrptrain.data.pictures import voc_palette
 from lrptrain.render.image import to_picture
-from lrptrain.segmentation.mask_files import voc_palette
 from lrptrain.segmentation.masks import label_map
 
 

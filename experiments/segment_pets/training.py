@@ -20,8 +20,8 @@ from experiments.vision import logits, vit
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.models.classifier import Classifier
-from lrptrain.segmentation.augment import random_windows
 from lrptrain.segmentation.decoder import PatchDecoder
+from lrptrain.segmentation.folder import random_windows
 from lrptrain.segmentation.segmenter import Segmenter
 
 STEPS, BATCH, LR = 60, 32, 1e-4

@@ -175,12 +175,14 @@ class AuditTest(ABC):
         """
         if not self.cost_setting:
             return first * sample_ratio
+        # What comes back faster the second time was kept from the first: only the rest grows with the steps.
         steps = getattr(self, self.cost_setting) / getattr(self.for_trial(), self.cost_setting)
         growth = sample_ratio if self.cost_grows_with_samples else 1.0
         return second * steps * growth + max(first - second, 0.0) * sample_ratio
 
     def value_settings(self, context: AuditContext) -> dict[str, Any]:
         """Return what a unit's values depend on beside model and samples; values of other settings are not reused."""
+        # The order of the fields is part of the key in the file, so it should not change.
         settings = {each.name: getattr(self, each.name) for each in fields(self) if each.name not in self.unit_settings}
         shared = {name: getattr(context, name) for name in self.context_settings}
         return {"seed": context.seed, **settings, **shared}

@@ -124,6 +124,7 @@ def try_out(model: nn.Module, case: Case, methods: Sequence[str]) -> list[Row]:
     """
     resolved = [get_method(name, {}) for name in methods]
     inputs = case.inputs[:1] if isinstance(case.inputs, Tensor) else {name: x[:1] for name, x in case.inputs.items()}
+    # One sample: an expensive method must not take minutes before its cost is known.
     first = replace(case, inputs=inputs, target=case.target[:1])
     rows = [_caught(method, lambda: _trial(model, first, method.name)) for method in resolved]  # noqa: B023
     return sorted(rows, key=lambda row: (bool(row.problem), row.seconds))
@@ -174,7 +175,7 @@ def _trial(model: nn.Module, case: Case, name: str) -> Row:
 
 def _row(model: nn.Module, cases: Sequence[Case], name: str, fill: Fill, faithfulness: bool) -> Row:
     metrics: dict[str, Metric] = {}
-    costs = []
+    costs = []  # per batch, in units of a forward and backward pass
     seconds = 0.0
     for case in cases:
         relevance, map_seconds = _timed(
@@ -193,6 +194,7 @@ def _row(model: nn.Module, cases: Sequence[Case], name: str, fill: Fill, faithfu
 
 def _update_localization(metrics: dict[str, Metric], case: Case, relevance: Relevance) -> None:
     mask = case.batch.get("mask")
+    # Several regions `[batch, regions, height, width]` count as one evidence; their names do not matter here.
     regions = tuple(map(str, range(mask.shape[1]))) if mask is not None and mask.ndim == 4 else ()
     evidence, _ = token_annotations(case.batch, relevance.grid, regions)
     if evidence is None:

@@ -134,7 +134,7 @@ def predict_batches(model: nn.Module, batches: Iterable[Batch]) -> list[AuditBat
     for batch in batches:
         inputs = model_inputs(model, batch)
         with torch.no_grad():
-            logits = predict_logits(model, inputs).float()
+            logits = predict_logits(model, inputs).float()  # also of a model in half or double precision
         label = batch["label"] if "label" in batch else torch.full((len(logits),), -1, device=logits.device)
         predicted.append(AuditBatch(batch, inputs, logits, label))
     if not sum(len(batch.label) for batch in predicted):

@@ -51,6 +51,7 @@ def as_distribution(
 
     Where no token is usable, the result is 0.
     """
+    # Negative relevance speaks against the class: it is no share of the evidence for it.
     positive = torch.where(usable, at_least_float32(scores), 0).clamp(min=0)
     uniform = usable.to(positive.dtype)
     total = positive.sum(-1, keepdim=True)

@@ -63,19 +63,22 @@ class LastBlock:
         Args:
             weights: One row for all heads, or one per head and row; not negative.
         """
-        attention = self.attention  # [batch, heads, length, length]
+        attention = self.attention  # [batch, heads, length, length]; the last axis is what is attended to
         content = self.content[:, None, None]
         weights = weights[:, None, None] if weights.ndim == 2 else weights
         allowed = torch.where(content & (attention > 0), weights.to(attention.dtype), 0)
         total = allowed.sum(-1, keepdim=True)
+        # A row [CLS .4, a .3, b .3] with the weights a 2, b 1 becomes [CLS .4, a .4, b .2].
         mass = torch.where(content, attention, 0).sum(-1, keepdim=True)
         changed = torch.where(content, allowed * (mass / torch.where(total > 0, total, 1)), attention)
+        # Rows that the classifier does not read stay, and rows that may attend to none of the weighted tokens.
         is_read = (self.recording.pooling > 0)[:, None, :, None]
         return torch.where(is_read & (total > 0), changed, attention)
 
     def logits(self, attention: Probabilities) -> Float[Tensor, "batch classes"]:
         """Return the model's logits with this attention in its last block. Gradients flow to it where enabled."""
         block = self.recording.blocks[-1]
+        # As the model has it on the tape: some merge the batch with the heads.
         joined = join_samples(attention, self.recording.propagator.axis(block), block.shape)
         values = {**self._constants, block: joined.to(block.tensor.dtype)}
         return run(self._tail, values)[self.recording.output]
@@ -85,6 +88,7 @@ class LastBlock:
         """The operations that the attention of the last block reaches."""
         changed = {self.recording.blocks[-1]}
         tail = []
+        # The tape is in the order of the forward pass, so one walk finds all that depends on the attention.
         for node in self.recording.tape.nodes:
             if changed.intersection(node.inputs):
                 node.check_constants()
@@ -114,6 +118,7 @@ def last_blocks(model: nn.Module, inputs: Inputs, batch_size: int) -> Iterator[L
     for start in range(0, samples, batch_size):
         part = select_samples(inputs, slice(start, start + batch_size))
         with torch.enable_grad():
+            # Only what is needed is kept: no graph of the weights.
             tape, output = run_on_tape(unwrap(model), part, frugal=True)
             recording = as_recording(tape, output, model, part)
         yield LastBlock(recording, content_of_map(part, len(recording.layout.positions)))

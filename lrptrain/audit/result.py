@@ -99,6 +99,7 @@ class AuditResult:
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything with the names that the files of an audit use."""
+        # The files call the unit "of", as in "perturbation of rollout".
         units = [
             {
                 "test": each.test,
@@ -116,6 +117,7 @@ def _verdict_on(method: str, units: Sequence[UnitResult], obstacle: str) -> Verd
     tests = select_tests()
     columns = {test.name: test.column for test in tests if test.decides_verdict and test.column is not None}
     own_units = {each.test: each for each in units if each.unit == method and each.test in columns}
+    # Of units that ran without a problem, the values per sample that the column averages.
     measured = {name: unit.values[columns[name].values] for name, unit in own_units.items() if not unit.problem}
     missing = {name: unit.problem for name, unit in own_units.items() if unit.problem}
     return reach_verdict(method, tests, measured, missing, obstacle)

@@ -141,6 +141,7 @@ class _Runner:
             if saved is not None:
                 yield UnitResult(test.name, unit, saved["values"], saved["seconds"])
                 continue
+            # A failure costs its unit, not the audit.
             try:
                 result, pace = self._measure(test, unit, pace)
             except UNSUPPORTED as error:
@@ -153,6 +154,8 @@ class _Runner:
 
     def _measure(self, test: AuditTest, unit: str, pace: float) -> tuple[UnitResult, float]:
         """Return the result of a unit, if it fits into the time that is left, and the new pace."""
+        # Estimates from a few samples are too high (a batch costs less than its samples one by one), so the pace of the
+        # last unit corrects them; it never makes them larger.
         budget = self.clock.budget
         if self.clock.left() <= 0:
             return UnitResult(test.name, unit, problem=f"not run: the budget of {budget:g} s is used up"), pace
@@ -172,6 +175,7 @@ class _Runner:
         """Return about how long a unit takes on all samples, by a trial on a few."""
         if test.needs_retraining:
             return self.context.retrain_seconds
+        # The same few samples for all tests: their maps are made once.
         few = self.context.cached("first samples", lambda: self.context.first_samples(TRIAL_SAMPLES))
         trial = test.for_trial()
         first = self._timed(lambda: trial.run(few, unit))[1]

@@ -17,14 +17,15 @@ def settings_class(tests: Sequence[AuditTest]) -> type:
     columns = [
         (name, each.type, field(default=each.default, metadata=each.metadata)) for name, each in settings.items()
     ]
-    made = make_dataclass("AuditSettings", columns, frozen=True, kw_only=True)
-    made.__module__ = __name__  # so that its objects can be pickled
+    settings_type = make_dataclass("AuditSettings", columns, frozen=True, kw_only=True)
+    settings_type.__module__ = __name__  # so that its objects can be pickled
     # The command line reads its help from the docstring.
     lines = [f"    {name}: {each.metadata['help']}" for name, each in settings.items()]
-    made.__doc__ = "\n".join(["How much an audit spends on each of its tests.", "", "Attributes:", *lines, ""])
-    return made
+    settings_type.__doc__ = "\n".join(["How much an audit spends on each of its tests.", "", "Attributes:", *lines, ""])
+    return settings_type
 
 
+# The fields are those of the registered tests, so they are known at run time only.
 if TYPE_CHECKING:
 
     class AuditSettings:

@@ -71,6 +71,7 @@ def reach_verdict(
             checks.append(test.check(score))
     reasons = tuple(check.reason for check in checks)
     failures = [check for check in checks if not check.passed]
+    # Before the gaps: a decisive failure stands, whatever else would have been measured.
     if any(check.decisive for check in failures):
         return Verdict(method, "no", reasons, numbers)
     if gaps:

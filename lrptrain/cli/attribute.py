@@ -9,7 +9,7 @@ import torch
 from lrptrain.cli.loading import datamodule_settings, image_size, load_model
 from lrptrain.relevance import Relevance
 from lrptrain.relevance import attribute as relevance_of
-from lrptrain.trainers.checks import check_looks
+from lrptrain.trainers.checks import check_normalisation
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")
 
@@ -56,7 +56,7 @@ def attribute(
     if is_image:
         mean = settings.get("mean") if mean is None else mean
         std = settings.get("std") if std is None else std
-        check_looks(mean, std)
+        check_normalisation(mean, std)
         _show_image(network, Path(source), target, method, Path(output), size, mean, std)
         return
     tokenizer = tokenizer or settings.get("tokenizer")

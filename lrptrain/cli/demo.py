@@ -15,13 +15,11 @@ import pytorch_lightning as pl
 
 from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor
 from lrptrain.data import PlantedDigits
-from lrptrain.findings import Finding
-from lrptrain.findings.finding import OVERALL
+from lrptrain.findings import OVERALL, ExplainedSample, Finding
 from lrptrain.loggers import read_events
 from lrptrain.loggers.wandb import logged_in
 from lrptrain.models import ImageClassifier
-from lrptrain.monitor.drawing import shown_first
-from lrptrain.monitor.evaluate import Scored
+from lrptrain.monitor.drawing import choose_displayed
 from lrptrain.render import contact_sheet, overlay, to_picture
 
 VIT = {"img_size": 24, "patch_size": 4, "embed_dim": 64, "depth": 4, "num_heads": 4}
@@ -46,7 +44,7 @@ class Outcome:
     clean: float
     seconds: float
     events: list[dict[str, Any]]
-    scored: list[Scored]
+    scored: list[ExplainedSample]
     folder: Path
 
 
@@ -150,19 +148,21 @@ def _confirmed(event: dict[str, Any]) -> list[Finding]:
     return [finding for finding in findings if finding.scope == OVERALL and finding.state == "confirmed"]
 
 
-def write_overlays(plain: list[Scored], guided: list[Scored], data: PlantedDigits, path: Path, most: int = 8) -> Path:
+def write_overlays(
+    plain: list[ExplainedSample], guided: list[ExplainedSample], data: PlantedDigits, path: Path, most: int = 8
+) -> Path:
     """Write a sheet of images, each beside its relevance in both runs with the digit outlined."""
     from PIL import Image
 
     cells, captions = [], []
-    others = {scored.sample.sample_id: scored for scored in guided}
-    for scored in shown_first(plain, most):
-        pair = (scored, others[scored.sample.sample_id])
-        sample = data.splits["val"][scored.sample.sample_id]
+    others = {explained.sample.sample_id: explained for explained in guided}
+    for explained in choose_displayed(plain, most):
+        pair = (explained, others[explained.sample.sample_id])
+        sample = data.splits["val"][explained.sample.sample_id]
         maps = [overlay(sample["image"], x.maps["label"].unflatten(0, x.grid or ()), sample["mask"]) for x in pair]
         cells.append(np.concatenate([to_picture(sample["image"]), *maps], axis=1))
         read = [data.class_names[x.predicted] for x in pair]
-        captions.append(f"{data.class_names[scored.sample.label]}: read as {read[0]} (plain), {read[1]} (guided)")
+        captions.append(f"{data.class_names[explained.sample.label]}: read as {read[0]} (plain), {read[1]} (guided)")
     Image.fromarray(contact_sheet(cells, captions, columns=2)).save(path)
     return path
 
@@ -179,7 +179,10 @@ def _wandb(folder: Path) -> Any:
 
 
 def _quiet() -> None:
-    """Keep the demo's output to what it has to say."""
+    """Keep the output to what the demo and its monitor have to say."""
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    messages = logging.getLogger("pytorch_lightning.utilities.rank_zero")
+    messages.setLevel(logging.INFO)
+    messages.addFilter(lambda record: record.levelno >= logging.ERROR or record.module == "relevance_monitor")
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
     warnings.filterwarnings("ignore", message=".*LeafSpec.*")

@@ -12,8 +12,8 @@ from torch import nn
 
 from lrptrain.batch import IMAGES, Sample, batch_length, read_batch, take
 from lrptrain.extras import require
-from lrptrain.monitor.sampling import Draw
-from lrptrain.segmentation.sizes import own_size
+from lrptrain.monitor.stratified_sample import ValidationSample
+from lrptrain.segmentation.sizes import native_size
 from lrptrain.trainers.discover import find_model
 
 IMAGE_MODULE = "lrptrain.models.ImageClassifier"
@@ -145,10 +145,10 @@ def draw_samples(datamodule: Any, split: str, max_samples: int, seed: int) -> li
     datamodule.prepare_data()
     datamodule.setup("validate" if split == "val" else "test")
     loaders = datamodule.val_dataloader() if split == "val" else datamodule.test_dataloader()
-    draw = Draw(max_samples, seed)
+    sample = ValidationSample(max_samples, seed)
     for batch in loaders[0] if isinstance(loaders, list | tuple) else loaders:
-        draw.pass_by(read_batch(batch), math.inf)
-    samples = draw.drawn()
+        sample.add_batch(read_batch(batch), math.inf)
+    samples = sample.finish()
     if not samples:
         raise ValueError(f"the {split} set of {type(datamodule).__name__} is empty")
     return samples
@@ -186,7 +186,7 @@ def image_size(model: nn.Module) -> tuple[int, int]:
     Raises:
         ValueError: If neither does.
     """
-    if (size := own_size(model)) is not None:
+    if (size := native_size(model)) is not None:
         return size
     raise ValueError("the model does not say for which image size it was built: pass --size")
 

@@ -6,17 +6,17 @@ from typing import Any
 from lrptrain.cli.lightning import lightning_cli
 from lrptrain.cli.loading import default_device, load_data, load_module, module_path
 from lrptrain.relevance.registry import get_method
+from lrptrain.segmentation.config import PseudoMaskConfig
 from lrptrain.segmentation.export import KINDS
-from lrptrain.segmentation.files import counted, read_index
+from lrptrain.segmentation.export_files import read_index, summarize
 from lrptrain.segmentation.pipeline import Training, run_pipeline
-from lrptrain.segmentation.recipe import Recipe
 
 
 def segment(
     checkpoint: str | None = None,
     data: str | None = None,
     output: str = "segmentation",
-    recipe: Recipe = Recipe(),  # noqa: B008
+    masks: PseudoMaskConfig = PseudoMaskConfig(),  # noqa: B008
     training: Training = Training(),  # noqa: B008
     module: str | None = None,
     model: str | None = None,
@@ -33,7 +33,7 @@ def segment(
         data: A config of `lrptrain fit`, of which the `data:` section is read; else the data that the checkpoint was
             trained with, where it says so.
         output: Folder to which the results are written, and from which an earlier run is continued.
-        recipe: How seeds and pseudo-masks are made.
+        masks: How seeds and pseudo-masks are made.
         training: How the segmenter is trained.
         module: Dotted path of the LightningModule's class; else the checkpoint's own, or this project's for images.
         model: Attribute path of the model on the LightningModule, where that has no forward of its own.
@@ -42,14 +42,14 @@ def segment(
     Raises:
         ValueError: If neither a checkpoint nor a config is given, or no threshold can be chosen.
     """
-    get_method(recipe.method, recipe.options)
+    get_method(masks.method, masks.options)
     root = Path(output)
     checkpoint = checkpoint or _trained(data, root / "classifier.ckpt")
     classifier = load_module(module or module_path(checkpoint, is_image=True), checkpoint)
     results = run_pipeline(
-        classifier, load_data(checkpoint, data), root, recipe, training, model, device=default_device(device)
+        classifier, load_data(checkpoint, data), root, masks, training, model, device=default_device(device)
     )
-    print(f"{counted(read_index(root))}\n\n{iou_table(results)}\n\n{root / 'results.json'}", flush=True)
+    print(f"{summarize(read_index(root))}\n\n{iou_table(results)}\n\n{root / 'results.json'}", flush=True)
 
 
 def iou_table(results: dict[str, Any]) -> str:

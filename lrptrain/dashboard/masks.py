@@ -1,4 +1,4 @@
-"""An export of seeds and pseudo-masks, page by page; `lrptrain.segmentation.files` describes its files."""
+"""An export of seeds and pseudo-masks, page by page; `lrptrain.segmentation.export_files` describes its files."""
 
 import json
 from collections import Counter

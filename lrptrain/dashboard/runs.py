@@ -7,6 +7,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from lrptrain.findings import Scope
+from lrptrain.findings.detector import get_detector
+
 MARKS = ("events.jsonl", "run.json", "audit/results.json")
 """A folder with any of these is a run, and so is one with an export of masks."""
 SEGMENTATION = "segmentation"
@@ -159,8 +162,16 @@ def _event(line: bytes) -> dict[str, Any] | None:
         "epoch": event["epoch"],
         "step": event["step"],
         "scalars": {k: v for k, v in scalars.items() if _is_number(v)} if isinstance(scalars, dict) else {},
-        "findings": [finding for finding in findings if _is_finding(finding)] if isinstance(findings, list) else [],
+        "findings": [_completed(each) for each in findings if _is_finding(each)] if isinstance(findings, list) else [],
     }
+
+
+def _completed(finding: dict[str, Any]) -> dict[str, Any]:
+    """Return a finding with its title and the kind of its scope, which records of older runs lack."""
+    if finding.get("title") and finding.get("scope_kind"):
+        return finding
+    scope = Scope.from_dict(finding).to_dict()
+    return {**finding, **scope, "title": finding.get("title") or get_detector(finding["kind"]).title}
 
 
 def _is_finding(value: Any) -> bool:

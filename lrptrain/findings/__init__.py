@@ -1,21 +1,31 @@
-"""From metric values to findings: intervals, tests, suspicions, and what an intervention says of them."""
+"""From relevance maps to findings: kinds of findings, statistics, and what an intervention says of them."""
 
+from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, detect_candidates, register_detector
+from lrptrain.findings.evaluation import Evaluation, ExplainedSample
 from lrptrain.findings.finding import Evidence, Finding, announce, worst_severity
-from lrptrain.findings.focus import focus_findings
-from lrptrain.findings.judge import Effect, judge, merge_findings
+from lrptrain.findings.scopes import OVERALL, Scope
 from lrptrain.findings.statistics import bootstrap_interval, holm, max_test, share_test
+from lrptrain.findings.verdicts import Effect, merge_findings, reach_verdicts
 
 __all__ = [
+    "OVERALL",
+    "Candidate",
+    "DetectionConfig",
+    "Detector",
     "Effect",
+    "Evaluation",
     "Evidence",
+    "ExplainedSample",
     "Finding",
+    "Scope",
     "announce",
     "bootstrap_interval",
-    "focus_findings",
+    "detect_candidates",
     "holm",
-    "judge",
     "max_test",
     "merge_findings",
+    "reach_verdicts",
+    "register_detector",
     "share_test",
     "worst_severity",
 ]

@@ -1,33 +1,31 @@
-"""A flag with its evidence: what the relevance says, and what an intervention says of it."""
+"""A finding with its evidence: what the relevance shows, and what an intervention confirms or refutes."""
 
-import math
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
-OVERALL = "overall"
-FOCUS = "focus_outside_annotation"
-RELIANCE = "reliance_outside_annotation"
-REGION = "focus_in_region"
-POSITION = "focus_at_position"
-TOKEN = "suspicious_token"
-CLUSTER = "relevance_cluster"
+from lrptrain.findings.detector import get_detector
+from lrptrain.findings.scopes import OVERALL, Scope
+from lrptrain.findings.wording import percent
+
+WORST_SAMPLES = 5
 
 State = Literal["suspected", "confirmed", "refuted"]
-_STATES = {"suspected": "?", "confirmed": "!", "refuted": "-"}
+_STATE_MARKS = {"suspected": "?", "confirmed": "!", "refuted": "-"}
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A mean over samples and how sure it is.
+    """A mean over samples, and how sure it is.
 
     Attributes:
-        effect: The mean.
-        interval: Its confidence interval (low, high).
-        reference: What it is compared with: chance for relevance, the change by the control for an intervention.
-        p_value: That it is no better than the reference, corrected by Holm's method over all that was tested with it;
-            nan where there is no test.
-        samples: How many it rests on.
+        effect: The mean over the samples.
+        interval: The confidence interval (low, high) of the mean.
+        reference: The value that the mean is compared with: that of a uniform map for relevance, the change under the
+            control for an intervention.
+        p_value: The probability of such a mean if it were no better than the reference, corrected by Holm's method for
+            everything that was tested with it; nan where nothing was tested.
+        samples: The number of samples.
     """
 
     effect: float
@@ -38,40 +36,41 @@ class Evidence:
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Evidence":
-        """From JSON, which knows no nan but null."""
-        known: dict[str, Any] = {name: float("nan") if value is None else value for name, value in values.items()}
-        return cls(**{**known, "interval": tuple(float("nan") if x is None else x for x in values["interval"])})
+        """Return evidence read from JSON, which has null for nan."""
+        numbers = {name: float("nan") if value is None else value for name, value in values.items()}
+        low, high = (float("nan") if bound is None else bound for bound in values["interval"])
+        return cls(**{**numbers, "interval": (low, high)})
 
 
 @dataclass(frozen=True)
 class Finding:
-    """The model looks, or leans, where it should not.
+    """The model looks, or relies on something, where it should not.
 
     Attributes:
-        kind: `"focus_outside_annotation"` (relevance), `"reliance_outside_annotation"` (the intervention alone shows
-            it), `"focus_in_region"`, `"focus_at_position"`, `"suspicious_token"` or `"relevance_cluster"`.
-        scope: Class `"<name>"`, group `"group <number>"`, or `"overall"`.
-        where: Region or tokens in words.
-        target: Which class was explained, `"label"` or `"predicted"`.
-        state: `"suspected"` by relevance; `"confirmed"` or `"refuted"` by an intervention.
-        relevance: Share of the positive relevance that lies on the annotation (`focus_outside_annotation`,
-            `reliance_outside_annotation`) or in the region or on the tokens (all others), in [0, 1]; `reference` is a
-            uniform map's. None where there is no map's evidence.
+        kind: The identifier of the kind; see `lrptrain.findings.detectors` for the library's own.
+        scope: Which samples it is about: all, a class or a group.
+        target: The class that was explained, `"label"` or `"predicted"`.
+        relevance: The share of the positive relevance, in [0, 1], that lies on the annotation (kinds that end in
+            `outside_annotation`) or at the place (all others); `reference` is the share of a uniform map. None if no
+            map shows it.
+        confidence: The level of the intervals, in (0, 1).
+        epoch: The epoch of the evidence.
+        step: The global step of the evidence.
+        first_epoch: The epoch since which it has been found without a break.
+        where: The place in words, such as a region or tokens.
+        state: `"suspected"` by relevance, or `"confirmed"` or `"refuted"` by an intervention.
         intervention: How far the prediction moved beyond the control, in [-1, 1]; `reference` is how far the control
-            moved it (the same swap within the predicted class; else an equally large random region). None where none
-            was made.
-        confidence: Of the intervals, in (0, 1).
-        bound: The share that was demanded; equals the reference where chance was the bound.
-        worst_samples: Up to five sample ids that show it best.
-        epoch: Of the evidence.
-        step: Global step of the evidence.
-        first_epoch: Since when it has been found without a break.
-        history: `effect` of every evaluation since, this one included.
-        note: Why it could not be tested, or "".
+            moved it (the same swap within the predicted class; else an equally large random region). None if there was
+            no intervention.
+        bound: The share that was demanded; it equals the reference where chance was the bound.
+        worst_samples: The ids of up to five samples that show it best.
+        history: The `effect` in every evaluation since `first_epoch`, the last one included.
+        note: The reason why it could not be tested, or "".
+        title: What such a finding says, in a few words, for headings.
     """
 
     kind: str
-    scope: str
+    scope: Scope
     target: str
     relevance: Evidence | None
     confidence: float
@@ -85,17 +84,18 @@ class Finding:
     worst_samples: tuple[int | str, ...] = ()
     history: tuple[float, ...] = field(default=())
     note: str = ""
+    title: str = ""
 
     @property
     def evidence(self) -> Evidence:
-        """The strongest there is: of the intervention, or else of the relevance."""
-        found = self.intervention or self.relevance
-        assert found is not None
-        return found
+        """The strongest evidence: the intervention's, or else the relevance's."""
+        strongest = self.intervention or self.relevance
+        assert strongest is not None
+        return strongest
 
     @property
     def effect(self) -> float:
-        """Of the intervention: change of the prediction beyond the control, in [-1, 1]; before it, the relevance."""
+        """Change of the prediction beyond the control, in [-1, 1]; before an intervention, the share of relevance."""
         return self.evidence.effect
 
     @property
@@ -105,12 +105,12 @@ class Finding:
 
     @property
     def p_value(self) -> float:
-        """Of `effect`, corrected by Holm's method over everything tested in the evaluation."""
+        """P-value of `effect`, corrected by Holm's method for everything tested in the evaluation."""
         return self.evidence.p_value
 
     @property
     def samples(self) -> int:
-        """How many samples `effect` rests on."""
+        """Number of samples that `effect` rests on."""
         return self.evidence.samples
 
     @property
@@ -124,107 +124,69 @@ class Finding:
         return (self.history[-1] - self.history[0]) / (len(self.history) - 1) if len(self.history) > 1 else 0.0
 
     @property
-    def identity(self) -> tuple[str, str, str, str]:
-        """What makes two findings of different epochs the same one; places may shift a little."""
-        named = self.where if self.kind in (REGION, TOKEN) else ""
-        return self.kind, self.scope, self.target, named
+    def identity(self) -> tuple[str, Scope, str, str]:
+        """What makes two findings of different epochs the same one; see `Detector.named_by_place`."""
+        place = self.where if get_detector(self.kind).named_by_place else ""
+        return self.kind, self.scope, self.target, place
 
     def to_dict(self) -> dict[str, Any]:
-        """As plain numbers, strings, lists and dicts, ready for JSON, with what follows from the attributes."""
-        told = ("effect", "interval", "p_value", "samples", "severity", "trend")
-        return _listed(asdict(self) | {name: getattr(self, name) for name in told} | {"text": str(self)})
+        """Return plain numbers, strings, lists and dicts, ready for JSON, with what follows from the attributes."""
+        derived = ("effect", "interval", "p_value", "samples", "severity", "trend")
+        values = asdict(self) | self.scope.to_dict() | {name: getattr(self, name) for name in derived}
+        return _with_lists(values | {"text": str(self)})
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Finding":
-        """The inverse of `to_dict`."""
-        own = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
+        """Return the inverse of `to_dict`; records of older runs, without `title` and `scope_kind`, are read, too."""
+        fields = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
+        fields["scope"] = Scope.from_dict(values)
+        fields["title"] = values.get("title") or get_detector(values["kind"]).title
         for name in ("relevance", "intervention"):
-            own[name] = own.get(name) and Evidence.from_dict(own[name])
-        tuples = {name: tuple(own[name]) for name in ("worst_samples", "history")}
-        return cls(**{**own, **tuples})
+            fields[name] = Evidence.from_dict(values[name]) if values.get(name) else None
+        for name in ("worst_samples", "history"):
+            fields[name] = tuple(values[name])
+        return cls(**fields)
 
     def __str__(self) -> str:
-        scope = OVERALL if self.scope.startswith((OVERALL, "group ")) else f"class {self.scope}"
-        scope = self.scope if self.scope.startswith("group ") else scope
-        told = [_relevance_text(self), _intervention_text(self), self.note]
-        since = f"since epoch {self.first_epoch}"
-        samples = f" Worst: {', '.join(map(str, self.worst_samples))}" if self.worst_samples else ""
-        said = "; ".join(part for part in told if part)
-        return f"{_STATES[self.state]} {self.state}, {scope}: {said}. n = {self.samples}, {since}.{samples}"
+        detector = get_detector(self.kind)
+        sentences = (detector.relevance_sentence(self), detector.intervention_sentence(self), self.note)
+        evidence = "; ".join(sentence for sentence in sentences if sentence)
+        worst = f" Worst: {', '.join(map(str, self.worst_samples))}" if self.worst_samples else ""
+        return (
+            f"{_STATE_MARKS[self.state]} {self.state}, {self.scope}: {evidence}. "
+            f"n = {self.samples}, since epoch {self.first_epoch}.{worst}"
+        )
 
 
 def announce(findings: Iterable[Finding], most: int = 3) -> list[str]:
-    """Lines to print: the gravest overall findings and the `most` gravest others in full, the rest in one line.
+    """Return lines to print: all overall findings and the `most` gravest others in full, the rest in one line.
 
-    What is found for several targets alike is told once.
+    What is found for several targets alike is said once.
     """
-    once: dict[tuple[str, str, str], Finding] = {}
+    by_scope: dict[tuple[str, Scope, str], Finding] = {}
     for finding in findings:
-        once.setdefault((finding.kind, finding.scope, finding.state), finding)
-    ranked = sorted(once.values(), key=lambda one: (one.state == "refuted", -one.severity, _focus(one)))
-    overall = [finding for finding in ranked if finding.scope == OVERALL]
+        by_scope.setdefault((finding.kind, finding.scope, finding.state), finding)
+    ranked = sorted(
+        by_scope.values(), key=lambda finding: (finding.state == "refuted", -finding.severity, _share(finding))
+    )
     others = [finding for finding in ranked if finding.scope != OVERALL]
-    rest = ", ".join(f"{finding.scope} ({_percent(_focus(finding))})" for finding in others[most:])
-    told = [finding for finding in ranked if finding in overall or finding in others[:most]]
-    return [*map(str, told), *([f"and likewise {rest}"] if rest else [])]
+    in_full = [finding for finding in ranked if finding not in others[most:]]
+    rest = ", ".join(f"{finding.scope.name} ({percent(_share(finding))})" for finding in others[most:])
+    return [*map(str, in_full), *([f"and likewise {rest}"] if rest else [])]
 
 
 def worst_severity(findings: Iterable[Finding]) -> float:
-    """The largest severity, 0 without findings."""
+    """Return the largest severity, 0 without findings."""
     return max((finding.severity for finding in findings), default=0.0)
 
 
-def _focus(finding: Finding) -> float:
+def _share(finding: Finding) -> float:
+    """Return the share of relevance; 0 where no map shows the finding."""
     return finding.relevance.effect if finding.relevance is not None else 0.0
 
 
-def _relevance_text(finding: Finding) -> str:
-    found = finding.relevance
-    if found is None:
-        return "the map does not show it"
-    low, high = found.interval
-    interval = f"{_percent(finding.confidence)} interval {_points(low)}-{_percent(high)}"
-    if finding.kind == RELIANCE:
-        return f"the map does not show it ({_percent(found.effect)} of the relevance lies on the annotation)"
-    if finding.kind == FOCUS:
-        demanded = "" if finding.bound in (None, found.reference) else f"; bound {_percent(finding.bound or 0)}"
-        return (
-            f"{_percent(found.effect)} of the relevance lies on the annotation ({interval}; "
-            f"its area is {_percent(found.reference)}{demanded}{_p_value(found)})"
-        )
-    return (
-        f"{_percent(found.effect)} of the relevance lies on {finding.where} ({interval}; "
-        f"a uniform map: {_percent(found.reference)}{_p_value(found)})"
-    )
-
-
-def _intervention_text(finding: Finding) -> str:
-    found = finding.intervention
-    if found is None:
-        return ""
-    low, high = found.interval
-    where = "what lies outside it" if finding.kind in (FOCUS, RELIANCE) else "this"
-    return (
-        f"changing {where} moves the prediction by {_points(found.effect + found.reference)} points, "
-        f"the control by {_points(found.reference)} (difference {_points(low)} to {_points(high)}{_p_value(found)})"
-    )
-
-
-def _p_value(found: Evidence) -> str:
-    return "" if math.isnan(found.p_value) else f"; p = {found.p_value:.2g}"
-
-
-def _points(share: float) -> str:
-    """A share in percentage points, with a decimal only where much would else read as nothing."""
-    return f"{100 * share:.1f}" if 0.0005 < abs(share) < 0.01 else f"{100 * round(share, 2) + 0.0:.0f}"
-
-
-def _percent(share: float) -> str:
-    return f"{_points(share)} %"
-
-
-def _listed(value: Any) -> Any:
-    """With lists for tuples, all the way down."""
+def _with_lists(value: Any) -> Any:
+    """Return the value with lists for tuples, all the way down."""
     if isinstance(value, dict):
-        return {name: _listed(item) for name, item in value.items()}
-    return [_listed(item) for item in value] if isinstance(value, list | tuple) else value
+        return {name: _with_lists(item) for name, item in value.items()}
+    return [_with_lists(item) for item in value] if isinstance(value, list | tuple) else value

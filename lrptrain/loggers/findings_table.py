@@ -4,7 +4,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from lrptrain.findings import Evidence, Finding
+from lrptrain.findings import OVERALL, Evidence, Finding
 
 _NONE = Evidence(math.nan, (math.nan, math.nan), math.nan, math.nan, 0)
 _IN_MARKDOWN = ("state", "kind", "scope", "where", "target", "severity", "samples", "first_epoch", "worst_samples")
@@ -17,7 +17,7 @@ def findings_table(findings: Sequence[Finding]) -> dict[str, list[Any]]:
     `_low`, `_high`, `_p`, and `_reference`; `severity`, `samples`, `first_epoch`, `trend`, `worst_samples` and `text`.
     """
     rows = [_row(finding) for finding in findings]
-    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {name: [] for name in _COLUMNS}
+    return {name: [row[name] for row in rows] for name in rows[0]} if rows else {name: [] for name in _row(_EMPTY)}
 
 
 def findings_markdown(findings: Sequence[Finding]) -> str:
@@ -33,7 +33,7 @@ def _row(finding: Finding) -> dict[str, Any]:
     return {
         "state": finding.state,
         "kind": finding.kind,
-        "scope": finding.scope,
+        "scope": str(finding.scope),
         "where": finding.where,
         "target": finding.target,
         **_numbers("relevance", finding.relevance),
@@ -79,4 +79,4 @@ def _estimate(evidence: Evidence | None) -> str:
     return f"{evidence.effect:.3g} ({low:.3g} to {high:.3g}; reference {evidence.reference:.3g}{tested})"
 
 
-_COLUMNS = tuple(_row(Finding("", "", "", relevance=_NONE, confidence=0.95, epoch=0, step=0, first_epoch=0)))
+_EMPTY = Finding("", OVERALL, "", relevance=_NONE, confidence=0.95, epoch=0, step=0, first_epoch=0)

@@ -1,16 +1,16 @@
-"""What a monitor's arguments may be."""
+"""Checks of the monitor's arguments."""
 
 from collections.abc import Sequence
 
 from lrptrain.intervention import INTERVENTIONS
-from lrptrain.monitor.evaluate import TARGETS
+from lrptrain.monitor.evaluator import TARGETS
 
 
 def check_choices(bound: float | str, confidence: float, targets: Sequence[str], on_error: str) -> None:
-    """Refuse what the monitor does not know.
+    """Reject arguments of the evaluation that the monitor does not know.
 
     Raises:
-        ValueError: With what is allowed.
+        ValueError: With the argument and what it may be.
     """
     if bound != "chance" and not (isinstance(bound, int | float) and 0 < bound < 1):
         raise ValueError(f"bound must be 'chance' or a share between 0 and 1, not {bound!r}")
@@ -22,11 +22,11 @@ def check_choices(bound: float | str, confidence: float, targets: Sequence[str],
         raise ValueError(f"on_error must be 'warn' or 'raise', not {on_error!r}")
 
 
-def check_judging(intervention: str | None, min_effect: float, fail_on: str | None) -> None:
-    """Refuse ways to judge findings that the monitor does not know.
+def check_verdicts(intervention: str | None, min_effect: float, fail_on: str | None) -> None:
+    """Reject arguments of the interventions that the monitor does not know.
 
     Raises:
-        ValueError: With what is allowed.
+        ValueError: With the argument and what it may be.
     """
     if intervention is not None and intervention not in INTERVENTIONS:
         raise ValueError(f"intervention must be one of {INTERVENTIONS} or None, not {intervention!r}")

@@ -1,101 +1,97 @@
-"""Maps for many classes, of the few samples that are shown."""
+"""Maps for many classes, of the few samples that are displayed."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Sequence
 
 import numpy as np
 import torch
 from jaxtyping import Float, Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from lrptrain.batch import collate, model_inputs
+from lrptrain.findings import ExplainedSample
 from lrptrain.loggers.record import ClassMap
-from lrptrain.monitor.evaluate import Explainer, Scored
+from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.summary import class_name
 from lrptrain.relevance import record
 from lrptrain.relevance.registry import get_method
 
 
 def class_maps(
-    model: nn.Module,
-    shown: Sequence[Scored],
-    explainer: Explainer,
-    class_names: Sequence[str],
-    device: torch.device | str = "cpu",
-    forward_context: Callable[[], AbstractContextManager] = nullcontext,
+    evaluator: Evaluator, displayed: Sequence[ExplainedSample], class_names: Sequence[str]
 ) -> list[ClassMap]:
-    """Explain the most probable classes: one forward pass per batch, one backward walk per class that has no map yet.
+    """Explain the most probable classes, by one forward pass per batch and one backward pass per class without a map.
 
     Args:
-        model: As for `lrptrain.attribute`.
-        shown: Samples with inputs, all images or all texts.
-        explainer: How; `explainer.class_maps` bounds the number of classes of a sample. Those explained already, the
-            label's or the predicted one, are always among them.
-        class_names: In the order of the logits.
-        device: Where the model is.
-        forward_context: Entered around forward passes (autocast).
+        evaluator: The model and how it is explained; `config.class_maps` is the number of classes of a sample. Those
+            explained already, the label's and the predicted one, are always among them.
+        displayed: Samples with inputs, all images or all texts.
+        class_names: The name of each class, in the order of the logits.
 
     Returns:
-        For each sample its classes, the most probable first. None by a method whose map is the same for all classes.
+        For each sample its classes, the most probable first. Empty for a method whose map is the same for all classes.
     """
-    specific = get_method(explainer.method, explainer.options).class_specific or explainer.options.get("project")
-    if not specific or explainer.class_maps == 0 or not shown or shown[0].classes == 1:
+    config = evaluator.config
+    # A map projected on a class differs between classes even if the method's own does not.
+    class_specific = get_method(config.method, config.options).class_specific or config.options.get("project")
+    if not class_specific or config.class_maps == 0 or not displayed or displayed[0].num_logits == 1:
         return []
-    found = []
-    for start in range(0, len(shown), explainer.batch_size):
-        chunk = shown[start : start + explainer.batch_size]
-        targets = _other_classes(chunk, explainer.class_maps)
-        maps = _explain(model, chunk, targets, explainer, device, forward_context)
-        for one, classes, scores in zip(chunk, targets.tolist(), maps, strict=True):
-            new = {target: row for target, row in zip(classes, scores, strict=True) if target >= 0}
-            found += _ranked(one, _known(one) | new, class_names)
-    return found
+    maps: list[ClassMap] = []
+    for start in range(0, len(displayed), config.batch_size):
+        batch = displayed[start : start + config.batch_size]
+        targets = _unexplained_classes(batch, config.class_maps)
+        scores = _explain(evaluator, batch, targets)
+        for explained, classes, rows in zip(batch, targets.tolist(), scores, strict=True):
+            new = {target: row for target, row in zip(classes, rows, strict=True) if target >= 0}
+            maps += _ranked(explained, _explained_classes(explained) | new, class_names)
+    return maps
 
 
-def _ranked(one: Scored, maps: dict[int, Tensor], class_names: Sequence[str]) -> list[ClassMap]:
-    length = len(next(iter(one.maps.values())))
+def _ranked(explained: ExplainedSample, maps: dict[int, Tensor], class_names: Sequence[str]) -> list[ClassMap]:
+    """Return the maps of one sample, the most probable class first, without the padding of its batch."""
+    length = len(next(iter(explained.maps.values())))
     return [
         ClassMap(
-            sample_id=one.sample.sample_id,
+            sample_id=explained.sample.sample_id,
             class_name=class_name(target, class_names),
-            probability=float(one.probabilities[target]),
+            probability=float(explained.probabilities[target]),
             relevance=maps[target][:length].numpy(),
         )
-        for target in sorted(maps, key=lambda target: -one.probabilities[target])
+        for target in sorted(maps, key=lambda target: -explained.probabilities[target])
     ]
 
 
-def _known(one: Scored) -> dict[int, Tensor]:
-    """By class, the maps that there are already."""
-    classes = {"label": one.sample.label, "predicted": one.predicted}
-    return {classes[target]: values for target, values in one.maps.items()}
+def _explained_classes(explained: ExplainedSample) -> dict[int, Tensor]:
+    """Return the maps that exist already, by class."""
+    classes = {"label": explained.sample.label, "predicted": explained.predicted}
+    return {classes[target]: values for target, values in explained.maps.items()}
 
 
-def _other_classes(chunk: Sequence[Scored], most: int) -> Int[np.ndarray, "samples classes"]:
-    """The most probable classes of every sample that have no map, most probable first; -1 where there are fewer."""
-    probabilities = np.stack([one.probabilities for one in chunk])
-    left = np.full(len(chunk), min(most, probabilities.shape[1]))
-    for row, one in enumerate(chunk):
-        known = list(_known(one))
-        probabilities[row, known] = -1.0
-        left[row] = max(left[row] - len(known), 0)
-    ranked = np.argsort(-probabilities, axis=1, kind="stable")[:, : left.max()]
-    return np.where(np.arange(ranked.shape[1]) < left[:, None], ranked, -1)
+def _unexplained_classes(samples: Sequence[ExplainedSample], num_classes: int) -> Int[np.ndarray, "samples classes"]:
+    """Return the most probable classes of every sample that have no map; rows with fewer classes end with -1.
+
+    With 3 classes in all for each sample, one explained for two classes has one left, one explained for a single class
+    has two: [[4, -1], [2, 0]].
+    """
+    probabilities = np.stack([explained.probabilities for explained in samples])
+    missing = np.full(len(samples), min(num_classes, probabilities.shape[1]))
+    for row, explained in enumerate(samples):
+        classes = list(_explained_classes(explained))
+        probabilities[row, classes] = -1.0  # ranked last
+        missing[row] = max(missing[row] - len(classes), 0)
+    ranked = np.argsort(-probabilities, axis=1, kind="stable")[:, : missing.max()]
+    return np.where(np.arange(ranked.shape[1]) < missing[:, None], ranked, -1)
 
 
 def _explain(
-    model: nn.Module,
-    chunk: Sequence[Scored],
-    targets: Int[np.ndarray, "samples classes"],
-    explainer: Explainer,
-    device: torch.device | str,
-    forward_context: Callable[[], AbstractContextManager],
+    evaluator: Evaluator, samples: Sequence[ExplainedSample], targets: Int[np.ndarray, "samples classes"]
 ) -> Float[Tensor, "samples classes tokens"]:
+    """Explain one class per column and sample, all from one forward pass; what belongs to -1 is meaningless."""
     if targets.shape[1] == 0:
-        return torch.empty(len(chunk), 0, 0)
-    batch = collate([one.sample for one in chunk], device)
-    with forward_context():
-        recorded = record(model, model_inputs(model, batch))
-        columns = torch.as_tensor(targets, device=device).clamp(min=0).unbind(1)
-        maps = [recorded.attribute(column, explainer.method, **explainer.options).scores for column in columns]
+        return torch.empty(len(samples), 0, 0)
+    batch = collate([explained.sample for explained in samples], evaluator.device)
+    config = evaluator.config
+    with evaluator.forward_context():
+        recording = record(evaluator.model, model_inputs(evaluator.model, batch))
+        columns = torch.as_tensor(targets, device=evaluator.device).clamp(min=0).unbind(1)
+        maps = [recording.attribute(column, config.method, **config.options).scores for column in columns]
     return torch.stack(maps, 1).detach().double().cpu()

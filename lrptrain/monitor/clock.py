@@ -16,13 +16,14 @@ class Clock:
     """Counts the monitor's own seconds between the points that it logs."""
 
     def __init__(self) -> None:
-        self._since: float | None = None
-        self._untold = 0.0
+        self._last_point: float | None = None
+        self._unlogged = 0.0  # seconds of the monitor since the last point
 
-    def start(self, anew: bool = False) -> None:
-        """Start, if it does not run or shall start anew."""
-        if self._since is None or anew:
-            self._since, self._untold = time.monotonic(), 0.0
+    def start(self, restart: bool = False) -> None:
+        """Start the clock if it does not run, or start it again."""
+        if self._last_point is None or restart:
+            self._last_point = time.monotonic()
+            self._unlogged = 0.0
 
     @contextmanager
     def timed(self) -> Iterator[None]:
@@ -31,16 +32,19 @@ class Clock:
         try:
             yield
         finally:
-            self._untold += time.monotonic() - started
+            self._unlogged += time.monotonic() - started
 
     def costs(self, started: float) -> dict[str, float]:
-        """Of the work since the last call, within one `timed` work that `started` then; that of the rest is told next.
+        """Return the cost since the last call, within `timed` work that began at `started`.
+
+        The rest of that work belongs to the next point.
 
         Returns:
-            `relevance/seconds`, and `relevance/cost_share` of the time since the last call, in 0..1.
+            `relevance/seconds`, and `relevance/cost_share`, its share in [0, 1] of the time since the last call.
         """
         now = time.monotonic()
-        seconds = now - started + self._untold
-        since = self._since if self._since is not None else started
-        self._since, self._untold = now, started - now  # `timed` adds all of this work
-        return {"relevance/seconds": seconds, "relevance/cost_share": seconds / max(now - since, 1e-9)}
+        seconds = now - started + self._unlogged
+        last_point = self._last_point if self._last_point is not None else started
+        self._last_point = now
+        self._unlogged = started - now  # negative: `timed` will add all of this work, of which a part is logged now
+        return {"relevance/seconds": seconds, "relevance/cost_share": seconds / max(now - last_point, 1e-9)}

@@ -1,64 +1,63 @@
-"""Scored samples as pictures and highlighted texts."""
+"""Explained samples as pictures and highlighted texts, and the samples themselves for the record."""
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
-from jaxtyping import UInt8
+from jaxtyping import Bool, UInt8
 from torch import Tensor
 
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.annotations import boxes_to_mask
-from lrptrain.intervention.regions import content_tokens
+from lrptrain.batch.content import content_tokens
+from lrptrain.findings import ExplainedSample
 from lrptrain.loggers.record import Highlight, Input, Picture
-from lrptrain.monitor.evaluate import Scored
 from lrptrain.monitor.summary import FOCUS, class_name
 from lrptrain.render import enlarge, overlay, to_pixels, token_html, token_markdown
 
 
 @dataclass(frozen=True)
-class Look:
-    """How samples are shown.
+class DisplayOptions:
+    """How samples are drawn.
 
     Attributes:
-        class_names: Name of each class.
-        tokens: Token ids to token strings.
-        mean: Per channel, as images were normalised with; without it they are stretched from minimum to maximum.
-        std: Per channel.
+        class_names: The name of each class, in the order of the logits.
+        name_tokens: Brings token ids to token strings.
+        mean: The mean of each channel with which images were normalised; without it, images are stretched from their
+            minimum to their maximum.
+        std: The standard deviation of each channel with which images were normalised.
     """
 
     class_names: Sequence[str]
-    tokens: Callable[[list[int]], list[str]]
+    name_tokens: Callable[[list[int]], list[str]]
     mean: Sequence[float] | None = None
     std: Sequence[float] | None = None
 
 
-def shown_first(scored: Sequence[Scored], most: int) -> list[Scored]:
-    """The same few samples in every epoch, classes in turn."""
-    by_class: dict[int, list[Scored]] = {}
-    for one in scored:
-        by_class.setdefault(one.sample.label, []).append(one)
-    longest = max(map(len, by_class.values()), default=0)
-    turns = [members[i] for i in range(longest) for _, members in sorted(by_class.items()) if i < len(members)]
-    return turns[:most]
+def choose_displayed(explained: Sequence[ExplainedSample], count: int) -> list[ExplainedSample]:
+    """Return the same `count` samples in every epoch, one of each class in turn."""
+    by_class: dict[int, list[ExplainedSample]] = {}
+    for each in explained:
+        by_class.setdefault(each.sample.label, []).append(each)
+    rounds = max(map(len, by_class.values()), default=0)
+    in_turn = [members[i] for i in range(rounds) for _, members in sorted(by_class.items()) if i < len(members)]
+    return in_turn[:count]
 
 
-def pictures(scored: Sequence[Scored], look: Look) -> list[Picture]:
-    """Overlays of the relevance for the first target, the label where there is one."""
-    return [_picture(one, look) for one in scored if one.grid is not None]
+def pictures(explained: Sequence[ExplainedSample], options: DisplayOptions) -> list[Picture]:
+    """Draw the relevance of images for the first target, the label where there is one, over each of them."""
+    return [_picture(each, each.grid, options) for each in explained if each.grid is not None]
 
 
-def _picture(one: Scored, look: Look) -> Picture:
-    image = _image(one.sample)
-    grid = one.grid
-    assert grid is not None
-    heat = next(iter(one.maps.values())).unflatten(0, grid)
-    outline = _outline(one.sample.tensors, (image.shape[-2], image.shape[-1]))
+def _picture(explained: ExplainedSample, grid: tuple[int, int], options: DisplayOptions) -> Picture:
+    image = _image(explained.sample)
+    heat = next(iter(explained.maps.values())).unflatten(0, grid)  # [rows, columns]
+    outline = _annotation(explained.sample.tensors, (image.shape[-2], image.shape[-1]))
     return Picture(
-        sample_id=one.sample.sample_id,
-        caption=caption(one, look.class_names),
-        image=overlay(image, heat, outline, mean=look.mean, std=look.std),
+        sample_id=explained.sample.sample_id,
+        caption=caption(explained, options.class_names),
+        image=overlay(image, heat, outline, mean=options.mean, std=options.std),
         mask=None if outline is None else enlarge(outline),
     )
 
@@ -67,8 +66,8 @@ def _image(sample: Sample) -> Tensor:
     return next(sample.tensors[name] for name in IMAGES if name in sample.tensors).float()
 
 
-def _outline(tensors: Mapping[str, Tensor], size: tuple[int, int]) -> UInt8[np.ndarray, "height width"] | None:
-    """The evidence at the image's size; None where its mask has another."""
+def _annotation(tensors: Mapping[str, Tensor], size: tuple[int, int]) -> UInt8[np.ndarray, "height width"] | None:
+    """Return the annotation at the image's size, of the first region where there are several; None at another size."""
     if "mask" in tensors:
         mask = tensors["mask"]
         mask = mask[0] if mask.ndim == 3 else mask
@@ -76,69 +75,72 @@ def _outline(tensors: Mapping[str, Tensor], size: tuple[int, int]) -> UInt8[np.n
     return boxes_to_mask(tensors["boxes"][None], size)[0].numpy() if "boxes" in tensors else None
 
 
-def highlights(scored: Sequence[Scored], look: Look) -> list[Highlight]:
-    """Texts with the relevance for the first target."""
-    return [_highlight(one, look) for one in scored if "input_ids" in one.sample.tensors]
+def highlights(explained: Sequence[ExplainedSample], options: DisplayOptions) -> list[Highlight]:
+    """Highlight texts by their relevance for the first target."""
+    return [_highlight(each, options) for each in explained if "input_ids" in each.sample.tensors]
 
 
-def _highlight(one: Scored, look: Look) -> Highlight:
-    tensors, real = one.sample.tensors, _real(one.sample)
-    tokens = look.tokens(tensors["input_ids"][real].tolist())
-    scores = next(iter(one.maps.values()))[real].numpy()
-    rationale = tensors["rationale"][real].numpy() if "rationale" in tensors else None
-    scored = _scored_tokens(one.sample)[real].numpy()
+def _highlight(explained: ExplainedSample, options: DisplayOptions) -> Highlight:
+    tensors = explained.sample.tensors
+    attended = _attended(explained.sample)
+    tokens = options.name_tokens(tensors["input_ids"][attended].tolist())
+    scores = next(iter(explained.maps.values()))[attended].numpy()
+    rationale = tensors["rationale"][attended].numpy() if "rationale" in tensors else None
+    scored = _content(explained.sample)[attended].numpy()
     return Highlight(
-        sample_id=one.sample.sample_id,
-        caption=caption(one, look.class_names),
+        sample_id=explained.sample.sample_id,
+        caption=caption(explained, options.class_names),
         html=token_html(tokens, scores, rationale, scored=scored),
         text=token_markdown(tokens, scores, rationale, scored),
     )
 
 
 def inputs(
-    samples: Iterable[tuple[Sample, tuple[int, int] | None]], look: Look
+    samples: Iterable[tuple[Sample, tuple[int, int] | None]], options: DisplayOptions
 ) -> dict[int | str, Callable[[], Input]]:
-    """What the samples are, by id, each made when it is asked for.
+    """Return what the samples are, by id, as functions: only what is not in the record yet is made.
 
     Args:
-        samples: With inputs and annotations, and the grid of their patches, None for texts.
-        look: How they are shown.
+        samples: Samples with inputs and annotations, and the grid of their patches, None for a text.
+        options: How they are drawn.
     """
-    return {sample.sample_id: partial(_input, sample, grid, look) for sample, grid in samples}
+    return {sample.sample_id: partial(_input, sample, grid, options) for sample, grid in samples}
 
 
-def _input(sample: Sample, grid: tuple[int, int] | None, look: Look) -> Input:
+def _input(sample: Sample, grid: tuple[int, int] | None, options: DisplayOptions) -> Input:
     if grid is not None:
         image = _image(sample)
-        annotation = _outline(sample.tensors, (image.shape[-2], image.shape[-1]))
-        return Input(sample.sample_id, grid, to_pixels(image, mean=look.mean, std=look.std), annotation=annotation)
-    real = _real(sample)
-    names = iter(look.tokens(sample.tensors["input_ids"][real].tolist()))
+        annotation = _annotation(sample.tensors, (image.shape[-2], image.shape[-1]))
+        pixels = to_pixels(image, mean=options.mean, std=options.std)
+        return Input(sample.sample_id, grid, pixels, annotation=annotation)
+    attended = _attended(sample)
+    names = iter(options.name_tokens(sample.tensors["input_ids"][attended].tolist()))
     rationale = sample.tensors.get("rationale")
     return Input(
         sample_id=sample.sample_id,
-        tokens=[next(names) if here else None for here in real.tolist()],
+        tokens=[next(names) if is_attended else None for is_attended in attended.tolist()],
         annotation=None if rationale is None else rationale.numpy().astype(np.uint8),
-        scored=_scored_tokens(sample).tolist(),
+        scored=_content(sample).tolist(),
     )
 
 
-def _scored_tokens(sample: Sample) -> Tensor:
-    """Which tokens of a text are content that is scored: neither special nor padding nor ignored; bool `[tokens]`."""
+def _content(sample: Sample) -> Bool[Tensor, " tokens"]:
+    """Return True at the tokens of a text that are scored: neither special nor padding nor ignored."""
     return content_tokens({name: value[None] for name, value in sample.tensors.items()})[0]
 
 
-def _real(sample: Sample) -> Tensor:
-    """Which tokens of a text are not padding."""
+def _attended(sample: Sample) -> Bool[Tensor, " tokens"]:
+    """Return True at the tokens of a text that are no padding."""
     ids = sample.tensors["input_ids"]
     return sample.tensors["attention_mask"].bool() if "attention_mask" in sample.tensors else ids >= 0
 
 
-def caption(one: Scored, class_names: Sequence[str]) -> str:
-    """One line: id, label, prediction, and the share of relevance on the annotation."""
-    said = f"{class_name(one.predicted, class_names)} ({one.probability:.0%})"
-    parts = [f"#{one.sample.sample_id}", f"{class_name(one.sample.label, class_names)} read as {said}"]
-    share = next((value for name, value in one.values.items() if name.endswith(FOCUS)), float("nan"))
+def caption(explained: ExplainedSample, class_names: Sequence[str]) -> str:
+    """Return one line: id, label, prediction, and the share of relevance on the annotation."""
+    label = class_name(explained.sample.label, class_names)
+    predicted = f"{class_name(explained.predicted, class_names)} ({explained.probability:.0%})"
+    parts = [f"#{explained.sample.sample_id}", f"{label} read as {predicted}"]
+    share = next((value for name, value in explained.values.items() if name.endswith(FOCUS)), float("nan"))
     if not np.isnan(share):
-        parts.append(f"{share:.0%} on the annotation ({one.chance:.0%} of the area)")
+        parts.append(f"{share:.0%} on the annotation ({explained.chance:.0%} of the area)")
     return ", ".join(parts)

@@ -4,25 +4,25 @@ from collections.abc import Sequence
 
 from lrptrain.findings import Finding
 
-_FORBIDDEN = {None: (), "suspected": ("suspected", "confirmed"), "confirmed": ("confirmed",)}
+_FORBIDDEN_STATES = {None: (), "suspected": ("suspected", "confirmed"), "confirmed": ("confirmed",)}
 
 
 class FindingError(RuntimeError):
-    """Training has ended because a finding was made that `fail_on` forbids."""
+    """Training has ended because of a finding that `fail_on` forbids."""
 
 
-def forbidden(findings: Sequence[Finding], fail_on: str | None) -> Finding | None:
-    """The gravest finding that `fail_on` forbids, or None."""
-    found = [finding for finding in findings if finding.state in _FORBIDDEN[fail_on]]
-    return max(found, key=lambda finding: finding.severity, default=None)
+def gravest_forbidden(findings: Sequence[Finding], fail_on: str | None) -> Finding | None:
+    """Return the gravest finding that `fail_on` forbids, or None."""
+    forbidden = [finding for finding in findings if finding.state in _FORBIDDEN_STATES[fail_on]]
+    return max(forbidden, key=lambda finding: finding.severity, default=None)
 
 
-def refuse(findings: Sequence[Finding], fail_on: str | None) -> None:
-    """Let no forbidden finding pass.
+def raise_if_forbidden(findings: Sequence[Finding], fail_on: str | None) -> None:
+    """Raise an error for the gravest finding that `fail_on` forbids.
 
     Raises:
         FindingError: If there is one.
     """
-    gravest = forbidden(findings, fail_on)
-    if gravest is not None:
-        raise FindingError(f"stopped by fail_on={fail_on!r}: {gravest}")
+    finding = gravest_forbidden(findings, fail_on)
+    if finding is not None:
+        raise FindingError(f"stopped by fail_on={fail_on!r}: {finding}")

@@ -1,98 +1,89 @@
-"""Judge suspicions by interventions on the sample, in all processes together."""
+"""Interventions on the samples of every candidate, shared by all processes."""
 
-from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager, nullcontext
-from typing import NamedTuple
+from collections.abc import Sequence
 
 import numpy as np
-import torch
-from torch import nn
+from jaxtyping import Int
 
-from lrptrain.batch import Sample
-from lrptrain.findings import Effect
+from lrptrain.findings import Candidate, Effect, ExplainedSample
 from lrptrain.intervention import Region, Setting, effects
-from lrptrain.monitor.evaluate import Scored
-from lrptrain.monitor.suspects import Suspect
+from lrptrain.monitor.evaluator import Evaluator
+from lrptrain.monitor.gathering import GatheredInputs
 from lrptrain.relevance.preserve import unwrap
-from lrptrain.trainers.failures import described
+from lrptrain.trainers.failures import describe_error
 from lrptrain.trainers.processes import gather
 
 
-class Holding(NamedTuple):
-    """The whole sample, in the order of what was scored.
-
-    Attributes:
-        samples: All, with their inputs and annotations.
-        mine: Which of them this process computes.
-    """
-
-    samples: list[Sample]
-    mine: list[int]
-
-
 def intervene(
-    model: nn.Module,
-    holding: Holding,
-    scored: Sequence[Scored],
-    suspects: Sequence[Suspect],
+    evaluator: Evaluator,
+    inputs: GatheredInputs,
+    explained: Sequence[ExplainedSample],
+    candidates: Sequence[Candidate],
     setting: Setting,
-    device: torch.device | str = "cpu",
-    forward_context: Callable[[], AbstractContextManager] = nullcontext,
 ) -> list[Effect | str]:
-    """What the interventions did to the samples of every suspect, or why they could not be made.
+    """Return what an intervention did to the samples of every candidate, or why it could not be made.
 
-    Every process takes part, with the same suspects; each region is changed once, in all samples that any suspect
-    needs it in.
+    Every process takes part, with the same candidates. A region that several candidates share is changed once, in all
+    samples that any of them needs.
 
     Args:
-        model: In evaluation mode.
-        holding: The whole sample.
-        scored: What was scored, by row.
-        suspects: What to test.
-        setting: How.
-        device: Where the model is.
-        forward_context: Entered around forward passes (autocast).
+        evaluator: The model, in evaluation mode.
+        inputs: All samples with their inputs.
+        explained: The same samples with their predictions, in the same order.
+        candidates: What to test.
+        setting: How to intervene.
     """
-    probabilities = np.stack([one.probabilities for one in scored])
-    found: dict[Region, Effect | str] = {}
-    for region in dict.fromkeys(suspect.region for suspect in suspects):
-        rows = np.unique(np.concatenate([suspect.rows for suspect in suspects if suspect.region == region]))
-        mine = [row for row in holding.mine if row in set(rows.tolist())]
-        where = scored[rows[0]].grid
-        arguments = (
-            unwrap(model),
-            holding.samples,
-            rows,
-            mine,
-            region,
-            probabilities,
-            where,
-            setting,
-            device,
-            forward_context,
-        )
-        found[region] = _together(arguments, mine, len(scored))
-    return [_of(found[suspect.region], suspect) for suspect in suspects]
+    by_region: dict[Region, Effect | str] = {}
+    for region in dict.fromkeys(candidate.region for candidate in candidates):
+        rows = np.unique(np.concatenate([each.rows for each in candidates if each.region == region]))
+        by_region[region] = _effect_on(region, rows, evaluator, inputs, explained, setting)
+    return [_select(by_region[candidate.region], candidate.rows) for candidate in candidates]
 
 
-def _together(arguments: tuple, mine: list[int], count: int) -> Effect | str:
-    """One region's effects from all processes; a failure in one befalls all alike."""
-    error, own = "", (np.empty(0), np.empty(0))
+def _effect_on(
+    region: Region,
+    rows: Int[np.ndarray, " n"],
+    evaluator: Evaluator,
+    inputs: GatheredInputs,
+    explained: Sequence[ExplainedSample],
+    setting: Setting,
+) -> Effect | str:
+    """Change one region in the samples `rows`, in all processes together; a failure in one is a failure in all.
+
+    Returns:
+        The effect on all samples, nan where a sample was not needed; or why there is none.
+    """
+    local_rows = [row for row in inputs.local_rows if row in set(rows.tolist())]
+    local_effects = (np.empty(0), np.empty(0))
+    error = ""
     try:
-        own = effects(*arguments)
-    except ValueError as refused:
-        error = str(refused)
+        local_effects = effects(
+            unwrap(evaluator.model),
+            inputs.samples,
+            rows,
+            local_rows,
+            region,
+            np.stack([each.probabilities for each in explained]),
+            explained[rows[0]].grid,
+            setting,
+            evaluator.device,
+            evaluator.forward_context,
+        )
+    except ValueError as refusal:  # these samples do not allow it: the message is for the user
+        error = str(refusal)
     except Exception as failure:
-        error = f"the intervention failed: {described(failure)}"
-    parts = gather((mine, own, error))
-    failed = next((why for _, _, why in parts if why), "")
-    if failed:
-        return failed
-    change, control = np.full(count, np.nan), np.full(count, np.nan)
-    for rows, (moved, by_chance), _ in parts:
-        change[rows], control[rows] = moved, by_chance
+        error = f"the intervention failed: {describe_error(failure)}"
+    parts = gather((local_rows, local_effects, error))
+    first_error = next((why for _, _, why in parts if why), "")
+    if first_error:
+        return first_error
+    change = np.full(len(explained), np.nan)
+    control = np.full(len(explained), np.nan)
+    for part_rows, (part_change, part_control), _ in parts:
+        change[part_rows] = part_change
+        control[part_rows] = part_control
     return Effect(change, control)
 
 
-def _of(effect: Effect | str, suspect: Suspect) -> Effect | str:
-    return effect if isinstance(effect, str) else Effect(effect.change[suspect.rows], effect.control[suspect.rows])
+def _select(effect: Effect | str, rows: Int[np.ndarray, " n"]) -> Effect | str:
+    return effect if isinstance(effect, str) else Effect(effect.change[rows], effect.control[rows])

@@ -7,11 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from lrptrain.findings import ExplainedSample
 from lrptrain.loggers.local import RECORD_METRICS
 from lrptrain.loggers.metrics import CLASSES, COST, FINDINGS, WHERE_IT_LOOKS, LoggedMetric
 from lrptrain.metrics.localization import LOCALIZATION_METRICS, EnergyPointingGame
 from lrptrain.monitor.clock import COST_METRICS
-from lrptrain.monitor.evaluate import TARGETS, Scored
+from lrptrain.monitor.evaluator import TARGETS
 
 FOCUS = EnergyPointingGame.key
 
@@ -25,15 +26,15 @@ class SampleMetric(LoggedMetric):
             key that is not defined for these samples is left out.
     """
 
-    compute: Callable[[Sequence[Scored], Sequence[str]], dict[str, float]]
+    compute: Callable[[Sequence[ExplainedSample], Sequence[str]], dict[str, float]]
 
 
-def targets_of(scored: Sequence[Scored]) -> list[str]:
+def targets_of(scored: Sequence[ExplainedSample]) -> list[str]:
     """The explained targets, "label" first; samples without a label lack that each."""
     return sorted({target for each in scored for target in each.maps})
 
 
-def scalars(scored: Sequence[Scored], class_names: Sequence[str]) -> dict[str, float]:
+def scalars(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
     """The values of all `METRICS` by key, `relevance/<key>`: means over the samples in which a value is defined."""
     values: dict[str, float] = {}
     for metric in METRICS:
@@ -46,27 +47,27 @@ def logged_metrics() -> list[LoggedMetric]:
     return [*METRICS, *FINDING_METRICS, *COST_METRICS, *RECORD_METRICS, FAILURES]
 
 
-def _count(scored: Sequence[Scored], class_names: Sequence[str]) -> dict[str, float]:
+def _count(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
     return {"samples": float(len(scored))}
 
 
-def _means(names: Iterable[str], scored: Sequence[Scored]) -> dict[str, float]:
+def _means(names: Iterable[str], scored: Sequence[ExplainedSample]) -> dict[str, float]:
     """By name the mean of the samples' values, where there are any."""
     columns = {name: _column(scored, name) for name in names}
     return {name: float(column.mean()) for name, column in columns.items() if len(column)}
 
 
-def _column(scored: Iterable[Scored], name: str) -> np.ndarray:
+def _column(scored: Iterable[ExplainedSample], name: str) -> np.ndarray:
     """The values of that name that are defined."""
     values = np.array([each.values.get(name, np.nan) for each in scored], dtype=float)
     return values[~np.isnan(values)]
 
 
-def _measured(measure: str, scored: Sequence[Scored], class_names: Sequence[str]) -> dict[str, float]:
+def _measured(measure: str, scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
     return _means([f"{target}/{measure}" for target in TARGETS], scored)
 
 
-def _focus_by_class(scored: Sequence[Scored], class_names: Sequence[str]) -> dict[str, float]:
+def _focus_by_class(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
     means = {}
     for target in TARGETS:
         name = f"{target}/{FOCUS}"
@@ -77,18 +78,18 @@ def _focus_by_class(scored: Sequence[Scored], class_names: Sequence[str]) -> dic
     return means
 
 
-def _named(part: str, scored: Sequence[Scored], class_names: Sequence[str]) -> dict[str, float]:
+def _named(part: str, scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
     """Means of all values whose name has that part, such as `region` in `label/region/sky`."""
     return _means([name for name in _value_names(scored) if part in name.split("/")], scored)
 
 
-def _chance(scored: Sequence[Scored], class_names: Sequence[str]) -> dict[str, float]:
+def _chance(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
     shares = np.array([each.chance for each in scored])
     defined = shares[~np.isnan(shares)]
     return {"chance": float(defined.mean())} if len(defined) else {}
 
 
-def _accuracies(scored: Sequence[Scored], class_names: Sequence[str]) -> dict[str, float]:
+def _accuracies(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
     """Of the labelled samples, and the least of any group."""
     labelled = [each for each in scored if each.sample.label >= 0]
     groups = _group_accuracies(scored, class_names)
@@ -96,15 +97,15 @@ def _accuracies(scored: Sequence[Scored], class_names: Sequence[str]) -> dict[st
     return values | ({"worst_group_accuracy": min(groups.values())} if groups else {})
 
 
-def _group_accuracies(scored: Sequence[Scored], class_names: Sequence[str]) -> dict[str, float]:
-    by_group: dict[int, list[Scored]] = {}
+def _group_accuracies(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
+    by_group: dict[int, list[ExplainedSample]] = {}
     for each in scored:
         if each.sample.label >= 0 and each.sample.group is not None:
             by_group.setdefault(each.sample.group, []).append(each)
     return {f"accuracy/group_{group}": _accuracy(members) for group, members in sorted(by_group.items())}
 
 
-def _accuracy(labelled: Sequence[Scored]) -> float:
+def _accuracy(labelled: Sequence[ExplainedSample]) -> float:
     return float(np.mean([each.predicted == each.sample.label for each in labelled]))
 
 
@@ -175,7 +176,7 @@ FINDING_METRICS = (
 FAILURES = LoggedMetric(("failures",), "Failures", COST, unit="count")
 
 
-def table(scored: Sequence[Scored], class_names: Sequence[str]) -> dict[str, list[Any]]:
+def table(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, list[Any]]:
     """One row per sample: id, classes, probability, annotated share, every measure, and the maps themselves."""
     columns: dict[str, list[Any]] = {
         "sample_id": [each.sample.sample_id for each in scored],
@@ -192,7 +193,7 @@ def table(scored: Sequence[Scored], class_names: Sequence[str]) -> dict[str, lis
     return columns
 
 
-def _value_names(scored: Sequence[Scored]) -> list[str]:
+def _value_names(scored: Sequence[ExplainedSample]) -> list[str]:
     return list(dict.fromkeys(name for each in scored for name in each.values))
 
 

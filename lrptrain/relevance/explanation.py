@@ -72,7 +72,7 @@ class Explanation:
                 used[block] = use(block, self.recording.per_head(block, gradient))
 
         later = [block for block in blocks[1:] if block.edge is not None]
-        hooks = [block.tensor.register_hook(partial(arrive, block)) for block in later]
+        hooks = [block.tensor.register_hook(partial(arrive, block)) for block in later]  # type: ignore[no-untyped-call]
         try:
             arrive(blocks[0], *self.gradient(blocks[:1]))
         finally:
@@ -92,7 +92,7 @@ class Explanation:
         if not explained.requires_grad:
             raise UnsupportedModelError("the logits have no gradient: the forward pass detaches them from its input")
         with self.recording.tape.replaying():
-            found = iter(
+            gradients_there = iter(
                 enterable(torch.autograd.grad)(
                     explained,
                     reached,
@@ -103,7 +103,7 @@ class Explanation:
                 if reached
                 else ()
             )
-        gradients = [None if value.edge is None else next(found) for value in values]
+        gradients = [None if value.edge is None else next(gradients_there) for value in values]
         return [
             torch.zeros_like(value.tensor) if grad is None else grad if scale == 1 else at_least_float32(grad) / scale
             for value, grad in zip(values, gradients, strict=True)

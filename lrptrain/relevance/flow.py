@@ -41,7 +41,8 @@ def _shared(propagator: Propagator, node: Node, relevance: OutputRelevance) -> I
 def _averaged(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     (part,) = relevance
     assert part is not None
-    axes, x = reduced_axes(propagator, node), node.inputs[0].tensor
+    axes = reduced_axes(propagator, node)
+    x = node.inputs[0].tensor
     yield (
         node.inputs[0],
         spread(part, axes, x) / x[tuple(slice(None) if i in axes else 0 for i in range(x.ndim))].numel(),
@@ -54,7 +55,8 @@ def _weighted_sum(propagator: Propagator, node: Node, relevance: OutputRelevance
     assert part is not None
     if len(node.inputs) < 2:
         return _evenly(propagator, node, relevance)
-    attention, values = node.argument(0, "input"), node.argument(1, "mat2", node.kwargs.get("other"))
+    attention = node.argument(0, "input")
+    values = node.argument(1, "mat2", node.kwargs.get("other"))
     return [shape_back(values, at_least_float32(attention.tensor).mT @ part)]
 
 
@@ -80,10 +82,14 @@ FLOW = Composite(
 
 def _weights_of_tokens(node: Node) -> Tensor | None:
     """A constant weight per token that states are multiplied by, such as a mask."""
-    first, second = node.argument(0, "input"), node.argument(1, "other")
-    weight, ndim = second if isinstance(first, Value) else first, len(node.outputs[0].shape)
-    found = node.name == "mul" and isinstance(weight, Tensor) and weight.ndim == ndim > 2 and weight.shape[-1] == 1
-    return weight if found else None
+    first = node.argument(0, "input")
+    second = node.argument(1, "other")
+    weight = second if isinstance(first, Value) else first
+    ndim = len(node.outputs[0].shape)
+    weighs_tokens = (
+        node.name == "mul" and isinstance(weight, Tensor) and weight.ndim == ndim > 2 and weight.shape[-1] == 1
+    )
+    return weight if weighs_tokens else None
 
 
 def _weigh_tokens(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:

@@ -39,7 +39,8 @@ class InterceptedForward:
     @property
     def explained(self) -> Tensor:
         """The image, the embeddings or the token ids."""
-        return self.arguments[self.name]
+        tensor: Tensor = self.arguments[self.name]
+        return tensor
 
     @property
     def samples(self) -> int:
@@ -70,7 +71,8 @@ class InterceptedForward:
             evaluating: Without dropout and the like.
         """
         replayed = self.tape if checkpoints(self.model) else None  # one backward pass computes both calls again
-        mode, eager = replayed.replaying() if replayed else nullcontext(), torch.compiler.set_stance("force_eager")
+        mode = replayed.replaying() if replayed else nullcontext()
+        eager = torch.compiler.set_stance("force_eager")
         with preserved(self.model), mode, eager:
             if evaluating:
                 self.model.eval()
@@ -102,14 +104,17 @@ def intercepted(model: nn.Module, samples: int, record: bool) -> Iterator[list[I
     """
     model = unwrap(model)
     calls: list[InterceptedForward] = []
-    own, forward = vars(model).get("forward"), model.forward
+    instance_forward = vars(model).get("forward")
+    forward = model.forward
 
     def listening(*args: Any, **kwargs: Any) -> Any:
         arguments = _named(forward, args, kwargs)
         name = _explained_name(arguments)
         if calls or name is None or not torch.is_grad_enabled() or arguments[name].shape[:1] != (samples,):
             return forward(*args, **kwargs)
-        tape, output, failure = None, None, None
+        tape = None
+        output = None
+        failure = None
         if record:
             try:
                 tape, output = forward_on_tape(model, lambda x: forward(**{**arguments, name: x}), arguments[name])
@@ -126,8 +131,8 @@ def intercepted(model: nn.Module, samples: int, record: bool) -> Iterator[list[I
             yield calls
     finally:
         vars(model).pop("forward")
-        if own is not None:
-            vars(model)["forward"] = own
+        if instance_forward is not None:
+            vars(model)["forward"] = instance_forward
 
 
 def checkpoints(model: nn.Module) -> bool:
@@ -136,20 +141,20 @@ def checkpoints(model: nn.Module) -> bool:
     return any(getattr(module, flag, False) is True for module in model.modules() for flag in flags)
 
 
-def _named(forward: Callable[..., Any], args: tuple, kwargs: Mapping[str, Any]) -> dict[str, Any]:
+def _named(forward: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
     """Arguments by name; those that the signature does not name cannot be told, and then there are none."""
     try:
         bound = inspect.signature(forward).bind(*args, **kwargs)
     except (TypeError, ValueError):
         return {}
     kinds = inspect.signature(forward).parameters
-    given: dict[str, Any] = {}
+    named: dict[str, Any] = {}
     for name, value in bound.arguments.items():
         kind = kinds[name].kind
         if kind in (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.POSITIONAL_ONLY):
             return {}
-        given |= value if kind is inspect.Parameter.VAR_KEYWORD else {name: value}
-    return given
+        named |= value if kind is inspect.Parameter.VAR_KEYWORD else {name: value}
+    return named
 
 
 def _explained_name(arguments: Mapping[str, Any]) -> str | None:

@@ -29,7 +29,8 @@ def attention_probabilities(tape: Tape) -> list[Value]:
 
 
 def _over_last_axis(node: Node) -> bool:
-    dim, ndim = node.argument(1, "dim"), len(node.outputs[0].shape)
+    dim = node.argument(1, "dim")
+    ndim = len(node.outputs[0].shape)
     return dim is not None and dim % ndim == ndim - 1
 
 
@@ -102,8 +103,8 @@ def _positions(propagator: Propagator, patches: Value, tokens: Value, length: in
     numbers = torch.arange(1, length + 1, dtype=torch.float64, device=tokens.tensor.device).view(shape)
     start = (numbers / tokens.shape[-1]).expand(tokens.shape)
     arrived = propagator.propagate({tokens: start}, FLOW, [patches])[patches]
-    found = arrived.sum(1).flatten(1)
-    positions = found.round()
-    distinct = (positions[0].unique().numel() == positions.shape[1]) and bool((positions == positions[0]).all())
-    whole = bool((found - positions).abs().max() < 1e-6) and bool((positions >= 1).all())
-    return tuple((positions[0].long() - 1).tolist()) if distinct and whole else None
+    arrived_numbers = arrived.sum(1).flatten(1)
+    positions = arrived_numbers.round()
+    distinct = (torch.unique(positions[0]).numel() == positions.shape[1]) and bool((positions == positions[0]).all())
+    integral = bool((arrived_numbers - positions).abs().max() < 1e-6) and bool((positions >= 1).all())
+    return tuple((positions[0].long() - 1).tolist()) if distinct and integral else None

@@ -146,7 +146,8 @@ class Recording:
             of: The number, as a function of the logits.
             create_graph: Keep the graph, so that a loss on the gradient can be trained.
         """
-        leaf, logits = self.tape.leaf, self.output.tensor
+        leaf = self.tape.leaf
+        logits = self.output.tensor
         assert leaf is not None
         with torch.enable_grad(), torch.autocast(logits.device.type, enabled=False):
             scale = seed_scale(logits)
@@ -312,8 +313,8 @@ def run_on_tape(model: nn.Module, inputs: Inputs, frugal: bool = False) -> tuple
     copies = {key: _copied(x) for key, x in inputs.items()} if isinstance(inputs, Mapping) else explained
     watched = explained.detach() if explained.is_floating_point() else explained
 
-    def forward(given: Tensor) -> Any:
-        return model(**{**copies, name: given}) if isinstance(copies, dict) else model(given)
+    def forward(tensor: Tensor) -> Any:
+        return model(**{**copies, name: tensor}) if isinstance(copies, dict) else model(tensor)
 
     return forward_on_tape(model, forward, watched, frugal)
 
@@ -337,11 +338,11 @@ def forward_on_tape(
         raise ValueError("the batch is empty: there is nothing to explain")
     tape = Tape(frugal=frugal)
     if explained.is_floating_point():
-        given = tape.watch(explained if explained.requires_grad else explained.clone())
+        watched = tape.watch(explained if explained.requires_grad else explained.clone())
     else:
-        tape.token_ids = given = explained.clone()
+        tape.token_ids = watched = explained.clone()
     with tape.recording(model):
-        output = forward(given)
+        output = forward(watched)
     if tape.root is None:
         raise UnsupportedModelError("the model never looks up an embedding of its token ids; pass embeddings instead")
     return tape, output
@@ -361,10 +362,10 @@ def read_logits(output: Any, samples: int) -> Float[Tensor, "batch classes"]:
         or logits.shape[0] != samples
         or not logits.is_floating_point()
     ):
-        found = f"a tensor of shape {list(logits.shape)}" if isinstance(logits, Tensor) else type(output).__name__
+        returned = f"a tensor of shape {list(logits.shape)}" if isinstance(logits, Tensor) else type(output).__name__
         raise UnsupportedModelError(
             f"the model must return logits [batch, classes] (here [{samples}, classes]) or an object with .logits; "
-            f"it returned {found}"
+            f"it returned {returned}"
         )
     if logits.isnan().any():
         rows = logits.isnan().any(1).nonzero().flatten().tolist()

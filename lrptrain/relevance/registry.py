@@ -167,12 +167,12 @@ def get_method(name: str, options: Mapping[str, object]) -> Method:
     if name not in _METHODS:
         raise UnsupportedMethodError(unknown_name("method", name, methods()))
     chosen = _METHODS[name]
-    known = chosen.options
-    for option in sorted(set(options) - set(known)):
+    accepted = chosen.options
+    for option in sorted(set(options) - set(accepted)):
         if option == "composite" and not isinstance(options[option], str):
             _check_uses_rules(chosen)
         else:
-            raise UnsupportedMethodError(unknown_name(f"option of {name}", option, tuple(known)))
+            raise UnsupportedMethodError(unknown_name(f"option of {name}", option, tuple(accepted)))
     return chosen
 
 

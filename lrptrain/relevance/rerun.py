@@ -29,15 +29,18 @@ class _Substitution(TorchFunctionMode):
     def __post_init__(self) -> None:
         super().__init__()
 
-    def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
-        kwargs, name = kwargs or {}, canonical_name(func)
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        name = canonical_name(func)
         if name == "set_grad_enabled":
             return None
         result = func(*args, **kwargs)
         if name != "embedding" or self.token_ids is None:
             return result
-        given = args[0] if args else kwargs["input"]
-        if given is self.token_ids or (given.shape == self.token_ids.shape and torch.equal(given, self.token_ids)):
+        ids = args[0] if args else kwargs["input"]
+        if ids is self.token_ids or (ids.shape == self.token_ids.shape and torch.equal(ids, self.token_ids)):
             self.token_ids = None
             return self.embeddings.to(result.dtype)
         return result
@@ -62,18 +65,18 @@ def rerun(
     if rows is None:
         rows = torch.arange(len(values), device=original.device) % recording.samples
     text = recording.tape.token_ids is not None
-    given = original[rows] if text else values
+    replacement = original[rows] if text else values
     with ExitStack() as stack:
         stack.enter_context(torch.compiler.set_stance("force_eager"))
         for kind, dtype, enabled in recording.autocast.devices:
             stack.enter_context(torch.autocast(kind, dtype, enabled))
-        stack.enter_context(_Substitution(given if text else None, values))
+        stack.enter_context(_Substitution(replacement if text else None, values))
         if not isinstance(recording.inputs, Mapping):
-            return recording.model(given)
+            return recording.model(replacement)
         others = {key: _of_rows(x, rows, recording.samples) for key, x in recording.inputs.items()}
         if attention_mask is not None:
             others["attention_mask"] = attention_mask
-        return recording.model(**others | {name: given})
+        return recording.model(**others | {name: replacement})
 
 
 def _of_rows(x: Any, rows: Tensor, samples: int) -> Any:
@@ -119,7 +122,7 @@ def in_parts(samples: int, copies: int, at_once: int, device: torch.device) -> I
     """
     if copies < 1 or at_once < 1:
         raise ValueError(f"steps, samples and at_once must be 1 or more, not {copies} with at_once={at_once}")
-    for part in torch.arange(copies * samples, device=device).split(at_once):
+    for part in torch.split(torch.arange(copies * samples, device=device), at_once):
         yield part // samples, part % samples
 
 
@@ -136,47 +139,47 @@ def number_of_tokens(recording: Recording) -> int:
 
 def answers_without(
     explanation: Explanation,
-    kept: Bool[Tensor, "rows tokens"],
+    present: Bool[Tensor, "rows tokens"],
     rows: Int[Tensor, " rows"],
     *,
     baseline: float = 0.0,
     probability: bool = False,
 ) -> Float[Tensor, " rows"]:
-    """The explained logit, or probability, of the samples `rows` when only the `kept` tokens are there.
+    """The explained logit, or probability, of the samples `rows` when only the `present` tokens are there.
 
     A patch is taken away by giving its pixels the value `baseline`; a token by giving its word embedding that value
     and, where the model was given an `attention_mask`, by masking it out there, too, so that no other token attends to
     it. The one token that a classifier reads stays in the mask, since some models let what is masked read nothing; and
-    a text of which nothing is kept does (a softmax over nothing does not exist).
+    a text of which nothing is left does (a softmax over nothing does not exist).
     """
     leaf = explanation.recording.tape.leaf
     assert leaf is not None
     original = leaf if explanation.create_graph else leaf.detach()
-    values, mask = without(explanation.recording, original, kept, rows, baseline)
+    values, mask = without(explanation.recording, original, present, rows, baseline)
     return answers(explanation, values, rows, mask, probability=probability)
 
 
 def without(
     recording: Recording,
     original: Float[Tensor, "batch ..."],
-    kept: Bool[Tensor, "rows tokens"],
+    present: Bool[Tensor, "rows tokens"],
     rows: Int[Tensor, " rows"],
     baseline: float = 0.0,
 ) -> tuple[Float[Tensor, "rows ..."], Tensor | None]:
     """What to run the model on, see `rerun`: pixels or embeddings of the samples `rows`, and the mask of texts."""
     if original.ndim == 3:
-        return torch.where(kept[..., None], original[rows], baseline), _mask(recording, kept, rows)
-    cells = kept.to(torch.float32).unflatten(1, (1, *recording.patch_grid))
+        return torch.where(present[..., None], original[rows], baseline), _mask(recording, present, rows)
+    cells = torch.unflatten(present.to(torch.float32), 1, (1, *recording.patch_grid))
     pixels = F.interpolate(cells, original.shape[-2:], mode="nearest-exact") > 0
     return torch.where(pixels, original[rows], baseline), None
 
 
-def _mask(recording: Recording, kept: Tensor, rows: Tensor) -> Tensor | None:
+def _mask(recording: Recording, present: Tensor, rows: Tensor) -> Tensor | None:
     if recording.padding is None:
         return None
-    given = recording.padding[rows]
-    empty = ~(kept & given.bool()).any(1, keepdim=True)
-    return torch.where(kept | empty | _read_alone(recording)[rows], given, torch.zeros_like(given))
+    mask = recording.padding[rows]
+    empty = ~(present & mask.bool()).any(1, keepdim=True)
+    return torch.where(present | empty | _read_alone(recording)[rows], mask, torch.zeros_like(mask))
 
 
 def _read_alone(recording: Recording) -> Bool[Tensor, "batch tokens"]:

@@ -84,7 +84,7 @@ class Relevance:
         if self.grid is None:
             raise ValueError("to_image needs an image's relevance; a text has one score per token and no grid")
         height, width = (size, size) if isinstance(size, int) else size
-        maps = self.scores.unflatten(1, self.grid).unsqueeze(1)
+        maps = torch.unflatten(self.scores, 1, self.grid).unsqueeze(1)
         return torch.nn.functional.interpolate(maps, (height, width), mode="bilinear", align_corners=False)[:, 0]
 
 
@@ -106,14 +106,14 @@ class Registration(ABC):
         self.remove()
 
 
-def unknown_name(what: str, name: str, known: Sequence[str]) -> str:
+def unknown_name(what: str, name: str, existing: Sequence[str]) -> str:
     """Return the message for an unknown name, with those that are close to it.
 
     Args:
         what: The kind of name: "method", "composite".
         name: The name that was given.
-        known: The names that exist.
+        existing: The names that exist.
     """
-    near = get_close_matches(name, known, n=3)
+    near = get_close_matches(name, existing, n=3)
     hint = f"did you mean {' or '.join(near)}? " if near else ""
-    return f"unknown {what} {name!r}; {hint}known are {', '.join(known) or 'none'}"
+    return f"unknown {what} {name!r}; {hint}known are {', '.join(existing) or 'none'}"

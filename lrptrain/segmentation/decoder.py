@@ -1,13 +1,106 @@
-"""A light decoder that makes a segmenter of a classifier's ViT."""
+"""A light decoder on the patch tokens of a classifier's ViT, which makes it a segmenter."""
 
+from collections.abc import Sequence
+from functools import partial
 from itertools import pairwise
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lrptrain.segmentation.patch_tokens import PatchTokens
+from lrptrain.relevance import record
+from lrptrain.relevance.types import TokenLayout, UnsupportedModelError
+
+Features = list[Float[Tensor, "batch width rows columns"]]
+
+
+class PatchTokens(nn.Module):
+    """Runs a classifier and returns its patches' states after some blocks, in the order of the blocks.
+
+    Where the patches stand in the sequence is read off one recorded forward pass, as for relevance; so is which modules
+    are blocks: the outermost items of a `ModuleList` or `Sequential` that return the states of all tokens.
+
+    Args:
+        model: A ViT of timm, torchvision or transformers with its classification head; it is not copied.
+        size: Height and width, or side, of images that it takes.
+        blocks: How many blocks to read, evenly spaced, the last among them.
+
+    Attributes:
+        width: Numbers per token.
+        patch: Height and width of a patch in pixels.
+        names: The modules that are read.
+
+    Raises:
+        UnsupportedModelError: No patches among the tokens, patches that are not in one piece, or no such modules.
+        ValueError: Fewer blocks than are asked for.
+    """
+
+    def __init__(self, model: nn.Module, size: int | tuple[int, int], blocks: int = 1) -> None:
+        super().__init__()
+        self.model = model
+        height, width = (size, size) if isinstance(size, int) else size
+        example = next(model.parameters()).new_zeros(1, 3, height, width)
+        layout = record(model, example).layout
+        self.first = layout.positions[0]
+        if layout.grid is None or layout.positions != tuple(range(self.first, self.first + len(layout.positions))):
+            raise UnsupportedModelError("the patches do not stand in one piece, row by row, among the tokens")
+        self.patch = height // layout.grid[0], width // layout.grid[1]
+        found = _token_modules(model, example, layout)
+        if not 1 <= blocks <= len(found):
+            raise ValueError(f"blocks must lie between 1 and the {len(found)} that the model has, got {blocks}")
+        names = list(found)
+        self.names = [names[round((i + 1) * len(names) / blocks) - 1] for i in range(blocks)]
+        self.width = found[names[-1]]
+
+    def forward(self, image: Float[Tensor, "batch 3 height width"]) -> Features:
+        """States of the patches, `[batch, width, rows, columns]` per block that is read."""
+        rows, columns = image.shape[-2] // self.patch[0], image.shape[-1] // self.patch[1]
+        states = _outputs(self.model, image, self.names)
+        last = self.first + rows * columns
+        return [states[name][:, self.first : last].mT.unflatten(2, (rows, columns)) for name in self.names]
+
+
+def _token_modules(model: nn.Module, example: Tensor, layout: TokenLayout) -> dict[str, int]:
+    """The width of what every block returns, by its name, in the order of the blocks.
+
+    Raises:
+        UnsupportedModelError: If there are none.
+    """
+    lists = [name for name, module in model.named_modules() if isinstance(module, nn.ModuleList | nn.Sequential)]
+    items = [f"{name}.{child}".lstrip(".") for name in lists for child, _ in model.get_submodule(name).named_children()]
+    with torch.no_grad():
+        outputs = _outputs(model, example, items)
+    found = {
+        name: states.shape[2]
+        for name, states in outputs.items()
+        if states.ndim == 3 and states.shape[:2] == (1, layout.length)
+    }
+    if not found:
+        raise UnsupportedModelError(
+            f"no block returns the states of the {layout.length} tokens: the outputs of the items of ModuleList and "
+            "Sequential were looked at; give the segmenter a module of your own"
+        )
+    return {name: width for name, width in found.items() if not any(name.startswith(f"{other}.") for other in found)}
+
+
+def _outputs(model: nn.Module, image: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
+    """What modules return in a forward pass, in the order in which they end; of a tuple the first entry."""
+    outputs: dict[str, Tensor] = {}
+
+    def keep(name: str, _: nn.Module, __: Any, output: Any) -> None:
+        state = output[0] if isinstance(output, tuple) else output
+        if isinstance(state, Tensor):
+            outputs[name] = state
+
+    hooks = [model.get_submodule(name).register_forward_hook(partial(keep, name)) for name in names]
+    try:
+        model(image)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    return outputs
 
 
 class PatchDecoder(nn.Module):

@@ -1,167 +1,314 @@
-"""Seeds and pseudo-masks of many images, batch by batch, into the files of an export."""
+"""Seeds and pseudo-masks of many images, batch by batch, into the files of an export, in one process or several."""
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from jaxtyping import Int
-from torch import Tensor
+from torch import Tensor, nn
 
 from lrptrain.batch.annotations import IGNORED
+from lrptrain.data.pictures import read_mask
 from lrptrain.files import write_json
-from lrptrain.segmentation import files
-from lrptrain.segmentation.maker import Made, Maker, weights_key
-from lrptrain.segmentation.mask_files import read_mask
-from lrptrain.segmentation.masks import ThresholdSweep, label_map, of_classes, pseudo_masks
-from lrptrain.segmentation.reading import Pictures, true_masks
+from lrptrain.segmentation import export_files
+from lrptrain.segmentation.config import PseudoMaskConfig
+from lrptrain.segmentation.generator import SeedBatch, SeedGenerator, compute_logits, weights_checksum
+from lrptrain.segmentation.images import ImageBatch, true_masks
+from lrptrain.segmentation.masks import ThresholdSweep, label_map, number_classes, pseudo_masks
 from lrptrain.segmentation.scoring import MaskScore
 from lrptrain.segmentation.sizes import patch_size
+from lrptrain.trainers.failures import describe_error
+from lrptrain.trainers.processes import gather, rank_and_size
 
-FINER = 4
-"""Maps are kept with at most so many values per patch, each way."""
-KINDS = {"seeds": files.SEEDS, "refined": files.REFINED, "masks": files.MASKS}
-NO_CLASS, NO_RELEVANCE = "no class is present", "no relevance is positive"
+MAP_VALUES_PER_PATCH = 4
+"""Saved maps have at most so many values per patch, in height and in width."""
+KINDS = {"seeds": export_files.SEEDS, "refined": export_files.REFINED, "masks": export_files.MASKS}
+"""The folder of each kind of mask."""
+NO_CLASS = "no class is present"
+NO_RELEVANCE = "no relevance is positive"
+
+T = TypeVar("T")
+ImageSource = Callable[[], Iterable[ImageBatch]]
+"""Yields the images of this process anew at each call."""
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """Of the background, for seeds and for refined maps."""
+    """Thresholds of the background.
+
+    Attributes:
+        seeds: Threshold of the seeds.
+        masks: Threshold of the refined maps.
+    """
 
     seeds: float
     masks: float
 
 
-def settings_of(maker: Maker) -> dict[str, Any]:
-    """What an export can go on with: the recipe and the weights."""
-    return {**asdict(maker.recipe), "scales": list(maker.recipe.scales), "weights": weights_key(maker.model)}
+def run_export(
+    model: nn.Module,
+    config: PseudoMaskConfig,
+    source: ImageSource,
+    folder: Path,
+    split: str,
+    class_names: Callable[[int], Sequence[str]],
+    validation: ImageSource | None = None,
+) -> dict[str, dict[str, Any]]:
+    """Write the seeds and pseudo-masks of images that are not in the folder yet. All processes call it together.
+
+    Args:
+        model: The classifier, in evaluation mode.
+        config: How seeds and masks are made.
+        source: Yields this process' images.
+        folder: Folder of the export, the same in all processes.
+        split: Name of the list that the images are put on.
+        class_names: Returns the names of so many classes.
+        validation: Yields this process' share of the images on which the threshold is chosen if the config has none.
+
+    Returns:
+        What `score_export` returns.
+
+    Raises:
+        ValueError: If there is no image, or no true mask to choose a threshold on, or the folder holds an export with
+            other settings.
+        RuntimeError: If another process failed.
+    """
+    rank = rank_and_size()[0]
+    classes = max(gather(in_every_process(lambda: count_classes(model, source))))
+    if not classes:
+        raise ValueError(f"there is no image to export in the split {split!r}")
+    generator = in_every_process(lambda: SeedGenerator(model, config, classes))
+    settings = export_settings(generator)
+    in_every_process(lambda: export_files.begin_export(folder, settings, class_names(classes)) if rank == 0 else None)
+    thresholds = _thresholds(folder, generator, validation)
+
+    def write() -> None:
+        writer = ExportWriter(folder, generator, thresholds, split, rank)
+        for batch in source():
+            writer.add(batch)
+
+    try:
+        in_every_process(write)
+    finally:  # files that are complete count even if a process failed, and all processes come here
+        scores = in_every_process(lambda: _merge_and_score(folder, classes) if rank == 0 else {})
+    return gather(scores)[0]
 
 
-def sweeps(maker: Maker, batches: Iterable[Pictures]) -> tuple[Int[Tensor, "..."], Int[Tensor, "..."]]:
-    """What `ThresholdSweep` counts of the seeds and of the refined maps, over the images with a true mask."""
-    seeds, maps = ThresholdSweep(maker.classes), ThresholdSweep(maker.classes)
-    for pictures in batches:
-        truth = true_masks(pictures, maker.present(pictures), maker.recipe.masks)
+def in_every_process(work: Callable[[], T]) -> T:
+    """Run a function in every process, and let all processes fail if one does.
+
+    A process that fails raises its own error. The others would wait for it forever at the next collective: they raise
+    an error that names it.
+
+    Args:
+        work: Must not contain collectives, which the other processes might not reach.
+    """
+    error: Exception | None = None
+    try:
+        result = work()
+    except Exception as problem:
+        error = problem
+    messages = gather("" if error is None else describe_error(error))
+    if error is not None:
+        raise error
+    for rank, message in enumerate(messages):
+        if message:
+            raise RuntimeError(f"{message} (process {rank})")
+    return result
+
+
+def count_classes(model: nn.Module, source: ImageSource) -> int:
+    """Return how many logits the model gives for the first image; 0 if there is no image."""
+    first = next((batch for batch in source() if len(batch.images)), None)
+    return 0 if first is None else compute_logits(model, first.images[:1]).shape[1]
+
+
+def export_settings(generator: SeedGenerator) -> dict[str, Any]:
+    """Return what must be the same for an export to be continued: the config and the weights."""
+    config = generator.config
+    return {**asdict(config), "scales": list(config.scales), "weights": weights_checksum(generator.model)}
+
+
+def _thresholds(folder: Path, generator: SeedGenerator, validation: ImageSource | None) -> Thresholds:
+    """Return the config's threshold, those of the export that is continued, or the best on the validation images."""
+    if generator.config.threshold is not None:
+        return Thresholds(generator.config.threshold, generator.config.threshold)
+    is_first = rank_and_size()[0] == 0
+    path = folder / "thresholds.json"
+    saved = gather(export_files.read_json(path) if is_first and path.exists() else None)[0]
+    if saved is not None:
+        return Thresholds(saved["seeds"], saved["masks"])
+    if validation is None:
+        raise ValueError("there are no validation images on which a threshold could be chosen: give a threshold")
+    parts = gather(in_every_process(lambda: sweep_thresholds(generator, validation())))
+    counts = (sum(part[0] for part in parts), sum(part[1] for part in parts))
+    thresholds = best_thresholds(generator.classes, counts)
+    if is_first:
+        write_json(path, asdict(thresholds))
+    return thresholds
+
+
+def sweep_thresholds(
+    generator: SeedGenerator, batches: Iterable[ImageBatch]
+) -> tuple[Int[Tensor, "..."], Int[Tensor, "..."]]:
+    """Return the counts of a `ThresholdSweep` for the seeds and for the refined maps, over images with a true mask."""
+    seeds = ThresholdSweep(generator.classes)
+    refined = ThresholdSweep(generator.classes)
+    for batch in batches:
+        truth = true_masks(batch, generator.present(batch), generator.config.masks)
         rows = (truth != IGNORED).flatten(1).any(1).nonzero().flatten().tolist()
         if not rows:
             continue
-        made, known = maker.make(pictures.rows(rows)), truth[rows]
-        if len(made.classes):
-            seeds.update(made.seeds, known, made.classes)
-            maps.update(made.maps, known, made.classes)
-    return seeds.counts, maps.counts
+        maps = generator.generate(batch.rows(rows))
+        if len(maps.classes):
+            seeds.update(maps.seeds, truth[rows], maps.classes)
+            refined.update(maps.refined, truth[rows], maps.classes)
+    return seeds.counts, refined.counts
 
 
 def best_thresholds(classes: int, counts: tuple[Tensor, Tensor]) -> Thresholds:
-    """The best threshold for each.
+    """Return the best threshold of the seeds and that of the refined maps.
+
+    Args:
+        classes: How many classes there are, without the background.
+        counts: What `sweep_thresholds` returns, summed over processes.
 
     Raises:
         ValueError: If no image had a true mask.
     """
-    found = []
-    for own in counts:
+    best = []
+    for count in counts:
         sweep = ThresholdSweep(classes)
-        sweep.counts = own
-        if not int(own.sum()):
+        sweep.counts = count
+        if not int(count.sum()):
             raise ValueError("no validation image has a true mask, on which a threshold could be chosen: give one")
-        found.append(sweep.best()[0])
-    return Thresholds(*found)
+        best.append(sweep.best()[0])
+    return Thresholds(seeds=best[0], masks=best[1])
 
 
-class Export:
-    """Writes seeds and pseudo-masks of images.
+class ExportWriter:
+    """Writes the seeds and pseudo-masks of images.
 
     Args:
-        folder: Of the export, begun with `files.begin`.
-        maker: Makes them.
-        thresholds: Of the background.
-        split: In whose list the images go.
-        rank: Of this process.
+        folder: Folder of the export, begun with `export_files.begin_export`.
+        generator: Computes the maps.
+        thresholds: Thresholds of the background.
+        split: Name of the list that the images are put on.
+        rank: Index of this process.
     """
 
-    def __init__(self, folder: Path, maker: Maker, thresholds: Thresholds, split: str, rank: int = 0) -> None:
-        self.folder, self.maker, self.thresholds = folder, maker, thresholds
-        self.split, self.rank = split, rank
-        self._finished = files.finished(folder)
+    def __init__(
+        self, folder: Path, generator: SeedGenerator, thresholds: Thresholds, split: str, rank: int = 0
+    ) -> None:
+        self.folder = folder
+        self.generator = generator
+        self.thresholds = thresholds
+        self.split = split
+        self.rank = rank
+        self._finished = export_files.finished_names(folder)
 
-    def add(self, pictures: Pictures) -> None:
-        """Write the images of a batch that are not there yet."""
-        names = [files.image_name(name, self.split) for name in pictures.names]
+    def add(self, batch: ImageBatch) -> None:
+        """Write the images of a batch that are not in the folder yet."""
+        names = [export_files.image_name(name, self.split) for name in batch.names]
         missing = [row for row, name in enumerate(names) if name not in self._finished]
         if missing:
-            self._write(pictures.rows(missing), [names[row] for row in missing])
+            self._write(batch.rows(missing), [names[row] for row in missing])
 
-    def _write(self, pictures: Pictures, names: list[str]) -> None:
-        made = self.maker.make(pictures)
-        truth = true_masks(pictures, made.present, self.maker.recipe.masks).cpu()
-        seeds, refined, masks = self._masks(made)
+    def _write(self, batch: ImageBatch, names: list[str]) -> None:
+        maps = self.generator.generate(batch)
+        truth = true_masks(batch, maps.present, self.generator.config.masks).cpu()
+        seeds, refined, masks = self._masks(maps)
+        height, width = truth.shape[1], truth.shape[2]
         for row, name in enumerate(names):
-            own = made.present[row, made.classes]
-            reason = "" if made.seeds[row].any() else NO_RELEVANCE if own.any() else NO_CLASS
-            if reason:
-                size = (truth.shape[1], truth.shape[2])
-                files.add(self.folder, files.skipped(name, self.split, size, reason), self.rank)
+            present = maps.present[row, maps.classes]
+            if not maps.seeds[row].any():
+                reason = NO_RELEVANCE if present.any() else NO_CLASS
+                entry = export_files.skipped_entry(name, self.split, (height, width), reason)
+                export_files.append_entry(self.folder, entry, self.rank)
                 continue
-            given = files.Exported(
-                name, self.split, made.classes[own].tolist(), made.maps[row, own], seeds[row], refined[row], masks[row],
-                made.images[row], truth[row] if (truth[row] != IGNORED).any() else None,
-            )  # fmt: skip
-            files.write(self.folder, given, self._map_size(truth.shape[1], truth.shape[2]), self.rank)
+            image = export_files.ExportedImage(
+                name=name,
+                split=self.split,
+                classes=maps.classes[present].tolist(),
+                maps=maps.refined[row, present],
+                seeds=seeds[row],
+                refined=refined[row],
+                mask=masks[row],
+                image=maps.rgb[row],
+                truth=truth[row] if (truth[row] != IGNORED).any() else None,
+            )
+            export_files.write_image_files(self.folder, image, self._map_size(height, width), self.rank)
 
-    def _masks(self, made: Made) -> list[Tensor]:
-        """Seeds, refined maps at one threshold, and pseudo-masks, with the numbers of the classes."""
-        if not len(made.classes):
-            return [torch.zeros(made.seeds.shape[:1])] * 3
-        margin, middle = self.maker.recipe.margin, self.thresholds.masks
-        found = (
-            label_map(made.seeds, self.thresholds.seeds),
-            label_map(made.maps, middle),
-            pseudo_masks(made.maps, max(middle - margin, 0.0), min(middle + margin, 1.0)),
+    def _masks(self, maps: SeedBatch) -> list[Tensor]:
+        """Return seeds, refined maps at one threshold, and pseudo-masks, with 1 + class at each pixel."""
+        if not len(maps.classes):
+            return [torch.zeros(maps.seeds.shape[:1])] * 3
+        margin = self.generator.config.margin
+        middle = self.thresholds.masks
+        labels = (
+            label_map(maps.seeds, self.thresholds.seeds),
+            label_map(maps.refined, middle),
+            pseudo_masks(maps.refined, max(middle - margin, 0.0), min(middle + margin, 1.0)),
         )
-        return [of_classes(mask, made.classes).cpu() for mask in found]
+        # The maps are of the classes in this batch only: 1 + place among them becomes 1 + class.
+        return [number_classes(label, maps.classes).cpu() for label in labels]
 
     def _map_size(self, height: int, width: int) -> tuple[int, int]:
-        steps = patch_size(self.maker.model)
-        return max(FINER * height // steps[0], 1), max(FINER * width // steps[1], 1)
+        patch_height, patch_width = patch_size(self.generator.model)
+        rows = max(MAP_VALUES_PER_PATCH * height // patch_height, 1)
+        columns = max(MAP_VALUES_PER_PATCH * width // patch_width, 1)
+        return rows, columns
+
+
+def _merge_and_score(folder: Path, classes: int) -> dict[str, dict[str, Any]]:
+    export_files.merge_index(folder)
+    return score_export(folder, classes)
 
 
 def score_export(folder: Path, classes: int) -> dict[str, dict[str, Any]]:
-    """Mean IoU of an export's seeds and masks by split, over the images with a true mask; also written to scores.json.
+    """Score the seeds and masks of an export by split, over the images with a true mask, and write scores.json.
 
     Args:
-        folder: Of the export, merged.
-        classes: How many, without the background.
+        folder: Folder of the export, whose index is merged.
+        classes: How many classes there are, without the background.
 
     Returns:
         Per split `images`, `skipped`, `scored`, and of `seeds`, `refined` (one threshold) and `masks` (over the pixels
         that these decide): `mean_iou`, `foreground_mean_iou` and `per_class`; of `masks` also `decided`, the share of
         the pixels that are not ignored.
     """
-    entries, found = files.read_index(folder), dict[str, dict[str, Any]]()
-    for split in sorted({entry.split for entry in entries}):
-        own = [entry for entry in entries if entry.split == split]
-        # One process counts: it must not wait for the others.
-        scores = {kind: MaskScore(classes, sync_on_compute=False) for kind in KINDS}
-        scored = [
-            one.name for one in own if one.status == "done" and (folder / files.TRUTH / f"{one.name}.png").exists()
-        ]
-        for name in scored:
-            truth = read_mask(folder / files.TRUTH / f"{name}.png", classes=classes)
-            for kind, score in scores.items():
-                mask = read_mask(folder / KINDS[kind] / f"{name}.png", (truth.shape[0], truth.shape[1]), classes)
-                known = torch.where(mask == IGNORED, mask, truth) if kind == "masks" else truth
-                score.update(mask[None], known[None])
-        done = sum(entry.status == "done" for entry in own)
-        found[split] = {"images": done, "skipped": len(own) - done, "scored": len(scored)}
-        if scored:
-            values = {kind: score.compute() for kind, score in scores.items()}
-            found[split] |= {kind: plain(value) for kind, value in values.items()}
-            found[split]["masks"]["decided"] = float(values["masks"]["pixels"] / values["refined"]["pixels"])
-    write_json(folder / "scores.json", found)
-    return found
+    entries = export_files.read_index(folder)
+    scores = {
+        split: _score_split(folder, [entry for entry in entries if entry.split == split], classes)
+        for split in sorted({entry.split for entry in entries})
+    }
+    write_json(folder / "scores.json", scores)
+    return scores
 
 
-def plain(score: dict[str, Tensor]) -> dict[str, Any]:
-    """What a `MaskScore` computes, for JSON."""
+def _score_split(folder: Path, entries: Sequence[export_files.Entry], classes: int) -> dict[str, Any]:
+    done = [entry.name for entry in entries if entry.status == "done"]
+    names = [name for name in done if (folder / export_files.TRUTH / f"{name}.png").exists()]
+    result: dict[str, Any] = {"images": len(done), "skipped": len(entries) - len(done), "scored": len(names)}
+    if not names:
+        return result
+    # Only one process scores: it must not wait for the others.
+    scores = {kind: MaskScore(classes, sync_on_compute=False) for kind in KINDS}
+    for name in names:
+        truth = read_mask(folder / export_files.TRUTH / f"{name}.png", classes=classes)
+        for kind, score in scores.items():
+            mask = read_mask(folder / KINDS[kind] / f"{name}.png", (truth.shape[0], truth.shape[1]), classes)
+            # A pseudo-mask is judged on the pixels that it decides.
+            expected = torch.where(mask == IGNORED, mask, truth) if kind == "masks" else truth
+            score.update(mask[None], expected[None])
+    values = {kind: score.compute() for kind, score in scores.items()}
+    result |= {kind: to_lists(value) for kind, value in values.items()}
+    result["masks"]["decided"] = float(values["masks"]["pixels"] / values["refined"]["pixels"])
+    return result
+
+
+def to_lists(score: dict[str, Tensor]) -> dict[str, Any]:
+    """Return what a `MaskScore` computes, without `pixels`, as numbers and lists for JSON."""
     return {name: value.tolist() for name, value in score.items() if name != "pixels"}

@@ -49,7 +49,7 @@ def pseudo_masks(
     return _labels(maps, low, high)
 
 
-def of_classes(
+def number_classes(
     labels: UInt8[Tensor, "batch height width"], classes: Int[Tensor, " some"]
 ) -> UInt8[Tensor, "batch height width"]:
     """Masks made of some classes' maps, with the numbers of these classes."""

@@ -12,14 +12,13 @@ from pytorch_lightning.utilities import move_data_to_device
 from torch import nn
 
 from lrptrain.files import write_json
-from lrptrain.segmentation import files
-from lrptrain.segmentation.data import SegmentationFolder
+from lrptrain.segmentation import export_files
+from lrptrain.segmentation.config import PseudoMaskConfig
 from lrptrain.segmentation.decoder import PatchDecoder
-from lrptrain.segmentation.export import plain
-from lrptrain.segmentation.loading import pictures
-from lrptrain.segmentation.maker import weights_key
-from lrptrain.segmentation.recipe import Recipe
-from lrptrain.segmentation.run import Source, run_export
+from lrptrain.segmentation.export import ImageSource, run_export, to_lists
+from lrptrain.segmentation.folder import SegmentationFolder
+from lrptrain.segmentation.generator import weights_checksum
+from lrptrain.segmentation.images import image_batches
 from lrptrain.segmentation.scoring import MaskScore
 from lrptrain.segmentation.segmenter import Segmenter
 from lrptrain.trainers.discover import find_class_names, find_model
@@ -54,7 +53,7 @@ def run_pipeline(
     classifier: Any,
     datamodule: Any,
     folder: Path,
-    recipe: Recipe,
+    config: PseudoMaskConfig,
     training: Training,
     model: str | None = None,
     net: nn.Module | None = None,
@@ -68,9 +67,9 @@ def run_pipeline(
     Args:
         classifier: The LightningModule, trained, or any classifier of images.
         datamodule: Of its images; without augmentation, with true masks at least in validation (or a threshold in the
-            recipe).
+            config).
         folder: Of the export (see `files`), and of `segmenter/` and `results.json`.
-        recipe: Of seeds and masks. Mean and std are the datamodule's where it has none.
+        config: Of seeds and masks. Mean and std are the datamodule's where it has none.
         training: Of the segmenter.
         model: Attribute path of the classifier's model on its module.
         net: What is trained: gives logits `[batch, 1 + classes, h, w]`. Else a light decoder on a copy of the
@@ -84,7 +83,7 @@ def run_pipeline(
     Raises:
         ValueError: If there is no validation image with a true mask and no threshold, or no image gives a mask.
     """
-    recipe = _with_looks(recipe, datamodule)
+    config = _with_looks(config, datamodule)
     network = find_model(classifier, model) if isinstance(classifier, pl.LightningModule) else classifier
     network = network.to(device).eval()
     sources = _sources(datamodule, device)
@@ -95,28 +94,28 @@ def run_pipeline(
     seeds: dict[str, dict[str, Any]] = {}
     for split in SPLITS:
         if split in sources:
-            seeds = run_export(network, recipe, sources[split], folder, split, names, sources.get("val"))
-    data = _data(folder, recipe, training)
+            seeds = run_export(network, config, sources[split], folder, split, names, sources.get("val"))
+    data = _data(folder, config, training)
     segmenter = _segmenter(folder, network, data, training, net)
     results = {**seeds, "segmenter": _scored(segmenter, data)}
     write_json(folder / "results.json", results)
     return results
 
 
-def _with_looks(recipe: Recipe, datamodule: Any) -> Recipe:
-    """With the datamodule's mean and std where the recipe has none."""
+def _with_looks(config: PseudoMaskConfig, datamodule: Any) -> PseudoMaskConfig:
+    """With the datamodule's mean and std where the config has none."""
     known = dict(getattr(datamodule, "hparams", {}))
-    if recipe.mean is not None or known.get("mean") is None or known.get("std") is None:
-        return recipe
-    return replace(recipe, mean=list(known["mean"]), std=list(known["std"]))
+    if config.mean is not None or known.get("mean") is None or known.get("std") is None:
+        return config
+    return replace(config, mean=list(known["mean"]), std=list(known["std"]))
 
 
-def _sources(datamodule: Any, device: torch.device | str) -> dict[str, Source]:
+def _sources(datamodule: Any, device: torch.device | str) -> dict[str, ImageSource]:
     """Images by split, of the splits that the datamodule has."""
     datamodule.prepare_data()
     datamodule.setup("fit")
     datamodule.setup("test")
-    found: dict[str, Source] = {}
+    found: dict[str, ImageSource] = {}
     for split in SPLITS:
         make = getattr(type(datamodule), f"{split}_dataloader", None)
         if make is None or make is getattr(pl.LightningDataModule, f"{split}_dataloader"):
@@ -127,20 +126,20 @@ def _sources(datamodule: Any, device: torch.device | str) -> dict[str, Source]:
     return found
 
 
-def _source(loader: Any, device: torch.device | str) -> Source:
-    return lambda: pictures(loader, place=lambda batch: move_data_to_device(batch, torch.device(device)))
+def _source(loader: Any, device: torch.device | str) -> ImageSource:
+    return lambda: image_batches(loader, to_device=lambda batch: move_data_to_device(batch, torch.device(device)))
 
 
-def _data(folder: Path, recipe: Recipe, training: Training) -> SegmentationFolder:
+def _data(folder: Path, config: PseudoMaskConfig, training: Training) -> SegmentationFolder:
     """Images and pseudo-masks to train on, true masks to score on, as the classifier read them."""
-    entries = [entry for entry in files.read_index(folder) if entry.status == "done"]
+    entries = [entry for entry in export_files.read_index(folder) if entry.status == "done"]
     if not any(entry.split == "train" for entry in entries):
-        raise ValueError(f"no training image gave a mask: {files.counted(files.read_index(folder))}")
-    looks = {} if recipe.mean is None else {"mean": tuple(recipe.mean), "std": tuple(recipe.std or ())}
+        raise ValueError(f"no training image gave a mask: {export_files.summarize(export_files.read_index(folder))}")
+    looks = {} if config.mean is None else {"mean": tuple(config.mean), "std": tuple(config.std or ())}
     data = SegmentationFolder(
-        str(folder / files.IMAGES),
+        str(folder / export_files.IMAGES),
         str(folder),
-        len(files.read_classes(folder)),
+        len(export_files.read_classes(folder)),
         str(folder / "truth"),
         size=entries[0].size,
         smallest=training.smallest,
@@ -161,8 +160,8 @@ def _segmenter(
         if net is None:
             copied = copy.deepcopy(classifier).cpu()
             net = PatchDecoder(copied, classes, data.plain.size, frozen=training.frozen)
-        settings = {**asdict(training), "weights": weights_key(net)}
-        files.begin(folder / "segmenter", settings, files.read_classes(folder))
+        settings = {**asdict(training), "weights": weights_checksum(net)}
+        export_files.begin_export(folder / "segmenter", settings, export_files.read_classes(folder))
         if path.exists():
             return Segmenter.load_from_checkpoint(path, net=net)
         segmenter = Segmenter(net, classes, training.lr, training.weight_decay)
@@ -183,7 +182,7 @@ def _scored(segmenter: Segmenter, data: SegmentationFolder) -> dict[str, dict[st
             with torch.no_grad():
                 score.update(segmenter.predict_step(batch, 0), batch["mask"])
             found[split] = score
-    return {split: plain(score.compute()) for split, score in found.items()}
+    return {split: to_lists(score.compute()) for split, score in found.items()}
 
 
 def _trainer(**options: Any) -> pl.Trainer:

@@ -22,7 +22,7 @@ def class_iou(confusion: Num[Tensor, "*sets truth prediction"]) -> Float[Tensor,
 
 
 class MaskScore(Metric):
-    """Mean IoU over the classes and the background, pixels of all images together (as PASCAL VOC counts).
+    """Mean IoU over the classes and the background, pixels of all images in_every_process (as PASCAL VOC counts).
 
     `compute()` returns a dict:
     - `mean_iou`: over the classes that are present or predicted somewhere, in [0, 1], nan if nothing was counted,

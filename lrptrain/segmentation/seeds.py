@@ -12,7 +12,7 @@ from lrptrain.relevance import UnsupportedModelError, attribute
 from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.registry import get_method
-from lrptrain.segmentation.sizes import any_size, patch_size, scaled
+from lrptrain.segmentation.sizes import any_size, patch_size, scaled_size
 
 SCALES = (1.0, 0.5, 1.5)
 CHUNK = 32
@@ -123,7 +123,7 @@ def _views(
     """The images at every scale, and their mirror images."""
     patch = patch_size(model)
     for scale in scales:
-        size = scaled((images.shape[-2], images.shape[-1]), scale, patch) if scale != 1 else images.shape[-2:]
+        size = scaled_size((images.shape[-2], images.shape[-1]), scale, patch) if scale != 1 else images.shape[-2:]
         view = F.interpolate(images, size, mode="bilinear", align_corners=False) if scale != 1 else images
         yield view, False
         if flip:

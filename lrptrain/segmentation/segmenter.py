@@ -18,7 +18,7 @@ class Segmenter(pl.LightningModule):
     """Cross-entropy per pixel on batches with `image` and `mask` (0 background, 1 + class, 255 ignored).
 
     Logged: `train/loss`, `val/loss` (cross-entropy, nats), `val/miou` and `test/miou` (0..1), over the pixels of all
-    images together.
+    images in_every_process.
 
     Args:
         net: Gives logits `[batch, 1 + classes, h, w]` of images, the background first; they are brought to the mask's

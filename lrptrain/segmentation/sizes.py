@@ -22,7 +22,7 @@ def any_size(model: nn.Module) -> Iterator[None]:
     size than the model's own. Afterwards the model is as before. A model of another kind is left as it is: one that
     resamples by itself takes any size, one with a fixed size raises its own error.
     """
-    own = own_size(model)
+    own = native_size(model)
     with ExitStack() as stack:
         for module in model.modules():
             if getattr(module, "dynamic_img_size", None) is False and hasattr(module, "patch_embed"):
@@ -33,7 +33,7 @@ def any_size(model: nn.Module) -> Iterator[None]:
         yield
 
 
-def own_size(model: nn.Module) -> tuple[int, int] | None:
+def native_size(model: nn.Module) -> tuple[int, int] | None:
     """Height and width that a model was built for: timm's patch embedding or Hugging Face's config says it."""
     for part in model.modules():
         for size in (getattr(part, "img_size", None), getattr(getattr(part, "config", None), "image_size", None)):
@@ -52,7 +52,7 @@ def patch_size(model: nn.Module) -> tuple[int, int]:
     return 1, 1
 
 
-def scaled(size: tuple[int, int], scale: float, patch: tuple[int, int]) -> tuple[int, int]:
+def scaled_size(size: tuple[int, int], scale: float, patch: tuple[int, int]) -> tuple[int, int]:
     """An image size times a number, rounded to whole patches, of which there is at least one."""
     height, width = (max(round(side * scale / step), 1) * step for side, step in zip(size, patch, strict=True))
     return height, width

@@ -6,7 +6,7 @@ from typing import Any
 
 
 def check_counts(least: int = 1, **counts: int) -> None:
-    """Refuse counts below `least`.
+    """Reject counts below `least`.
 
     Raises:
         ValueError: With the name of the argument.
@@ -39,11 +39,11 @@ def _sharded_strategies() -> tuple[type, ...]:
     return tuple(getattr(module, name) for module in modules for name in names if hasattr(module, name))
 
 
-def check_looks(mean: Sequence[float] | None, std: Sequence[float] | None) -> None:
-    """Refuse half a normalisation.
+def check_normalisation(mean: Sequence[float] | None, std: Sequence[float] | None) -> None:
+    """Reject a mean without a standard deviation, and the reverse.
 
     Raises:
-        ValueError: With what is missing.
+        ValueError: If one of them is None.
     """
     if (mean is None) != (std is None):
         raise ValueError("give both mean and std, or neither")

@@ -2,62 +2,85 @@
 
 import operator
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch import nn
 
 from lrptrain.extras import require
 
+if TYPE_CHECKING:
+    import pytorch_lightning as pl
 
-def find_model(pl_module: Any, path: str | None) -> nn.Module:
-    """The module whose forward gives logits: at `path`, the LightningModule itself, or its only child with parameters.
+NameSources = Sequence[object]
+"""Objects that may have `class_names` and a `tokenizer`, the first one first: a datamodule and a LightningModule."""
+
+
+def find_model(pl_module: nn.Module, path: str | None) -> nn.Module:
+    """Return the module whose forward gives logits.
+
+    Args:
+        pl_module: The LightningModule.
+        path: The attribute path of the model on it, such as `"net.backbone"`. None for the LightningModule itself, or,
+            if it has no forward of its own, for its only child with parameters.
 
     Raises:
-        ValueError: If there is none, or several could be meant.
+        ValueError: If there is no model, or several children could be meant.
     """
+    name = type(pl_module).__name__
     if path is not None:
         try:
             model = operator.attrgetter(path)(pl_module)
         except AttributeError as error:
-            raise ValueError(f"model={path!r}: {type(pl_module).__name__} has no such attribute ({error})") from error
+            raise ValueError(f"model={path!r}: {name} has no such attribute ({error})") from error
         if not isinstance(model, nn.Module):
             raise ValueError(f"model={path!r} is a {type(model).__name__}, not a torch module")
         return model
-    # Lightning's own forward only calls torch's, which refuses.
+    # A module without a forward inherits Lightning's, which only calls torch's, which raises.
     if type(pl_module).forward.__module__.partition(".")[0] not in ("pytorch_lightning", "lightning", "torch"):
         return pl_module
     children = {name: child for name, child in pl_module.named_children() if any(True for _ in child.parameters())}
     if len(children) == 1:
         return next(iter(children.values()))
     meant = f"its model could be any of {sorted(children)}" if children else "no child with parameters"
-    raise ValueError(
-        f"{type(pl_module).__name__} has no forward of its own, and {meant}: say which with model='<attribute>'"
-    )
+    raise ValueError(f"{name} has no forward of its own, and {meant}: say which with model='<attribute>'")
 
 
-def find_tokens(tokenizer: Any, *owners: Any) -> Callable[[list[int]], list[str]]:
-    """How to name tokens: by the tokenizer given (or its name or folder), that of an owner, or their numbers."""
+def name_sources(trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> NameSources:
+    """Return the datamodule (or None) and the module, whose class names and tokenizer count in this order."""
+    return getattr(trainer, "datamodule", None), pl_module
+
+
+def find_tokens(tokenizer: Any, sources: NameSources) -> Callable[[list[int]], list[str]]:
+    """Return a function that brings token ids to token strings.
+
+    Args:
+        tokenizer: A tokenizer, its name or its folder; None for that of a source.
+        sources: Objects that may have a `tokenizer`. Without one, tokens are named by their ids.
+    """
     if isinstance(tokenizer, str):
         tokenizer = require("transformers", "transformers").AutoTokenizer.from_pretrained(tokenizer)
-    candidates = [tokenizer, *(getattr(owner, "tokenizer", None) for owner in owners)]
-    found = next((one for one in candidates if hasattr(one, "convert_ids_to_tokens")), None)
-    return found.convert_ids_to_tokens if found is not None else lambda ids: [f" {number}" for number in ids]
+    candidates = [tokenizer, *(getattr(source, "tokenizer", None) for source in sources)]
+    chosen = next((candidate for candidate in candidates if hasattr(candidate, "convert_ids_to_tokens")), None)
+    return chosen.convert_ids_to_tokens if chosen is not None else lambda ids: [f" {number}" for number in ids]
 
 
-def find_class_names(given: Sequence[str] | None, owners: Sequence[Any], classes: int) -> list[str]:
-    """Names of all classes: as given, as an owner's `class_names` that fit, or numbers. Names that recur get theirs.
+def find_class_names(class_names: Sequence[str] | None, sources: NameSources, classes: int) -> list[str]:
+    """Return the names of all classes; names that occur more than once get the number of their class.
+
+    Args:
+        class_names: The names, in the order of the logits; None for the `class_names` of a source that fit, or else
+            numbers.
+        sources: Objects that may have `class_names`.
+        classes: The number of logits.
 
     Raises:
-        ValueError: If names were given, but not one for each class.
+        ValueError: If there are names, but not one for each logit.
     """
-    if given is not None and len(given) != classes:
-        raise ValueError(f"{len(given)} class_names for {classes} logits: name all classes, in the order of the logits")
-    offered = (given, *(getattr(owner, "class_names", None) for owner in owners))
-    fitting = (own for own in offered if isinstance(own, Sequence) and not isinstance(own, str) and len(own) == classes)
+    if class_names is not None and len(class_names) != classes:
+        raise ValueError(
+            f"{len(class_names)} class_names for {classes} logits: name all classes, in the order of the logits"
+        )
+    candidates = (class_names, *(getattr(source, "class_names", None) for source in sources))
+    fitting = (x for x in candidates if isinstance(x, Sequence) and not isinstance(x, str) and len(x) == classes)
     names = [str(name) for name in next(fitting, range(classes))]
     return [name if names.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(names)]
-
-
-def find_owners(trainer: Any, pl_module: Any) -> tuple[Any, Any]:
-    """Whose class names and tokenizer count: the datamodule, if there is one, and the module."""
-    return getattr(trainer, "datamodule", None), pl_module

@@ -1,4 +1,4 @@
-"""Failures that must not end a training run: told once, counted, passed over."""
+"""Failures that must not end a training run: reported once, and counted."""
 
 import traceback
 import warnings
@@ -8,40 +8,43 @@ from typing import Literal
 
 
 class Failures:
-    """Counts failures and warns of the first.
+    """Counts failures, and warns of the first.
 
     Args:
-        on_error: "warn", or "raise" to pass every failure on.
-        who: Says so, and what counts on.
+        on_error: "warn" to go on, or "raise" to pass every failure on.
+        callback: The name of the callback that fails, for the warning.
+
+    Attributes:
+        count: The number of failures so far.
     """
 
-    def __init__(self, on_error: Literal["warn", "raise"] = "warn", who: str = "RelevanceMonitor") -> None:
+    def __init__(self, on_error: Literal["warn", "raise"] = "warn", callback: str = "RelevanceMonitor") -> None:
         self.on_error = on_error
-        self.who = who
+        self.callback = callback
         self.count = 0
 
     @contextmanager
-    def caught(self, doing: str) -> Iterator[None]:
-        """Do something that must not end the run."""
+    def caught(self, activity: str) -> Iterator[None]:
+        """Catch the failures of what runs inside; `activity`, such as "writing files", goes into the warning."""
         try:
             yield
         except Exception as error:
-            self.note(doing, error)
+            self.note(activity, error)
 
-    def note(self, doing: str, error: Exception) -> None:
-        """Count a failure; the exception, whose frames may hold a whole graph, is not kept."""
+    def note(self, activity: str, error: Exception) -> None:
+        """Count a failure. The exception is not kept: its frames may hold a whole graph."""
         self.count += 1
         if self.on_error == "raise":
             raise error
         if self.count == 1:
-            where = "".join(traceback.format_tb(error.__traceback__)[-3:])
+            frames = "".join(traceback.format_tb(error.__traceback__)[-3:])
             warnings.warn(
-                f"{self.who} failed while {doing}: {described(error)}\n{where}"
+                f"{self.callback} failed while {activity}: {describe_error(error)}\n{frames}"
                 "Training goes on; this is said once, and the logged value `failures` counts.",
                 stacklevel=2,
             )
 
 
-def described(error: Exception) -> str:
-    """One line about an exception."""
+def describe_error(error: Exception) -> str:
+    """Return one line about an exception."""
     return f"{type(error).__name__}: {error}"

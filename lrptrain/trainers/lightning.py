@@ -1,38 +1,42 @@
-"""Facts that the monitor reads off a Lightning trainer."""
+"""What callbacks read off a Lightning trainer, and how they log to its loggers."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from torch.utils.data import DistributedSampler
 
+if TYPE_CHECKING:
+    import pytorch_lightning as pl
+    from pytorch_lightning.loggers import Logger
 
-def logged_step(trainer: Any) -> int:
-    """The step at which Lightning logs validation values: batches that stepped, not `global_step`."""
+
+def logged_step(trainer: "pl.Trainer") -> int:
+    """Return the step at which Lightning logs validation values: batches that stepped, not `global_step`."""
     return int(trainer.fit_loop.epoch_loop._batches_that_stepped)
 
 
-def log_scalars(logger: Any, scalars: Mapping[str, float], trainer: Any) -> None:
+def log_scalars(logger: "Logger", scalars: Mapping[str, float], trainer: "pl.Trainer") -> None:
     """Make one point in a logger, as Lightning does after a validation."""
     logger.log_metrics({**scalars, "epoch": trainer.current_epoch}, logged_step(trainer))
     logger.save()
 
 
-def undivided_length(trainer: Any, dataloader_idx: int) -> float:
-    """Samples of a set that a distributed sampler divides: what lies beyond is its padding. Else infinite."""
-    loaders = trainer.val_dataloaders
+def undivided_length(trainer: "pl.Trainer", dataloader_idx: int) -> float:
+    """Return the length of a validation set that a distributed sampler divides, beyond which it pads; else infinity."""
+    loaders: Any = trainer.val_dataloaders
     loader = loaders[dataloader_idx] if isinstance(loaders, list | tuple) else loaders
-    for owner in (loader, getattr(loader, "batch_sampler", None)):
-        sampler = getattr(owner, "sampler", None)
+    for sampled in (loader, getattr(loader, "batch_sampler", None)):
+        sampler = getattr(sampled, "sampler", None)
         if isinstance(sampler, DistributedSampler):
             return len(sampler.dataset)  # type: ignore[arg-type]
     return float("inf")
 
 
-def check_dataloader(trainer: Any, dataloader_idx: int) -> None:
-    """Refuse a dataloader that is not there.
+def check_dataloader(trainer: "pl.Trainer", dataloader_idx: int) -> None:
+    """Reject the index of a validation dataloader that does not exist.
 
     Raises:
-        ValueError: With how many there are.
+        ValueError: With the number of dataloaders.
     """
     count = len(trainer.num_val_batches)
     if not 0 <= dataloader_idx < count:

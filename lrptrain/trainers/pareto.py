@@ -14,7 +14,7 @@ from jaxtyping import Bool, Float
 
 from lrptrain.files import write_json
 from lrptrain.render.front import draw_front
-from lrptrain.trainers.failures import described
+from lrptrain.trainers.failures import describe_error
 
 Direction = Literal["max", "min"]
 FILE, PICTURE = "front.json", "front.png"
@@ -105,7 +105,7 @@ def write_front(folder: Path, points: Sequence[ParetoPoint], metrics: Mapping[st
         except ImportError:
             pass
         except Exception as error:  # a picture shall not end a training run
-            warnings.warn(f"{PICTURE} was not drawn: {described(error)}", stacklevel=2)
+            warnings.warn(f"{PICTURE} was not drawn: {describe_error(error)}", stacklevel=2)
 
 
 def _told(point: ParetoPoint, folder: Path) -> dict[str, Any]:

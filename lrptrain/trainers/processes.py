@@ -1,32 +1,34 @@
-"""The few collectives the monitor needs: every process takes part in each, whatever its rank or fate."""
+"""The few collectives that callbacks need; every process must take part in each, also one that failed."""
 
-from typing import Any
+from typing import TypeVar
 
 import torch.distributed as dist
 
+T = TypeVar("T")
+
 
 def rank_and_size() -> tuple[int, int]:
-    """This process' rank and the number of processes."""
+    """Return this process' rank and the number of processes; (0, 1) in a single process."""
     if dist.is_available() and dist.is_initialized():
         return dist.get_rank(), dist.get_world_size()
     return 0, 1
 
 
-def gather(mine: Any) -> list[Any]:
-    """What every process has, by rank; just `[mine]` in a single process."""
+def gather(value: T) -> list[T]:
+    """Return the values of all processes, by rank; just `[value]` in a single process."""
     size = rank_and_size()[1]
     if size == 1:
-        return [mine]
-    everything: list[Any] = [None] * size
-    dist.all_gather_object(everything, mine)
-    return everything
+        return [value]
+    values: list[T] = [value] * size
+    dist.all_gather_object(values, value)
+    return values
 
 
-def gather_to_first(mine: Any) -> list[Any]:
-    """The same in the first process only; `[]` in the others."""
+def gather_to_first(value: T) -> list[T]:
+    """Return the values of all processes in the first one, `[]` in the others."""
     rank, size = rank_and_size()
     if size == 1:
-        return [mine]
-    everything: list[Any] = [None] * size if rank == 0 else []
-    dist.gather_object(mine, everything if rank == 0 else None)
-    return everything
+        return [value]
+    values: list[T] = [value] * size if rank == 0 else []
+    dist.gather_object(value, values if rank == 0 else None)
+    return values

@@ -9,18 +9,18 @@ from typing import Any
 from lrptrain.files import write_json
 
 
-def run_folder(root: str | Path, name: str | None = None, suffix: str = "", continued: str | None = None) -> Path:
-    """Make `<root>/relevance/<name>`, named by the time where no name is given.
+def run_folder(root: str | Path, name: str | None = None, suffix: str = "", resumed: str | None = None) -> Path:
+    """Make `<root>/relevance/<name>`, which no other run has.
 
     Args:
-        root: As the trainer's `default_root_dir`.
-        name: Of the run; numbered if there is such a folder, so that no run is mixed into another.
-        suffix: Behind the name.
-        continued: Name of the folder of a run that goes on, which is used as it stands.
+        root: The trainer's `default_root_dir`.
+        name: The name of the run, numbered if there is such a folder; None for the time.
+        suffix: Text behind the name.
+        resumed: The name of the folder of a run that goes on, which is used as it stands.
     """
     parent = Path(root) / "relevance"
-    if continued is not None:
-        return parent / continued
+    if resumed is not None:
+        return parent / resumed
     base = parent / f"{name or datetime.now().strftime('%Y-%m-%d_%H-%M-%S')}{suffix}"
     parent.mkdir(parents=True, exist_ok=True)
     for number in count(1):

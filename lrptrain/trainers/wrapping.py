@@ -1,31 +1,32 @@
-"""Put a function in the place of a module's method, for a time."""
+"""Replace a method of one object, for a time."""
 
 from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
 
-def wrap_method(owner: Any, name: str, around: Callable[..., Any]) -> Callable[[], None]:
-    """Let calls of a method go through another function.
+def wrap_method(instance: Any, name: str, wrapper: Callable[..., Any]) -> Callable[[], None]:
+    """Let calls of an object's method go through another function.
 
     Args:
-        owner: The object; its class is left alone.
-        name: Of the method.
-        around: Is given the method, its positional and its keyword arguments. The signature stays that of the method.
+        instance: The object; its class is left alone.
+        name: The name of the method.
+        wrapper: `wrapper(method, args, kwargs)` is called in its place. The signature stays that of the method.
 
     Returns:
-        What undoes it.
+        A function that undoes it, and restores an attribute of the object that had the method's name.
     """
-    own, shadowed = getattr(owner, name), vars(owner).get(name)
+    method = getattr(instance, name)
+    shadowed = vars(instance).get(name)
 
-    @wraps(own)
+    @wraps(method)
     def wrapped(*args: Any, **kwargs: Any) -> Any:
-        return around(own, args, kwargs)
+        return wrapper(method, args, kwargs)
 
     def unwrap() -> None:
-        vars(owner).pop(name, None)
+        vars(instance).pop(name, None)
         if shadowed is not None:
-            setattr(owner, name, shadowed)
+            setattr(instance, name, shadowed)
 
-    setattr(owner, name, wrapped)
+    setattr(instance, name, wrapped)
     return unwrap

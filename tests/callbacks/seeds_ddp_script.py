@@ -10,11 +10,11 @@ import torch
 from setting import data, loader, module, trainer, vit
 
 from lrptrain.callbacks import SegmentationSeeds
-from lrptrain.segmentation import files
-from lrptrain.segmentation.recipe import Recipe
+from lrptrain.segmentation import export_files
+from lrptrain.segmentation.config import PseudoMaskConfig
 
 FOLDER, DEVICES = Path(sys.argv[1]), int(sys.argv[2])
-RECIPE = Recipe("generic_attention", scales=(1, 0.5), refine_options={"dilations": (1, 2)})
+CONFIG = PseudoMaskConfig("generic_attention", scales=(1, 0.5), refine_options={"dilations": (1, 2)})
 
 
 def run(name: str, fails: int | None = None) -> None:
@@ -24,9 +24,9 @@ def run(name: str, fails: int | None = None) -> None:
         each["image"] = each["image"].double()
     pl_module = module(net=net)
     pl_module.configure_optimizers = lambda: torch.optim.SGD(pl_module.parameters(), lr=0.0)
-    exporting = SegmentationSeeds(RECIPE, folder=str(FOLDER / name))
+    exporting = SegmentationSeeds(CONFIG, folder=str(FOLDER / name))
     options: dict[str, Any] = {"max_epochs": 1, "devices": DEVICES, "strategy": "ddp" if DEVICES > 1 else "auto"}
-    runner, write = trainer(FOLDER, exporting, **options), files.write
+    runner, write = trainer(FOLDER, exporting, **options), export_files.write_image_files
     written: list[str] = []
 
     def counted(folder: Path, given: Any, *rest: Any) -> Any:
@@ -35,11 +35,11 @@ def run(name: str, fails: int | None = None) -> None:
         written.append(given.name)
         return write(folder, given, *rest)
 
-    files.write = counted  # type: ignore[assignment]
+    export_files.write_image_files = counted  # type: ignore[assignment]
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         runner.fit(pl_module, loader(columns, shuffle=True), loader(held_out))
-    files.write = write
+    export_files.write_image_files = write
     told = [str(each.message) for each in caught if "SegmentationSeeds" in str(each.message)]
     answer = {"written": written, "scores": exporting.scores, "told": told, "steps": runner.global_step}
     (FOLDER / f"{name}-{runner.global_rank}.json").write_text(json.dumps(answer))

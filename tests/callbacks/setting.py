@@ -1,13 +1,17 @@
 """A tiny image classifier, its data and its trainer, from either of Lightning's packages."""
 
 import importlib
+import logging
 import random
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from pytorch_lightning.loggers.logger import Logger
+from pytorch_lightning.utilities.rank_zero import rank_zero_module
 from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 from torch.utils.data import DataLoader, StackDataset
@@ -93,3 +97,16 @@ def trainer(folder: Any, *callbacks: Any, package: str = PACKAGES[0], **options:
     default = {"max_epochs": 2, "accelerator": "cpu", "devices": 1, "enable_checkpointing": False, **quiet}
     pl = importlib.import_module(package)
     return pl.Trainer(**{"default_root_dir": folder, "callbacks": list(callbacks), **default, **options})
+
+
+@contextmanager
+def messages() -> Iterator[list[str]]:
+    """What is said to the user through Lightning's logger of the first process."""
+    lines: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: lines.append(record.getMessage())  # type: ignore[method-assign]
+    rank_zero_module.log.addHandler(handler)
+    try:
+        yield lines
+    finally:
+        rank_zero_module.log.removeHandler(handler)

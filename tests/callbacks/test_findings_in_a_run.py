@@ -1,9 +1,16 @@
 """Models that learn a planted corner, or the object: what the monitor says of them in the run."""
 
+import json
+
+import numpy as np
 import pytest
 import torch
 from setting import loader, module, monitor, trainer
 
+from lrptrain.dashboard import runs
+from lrptrain.findings import OVERALL, Candidate, Detector, Scope, register_detector
+from lrptrain.findings.detectors.shares import high_share_finding
+from lrptrain.intervention import Region
 from lrptrain.loggers import read_events, read_findings
 from lrptrain.monitor.gate import FindingError
 
@@ -52,7 +59,7 @@ def clean(tmp_path_factory):
 
 def test_a_corner_is_confirmed_in_the_run(corner):
     watching, runner = corner
-    outside = [one for one in watching.findings if one.kind in OUTSIDE and one.scope == "overall"]
+    outside = [one for one in watching.findings if one.kind in OUTSIDE and one.scope == OVERALL]
     assert [one.state for one in outside if one.target == "label"] == ["confirmed"]
     assert outside[0].effect > 0.2
     assert outside[0].interval[0] > 0.05
@@ -62,7 +69,7 @@ def test_a_corner_is_confirmed_in_the_run(corner):
 
 
 def test_its_place_is_named(corner):
-    (place,) = (one for one in corner[0].findings if one.kind == "focus_at_position" and one.scope == "overall")
+    (place,) = (one for one in corner[0].findings if one.kind == "focus_at_position" and one.scope == OVERALL)
     assert place.where.startswith("bottom right")
     assert place.state == "confirmed"
 
@@ -144,3 +151,68 @@ def test_one_sample_is_no_evidence(tmp_path, annotated):
     watching = monitor(max_samples=1, max_pictures=0, on_error="raise")
     trainer(tmp_path, watching, max_epochs=1).fit(module(), loader(columns), loader(columns))
     assert watching.findings == []
+
+
+class FocusOnLastPatch(Detector):
+    """A kind of finding that the library does not have: the relevance lies on the last patch."""
+
+    kind = "focus_on_last_patch"
+    title = "The relevance lies on the last patch"
+
+    def detect(self, evaluation, config):
+        shares = evaluation.shares
+        last = shares.shape[1] - 1
+        rows = np.arange(len(shares))
+        if np.nanmean(shares[:, last]) > 4 / len(shares[0]):
+            finding = high_share_finding(
+                self, evaluation, config, OVERALL, "the last patch", rows, shares[:, last], reference=1 / len(shares[0])
+            )
+            yield Candidate(finding, Region("patches", (last,)), rows)
+
+
+def test_a_new_kind_of_finding_is_one_object(tmp_path):
+    """Registered, it is tested by the intervention, in the record, printed, and on the page with its own title."""
+    remove = register_detector(FocusOnLastPatch())
+    try:
+        with pytest.raises(ValueError, match="a detector of the kind 'focus_on_last_patch' is registered already"):
+            register_detector(FocusOnLastPatch())
+        watching, _ = watched(tmp_path, "corner")
+    finally:
+        remove()
+    (finding,) = (one for one in watching.findings if one.kind == "focus_on_last_patch")
+    assert (finding.state, finding.title) == ("confirmed", "The relevance lies on the last patch")
+    assert len(finding.history) > 1
+    assert " of the relevance lies on the last patch (95 % interval " in str(finding)
+    assert "; changing this moves the prediction by " in str(finding)
+    (stored,) = (one for one in read_findings(watching.folder) if one.kind == finding.kind)
+    assert repr(stored) == repr(finding)  # p-values of nan differ from themselves
+    assert str(stored) == str(finding)  # also where the detector is not registered, as here
+    (shown,) = (
+        one for one in runs.read_events(watching.folder)["events"][-1]["findings"] if one["kind"] == finding.kind
+    )
+    assert (shown["title"], shown["state"]) == (finding.title, "confirmed")
+    others, _ = watched(tmp_path / "others", "corner")
+    assert {one.kind for one in watching.findings} - {one.kind for one in others.findings} == {finding.kind}
+
+
+@pytest.mark.parametrize("name", ["overall", "overalls", "group 1"])
+def test_a_class_may_be_called_like_a_scope(name, tmp_path):
+    watching, _ = watched(tmp_path, "corner", class_names=[name, "b", "c"])
+    of_class = [one for one in watching.findings if one.scope == Scope("class", name)]
+    assert {one.samples for one in of_class} == {16}
+    assert all(f", class {name}: " in str(one) for one in of_class)
+    assert {one.samples for one in watching.findings if one.scope == OVERALL} == {48}
+    assert read_findings(watching.folder) == watching.findings
+
+
+def test_records_of_older_runs_are_read(corner):
+    """Before, a finding had no title, and its scope no kind."""
+    watching, _ = corner
+    path = watching.folder / "findings.json"
+    whole = path.read_text()
+    older = [{k: v for k, v in one.items() if k not in ("title", "scope_kind")} for one in json.loads(whole)]
+    try:
+        path.write_text(json.dumps(older))
+        assert read_findings(watching.folder) == watching.findings
+    finally:
+        path.write_text(whole)

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from pytorch_lightning import LightningModule
 from pytorch_lightning.callbacks import WeightAveraging
-from setting import data, loader, module, monitor, trainer, vit
+from setting import data, loader, messages, module, monitor, trainer, vit
 
 from lrptrain import attribute
 from lrptrain.loggers import read_samples
@@ -41,11 +41,12 @@ class OnlySteps(LightningModule):
 
 
 @pytest.mark.parametrize("path", [None, "backbone"])
-def test_an_only_child_is_found(path, tmp_path, capsys):
+def test_an_only_child_is_found(path, tmp_path):
     pl_module = OnlySteps()
-    watching, _ = validated(tmp_path, pl_module, options={"model": path})
+    with messages() as lines:
+        watching, _ = validated(tmp_path, pl_module, options={"model": path})
     torch.testing.assert_close(maps(watching), expected(pl_module.backbone, watching), rtol=0, atol=1e-6)
-    assert "RelevanceMonitor explains VisionTransformer of OnlySteps" in capsys.readouterr().out
+    assert lines.count("RelevanceMonitor explains VisionTransformer of OnlySteps") == 1
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning:torch")
@@ -103,8 +104,8 @@ def test_averaged_weights_are_what_is_explained(tmp_path):
         explained: list[torch.Tensor] = []
         pl_module.validation_step = lambda batch, batch_idx, m=pl_module, s=seen: s.append(m.net.head.weight.clone())
         runner = trainer(tmp_path, *callbacks, max_epochs=1, num_sanity_val_steps=0)
-        record = watching._explain
-        watching._explain = lambda *a, r=record, m=pl_module, e=explained: (e.append(m.net.head.weight.clone()), r(*a))[
+        make = watching._evaluator
+        watching._evaluator = lambda *a, r=make, m=pl_module, e=explained: (e.append(m.net.head.weight.clone()), r(*a))[
             1
         ]
         runner.fit(pl_module, loader(), loader())
@@ -161,7 +162,7 @@ def test_subclasses_of_tensor_are_read_as_tensors(tmp_path):
     pl_module.validation_step = lambda batch, batch_idx: None
     options = {"batch_adapter": lambda batch: {**batch, "image": tv_tensors.Image(batch["image"])}}
     watching, _ = validated(tmp_path, pl_module, options=options)
-    assert {type(x) for one in watching._draw.samples for x in one.tensors.values()} == {torch.Tensor}
+    assert {type(x) for one in watching._sample.samples for x in one.tensors.values()} == {torch.Tensor}
 
 
 class Tokenizer:

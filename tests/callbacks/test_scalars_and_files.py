@@ -5,8 +5,9 @@ import json
 import pytest
 import torch
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
-from setting import PACKAGES, Points, loader, module, monitor, trainer
+from setting import PACKAGES, Points, loader, messages, module, monitor, trainer
 
+from lrptrain.findings import OVERALL
 from lrptrain.loggers import read_events, read_findings, read_samples
 
 FOCUS = "relevance/label/energy_pointing_game"
@@ -84,7 +85,7 @@ def test_the_folder_reads_back(tmp_path):
     assert len(rows["sample_id"]) == 16
     assert len(rows["map_label"][0]) == 16
     assert read_findings(watching.folder) == watching.findings
-    assert {finding.scope for finding in watching.findings} >= {"overall"}
+    assert OVERALL in {finding.scope for finding in watching.findings}
     assert len(list(watching.folder.glob("pictures/epoch_0001_*/*.png"))) == 2
     settings = json.loads((watching.folder / "run.json").read_text())
     assert settings["class_names"] == ["a", "b", "c"]
@@ -146,10 +147,10 @@ def test_a_second_run_of_the_same_name_is_kept_apart(tmp_path):
     assert folders == ["run", "run-2"]
 
 
-def test_the_terminal_names_new_findings_once(tmp_path, capsys):
-    fit(tmp_path, monitor(bound=0.9, targets=["label"], max_samples=24, intervention=None), max_epochs=3)
-    lines = [line for line in capsys.readouterr().out.splitlines() if "suspected, overall" in line]
-    assert len(lines) == 1
+def test_new_findings_are_named_once(tmp_path):
+    with messages() as lines:
+        fit(tmp_path, monitor(bound=0.9, targets=["label"], max_samples=24, intervention=None), max_epochs=3)
+    assert len([line for line in lines if "suspected, overall" in line]) == 1
 
 
 def test_validation_within_an_epoch_is_evaluated_each_time(tmp_path):

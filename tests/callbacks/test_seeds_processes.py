@@ -3,7 +3,7 @@
 import pytest
 from processes import one_and_two, result
 
-from lrptrain.segmentation import files
+from lrptrain.segmentation import export_files
 
 pytestmark = pytest.mark.xdist_group("exporting processes")  # its runs are made once
 
@@ -20,7 +20,7 @@ def test_two_processes_write_what_one_writes(folders):
     assert sorted(one["written"]) == sorted(first["written"] + second["written"])  # 23 images: one is repeated
     assert min(len(first["written"]), len(second["written"])) > 3
     alone, both = folders[0] / "whole", folders[1] / "whole"
-    assert files.read_index(alone) == files.read_index(both)
+    assert export_files.read_index(alone) == export_files.read_index(both)
     for path in sorted(alone.rglob("*.*")):
         if path.suffix in (".png", ".txt", ".json", ".jsonl", ".jpg"):
             assert path.read_bytes() == (both / path.relative_to(alone)).read_bytes(), path
@@ -28,7 +28,7 @@ def test_two_processes_write_what_one_writes(folders):
 
 
 def test_an_export_of_which_a_process_failed_goes_on(folders):
-    whole, cut = (files.finished(folders[1] / name) for name in ("whole", "cut"))
+    whole, cut = (export_files.finished_names(folders[1] / name) for name in ("whole", "cut"))
     first, second = (result(folders[1], "cut", rank) for rank in (0, 1))
     assert whole == cut
     done = len(first["written"]) + len(second["written"])

@@ -7,10 +7,12 @@ from setting import PACKAGES, Points, data, loader, module, monitor, trainer
 from test_harmless import CASES, assert_same, outcome
 
 from lrptrain.callbacks import SegmentationSeeds
-from lrptrain.segmentation import files
-from lrptrain.segmentation.recipe import Recipe
+from lrptrain.segmentation import export_files
+from lrptrain.segmentation.config import PseudoMaskConfig
 
-QUICK = Recipe("generic_attention", scales=(1, 0.5), flip=False, refine_options={"dilations": (1, 2)}, chunk=8)
+QUICK = PseudoMaskConfig(
+    "generic_attention", scales=(1, 0.5), flip=False, refine_options={"dilations": (1, 2)}, chunk=8
+)
 
 
 def seeds(folder=None, **options):
@@ -23,8 +25,8 @@ def test_training_is_the_same_to_the_bit(case, tmp_path):
     with_seeds = outcome(tmp_path, [exporting], **CASES[case])
     assert exporting.failures == 0
     assert_same(outcome(tmp_path, [], **CASES[case]), with_seeds)
-    assert len(files.finished(tmp_path / "masks")) == 20
-    assert len(files.finished(tmp_path / "masks" / "epoch_0")) == 20
+    assert len(export_files.finished_names(tmp_path / "masks")) == 20
+    assert len(export_files.finished_names(tmp_path / "masks" / "epoch_0")) == 20
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -43,7 +45,7 @@ def test_after_fit_validate_and_predict(package, tmp_path):
     runner.validate(pl_module, loader(), verbose=False)
     assert exporting.folder == tmp_path / "relevance" / "run-val" / "segmentation"
     assert exporting.scores["val"]["images"] > 0
-    exporting.recipe = Recipe("generic_attention", scales=(1,), threshold=0.3)
+    exporting.config = PseudoMaskConfig("generic_attention", scales=(1,), threshold=0.3)
     pl_module.predict_step = lambda batch, batch_idx: pl_module(batch["image"])
     runner.predict(pl_module, loader(data(7)))
     assert exporting.scores["predict"]["images"] + exporting.scores["predict"]["skipped"] == 7
@@ -56,13 +58,13 @@ def test_beside_a_monitor_and_the_validation_images(tmp_path):
     runner = trainer(tmp_path, watching, exporting, max_epochs=1, logger=CSVLogger(tmp_path))
     runner.fit(module(), loader(), loader())
     assert exporting.folder == watching.folder / "segmentation"
-    assert files.read_classes(exporting.folder) == ["a", "b", "c"]
+    assert export_files.read_classes(exporting.folder) == ["a", "b", "c"]
     assert exporting.scores["val"]["images"] + exporting.scores["val"]["skipped"] == 24
     assert "segmentation/val/seeds_miou" in next(tmp_path.rglob("metrics.csv")).read_text()
 
 
 def test_an_export_goes_on_in_the_next_run(tmp_path, monkeypatch):
-    write, count = files.write, iter(range(100))
+    write, count = export_files.write_image_files, iter(range(100))
 
     def stops(*arguments, **options):
         if next(count) == 4:
@@ -70,12 +72,12 @@ def test_an_export_goes_on_in_the_next_run(tmp_path, monkeypatch):
         return write(*arguments, **options)
 
     pl_module, folder = module(), tmp_path / "masks"
-    monkeypatch.setattr(files, "write", stops)
+    monkeypatch.setattr(export_files, "write_image_files", stops)
     exporting = seeds(folder, on_error="warn")
     with pytest.warns(UserWarning, match="SegmentationSeeds failed while exporting masks: OSError: the disk is full"):
         trainer(tmp_path, exporting).validate(pl_module, loader(), verbose=False)
     assert exporting.failures == 1
-    assert len(files.finished(folder)) == 4
+    assert len(export_files.finished_names(folder)) == 4
     assert (folder / "index.jsonl").exists()
     written: list[str] = []
 
@@ -83,9 +85,9 @@ def test_an_export_goes_on_in_the_next_run(tmp_path, monkeypatch):
         written.append(given[1].name)
         return write(*given)
 
-    monkeypatch.setattr(files, "write", noted)
+    monkeypatch.setattr(export_files, "write_image_files", noted)
     trainer(tmp_path, seeds(folder)).validate(pl_module, loader(), verbose=False)
-    assert len(written) + 4 == len(files.finished(folder))
+    assert len(written) + 4 == len(export_files.finished_names(folder))
     with torch.no_grad():
         pl_module.net.head.bias += 1
     with pytest.raises(ValueError, match="other settings: weights"):

@@ -6,10 +6,10 @@ import pytest
 from examples import finding
 
 from lrptrain.cli.check import check
-from lrptrain.findings import Evidence
+from lrptrain.findings import OVERALL, Evidence
 from lrptrain.loggers import EpochRecord, write_record
 
-GRAVE = replace(finding(scope="overall"), state="confirmed", intervention=Evidence(0.4, (0.3, 0.5), 0.1, 0.001, 20))
+GRAVE = replace(finding(scope=OVERALL), state="confirmed", intervention=Evidence(0.4, (0.3, 0.5), 0.1, 0.001, 20))
 
 
 def run(folder, *findings):

@@ -7,7 +7,7 @@ from examples import finding, keep_wandb_offline
 from PIL import Image
 
 from lrptrain.cli.demo import Outcome, compare_outcomes, demo
-from lrptrain.findings import Evidence
+from lrptrain.findings import OVERALL, Evidence
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning"),
@@ -18,7 +18,7 @@ pytestmark = [
 def event(epoch: int, share: float, flagged: bool) -> dict:
     scalars = {"relevance/label/energy_pointing_game": share, "relevance/chance": 0.3, "relevance/cost_share": 0.1}
     moved = Evidence(0.4, (0.3, 0.5), 0.1, 0.01, 9)
-    found = finding(scope="overall", relevance=replace(moved, effect=share), intervention=moved, state="confirmed")
+    found = finding(scope=OVERALL, relevance=replace(moved, effect=share), intervention=moved, state="confirmed")
     return {"epoch": epoch, "step": epoch, "scalars": scalars, "findings": [found.to_dict()] if flagged else []}
 
 

@@ -2,7 +2,7 @@
 
 import torch
 
-from lrptrain.segmentation import files
+from lrptrain.segmentation import export_files
 
 NAMES = ["cat", "<b>dog</b>", "ünït"]
 ODD = "folder/<img src=x onerror=alert(1)>"
@@ -11,14 +11,16 @@ ODD = "folder/<img src=x onerror=alert(1)>"
 def export(folder, images=30, epochs=()):
     """Images of 40 x 60 pixels: every fifth is skipped, every other of the train split has a true mask."""
     for root in (folder, *(folder / f"epoch_{epoch}" for epoch in epochs)):
-        files.begin(root, {"method": "raw_attention"}, NAMES)
+        export_files.begin_export(root, {"method": "raw_attention"}, NAMES)
         for number in range(images):
             split = "val" if number % 3 == 0 else "train"
-            name = files.image_name(ODD if number == 1 else number, split)
+            name = export_files.image_name(ODD if number == 1 else number, split)
             if number % 5 == 4:
-                files.add(root, files.skipped(name, split, (40, 60), "no positive relevance"))
+                export_files.append_entry(
+                    root, export_files.skipped_entry(name, split, (40, 60), "no positive relevance")
+                )
             else:
-                files.write(root, exported(name, split, number))
+                export_files.write_image_files(root, exported(name, split, number))
     return folder
 
 
@@ -32,4 +34,4 @@ def exported(name, split, number):
     photograph = torch.linspace(0, 1, 60).expand(3, 40, 60)
     maps = (mask == 1 + own)[None].float()
     truth = mask if number % 2 and split == "train" else None
-    return files.Exported(name, split, [own], maps, mask, mask, ignoring, photograph, truth)
+    return export_files.ExportedImage(name, split, [own], maps, mask, mask, ignoring, photograph, truth)

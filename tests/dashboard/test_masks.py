@@ -14,9 +14,9 @@ from lrptrain.dashboard.masks import MOST_SHOWN, mask_picture, read_masks
 from lrptrain.dashboard.report import write_report
 from lrptrain.dashboard.runs import about_run, find_exports, find_runs
 from lrptrain.dashboard.server import HOST, app
+from lrptrain.data.pictures import voc_palette
 from lrptrain.files import write_json
-from lrptrain.segmentation import files
-from lrptrain.segmentation.mask_files import voc_palette
+from lrptrain.segmentation import export_files
 
 OWN = "segmentation"
 
@@ -26,7 +26,7 @@ def whole(tmp_path_factory):
     """A folder whose run `run` has an export, and two of epochs."""
     root = tmp_path_factory.mktemp("masks")
     folder = export(root / "run" / OWN, epochs=(2, 10))
-    files.merge(folder)
+    export_files.merge_index(folder)
     write_json(folder / "scores.json", {"train": {"seeds": {"mean_iou": 0.25}, "masks": {"mean_iou": 0.5}}})
     return root
 
@@ -54,7 +54,7 @@ def test_an_export_is_read_page_by_page_as_it_was_written(whole):
     first, second = read_masks(whole / "run"), read_masks(whole / "run", page=99)
     assert (first["found"], first["pages"], first["page"], second["page"]) == (30, 2, 0, 1)
     assert [len(first["rows"]), len(second["rows"])] == [MOST_SHOWN, 6]
-    written = files.read_index(whole / "run" / OWN)
+    written = export_files.read_index(whole / "run" / OWN)
     assert {row["name"] for row in first["rows"] + second["rows"]} == {entry.name for entry in written}
     assert [row["status"] for row in second["rows"]] == ["skipped"] * 6
     assert first["counts"]["status"] == {"done": 24, "skipped": 6}
@@ -67,7 +67,7 @@ def test_an_export_is_read_page_by_page_as_it_was_written(whole):
 
 
 def test_filters(whole):
-    written = files.read_index(whole / "run" / OWN)
+    written = export_files.read_index(whole / "run" / OWN)
     cases: list[tuple[dict[str, Any], Any]] = [
         ({"split": "val"}, lambda entry: entry.split == "val"),
         ({"of_class": "2"}, lambda entry: 2 in entry.classes),
@@ -105,10 +105,10 @@ def test_a_half_written_export_shows_what_it_has(copied):
 
 def test_damaged_pictures_are_left_out_with_a_note(copied):
     name = read_masks(copied)["rows"][0]["name"]
-    seeds = copied / OWN / files.SEEDS / f"{name}.png"
+    seeds = copied / OWN / export_files.SEEDS / f"{name}.png"
     seeds.write_bytes(seeds.read_bytes()[:-9])
-    (copied / OWN / files.IMAGES / f"{name}.jpg").write_text("<script>alert(1)</script>")
-    (copied / OWN / files.REFINED / f"{name}.png").unlink()
+    (copied / OWN / export_files.IMAGES / f"{name}.jpg").write_text("<script>alert(1)</script>")
+    (copied / OWN / export_files.REFINED / f"{name}.png").unlink()
     found = read_masks(copied)
     assert not {"seeds", "image", "refined"} & set(found["rows"][0]["pictures"])
     assert found["notes"] == ["1 of the 24 images shown lack a mask, or have one that is damaged."]
@@ -116,7 +116,7 @@ def test_damaged_pictures_are_left_out_with_a_note(copied):
 
 def test_no_other_file_is_served(copied, tmp_path):
     secret, name = tmp_path / "secret.png", read_masks(copied)["rows"][0]["name"]
-    folder = copied / OWN / files.MASKS
+    folder = copied / OWN / export_files.MASKS
     shutil.copy(folder / f"{name}.png", secret)
     (folder / "link.png").symlink_to(secret)
     client = TestClient(app(copied.parent), base_url=f"http://{HOST}:8642")
@@ -188,7 +188,7 @@ def test_a_report_paints_the_masks(browser, whole, tmp_path, width):
     pixels = canvas.evaluate("own => [...own.getContext('2d').getImageData(0, 0, own.width, own.height).data]")
     values = np.array(pixels).reshape(40, 60, 4)
     row = read_masks(whole / "run")["rows"][0]
-    mask = np.asarray(Image.open(whole / "run" / OWN / files.MASKS / f"{row['name']}.png"))
+    mask = np.asarray(Image.open(whole / "run" / OWN / export_files.MASKS / f"{row['name']}.png"))
     assert (values[mask == 0, 3] == 0).all()
     ignored = values[mask == 255]
     assert (np.ptp(ignored[:, :3], axis=1) == 0).all()

@@ -90,3 +90,18 @@ def test_a_run_without_an_evaluation_is_a_run(tmp_path):
     assert about["settings"] == {"method": "attnlrp"}
     assert about["notes"] == ["No evaluation was written yet."]
     assert read_events(tmp_path)["events"] == []
+
+
+def test_older_findings_get_their_title_and_the_kind_of_their_scope(runs):
+    path = runs / "run" / "events.jsonl"
+    event = json.loads(path.read_text().splitlines()[-1])
+    pairs = zip(event["findings"], ["overall", "group 1", "dog"], strict=False)
+    older = [{**found, "scope": scope} for found, scope in pairs]
+    for found in older:
+        del found["title"], found["scope_kind"]
+    older.append({"kind": "of_a_plugin", "scope": "overall", "state": "suspected"})
+    path.write_text(json.dumps({**event, "findings": older}) + "\n")
+    found = read_events(runs / "run")["events"][0]["findings"]
+    assert [each["scope_kind"] for each in found] == ["overall", "group", "class", "overall"]
+    assert {each["title"] for each in found[:3]} == {"The relevance lies outside the annotation"}
+    assert found[3]["title"] == "of a plugin"

@@ -5,10 +5,10 @@ import numpy as np
 import pytest
 from examples import finding
 
-from lrptrain.findings import Evidence, Finding, announce, focus_findings, worst_severity
-from lrptrain.findings.finding import OVERALL
+from lrptrain.findings import OVERALL, Evidence, Finding, Scope, announce, worst_severity
+from lrptrain.findings.detectors.focus import focus_findings
 
-CLASS = finding(scope="cat")
+CLASS = finding(scope=Scope("class", "cat"))
 MOVED = Evidence(0.4, (0.3, 0.5), 0.1, 0.002, 20)
 CONFIRMED = replace(CLASS, state="confirmed", intervention=MOVED)
 
@@ -40,7 +40,7 @@ def test_a_finding_survives_json(one):
 
 
 def test_a_finding_prints_as_one_line():
-    assert str(finding(scope="3", worst_samples=(17, 4, 99), first_epoch=2)) == (
+    assert str(finding(scope=Scope("class", "3"), worst_samples=(17, 4, 99), first_epoch=2)) == (
         "? suspected, class 3: 12 % of the relevance lies on the annotation (95 % interval 9-15 %; its area is 31 %; "
         "bound 50 %; p = 0.001). n = 24, since epoch 2. Worst: 17, 4, 99"
     )
@@ -78,7 +78,7 @@ def test_many_classes_share_a_line_and_the_gravest_come_first():
     def of(i, severe):
         relevance = replace(CLASS.relevance, effect=(9 - i) / 10)
         evidence = {"state": "confirmed", "intervention": replace(MOVED, effect=severe)} if severe else {}
-        return replace(CLASS, scope=str(i), relevance=relevance, **evidence)
+        return replace(CLASS, scope=Scope("class", str(i)), relevance=relevance, **evidence)
 
     findings = [of(i, severe) for i, severe in enumerate([0, 0.2, 0, 0.5, 0])]
     lines = announce(findings, most=3)

@@ -9,13 +9,13 @@ from examples import finding, keep_wandb_offline, wandb_records
 from PIL import Image
 from pytorch_lightning.loggers import WandbLogger
 
-from lrptrain.findings import Evidence
+from lrptrain.findings import Evidence, Scope
 from lrptrain.loggers import EpochRecord, Highlight, Picture, send, send_scalars
 from lrptrain.loggers.findings_table import findings_table
 from lrptrain.monitor.summary import logged_metrics
 
 FOCUS = "relevance/label/energy_pointing_game"
-FINDING = finding(scope="a class whose name is much longer than a title may be")
+FINDING = finding(scope=Scope("class", "whose name is much longer than a title may be"))
 JUDGED = finding(state="confirmed", intervention=Evidence(0.25, (0.125, 0.5), 0.0, math.nan, 24))
 
 
@@ -144,7 +144,7 @@ def test_the_tables_pictures_have_their_masks_with_named_classes(written):
 def test_the_findings_are_a_table_in_each_epoch(written):
     first, none, _ = tables(written, "findings_table")
     rows = [dict(zip(first["columns"], row, strict=True)) for row in first["data"]]
-    assert rows[0]["scope"] == FINDING.scope
+    assert rows[0]["scope"] == str(FINDING.scope)
     assert rows[0]["intervention"] is None
     assert {key: rows[1][key] for key in ("state", "kind", "target", "samples", "worst_samples")} == {
         "state": "confirmed",
@@ -174,7 +174,7 @@ def test_a_new_finding_alerts_once(written):
     assert alert["level"] == "WARN"
     assert alert["text"] == str(FINDING)
     assert len(alert["title"]) < 64
-    assert alert["title"].startswith("suspected: a class whose")
+    assert alert["title"].startswith("suspected: class whose")
     assert alert["wait_duration"] == "1000"  # milliseconds
 
 

@@ -9,8 +9,9 @@ from small_models import tiny_vit
 from transformers import BertConfig, BertForSequenceClassification
 
 from lrptrain.batch import Sample
+from lrptrain.findings import ExplainedSample
 from lrptrain.monitor.class_maps import class_maps
-from lrptrain.monitor.evaluate import Explainer, Scored, evaluate
+from lrptrain.monitor.evaluator import Evaluator, ExplanationConfig
 from lrptrain.relevance import attribute
 
 NAMES = [f"class {i}" for i in range(5)]
@@ -27,12 +28,12 @@ def images(count=6):
 
 
 def explained(model, samples, **options):
-    explainer = Explainer(**{"method": "attnlrp", "batch_size": 4, **options})
-    shown = list(evaluate(model, samples, explainer))
-    return shown, class_maps(model, shown, explainer, NAMES)
+    evaluator = Evaluator(model, ExplanationConfig(**{"method": "attnlrp", "batch_size": 4, **options}))
+    shown = evaluator.evaluate(samples)
+    return shown, class_maps(evaluator, shown, NAMES)
 
 
-def known(one: Scored):
+def known(one: ExplainedSample):
     return {{"label": one.sample.label, "predicted": one.predicted}[target] for target in one.maps}
 
 
@@ -71,17 +72,17 @@ def test_none_are_made_where_none_are_asked_for_or_all_are_alike(model, options)
 def test_one_forward_pass_serves_all_classes_of_a_batch(model):
     passed = []
     hook = model.head.register_forward_hook(lambda *_: passed.append(1))
-    explainer = Explainer(method="attnlrp", batch_size=4)
-    shown = list(evaluate(model, images(), explainer))
+    evaluator = Evaluator(model, ExplanationConfig(method="attnlrp", batch_size=4))
+    shown = evaluator.evaluate(images())
     passed.clear()
-    assert len(class_maps(model, shown, explainer, NAMES)) == 6 * 5
+    assert len(class_maps(evaluator, shown, NAMES)) == 6 * 5
     hook.remove()
     assert len(passed) == 2  # batches of 4 and 2
 
 
 def test_a_single_logit_has_no_other_class():
     assert explained(tiny_vit(num_classes=1).double().eval(), [Sample(0, 0, images()[0].tensors)])[1] == []
-    assert class_maps(torch.nn.Identity(), [], Explainer(), NAMES) == []
+    assert class_maps(Evaluator(torch.nn.Identity(), ExplanationConfig()), [], NAMES) == []
 
 
 def test_texts_have_a_value_for_each_token():

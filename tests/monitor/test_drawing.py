@@ -7,10 +7,10 @@ import pytest
 import torch
 
 from lrptrain.batch import Sample
-from lrptrain.monitor.drawing import Look, highlights, inputs, pictures
-from lrptrain.monitor.evaluate import Scored
+from lrptrain.findings import ExplainedSample
+from lrptrain.monitor.drawing import DisplayOptions, highlights, inputs, pictures
 
-LOOK = Look(["cat", "dog"], lambda ids: [f"w{i}" for i in ids])
+LOOK = DisplayOptions(["cat", "dog"], lambda ids: [f"w{i}" for i in ids])
 
 
 def image(**changes):
@@ -23,7 +23,9 @@ def made(tensors, grid=(4, 3), look=LOOK):
 
 def test_an_image_is_as_it_was_before_it_was_normalised():
     pixels = torch.arange(3 * 8 * 6).reshape(3, 8, 6) / 255
-    found = made({"image": (pixels - 0.5) / 0.25}, look=Look(LOOK.class_names, LOOK.tokens, [0.5] * 3, [0.25] * 3))
+    found = made(
+        {"image": (pixels - 0.5) / 0.25}, look=DisplayOptions(LOOK.class_names, LOOK.name_tokens, [0.5] * 3, [0.25] * 3)
+    )
     assert (found.sample_id, found.grid, found.annotation) == ("s", (4, 3), None)
     np.testing.assert_array_equal(found.image, np.arange(3 * 8 * 6).reshape(3, 8, 6).transpose(1, 2, 0))
 
@@ -54,7 +56,9 @@ def test_texts_have_a_name_for_each_token_that_is_no_padding():
 def test_a_text_is_coloured_by_its_scored_tokens():
     tensors = {"input_ids": torch.tensor([5, 6, 7, 8]), "attention_mask": torch.ones(4, dtype=torch.long)}
     relevance = {"label": torch.tensor([0.99995, 2e-5, 1e-5, 2e-5])}
-    one = Scored(Sample("s", 1, tensors), 0, np.array([0.75, 0.25]), relevance, None, 2, chance=float("nan"), values={})
+    one = ExplainedSample(
+        Sample("s", 1, tensors), 0, np.array([0.75, 0.25]), relevance, None, 2, chance=float("nan"), values={}
+    )
     (text,) = highlights([one], LOOK)
     assert re.findall(r",([\d.]+)\);border-radius:2px\" title=\"[^\"]*\">(\w+)<", text.html) == [
         ("0.75", "w6"),
@@ -80,7 +84,9 @@ def test_a_picture_has_its_mask_at_its_own_size():
     mask[:4] = 1
     sample = Sample("s", 1, image(mask=mask))
     values = {"label/energy_pointing_game": 0.25}
-    one = Scored(sample, 0, np.array([0.75, 0.25]), {"label": torch.ones(12)}, (4, 3), 2, chance=0.5, values=values)
+    one = ExplainedSample(
+        sample, 0, np.array([0.75, 0.25]), {"label": torch.ones(12)}, (4, 3), 2, chance=0.5, values=values
+    )
     (picture,) = pictures([one], LOOK)
     assert picture.mask is not None
     assert picture.mask.shape == picture.image.shape[:2] == (160, 120)

@@ -3,20 +3,20 @@ import pytest
 import torch
 
 from lrptrain.batch import Sample
-from lrptrain.monitor.evaluate import Scored
+from lrptrain.findings import ExplainedSample
 from lrptrain.monitor.summary import scalars, table
 
 NAMES = ["cat", "dog"]
 
 
 def scored(i, label, share, predicted=0, group=None):
-    return Scored(
+    return ExplainedSample(
         sample=Sample(i, label, {}, group),
         predicted=predicted,
         probabilities=np.array([0.9, 0.1]),
         maps={"label": torch.ones(4), "predicted": torch.ones(4)} if label >= 0 else {"predicted": torch.ones(4)},
         grid=(2, 2),
-        classes=2,
+        num_logits=2,
         chance=0.4,
         values={
             f"{target}/energy_pointing_game": share for target in (("label",) if label >= 0 else ()) + ("predicted",)

@@ -1,4 +1,4 @@
-"""The published reference's numbers in ../shared/golden, and the calls that must reproduce them."""
+"""The published reference's numbers (see golden/README.md), and the calls that must reproduce them."""
 
 import json
 from dataclasses import dataclass

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from lrptrain.segmentation.augment import random_windows
+from lrptrain.segmentation.folder import random_windows
 
 
 def scene() -> tuple[torch.Tensor, torch.Tensor]:

@@ -7,8 +7,7 @@ from small_models import tiny_vit
 from torch import nn
 
 from lrptrain.relevance.types import UnsupportedModelError
-from lrptrain.segmentation.decoder import PatchDecoder
-from lrptrain.segmentation.patch_tokens import PatchTokens
+from lrptrain.segmentation.decoder import PatchDecoder, PatchTokens
 
 VITS = [
     "vit", "vit_distilled", "vit_registers", "vit_mean", "vit_wide", "beit", "torchvision_vit", "hf_vit", "dinov2",

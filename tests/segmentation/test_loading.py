@@ -2,7 +2,7 @@ import pytest
 import torch
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, SubsetRandomSampler
 
-from lrptrain.segmentation.loading import pictures
+from lrptrain.segmentation.images import image_batches
 
 
 class Numbers(Dataset):
@@ -21,7 +21,7 @@ class Stream(IterableDataset):
 
 
 def seen(loader, rank=0, size=1):
-    found = list(pictures(loader, rank, size))
+    found = list(image_batches(loader, rank, size))
     names = [name for each in found for name in each.names]
     values = [int(image[0, 0, 0]) for each in found for image in each.images]
     return names, values

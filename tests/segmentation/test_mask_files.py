@@ -3,7 +3,7 @@ import pytest
 import torch
 from PIL import Image
 
-from lrptrain.segmentation.mask_files import read_mask, write_mask
+from lrptrain.data.pictures import read_mask, write_mask
 
 
 def test_masks_have_the_palette_of_voc(tmp_path):

@@ -2,7 +2,7 @@ import pytest
 import torch
 from torchmetrics.segmentation import MeanIoU
 
-from lrptrain.segmentation.masks import ThresholdSweep, best_threshold, label_map, of_classes, pseudo_masks
+from lrptrain.segmentation.masks import ThresholdSweep, best_threshold, label_map, number_classes, pseudo_masks
 from lrptrain.segmentation.scoring import MaskScore
 
 
@@ -81,7 +81,7 @@ def test_maps_of_some_classes_only():
     everything[:, classes] = maps
     all_.update(everything, masks)
     assert torch.equal(some.scores(), all_.scores())
-    labels = of_classes(pseudo_masks(maps, 0.3, 0.6), classes)
+    labels = number_classes(pseudo_masks(maps, 0.3, 0.6), classes)
     assert torch.equal(labels, pseudo_masks(everything, 0.3, 0.6))
 
 

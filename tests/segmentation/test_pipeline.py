@@ -11,7 +11,7 @@ from PIL import Image
 from lrptrain.cli import main
 from lrptrain.data import ImageMaskFolder
 from lrptrain.models import ImageClassifier
-from lrptrain.segmentation import files
+from lrptrain.segmentation import export_files
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning"),
@@ -47,21 +47,21 @@ def test_the_command(squares, tmp_path, capsys):
     trainer.save_checkpoint(tmp_path / "model.ckpt")
     out = tmp_path / "out"
     given = ["segment", f"--checkpoint={tmp_path / 'model.ckpt'}", f"--output={out}", "--device=cpu"]
-    given += ["--recipe.scales=[1]", "--recipe.refine_options={'dilations': [1, 2]}", "--training.max_epochs=1"]
+    given += ["--masks.scales=[1]", "--masks.refine_options={'dilations': [1, 2]}", "--training.max_epochs=1"]
     main(given)
     said = capsys.readouterr().out
     assert "30 of 30 images done" in said
     assert "| mean IoU | seeds | refined | pseudo-masks | segmenter |" in said
     assert "% of the pixels" in said
-    results = files.read_json(out / "results.json")
+    results = export_files.read_json(out / "results.json")
     assert results.keys() == {"train", "val", "test", "segmenter"}
     assert results["segmenter"].keys() == {"val", "test"}
     assert 0 <= results["segmenter"]["test"]["mean_iou"] <= 1
     assert results["train"]["images"] == 18
-    assert files.read_classes(out) == ["green", "red"]
+    assert export_files.read_classes(out) == ["green", "red"]
     written = (out / "segmenter" / "segmenter.ckpt").stat().st_mtime_ns
     main(given)  # nothing is made again
-    assert files.read_json(out / "results.json") == results
+    assert export_files.read_json(out / "results.json") == results
     assert (out / "segmenter" / "segmenter.ckpt").stat().st_mtime_ns == written
 
 
@@ -76,16 +76,16 @@ data:
   init_args: {{root: {squares}, size: 16, batch_size: 9}}
 trainer: {{max_epochs: 2, accelerator: cpu, logger: false, enable_checkpointing: false, enable_progress_bar: false}}
 """)
-    given = ["segment", f"--data={config}", f"--output={out}", "--device=cpu", "--recipe.scales=[1]"]
-    given += ["--recipe.refine_options={'dilations': [1, 2]}", "--training.max_epochs=1"]
+    given = ["segment", f"--data={config}", f"--output={out}", "--device=cpu", "--masks.scales=[1]"]
+    given += ["--masks.refine_options={'dilations': [1, 2]}", "--training.max_epochs=1"]
     main(given)
     assert "30 of 30 images done" in capsys.readouterr().out
     trained = (out / "classifier.ckpt").stat().st_mtime_ns
     assert torch.load(out / "classifier.ckpt", weights_only=False)["epoch"] == 2
-    results = files.read_json(out / "results.json")
+    results = export_files.read_json(out / "results.json")
     main(given)  # goes on with the classifier that it trained
     assert (out / "classifier.ckpt").stat().st_mtime_ns == trained
-    assert files.read_json(out / "results.json") == results
+    assert export_files.read_json(out / "results.json") == results
 
 
 def test_without_a_classifier():

@@ -2,7 +2,7 @@ import pytest
 import torch
 from model_zoo import KINDS, timm_vit
 
-from lrptrain.segmentation.sizes import any_size, own_size, patch_size, scaled
+from lrptrain.segmentation.sizes import any_size, native_size, patch_size, scaled_size
 
 ADAPTABLE = ("vit", "vit_distilled", "vit_registers", "vit_mean", "vit_wide", "hf_vit", "clip", "siglip", "dinov2")
 FIXED = ("vit", "vit_wide", "hf_vit", "clip")
@@ -66,11 +66,11 @@ def test_afterwards_the_model_is_as_it_was(name):
 
 
 def test_sizes():
-    assert own_size(KINDS["vit_wide"].build(True)) == (32, 48)
-    assert own_size(KINDS["clip"].build(True)) == (32, 32)
-    assert own_size(torch.nn.Linear(2, 2)) is None
+    assert native_size(KINDS["vit_wide"].build(True)) == (32, 48)
+    assert native_size(KINDS["clip"].build(True)) == (32, 32)
+    assert native_size(torch.nn.Linear(2, 2)) is None
     assert patch_size(KINDS["hf_vit"].build(True)) == (8, 8)
     assert patch_size(torch.nn.Linear(2, 2)) == (1, 1)
-    assert scaled((224, 224), 0.5, (16, 16)) == (112, 112)
-    assert scaled((32, 48), 1.5, (8, 8)) == (48, 72)
-    assert scaled((32, 48), 0.01, (8, 8)) == (8, 8)
+    assert scaled_size((224, 224), 0.5, (16, 16)) == (112, 112)
+    assert scaled_size((32, 48), 1.5, (8, 8)) == (48, 72)
+    assert scaled_size((32, 48), 0.01, (8, 8)) == (8, 8)

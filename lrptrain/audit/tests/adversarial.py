@@ -139,6 +139,7 @@ def _search(
             rows = _masked_softmax(logits, block.usable)
             excess = ((_probabilities(block, rows) - before).abs().sum(-1) - allowed).relu()
             loss = (penalty * excess - _divergence(block.map, rows)).sum()
+            # For the rows alone: the model's weights get no gradient.
             (logits.grad,) = torch.autograd.grad(loss, logits)
         optimizer.step()
     return _masked_softmax(logits.detach(), block.usable)
@@ -148,6 +149,7 @@ def _search(
 def _most_different(block: LastBlock, rows: Float[Tensor, "copies batch tokens"]) -> AdversarialAttention:
     change = (_probabilities(block, rows) - _original_probabilities(block)).abs().mean(-1)  # [copies, batch]
     jsd = torch.where(change <= SAME_PREDICTION, jensen_shannon(block.map.expand_as(rows), rows), 0)
+    # A copy that changed the prediction counts as no different attention, its JSD as 0.
     largest, copy = jsd.max(0)
     smallest_change = change.amin(0)
     change_of_copy = change.gather(0, copy[None])[0]

@@ -62,6 +62,7 @@ class AdversaryTest(AuditTest):
 
     def units(self, context: AuditContext) -> list[str]:
         """Return every differentiable method with every strength, attention first."""
+        # A stable sort: only attention moves to the front, so that a small budget reaches it.
         methods = sorted(context.methods, key=lambda method: method != ATTENTION_METHOD)
         differentiable = [method for method in methods if get_method(method, {}).differentiable]
         return [f"{method} @ {strength:g}" for method in differentiable for strength in self.strengths]
@@ -219,13 +220,16 @@ def train_adversary(
     originals: dict[int, _Explained] = {}  # by the index of the batch
     for step in range(steps):
         index = step % len(batches)
+        # The original stays the same, so it is run once per batch.
         if index not in originals:
             originals[index] = _explain(model, model_inputs(model, batches[index]), method)
         with evaluating(adversary), torch.enable_grad():
+            # A gradient through the map is a second-order one, of all weights.
             inputs = model_inputs(adversary, batches[index])
             loss = adversary_loss(adversary, inputs, method, originals[index], strength)
             parameters = [parameter for parameter in adversary.parameters() if parameter.requires_grad]
             gradients = torch.autograd.grad(loss, parameters, allow_unused=True)
+        # A parameter that the map and the output do not depend on has no gradient, and Adam leaves it as it is.
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient
         nn.utils.clip_grad_norm_(parameters, 1.0)
@@ -254,6 +258,7 @@ def compare_models(model: nn.Module, other: nn.Module, batches: Batches, method:
     same_class = []
     for batch in batches:
         first = _explain(model, model_inputs(model, batch), method)
+        # Both maps are of the class that the first model predicts: else they would differ with the prediction.
         second = _explain(other, model_inputs(other, batch), method, first.target)
         tvd.append(total_variation(first.probabilities, second.probabilities))
         jsd.append(jensen_shannon(first.map, second.map))
@@ -300,6 +305,7 @@ def _noisy_copy(model: nn.Module, seed: int) -> nn.Module:
         parameter.grad = None
         if parameter.is_floating_point():
             parameter.requires_grad_()
+            # Drawn on the CPU, so that the noise does not depend on the device.
             noise = torch.randn(parameter.shape, generator=generator).to(parameter)
             parameter.add_(START_NOISE * parameter.std(correction=0) * noise)
     return adversary

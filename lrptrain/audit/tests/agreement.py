@@ -68,6 +68,7 @@ def agreement(
     scores = torch.stack([values.detach().float() for values in maps.values()])
     methods, samples, tokens = scores.shape
     pairs = (methods, methods, samples, tokens)
+    # All pairs as rows of one batch: [methods, methods, samples, tokens] -> [pairs * samples, tokens].
     first = scores[:, None].expand(pairs).reshape(-1, tokens)
     second = scores[None].expand(pairs).reshape(-1, tokens)
     return rank_correlation(first, second, usable.expand(pairs).reshape(-1, tokens)).view(pairs[:3])

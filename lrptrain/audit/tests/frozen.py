@@ -54,6 +54,7 @@ class FrozenWeightsTest(AuditTest):
     def sentences(self, result: AuditResult) -> Iterator[str]:
         """Say how the weights do beside uniform ones."""
         scores = {each.unit: summarize(each.values["right"]) for each in result.measured_units(self.name)}
+        # Uniform weights are what the others are compared with.
         uniform = scores.pop(UNIFORM, None)
         if uniform is not None and scores:
             others = ", ".join(f"{name} {score.value:.0%}" for name, score in scores.items())

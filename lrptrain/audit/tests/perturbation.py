@@ -144,6 +144,7 @@ def random_order_score(
         raise ValueError(f"random_maps must be positive, got {random_maps}")
     scores = []
     for number in range(random_maps):
+        # From 1 on: seed 0 is that of the method `random`, which would be compared with itself.
         relevance = attribute(model, inputs, target, "random", seed=1 + seed * random_maps + number)
         scores.append(order_score(model, inputs, target, relevance.scores, relevance.grid, fill))
     return torch.stack(scores).mean(0)
@@ -186,6 +187,7 @@ def order_score(
             probability, scores, usable, full=full
         )
     predict, images = image_prediction(model, inputs)
+    # The sooner the probability falls, the smaller the area: small with the relevant patches first is good.
     most, least = (
         area_under_curve(
             perturbation_curve(predict, images, scores, grid, target, most_relevant_first=first, fill=fill)

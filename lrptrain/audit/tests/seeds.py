@@ -43,6 +43,7 @@ class SeedsTest(AuditTest):
         outputs, per sample. `jsd`: divergence of the maps, per method and sample.
         """
         assert context.retrain is not None
+        # From seed + 1 on: the model itself may have been trained from the audit's seed.
         other = context.retrain(context.seed + int(unit)).to(context.logits.device).eval()
         methods = context.supported_methods()
         logits = []

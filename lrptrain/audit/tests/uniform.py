@@ -39,6 +39,7 @@ class UniformAttentionTest(AuditTest):
         logits = torch.cat([uniform_attention_logits(context.model, batch.inputs) for batch in context.batches])
         tvd = total_variation(class_probabilities(context.logits, dtype=None), class_probabilities(logits, dtype=None))
         jsd = []
+        # How far the attention was from uniform: where it was so anyway, nothing is lost.
         for batch, relevance in zip(context.batches, context.maps(ATTENTION_METHOD), strict=True):
             usable = content_of_map(batch.inputs, relevance.scores.shape[1])
             uniform = as_distribution(torch.zeros_like(relevance.scores), usable)
@@ -60,6 +61,7 @@ class UniformAttentionTest(AuditTest):
         if not values["right"]:
             yield f"{start} keeps {np.mean(values['same']):.0%} of its predictions."
             return
+        # Per sample -1, 0 or 1, so that the interval is that of paired answers.
         differences = [before - after for before, after in zip(values["right"], values["right_uniform"], strict=True)]
         loss = summarize(differences)
         if loss.high < NEGLIGIBLE_LOSS:

@@ -2,22 +2,13 @@
 
 const findingFilter = { state: "", target: "", scope: "" };
 const STATES = ["confirmed", "suspected", "refuted"];
-const KINDS = {
-  focus_outside_annotation: "The relevance lies outside the annotation",
-  reliance_outside_annotation: "The prediction leans on what lies outside the annotation",
-  focus_in_region: "The relevance lies on a region",
-  focus_at_position: "The relevance lies at a fixed place",
-  suspicious_token: "The relevance lies on a token",
-  relevance_cluster: "The relevance of these samples is alike",
-};
-
 function findingsView(run) {
   const last = lastOf(run);
   if (last === undefined) return h("p", { className: "empty" }, "No evaluation was written yet.");
   const all = last.findings;
   const place = h("div");
   const draw = () => {
-    const kept = all.filter((one) => ["state", "target", "scope"].every((key) => !findingFilter[key] || one[key] === findingFilter[key]));
+    const kept = all.filter((one) => ["state", "target", "scope"].every((key) => !findingFilter[key] || filterValue(one, key) === findingFilter[key]));
     kept.sort((one, other) => STATES.indexOf(one.state) - STATES.indexOf(other.state) || (other.severity || 0) - (one.severity || 0));
     place.replaceChildren(...(kept.length ? kept.slice(0, 200).map((finding) => findingCard(run, last, finding))
       : [h("p", { className: "empty" }, all.length ? "No finding is left by these filters." : `Nothing was found up to epoch ${last.epoch}.`)]));
@@ -25,20 +16,27 @@ function findingsView(run) {
     showWorst(run, place);
   };
   const set = (key) => (value) => { findingFilter[key] = value; draw(); };
-  const options = (key) => [["", "all"], ...[...new Set(all.map((one) => one[key]))].map((own) => [own, String(own)])];
+  const options = (key) => [["", "all"], ...[...new Set(all.map((one) => filterValue(one, key)))].map((own) => [own, String(own)])];
   const controls = h("div", { className: "controls" }, ["state", "target", "scope"].map((key) => {
-    if (!all.some((one) => one[key] === findingFilter[key])) findingFilter[key] = "";
+    if (!all.some((one) => filterValue(one, key) === findingFilter[key])) findingFilter[key] = "";
     return labelled({ state: "State", target: "Maps of", scope: "Scope" }[key], choice(`finding-${key}`, options(key), findingFilter[key], set(key)));
   }), h("span", { className: "muted" }, `epoch ${last.epoch}, ${plural(all.length, "finding")}`));
   draw();
   return h("div", {}, controls, noteList(notesOf(runs.get(run))) || "", place);
 }
 
+function scopeText(finding) {
+  return finding.scope_kind === "class" ? `class ${finding.scope}` : finding.scope;
+}
+
+function filterValue(finding, key) {
+  return key === "scope" ? scopeText(finding) : finding[key];
+}
+
 function findingCard(run, last, finding) {
-  const scope = finding.scope === "overall" || finding.scope.startsWith("group ") ? finding.scope : `class ${finding.scope}`;
   const where = finding.where && finding.where !== "outside the annotation" ? `: ${finding.where}` : "";
-  const head = h("header", {}, h("span", { className: `badge ${finding.state}` }, finding.state), h("strong", {}, scope),
-    h("span", {}, `${KINDS[finding.kind] || words(finding.kind)}${where}`),
+  const head = h("header", {}, h("span", { className: `badge ${finding.state}` }, finding.state), h("strong", {}, scopeText(finding)),
+    h("span", {}, `${finding.title || words(finding.kind)}${where}`),
     h("span", { className: "muted" }, `maps of ${TARGET_TEXTS[finding.target] || finding.target}`));
   const history = Array.isArray(finding.history) ? finding.history : [];
   const since = h("div", { className: "since" }, `since epoch ${finding.first_epoch ?? "?"}`, curve(history) || "");

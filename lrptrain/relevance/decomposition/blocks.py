@@ -57,7 +57,8 @@ def transformer_blocks(recording: Recording) -> list[Block]:
         UnsupportedMethodError: If the attention does not add to a residual stream, or sees windows.
         UnsupportedModelError: If there is no attention.
     """
-    graph, _ = Graph(recording.tape), recording.length
+    graph = Graph(recording.tape)
+    _ = recording.length
     return [_block(recording, graph, probabilities) for probabilities in recording.blocks]
 
 
@@ -123,20 +124,21 @@ def _weighs_by(node: Node, value: Value) -> bool:
 
 def _attention_output(recording: Recording, graph: Graph, product: Node) -> Value:
     """The last token states behind the product that treat every token alike: its value at a token is that token's."""
-    value, found = product.outputs[0], None
+    value = product.outputs[0]
+    last_states = None
     while True:
         if recording.propagator.token_axis(value, recording.length) is not None:
-            found = value
+            last_states = value
         readers = graph.readers.get(value, [])
         if len(readers) != 1 or not _treats_tokens_alike(readers[0], value):
             break
         value = readers[0].outputs[0]
-    if found is None:
+    if last_states is None:
         raise UnsupportedMethodError(
             f"the attention of module '{product.path}' has no output [batch, {recording.length}, width] of its own "
             "before something that differs between tokens (a gate?)"
         )
-    return found
+    return last_states
 
 
 def _treats_tokens_alike(node: Node, value: Value) -> bool:
@@ -154,11 +156,11 @@ def _residual_sum(graph: Graph, attention: Value, product: Node) -> tuple[Value,
     """The first sum of something from the attention's output and something else: (this, that, sum)."""
     moving = {attention}
     for node in graph.tape.nodes:
-        found = moving.intersection(node.inputs)
-        if node.name == "add" and len(node.inputs) == 2 and len(found) == 1:
-            (other,) = set(node.inputs) - found
-            return found.pop(), other, node.outputs[0]
-        if found:
+        operands = moving.intersection(node.inputs)
+        if node.name == "add" and len(node.inputs) == 2 and len(operands) == 1:
+            (other,) = set(node.inputs) - operands
+            return operands.pop(), other, node.outputs[0]
+        if operands:
             moving.update(node.outputs)
     raise _no_residual(product)
 

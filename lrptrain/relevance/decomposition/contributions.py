@@ -41,14 +41,17 @@ class Contributions:
     @cached_property
     def heads(self) -> Float[Tensor, "batch heads length width"]:
         """f^h(x_j): each head's output, without the output bias, where token j attends to nothing but itself."""
-        value, x = self.block.weights, at_least_float32(self.block.weights.tensor)
-        lead, length = x.shape[:-2], x.shape[-1]
+        value = self.block.weights
+        x = at_least_float32(self.block.weights.tensor)
+        lead = x.shape[:-2]
+        length = x.shape[-1]
         places = torch.arange(lead.numel(), device=x.device, dtype=x.dtype).view(*lead, 1, 1)
         order = self.recording.per_head(value, places).long().flatten(1)
         masks = torch.stack([x.new_zeros(lead.numel()).index_fill(0, head, 1.0).view(*lead, 1, 1) for head in order.T])
         itself = torch.eye(length, dtype=x.dtype, device=x.device)
         links = self._links(value, self.block.attention)
-        steps, size = linearise(links), _at_a_time(links, value)
+        steps = linearise(links)
+        size = _at_a_time(links, value)
 
         def alone(mask: Tensor) -> Tensor:
             return self.batch_first(self.block.attention, push(steps, {value: mask * itself})[self.block.attention])
@@ -76,16 +79,18 @@ class Contributions:
     def mixing_ratios(self, sites: Sequence[Value]) -> list[Float[Tensor, "batch length"]]:
         """|| sum_{j != i} z_ij || / (|| sum_{j != i} z_ij || + || z_ii ||) at each site (Kobayashi et al. 2021)."""
         steps, _ = self._steps(sites)
-        weights, heads = self.weights, self.heads
-        own = torch.einsum("bhi,bhid->bid", weights.diagonal(dim1=-2, dim2=-1), heads)
-        others = torch.einsum("bhij,bhjd->bid", weights, heads) - own
+        weights = self.weights
+        heads = self.heads
+        from_itself = torch.einsum("bhi,bhid->bid", weights.diagonal(dim1=-2, dim2=-1), heads)
+        from_others = torch.einsum("bhij,bhjd->bid", weights, heads) - from_itself
         parts = [
-            self._pushed(steps, others, torch.zeros_like(self.residual), sites),
-            self._pushed(steps, own, self.residual, sites),
+            self._pushed(steps, from_others, torch.zeros_like(self.residual), sites),
+            self._pushed(steps, from_itself, self.residual, sites),
         ]
         ratios = []
-        for mixed, kept in zip(*parts, strict=True):
-            a, b = torch.linalg.vector_norm(mixed, dim=-1), torch.linalg.vector_norm(kept, dim=-1)
+        for mixed, preserved in zip(*parts, strict=True):
+            a = torch.linalg.vector_norm(mixed, dim=-1)
+            b = torch.linalg.vector_norm(preserved, dim=-1)
             ratios.append(a / torch.where(a + b == 0, 1.0, a + b))
         return ratios
 
@@ -107,11 +112,11 @@ class Contributions:
         nothing = torch.zeros_like(at_least_float32(self.block.weights.tensor))
         bias = push(steps, {self.block.weights: nothing}, offsets=True)[self.block.attention]
         steps, _ = self._steps([site])
-        given = {
+        sources = {
             self.block.attention: bias,
             self.block.residual: torch.zeros_like(at_least_float32(self.block.residual.tensor)),
         }
-        return self.batch_first(site, push(steps, given, offsets=True)[site])
+        return self.batch_first(site, push(steps, sources, offsets=True)[site])
 
     def shares(self, explanation: Explanation, site: Value, stream: Value, *, residual: bool) -> States:
         """What every token contributes to the explained logit, by way of one site: sum_i <c_i, z_ij>.
@@ -139,8 +144,8 @@ class Contributions:
         of_attention, of_residual = torch.autograd.grad(
             explained, [attention, passed], create_graph=explanation.create_graph, materialize_grads=True
         )
-        told = torch.einsum("bid,bhjd->bhij", of_attention, self.heads)
-        shares = (self.weights * told).sum((1, 2))
+        per_head = torch.einsum("bid,bhjd->bhij", of_attention, self.heads)
+        shares = (self.weights * per_head).sum((1, 2))
         return shares + (of_residual * self.residual).sum(-1) if residual else shares
 
     def batch_first(self, value: Value, states: Tensor) -> Tensor:
@@ -160,12 +165,12 @@ class Contributions:
 
     def _pushed(self, steps: list[Step], attention: Tensor, residual: Tensor, sites: Sequence[Value]) -> list[Tensor]:
         block = self.block
-        given = {
+        sources = {
             block.attention: self.batch_first(block.attention, attention),
             block.residual: self.batch_first(block.residual, residual),
         }
-        known = push(steps, given)
-        return [self.batch_first(site, known[site]) for site in sites]
+        values = push(steps, sources)
+        return [self.batch_first(site, values[site]) for site in sites]
 
 
 def _at_a_time(links: Sequence[Link], source: Value) -> int:

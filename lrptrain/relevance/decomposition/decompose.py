@@ -63,20 +63,21 @@ def decompose(
         blocks = transformer_blocks(recording)
         forms = _forms(form, blocks)
         for block in blocks:
-            sites, contributions = [block.site(name) for name in forms], Contributions(recording, block)
-            found = zip(forms, contributions.norms(sites), contributions.mixing_ratios(sites), strict=True)
-            for name, norm, ratio in found:
+            sites = [block.site(name) for name in forms]
+            contributions = Contributions(recording, block)
+            results = zip(forms, contributions.norms(sites), contributions.mixing_ratios(sites), strict=True)
+            for name, norm, ratio in results:
                 norms.setdefault(name, []).append(norm)
                 ratios.setdefault(name, []).append(ratio)
-        kept = torch.ones_like(ratio) if recording.padding is None else recording.padding.to(ratio.dtype)
+        content = torch.ones_like(ratio) if recording.padding is None else recording.padding.to(ratio.dtype)
     return Decomposition(
-        {name: torch.stack(maps) * kept[:, :, None] * kept[:, None] for name, maps in norms.items()},
-        {name: torch.stack(rows) * kept for name, rows in ratios.items()},
+        {name: torch.stack(maps) * content[:, :, None] * content[:, None] for name, maps in norms.items()},
+        {name: torch.stack(rows) * content for name, rows in ratios.items()},
         recorded.logits,
     )
 
 
 def _forms(form: str | None, blocks: Sequence[Block]) -> list[str]:
     """Those asked for that every block has; the first one if there is none, whose error then says why."""
-    asked = FORMS if form is None else ("attn_res_ln_norm", "atb_norm") if form == "atb" else (form,)
-    return [name for name in asked if all(name in block.sites for block in blocks)] or [asked[0]]
+    requested = FORMS if form is None else ("attn_res_ln_norm", "atb_norm") if form == "atb" else (form,)
+    return [name for name in requested if all(name in block.sites for block in blocks)] or [requested[0]]

@@ -54,7 +54,9 @@ def chain(tape: Tape, sources: Iterable[Value], targets: Iterable[Value]) -> lis
     Raises:
         UnsupportedMethodError: If one of them cannot pass contributions.
     """
-    moving, needed, nodes = set(sources), set(targets), list[Node]()
+    moving = set(sources)
+    needed = set(targets)
+    nodes = list[Node]()
     for node in reversed(tape.nodes):
         if needed.intersection(node.outputs) and not moving.intersection(node.outputs):
             needed.update(node.inputs)
@@ -74,24 +76,24 @@ def linearise(links: Sequence[Link]) -> list[Step]:
     return [Step(link, _linear_part(link)) for link in links]
 
 
-def push(steps: Iterable[Step], given: Mapping[Value, Tensor], *, offsets: bool = False) -> Known:
+def push(steps: Iterable[Step], sources: Mapping[Value, Tensor], *, offsets: bool = False) -> Known:
     """Pass a part on.
 
     Args:
         steps: Of a chain.
-        given: The part of every source of the chain.
+        sources: The part of every source of the chain.
         offsets: Add the offsets, which belong to the part that comes from the biases and other constants.
 
     Returns:
         The part of every value of the chain.
     """
-    known = dict(given)
+    values = dict(sources)
     for step in steps:
-        results = step.linear(known)
+        results = step.linear(values)
         if offsets:
             results = [x + o for x, o in zip(results, step.offset(), strict=True)]
-        known.update(zip(step.link.node.outputs, results, strict=True))
-    return known
+        values.update(zip(step.link.node.outputs, results, strict=True))
+    return values
 
 
 def secant(function: Callable[[Tensor], Tensor], u: Float[Tensor, "..."], y: Float[Tensor, "..."]) -> Tensor:
@@ -106,7 +108,8 @@ def secant(function: Callable[[Tensor], Tensor], u: Float[Tensor, "..."], y: Flo
         origin = u.new_zeros([1] * u.ndim).requires_grad_()
         at_zero = function(origin)
         (derivative,) = torch.autograd.grad(at_zero.sum(), origin, allow_unused=True)
-    start, limits = at_zero.detach(), torch.finfo(u.dtype)
+    start = at_zero.detach()
+    limits = torch.finfo(u.dtype)
     # Below, the quotient has lost more digits to rounding than the limit is away.
     reach = (start.abs() * limits.eps).sqrt().clamp(min=limits.tiny / limits.eps)
     near = u.abs() <= reach
@@ -127,9 +130,9 @@ def _check(link: Link) -> None:
 
 def tensors_of(node: Node) -> list[Value]:
     """The recorded values among a call's arguments, each as often as it stands there."""
-    found: list[Value] = []
-    map_nested((node.args, node.kwargs), Value, found.append)
-    return found
+    values: list[Value] = []
+    map_nested((node.args, node.kwargs), Value, values.append)
+    return values
 
 
 def is_norm(node: Node) -> bool:
@@ -144,29 +147,30 @@ def _refusal(node: Node, why: str) -> UnsupportedMethodError:
 
 
 def _linear_part(link: Link) -> Callable[[Known], list[Tensor]]:
-    node, (source, *_) = link.node, link.moving
+    node = link.node
+    source, *_ = link.moving
     if is_norm(node):
         norm = frozen(node)
-        return lambda known: [norm(known[source])]
+        return lambda values: [norm(values[source])]
     if node.name in COPIES:
-        return lambda known: [known[source]]
+        return lambda values: [values[source]]
     if node.name in _NONLINEAR and node.name not in _AFFINE:
         slope = secant(
             lambda x: _call(node, {source: x})[0],
             at_least_float32(source.tensor),
             at_least_float32(node.outputs[0].tensor),
         )
-        return lambda known: [known[source] * slope]
+        return lambda values: [values[source] * slope]
     if node.name == "linear":
         weight = node.argument(1, "weight").to(at_least_float32(source.tensor).dtype)
-        return lambda known: [F.linear(known[source], weight)]
+        return lambda values: [F.linear(values[source], weight)]
     if node.name not in _WITH_OFFSET or (
         node.name in ("add", "sub") and len(link.moving) == len(tensors_of(node)) == 2
     ):
-        return lambda known: _call(node, {value: known[value] for value in link.moving})
+        return lambda values: _call(node, {value: values[value] for value in link.moving})
     offset = _at_zero(link)
-    return lambda known: [
-        x - o for x, o in zip(_call(node, {value: known[value] for value in link.moving}), offset, strict=True)
+    return lambda values: [
+        x - o for x, o in zip(_call(node, {value: values[value] for value in link.moving}), offset, strict=True)
     ]
 
 
@@ -178,15 +182,16 @@ def _at_zero(link: Link) -> list[Tensor]:
 
 def _call(node: Node, moving: Mapping[Value, Tensor]) -> list[Tensor]:
     """Repeat a call with parts in the places of the moving inputs, in their precision."""
-    precision, in_place = next(iter(moving.values())).dtype, is_in_place(node.function, node.args, node.kwargs)
+    precision = next(iter(moving.values())).dtype
+    in_place = is_in_place(node.function, node.args, node.kwargs)
 
     def place(value: Value) -> Tensor:
         if value not in moving:
             return value.tensor.to(precision)
         return moving[value].clone() if in_place else moving[value]
 
-    given = map_nested((node.args, node.kwargs), Tensor, lambda x: x.to(precision) if x.is_floating_point() else x)
-    args, kwargs = map_nested(given, Value, place)
+    constants = map_nested((node.args, node.kwargs), Tensor, lambda x: x.to(precision) if x.is_floating_point() else x)
+    args, kwargs = map_nested(constants, Value, place)
     # OutputRelevance that come in batches are not laid out in memory as the recorded value was.
     function = torch.Tensor.reshape if node.name == "view" else node.function
     return [y for y in tensors_in(function(*args, **kwargs)) if y.is_floating_point()]

@@ -48,8 +48,10 @@ def positive_mean_over_heads(
     if torch.is_grad_enabled():
         return (gradient * weights).clamp(min=0).mean(1)
     total = torch.zeros_like(gradient[:, 0] * weights[:, 0])
-    for one, by in zip(gradient.unbind(1), weights.unbind(1), strict=True):  # little memory at a time
-        total += (one * by).clamp_(min=0)
+    for head_gradient, head_weights in zip(
+        gradient.unbind(1), weights.unbind(1), strict=True
+    ):  # little memory at a time
+        total += (head_gradient * head_weights).clamp_(min=0)
     return total / gradient.shape[1]
 
 
@@ -84,17 +86,19 @@ def rollout(explanation: Explanation, start_layer: int = 0) -> RelevanceMaps:
 def attention_gradcam(explanation: Explanation) -> RelevanceMaps:
     """Grad-CAM on the last block's attention: the mean gradient of each head's content tokens weighs its attention."""
     recording = explanation.recording
-    weights, layout = recording.pooling, recording.layout
+    weights = recording.pooling
+    layout = recording.layout
     last = recording.blocks[-1]
-    attention, (gradient,) = recording.attention[-1], explanation.attention_gradient([last])
+    attention = recording.attention[-1]
+    (gradient,) = explanation.attention_gradient([last])
     rows = [
         layout.content(torch.einsum("bi,bhij->bhj", weights.to(block.dtype), block)) for block in (attention, gradient)
     ]
-    kept = torch.ones_like(rows[0][:, 0]) if recording.padding is None else recording.padding.to(rows[0].dtype)
-    importance = (rows[1] * kept[:, None]).sum(-1, keepdim=True) / kept.sum(-1)[:, None, None]
+    content = torch.ones_like(rows[0][:, 0]) if recording.padding is None else recording.padding.to(rows[0].dtype)
+    importance = (rows[1] * content[:, None]).sum(-1, keepdim=True) / content.sum(-1)[:, None, None]
     cam = (rows[0] * importance).mean(1).clamp(min=0)
-    low = torch.where(kept > 0, cam, torch.inf).amin(1, keepdim=True)
-    high = torch.where(kept > 0, cam, -torch.inf).amax(1, keepdim=True)
+    low = torch.where(content > 0, cam, torch.inf).amin(1, keepdim=True)
+    high = torch.where(content > 0, cam, -torch.inf).amax(1, keepdim=True)
     return RelevanceMaps(torch.where(high > low, (cam - low) / (high - low), 0.0))
 
 

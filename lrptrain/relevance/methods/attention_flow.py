@@ -45,10 +45,10 @@ def attention_flow(explanation: Explanation, max_seconds: float = 600.0) -> Rele
     pooling = recording.pooling.detach().cpu().double().numpy()
     scores = np.zeros(pooling.shape)
     wanted = np.isin(np.arange(recording.length), recording.layout.positions)
-    for row, own in enumerate(content):
-        edges = 0.5 * maps[row][:, own][:, :, own] + 0.5 * np.eye(own.sum())
-        (sinks,) = wanted[own].nonzero()
-        scores[row, own & wanted] = maximum_flows(edges, pooling[row, own], sinks.tolist())
+    for row, tokens in enumerate(content):
+        edges = 0.5 * maps[row][:, tokens][:, :, tokens] + 0.5 * np.eye(tokens.sum())
+        (sinks,) = wanted[tokens].nonzero()
+        scores[row, tokens & wanted] = maximum_flows(edges, pooling[row, tokens], sinks.tolist())
     return RelevanceMaps(recording.layout.content(torch.as_tensor(scores).to(recording.logits)))
 
 

@@ -13,6 +13,6 @@ def random(explanation: Explanation, seed: int = 0) -> RelevanceMaps:
     recording = explanation.recording
     mask = recording.content_mask(number_of_tokens(recording)).cpu()
     scores = torch.zeros(mask.shape)
-    for row, content, own in zip(scores, mask, recording.content_seeds(seed), strict=True):
-        row[content] = torch.rand(int(content.sum()), generator=torch.Generator().manual_seed(own))
+    for row, content, sample_seed in zip(scores, mask, recording.content_seeds(seed), strict=True):
+        row[content] = torch.rand(int(content.sum()), generator=torch.Generator().manual_seed(sample_seed))
     return RelevanceMaps(scores.to(recording.logits.device))

@@ -19,7 +19,8 @@ from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.methods.attention import chosen, pooled_row
 from lrptrain.relevance.registry import RelevanceMaps, method
 
-KOBAYASHI_2020, KOBAYASHI_2021 = "Kobayashi et al. 2020", "Kobayashi et al. 2021"
+KOBAYASHI_2020 = "Kobayashi et al. 2020"
+KOBAYASHI_2021 = "Kobayashi et al. 2021"
 KOBAYASHI_2024 = "Kobayashi et al. 2024"
 
 
@@ -36,15 +37,15 @@ def _decomposed(
         used = [blocks[block]]
     else:
         used = chosen(blocks, start_layer)
-    for one in used:
-        one.site(form)
+    for used_block in used:
+        used_block.site(form)
     if project:
         row = _projected(explanation, used[-1], form)
         used = used[:-1]
     else:
         row = weights.to(recording.logits.dtype)
-    for one in reversed(used):
-        (norms,) = Contributions(recording, one).norms([one.site(form)])
+    for used_block in reversed(used):
+        (norms,) = Contributions(recording, used_block).norms([used_block.site(form)])
         row = _rolled(row, norms, identity=form == "attention_norm" and block is None)
     return RelevanceMaps(recording.layout.content(row))
 

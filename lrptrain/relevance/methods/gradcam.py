@@ -23,8 +23,8 @@ def gradcam(explanation: Explanation) -> RelevanceMaps:
     recording = explanation.recording
     value = attention_input(recording)
     states, gradient = (_content(recording, value, x) for x in (value.tensor, *explanation.gradient([value])))
-    kept = recording.content_mask(states.shape[1]).to(states.dtype)[..., None]
-    weights = (gradient * kept).sum(1, keepdim=True) / kept.sum(1, keepdim=True)
+    content = recording.content_mask(states.shape[1]).to(states.dtype)[..., None]
+    weights = (gradient * content).sum(1, keepdim=True) / content.sum(1, keepdim=True)
     return RelevanceMaps((weights * states).sum(-1).clamp(min=0))
 
 
@@ -34,11 +34,11 @@ def attention_input(recording: Recording) -> Value:
     Raises:
         UnsupportedMethodError: If there are none of shape `[batch, tokens, width]`.
     """
-    made = {output: node for node in recording.tape.nodes for output in node.outputs}
+    producers = {output: node for node in recording.tape.nodes for output in node.outputs}
     frontier: list[Value] = [recording.blocks[-1]]
     seen = set(frontier)
     while frontier:
-        node = made.get(frontier.pop(0))
+        node = producers.get(frontier.pop(0))
         for value in node.inputs if node is not None else ():
             if _projects_tokens(recording, node, value):
                 return value

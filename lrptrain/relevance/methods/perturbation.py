@@ -42,26 +42,30 @@ def leave_one_out(
             f"of must be 'logit' or 'probability', window and at_once 1 or more, not {of!r}, {window}, {at_once}"
         )
     recording = explanation.recording
-    groups, device = _groups(recording, window), recording.logits.device
+    groups = _groups(recording, window)
+    device = recording.logits.device
     content = recording.content_mask(len(groups))
     present = torch.stack([(content & (groups == group)).any(1) for group in range(int(groups.max()) + 1)], 1)
     # Group -1 takes nothing away: the answer as it is, by the same kernels.
-    whole = torch.stack([torch.arange(recording.samples, device=device), groups.new_full((recording.samples,), -1)], 1)
-    left_out = torch.cat([whole, present.nonzero()])
-    found = [
+    complete = torch.stack(
+        [torch.arange(recording.samples, device=device), groups.new_full((recording.samples,), -1)], 1
+    )
+    left_out = torch.cat([complete, present.nonzero()])
+    outcomes = [
         answers_without(
             explanation, groups != part[:, 1:], part[:, 0], baseline=baseline, probability=of == "probability"
         )
-        for part in left_out.split(at_once)
+        for part in torch.split(left_out, at_once)
     ]
-    before, after = torch.cat(found).tensor_split([recording.samples])
+    before, after = torch.cat(outcomes).tensor_split([recording.samples])
     fall = before.new_zeros(present.shape).masked_scatter(present, before[left_out[recording.samples :, 0]] - after)
     return RelevanceMaps(fall[:, groups])
 
 
 def _groups(recording: Recording, window: int) -> Int[Tensor, " tokens"]:
     """Which tokens are taken away together: every token's number of its group."""
-    device, tokens = recording.logits.device, number_of_tokens(recording)
+    device = recording.logits.device
+    tokens = number_of_tokens(recording)
     assert recording.tape.root is not None
     if len(recording.tape.root.shape) == 3:
         return torch.arange(tokens, device=device) // window

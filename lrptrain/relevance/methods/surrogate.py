@@ -52,7 +52,10 @@ def lime(
     def weights(answers: Answers, tokens: int) -> Tensor:
         kernel = captum.attr._core.lime.get_exp_kernel_similarity_function("cosine", kernel_width)
         surrogate = captum.attr.Lime(answers, interpretable_model=_Ridge(alpha), similarity_func=kernel)
-        return surrogate.attribute(torch.ones(1, tokens), n_samples=samples, perturbations_per_eval=at_once)[0]
+        coefficients: Tensor = surrogate.attribute(
+            torch.ones(1, tokens), n_samples=samples, perturbations_per_eval=at_once
+        )
+        return coefficients[0]
 
     return _fitted(explanation, weights, baseline, seed)
 
@@ -81,11 +84,14 @@ def kernel_shap(
 
     def weights(answers: Answers, tokens: int) -> Tensor:
         if tokens == 1:  # nothing is left to sample
-            whole, empty = answers(torch.tensor([[1.0], [0.0]]))
-            return (whole - empty)[None]
+            complete, empty = answers(torch.tensor([[1.0], [0.0]]))
+            return torch.stack([complete - empty])
         surrogate = captum.attr.KernelShap(answers)
         surrogate.interpretable_model = _Ridge(0.0)
-        return surrogate.attribute(torch.ones(1, tokens), n_samples=samples, perturbations_per_eval=at_once)[0]
+        coefficients: Tensor = surrogate.attribute(
+            torch.ones(1, tokens), n_samples=samples, perturbations_per_eval=at_once
+        )
+        return coefficients[0]
 
     return _fitted(explanation, weights, baseline, seed)
 
@@ -97,12 +103,13 @@ class _Ridge:
         self.alpha = alpha
         self.weights = torch.zeros(0)
 
-    def fit(self, train_data: Any, **_: Any) -> dict:
+    def fit(self, train_data: Any, **_: Any) -> dict[str, Any]:
         """Fit to the one batch of subsets, answers and weights."""
         on, answers, counts = (x.double() for x in next(iter(train_data)))
         counts = counts / counts.max()
         share = counts / counts.sum()
-        on_centred, centred = on - share @ on, answers - share @ answers
+        on_centred = on - share @ on
+        centred = answers - share @ answers
         penalty = self.alpha**0.5 * torch.eye(on.shape[1], dtype=on.dtype)
         rows = torch.cat([on_centred * counts.sqrt()[:, None], penalty])
         wanted = torch.cat([centred * counts.sqrt(), penalty.new_zeros(len(penalty))])
@@ -121,20 +128,22 @@ def _fitted(
     recording = explanation.recording
     content = recording.content_mask(number_of_tokens(recording))
     scores = torch.zeros(content.shape, dtype=torch.float64)
-    for row, (own, start) in enumerate(zip(content, recording.content_seeds(seed), strict=True)):
+    for row, (tokens, start) in enumerate(zip(content, recording.content_seeds(seed), strict=True)):
         torch.default_generator.manual_seed(start)  # captum draws from it; the engine restores the caller's state
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            scores[row, own.cpu()] = weights(_answers(explanation, row, own, baseline), int(own.sum())).double()
+            scores[row, tokens.cpu()] = weights(
+                _answers(explanation, row, tokens, baseline), int(tokens.sum())
+            ).double()
     return RelevanceMaps(scores.to(recording.logits))
 
 
-def _answers(explanation: Explanation, row: int, own: Bool[Tensor, " tokens"], baseline: float) -> Answers:
+def _answers(explanation: Explanation, row: int, tokens: Bool[Tensor, " tokens"], baseline: float) -> Answers:
     def answers(on: Tensor) -> Tensor:
-        kept = own.new_zeros(len(on), len(own))
-        kept[:, own] = on.to(own.device) > 0
-        rows = torch.full((len(on),), row, device=own.device)
-        return answers_without(explanation, kept, rows, baseline=baseline).cpu()
+        present = tokens.new_zeros(len(on), len(tokens))
+        present[:, tokens] = on.to(tokens.device) > 0
+        rows = torch.full((len(on),), row, device=tokens.device)
+        return answers_without(explanation, present, rows, baseline=baseline).cpu()
 
     return answers
 

@@ -6,6 +6,7 @@ of its name in `rules.py`, which says what it computes.
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -25,17 +26,19 @@ def zplus(
     bias: Float[Tensor, " out"] | None,
 ) -> Float[Tensor, "*rows in"]:
     """The z+ rule of a dense layer; `z` is its output with the bias. Rows without relevance cost nothing."""
-    rows_in, rows_out = x.reshape(-1, x.shape[-1]), z.reshape(-1, z.shape[-1])
-    given = relevance.reshape(rows_out.shape)
-    active = given.any(-1).nonzero()[:, 0]
-    if 2 * len(active) < len(given):
-        found = _zplus_rows(given[active], rows_in[active], weight, rows_out[active], bias)
-        return torch.zeros_like(rows_in).index_copy_(0, active, found).view(x.shape)
-    return _zplus_rows(given, rows_in, weight, rows_out, bias).view(x.shape)
+    rows_in = x.reshape(-1, x.shape[-1])
+    rows_out = z.reshape(-1, z.shape[-1])
+    rows = relevance.reshape(rows_out.shape)
+    active = rows.any(-1).nonzero()[:, 0]
+    if 2 * len(active) < len(rows):
+        passed = _zplus_rows(rows[active], rows_in[active], weight, rows_out[active], bias)
+        return torch.zeros_like(rows_in).index_copy_(0, active, passed).view(x.shape)
+    return _zplus_rows(rows, rows_in, weight, rows_out, bias).view(x.shape)
 
 
 def _zplus_rows(relevance: Tensor, x: Tensor, weight: Tensor, z: Tensor, bias: Tensor | None) -> Tensor:
-    limits, size_of_weight = torch.finfo(z.dtype), weight.abs()
+    limits = torch.finfo(z.dtype)
+    size_of_weight = weight.abs()
     floor = torch.tensor(limits.tiny / limits.eps, dtype=z.dtype, device=z.device)
     result = torch.empty_like(x)
     height = math.ceil(len(x) / max(1, math.ceil(len(x) / _ROWS)))  # slices of one size
@@ -59,13 +62,13 @@ def _zplus_rows(relevance: Tensor, x: Tensor, weight: Tensor, z: Tensor, bias: T
 def divide_(numerator: Array, denominator: Array) -> Array:
     """Divide where it is safe, else 0, into the memory of the denominator."""
     limits = torch.finfo(denominator.dtype)
-    for part in denominator.view(-1).split(_ENTRIES):
+    for part in torch.split(denominator.view(-1), _ENTRIES):
         part.masked_fill_(part.abs() < limits.tiny / limits.eps, torch.inf)
     return torch.div(numerator, denominator, out=denominator)
 
 
 def halves(
-    relevance: Array, z: Array, a: Array, b: Array, transpose_a: Callable, transpose_b: Callable
+    relevance: Array, z: Array, a: Array, b: Array, transpose_a: Callable[..., Any], transpose_b: Callable[..., Any]
 ) -> tuple[Array, Array]:
     """Halve relevance of a product `z` of two activations. Overwrites `z`."""
     share = divide_(relevance, z.mul_(2).contiguous())
@@ -78,10 +81,11 @@ def rescaled_sum(
     """Split relevance of a sum `z` of two operands and give each the absolute share of its sum."""
     share = divide_(relevance, z.clone(memory_format=torch.contiguous_format))
     parts = [torch.mul(operand, share) if operand.shape == z.shape else share * operand for operand in operands]
-    sums, whole = [total(part) for part in parts], total(relevance)
+    sums = [total(part) for part in parts]
+    total_relevance = total(relevance)
     absolute = sums[0].abs() + sums[1].abs()
     first, second = (
-        part.mul_(divide_(s.abs(), absolute.clone()) * divide_(whole, s.clone()))
+        part.mul_(divide_(s.abs(), absolute.clone()) * divide_(total_relevance, s.clone()))
         for part, s in zip(parts, sums, strict=True)
     )
     return first, second

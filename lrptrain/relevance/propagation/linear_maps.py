@@ -13,14 +13,16 @@ from lrptrain.relevance.propagation.composite import OutputRelevance
 from lrptrain.relevance.tape.nodes import Node, Value, einsum_operands, tensors_in, unsupported
 
 
-def vjp(function: Callable[..., Tensor | tuple], inputs: list[Tensor], outputs: OutputRelevance) -> list[Tensor | None]:
+def vjp(
+    function: Callable[..., Tensor | tuple[Any, ...]], inputs: list[Tensor], outputs: OutputRelevance
+) -> list[Tensor | None]:
     """Transpose a linear function: products of `outputs` with its Jacobian, differentiable in `outputs`."""
-    given = [part for part in outputs if part is not None]
+    cotangents = [part for part in outputs if part is not None]
     keep = torch.is_grad_enabled()
     with torch.enable_grad():
         leaves = [x.detach().requires_grad_() for x in inputs]
         results = [y for y, part in zip(tensors_in(function(*leaves)), outputs, strict=True) if part is not None]
-        return list(torch.autograd.grad(results, leaves, given, allow_unused=True, create_graph=keep))
+        return list(torch.autograd.grad(results, leaves, cotangents, allow_unused=True, create_graph=keep))
 
 
 Map = tuple[Value, Tensor, Tensor | None, rules.Linear]
@@ -32,10 +34,10 @@ def linear_map(node: Node) -> Map:
     Raises:
         UnsupportedOperationError: If the weight or bias depends on the input.
     """
-    found = _convolution(node) if node.name.startswith("conv") else _dense(node)
-    if not isinstance(found[0], Value) or len(node.inputs) > 1:
+    operation = _convolution(node) if node.name.startswith("conv") else _dense(node)
+    if not isinstance(operation[0], Value) or len(node.inputs) > 1:
         raise unsupported(node.name, node.path, "has a weight or bias that depends on the input")
-    return found
+    return operation
 
 
 def factors(node: Node) -> tuple[Any, Any, Callable[..., Tensor]]:
@@ -56,8 +58,10 @@ def _dense(node: Node) -> Map:
 
 
 def _convolution(node: Node) -> Map:
-    options, bias = _convolution_options(node), node.argument(2, "bias")
-    x, weight = node.argument(0, "input"), node.argument(1, "weight")
+    options = _convolution_options(node)
+    bias = node.argument(2, "bias")
+    x = node.argument(0, "input")
+    weight = node.argument(1, "weight")
     if isinstance(bias, Tensor):
         bias = bias.view(-1, *[1] * (weight.ndim - 2))
     return x, weight, bias, lambda x, w: node.function(x, w, None, **options)
@@ -70,7 +74,7 @@ def transpose_of(node: Node, x: Tensor, forward: rules.Linear) -> rules.Linear:
     return lambda s, w: vjp(lambda leaf: forward(leaf, w), [x], [s])[0]  # type: ignore[return-value]
 
 
-def _convolution_options(node: Node) -> dict:
+def _convolution_options(node: Node) -> dict[str, Any]:
     names = ("stride", "padding", "dilation", "groups")
-    given = {name: node.argument(i, name) for i, name in enumerate(names, start=3)}
-    return {name: option for name, option in given.items() if option is not None}
+    options = {name: node.argument(i, name) for i, name in enumerate(names, start=3)}
+    return {name: option for name, option in options.items() if option is not None}

@@ -30,7 +30,7 @@ def frozen(node: Node) -> Callable[[Array], Array]:
     Raises:
         UnsupportedOperationError: If the call is no normalisation, or normalises over the samples of a batch.
     """
-    written_out = getattr(node.function, "frozen", None)
+    written_out: Callable[[Array], Array] | None = getattr(node.function, "frozen", None)
     if written_out is not None:
         return written_out
     if node.name not in NORMALISATIONS:
@@ -46,16 +46,16 @@ def _recorded(node: Node) -> Tensor:
     return value.tensor
 
 
-def _given(node: Node, position: int, name: str) -> Tensor | None:
+def _constant(node: Node, position: int, name: str) -> Tensor | None:
     """A weight or a running statistic.
 
     Raises:
         UnsupportedOperationError: If it depends on the explained input.
     """
-    found = node.argument(position, name)
-    if isinstance(found, Value):
+    constant: Tensor | Value | None = node.argument(position, name)
+    if isinstance(constant, Value):
         raise unsupported(node.name, node.path, f"has a {name} that depends on the input")
-    return found
+    return constant
 
 
 def _scaled(x: Array, weight: Tensor | None) -> Array:
@@ -64,7 +64,9 @@ def _scaled(x: Array, weight: Tensor | None) -> Array:
 
 def _layer_norm(node: Node) -> Callable[[Array], Array]:
     axes = tuple(range(-len(tuple(node.argument(1, "normalized_shape"))), 0))
-    weight, eps, recorded = _given(node, 2, "weight"), node.argument(4, "eps", 1e-5), _recorded(node)
+    weight = _constant(node, 2, "weight")
+    eps = node.argument(4, "eps", 1e-5)
+    recorded = _recorded(node)
 
     def apply(x: Array) -> Array:
         variance = recorded.to(x.dtype).var(axes, correction=0, keepdim=True)
@@ -75,7 +77,9 @@ def _layer_norm(node: Node) -> Callable[[Array], Array]:
 
 def _rms_norm(node: Node) -> Callable[[Array], Array]:
     axes = tuple(range(-len(tuple(node.argument(1, "normalized_shape"))), 0))
-    weight, eps, recorded = _given(node, 2, "weight"), node.argument(3, "eps"), _recorded(node)
+    weight = _constant(node, 2, "weight")
+    eps = node.argument(3, "eps")
+    recorded = _recorded(node)
     eps = torch.finfo(recorded.dtype).eps if eps is None else eps
 
     def apply(x: Array) -> Array:
@@ -86,7 +90,9 @@ def _rms_norm(node: Node) -> Callable[[Array], Array]:
 
 
 def _group_norm(node: Node) -> Callable[[Array], Array]:
-    groups, weight, eps = node.argument(1, "num_groups"), _given(node, 2, "weight"), node.argument(4, "eps", 1e-5)
+    groups = node.argument(1, "num_groups")
+    weight = _constant(node, 2, "weight")
+    eps = node.argument(4, "eps", 1e-5)
     recorded = _recorded(node)
     grouped = (recorded.shape[0], groups, math.prod(recorded.shape[1:]) // groups)
 
@@ -100,7 +106,9 @@ def _group_norm(node: Node) -> Callable[[Array], Array]:
 
 
 def _batch_norm(node: Node) -> Callable[[Array], Array]:
-    weight, eps, variance = _given(node, 3, "weight"), node.argument(7, "eps", 1e-5), _given(node, 2, "running_var")
+    weight = _constant(node, 3, "weight")
+    eps = node.argument(7, "eps", 1e-5)
+    variance = _constant(node, 2, "running_var")
     if variance is None or node.argument(5, "training", False):
         raise unsupported(node.name, node.path, "normalises over the samples of the batch; call model.eval()")
     factor = (variance + eps).rsqrt() if weight is None else weight * (variance + eps).rsqrt()

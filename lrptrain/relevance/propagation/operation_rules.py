@@ -72,8 +72,8 @@ def entries(propagator: Propagator, node: Node, relevance: OutputRelevance) -> I
     """Relevance follows the entries through indexing, reshaping, concatenation and expansion."""
     precision = next(part.dtype for part in relevance if part is not None)
     inputs = [value.tensor.to(precision) for value in node.inputs]
-    found = vjp(partial(repeat_values, node), inputs, relevance)
-    return [(value, part) for value, part in zip(node.inputs, found, strict=True) if part is not None]
+    parts = vjp(partial(repeat_values, node), inputs, relevance)
+    return [(value, part) for value, part in zip(node.inputs, parts, strict=True) if part is not None]
 
 
 def multiply(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
@@ -101,9 +101,11 @@ def masked(propagator: Propagator, node: Node, relevance: OutputRelevance) -> In
 def choose(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """`where(condition, a, b)`: relevance follows the chosen entries."""
     part = single_output(relevance)
-    condition, first = node.argument(0, "condition"), node.argument(1, "input")
+    condition = node.argument(0, "condition")
+    first = node.argument(1, "input")
     if node.function is Tensor.where:
-        condition, first = node.argument(1, "condition"), node.args[0]
+        condition = node.argument(1, "condition")
+        first = node.args[0]
     operands = ((first, condition), (node.argument(2, "other"), ~condition))
     return [shape_back(v, torch.where(chosen, part, 0.0)) for v, chosen in operands if isinstance(v, Value)]
 
@@ -118,7 +120,8 @@ def product(
     part = single_output(relevance)
     if node.name == "einsum":
         return _einsum(node, part)
-    a, b = left.tensor.to(part.dtype), right.tensor.to(part.dtype)
+    a = left.tensor.to(part.dtype)
+    b = right.tensor.to(part.dtype)
     z = node.outputs[0].copy()
     z = z if z.dtype == part.dtype else a @ b
     halves = rules.halves if torch.is_grad_enabled() else in_place_rules.halves
@@ -129,7 +132,8 @@ def product(
 def _einsum(node: Node, part: Tensor) -> InputRelevance:
     """The same rule, with the transposes by differentiation."""
     left, right, multiply = factors(node)
-    a, b = left.tensor.to(part.dtype), right.tensor.to(part.dtype)
+    a = left.tensor.to(part.dtype)
+    b = right.tensor.to(part.dtype)
     back = vjp(multiply, [a, b], [rules.safe_divide(part, multiply(a, b))])
     return [(v, x * s / 2) for v, x, s in zip((left, right), (a, b), back, strict=True) if s is not None]
 
@@ -139,8 +143,8 @@ def to_the_winner(propagator: Propagator, node: Node, relevance: OutputRelevance
     part = relevance[0]
     assert part is not None
     propagator.axis(node.outputs[0])
-    found = vjp(partial(repeat_values, node), [value.tensor.to(part.dtype) for value in node.inputs], [part])
-    return [(value, back) for value, back in zip(node.inputs, found, strict=True) if back is not None]
+    parts = vjp(partial(repeat_values, node), [value.tensor.to(part.dtype) for value in node.inputs], [part])
+    return [(value, back) for value, back in zip(node.inputs, parts, strict=True) if back is not None]
 
 
 def repeat_values(node: Node, *inputs: Tensor) -> tuple[Tensor, ...]:

@@ -48,7 +48,8 @@ def add(propagator: Propagator, node: Node, relevance: OutputRelevance, *, norma
 def average(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Mean pooling: a linear map with equal positive weights."""
     part = single_output(relevance)
-    axes, x = reduced_axes(propagator, node), node.inputs[0].tensor.to(part.dtype)
+    axes = reduced_axes(propagator, node)
+    x = node.inputs[0].tensor.to(part.dtype)
     yield node.inputs[0], rules.positive_mean(spread(part, axes, x), x, lambda t: t.sum(axes, keepdim=True))
 
 
@@ -77,15 +78,17 @@ def affine(propagator: Propagator, node: Node, relevance: OutputRelevance, *, zp
     """Linear layers and convolutions; the patch embedding takes the z^B rule with the image's own bounds."""
     part = single_output(relevance)
     value, weight, bias, forward = linear_map(node)
-    x, weight = value.tensor.to(part.dtype), weight.to(part.dtype)
+    x = value.tensor.to(part.dtype)
+    weight = weight.to(part.dtype)
     if zplus and node.name == "linear" and not torch.is_grad_enabled():
         y = node.outputs[0].tensor
-        given = (y, bias) if y.dtype == part.dtype else (forward(x, weight), None)
-        yield value, in_place_rules.zplus(part, x, weight, *given)
+        output = (y, bias) if y.dtype == part.dtype else (forward(x, weight), None)
+        yield value, in_place_rules.zplus(part, x, weight, *output)
         return
     transpose = transpose_of(node, x, forward)
     if node is propagator.patch_embedding:
-        low, high = x.flatten(1).amin(1).view(-1, 1, 1, 1), x.flatten(1).amax(1).view(-1, 1, 1, 1)
+        low = x.flatten(1).amin(1).view(-1, 1, 1, 1)
+        high = x.flatten(1).amax(1).view(-1, 1, 1, 1)
         yield value, rules.zbox(part, x, low, high, weight, forward, transpose)
     elif zplus:
         z = _output_less_bias(node, x, weight, bias, forward)

@@ -70,7 +70,8 @@ class Propagator:
 
     def token_axis(self, value: Value, length: int) -> int | None:
         """Which axis counts the tokens in states `[batch, length, width]` or `[length, batch, width]`, else None."""
-        shape, at = value.shape, self.axes[value]
+        shape = value.shape
+        at = self.axes[value]
         if len(shape) != 3 or at is None:
             return None
         for tokens, samples in ((1, 0), (0, 1)):

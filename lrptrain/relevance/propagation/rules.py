@@ -4,6 +4,7 @@ All are ordinary differentiable tensor functions. `z` is an operation's output; 
 """
 
 from collections.abc import Callable
+from typing import Any
 
 import torch
 from jaxtyping import Float
@@ -71,7 +72,8 @@ def alpha_beta(
         forward: The linear map.
         transpose: Its transpose.
     """
-    z, size = forward(x, weight), forward(x.abs(), weight.abs())
+    z = forward(x, weight)
+    size = forward(x.abs(), weight.abs())
     noise = 8 * torch.finfo(z.dtype).eps * size
     result = torch.zeros_like(x)
     for factor, sign in ((alpha, 1), (-beta, -1)):
@@ -119,27 +121,32 @@ def gamma(
         forward: The linear map.
         transpose: Its transpose.
     """
-    z, size = forward(x, weight), forward(x.abs(), weight.abs())
-    bias, sign = y - z, torch.where(y < 0, -1.0, 1.0)
+    z = forward(x, weight)
+    size = forward(x.abs(), weight.abs())
+    bias = y - z
+    sign = torch.where(y < 0, -1.0, 1.0)
     favoured = (z + sign * size) / 2 + (sign * bias).clamp(min=0) * sign
     share = safe_divide(relevance, y + gain * favoured)
-    whole, same_sign = transpose(share, weight), transpose(sign * share, weight.abs())
-    return x * whole * (1 + gain / 2) + gain / 2 * x.abs() * same_sign
+    any_sign = transpose(share, weight)
+    same_sign = transpose(sign * share, weight.abs())
+    return x * any_sign * (1 + gain / 2) + gain / 2 * x.abs() * same_sign
 
 
 def zbox(
     relevance: Array, x: Array, low: Array, high: Array, weight: Array, forward: Linear, transpose: Linear
 ) -> Array:
     """Pass relevance to an input bounded by [low, high] (z^B rule; Montavon et al. 2017, eq. 15)."""
-    positive, negative = weight.clamp(min=0), weight.clamp(max=0)
-    low, high = low.expand_as(x), high.expand_as(x)
+    positive = weight.clamp(min=0)
+    negative = weight.clamp(max=0)
+    low = low.expand_as(x)
+    high = high.expand_as(x)
     z = forward(x, weight) - forward(low, positive) - forward(high, negative)
     share = safe_divide(relevance, z)
     return x * transpose(share, weight) - low * transpose(share, positive) - high * transpose(share, negative)
 
 
 def halves(
-    relevance: Array, z: Array, a: Array, b: Array, transpose_a: Callable, transpose_b: Callable
+    relevance: Array, z: Array, a: Array, b: Array, transpose_a: Callable[..., Any], transpose_b: Callable[..., Any]
 ) -> tuple[Array, Array]:
     """Halve relevance of a product of two activations (Chefer et al. 2021, eq. 8 and 9, as their code does it)."""
     share = safe_divide(relevance, z)
@@ -163,10 +170,11 @@ def rescale(relevance: Array, parts: tuple[Array, ...], total: Callable[[Array],
         total: Sum per sample, shaped to broadcast.
     """
     sums = [total(part) for part in parts]
-    whole = total(relevance)
+    total_relevance = total(relevance)
     absolute = sum((s.abs() for s in sums[1:]), sums[0].abs())
     return tuple(
-        part * safe_divide(s.abs(), absolute) * safe_divide(whole, s) for part, s in zip(parts, sums, strict=True)
+        part * safe_divide(s.abs(), absolute) * safe_divide(total_relevance, s)
+        for part, s in zip(parts, sums, strict=True)
     )
 
 

@@ -53,7 +53,9 @@ def signed_linear_rule(
     """The epsilon rule, or the gamma rule for a positive gain."""
     part = single_output(relevance)
     value, weight, _, forward = linear_map(node)
-    x, weight, y = value.tensor.to(part.dtype), weight.to(part.dtype), _output(node, part)
+    x = value.tensor.to(part.dtype)
+    weight = weight.to(part.dtype)
+    y = _output(node, part)
     transpose = transpose_of(node, x, forward)
     if gain:
         yield value, rules.gamma(part, x, weight, y, gain, forward, transpose)
@@ -68,13 +70,14 @@ def sum_rule(propagator: Propagator, node: Node, relevance: OutputRelevance, *, 
     stabiliser = stabiliser if all(isinstance(operand, Value) for operand, _ in operands) else 0.0
     share = rules.safe_divide(part, rules.stabilised(_output(node, part), stabiliser))
     shares = [(value, torch.where(part == 0, 0.0, x * share)) for value, x in operands]
-    return [shape_back(value, found) for value, found in shares if isinstance(value, Value)]
+    return [shape_back(value, part_of_operand) for value, part_of_operand in shares if isinstance(value, Value)]
 
 
 def softmax_rule(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Achtibat et al. 2024, proposition 3.1: R_x = x (R - p sum R)."""
     part = single_output(relevance)
-    p, dim = _output(node, part), node.argument(1, "dim", -1)
+    p = _output(node, part)
+    dim = node.argument(1, "dim", -1)
     for value in only_input(node):
         x = value.tensor.to(part.dtype)
         # A score of -inf, as an additive mask makes it, has p = 0 and passes nothing; -inf * 0 would be NaN.
@@ -97,13 +100,14 @@ def fixed_rule(
     """The epsilon rule for such a map; a bias takes its share."""
     part = single_output(relevance)
     share = rules.safe_divide(part, rules.stabilised(_output(node, part), stabiliser))
-    for value, found in _through_fixed(propagator, node, [share]):
-        yield value, value.tensor.to(part.dtype) * found
+    for value, per_unit in _through_fixed(propagator, node, [share]):
+        yield value, value.tensor.to(part.dtype) * per_unit
 
 
 def _signed(stabiliser: float, gain: float) -> dict[str, RuleFunction]:
     weighted = partial(signed_linear_rule, stabiliser=stabiliser, gain=gain)
-    sums, averages = partial(sum_rule, stabiliser=stabiliser), partial(fixed_rule, stabiliser=stabiliser)
+    sums = partial(sum_rule, stabiliser=stabiliser)
+    averages = partial(fixed_rule, stabiliser=stabiliser)
     return {
         **dict.fromkeys(ENTRIES, entries),
         **dict.fromkeys(DENSE, weighted),
@@ -149,10 +153,11 @@ def _through_product(propagator: Propagator, node: Node, relevance: OutputReleva
     if not (isinstance(left, Value) and isinstance(right, Value)):
         return _through_weight(propagator, node, relevance)
     part = single_output(relevance)
-    a, b = left.tensor.to(part.dtype), right.tensor.to(part.dtype)
+    a = left.tensor.to(part.dtype)
+    b = right.tensor.to(part.dtype)
     if node.name == "einsum":
         back = vjp(multiplied, [a, b], [part / 2])
-        return [(value, found) for value, found in zip((left, right), back, strict=True) if found is not None]
+        return [(value, gradient) for value, gradient in zip((left, right), back, strict=True) if gradient is not None]
     # In place: a product needs its own result for no gradient.
     return [shape_back(left, (part @ b.mT).div_(2)), shape_back(right, (a.mT @ part).div_(2))]
 
@@ -167,14 +172,16 @@ def _through_sum(propagator: Propagator, node: Node, relevance: OutputRelevance)
 
 def _through_multiplication(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     part = single_output(relevance)
-    first, second = node.argument(0, "input"), node.argument(1, "other")
+    first = node.argument(0, "input")
+    second = node.argument(1, "other")
     weight = 0.5 if isinstance(first, Value) and isinstance(second, Value) else 1.0
     pairs = ((first, second), (second, first))
     return [shape_back(v, part * (resolve(by, part) * weight)) for v, by in pairs if isinstance(v, Value)]
 
 
 def _through_division(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
-    part, by = single_output(relevance), node.argument(1, "other")
+    part = single_output(relevance)
+    by = node.argument(1, "other")
     if isinstance(by, Value):
         raise unsupported(node.name, node.path, "divides by an activation")
     for value in only_input(node):
@@ -183,7 +190,8 @@ def _through_division(propagator: Propagator, node: Node, relevance: OutputRelev
 
 def _through_softmax(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     part = single_output(relevance)
-    p, dim = _output(node, part), node.argument(1, "dim", -1)
+    p = _output(node, part)
+    dim = node.argument(1, "dim", -1)
     weighted = p * part
     for value in only_input(node):
         yield value, weighted.addcmul_(p, weighted.sum(dim, keepdim=True), value=-1)
@@ -192,16 +200,17 @@ def _through_softmax(propagator: Propagator, node: Node, relevance: OutputReleva
 def _through_fixed(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     part = single_output(relevance)
     for value in only_input(node):
-        (found,) = vjp(_fixed_map(propagator, node), [value.tensor.to(part.dtype)], [part])
-        assert found is not None
-        yield value, found
+        (gradient,) = vjp(_fixed_map(propagator, node), [value.tensor.to(part.dtype)], [part])
+        assert gradient is not None
+        yield value, gradient
 
 
 def _through_slope(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Multiply by g(x) / x; casts, and the like, pass."""
     part = single_output(relevance)
     for value in only_input(node):
-        x, y = value.tensor.to(part.dtype), _output(node, part)
+        x = value.tensor.to(part.dtype)
+        y = _output(node, part)
         if node.name in COPIES:
             yield value, part
         elif torch.is_grad_enabled():

@@ -36,16 +36,18 @@ def collapse(tape: Tape, samples: int) -> None:
     that is reduced within each sample; a weight and a bias per feature that follow belong to it. The largest such
     region counts; nothing else may read what is inside.
     """
-    graph, swallowed, found = _Batch(tape, samples), set[Node](), dict[Node, Node]()
+    graph = _Batch(tape, samples)
+    swallowed = set[Node]()
+    replacements = dict[Node, Node]()
     for node in reversed(tape.nodes):
         if node in swallowed or not _joins(node):
             continue
         for name, region in (*_norm(graph, node), *_activation(graph, node)):
             if not swallowed.intersection(region.nodes):
                 swallowed.update(region.nodes)
-                found[region.nodes[-1]] = region.as_node(name)
+                replacements[region.nodes[-1]] = region.as_node(name)
                 break
-    tape.nodes = [found.get(node, node) for node in tape.nodes if node in found or node not in swallowed]
+    tape.nodes = [replacements.get(node, node) for node in tape.nodes if node in replacements or node not in swallowed]
 
 
 @dataclass(eq=False)
@@ -74,7 +76,8 @@ def _activation(graph: _Batch, end: Node) -> Found:
     between = graph.between(end, _ARITHMETIC | POINTWISE)
     if between is None:
         return []
-    (source, members), result = between, end.outputs[0]
+    source, members = between
+    result = end.outputs[0]
     same = all(node.outputs[0].shape == source.shape for node in members)
     if not same or not graph.closed(members, result):
         return []
@@ -105,58 +108,62 @@ class NormRegion(Region):
 
     def frozen(self, x: Tensor) -> Tensor:
         """The normalisation with its denominator as recorded, without its bias; see `normalisation.frozen`."""
-        known = {self.source: x, self.factor: self.factor.tensor.to(x.dtype)}
-        return run(self.linear, known, self.skipped)[self.result]
+        values = {self.source: x, self.factor: self.factor.tensor.to(x.dtype)}
+        return run(self.linear, values, self.skipped)[self.result]
 
 
 def _norm(graph: _Batch, end: Node) -> Found:
     between = graph.between(end, _NORMALISING) if end.name in ("mul", "div") and len(end.inputs) == 2 else None
     if between is None:
         return []
-    (nearest, members), result = between, end.outputs[0]
+    nearest, members = between
+    result = end.outputs[0]
     operands = (end.argument(0, "input"), end.argument(1, "other"))
     for numerator, factor in (operands, operands[::-1])[: 1 if end.name == "div" else 2]:
-        source, kept = _numerator(graph, numerator, nearest)
-        inside = members | kept
+        source, members_before = _numerator(graph, numerator, nearest)
+        inside = members | members_before
         if source is None or not graph.closed(inside, result):
             continue
         axes = _reduced_axes(graph, source, inside)
         if not axes or _degrees(source, graph.ordered(inside)).get(result) != 0:
             continue
         tail, skipped = _tail(graph, result, axes)
-        nodes, linear = graph.ordered({*inside, *tail}), graph.ordered({*kept, end, *tail})
+        nodes = graph.ordered({*inside, *tail})
+        linear = graph.ordered({*members_before, end, *tail})
         casts = {node for node in linear if node.name in CAST}
         region = NormRegion(nodes, source, nodes[-1].outputs[0], factor, linear, frozenset(casts | skipped))
-        return [("layer_norm" if any(node.name == "sub" for node in kept) else "rms_norm", region)]
+        return [("layer_norm" if any(node.name == "sub" for node in members_before) else "rms_norm", region)]
     return []
 
 
 def _numerator(graph: _Batch, value: Value, nearest: Value) -> tuple[Value | None, set[Node]]:
     """What is normalised, and the operations that cast or centre it; None if there are others on the way."""
-    kept: set[Node] = set()
+    members: set[Node] = set()
     while True:
         producer = graph.producer(value)
         if producer is not None and producer.name == "sub" and len(producer.inputs) == 2:
-            source, mean = producer.inputs[0], graph.producer(producer.inputs[1])
+            source = producer.inputs[0]
+            mean = graph.producer(producer.inputs[1])
             if mean is not None and mean.name in ("mean", "var_mean") and mean.inputs == (source,):
-                return (source if nearest in (source, value) else None), kept | {producer, mean}
+                return (source if nearest in (source, value) else None), members | {producer, mean}
         if value is nearest:
-            return value, kept
+            return value, members
         if producer is None or producer.name not in CAST:
-            return None, kept
-        kept.add(producer)
+            return None, members
+        members.add(producer)
         value = producer.inputs[0]
 
 
 def _reduced_axes(graph: _Batch, source: Value, members: set[Node]) -> set[int]:
     """The axes over which a norm sums; none if the samples of the batch are among them."""
-    shape, axes = source.shape, set[int]()
+    shape = source.shape
+    axes = set[int]()
     for node in members:
         for value in node.outputs:
-            found = value.shape
-            if len(found) != len(shape) or any(a not in (1, b) for a, b in zip(found, shape, strict=True)):
+            reduced = value.shape
+            if len(reduced) != len(shape) or any(a not in (1, b) for a, b in zip(reduced, shape, strict=True)):
                 return set()
-            axes.update(i for i, (a, b) in enumerate(zip(found, shape, strict=True)) if a != b)
+            axes.update(i for i, (a, b) in enumerate(zip(reduced, shape, strict=True)) if a != b)
     at = graph.axes[source] if axes and graph.samples > 1 else None
     return set() if graph.samples > 1 and (at is None or at.axis in axes) else axes
 
@@ -226,7 +233,9 @@ _TOKEN_RESHAPES = frozenset({"view", "reshape", "flatten", "unflatten"})
 
 def unflatten(tape: Tape) -> None:
     """Replace `linear(x.view(-1, width)).view(*x.shape[:-1], -1)` by `linear(x)`, which makes the same numbers."""
-    graph, replaced, gone = Graph(tape), dict[Node, Node](), set[Node]()
+    graph = Graph(tape)
+    replaced = dict[Node, Node]()
+    gone = set[Node]()
     for node in tape.nodes:
         before, after = _around(graph, node)
         if before is not None and after is not None:
@@ -239,16 +248,19 @@ def _around(graph: Graph, node: Node) -> tuple[Node | None, Node | None]:
     """The flattening before a linear layer and the restoring after it, if nothing else reads what is in between."""
     if node.name != "linear" or len(node.inputs) != 1 or node.argument(0, "input") is not node.inputs[0]:
         return None, None
-    before, readers = graph.producer(node.inputs[0]), graph.readers.get(node.outputs[0], [])
+    before = graph.producer(node.inputs[0])
+    readers = graph.readers.get(node.outputs[0], [])
     if before is None or len(readers) != 1 or not {before.name, readers[0].name} <= _TOKEN_RESHAPES:
         return None, None
     after = readers[0]
-    inside, outside = before.inputs[0].shape, after.outputs[0].shape
+    inside = before.inputs[0].shape
+    outside = after.outputs[0].shape
     widths = (node.inputs[0].shape[-1], node.outputs[0].shape[-1])
     same = inside[:-1] == outside[:-1] and (inside[-1], outside[-1]) == widths
     return (before, after) if same and graph.closed({before, node, after}, after.outputs[0]) else (None, None)
 
 
 def _on_tokens(node: Node, source: Value, result: Value) -> Node:
-    weight, bias = node.argument(1, "weight"), node.argument(2, "bias")
+    weight = node.argument(1, "weight")
+    bias = node.argument(2, "bias")
     return Node("linear", F.linear, (source, weight, bias), {}, (source,), (result,), node.path, node.constants)

@@ -119,7 +119,7 @@ _SPELLINGS = {
 _ALIASED = frozenset({"add", "sub", "mul", "truediv", "pow", "matmul"})
 
 
-def canonical_name(function: Callable) -> str:
+def canonical_name(function: Callable[..., Any]) -> str:
     """Give one name to every spelling of an operation: `x + y`, `x += y`, `torch.add` and `x.add_` are all "add".
 
     `constant / x` and `constant @ x` keep names of their own: they are no linear functions of their first argument.
@@ -134,7 +134,7 @@ def canonical_name(function: Callable) -> str:
     return _SPELLINGS.get(name, name)
 
 
-def is_in_place(function: Callable, args: tuple, kwargs: dict[str, Any]) -> bool:
+def is_in_place(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Tell whether a call writes into its first argument."""
     name = getattr(function, "__name__", "")
     augmented = name.startswith("__i") and name[3:-2] in _ALIASED | {"floordiv", "and", "or"}
@@ -154,10 +154,12 @@ def _positional_inplace(name: str, args: tuple[Any, ...]) -> bool:
     return position is not None and len(args) > position and args[position] is True
 
 
-def enterable(function: Any) -> Callable:
+def enterable(function: Any) -> Callable[..., Any]:
     """A Python function of torch whose body runs under the mode, instead of arriving there as one call."""
     without_modes = {name: _no_torch_function for name in function.__globals__ if name.startswith("has_torch_function")}
-    code, defaults, closure = function.__code__, function.__defaults__, function.__closure__
+    code = function.__code__
+    defaults = function.__defaults__
+    closure = function.__closure__
     entered = types.FunctionType(code, {**function.__globals__, **without_modes}, function.__name__, defaults, closure)
     entered.__kwdefaults__ = function.__kwdefaults__
     return entered

@@ -25,7 +25,8 @@ class Value:
         self._tensor: Tensor | None = tensor
         self._held = TensorWeakRef(tensor)
         self._make: Callable[[], Tensor] | None = None
-        self.shape, self.depends = tensor.shape, depends
+        self.shape = tensor.shape
+        self.depends = depends
         self.edge = torch.autograd.graph.get_gradient_edge(tensor) if tensor.requires_grad else None
 
     @property
@@ -48,7 +49,8 @@ class Value:
 
     def release(self, node: "Node") -> None:
         """Hold the tensor no longer. The node that made it can make it once more, but must not be referred to."""
-        self._tensor, self._make = None, partial(_called, node.function, node.args, node.kwargs)
+        self._tensor = None
+        self._make = partial(_called, node.function, node.args, node.kwargs)
 
     def copy(self) -> Tensor:
         """A tensor that may be overwritten."""
@@ -61,8 +63,8 @@ class Node:
     """One recorded call. Tensors that depend on the input stand in `args` and `kwargs` as `Value`s."""
 
     name: str
-    function: Callable
-    args: tuple
+    function: Callable[..., Any]
+    args: tuple[Any, ...]
     kwargs: dict[str, Any]
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...] = ()
@@ -84,7 +86,10 @@ class Node:
 
 
 def _called(
-    function: Callable, args: tuple, kwargs: dict, substitute: Callable[[Value], Any] = lambda value: value.tensor
+    function: Callable[..., Any],
+    args: tuple[Any, ...],
+    kwargs: dict[str, Any],
+    substitute: Callable[[Value], Any] = lambda value: value.tensor,
 ) -> Any:
     return function(*map_nested(args, Value, substitute), **map_nested(kwargs, Value, substitute))
 
@@ -109,7 +114,8 @@ def einsum_operands(node: Node) -> tuple[str, Any, Any]:
     Raises:
         UnsupportedOperationError: If it has not exactly two operands, or the equation is not given as a string.
     """
-    equation, operands = node.args[0], node.args[1:]
+    equation = node.args[0]
+    operands = node.args[1:]
     if len(operands) == 1 and isinstance(operands[0], (tuple, list)):
         operands = tuple(operands[0])
     if not isinstance(equation, str) or len(operands) != 2:
@@ -136,7 +142,7 @@ def tensors_in(structure: Any) -> Iterator[Tensor]:
         yield from tensors_in(list(structure.values()))
 
 
-def map_nested(structure: Any, kind: type, function: Callable) -> Any:
+def map_nested(structure: Any, kind: type, function: Callable[..., Any]) -> Any:
     """Replace everything of type `kind` in nested tuples, lists and dicts."""
     if isinstance(structure, kind):
         return function(structure)

@@ -28,17 +28,17 @@ class Region:
         return Node(name, self, (self.source,), {}, (self.source,), (self.result,), self.nodes[-1].path, constants)
 
 
-def run(nodes: Iterable[Node], known: dict[Value, Tensor], skipped: Container[Node] = ()) -> dict[Value, Tensor]:
+def run(nodes: Iterable[Node], values: dict[Value, Tensor], skipped: Container[Node] = ()) -> dict[Value, Tensor]:
     """Repeat operations in order, from the values that are known; the skipped ones pass their input on."""
     for node in nodes:
         if node in skipped:
-            known[node.outputs[0]] = known[node.inputs[0]]
+            values[node.outputs[0]] = values[node.inputs[0]]
             continue
         in_place = is_in_place(node.function, node.args, node.kwargs)
-        place = {value: known[value].clone() if in_place else known[value] for value in node.inputs}
+        place = {value: values[value].clone() if in_place else values[value] for value in node.inputs}
         results = tensors_in(node.call(place.__getitem__))
-        known.update(zip(node.outputs, (x for x in results if x.is_floating_point()), strict=True))
-    return known
+        values.update(zip(node.outputs, (x for x in results if x.is_floating_point()), strict=True))
+    return values
 
 
 @dataclass(eq=False)
@@ -63,7 +63,8 @@ class Graph:
 
     def between(self, end: Node, allowed: Container[str]) -> tuple[Value, set[Node]] | None:
         """The nearest value from which all operands of `end` come by allowed operations, and these operations."""
-        members, frontier = {end}, set(end.inputs)
+        members = {end}
+        frontier = set(end.inputs)
         while len(frontier) > 1:
             latest = max(frontier, key=lambda value: self._position.get(value, -1))
             producer = self.producer(latest)

@@ -43,7 +43,8 @@ def sample_axes(nodes: Iterable[Node], root: Value, samples: int) -> Axes:
 def _follow(node: Node, source: Value, output: Value, at: SampleAxis | None, samples: int) -> SampleAxis | None:
     if at is None or samples == 1:
         return at
-    before, after = source.shape, output.shape
+    before = source.shape
+    after = output.shape
     if node.name in _RESHAPES and source.shape.numel() == output.shape.numel():
         return _reshaped(at, before, after, samples)
     axis = _axis(node, source, output, at, samples)
@@ -52,19 +53,20 @@ def _follow(node: Node, source: Value, output: Value, at: SampleAxis | None, sam
 
 def _axis(node: Node, source: Value, output: Value, at: SampleAxis, samples: int) -> int:
     """The output's sample axis; -1 where it is lost."""
-    before, after = len(source.shape), len(output.shape)
+    before = len(source.shape)
+    after = len(output.shape)
     if node.name == "stack":
-        place = node.argument(1, "dim", 0) % after
-        return at.axis + (place <= at.axis)
+        new_axis: int = node.argument(1, "dim", 0) % after
+        return at.axis + (new_axis <= at.axis)
     if node.name == "einsum":
         inside, outside = einsum_labels(node, source)
         return outside.find(inside[at.axis]) if outside and "." not in inside + outside else -1
     if node.name in _REDUCTIONS and after < before:
         return _reduced(node, at.axis, before)
     if node.name in ENTRIES:
-        found = _by_strides(node, source, output, at.axis)
-        if found is not None:
-            return found
+        by_strides = _by_strides(node, source, output, at.axis)
+        if by_strides is not None:
+            return by_strides
         if node.name == "getitem":
             return _by_numbers(node, source, output, at, samples)
     return at.axis + after - before

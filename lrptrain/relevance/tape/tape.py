@@ -33,7 +33,7 @@ from lrptrain.relevance.tape.nodes import Node, Value, map_nested, tensors_in, v
 from lrptrain.relevance.types import UnsupportedOperationError
 
 # Fused operations, and their explicit forms.
-_EXPLICIT: dict[str, Callable] = {
+_EXPLICIT: dict[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": explicit_attention,
     "addmm": explicit_addmm,
     "baddbmm": explicit_baddbmm,
@@ -60,7 +60,7 @@ class Tape(TorchFunctionMode):
 
     def __post_init__(self) -> None:
         super().__init__()
-        self._known: dict[int, tuple[Value, TensorWeakRef, Any]] = {}  # id -> its value, the object, its grad_fn
+        self._entries: dict[int, tuple[Value, TensorWeakRef, Any]] = {}  # id -> its value, the object, its grad_fn
         self._aliases: dict[int, list[Value]] = {}
         self._stale: set[int] = set()
         self._probabilities: set[Value] = set()
@@ -72,9 +72,9 @@ class Tape(TorchFunctionMode):
         """Declare `tensor` as the explained input and return what the model is to be given in its place."""
         self.leaf = tensor if tensor.requires_grad else tensor.detach().requires_grad_()
         with torch.enable_grad():
-            given = self.leaf.clone()
-        self.root = self._remember(given, depends=True)
-        return given
+            copy = self.leaf.clone()
+        self.root = self._remember(copy, depends=True)
+        return copy
 
     @contextmanager
     def recording(self, model: nn.Module) -> Iterator[None]:
@@ -92,29 +92,32 @@ class Tape(TorchFunctionMode):
             enter.remove()
             leave.remove()
 
-    def replaying(self) -> AbstractContextManager:
+    def replaying(self) -> AbstractContextManager[Any]:
         """Keep attention explicit, without recording, while a backward pass computes a checkpointed block again."""
         return self
 
     def value_of(self, tensor: Tensor) -> Value | None:
         """The recorded value that `tensor` is, or None."""
-        known = self._lookup(tensor)
-        return known[0] if known else None
+        entry = self._lookup(tensor)
+        return entry[0] if entry else None
 
     def _lookup(self, tensor: Tensor) -> tuple[Value, TensorWeakRef, Any] | None:
-        known = self._known.get(id(tensor))
-        return known if known is not None and known[1]() is tensor else None
+        entry = self._entries.get(id(tensor))
+        return entry if entry is not None and entry[1]() is tensor else None
 
     def keep_only(self, output: Value) -> None:
         """Forget the operations that `output` does not come from."""
-        needed, kept = {output}, []
+        needed = {output}
+        nodes: list[Node] = []
         for node in reversed(self.nodes):
             if needed.intersection(node.outputs):
                 needed.update(node.inputs)
-                kept.append(node)
-        self.nodes = kept[::-1]
+                nodes.append(node)
+        self.nodes = nodes[::-1]
 
-    def __torch_function__(self, func: Callable, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
         """Carry out one call of the model, and record it."""
         kwargs = kwargs or {}
         name = canonical_name(func)
@@ -126,8 +129,8 @@ class Tape(TorchFunctionMode):
             if self.frugal and name == "scaled_dot_product_attention":
                 self._release_scores(self.nodes[start:])
             return result
-        whole = name in DECOMPOSED or (name in BACKWARD and not self._records)
-        if whole and inspect.isfunction(func):
+        decomposed = name in DECOMPOSED or (name in BACKWARD and not self._records)
+        if decomposed and inspect.isfunction(func):
             with self:
                 return enterable(func)(*args, **kwargs)
         if not self._records or name == "requires_grad":
@@ -137,7 +140,7 @@ class Tape(TorchFunctionMode):
             return None
         return self._record(name, func, args, kwargs)
 
-    def _record(self, name: str, func: Callable, args: tuple, kwargs: dict) -> Any:
+    def _record(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if torch.is_inference_mode_enabled():
             raise self._unsupported(name, "runs under torch.inference_mode inside the model, which keeps no graph")
         tensors = list(tensors_in((args, kwargs)))
@@ -157,7 +160,7 @@ class Tape(TorchFunctionMode):
         self._keep(node, result, tensors if written is None else [])
         return None if name == "setitem" else result
 
-    def _without_weights(self, name: str, args: tuple) -> tuple:
+    def _without_weights(self, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments of a call that would keep its input for the gradient of its weight, which nobody asks for.
 
         What has no gradient but that of its weight keeps it: gradients at what comes next need it.
@@ -200,7 +203,7 @@ class Tape(TorchFunctionMode):
 
     def _remember(self, tensor: Tensor, depends: bool) -> Value:
         value = Value(tensor, depends)
-        self._known[id(tensor)] = (value, TensorWeakRef(tensor), tensor.grad_fn)
+        self._entries[id(tensor)] = (value, TensorWeakRef(tensor), tensor.grad_fn)
         self._stale.discard(id(tensor))
         self._aliases.setdefault(tensor.untyped_storage()._cdata, []).append(value)
         return value
@@ -212,15 +215,16 @@ class Tape(TorchFunctionMode):
         values = (self.value_of(tensor) for tensor in tensors)
         return tuple(dict.fromkeys(value for value in values if value is not None and value.depends))
 
-    def _embeds_the_input(self, args: tuple, kwargs: dict) -> bool:
-        ids, given = self.token_ids, args[0] if args else kwargs.get("input")
-        if ids is None or given is None or given.shape != ids.shape:
+    def _embeds_the_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        ids = self.token_ids
+        looked_up = args[0] if args else kwargs.get("input")
+        if ids is None or looked_up is None or looked_up.shape != ids.shape:
             return False
         if self.root is not None:
-            if given is ids:
+            if looked_up is ids:
                 raise self._unsupported("embedding", "looks the same token ids up a second time")
             return False
-        return given is ids or torch.equal(given, ids)
+        return looked_up is ids or torch.equal(looked_up, ids)
 
     def _check(self, tensor: Tensor, name: str) -> None:
         """Notice what happened outside of the tape."""
@@ -228,8 +232,8 @@ class Tape(TorchFunctionMode):
             raise self._unsupported(name, "reads a tensor that was changed in place through another view of its memory")
         if tensor.grad_fn is None:
             return
-        known = self._lookup(tensor)
-        if known is None or known[2] is not tensor.grad_fn:
+        entry = self._lookup(tensor)
+        if entry is None or entry[2] is not tensor.grad_fn:
             why = "made a tensor outside of torch's functions (by a custom autograd function or a fused kernel?)"
             raise self._unsupported(type(tensor.grad_fn).__name__, why)
 

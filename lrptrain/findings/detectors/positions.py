@@ -1,0 +1,143 @@
+"""Does the relevance lie at a fixed position whatever the image: a watermark, a border, a tag?"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float
+
+from lrptrain.findings.detector import Candidate, DetectionConfig, Detector
+from lrptrain.findings.detectors.shares import high_share_finding
+from lrptrain.findings.evaluation import Evaluation
+from lrptrain.findings.scopes import OVERALL, ScopeMembers, split_into_scopes
+from lrptrain.findings.statistics import max_test
+from lrptrain.intervention import Region
+
+LEAST_RATIO = 2.0
+"""A position counts if it has this many times the relevance of those nearer to the centre."""
+MOST_AREA = 0.6
+"""A region that covers a larger share of the image is no position."""
+LEAST_SAMPLES = 8
+
+
+class FocusAtPosition(Detector):
+    """The relevance lies at a fixed position of the image."""
+
+    kind = "focus_at_position"
+    title = "The relevance lies at a fixed place"
+
+    def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
+        """Return positions that most images of a scope are read at, with the samples whose evidence is elsewhere."""
+        grid = evaluation.grid
+        if grid is None:
+            return
+        shares = evaluation.shares
+        no_evidence = np.zeros(shares.shape[1], bool)
+        on_evidence = np.array([no_evidence if x.annotated is None else x.annotated for x in evaluation.samples])
+        scopes = split_into_scopes(evaluation.labels, config.class_names)
+        for scope, positions, p_value in fixed_positions(shares * ~on_evidence, grid, scopes, config.confidence):
+            rows = np.flatnonzero(scope.member & ~on_evidence[:, list(positions)].any(1))
+            finding = high_share_finding(
+                self,
+                evaluation,
+                config,
+                scope.scope,
+                describe(positions, grid),
+                rows,
+                shares[rows][:, list(positions)].sum(1),
+                reference=len(positions) / shares.shape[1],
+                p_value=p_value,
+            )
+            yield Candidate(finding, Region("patches", positions), rows)
+
+
+class FixedPositions(NamedTuple):
+    """Positions at which many images are read.
+
+    Attributes:
+        scope: The samples in which they are.
+        positions: Indices of tokens, row by row.
+        p_value: The least p-value of the positions, corrected over positions and scopes.
+    """
+
+    scope: ScopeMembers
+    positions: tuple[int, ...]
+    p_value: float
+
+
+def fixed_positions(
+    shares: Float[np.ndarray, "n tokens"],
+    grid: tuple[int, int],
+    scopes: Sequence[ScopeMembers],
+    confidence: float = 0.95,
+) -> list[FixedPositions]:
+    """Find positions that hold far more relevance than those nearer to the centre, in most images of a scope.
+
+    Objects lie in the middle of pictures more often than at their edges. So a position is only compared with those
+    strictly nearer to the centre, and the centre itself is never found: that a model looks there says nothing.
+
+    Args:
+        shares: The share of each image's positive relevance at each position, less what lies on its annotation.
+        grid: Rows and columns of the tokens.
+        scopes: Where to look; a class's positions are left out if they are those of all samples.
+        confidence: `1 - confidence` is the level of all tests together.
+    """
+    nearer = _nearer_to_the_centre(grid)  # [tokens, tokens]
+    testable: Bool[np.ndarray, " tokens"] = np.asarray(nearer.any(1))
+    scopes = [scope for scope in scopes if scope.member.sum() >= LEAST_SAMPLES]
+    results: list[FixedPositions] = []
+    overall: set[int] = set()
+    for scope in scopes:
+        values = np.compress(scope.member, shares, axis=0)
+        values = np.compress(~np.isnan(values).any(1), values, axis=0)
+        if len(values) < LEAST_SAMPLES:
+            continue
+        reference = values @ nearer.T  # [n, tokens]: the mean share of the positions nearer to the centre
+        p_values = np.ones(len(testable))
+        # max_test corrects over positions, the factor over scopes (Bonferroni).
+        p_values[testable] = np.minimum(len(scopes) * max_test((values - reference)[:, testable]), 1.0)
+        # A reference close to 0 would let any share be far more: it counts as half of a uniform map's at least.
+        least = np.maximum(reference.mean(0), 1 / values.shape[1] / LEAST_RATIO)
+        far_more = values.mean(0) >= LEAST_RATIO * least
+        positions: set[int] = set(np.flatnonzero((p_values <= 1 - confidence) & far_more).tolist())
+        if not positions or len(positions) > MOST_AREA * len(testable) or positions <= overall:
+            continue
+        if scope.scope == OVERALL:
+            overall = positions
+        in_order = sorted(positions)
+        results.append(FixedPositions(scope, tuple(in_order), float(p_values[in_order].min())))
+    return results
+
+
+def describe(positions: Sequence[int], grid: tuple[int, int]) -> str:
+    """Return which part of the picture positions are, and how many of its patches, in words."""
+    rows, columns = np.divmod(np.asarray(positions), grid[1])
+    ring = _radius(grid)
+    if len(positions) > 4 and (ring[list(positions)] == ring.max()).mean() > 0.9:
+        return f"the border ({len(positions)} of {len(ring)} patches)"
+    vertical = _third(rows, grid[0], ("top", "middle", "bottom"))
+    horizontal = _third(columns, grid[1], ("left", "centre", "right"))
+    parts = sorted({f"{row} {column}" for row, column in zip(vertical, horizontal, strict=True)})
+    return f"{', '.join(parts)} ({len(positions)} of {len(ring)} patches)"
+
+
+def _third(index: np.ndarray, size: int, names: tuple[str, str, str]) -> list[str]:
+    """Return the name of the third of the picture, along one axis, that each index lies in."""
+    return [names[int(i)] for i in np.minimum(3 * index // size, 2)]
+
+
+def _radius(grid: tuple[int, int]) -> Float[np.ndarray, " tokens"]:
+    """Return how far each position is from the centre, by square rings: 0 in the middle, 1 at the edge."""
+    rows, columns = (np.abs(np.linspace(-1, 1, size)) if size > 1 else np.zeros(1) for size in grid)
+    return np.round(np.maximum(rows[:, None], columns[None]).ravel(), 6)
+
+
+def _nearer_to_the_centre(grid: tuple[int, int]) -> Float[np.ndarray, "tokens tokens"]:
+    """Return weights that take the mean over the positions nearer to the centre than each one.
+
+    Row t sums to 1, except for the centre itself, whose row is 0. With a grid of (1, 3) the rows are
+    [0, 1, 0], [0, 0, 0] and [0, 1, 0].
+    """
+    radius = _radius(grid)
+    nearer: Bool[np.ndarray, "tokens tokens"] = radius[None] < radius[:, None]
+    return nearer / np.maximum(nearer.sum(1, keepdims=True), 1)

@@ -1,0 +1,205 @@
+"""Which tokens have too much relevance: wherever they stand, tied to a class, and outside of the rationales?"""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+
+from lrptrain.extras import require
+from lrptrain.findings.detector import Candidate, DetectionConfig, Detector
+from lrptrain.findings.detectors.shares import high_share_finding
+from lrptrain.findings.evaluation import Evaluation, ExplainedSample
+from lrptrain.findings.scopes import OVERALL, Scope
+from lrptrain.findings.statistics import holm, share_test
+from lrptrain.intervention import Region
+
+LEAST_SAMPLES = 8
+LEAST_CLASS_SHARE = 0.3
+"""A token counts if it stands in this share of the texts of some predicted class: rarer words cannot carry a class."""
+LEAST_RATIO = 2.0
+"""It counts if it has this many times the relevance of the average token."""
+END_POSITIONS = 2
+"""As many positions at either end of a text are tested, too."""
+
+
+class SuspiciousToken(Detector):
+    """The relevance lies on a token that goes with a class, or at the first or last positions of texts."""
+
+    kind = "suspicious_token"
+    title = "The relevance lies on a token"
+    named_by_place = True
+
+    def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
+        """Return the tokens and positions with too much relevance, with the texts that have them."""
+        if any(explained.content_ids is None for explained in evaluation.samples):
+            return
+        texts = [_content(explained) for explained in evaluation.samples]
+        for token in suspicious_tokens(texts, config.confidence):
+            if token.is_position:
+                where = _ordinal(token.what)
+                region, scope = Region("place", token.what), OVERALL
+            else:
+                where = f"the token {config.name_tokens([token.what])[0].strip()!r}"
+                region, scope = Region("token", token.what), Scope("class", config.class_names[token.predicted])
+            finding = high_share_finding(
+                self,
+                evaluation,
+                config,
+                scope,
+                where,
+                token.rows,
+                token.shares,
+                reference=float(token.expected.mean()),
+                p_value=token.p_value,
+            )
+            yield Candidate(finding, region, token.rows)
+
+
+def _content(explained: ExplainedSample) -> "TextContent":
+    """Return the content of a text, and the relevance of each of its tokens as a share."""
+    assert explained.content_ids is not None
+    content = explained.content_ids >= 0
+    relevance = explained.positive_relevance[content]
+    return TextContent(
+        token_ids=explained.content_ids[content],
+        shares=relevance / max(relevance.sum(), 1e-12),
+        annotated=None if explained.annotated is None else explained.annotated[content],
+        predicted=explained.predicted,
+    )
+
+
+def _ordinal(position: int) -> str:
+    """Return a position in words; 0 is the first token, -1 the last."""
+    side, number = ("first", position) if position >= 0 else ("last", -1 - position)
+    return f"the {side} token" if number == 0 else f"the {side} token but {number}"
+
+
+@dataclass(frozen=True)
+class TextContent:
+    """The content tokens of a text, and how relevant each of them is.
+
+    Attributes:
+        token_ids: The token ids.
+        shares: The share of the positive relevance on each token, summing to 1 (or to 0 where none is positive).
+        annotated: True at tokens of the rationale; None without one.
+        predicted: The predicted class.
+    """
+
+    token_ids: Int[np.ndarray, " tokens"]
+    shares: Float[np.ndarray, " tokens"]
+    annotated: Bool[np.ndarray, " tokens"] | None
+    predicted: int
+
+
+class TokenStatistics(NamedTuple):
+    """A token, or a position, with too much relevance.
+
+    Attributes:
+        what: The token id, or a position: 0 is the first content token, -1 the last.
+        is_position: Whether `what` is a position.
+        rows: The texts that it stands in.
+        shares: Its share of the relevance in each of these texts.
+        expected: The share that it would have if all tokens of the text had the same.
+        predicted: The predicted class that it goes with; -1 for a position.
+        p_value: The p-value, corrected over all tokens and positions tested.
+    """
+
+    what: int
+    is_position: bool
+    rows: Int[np.ndarray, " n"]
+    shares: Float[np.ndarray, " n"]
+    expected: Float[np.ndarray, " n"]
+    predicted: int
+    p_value: float
+
+
+def suspicious_tokens(texts: Sequence[TextContent], confidence: float = 0.95) -> list[TokenStatistics]:
+    """Find tokens whose relevance is high wherever they stand and whose presence goes with a predicted class.
+
+    A token must stand in `LEAST_CLASS_SHARE` of the texts of some predicted class, outside of the rationales more
+    often than inside, have more than its share of the relevance (sign-flip test) and go with the prediction (Fisher's
+    exact test of its commonest class against the others); the larger of both p-values is corrected over all candidates
+    (Holm). Positions at either end of the texts are tested for relevance alone.
+
+    Args:
+        texts: The texts of the sample.
+        confidence: `1 - confidence` is the level of all tests together.
+    """
+    candidates = [*_token_candidates(texts), *_position_candidates(texts)]
+    p_values = holm([candidate.p_value for candidate in candidates])
+    return [
+        candidate._replace(p_value=float(p_value))
+        for candidate, p_value in zip(candidates, p_values, strict=True)
+        if p_value <= 1 - confidence and candidate.shares.mean() >= LEAST_RATIO * candidate.expected.mean()
+    ]
+
+
+def _token_candidates(texts: Sequence[TextContent]) -> Iterator[TokenStatistics]:
+    """Yield every token that is common in the texts of a class and stands outside of the rationales, with its tests."""
+    predicted = np.array([text.predicted for text in texts])
+    class_sizes = {label: int((predicted == label).sum()) for label in np.unique(predicted)}
+    for token, places in _places([text.token_ids.tolist() for text in texts]).items():
+        rows = np.array(sorted(places))
+        counts = {label: int((predicted[rows] == label).sum()) for label in class_sizes}
+        class_shares = {label: counts[label] / class_sizes[label] for label in class_sizes}
+        if len(rows) < LEAST_SAMPLES or max(class_shares.values()) < LEAST_CLASS_SHARE:
+            continue
+        if _mostly_annotated(texts, places):
+            continue
+        shares = np.array([texts[row].shares[places[row]].sum() for row in rows])
+        expected = np.array([len(places[row]) / len(texts[row].token_ids) for row in rows])
+        commonest = max(class_shares, key=lambda label: class_shares[label])
+        # Both must be unlikely by chance: that it is relevant, and that it goes with the class.
+        p_value = max(share_test(-shares, -expected), _association(counts, class_sizes, commonest))
+        yield TokenStatistics(token, False, rows, shares, expected, int(commonest), p_value)
+
+
+def _position_candidates(texts: Sequence[TextContent]) -> Iterator[TokenStatistics]:
+    """Yield the first and the last positions, with a test of their relevance where no rationale covers them."""
+    rows = [row for row, text in enumerate(texts) if len(text.token_ids) >= 2 * END_POSITIONS]
+    for position in (*range(END_POSITIONS), *range(-END_POSITIONS, 0)):
+        outside = [row for row in rows if not _is_annotated(texts[row], position)]
+        if len(rows) < LEAST_SAMPLES or len(outside) < len(rows) / 2:
+            continue
+        shares = np.array([texts[row].shares[position] for row in outside])
+        expected = np.array([1 / len(texts[row].token_ids) for row in outside])
+        yield TokenStatistics(position, True, np.array(outside), shares, expected, -1, share_test(-shares, -expected))
+
+
+def _places(texts: Sequence[Sequence[int]]) -> dict[int, dict[int, list[int]]]:
+    """Return, for every token, the texts that it stands in and its places in each of them.
+
+    The texts `[[7, 8, 7], [8]]` give `{7: {0: [0, 2]}, 8: {0: [1], 1: [0]}}`.
+    """
+    places: dict[int, dict[int, list[int]]] = {}
+    for row, tokens in enumerate(texts):
+        for place, token in enumerate(tokens):
+            places.setdefault(token, {}).setdefault(row, []).append(place)
+    return places
+
+
+def _association(counts: dict[int, int], class_sizes: dict[int, int], label: int) -> float:
+    """Return the p-value of Fisher's exact test that a token stands in a class's texts more often than in others.
+
+    Args:
+        counts: For each class, the number of its texts that have the token.
+        class_sizes: For each class, the number of its texts.
+        label: The class.
+    """
+    others_with = sum(counts.values()) - counts[label]
+    others = sum(class_sizes.values()) - class_sizes[label]
+    # Rows: this class, the others; columns: texts with the token, texts without it.
+    table = [[counts[label], class_sizes[label] - counts[label]], [others_with, others - others_with]]
+    return float(require("scipy.stats", "monitor").fisher_exact(table, alternative="greater").pvalue)
+
+
+def _mostly_annotated(texts: Sequence[TextContent], places: dict[int, list[int]]) -> bool:
+    """Return whether a token belongs to the rationales in more than half of its places."""
+    annotated = [mask[indices] for row, indices in places.items() if (mask := texts[row].annotated) is not None]
+    return bool(annotated) and float(np.concatenate(annotated).mean()) > 0.5
+
+
+def _is_annotated(text: TextContent, position: int) -> bool:
+    return text.annotated is not None and bool(text.annotated[position])

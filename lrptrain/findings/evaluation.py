@@ -1,0 +1,98 @@
+"""What detectors read: the samples of one evaluation, each with its prediction, its relevance maps and their scores."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+
+from lrptrain.batch import Sample
+
+
+@dataclass(frozen=True)
+class ExplainedSample:
+    """A sample with its prediction, its relevance maps and their scores.
+
+    Attributes:
+        sample: The sample; its tensors may be left out.
+        predicted: The class with the largest logit.
+        probabilities: The probabilities of all classes; of a single logit, those of the two classes it decides between.
+        maps: Relevance by target, "label" or "predicted", `[tokens]`, on the CPU.
+        grid: Rows and columns of the patches; None for a text.
+        num_logits: The number of the model's logits.
+        chance: The annotated share of the area, in [0, 1]; nan without an annotation.
+        values: Scores by "<target>/<measure>"; nan where a score is undefined.
+        annotated: True at tokens that hold any evidence; None without an annotation.
+        areas: The share of the area, in [0, 1], of every named region.
+        content_ids: The token ids of a text, -1 where a token is no content; None for an image.
+    """
+
+    sample: Sample
+    predicted: int
+    probabilities: Float[np.ndarray, " classes"]
+    maps: dict[str, Float[Tensor, " tokens"]]
+    grid: tuple[int, int] | None
+    num_logits: int
+    chance: float
+    values: dict[str, float]
+    annotated: Bool[np.ndarray, " tokens"] | None = None
+    areas: dict[str, float] = field(default_factory=dict)
+    content_ids: Int[np.ndarray, " tokens"] | None = None
+
+    @property
+    def probability(self) -> float:
+        """The probability of the predicted class."""
+        return float(self.probabilities.max())
+
+    @property
+    def label_or_predicted(self) -> int:
+        """The label, or the predicted class of a sample without one."""
+        return self.sample.label if self.sample.label >= 0 else self.predicted
+
+    @property
+    def positive_relevance(self) -> Float[np.ndarray, " tokens"]:
+        """The positive part of the map for the first target, the label where there is one; 0 where it is nan."""
+        first = self.maps[min(self.maps)]
+        return np.nan_to_num(np.maximum(first.numpy(), 0.0))
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """All explained samples of one evaluation.
+
+    Attributes:
+        samples: The explained samples; without tensors where several processes share the work.
+        inputs: The same samples with inputs and annotations, in the same order, if an intervention will follow; else
+            None.
+        epoch: The number of the epoch.
+        step: The global step.
+    """
+
+    samples: Sequence[ExplainedSample]
+    inputs: Sequence[Sample] | None = None
+    epoch: int = 0
+    step: int = 0
+
+    @property
+    def targets(self) -> list[str]:
+        """The explained targets, "label" first; samples without a label lack that one."""
+        return sorted({target for explained in self.samples for target in explained.maps})
+
+    @property
+    def grid(self) -> tuple[int, int] | None:
+        """Rows and columns of the patches that all maps have in common; None for texts and for images that differ."""
+        grids = {explained.grid for explained in self.samples}
+        return grids.pop() if len(grids) == 1 else None
+
+    @property
+    def labels(self) -> Int[np.ndarray, " n"]:
+        """The label of each sample, or its predicted class where it has none."""
+        return np.array([explained.label_or_predicted for explained in self.samples])
+
+    @property
+    def shares(self) -> Float[np.ndarray, "n tokens"]:
+        """The positive relevance of every map for the first target, summing to 1; nan where nothing is positive."""
+        positive = np.stack([explained.positive_relevance for explained in self.samples])
+        total = positive.sum(1, keepdims=True)
+        return np.where(total > 0, positive / np.where(total > 0, total, 1), np.nan)

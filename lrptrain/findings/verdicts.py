@@ -1,0 +1,104 @@
+"""From a candidate to a verdict: did the intervention move the prediction further than its control did?"""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+import numpy as np
+from jaxtyping import Float
+
+from lrptrain.findings.detector import get_detector
+from lrptrain.findings.finding import Evidence, Finding
+from lrptrain.findings.scopes import Scope
+from lrptrain.findings.statistics import bootstrap_interval, holm, share_test
+
+LEAST_SAMPLES = 5
+
+
+class Effect(NamedTuple):
+    """What an intervention did to the samples of a candidate.
+
+    Attributes:
+        change: How far the prediction moved when the region was changed, in [-1, 1]; nan where it was not tested.
+        control: How far it moved under the control, in [-1, 1].
+    """
+
+    change: Float[np.ndarray, " n"]
+    control: Float[np.ndarray, " n"]
+
+
+def reach_verdicts(
+    candidates: Sequence[Finding], effects: Sequence[Effect | str], min_effect: float, confidence: float = 0.95
+) -> list[Finding]:
+    """Confirm or refute every candidate, or leave it suspected.
+
+    A finding is confirmed if the prediction moved further than under the control: by a paired sign-flip test at
+    `1 - confidence` after Holm's correction over all candidates, by a bootstrap interval above 0, and by `min_effect`
+    on average (or by the `least_effect` of its detector, if that is larger). It is refuted if the whole interval lies
+    below that. Otherwise it stays suspected.
+
+    Args:
+        candidates: The findings to be tested.
+        effects: The effect of the intervention on each, or the reason why there is none.
+        min_effect: The least mean change of a probability that matters, in (0, 1).
+        confidence: The level of intervals and tests, in (0, 1).
+
+    Returns:
+        The candidates in their order, with state, intervention and note.
+    """
+    differences = [_differences(effect) for effect in effects]
+    tested = [i for i, values in enumerate(differences) if len(values) >= LEAST_SAMPLES]
+    # One family of tests: with many classes, one of them would else be confirmed by chance in most evaluations.
+    corrected = holm([share_test(-differences[i], 0.0) for i in tested])
+    p_values = {i: float(p_value) for i, p_value in zip(tested, corrected, strict=True)}
+
+    def verdict(i: int, candidate: Finding) -> Finding:
+        effect = effects[i]
+        if isinstance(effect, str):
+            return replace(candidate, note=effect)
+        if i not in p_values:
+            return replace(candidate, note=f"too few samples to test it: {len(differences[i])}")
+        mean, low, high = bootstrap_interval(differences[i], confidence)
+        control = float(np.nanmean(effect.control))
+        evidence = Evidence(mean, (low, high), control, p_values[i], len(differences[i]))
+        least = max(min_effect, get_detector(candidate.kind).least_effect)
+        if p_values[i] <= 1 - confidence and low > 0 and mean >= least:
+            return replace(candidate, state="confirmed", intervention=evidence)
+        return replace(candidate, state="refuted" if high < least else "suspected", intervention=evidence)
+
+    return [verdict(i, candidate) for i, candidate in enumerate(candidates)]
+
+
+def merge_findings(previous: Sequence[Finding], current: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
+    """Carry over since when each finding has stood, and its effects.
+
+    Two findings are the same when kind, scope, target and, where the kind is named by it, place agree.
+
+    Args:
+        previous: The findings of the evaluation before.
+        current: The findings of this evaluation.
+
+    Returns:
+        All current findings, with `first_epoch` and `history` of the previous ones; and those among them that are
+        news: in another state than before, or found for the first time and not refuted at once. Both are in the order
+        of `current`.
+    """
+    before: dict[tuple[str, Scope, str, str], Finding] = {finding.identity: finding for finding in previous}
+    merged, news = [], []
+    for finding in current:
+        old = before.get(finding.identity)
+        first_epoch = finding.first_epoch if old is None else old.first_epoch
+        earlier = () if old is None else old.history
+        merged.append(replace(finding, first_epoch=first_epoch, history=(*earlier, finding.effect)))
+        # A finding that is refuted in the evaluation in which it arises is no news: nobody has heard of it.
+        if finding.state != ("refuted" if old is None else old.state):
+            news.append(merged[-1])
+    return merged, news
+
+
+def _differences(effect: Effect | str) -> Float[np.ndarray, " m"]:
+    """Return change less control of the samples that were tested."""
+    if isinstance(effect, str):
+        return np.empty(0)
+    differences = np.asarray(effect.change, dtype=float) - np.asarray(effect.control, dtype=float)
+    return differences[~np.isnan(differences)]

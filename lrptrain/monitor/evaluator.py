@@ -1,0 +1,202 @@
+"""Relevance and scores of samples under the current weights."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from lrptrain.batch import Sample, collate, model_inputs, token_annotations
+from lrptrain.batch.annotations import TokenAnnotation
+from lrptrain.batch.content import content_tokens
+from lrptrain.batch.logits import class_probabilities
+from lrptrain.findings import ExplainedSample
+from lrptrain.metrics import energy_pointing_game
+from lrptrain.metrics.localization import LOCALIZATION_METRICS
+from lrptrain.relevance import Relevance, attribute, decompose
+
+TARGETS = ("label", "predicted")
+MEASURES: dict[str, Callable[[Tensor, TokenAnnotation], Tensor]] = {
+    metric.key: metric.function for metric in LOCALIZATION_METRICS
+}
+
+
+@dataclass(frozen=True)
+class ExplanationConfig:
+    """How samples are explained and scored.
+
+    Attributes:
+        method: One of `lrptrain.methods()`.
+        options: The options of the method.
+        targets: The classes to explain, of "label" and "predicted"; samples without a label are always explained for
+            the latter.
+        batch_size: The number of samples per forward pass.
+        region_names: The names of the regions of a mask `[batch, regions, height, width]`; the first is the evidence.
+        mixing_ratios: Whether to measure what share of a token's state each block takes from other tokens.
+        class_maps: The number of classes for which the displayed samples are explained; see
+            `lrptrain.monitor.class_maps`.
+    """
+
+    method: str = "transformer_attribution"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    targets: tuple[str, ...] = TARGETS
+    batch_size: int = 16
+    region_names: tuple[str, ...] = ()
+    mixing_ratios: bool = False
+    class_maps: int = 10
+
+
+@dataclass(frozen=True)
+class Evaluator:
+    """Runs a model on samples: explains them, and serves interventions and maps of further classes.
+
+    Attributes:
+        model: The model, as for `lrptrain.attribute`.
+        config: How samples are explained.
+        device: The device of the model.
+        forward_context: Makes the context of every forward pass, such as autocast.
+    """
+
+    model: nn.Module
+    config: ExplanationConfig
+    device: torch.device | str = "cpu"
+    forward_context: Callable[[], AbstractContextManager] = nullcontext
+
+    def evaluate(self, samples: Sequence[Sample], progress_bar: bool = False) -> list[ExplainedSample]:
+        """Explain and score samples, all images or all texts, batch by batch; those without a label come last."""
+        from tqdm.auto import tqdm
+
+        explained: list[ExplainedSample] = []
+        with tqdm(total=len(samples), desc="Relevance", leave=False, disable=not progress_bar) as bar:
+            for batch_of_samples in _batches(samples, self.config.batch_size):
+                explained += self._evaluate_batch(batch_of_samples)
+                bar.update(len(batch_of_samples))
+        return explained
+
+    def _evaluate_batch(self, samples: Sequence[Sample]) -> Iterator[ExplainedSample]:
+        batch = collate(samples, self.device)
+        with self.forward_context():
+            relevance = self._explain(batch, samples)
+            ratios = _mixing_ratios(self.model, batch) if self.config.mixing_ratios else {}
+        evidence, regions = token_annotations(batch, _first(relevance).grid, self.config.region_names)
+        columns = ratios | _scores(relevance, evidence, regions)
+        yield from _explained_samples(samples, batch, relevance, columns, evidence, regions)
+
+    def _explain(self, batch: Mapping[str, Tensor], samples: Sequence[Sample]) -> dict[str, Relevance]:
+        """Return the relevance by target; the predicted class is only explained anew where it is not the label."""
+        labels = torch.tensor([sample.label for sample in samples], device=next(iter(batch.values())).device)
+        inputs = model_inputs(self.model, batch)
+
+        def explain(rows: Tensor | None, target: Tensor | None) -> Relevance:
+            return attribute(self.model, _rows(inputs, rows), target, self.config.method, **self.config.options)
+
+        if "label" not in self.config.targets or not bool((labels >= 0).all()):
+            return {"predicted": explain(None, None)}
+        for_label = explain(None, labels)
+        if "predicted" not in self.config.targets:
+            return {"label": for_label}
+        predicted = for_label.logits.argmax(1)
+        misclassified = (predicted != labels).nonzero().flatten()
+        scores = for_label.scores.clone()
+        if len(misclassified):
+            scores[misclassified] = explain(misclassified, predicted[misclassified]).scores
+        for_predicted = Relevance(scores, for_label.logits, predicted, self.config.method, for_label.grid)
+        return {"label": for_label, "predicted": for_predicted}
+
+
+def _batches(samples: Sequence[Sample], size: int) -> Iterator[Sequence[Sample]]:
+    """Yield batches of samples, those with a label apart from those without, which have other targets."""
+    for labelled in (True, False):
+        alike = [sample for sample in samples if (sample.label >= 0) == labelled]
+        yield from (alike[start : start + size] for start in range(0, len(alike), size))
+
+
+def _rows(inputs: Tensor | dict[str, Tensor], rows: Tensor | None) -> Tensor | dict[str, Tensor]:
+    """Return some rows of a model's inputs, or all."""
+    if rows is None:
+        return inputs
+    return inputs[rows] if isinstance(inputs, Tensor) else {name: value[rows] for name, value in inputs.items()}
+
+
+def _mixing_ratios(model: nn.Module, batch: Mapping[str, Tensor]) -> dict[str, list[float]]:
+    """Return each sample's mean mixing ratio behind the attention of every block (Kobayashi et al. 2021).
+
+    It is the mean over the sample's own tokens, in [0, 1].
+    """
+    (ratios,) = decompose(model, model_inputs(model, batch), "atb").mixing_ratios.values()  # [blocks, batch, tokens]
+    mask = batch.get("attention_mask")
+    weights = torch.ones_like(ratios[0]) if mask is None else mask.to(ratios.dtype)
+    means = (ratios * weights).sum(-1) / weights.sum(-1)
+    return {f"mixing/block_{number}": row.tolist() for number, row in enumerate(means)}
+
+
+def _scores(
+    relevance: Mapping[str, Relevance], evidence: TokenAnnotation | None, regions: Mapping[str, TokenAnnotation]
+) -> dict[str, list[float]]:
+    """Return the scores of every sample by "<target>/<measure>"; none without an annotation."""
+    columns: dict[str, list[float]] = {}
+    for target, explained in relevance.items():
+        scores = explained.scores.double()
+        if evidence is not None:
+            columns |= {f"{target}/{name}": measure(scores, evidence).tolist() for name, measure in MEASURES.items()}
+        for name, region in regions.items():
+            columns[f"{target}/region/{name}"] = energy_pointing_game(scores, region).tolist()
+    return columns
+
+
+def _explained_samples(
+    samples: Sequence[Sample],
+    batch: Mapping[str, Tensor],
+    relevance: Mapping[str, Relevance],
+    columns: Mapping[str, list[float]],
+    evidence: TokenAnnotation | None,
+    regions: Mapping[str, TokenAnnotation],
+) -> Iterator[ExplainedSample]:
+    """Yield what belongs to each sample of a batch.
+
+    Args:
+        samples: The samples of the batch.
+        batch: The samples, stacked; texts are padded to the longest.
+        relevance: The relevance by target.
+        columns: Values of all samples, by name.
+        evidence: The annotation; None without one.
+        regions: The named regions of the masks.
+    """
+    first = _first(relevance)
+    is_text = first.grid is None and "input_ids" in batch
+    content_ids = torch.where(content_tokens(batch), batch["input_ids"], -1).cpu().numpy() if is_text else None
+    probabilities = class_probabilities(first.logits).cpu().numpy()
+    predicted = first.logits.argmax(1).tolist()
+    chance = evidence.chance.tolist() if evidence is not None else [float("nan")] * len(samples)
+    present = evidence.present.tolist() if evidence is not None else [False] * len(samples)
+    areas = {name: region.chance.tolist() for name, region in regions.items()}
+    maps = {target: _on_cpu(explained.scores) for target, explained in relevance.items()}
+    for i, sample in enumerate(samples):
+        length = len(sample.tensors["input_ids"]) if is_text else None  # padding is cut off again
+        yield ExplainedSample(
+            sample=sample,
+            predicted=predicted[i],
+            probabilities=probabilities[i],
+            maps={target: scores[i, :length] for target, scores in maps.items()},
+            grid=first.grid,
+            num_logits=first.logits.shape[1],
+            chance=chance[i],
+            values={name: column[i] for name, column in columns.items()},
+            annotated=(evidence.evidence[i, :length] > 0).cpu().numpy()
+            if evidence is not None and present[i]
+            else None,
+            areas={name: column[i] for name, column in areas.items()},
+            content_ids=content_ids[i, :length] if content_ids is not None else None,
+        )
+
+
+def _first(relevance: Mapping[str, Relevance]) -> Relevance:
+    """Return the relevance for the first target; logits and grid are the same for all."""
+    return next(iter(relevance.values()))
+
+
+def _on_cpu(scores: Float[Tensor, "batch tokens"]) -> Float[Tensor, "batch tokens"]:
+    return scores.detach().cpu().double()

@@ -1,0 +1,71 @@
+"""What every process explained, gathered in an order that does not depend on their number."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import NamedTuple
+
+from lrptrain.batch import Sample
+from lrptrain.findings import ExplainedSample
+from lrptrain.monitor.drawing import choose_displayed
+from lrptrain.trainers.processes import gather, gather_to_first, rank_and_size
+
+
+class GatheredSamples(NamedTuple):
+    """What all processes explained.
+
+    Attributes:
+        explained: All samples, without inputs and annotations; none if a process failed.
+        displayed: The samples to draw, complete, in the first process; none in the others.
+        error: Why a process failed, or "".
+    """
+
+    explained: list[ExplainedSample]
+    displayed: list[ExplainedSample]
+    error: str
+
+
+class GatheredInputs(NamedTuple):
+    """The samples of all processes with inputs and annotations, in the order of `GatheredSamples.explained`.
+
+    Attributes:
+        samples: All samples.
+        local_rows: The indices of those that this process explains and intervenes on.
+    """
+
+    samples: list[Sample]
+    local_rows: list[int]
+
+
+def gather_explained(local: Sequence[ExplainedSample], error: str, max_displayed: int) -> GatheredSamples:
+    """Gather the explained samples of all processes; every process must call it, also one that failed.
+
+    Args:
+        local: What this process explained.
+        error: Why it could not, or "".
+        max_displayed: The number of samples to draw.
+    """
+    # Inputs stay where they are: only maps and scores travel to all processes.
+    parts = gather(([replace(each, sample=replace(each.sample, tensors={})) for each in local], error))
+    first_error = next((f"{why} (process {rank})" for rank, (_, why) in enumerate(parts) if why), "")
+    if first_error:
+        return GatheredSamples([], [], first_error)
+    explained = sorted((each for part, _ in parts for each in part), key=lambda each: _sort_key(each.sample))
+    keys = [_sort_key(each.sample) for each in choose_displayed(explained, max_displayed)]
+    # Only the first process draws, and needs the inputs of what it draws.
+    mine = [each for each in local if _sort_key(each.sample) in set(keys)]
+    complete = {_sort_key(each.sample): each for part in gather_to_first(mine) for each in part}
+    return GatheredSamples(explained, [complete[key] for key in keys if key in complete], "")
+
+
+def gather_inputs(local: Sequence[Sample]) -> GatheredInputs:
+    """Gather the samples of all processes with their inputs; every process must call it."""
+    rank = rank_and_size()[0]
+    pairs = [(sample, owner) for owner, part in enumerate(gather(list(local))) for sample in part]
+    pairs.sort(key=lambda pair: _sort_key(pair[0]))
+    local_rows = [row for row, (_, owner) in enumerate(pairs) if owner == rank]
+    return GatheredInputs([sample for sample, _ in pairs], local_rows)
+
+
+def _sort_key(sample: Sample) -> tuple[int, str, int | str]:
+    """Order by class, then by id; numbers come before strings, with which they cannot be compared."""
+    return sample.label, type(sample.sample_id).__name__, sample.sample_id

@@ -1,0 +1,172 @@
+"""The record of an evaluation: findings, scalars, tables and drawings."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from lrptrain.findings import (
+    OVERALL,
+    Candidate,
+    DetectionConfig,
+    Effect,
+    Evaluation,
+    ExplainedSample,
+    Finding,
+    detect_candidates,
+    merge_findings,
+    reach_verdicts,
+    worst_severity,
+)
+from lrptrain.findings.detector import get_detector
+from lrptrain.loggers import EpochRecord
+from lrptrain.monitor import drawing, summary
+from lrptrain.trainers.discover import NameSources, find_class_names, find_tokens
+
+
+@dataclass(frozen=True)
+class RecordBuilder:
+    """Turns what was explained into findings and the record of an evaluation.
+
+    Attributes:
+        bound: The share of the relevance, in (0, 1), that must lie on the annotation; "chance" for the annotated area.
+        confidence: The level of intervals and findings, in (0, 1).
+        class_names: The name of each class, in the order of the logits; None for those of the name sources.
+        tokenizer: A tokenizer, its name or its folder; None for that of the name sources.
+        mean: The mean of each channel with which images were normalised.
+        std: The standard deviation of each channel with which images were normalised.
+        min_effect: The least mean change of a probability that confirms a finding.
+        region_names: The names of the regions of the masks.
+    """
+
+    bound: float | str = "chance"
+    confidence: float = 0.95
+    class_names: Sequence[str] | None = None
+    tokenizer: Any = None
+    mean: Sequence[float] | None = None
+    std: Sequence[float] | None = None
+    min_effect: float = 0.05
+    region_names: Sequence[str] = ()
+
+    def candidates(self, evaluation: Evaluation, sources: NameSources) -> list[Candidate]:
+        """Return what the maps make suspect.
+
+        Args:
+            evaluation: All explained samples.
+            sources: Objects that may have class names and a tokenizer.
+
+        Raises:
+            ValueError: If there are no samples, or the class names do not fit.
+        """
+        config = DetectionConfig(
+            class_names=self._names(evaluation, sources),
+            name_tokens=find_tokens(self.tokenizer, sources),
+            bound=self.bound,
+            confidence=self.confidence,
+            region_names=self.region_names,
+        )
+        return detect_candidates(evaluation, config)
+
+    def build(
+        self,
+        evaluation: Evaluation,
+        sources: NameSources,
+        candidates: Sequence[Candidate] = (),
+        effects: Sequence[Effect | str] | None = None,
+        previous: Sequence[Finding] = (),
+    ) -> EpochRecord:
+        """Return the record of an evaluation, without drawings.
+
+        Args:
+            evaluation: All explained samples.
+            sources: Objects that may have class names and a tokenizer.
+            candidates: What the maps make suspect.
+            effects: The effect of an intervention on each candidate; None if there was none.
+            previous: The findings of the evaluation before.
+
+        Raises:
+            ValueError: If there are no samples, or the class names do not fit.
+        """
+        names = self._names(evaluation, sources)
+        findings = [candidate.finding for candidate in candidates]
+        if effects is not None:
+            tested = reach_verdicts(findings, effects, self.min_effect, self.confidence)
+            findings = [each for each in tested if each.state == "confirmed" or _reported_unconfirmed(each)]
+        findings, news = merge_findings(previous, findings)
+        reliance = _reliance(evaluation, candidates, effects)
+        return EpochRecord(
+            epoch=evaluation.epoch,
+            step=evaluation.step,
+            scalars=summary.scalars(evaluation.samples, names) | reliance | _counts(findings),
+            samples=summary.table(evaluation.samples, names),
+            findings=findings,
+            new_findings=news,
+            class_names=names,
+            metrics=summary.logged_metrics(),
+        )
+
+    def draw(
+        self,
+        record: EpochRecord,
+        displayed: Sequence[ExplainedSample],
+        sources: NameSources,
+        evaluation: Evaluation | None = None,
+    ) -> EpochRecord:
+        """Return the record with pictures or highlighted texts, and with the inputs of its samples.
+
+        Args:
+            record: The record without drawings.
+            displayed: The samples to draw, with inputs and annotations.
+            sources: As for `build`.
+            evaluation: The whole sample, to keep the inputs of all samples; None for those of `displayed` alone.
+        """
+        name_tokens = find_tokens(self.tokenizer, sources)
+        options = drawing.DisplayOptions(record.class_names, name_tokens, self.mean, self.std)
+        kept = [(each.sample, each.grid) for each in displayed]  # first, in case the record's budget ends
+        if displayed and evaluation is not None and evaluation.inputs is not None:
+            grids = (each.grid for each in evaluation.samples)
+            kept += zip(evaluation.inputs, grids, strict=True)
+        return replace(
+            record,
+            pictures=drawing.pictures(displayed, options),
+            texts=drawing.highlights(displayed, options),
+            inputs=drawing.inputs(kept, options),
+        )
+
+    def _names(self, evaluation: Evaluation, sources: NameSources) -> list[str]:
+        if not evaluation.samples:
+            raise ValueError("the validation set gave no samples")
+        return find_class_names(self.class_names, sources, evaluation.samples[0].num_logits)
+
+
+def _reported_unconfirmed(finding: Finding) -> bool:
+    return get_detector(finding.kind).reported_unconfirmed
+
+
+def _counts(findings: Sequence[Finding]) -> dict[str, float]:
+    """Return the scalars on the findings that stand."""
+    standing = [finding for finding in findings if finding.state != "refuted"]
+    return {
+        "relevance/findings": float(len(standing)),
+        "relevance/findings/confirmed": float(sum(finding.state == "confirmed" for finding in standing)),
+        "relevance/severity": worst_severity(findings),
+    }
+
+
+def _reliance(
+    evaluation: Evaluation, candidates: Sequence[Candidate], effects: Sequence[Effect | str] | None
+) -> dict[str, float]:
+    """Return how far predictions move when all but the annotation is changed, and under the control, if this was done.
+
+    These are means over all samples, of the candidate for the first target, whichever kind it is of.
+    """
+    for candidate, effect in zip(candidates, effects or (), strict=effects is not None):
+        all_samples = candidate.finding.scope == OVERALL and candidate.finding.target == evaluation.targets[0]
+        if candidate.region.kind != "outside" or not all_samples or isinstance(effect, str):
+            continue
+        if not np.isnan(effect.change).all():
+            change = float(np.nanmean(effect.change))
+            control = float(np.nanmean(effect.control))
+            return {"relevance/reliance": change, "relevance/reliance/control": control}
+    return {}

@@ -1,0 +1,142 @@
+"""A fixed, reproducible, class-stratified sample of a validation set, drawn while its batches are validated.
+
+Every index of the validation set has a pseudo-random priority. The sample has, of each class, the samples of the
+lowest priorities, as many as the class has places. So it depends neither on the size of batches nor on the number of
+processes.
+"""
+
+from bisect import insort
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from lrptrain.batch import Sample, batch_length, take
+from lrptrain.trainers.processes import gather, rank_and_size
+
+Key = tuple[float, int]  # (priority, index in the validation set)
+
+
+class ValidationSample:
+    """The sample of a validation set that several processes may share.
+
+    Args:
+        max_samples: The size of the sample, in all processes together.
+        seed: The seed of the priorities.
+
+    Attributes:
+        samples: What this process has of the sample; None until `finish` was called.
+    """
+
+    def __init__(self, max_samples: int, seed: int) -> None:
+        self.samples: list[Sample] | None = None
+        self._reservoir = StratifiedReservoir(max_samples, seed)
+        self._seen = 0
+
+    def add_batch(self, batch: Mapping[str, Any], set_length: float) -> None:
+        """Let the samples of a batch compete for the places.
+
+        Args:
+            batch: A batch in the contract's form.
+            set_length: The length of the whole validation set, beyond which a distributed sampler pads.
+        """
+        rank, size = rank_and_size()
+        # A distributed sampler deals samples out in turn: process 1 of 2 has the indices 1, 3, 5, ...
+        indices = (self._seen + np.arange(batch_length(batch))) * size + rank
+        self._seen += batch_length(batch)
+        self._reservoir.add(batch, indices, (indices < set_length).tolist())
+
+    def finish(self) -> list[Sample]:
+        """Return what this process has of the sample; all processes must call it at the same time."""
+        if self.samples is None:
+            everywhere = gather((dict(self._reservoir.counts), self._reservoir.keys()))
+            self.samples = self._reservoir.choose(everywhere)
+            self._reservoir.candidates.clear()
+        return self.samples
+
+
+@dataclass
+class StratifiedReservoir:
+    """The candidates for a stratified sample among all samples seen so far.
+
+    A class's number of places only shrinks while more samples come, so that no candidate is dropped too early.
+
+    Attributes:
+        max_samples: The size of the sample.
+        seed: The seed of the priorities.
+        counts: The number of samples of each class seen so far; -1 is the class of samples without a label.
+        candidates: For each class the candidates with their keys, by ascending key.
+    """
+
+    max_samples: int
+    seed: int = 0
+    counts: Counter[int] = field(default_factory=Counter)
+    candidates: dict[int, list[tuple[Key, Sample]]] = field(default_factory=dict)
+
+    def add(self, batch: Mapping[str, Any], indices: Int[np.ndarray, " batch"], valid: Iterable[bool]) -> None:
+        """Let the samples of a batch compete.
+
+        Args:
+            batch: A batch in the contract's form.
+            indices: The position of every sample in the whole validation set.
+            valid: False for samples that another process counts (a distributed sampler's padding).
+        """
+        labels = batch["label"].clamp(min=-1).tolist() if "label" in batch else [-1] * batch_length(batch)
+        rows = [row for row, counts in enumerate(valid) if counts]
+        self.counts.update(labels[row] for row in rows)
+        places = allocate(self.counts, self.max_samples)
+        priority = priorities(indices, self.seed)
+        for row in rows:
+            candidates = self.candidates.setdefault(labels[row], [])
+            key = (float(priority[row]), int(indices[row]))
+            limit = places[labels[row]] + 1
+            if len(candidates) < limit or key < candidates[-1][0]:
+                insort(candidates, (key, take(batch, row, key[1])), key=lambda candidate: candidate[0])
+                del candidates[limit:]
+
+    def keys(self) -> dict[int, list[Key]]:
+        """Return the candidates' keys by class, to be compared with those of other processes."""
+        return {label: [key for key, _ in candidates] for label, candidates in self.candidates.items()}
+
+    def choose(self, everywhere: Iterable[tuple[Mapping[int, int], Mapping[int, list[Key]]]]) -> list[Sample]:
+        """Return the samples of this process that belong to the sample of the whole set, by class and priority.
+
+        Args:
+            everywhere: `(counts, keys())` of every process, this one included.
+        """
+        everywhere = list(everywhere)
+        counts: Counter[int] = sum((Counter(part) for part, _ in everywhere), Counter())
+        chosen: set[Key] = set()
+        for label, places in allocate(counts, self.max_samples).items():
+            chosen.update(sorted(key for _, keys in everywhere for key in keys.get(label, ()))[:places])
+        return [sample for label in sorted(self.candidates) for key, sample in self.candidates[label] if key in chosen]
+
+
+def priorities(indices: Int[np.ndarray, " n"], seed: int) -> Float[np.ndarray, " n"]:
+    """Return a uniform number in [0, 1) for every index, by the mixer of splitmix64 (Steele et al. 2014)."""
+    with np.errstate(over="ignore"):  # the arithmetic is modulo 2^64
+        x = (indices.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
+        x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return (x ^ (x >> np.uint64(31))).astype(np.float64) / 2.0**64
+
+
+def allocate(counts: Mapping[int, int], places: int) -> dict[int, int]:
+    """Allocate places to classes as evenly as their sizes allow; what is left over goes to the lower classes.
+
+    Six places for classes of 1, 9 and 9 samples are allocated as 1, 3 and 2.
+    """
+    remaining = {label: count for label, count in sorted(counts.items()) if count}
+    allocated = dict.fromkeys(remaining, 0)
+    while places > 0 and remaining:
+        per_class = max(1, places // len(remaining))
+        for label in list(remaining)[:places]:
+            added = min(per_class, remaining[label])
+            allocated[label] += added
+            remaining[label] -= added
+            places -= added
+        remaining = {label: count for label, count in remaining.items() if count}
+    return allocated

@@ -1,0 +1,69 @@
+"""The settings of seeds and pseudo-masks."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lrptrain.relevance.registry import get_method
+from lrptrain.segmentation.refinement import refinements
+from lrptrain.segmentation.seeds import CHUNK, SCALES
+from lrptrain.trainers.checks import check_normalisation
+
+
+@dataclass(frozen=True)
+class PseudoMaskConfig:
+    """How seeds and pseudo-masks are made.
+
+    Attributes:
+        method: Attribution method of the seeds, one of `lrptrain.methods()`.
+        options: Options of the method.
+        scales: Factors by which images are resized; the maps of all scales are averaged.
+        flip: Whether the maps of mirror images are averaged in, too.
+        refine: Name of the refinement, one of `lrptrain.segmentation.refinement.refinements()`; None for none.
+        refine_options: Options of the refinement.
+        present: What tells the classes that an image shows: "label" (a number, or one 0 or 1 per class) or "predicted".
+        multi_label: Whether all classes with a logit above 0 are predicted, not only the one with the highest.
+        masks: What true masks hold: "evidence" (1 evidence of the image's one class, 0 not) or "classes" (1 + class).
+            255 is ignored.
+        threshold: Threshold of the background in [0, 1), for seeds and refined maps alike; None for the one of each
+            that fits the true masks of the validation images best.
+        margin: Distance to the threshold, in [0, 1), below which a pixel of a pseudo-mask is ignored.
+        mean: Mean per channel that the images were normalised with; without it each image is stretched from its minimum
+            to its maximum.
+        std: Standard deviation per channel that the images were normalised with.
+        chunk: How many maps are computed in one forward pass.
+
+    Raises:
+        UnsupportedMethodError: If the method, or an option of it, is unknown.
+        ValueError: If another argument is none of those.
+    """
+
+    method: str = "transformer_attribution"
+    options: dict[str, Any] = field(default_factory=dict)
+    scales: Sequence[float] = SCALES
+    flip: bool = True
+    refine: str | None = "pixel_adaptive"
+    refine_options: dict[str, Any] = field(default_factory=dict)
+    present: Literal["label", "predicted"] = "label"
+    multi_label: bool = False
+    masks: Literal["evidence", "classes"] = "evidence"
+    threshold: float | None = None
+    margin: float = 0.1
+    mean: Sequence[float] | None = None
+    std: Sequence[float] | None = None
+    chunk: int = CHUNK
+
+    def __post_init__(self) -> None:
+        get_method(self.method, self.options)
+        check_normalisation(self.mean, self.std)
+        if self.refine is not None and self.refine not in refinements():
+            raise ValueError(f"refine must be one of {', '.join(refinements())} or None, not {self.refine!r}")
+        if self.present not in ("label", "predicted") or self.masks not in ("evidence", "classes"):
+            raise ValueError(
+                f"present must be 'label' or 'predicted' and masks 'evidence' or 'classes', not {self.present!r} and "
+                f"{self.masks!r}"
+            )
+        if self.threshold is not None and not 0 <= self.threshold < 1:
+            raise ValueError(f"threshold must lie in [0, 1), not {self.threshold}")
+        if not 0 <= self.margin < 1:
+            raise ValueError(f"margin must lie in [0, 1), not {self.margin}")

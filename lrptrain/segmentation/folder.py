@@ -1,0 +1,211 @@
+"""A folder of images with masks of classes, in the layout of PASCAL VOC, and their random windows."""
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, UInt8
+from torch import Tensor
+from torch.utils.data import DataLoader, Dataset
+
+from lrptrain.data.common import loader
+from lrptrain.data.pictures import find_pictures, open_picture, picture_size, read_mask, to_image, to_values
+
+
+def random_windows(
+    image: Float[Tensor, "batch 3 height width"],
+    mask: UInt8[Tensor, "batch height width"],
+    smallest: float = 0.5,
+    generator: torch.Generator | None = None,
+) -> tuple[Float[Tensor, "batch 3 height width"], UInt8[Tensor, "batch height width"]]:
+    """Per sample a random window of the image and of its mask, brought to the full size, mirrored half of the time.
+
+    Args:
+        image: Interpolated bilinearly.
+        mask: Of the same size; the nearest pixel is taken.
+        smallest: Share (0..1] of height and width that the smallest window has.
+        generator: On the images' device; by default torch's own.
+
+    Raises:
+        ValueError: `smallest` is out of range, or sizes differ.
+    """
+    if not 0 < smallest <= 1:
+        raise ValueError(f"smallest must lie in (0, 1], got {smallest}")
+    if mask.shape != (len(image), *image.shape[-2:]):
+        raise ValueError(f"mask must be {[len(image), *image.shape[-2:]]}, as the images, got {list(mask.shape)}")
+    side, x, y, mirror = torch.rand(4, len(image), generator=generator, device=image.device, dtype=image.dtype)
+    side = smallest + (1 - smallest) * side
+    theta = image.new_zeros(len(image), 2, 3)
+    theta[:, 0, 0], theta[:, 1, 1] = torch.where(mirror < 0.5, -side, side), side
+    theta[:, 0, 2], theta[:, 1, 2] = (1 - side) * (2 * x - 1), (1 - side) * (2 * y - 1)
+    window = F.affine_grid(theta, list(image.shape), align_corners=False)
+    image = F.grid_sample(image, window, padding_mode="border", align_corners=False)
+    values = F.grid_sample(mask[:, None].to(image), window, mode="nearest", padding_mode="border", align_corners=False)
+    return image, values[:, 0].round().to(torch.uint8)
+
+
+@dataclass(frozen=True)
+class PixelSpec:
+    """How files become tensors.
+
+    Attributes:
+        classes: How many, without the background.
+        size: Height and width in pixels.
+        mean: Per RGB channel, subtracted from values in 0..1.
+        std: Per RGB channel, divided by.
+        smallest: Share of height and width of the smallest random window; None: the whole image as it is.
+    """
+
+    classes: int
+    size: tuple[int, int]
+    mean: Sequence[float]
+    std: Sequence[float]
+    smallest: float | None = None
+
+
+class PixelDataset(Dataset[dict[str, Any]]):
+    """Dicts of `image`, `mask` (0 background, 1 + class, 255 ignored) and `sample_id` (the name).
+
+    Args:
+        samples: Name, image file and mask file of each.
+        spec: How to load them.
+    """
+
+    def __init__(self, samples: Sequence[tuple[str, Path, Path]], spec: PixelSpec) -> None:
+        self.samples, self.spec = samples, spec
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        name, image_file, mask_file = self.samples[index]
+        spec = self.spec
+        mean, std = torch.tensor(spec.mean)[:, None, None], torch.tensor(spec.std)[:, None, None]
+        image = (to_image(open_picture(image_file), spec.size) - mean) / std
+        mask = read_mask(mask_file, spec.size, spec.classes, resize=True)
+        if spec.smallest is not None:
+            image, mask = (x[0] for x in random_windows(image[None], mask[None], spec.smallest))
+        return {"image": image, "mask": mask, "sample_id": name}
+
+
+class SegmentationFolder(pl.LightningDataModule):
+    """Images, and masks in VOC's layout: `SegmentationClass/<name>.png` and `ImageSets/Segmentation/<split>.txt`.
+
+    The training masks may be pseudo-masks and those of validation and test people's: they have a folder each. An image
+    without a usable mask is left out, with a warning that counts them; `skipped` has each reason.
+
+    Args:
+        images: Folder of the images.
+        masks: VOC folder of the training masks.
+        classes: How many, without the background.
+        true_masks: VOC folder of the masks for validation and test; by default that of the training masks.
+        splits: Names of the lists of training, validation and test images; a list that is missing is empty.
+        size: Side or `(height, width)` in pixels to which images and masks are resized.
+        mean: Per RGB channel, for values in 0..1.
+        std: Per RGB channel.
+        smallest: Share of height and width of the smallest random window in training; None: no augmentation.
+        batch_size: Images per batch.
+        num_workers: Worker processes of each loader.
+
+    Attributes:
+        skipped: Why an image was left out, by name; known after `setup`.
+    """
+
+    def __init__(
+        self,
+        images: str,
+        masks: str,
+        classes: int,
+        true_masks: str | None = None,
+        splits: tuple[str, str, str] = ("train", "val", "test"),
+        size: int | tuple[int, int] = 224,
+        mean: tuple[float, float, float] = (0.5, 0.5, 0.5),
+        std: tuple[float, float, float] = (0.5, 0.5, 0.5),
+        smallest: float | None = 0.5,
+        batch_size: int = 16,
+        num_workers: int = 0,
+    ) -> None:
+        super().__init__()
+        self.save_hyperparameters(logger=False)
+        self.images, self.masks = Path(images), Path(masks)
+        self.true_masks = self.masks if true_masks is None else Path(true_masks)
+        self.split_names = dict(zip(("train", "val", "test"), splits, strict=True))
+        shape = (size, size) if isinstance(size, int) else (size[0], size[1])
+        self.plain = PixelSpec(classes, shape, mean, std)
+        self.augmented = PixelSpec(classes, shape, mean, std, smallest)
+        self.batch_size, self.num_workers = batch_size, num_workers
+        self.splits: dict[str, PixelDataset] = {}
+        self.skipped: dict[str, str] = {}
+
+    def setup(self, stage: str | None = None) -> None:
+        """Read the lists and find the files, once.
+
+        Raises:
+            FileNotFoundError: A folder is missing, or there is no list of training images.
+            ValueError: No training image has a usable mask.
+        """
+        if self.splits:
+            return
+        pictures = find_pictures(self.images)
+        for split, name in self.split_names.items():
+            root, spec = (self.masks, self.augmented) if split == "train" else (self.true_masks, self.plain)
+            self.splits[split] = PixelDataset(self._usable(_names(root, name, split == "train"), root, pictures), spec)
+        if not len(self.splits["train"]):
+            raise ValueError(f"{self.masks}: no training image has a usable mask: {list(self.skipped.items())[:3]}")
+        if self.skipped:
+            first = "; ".join(f"{name}: {reason}" for name, reason in list(self.skipped.items())[:3])
+            warnings.warn(f"{len(self.skipped)} images are left out ({first})", stacklevel=2)
+
+    def train_dataloader(self) -> DataLoader[Any]:
+        """Shuffled training images."""
+        return loader(self.splits["train"], self.batch_size, self.num_workers, shuffle=True)
+
+    def val_dataloader(self) -> DataLoader[Any]:
+        """Validation images in the list's order."""
+        return loader(self.splits["val"], self.batch_size, self.num_workers)
+
+    def test_dataloader(self) -> DataLoader[Any]:
+        """Test images in the list's order."""
+        return loader(self.splits["test"], self.batch_size, self.num_workers)
+
+    def _usable(self, names: Sequence[str], root: Path, pictures: dict[str, Path]) -> list[tuple[str, Path, Path]]:
+        found = []
+        for name in names:
+            mask = root / "SegmentationClass" / f"{name}.png"
+            reason = self._unusable(pictures.get(name), mask)
+            if reason is None:
+                found.append((name, pictures[name], mask))
+            else:
+                self.skipped[name] = reason
+        return found
+
+    def _unusable(self, image: Path | None, mask: Path) -> str | None:
+        """Why a pair cannot be used, None if it can."""
+        if image is None:
+            return f"no image in {self.images}"
+        if not mask.is_file():
+            return f"no mask {mask}"
+        try:
+            of_image, regions = picture_size(image), open_picture(mask)
+            to_values(regions, (1, 1))
+        except ValueError as error:
+            return str(error)
+        resized = self.plain.size[::-1]
+        if regions.size not in (of_image, resized):
+            return f"{mask} has size {regions.size}, but {image} has {of_image} and is resized to {resized}"
+        return None
+
+
+def _names(root: Path, split: str, needed: bool) -> list[str]:
+    """The names in a split's list."""
+    path = root / "ImageSets" / "Segmentation" / f"{split}.txt"
+    if not path.is_file():
+        if needed:
+            raise FileNotFoundError(f"no list of the training images at {path}")
+        return []
+    return path.read_text(encoding="utf-8").split()

@@ -1,0 +1,68 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from lrptrain.findings.detectors.tokens import TextContent, suspicious_tokens
+
+WORD, COMMON = 900, 7
+
+
+def texts(samples=60, planted=WORD, weight=10.0, both=False, seed=0):
+    """Random words; a planted one, relevant, in the texts that are read as class 1."""
+    rng = np.random.default_rng(seed)
+    found = []
+    for i in range(samples):
+        ids, values = rng.integers(10, 500, 12), rng.gamma(1.0, size=12)
+        ids[3] = COMMON
+        if i % 2 or both:
+            place = rng.integers(4, 10)
+            ids[place], values[place] = planted, values[place] + weight
+        found.append(TextContent(ids, values / values.sum(), None, i % 2))
+    return found
+
+
+def found(sample):
+    return [(token.what, token.is_position, token.predicted) for token in suspicious_tokens(sample)]
+
+
+def test_a_relevant_token_that_goes_with_a_class_is_found():
+    (token,) = suspicious_tokens(texts())
+    assert (token.what, token.is_position, token.predicted) == (WORD, False, 1)
+    assert token.rows.tolist() == list(range(1, 60, 2))
+    assert token.shares.mean() > 0.3
+    np.testing.assert_allclose(token.expected, 1 / 12)
+    assert token.p_value < 0.01
+
+
+def test_it_must_be_relevant_frequent_and_go_with_the_class():
+    assert found(texts(weight=0.0)) == []
+    assert found(texts(both=True)) == []
+    sample = texts()
+    rare = [
+        text if i % 8 == 1 else replace(text, token_ids=np.where(text.token_ids == WORD, 11, text.token_ids))
+        for i, text in enumerate(sample)
+    ]
+    assert found(rare) == [] or (WORD, False, 1) not in found(rare)
+
+
+@pytest.mark.parametrize(("inside", "expected"), [(True, []), (False, [(WORD, False, 1)])])
+def test_words_of_the_rationale_may_be_relevant(inside, expected):
+    sample = [replace(text, annotated=(text.token_ids == WORD) == inside) for text in texts()]
+    assert [one for one in found(sample) if not one[1]] == expected
+
+
+def test_a_position_is_found_whatever_stands_there():
+    def last(text):
+        shares = text.shares.copy()
+        shares[-1] += 1
+        return replace(text, shares=shares / shares.sum())
+
+    assert found([last(text) for text in texts(weight=0.0)]) == [(-1, True, -1)]
+
+
+def test_few_texts_and_empty_ones_are_no_evidence():
+    assert found(texts(6)) == []
+    empty = TextContent(np.empty(0, int), np.empty(0), None, 0)
+    assert found([empty] * 20) == []
+    assert found([]) == []

@@ -1,0 +1,89 @@
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from examples import finding
+
+from lrptrain.findings import OVERALL, Effect, Scope, merge_findings, reach_verdicts, share_test
+
+SUSPECT = finding()
+
+
+def effect(mean, spread=0.1, samples=20, control=0.0, seed=0):
+    noise = np.random.default_rng(seed).normal(size=samples)
+    noise = spread * (noise - noise.mean()) / noise.std(ddof=1)
+    return Effect(control + mean + noise, np.full(samples, control))
+
+
+def states(*effects, min_effect=0.05):
+    return [one.state for one in reach_verdicts([SUSPECT] * len(effects), effects, min_effect)]
+
+
+def test_a_clear_effect_confirms_and_none_refutes():
+    assert states(effect(0.4)) == ["confirmed"]
+    assert states(effect(0.4, control=0.5)) == ["confirmed"]
+    assert states(effect(0.0, spread=0.02)) == ["refuted"]
+    assert states(effect(-0.4)) == ["refuted"]
+    assert states(effect(0.04, spread=0.001)) == ["refuted"]  # sure, but too small to matter
+
+
+def test_what_no_map_shows_is_confirmed_by_a_large_effect_only():
+    unseen = replace(SUSPECT, kind="reliance_outside_annotation")
+    given = [effect(0.4), effect(0.2), effect(0.3, spread=0.5)]
+    assert [one.state for one in reach_verdicts([unseen] * 3, given, 0.05)] == ["confirmed", "refuted", "suspected"]
+    assert [one.state for one in reach_verdicts([unseen] * 3, given, 0.35)] == ["confirmed", "refuted", "suspected"]
+
+
+def test_what_is_unsure_stays_suspected():
+    assert states(effect(0.1, spread=0.5)) == ["suspected"]
+
+
+def test_the_evidence_is_the_paired_difference():
+    wanted = effect(0.4, control=0.2)
+    (judged,) = reach_verdicts([SUSPECT], [wanted], 0.05)
+    assert judged.intervention is not None
+    assert judged.intervention.effect == pytest.approx(0.4)
+    assert judged.intervention.reference == pytest.approx(0.2)
+    assert judged.intervention.interval[0] < 0.4 < judged.intervention.interval[1]
+    assert judged.intervention.p_value == pytest.approx(share_test(-(wanted.change - wanted.control), 0.0))
+    assert judged.relevance == SUSPECT.relevance
+
+
+def test_more_suspects_need_more_evidence():
+    # Signs of eight samples: the least p-value is 1/256, which Holm's correction over twenty multiplies.
+    few = Effect(np.full(8, 0.3) + 0.01 * np.arange(8), np.zeros(8))
+    assert states(few) == ["confirmed"]
+    assert states(*[few] * 20) == ["suspected"] * 20
+
+
+def test_what_cannot_be_tested_says_so():
+    refused, few, absent = reach_verdicts(
+        [SUSPECT] * 3, ["all read alike", effect(0.4, samples=4), Effect(np.full(9, np.nan), np.zeros(9))], 0.05
+    )
+    assert (refused.state, refused.note) == ("suspected", "all read alike")
+    assert (few.state, few.note) == ("suspected", "too few samples to test it: 4")
+    assert (absent.state, absent.note) == ("suspected", "too few samples to test it: 0")
+
+
+def test_merging_carries_over_since_when():
+    def at(name, epoch, target="label", **changes):
+        scope = OVERALL if name == "overall" else Scope("class", name)
+        return replace(SUSPECT, scope=scope, epoch=epoch, first_epoch=epoch, target=target, **changes)
+
+    first, new = merge_findings([], [at("overall", 0), at("a", 0)])
+    assert new == first
+    second, new = merge_findings(first, [at("overall", 1), at("b", 1), at("overall", 1, target="predicted")])
+    assert [one.first_epoch for one in second] == [0, 1, 1]
+    assert [len(one.history) for one in second] == [2, 1, 1]
+    assert new == second[1:]
+    third, new = merge_findings(second, [at("overall", 2, state="refuted"), at("a", 2)])
+    assert [(one.epoch, one.first_epoch) for one in third] == [(2, 0), (2, 2)]
+    assert [str(one.scope) for one in new] == ["overall", "class a"]  # another state; gone for an epoch
+    assert merge_findings(third, [at("b", 3, state="refuted")])[1] == []  # nobody had heard of it
+
+
+def test_tokens_and_regions_are_told_apart_by_name_and_places_are_not():
+    tokens = [replace(SUSPECT, kind="suspicious_token", where=word) for word in ("x", "y")]
+    assert merge_findings(tokens[:1], tokens)[1] == [replace(tokens[1], history=(tokens[1].effect,))]
+    places = [replace(SUSPECT, kind="focus_at_position", where=word) for word in ("top left", "top")]
+    assert merge_findings(places[:1], places[1:])[1] == []
