@@ -21,12 +21,12 @@ if TYPE_CHECKING:
 
 @dataclass(eq=False)
 class Explanation:
-    """What a method is given.
+    """A recorded forward pass and the class to explain: what a method takes.
 
     Attributes:
         recording: The forward pass.
-        target: Explained class of every sample.
-        other: The class it is told apart from: the explained number is then the difference of their logits.
+        target: The explained class of every sample.
+        other: The class to compare with: the explained number is then the difference of the two logits.
         create_graph: Whether the relevance is to be differentiated.
         first_order: Whether gradients inside the relevance are then constants.
     """

@@ -77,6 +77,7 @@ FLOW = Composite(
         **dict.fromkeys(AVERAGES | MAXIMA, to_the_winner),  # the slope of an average, too, is its share
     },
     name="flow",
+    replaceable=False,
 )
 
 
@@ -107,11 +108,12 @@ def unweighted(propagator: Propagator, states: Value) -> Value:
     return states
 
 
-POOLING_FLOW = Composite({**FLOW.type_map, "mul": _weigh_tokens}, name="flow")
+POOLING_FLOW = Composite({**FLOW.type_map, "mul": _weigh_tokens}, name="flow", replaceable=False)
 
 
 def flow_to(propagator: Propagator, logits: Value, value: Value, length: int) -> Float[Tensor, "batch length"]:
     """The pooling's own weights: what share of the logits is read from every token of `value`; sums to 1."""
+    # Any class does: the rules of the flow do not look at values.
     start = at_least_float32(logits.tensor).new_zeros(logits.tensor.shape)
     start[:, 0] = 1.0
     weights = propagator.per_token(value, propagator.propagate({logits: start}, POOLING_FLOW, [value])[value], length)

@@ -24,6 +24,7 @@ def attention_probabilities(tape: Tape) -> list[Value]:
     for node in tape.nodes:
         for value in node.inputs:
             readers.setdefault(value, []).append(node)
+    # A gate or a classifier may have a softmax, too: it is not square, or its output weighs no values.
     outputs = (node.outputs[0] for node in tape.nodes if node.name == "softmax" and _over_last_axis(node))
     return [value for value in outputs if _is_square(value) and _weighs_values(value, readers)]
 
@@ -97,6 +98,8 @@ def image_layout(propagator: Propagator, length: int) -> TokenLayout:
 
 def _positions(propagator: Propagator, patches: Value, tokens: Value, length: int) -> tuple[int, ...] | None:
     """Number the tokens, walk back to the patches, and read off which number arrives at which patch."""
+    # Token i holds the number i + 1, spread over its width. At the patch that token i stands for arrives i + 1; where
+    # several tokens are merged, or one is dropped, no whole number arrives, or 0.
     axis = propagator.token_axis(tokens, length)
     assert axis is not None
     shape = [length if i == axis else 1 for i in range(3)]

@@ -1,7 +1,7 @@
 """The parts of a transformer block, found on the tape: attention, residual sums, norms and the feed-forward block."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from torch import Tensor
 
@@ -22,11 +22,11 @@ class Block:
     """One transformer block.
 
     Attributes:
-        weights: What weighs the values: the attention probabilities, behind dropout and masks.
+        weights: The weights of the values: the attention probabilities, behind dropout and masks.
         attention: The attention's output, up to which every token is treated alike.
         residual: The state of each token that is added to it.
-        sites: For each form that exists, the value whose contributions it shows.
-        stream: What the rest of the model reads: the second residual sum (the first if there is no other).
+        sites: For each form that exists, the value of which it shows the contributions.
+        stream: The value that the rest of the model reads: the second residual sum (the first if there is no other).
         reason: Why no other form exists.
     """
 
@@ -58,7 +58,7 @@ def transformer_blocks(recording: Recording) -> list[Block]:
         UnsupportedModelError: If there is no attention.
     """
     graph = Graph(recording.tape)
-    _ = recording.length
+    _ = recording.length  # raises where the attention sees windows
     return [_block(recording, graph, probabilities) for probabilities in recording.blocks]
 
 
@@ -68,6 +68,8 @@ def _block(recording: Recording, graph: Graph, probabilities: Value) -> Block:
     attended, residual, result = _residual_sum(graph, attention, product)
     if any(recording.propagator.token_axis(value, recording.length) is None for value in (attended, residual, result)):
         raise _no_residual(product)
+    # Post-LN (BERT): sum -> norm -> feed-forward + norm -> norm: the sum is read by one norm and by nothing else.
+    # Pre-LN (ViT): sum -> norm -> feed-forward, + sum: the sum is read by a norm and by the next sum.
     readers = graph.readers.get(result, [])
     norms = [node for node in readers if is_norm(node)]
     post = len(norms) == len(readers) == 1
@@ -76,13 +78,13 @@ def _block(recording: Recording, graph: Graph, probabilities: Value) -> Block:
         reason = (
             f"the block of module '{product.path}' is neither post-LN (sum, norm) nor pre-LN (norm, attention, sum)"
         )
-        return Block(weights, attention, residual, sites, result, reason)
+        return Block(weights=weights, attention=attention, residual=residual, sites=sites, stream=result, reason=reason)
     base, atb = (norms[0].outputs[0], "attn_res_ln_norm") if post else (result, "atb_norm")
     sites = {"attention_norm": attended, atb: base}
     second = _feed_forward_sum(graph, base)
-    if second is None:
-        return Block(weights, attention, residual, sites, base, "no feed-forward block with a residual sum follows")
-    return _with_feed_forward(graph, Block(weights, attention, residual, sites, base, ""), base, second, post)
+    reason = "no feed-forward block with a residual sum follows" if second is None else ""
+    block = Block(weights=weights, attention=attention, residual=residual, sites=sites, stream=base, reason=reason)
+    return block if second is None else _with_feed_forward(graph, block, base, second, post)
 
 
 def _with_feed_forward(graph: Graph, block: Block, base: Value, second: Node, post: bool) -> Block:
@@ -99,7 +101,7 @@ def _with_feed_forward(graph: Graph, block: Block, base: Value, second: Node, po
             sites["atb_ff_res_ln_norm"] = norms[0].outputs[0]
     except UnsupportedMethodError as error:
         reason = f"{error}; {reason}"
-    return Block(block.weights, block.attention, block.residual, sites, stream, reason)
+    return replace(block, sites=sites, stream=stream, reason=reason)
 
 
 def _product(graph: Graph, value: Value) -> tuple[Value, Node]:
@@ -124,6 +126,7 @@ def _weighs_by(node: Node, value: Value) -> bool:
 
 def _attention_output(recording: Recording, graph: Graph, product: Node) -> Value:
     """The last token states behind the product that treat every token alike: its value at a token is that token's."""
+    # Behind the product stand the heads' merging, the output projection, dropout: all of them act on single tokens.
     value = product.outputs[0]
     last_states = None
     while True:
@@ -154,6 +157,7 @@ def _treats_tokens_alike(node: Node, value: Value) -> bool:
 
 def _residual_sum(graph: Graph, attention: Value, product: Node) -> tuple[Value, Value, Value]:
     """The first sum of something from the attention's output and something else: (this, that, sum)."""
+    # Follow the attention's output until it meets something that does not come from it: the residual connection.
     moving = {attention}
     for node in graph.tape.nodes:
         operands = moving.intersection(node.inputs)

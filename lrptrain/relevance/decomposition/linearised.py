@@ -54,6 +54,7 @@ def chain(tape: Tape, sources: Iterable[Value], targets: Iterable[Value]) -> lis
     Raises:
         UnsupportedMethodError: If one of them cannot pass contributions.
     """
+    # Backwards from the targets to what they need, up to the sources; then forwards, keeping what comes from a source.
     moving = set(sources)
     needed = set(targets)
     nodes = list[Node]()

@@ -120,7 +120,7 @@ def gamma_lrp(explanation: Explanation, gamma: float = 0.25) -> RelevanceMaps:
         explanation: The forward pass and the target.
         gamma: How much the contributions of the output's own sign are favoured; not negative.
     """
-    return _of_logit(explanation, attnlrp_composite(_not_negative("gamma", gamma)))
+    return _of_logit(explanation, attnlrp_composite(_not_negative("gamma", gamma), name="gamma"))
 
 
 @method(

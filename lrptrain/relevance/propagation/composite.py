@@ -70,6 +70,7 @@ class Composite:
             name map goes before a type map. A value is a `Rule`, which serves the operations that it is meant for, or a
             mapping from operations to rules of any kind.
         name: The composite's name.
+        replaceable: Whether rules of the user's go before these; otherwise they serve only what has no rule here.
 
     Raises:
         TypeError: If a rule is no function, or a rule in the name map does not say for which operations it is meant.
@@ -81,8 +82,10 @@ class Composite:
         name_map: Mapping[Pattern, Rule | Mapping[str, RuleFunction]] | None = None,
         *,
         name: str = "custom",
+        replaceable: bool = True,
     ) -> None:
         self.name = name
+        self.replaceable = replaceable
         self.type_map: dict[str, RuleFunction] = dict(type_map or {})
         self._by_path = [
             (_compiled(pattern), _by_operation(pattern, rule)) for pattern, rule in (name_map or {}).items()

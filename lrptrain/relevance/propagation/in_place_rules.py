@@ -48,7 +48,8 @@ def _zplus_rows(relevance: Tensor, x: Tensor, weight: Tensor, z: Tensor, bias: T
         size_of_x, back, size, share = (buffer[: len(x[rows])] for buffer in (*of_x, *of_z))
         torch.abs(x[rows], out=size_of_x)
         torch.mm(size_of_x, size_of_weight.T, out=size)
-        torch.add(size, z[rows], out=share)  # twice the positive part
+        # With z = xW and s = |x||W|, z + s is twice the sum of positive contributions; see `rules.zplus`.
+        torch.add(size, z[rows], out=share)
         if bias is not None:
             share -= bias
         noise = torch.add(floor, size, alpha=16 * limits.eps, out=size)

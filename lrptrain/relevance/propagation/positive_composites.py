@@ -34,10 +34,11 @@ def add(propagator: Propagator, node: Node, relevance: OutputRelevance, *, norma
     operands, (first, second) = zip(*sum_operands(node, part), strict=True)
     z = node.outputs[0].tensor
     constants = [x for x, operand in zip((first, second), operands, strict=True) if not isinstance(operand, Value)]
-    lean = normalised and not torch.is_grad_enabled() and z.dtype == part.dtype
-    if lean and all(x.isfinite().all() for x in constants):
-        two = in_place_rules.rescaled_sum(part, z, (first, second), propagator.total(node))
-        return [shape_back(v, share) for v, share in zip(operands, two, strict=True) if isinstance(v, Value)]
+    # The rule in place is no function of autograd, and has no defence against masks of -inf.
+    in_place = normalised and not torch.is_grad_enabled() and z.dtype == part.dtype
+    if in_place and all(x.isfinite().all() for x in constants):
+        pair = in_place_rules.rescaled_sum(part, z, (first, second), propagator.total(node))
+        return [shape_back(v, share) for v, share in zip(operands, pair, strict=True) if isinstance(v, Value)]
     # An additive mask of -inf carries no relevance, and inf * 0 must not make it NaN.
     shares = tuple(torch.where(part == 0, 0.0, x) for x in rules.proportional(part, (first, second)))
     if normalised:

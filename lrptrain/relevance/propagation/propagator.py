@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 
 from lrptrain.relevance.propagation.composite import (
-    COMPOSITES,
     Composite,
     InputRelevance,
     OutputRelevance,
@@ -70,6 +69,7 @@ class Propagator:
 
     def token_axis(self, value: Value, length: int) -> int | None:
         """Which axis counts the tokens in states `[batch, length, width]` or `[length, batch, width]`, else None."""
+        # With as many samples as tokens the shape does not tell them apart; the sample axis does.
         shape = value.shape
         at = self.axes[value]
         if len(shape) != 3 or at is None:
@@ -96,14 +96,20 @@ class Propagator:
     def propagate_stepwise(
         self, start: Mapping[Value, Tensor], composite: Composite, keep: Iterable[Value]
     ) -> Iterator[tuple[Value, Tensor]]:
-        """Propagate relevance, step by step, and give what arrives at each value to `keep` (0 where nothing does).
+        """Propagate relevance, and yield what arrives at each value to `keep` as soon as it is complete (0 if nothing).
 
-        The walk ends at the earliest operation that makes one of them.
+        The pass ends at the earliest operation that makes one of them.
+
+        Args:
+            start: Relevance to begin with: of the logits, for instance, 1 at the explained class.
+            composite: The rules; a user's go before them.
+            keep: The values of interest.
 
         Raises:
             UnsupportedOperationError: If relevance reaches an operation without a rule.
         """
         wanted = set(keep)
+        # Relevance that has arrived at a value, but not yet passed the operation that made it.
         arrived: dict[Value, Tensor] = dict(start)
         first = min((i for i, node in enumerate(self.tape.nodes) if wanted.intersection(node.outputs)), default=0)
         end = 0 if self.tape.root in wanted else first + 1
@@ -112,6 +118,7 @@ class Propagator:
             if all(part is None for part in relevance):
                 continue
             node.check_constants()
+            # A value that several operations read gets the sum of what they pass; all of them come later on the tape.
             for value, share in _rule_for(node, composite)(self, node, relevance):
                 arrived[value] = arrived[value] + share if value in arrived else share
             for value, part in zip(node.outputs, relevance, strict=True):
@@ -130,10 +137,9 @@ def at_least_float32(tensor: Tensor) -> Tensor:
 
 def _rule_for(node: Node, composite: Composite) -> RuleFunction:
     rule = composite.rule_for(node)
-    if composite.name in COMPOSITES:
+    if composite.replaceable:
         rule = custom_rule(node, composite.name) or rule
     elif rule is None and node.name not in ELEMENTWISE:
-        # What follows entries, whatever their values, has its own rules; the user's serve where it has none.
         rule = custom_rule(node, None)
     if rule is None and node.name in ELEMENTWISE:
         rule = unchanged

@@ -128,18 +128,26 @@ def epsilon_composite(epsilon: float) -> Composite:
     return Composite(_signed(epsilon, 0.0), name="epsilon")
 
 
-def attnlrp_composite(gamma: float = 0.0) -> Composite:
+def attnlrp_composite(gamma: float = 0.0, name: str = "attnlrp") -> Composite:
     """Achtibat et al. 2024: exact proportions, the softmax linearised, denominators of norms fixed.
 
     Args:
-        gamma: Of the gamma rule in linear layers and convolutions; 0 takes the epsilon rule.
+        gamma: The gain of the gamma rule in linear layers and convolutions; 0 takes the epsilon rule.
+        name: The composite's name.
     """
     norms: dict[str, RuleFunction] = dict.fromkeys(NORMALISATIONS, fixed_rule)
     rules_by_operation = {**_signed(0.0, gamma), "softmax": softmax_rule, **norms}
-    return Composite(rules_by_operation, name="gamma" if gamma else "attnlrp")
+    return Composite(rules_by_operation, name=name)
 
 
 # -- Gradient form ----------------------------------------------------------------------------------------------------
+
+
+# With g = R / x at the inputs and g = R / y at the output, the rules become products without a division:
+#     y = W x           R_i = sum_o x_i w_oi R_o / y_o      ->  g_i = sum_o w_oi g_o
+#     y = f(x)          R passes                            ->  g_x = g_y f(x) / x
+#     y = a * b         R is halved                         ->  g_a = g_y b / 2
+#     p = softmax(x)    R_x = x (R - p sum R)               ->  g_x = p g - p sum(p g)
 
 
 def _through_weight(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:

@@ -23,6 +23,7 @@ from lrptrain.relevance.tape.tape import Tape
 
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "rsub", "rdiv", "pow"})
 _REDUCTIONS = frozenset({"mean", "sum", "var", "std", "var_mean", "norm", "vector_norm", "linalg_vector_norm"})
+# By what factor an operation multiplies the degree of its input: |x|^2 has degree 2, 1 / |x| degree -1.
 _POWERS = {"square": 2.0, "var": 2.0, "sqrt": 0.5, "rsqrt": -0.5, "reciprocal": -1.0, "rdiv": -1.0}
 _SAME_DEGREE = CAST | _REDUCTIONS | {"abs", "expand", "expand_as"}
 _NORMALISING = _SAME_DEGREE | _POWERS.keys() | {"add", "sub", "mul", "div", "pow", "clamp", "clamp_min"}
@@ -39,6 +40,7 @@ def collapse(tape: Tape, samples: int) -> None:
     graph = _Batch(tape, samples)
     swallowed = set[Node]()
     replacements = dict[Node, Node]()
+    # From the last operation to the first, so that the largest region is met before those inside of it.
     for node in reversed(tape.nodes):
         if node in swallowed or not _joins(node):
             continue
@@ -69,10 +71,11 @@ def _joins(node: Node) -> bool:
     return node.name in _ARITHMETIC and (len(operands) > 1 or node.name == "pow")
 
 
-Found = list[tuple[str, Region]]  # one or none
+# The operation's new name, and what it stands for; or nothing.
+Replacement = list[tuple[str, Region]]
 
 
-def _activation(graph: _Batch, end: Node) -> Found:
+def _activation(graph: _Batch, end: Node) -> Replacement:
     between = graph.between(end, _ARITHMETIC | POINTWISE)
     if between is None:
         return []
@@ -112,19 +115,21 @@ class NormRegion(Region):
         return run(self.linear, values, self.skipped)[self.result]
 
 
-def _norm(graph: _Batch, end: Node) -> Found:
+def _norm(graph: _Batch, end: Node) -> Replacement:
     between = graph.between(end, _NORMALISING) if end.name in ("mul", "div") and len(end.inputs) == 2 else None
     if between is None:
         return []
     nearest, members = between
     result = end.outputs[0]
     operands = (end.argument(0, "input"), end.argument(1, "other"))
+    # x * rsqrt(...) may come with its factors in either order; in a quotient only the second is the factor.
     for numerator, factor in (operands, operands[::-1])[: 1 if end.name == "div" else 2]:
         source, members_before = _numerator(graph, numerator, nearest)
         inside = members | members_before
         if source is None or not graph.closed(inside, result):
             continue
         axes = _reduced_axes(graph, source, inside)
+        # A norm is homogeneous of degree 0: n(c x) = n(x) for large c, whatever the epsilon under the root.
         if not axes or _degrees(source, graph.ordered(inside)).get(result) != 0:
             continue
         tail, skipped = _tail(graph, result, axes)

@@ -16,10 +16,13 @@ class Value:
     """A tensor of the forward pass as it was when an operation made it, or the input itself.
 
     Attributes:
-        shape: Of the tensor.
-        depends: On the explained input; what does not is a constant.
-        edge: Where gradients reach it in the graph; None without a graph.
+        shape: The tensor's shape.
+        depends: Whether the tensor depends on the explained input; what does not is a constant.
+        edge: The tensor's place in the graph, for gradients; None without a graph.
     """
+
+    # Three states: `_tensor` holds the tensor; or it was released, and lives as long as the model holds it (`_held`);
+    # or nobody holds it, and `_make` repeats the call that made it.
 
     def __init__(self, tensor: Tensor, depends: bool):
         self._tensor: Tensor | None = tensor
@@ -31,7 +34,7 @@ class Value:
 
     @property
     def tensor(self) -> Tensor:
-        """The tensor; made once more if nobody holds it."""
+        """The tensor; the call that made it is repeated if nobody holds it."""
         held = self.held
         if held is None:
             assert self._make is not None
@@ -40,7 +43,7 @@ class Value:
 
     @property
     def held(self) -> Tensor | None:
-        """The tensor, if somebody holds it."""
+        """The tensor, or None if nobody holds it any more."""
         return self._held() if self._tensor is None else self._tensor
 
     def replace(self, tensor: Tensor) -> None:
@@ -60,7 +63,21 @@ class Value:
 
 @dataclass(eq=False)
 class Node:
-    """One recorded call. Tensors that depend on the input stand in `args` and `kwargs` as `Value`s."""
+    """One recorded call. Tensors that depend on the input stand in `args` and `kwargs` as `Value`s.
+
+    `F.linear(x, weight, bias)` in module `blocks.0.mlp.fc1`, for instance, is `Node("linear", F.linear, (Value of x,
+    weight, bias), {}, inputs=(Value of x,), outputs=(Value of the result,), path="blocks.0.mlp.fc1")`.
+
+    Attributes:
+        name: One name for every spelling of the operation; see `canonical_name`.
+        function: The function that was called.
+        args: The arguments by position.
+        kwargs: The arguments by name.
+        inputs: The values among the arguments, each once.
+        outputs: The floating-point tensors that the call returned.
+        path: The module that ran the operation; "" for the model itself.
+        constants: The tensors among the arguments that do not depend on the input, and their versions.
+    """
 
     name: str
     function: Callable[..., Any]
@@ -69,7 +86,7 @@ class Node:
     inputs: tuple[Value, ...]
     outputs: tuple[Value, ...] = ()
     path: str = ""
-    constants: tuple[tuple[Tensor, int], ...] = ()  # the tensors that do not depend on the input, and their versions
+    constants: tuple[tuple[Tensor, int], ...] = ()
 
     def call(self, substitute: Callable[[Value], Any] = lambda value: value.tensor) -> Any:
         """Repeat the call with other tensors in the places of the inputs."""

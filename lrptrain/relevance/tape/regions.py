@@ -12,7 +12,15 @@ from lrptrain.relevance.tape.tape import Tape
 
 @dataclass(eq=False)
 class Region:
-    """The operations between one value and another, in order, as a function of the first."""
+    """The operations between one value and another, in order, as a function of the first.
+
+    Of `y = x * torch.sigmoid(1.702 * x)` these are mul, sigmoid and mul, from x to y.
+
+    Attributes:
+        nodes: The operations, in the order of the tape.
+        source: The value that they all come from.
+        result: The value that they make.
+    """
 
     nodes: tuple[Node, ...]
     source: Value
@@ -63,6 +71,8 @@ class Graph:
 
     def between(self, end: Node, allowed: Container[str]) -> tuple[Value, set[Node]] | None:
         """The nearest value from which all operands of `end` come by allowed operations, and these operations."""
+        # Replace the latest value of the frontier by the inputs of its producer until one value is left:
+        #     {y}  ->  {x, s}  ->  {x, m}  ->  {x}      for y = x * s, s = sigmoid(m), m = 1.702 * x
         members = {end}
         frontier = set(end.inputs)
         while len(frontier) > 1:

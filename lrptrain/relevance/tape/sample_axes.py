@@ -18,7 +18,18 @@ _REDUCTIONS = frozenset(["mean", "sum", "max", "amax"])
 
 
 class SampleAxis(NamedTuple):
-    """Entry i along `axis` belongs to sample `(i // inner) % samples`; heads or tokens may be merged into the axis."""
+    """The axis of a tensor that counts the samples; heads or tokens may be merged into it.
+
+    Entry i along `axis` belongs to sample `(i // inner) % samples`. With 2 samples (a, b) and 3 tokens:
+
+        [2, 3, width]   axis 0, inner 1:  a b
+        [6, width]      axis 0, inner 3:  a a a b b b      tokens merged behind the samples
+        [3 * 2, width]  axis 0, inner 1:  a b a b a b      tokens merged before the samples
+
+    Attributes:
+        axis: The axis.
+        inner: How many neighbours along the axis belong to one sample.
+    """
 
     axis: int
     inner: int = 1
@@ -74,6 +85,7 @@ def _axis(node: Node, source: Value, output: Value, at: SampleAxis, samples: int
 
 def _reshaped(at: SampleAxis, before: torch.Size, after: torch.Size, samples: int) -> SampleAxis | None:
     """In reading order, the number of entries behind a sample index does not change."""
+    # [2, 3, 8] -> [6, 8]: 24 entries stand behind a sample's index, which are 3 rows of 8.
     behind = at.inner * math.prod(before[at.axis + 1 :])
     for axis, size in enumerate(after):
         rest = math.prod(after[axis + 1 :])
@@ -88,6 +100,8 @@ def _by_strides(node: Node, source: Value, output: Value, axis: int) -> int | No
 
     None stands for "no view".
     """
+    # A probe of shape [2, 3, 8] with strides (1, 0, 0), permuted to [3, 2, 8], has strides (0, 1, 0): the axis is 1.
+    # It lies on the device "meta", which has shapes and strides but no memory.
     strides = [int(i == axis) for i in range(len(source.shape))]
     probe = torch.empty_strided(source.shape, strides, device="meta")
     try:
@@ -124,6 +138,7 @@ def _reduced(node: Node, axis: int, ndim: int) -> int:
 def split_samples(x: Float[Tensor, "..."], at: SampleAxis, samples: int) -> Float[Tensor, "samples ..."]:
     """Bring the samples to the front; what was merged with them comes next."""
     rest = x.movedim(at.axis, 0)
+    # [outer * samples * inner, ...] -> [outer, samples, inner, ...] -> [samples, outer, inner, ...]
     return rest.reshape(-1, samples, at.inner, *rest.shape[1:]).transpose(0, 1)
 
 
@@ -137,6 +152,7 @@ def join_samples(x: Float[Tensor, "samples ..."], at: SampleAxis, shape: torch.S
 def sum_per_sample(x: Float[Tensor, "..."], at: SampleAxis, samples: int) -> Float[Tensor, "..."]:
     """Sum over all entries of every sample, shaped to broadcast against `x`."""
     size = x.shape[at.axis]
+    # One sum per sample, repeated wherever the sample stands along the axis: [1, 1, size, 1], say.
     sums = split_samples(x, at, samples).flatten(1).sum(1)
     shape = [1] * x.ndim
     shape[at.axis] = size

@@ -45,11 +45,11 @@ class Tape(TorchFunctionMode):
     """Records while it is entered (`with tape.recording(model)`); see the module's docstring.
 
     Attributes:
-        token_ids: Integer input whose embedding is the explained input (texts), or None.
+        token_ids: The integer input of which the embedding is the explained input (texts), or None.
         nodes: The recorded calls, in order.
         root: The explained input, the image or the word embeddings, as the model received it.
-        leaf: The same for gradients: later writing in place does not touch it.
-        frugal: Keep no more than gradients at activations and relevance need: without the graph of the weights.
+        leaf: The explained input for gradients; later writing in place does not touch it.
+        frugal: Whether to keep no more than gradients at activations and relevance need: no graph of the weights.
     """
 
     token_ids: Tensor | None = None
@@ -60,13 +60,20 @@ class Tape(TorchFunctionMode):
 
     def __post_init__(self) -> None:
         super().__init__()
-        self._entries: dict[int, tuple[Value, TensorWeakRef, Any]] = {}  # id -> its value, the object, its grad_fn
+        # By the id of a tensor: its value, a weak reference that tells whether the id is still this tensor's, and its
+        # grad_fn, which tells whether something outside of torch's functions has changed the tensor since.
+        self._entries: dict[int, tuple[Value, TensorWeakRef, Any]] = {}
+        # By storage: all values that share it, since writing into one of them changes the others.
         self._aliases: dict[int, list[Value]] = {}
+        # Ids of tensors whose memory was overwritten through another view.
         self._stale: set[int] = set()
+        # Outputs of softmax, which a model must not overwrite: methods return them.
         self._probabilities: set[Value] = set()
+        # The modules that run now, innermost last.
         self._path: list[str] = []
         self._records = False
-        self._graph = True  # whether the model itself wants a graph: no tensor that depends on the input goes without
+        # Whether the model itself wants a graph. What depends on the input has one in any case.
+        self._graph = True
 
     def watch(self, tensor: Tensor) -> Tensor:
         """Declare `tensor` as the explained input and return what the model is to be given in its place."""
@@ -107,6 +114,7 @@ class Tape(TorchFunctionMode):
 
     def keep_only(self, output: Value) -> None:
         """Forget the operations that `output` does not come from."""
+        # From the last operation to the first, so that every reader of a value is seen before the value's producer.
         needed = {output}
         nodes: list[Node] = []
         for node in reversed(self.nodes):
@@ -129,6 +137,7 @@ class Tape(TorchFunctionMode):
             if self.frugal and name == "scaled_dot_product_attention":
                 self._release_scores(self.nodes[start:])
             return result
+        # The explicit form runs under this very mode, so that its parts are recorded one by one.
         decomposed = name in DECOMPOSED or (name in BACKWARD and not self._records)
         if decomposed and inspect.isfunction(func):
             with self:
@@ -136,6 +145,7 @@ class Tape(TorchFunctionMode):
         if not self._records or name == "requires_grad":
             return func(*self._without_weights(name, args), **kwargs)
         if name == "set_grad_enabled":
+            # `torch.no_grad()` inside of a model: noted for constants, but the input keeps its graph.
             self._graph = args[0]
             return None
         return self._record(name, func, args, kwargs)
@@ -147,6 +157,7 @@ class Tape(TorchFunctionMode):
         for tensor in tensors:
             self._check(tensor, name)
         node = Node(name, func, self._wrap(args), self._wrap(kwargs), self._inputs(tensors), path=self._where())
+        # y.add_(1) writes into y: values that share its memory keep a copy of what they were.
         written = args[0] if is_in_place(func, args, kwargs) and isinstance(args[0], Tensor) else None
         if written is not None:
             self._save_before_overwriting(written, name)
@@ -154,6 +165,7 @@ class Tape(TorchFunctionMode):
         with torch.set_grad_enabled(self._graph or bool(node.inputs)):
             result = func(*self._without_weights(name, args), **kwargs)
         result = written if name == "setitem" else result
+        # A text's explained input is the output of its embedding, which starts the tape.
         if name == "embedding" and self._embeds_the_input(args, kwargs):
             return self.watch(result)  # type: ignore[arg-type]
         self._check_versions(tensors, versions, node, written)
@@ -183,6 +195,7 @@ class Tape(TorchFunctionMode):
             if node.name == "softmax":
                 self._probabilities.update(node.outputs)
         elif not depends:
+            # A constant with a graph is remembered, so that `_check` knows that it was made under this mode.
             for out in outputs:
                 if out.grad_fn is not None:
                     self._remember(out, depends=False)

@@ -142,6 +142,22 @@ def test_a_custom_rule_sees_relevance_itself_in_both_forms():
         assert not seen
 
 
+def test_a_composite_of_a_users_method_gives_way_to_that_of_the_call():
+    own = Composite({"linear": rules.epsilon(0.0)})
+
+    def by_own_composite(explanation) -> lrptrain.RelevanceMaps:
+        (relevance,) = explanation.relevance(own, [explanation.recording.tape.root], of_logit=True)
+        return lrptrain.RelevanceMaps(relevance.flatten(1))
+
+    model, x = nn.Linear(16, 4).double(), patches()[:, 0, 0].contiguous()
+    with lrptrain.register_method(by_own_composite, class_specific=True, signed=True, uses_rules=True):
+        recording = lrptrain.record(model, x)
+        plain = recording.attribute(1, "by_own_composite").scores
+        flat = recording.attribute(1, "by_own_composite", composite={"linear": rules.flat()}).scores
+    torch.testing.assert_close(plain, x * model.weight[1].detach())
+    torch.testing.assert_close(flat, (recording.logits[:, 1:2] / 16).expand(3, 16))
+
+
 # -- Where rules count -------------------------------------------------------------------------------------------------
 
 
@@ -212,6 +228,8 @@ def test_a_registration_can_be_limited_to_composites():
         assert (
             relative_error(attributed(model, "transformer_attribution"), plain["transformer_attribution"]).max() > 1e-6
         )
+    with lrptrain.register_rule("linear", rules.flat(), composites="gamma"):
+        assert relative_error(attributed(model, "gamma_lrp", gamma=0.0), plain["attnlrp"]).max() > 1e-6
     with lrptrain.register_rule("linear", rules.flat()) as handle:
         assert handle.composites is None
         assert relative_error(attributed(model, "attnlrp"), plain["attnlrp"]).max() > 1e-6
