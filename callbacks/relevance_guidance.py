@@ -3,29 +3,35 @@
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
-from typing import Any, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import torch
 from torch import Tensor, nn
 
 from lrptrain.batch import BatchAdapter, batch_length, read_batch
-from lrptrain.callbacks.base import Callback
-from lrptrain.guidance.conflict import compare, flat_gradient, now
-from lrptrain.guidance.evidence import drawn, evidence, first_rows, guidable
-from lrptrain.guidance.objective import Objective, Term, parse_losses
-from lrptrain.guidance.schedule import Decay, Schedule, running_ratio
-from lrptrain.guidance.shared import share
+from lrptrain.batch.annotations import check_mask_values
+from lrptrain.callbacks.base import rank_zero_warn
+from lrptrain.callbacks.model_callback import ModelCallback
+from lrptrain.guidance.conflict import compare_gradients, flat_gradient, synchronized_time
+from lrptrain.guidance.evidence import evidence, guidable_samples, in_annotated_fraction
+from lrptrain.guidance.losses import LossSum
+from lrptrain.guidance.objective import Objective, parse_losses
+from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
+from lrptrain.guidance.schedule import BOUND_EVERY_N_BATCHES, Decay, Schedule, bounded_factor, running_ratio
 from lrptrain.relevance.interception import InterceptedForward, checkpoints, intercepted
 from lrptrain.relevance.tape.tape import Tape
-from lrptrain.trainers.checks import check_counts, check_guidance, check_guided
-from lrptrain.trainers.discover import find_model
+from lrptrain.trainers.checks import check_counts
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.wrapping import wrap_method
 
-RELIANCE = "reliance"
+if TYPE_CHECKING:
+    import pytorch_lightning as pl
+    from torch.optim import Optimizer
+
+SWAP_DISTANCE = "swap_distance"
 
 
-class RelevanceGuidance(Callback):
+class RelevanceGuidance(ModelCallback):
     """Adds a guidance loss to the training step of any LightningModule.
 
     The step is wrapped while the trainer fits, so that gradient accumulation, mixed precision, clipping and DDP see one
@@ -33,46 +39,61 @@ class RelevanceGuidance(Callback):
     guided. Batches are those of `RelevanceMonitor`, with `mask`, `boxes` or `rationale`; the model must be given what
     these belong to.
 
-    Logged under `guidance/`, over all processes: each loss by its name, its mean over the guided samples; `total`,
-    weighted; `weight`, the schedule's share of it; `samples` guided; `skipped`, terms left out because they were not
-    finite, and steps undone because their gradient was not (a GradScaler does that itself); `failures`; and from time
-    to time `reliance`, how far the prediction moves (total variation, 0..1) when another sample's content takes the
-    place of what is not annotated: near 0, the model uses the annotated alone, and a map that looks right while this
-    stays high is no proof; `cosine`, between the gradients of task and guidance (-1..1); `norm_ratio`, of their norms
-    (guidance over task); and `cost`, the guidance's seconds over the task's, from above. Between guided batches
-    Lightning repeats the last values.
+    **How strong the guidance is.** Without a `weight`, its gradient is kept within half of the task's: in the first
+    guided batches and then in every tenth the norms of both gradients at the trained weights are compared, and the
+    guidance is multiplied by the largest factor up to 1 at which its gradient is at most half as long as the task's.
+    The factor falls at once, and at most doubles from one comparison to the next. A comparison costs two backward
+    passes, about a tenth of the time of guided training. A `weight`, weights by name, or `adaptive` switch this off.
+
+    Logged under `guidance/`, over all processes:
+
+    - each loss by its name: its mean over the guided samples; `total`: their weighted sum;
+    - `weight`: the schedule's share of the weight; `applied_weight`: what all losses are multiplied by in this step,
+      beside their weights by name;
+    - `samples`: guided samples; `failures`; `skipped`: losses left out because they were not finite, and steps undone
+      because their gradient was not (a GradScaler does that itself);
+    - where gradients are compared, `cosine` between the gradients of task and guidance (-1..1), `norm_ratio` of their
+      norms (guidance at a factor of 1 over task) and `cost`, the guidance's seconds over the task's;
+    - from time to time `swap_distance`: how far the prediction moves (total variation, 0..1) when another sample's
+      content takes the place of what is not annotated. Near 0, the model uses the annotated alone; a map that looks
+      right while this stays high is no proof.
+
+    Between guided batches Lightning repeats the last values.
 
     Guided steps run eagerly where a model is compiled. Blocks that a model computes again in the backward pass
-    are known by the flags of timm and transformers; if yours calls `torch.utils.checkpoint` itself, set
+    are recognised by the flags of timm and transformers; if yours calls `torch.utils.checkpoint` itself, set
     `gradient_checkpointing = True` on it.
 
     Args:
-        loss: Of `lrptrain.guidance.LOSSES`: one, several as in "consistency+energy", or a weight for each by its name.
-        weight: Of all of them.
-        method: Whose maps `energy` and the other losses on maps judge: a differentiable one of `lrptrain.methods()`.
-            In half precision the gradients through `transformer_attribution` are off by a tenth and more: take another.
-        method_options: Of the method.
-        target: Explain the class of the label, or the predicted one.
-        first_order: Take gradients inside the maps as constants: cheaper, and reaches attention only.
-        annotated_fraction: Use the annotations of this share of the samples only, a fixed draw by their `sample_id`.
+        loss: One of `lrptrain.guidance.LOSSES`, several as in "consistency+energy", or a weight for each by its name.
+        weight: A factor for all losses, applied as it is. By default 1 for losses with weights by name, and else as
+            large as the task's gradient allows, up to 1; see above.
+        method: The relevance method of the maps that `energy` and the other losses on maps judge: a differentiable one
+            of `lrptrain.methods()`. In half precision the gradients through `transformer_attribution` are off by a
+            tenth and more: take another.
+        method_options: Options of the method.
+        target: Whether maps explain the class of the label, or the predicted one.
+        first_order: Whether gradients inside the maps count as constants: cheaper, and reaches attention only.
+        annotated_fraction: Use the annotations of this fraction of the samples only, a fixed draw by their `sample_id`.
         sparse: Expect batches without any annotation.
         every_n_batches: Guide one batch in so many.
         max_samples: Guide at most so many samples of a batch.
-        margin: Pixels (or tokens) around the evidence that `consistency` keeps; by default 2 pixels, 0 tokens.
+        margin: Pixels (or tokens) around the evidence that swaps keep. By default those of the monitor's swaps for
+            images, max(2, shorter side // 56) pixels, and 0 tokens.
         warmup_steps: Optimizer steps in which the weight rises from 0.
-        decay: Of the weight after that: "none", "linear" or "cosine", to 0 at the end of training.
+        decay: How the weight falls after that, to 0 at the end of training: "none", "linear" or "cosine".
         adaptive: Scale the guidance so that its gradient is as long as the task's, times `weight`.
         model: Attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: Brings a batch of another form to the contract's names.
-        compare_every_n_batches: In one guided batch of so many, reliance is measured and gradients are compared, which
-            costs two forward and two backward passes; 0: never.
+        compare_every_n_batches: In one guided batch of so many, the swap distance is measured and gradients are
+            compared, which costs two forward and two backward passes; 0: never.
         on_error: "warn": a failure after the first guided batch is reported once, counted, and the batch goes unguided;
             "raise": it ends training.
-        seed: Of the draw and the swaps.
+        seed: Seed of the draw and the swaps.
 
     Attributes:
         failures: How often the guidance failed.
-        skipped: How often a term or a gradient was not finite.
+        skipped: How often a loss or a gradient was not finite.
 
     Raises:
         ValueError: At construction, when training is set up, or in the first batch, with what to change.
@@ -80,13 +101,18 @@ class RelevanceGuidance(Callback):
 
     skipped: int
     ratio: float | None
+    """Running ratio of the gradient norms, task over guidance, for `adaptive`."""
+    factor: float | None
+    """The factor of the default bound; None before the first comparison."""
     _worked: bool
     _guided: bool
+    _compared: bool
+    _steps: float
 
     def __init__(
         self,
         loss: str | Mapping[str, float],
-        weight: float = 1.0,
+        weight: float | None = None,
         method: str = "generic_attention",
         method_options: dict[str, Any] | None = None,
         target: Literal["label", "predicted"] = "label",
@@ -106,18 +132,25 @@ class RelevanceGuidance(Callback):
         seed: int = 0,
     ) -> None:
         super().__init__()
-        weights = parse_losses(loss, weight)
+        self.weight = 1.0 if weight is None else weight
+        weights = parse_losses(loss, self.weight)
         self.objective = Objective(weights, method, dict(method_options or {}), target, first_order, margin)
         self.schedule = Schedule(warmup_steps, decay)
         check_counts(every_n_batches=every_n_batches, max_samples=1 if max_samples is None else max_samples)
-        check_guidance(annotated_fraction, adaptive, compare_every_n_batches, on_error)
-        self.annotated_fraction, self.sparse = annotated_fraction, sparse or annotated_fraction < 1
-        self.every_n_batches, self.max_samples = every_n_batches, max_samples
-        self.weight, self.adaptive, self.compare_every_n_batches = weight, adaptive, compare_every_n_batches
-        self.model, self.batch_adapter, self.seed = model, batch_adapter, seed
+        _check_options(annotated_fraction, adaptive, compare_every_n_batches, on_error)
+        self.bounded = weight is None and isinstance(loss, str) and not adaptive
+        self.adaptive = adaptive
+        self.annotated_fraction = annotated_fraction
+        self.sparse = sparse or annotated_fraction < 1
+        self.every_n_batches = every_n_batches
+        self.max_samples = max_samples
+        self.compare_every_n_batches = compare_every_n_batches
+        self.model = model
+        self.batch_adapter = batch_adapter
+        self.seed = seed
         self._failures = Failures(on_error, "RelevanceGuidance")
-        self._unwrap: Callable[[], None] | None = None
-        self._replay: AbstractContextManager | None = None
+        self._unwrap_step: Callable[[], None] | None = None
+        self._replay: AbstractContextManager[Any] | None = None
         self._start_over()
 
     @property
@@ -127,57 +160,73 @@ class RelevanceGuidance(Callback):
 
     @property
     def state_key(self) -> str:
-        """Tells two of them apart, so that `setup` can say what to do instead."""
+        """Tells two guidances apart, so that `setup` can say what to do instead."""
         return self._generate_state_key(losses=list(self.objective.weights))
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run continues; the schedule follows the trainer's own steps."""
-        return {"ratio": self.ratio, "skipped": self.skipped, "failures": self.failures, "worked": self._worked}
+        """Return what a resumed run continues; the schedule follows the trainer's own steps."""
+        return {
+            "ratio": self.ratio,
+            "factor": self.factor,
+            "skipped": self.skipped,
+            "failures": self.failures,
+            "worked": self._worked,
+        }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue a run; see `state_dict`."""
-        self.ratio, self.skipped, self._worked = (state_dict[name] for name in ("ratio", "skipped", "worked"))
+        self.ratio = state_dict["ratio"]
+        self.factor = state_dict.get("factor")  # checkpoints of earlier versions have none: it is measured anew
+        self.skipped = state_dict["skipped"]
+        self._worked = state_dict["worked"]
         self._failures.count = state_dict["failures"]
 
-    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
-        """Refuse what cannot work, and wrap the training step."""
+    # -- Lightning's hooks --------------------------------------------------------------------------------------------
+
+    def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
+        """Reject what cannot work, and wrap the training step."""
         if stage != "fit":
             return
+        super().setup(trainer, pl_module, stage)
+        _check_guidable(trainer, pl_module)
         if trainer.global_step == 0:
             self._start_over()
-        check_guided(trainer, pl_module)
         self._restore()
-        self._unwrap = wrap_method(pl_module, "training_step", partial(self._step, trainer, pl_module))
+        step = partial(self._guided_step, trainer, pl_module)
+        self._unwrap_step = wrap_method(pl_module, "training_step", step)
 
-    def on_fit_start(self, trainer: Any, pl_module: Any) -> None:
-        """Find the model, which the module's own `setup` or `configure_model` may have made."""
-        self._model: nn.Module = find_model(pl_module, self.model)
+    def on_fit_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
+        """Find the model, and the end of training where the schedule needs it."""
+        super().on_fit_start(trainer, pl_module)
         self._steps = trainer.estimated_stepping_batches if self.schedule.needs_end else float("inf")
         if self.schedule.needs_end and self._steps in (-1, float("inf")):
             raise ValueError("decay needs an end: set max_epochs or max_steps of the trainer, or decay='none'")
 
-    def teardown(self, trainer: Any, pl_module: Any, stage: str) -> None:
+    def teardown(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
         """Unwrap the training step."""
         self._restore()
 
-    def on_exception(self, trainer: Any, pl_module: Any, exception: BaseException) -> None:
-        """Lightning calls no `teardown` then."""
+    def on_exception(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", exception: BaseException) -> None:
+        """Unwrap the training step: Lightning calls no `teardown` then."""
         self._restore()
 
-    def on_before_backward(self, trainer: Any, pl_module: Any, loss: Tensor) -> None:
-        """Checkpointed blocks of a recorded pass are computed again as they were, with explicit attention."""
+    def on_before_backward(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", loss: Tensor) -> None:
+        """Let checkpointed blocks of a recorded pass be computed again as they were, with explicit attention."""
         if self._replay is not None:
             self._replay.__enter__()
 
-    def on_after_backward(self, trainer: Any, pl_module: Any) -> None:
-        """The other end of `on_before_backward`."""
+    def on_after_backward(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
+        """End what `on_before_backward` began."""
         if self._replay is not None:
             self._replay.__exit__(None, None, None)
             self._replay = None
 
-    def on_before_optimizer_step(self, trainer: Any, pl_module: Any, optimizer: Any) -> None:
-        """A guided step whose gradient is not finite is not taken: its gradients are dropped."""
-        guided, self._guided = self._guided, False
+    def on_before_optimizer_step(
+        self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", optimizer: "Optimizer"
+    ) -> None:
+        """Drop the gradients of a guided step if one is not finite, so that the step is not taken."""
+        guided = self._guided
+        self._guided = False
         if not guided or getattr(trainer.precision_plugin, "scaler", None) is not None:
             return  # a GradScaler leaves such a step out, and lowers its scale
         gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
@@ -185,69 +234,90 @@ class RelevanceGuidance(Callback):
             self.skipped += 1
             optimizer.zero_grad(set_to_none=True)
 
-    def _start_over(self) -> None:
-        self.skipped, self._failures.count = 0, 0
-        self.ratio = None
-        self._worked = self._guided = False
+    # -- The guided step ----------------------------------------------------------------------------------------------
 
-    def _restore(self) -> None:
-        if self._unwrap is not None:
-            self._unwrap()
-        if self._replay is not None and torch.overrides._get_current_function_mode() is self._replay:
-            self._replay.__exit__(None, None, None)
-        self._unwrap = self._replay = None
+    def _guided_step(
+        self,
+        trainer: "pl.Trainer",
+        pl_module: "pl.LightningModule",
+        training_step: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> Any:
+        """Run the user's training step, and add the guidance on its forward pass to the loss that it returns.
 
-    def _step(self, trainer: Any, pl_module: Any, own: Callable, args: tuple, kwargs: dict) -> Any:
-        """The user's training step, and the guidance on what it did."""
+        What is decided here must be decided alike in all processes, or a collective waits for ever: which batches are
+        guided and compared follows the batch index and the state, which are the same in all of them.
+        """
         batch_idx = trainer.fit_loop.epoch_loop.batch_idx
         if batch_idx % self.every_n_batches:
-            return own(*args, **kwargs)
-        known, rows = self._read(args[0] if args else next(iter(kwargs.values())))
-        times = [now(pl_module.device)] if (compares := self._compares(batch_idx)) else []
-        with self._listening(known, rows, compares) as calls:
-            output = own(*args, **kwargs)
-        loss = output.get("loss") if isinstance(output, Mapping) else output
-        if not isinstance(loss, Tensor):
-            return output  # the step is left out
-        times += [now(pl_module.device)] if compares else []
-        terms = self._terms(trainer, pl_module, known, rows, calls)
-        times += [now(pl_module.device)] if compares else []
-        weights, together = self.objective.weights, trainer.world_size > 1
-        counts = {"samples": len(rows) if terms else 0, "failures": self.failures}
-        added, means, counts = share(
-            {**terms, **self._reliance(trainer, known, rows, calls)} if compares and terms else terms,
-            [*weights, *([RELIANCE] if compares else [])], counts, loss, trainer.world_size,
-            lambda row: trainer.strategy.reduce(row, reduce_op="sum") if together else row,
-        )  # fmt: skip
-        self.skipped += counts["skipped"]
-        guidance = sum((weight * added[name] for name, weight in weights.items() if name in added), loss.new_zeros(()))
-        found = self._compare(trainer, pl_module, loss, guidance, times) if compares and counts["samples"] else {}
-        share_now = self.schedule(trainer.global_step, self._steps)
-        scale = share_now * (self.weight * (self.ratio or 0.0) if self.adaptive else 1.0)
-        total = scale * sum(weight * means[name] for name, weight in weights.items() if name in means)
-        self._log(pl_module, {**means, **counts, **found, "total": total, "weight": share_now, "skipped": self.skipped})
-        self._guided |= counts["samples"] > 0
-        loss = loss + scale * guidance
-        return {**output, "loss": loss} if isinstance(output, Mapping) else loss
+            return training_step(*args, **kwargs)
+        batch, rows = self._read(args[0] if args else next(iter(kwargs.values())))
+        measures_swaps = self._measures_swaps(batch_idx)
+        compares = measures_swaps or self._checks_bound(batch_idx)
+        watch = _Stopwatch(pl_module.device, running=compares)
+        with self._interception(batch, rows, compares) as forwards:
+            output = training_step(*args, **kwargs)
+        task_loss = output.get("loss") if isinstance(output, Mapping) else output
+        if not isinstance(task_loss, Tensor):
+            return output  # the user's step leaves this batch out
+        watch.lap()
+        losses = self._losses(trainer, pl_module, batch, rows, forwards)
+        watch.lap()
+        samples = len(rows) if losses else 0
+        if measures_swaps and losses:
+            losses = {**losses, **self._swap_distance(trainer, batch, rows, forwards)}
+        reduced = self._reduce(trainer, losses, measures_swaps, samples, task_loss)
+        self.skipped += reduced.counts["skipped"]
+        # From here on "samples" and all means are those of all processes; this one may have guided none itself.
+        weights = self.objective.weights
+        terms = (weight * reduced.local[name] for name, weight in weights.items() if name in reduced.local)
+        guidance = sum(terms, task_loss.new_zeros(()))
+        conflict: dict[str, float] = {}
+        if compares and reduced.counts["samples"]:
+            conflict = self._compare(trainer, pl_module, task_loss, guidance, watch)
+        schedule = self.schedule(trainer.global_step, self._steps)
+        scale = schedule * self._strength()
+        total = scale * sum(weight * reduced.means[name] for name, weight in weights.items() if name in reduced.means)
+        applied = {"total": total, "weight": schedule, "applied_weight": scale * self.weight}
+        self._log(pl_module, {**reduced.means, **reduced.counts, **conflict, **applied, "skipped": self.skipped})
+        self._guided |= reduced.counts["samples"] > 0
+        task_loss = task_loss + scale * guidance
+        return {**output, "loss": task_loss} if isinstance(output, Mapping) else task_loss
 
-    def _compares(self, batch_idx: int) -> bool:
+    def _measures_swaps(self, batch_idx: int) -> bool:
+        """Return whether to measure the swap distance and compare gradients in this guided batch."""
         every = self.compare_every_n_batches * self.every_n_batches
         return every > 0 and (batch_idx % every == 0 or (self.adaptive and self.ratio is None))
 
+    def _checks_bound(self, batch_idx: int) -> bool:
+        """Return whether the default bound needs a comparison: in every batch until one succeeded, then rarely."""
+        return self.bounded and (self.factor is None or batch_idx % (BOUND_EVERY_N_BATCHES * self.every_n_batches) == 0)
+
+    def _strength(self) -> float:
+        """Return the factor of the guidance beside its weights and the schedule."""
+        if self.adaptive:
+            return self.weight * (self.ratio or 0.0)
+        if self.bounded:
+            return self.factor or 0.0  # nothing is applied before its gradient was measured
+        return 1.0
+
     def _read(self, batch: Any) -> tuple[dict[str, Any], Tensor]:
-        """The batch in the contract's form, with its evidence, and which samples to guide."""
+        """Return the batch in the contract's form, with its evidence, and the indices of the samples to guide."""
         try:
-            known = read_batch(batch, self.batch_adapter)
-            known["evidence"] = evidence(known)
-            chosen = guidable(known, self.objective.needs_map and self.objective.target == "label")
-            if not chosen.any() and not self._worked and not self.sparse:
+            columns: dict[str, Any] = read_batch(batch, self.batch_adapter)
+            if not self._worked:
+                check_mask_values(columns)
+            columns["evidence"] = evidence(columns)
+            guidable = guidable_samples(columns, self.objective.needs_label)
+            if not guidable.any() and not self._worked and not self.sparse:
                 raise ValueError(
                     "no sample of the first guided batch has an annotation (all are 255, ignored) and a label; if only "
                     "some samples have one, say so with sparse=True"
                 )
             if self.annotated_fraction < 1:
-                chosen &= drawn(known, self.annotated_fraction, self.seed).to(chosen.device)
-            return known, first_rows(chosen, self.max_samples)
+                guidable &= in_annotated_fraction(columns, self.annotated_fraction, self.seed).to(guidable.device)
+            return columns, torch.nonzero(guidable).flatten()[: self.max_samples]
         except Exception as error:
             if not self._worked:
                 raise
@@ -255,61 +325,86 @@ class RelevanceGuidance(Callback):
             return {}, torch.zeros(0, dtype=torch.long)
 
     @contextmanager
-    def _listening(self, known: dict[str, Any], rows: Tensor, compares: bool) -> Iterator[list[InterceptedForward]]:
+    def _interception(self, batch: dict[str, Any], rows: Tensor, compares: bool) -> Iterator[list[InterceptedForward]]:
+        """Listen to the model during the user's step; the list holds its forward pass afterwards."""
         if not len(rows):  # another process may guide some, and then compare: two backward passes are not compiled
             with torch.compiler.set_stance("force_eager") if compares else nullcontext():
                 yield []
             return
-        samples = batch_length(known)
+        assert self._model is not None
+        samples = batch_length(batch)
         # Where blocks are computed again, one backward pass does so for all calls: all or none are explicit.
         guided = samples if checkpoints(self._model) else len(rows)
-        with intercepted(self._model, samples, self.objective.records(guided, samples)) as calls:
-            yield calls
+        with intercepted(self._model, samples, self.objective.records(guided, samples)) as forwards:
+            yield forwards
 
-    def _terms(
-        self, trainer: Any, pl_module: Any, known: dict[str, Any], rows: Tensor, calls: list[InterceptedForward]
-    ) -> dict[str, Term]:
-        """Every loss of this process; none if it failed or guides no sample."""
+    def _losses(
+        self,
+        trainer: "pl.Trainer",
+        pl_module: "pl.LightningModule",
+        batch: dict[str, Any],
+        rows: Tensor,
+        forwards: list[InterceptedForward],
+    ) -> dict[str, LossSum]:
+        """Return every loss of this process; none if it failed or guides no sample."""
         if not len(rows):
             return {}
-        if calls and calls[0].failure is not None:
+        if forwards and forwards[0].failure is not None:
             if not self._worked:
-                raise calls[0].failure
-            self._failures.note("recording the forward pass", calls[0].failure)
+                raise forwards[0].failure
+            self._failures.note("recording the forward pass", forwards[0].failure)
             return {}
         try:
-            if not calls:
+            if not forwards:
                 raise ValueError(
-                    f"the training step never called {type(self._model).__name__} with the {batch_length(known)} "
+                    f"the training step never called {type(self._model).__name__} with the {batch_length(batch)} "
                     "samples of its batch: say which module it calls with model='<attribute>'"
                 )
-            self._replay = None if calls[0].tape is None else Tape().replaying()
-            generator = self._generator(trainer)
-            terms = self.objective.terms(calls[0], known["evidence"], known.get("label"), rows, generator)
+            self._replay = None if forwards[0].tape is None else Tape().replaying()
+            losses = self.objective.losses(
+                forwards[0], batch["evidence"], batch.get("label"), rows, self._generator(trainer)
+            )
             if not self._worked:
-                self._check_reach(pl_module, terms)
+                self._check_reach(pl_module, losses)
             self._worked = True
-            return terms
+            return losses
         except Exception as error:
             if not self._worked:
                 raise
             self._failures.note("computing the loss", error)
             return {}
 
-    def _reliance(
-        self, trainer: Any, known: dict[str, Any], rows: Tensor, calls: list[InterceptedForward]
-    ) -> dict[str, Term]:
-        with self._failures.caught("measuring reliance"):
-            return {RELIANCE: self.objective.reliance(calls[0], known["evidence"], rows, self._generator(trainer))}
+    def _swap_distance(
+        self, trainer: "pl.Trainer", batch: dict[str, Any], rows: Tensor, forwards: list[InterceptedForward]
+    ) -> dict[str, LossSum]:
+        with self._failures.caught("measuring the swap distance"):
+            generator = self._generator(trainer)
+            return {SWAP_DISTANCE: self.objective.swap_distance(forwards[0], batch["evidence"], rows, generator)}
         return {}
 
-    def _generator(self, trainer: Any) -> torch.Generator:
+    def _reduce(
+        self,
+        trainer: "pl.Trainer",
+        losses: Mapping[str, LossSum],
+        measures_swaps: bool,
+        samples: int,
+        task_loss: Tensor,
+    ) -> ReducedLosses:
+        """Take means over all processes, with one sum over them."""
+        names = [*self.objective.weights, *([SWAP_DISTANCE] if measures_swaps else [])]
+        counts = {"samples": samples, "failures": self.failures}
+        return reduce_losses(losses, names, counts, task_loss, trainer.world_size, partial(_reduced, trainer, "sum"))
+
+    def _generator(self, trainer: "pl.Trainer") -> torch.Generator:
+        """Return random numbers that depend on seed, step and process alone, so that a resumed run draws the same."""
         seed = hash((self.seed, trainer.global_step, trainer.global_rank)) % 2**63
         return torch.Generator().manual_seed(seed)
 
-    def _check_reach(self, pl_module: Any, terms: Mapping[str, Term]) -> None:
+    def _check_reach(self, pl_module: "pl.LightningModule", losses: Mapping[str, LossSum]) -> None:
+        """Reject a loss whose graph reaches no trained weight."""
+        weights = _trained_weights(pl_module)
         with self._replay or nullcontext():
-            lost = [name for name, term in terms.items() if flat_gradient(term.total, _trained(pl_module)) is None]
+            lost = [name for name, loss in losses.items() if flat_gradient(loss.total, weights) is None]
         if lost:
             raise ValueError(
                 f"{', '.join(lost)} reaches no weight that is trained: are all of them frozen, or does "
@@ -317,25 +412,104 @@ class RelevanceGuidance(Callback):
             )
 
     def _compare(
-        self, trainer: Any, pl_module: Any, loss: Tensor, guidance: Tensor, times: list[float]
+        self,
+        trainer: "pl.Trainer",
+        pl_module: "pl.LightningModule",
+        task_loss: Tensor,
+        guidance: Tensor,
+        watch: "_Stopwatch",
     ) -> dict[str, float]:
-        """How the gradients of task and guidance lie to each other, and what the guidance costs."""
-        together = trainer.world_size > 1
+        """Compare the gradients of task and guidance, and update what scales the guidance."""
+        mean = partial(_reduced, trainer, "mean")
         with self._replay or nullcontext():
-            pull = compare(
-                loss, guidance, _trained(pl_module),
-                lambda gradient: trainer.strategy.reduce(gradient, reduce_op="mean") if together else gradient,
-            )  # fmt: skip
-        self.ratio = running_ratio(self.ratio, pull.task, pull.guidance)
-        cost = (times[2] - times[1] + pull.guidance_seconds) / max(times[1] - times[0] + pull.task_seconds, 1e-9)
-        norm_ratio = pull.guidance / pull.task if pull.task else float("nan")
-        return {"cosine": pull.cosine, "norm_ratio": norm_ratio, "cost": cost}
+            conflict = compare_gradients(task_loss, guidance, _trained_weights(pl_module), mean)
+        if conflict.guidance_norm == 0 and not self._compared and not self.skipped:
+            rank_zero_warn(
+                "the guidance has no gradient in its first comparison with the task (guidance/cosine is nan), so it "
+                "changes nothing: does the annotation mark all of a sample, or nothing of it (1 is evidence, for masks "
+                "of 0 and 255 pass `mask > 0`), or is the last layer initialised with zeros? guidance/norm_ratio says "
+                "whether it stays so"
+            )
+        self._compared = True
+        self.ratio = running_ratio(self.ratio, conflict.task_norm, conflict.guidance_norm)
+        if self.bounded:
+            self.factor = bounded_factor(self.factor, conflict.task_norm, conflict.guidance_norm)
+        task_seconds, guidance_seconds = watch.seconds
+        task_seconds += conflict.task_seconds
+        guidance_seconds += conflict.guidance_seconds
+        cost = guidance_seconds / max(task_seconds, 1e-9)
+        return {"cosine": conflict.cosine, "norm_ratio": conflict.norm_ratio, "cost": cost}
 
-    def _log(self, pl_module: Any, values: Mapping[str, float]) -> None:
+    def _log(self, pl_module: "pl.LightningModule", values: Mapping[str, float]) -> None:
         for name, value in values.items():
             batch_size = max(int(values["samples"]), 1)
             pl_module.log(f"guidance/{name}", float(value), on_step=True, on_epoch=False, batch_size=batch_size)
 
+    # -- Start and end ------------------------------------------------------------------------------------------------
 
-def _trained(module: nn.Module) -> list[nn.Parameter]:
+    def _start_over(self) -> None:
+        self.skipped = 0
+        self.ratio = None
+        self.factor = None
+        self._failures.count = 0
+        self._worked = False
+        self._guided = False
+        self._compared = False
+
+    def _restore(self) -> None:
+        """Leave the module and torch's modes as they were before."""
+        if self._unwrap_step is not None:
+            self._unwrap_step()
+        if self._replay is not None and torch.overrides._get_current_function_mode() is self._replay:
+            self._replay.__exit__(None, None, None)
+        self._unwrap_step = None
+        self._replay = None
+
+
+class _Stopwatch:
+    """Measures seconds between laps on a device; one that does not run never waits for the device."""
+
+    def __init__(self, device: torch.device, running: bool) -> None:
+        self.device = device
+        self.running = running
+        self.times: list[float] = []
+        self.lap()
+
+    def lap(self) -> None:
+        """Note the time."""
+        if self.running:
+            self.times.append(synchronized_time(self.device))
+
+    @property
+    def seconds(self) -> list[float]:
+        """The seconds of every lap."""
+        return [after - before for before, after in zip(self.times, self.times[1:], strict=False)]
+
+
+def _check_options(annotated_fraction: float, adaptive: bool, compare_every_n_batches: int, on_error: str) -> None:
+    if not 0 < annotated_fraction <= 1:
+        raise ValueError(f"annotated_fraction must lie in (0, 1], not {annotated_fraction}")
+    if adaptive and compare_every_n_batches < 1:
+        raise ValueError("adaptive=True needs compare_every_n_batches of at least 1")
+    if on_error not in ("warn", "raise"):
+        raise ValueError(f"on_error must be 'warn' or 'raise', not {on_error!r}")
+
+
+def _check_guidable(trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
+    if not pl_module.automatic_optimization:
+        raise ValueError(
+            f"RelevanceGuidance adds to the loss that training_step returns, but {type(pl_module).__name__} "
+            "optimises manually and returns none to Lightning: set automatic_optimization = True, or add "
+            "lrptrain.guidance.guidance_loss to your own loss"
+        )
+    if sum(isinstance(callback, RelevanceGuidance) for callback in trainer.callbacks) > 1:  # type: ignore[attr-defined]
+        raise ValueError("one RelevanceGuidance per trainer: combine losses, as in loss='consistency+energy'")
+
+
+def _reduced(trainer: "pl.Trainer", operation: str, values: Tensor) -> Tensor:
+    """Reduce over all processes; in a single one the values stay as they are, to the bit."""
+    return trainer.strategy.reduce(values, reduce_op=operation) if trainer.world_size > 1 else values
+
+
+def _trained_weights(module: nn.Module) -> list[nn.Parameter]:
     return [parameter for parameter in module.parameters() if parameter.requires_grad]

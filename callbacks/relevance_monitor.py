@@ -14,7 +14,7 @@ from lrptrain.callbacks.base import rank_zero_info
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.extras import require
 from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Finding, announce
-from lrptrain.intervention import Setting
+from lrptrain.intervention import InterventionConfig
 from lrptrain.loggers import EpochRecord, RecordWriter, send, send_scalars
 from lrptrain.monitor.arguments import check_choices, check_names, check_verdicts
 from lrptrain.monitor.class_maps import class_maps
@@ -181,7 +181,9 @@ class RelevanceMonitor(ModelCallback):
             mixing_ratios=mixing_ratios,
             class_maps=class_maps,
         )
-        self.setting = Setting(intervention, batch_size, seed=seed) if intervention is not None else None
+        self.intervention_config = (
+            InterventionConfig(intervention, batch_size, seed=seed) if intervention is not None else None
+        )
         self._builder = RecordBuilder(
             bound=bound,
             confidence=confidence,
@@ -386,7 +388,7 @@ class RelevanceMonitor(ModelCallback):
         if gathered.error:
             self._failures.note("computing relevance", RuntimeError(gathered.error))
             return
-        if self.setting is not None and self._inputs is None:
+        if self.intervention_config is not None and self._inputs is None:
             self._inputs = gather_inputs(samples)
         evaluation = Evaluation(
             gathered.explained,
@@ -417,9 +419,9 @@ class RelevanceMonitor(ModelCallback):
         self, evaluator: Evaluator, evaluation: Evaluation, candidates: Sequence[Candidate]
     ) -> list[Effect | str] | None:
         """Test the candidates; None if no intervention was asked for."""
-        if self.setting is None or self._inputs is None:
+        if self.intervention_config is None or self._inputs is None:
             return None
-        return intervene(evaluator, self._inputs, evaluation.samples, candidates, self.setting)
+        return intervene(evaluator, self._inputs, evaluation.samples, candidates, self.intervention_config)
 
     def _with_prefix(self, scalars: dict[str, float]) -> dict[str, float]:
         return {key.replace("relevance", self.prefix, 1): value for key, value in scalars.items()}

@@ -42,7 +42,7 @@ LAYERS = {
     "batch": {"relevance"},
     "metrics": {"batch"},
     "intervention": {"batch", "metrics", "relevance"},
-    "guidance": {"batch", "metrics", "relevance"},
+    "guidance": {"batch", "intervention", "metrics", "relevance"},
     "findings": {"batch", "extras", "intervention"},
     "render": {"extras"},
     "trainers": {"render", "extras", "files"},

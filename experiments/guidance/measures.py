@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 import lrptrain
-from lrptrain.guidance.consistency import swap_outside
+from lrptrain.guidance import swap_outside
 from lrptrain.guidance.evidence import at_tokens
 from lrptrain.metrics import energy_pointing_game
 

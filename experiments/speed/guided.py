@@ -84,7 +84,7 @@ def guided_step(objective: Objective, model: nn.Module, inputs: Inputs) -> None:
     labels, annotation, rows = labels_of(inputs), evidence_of(inputs), torch.arange(BATCH)
     with intercepted(model, BATCH, objective.records(BATCH, BATCH)) as calls:
         loss = F.cross_entropy(run_model(model, inputs), labels)
-    for name, term in objective.terms(calls[0], annotation, labels, rows).items():
+    for name, term in objective.losses(calls[0], annotation, labels, rows).items():
         loss = loss + objective.weights[name] * term.total / term.count
     loss.backward()
     model.zero_grad(set_to_none=True)

@@ -1,8 +1,18 @@
 """Losses that tell a model where to look: on its relevance maps, and on swapped surroundings."""
 
-from lrptrain.guidance.consistency import consistency, swap_outside, swap_tokens
-from lrptrain.guidance.map_losses import MAP_LOSSES, guidance_loss
-from lrptrain.guidance.objective import LOSSES
-from lrptrain.guidance.right_reasons import right_reasons
+from lrptrain.guidance.losses import LOSSES, MAP_LOSSES, guidance_loss, register_loss, register_map_loss
+from lrptrain.guidance.losses.consistency import consistency
+from lrptrain.guidance.losses.rrr import right_reasons
+from lrptrain.intervention.swap import swap_outside, swap_tokens
 
-__all__ = ["LOSSES", "MAP_LOSSES", "consistency", "guidance_loss", "right_reasons", "swap_outside", "swap_tokens"]
+__all__ = [
+    "LOSSES",
+    "MAP_LOSSES",
+    "consistency",
+    "guidance_loss",
+    "register_loss",
+    "register_map_loss",
+    "right_reasons",
+    "swap_outside",
+    "swap_tokens",
+]

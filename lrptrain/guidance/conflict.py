@@ -1,4 +1,4 @@
-"""Do the task and the guidance pull the weights the same way, and how long does each take?"""
+"""Do the gradients of task and guidance point the same way, how long are they, and what does each cost?"""
 
 import time
 from collections.abc import Callable, Sequence
@@ -10,72 +10,86 @@ from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Pull:
-    """The gradients of task and guidance.
+class GradientConflict:
+    """The gradients of task and guidance beside each other.
 
     Attributes:
-        task: Norm of the task's.
-        guidance: Norm of the guidance's.
-        cosine: Between them, in -1..1; nan if one is 0.
-        task_seconds: The task's backward pass.
-        guidance_seconds: The guidance's.
+        task_norm: Norm of the task's gradient.
+        guidance_norm: Norm of the guidance's gradient.
+        cosine: Cosine of the two, in -1..1; nan if one is 0.
+        task_seconds: Time of the task's backward pass.
+        guidance_seconds: Time of the guidance's backward pass.
     """
 
-    task: float
-    guidance: float
+    task_norm: float
+    guidance_norm: float
     cosine: float
     task_seconds: float
     guidance_seconds: float
 
+    @property
+    def norm_ratio(self) -> float:
+        """Norm of the guidance's gradient over that of the task's; nan if the latter is 0."""
+        return self.guidance_norm / self.task_norm if self.task_norm else float("nan")
 
-def compare(
-    loss: Float[Tensor, ""],
+
+def compare_gradients(
+    task_loss: Float[Tensor, ""],
     guidance: Float[Tensor, ""],
     weights: Sequence[Tensor],
-    mean: Callable[[Tensor], Tensor] = lambda gradient: gradient,
-) -> Pull:
-    """Measure both gradients, one backward pass each; the graph stays.
+    mean_over_processes: Callable[[Tensor], Tensor] = lambda gradient: gradient,
+) -> GradientConflict:
+    """Measure both gradients with one backward pass each; the graph stays.
 
     Args:
-        loss: Of the task.
-        guidance: Its loss.
-        weights: That are trained.
-        mean: Over processes.
+        task_loss: The loss of the task.
+        guidance: The loss of the guidance.
+        weights: The weights that are trained.
+        mean_over_processes: Takes the mean of a gradient over all processes.
     """
-    times = [now(loss.device)]
+    times = [synchronized_time(task_loss.device)]
     gradients = []
-    for each in (loss, guidance):
-        found = flat_gradient(each, weights)
-        gradients.append(torch.zeros(sum(x.numel() for x in weights), device=loss.device) if found is None else found)
-        times.append(now(loss.device))
-    task, guided = (mean(gradient) for gradient in gradients)
-    return Pull(
-        float(task.norm()), float(guided.norm()), cosine(task, guided), times[1] - times[0], times[2] - times[1]
+    for loss in (task_loss, guidance):
+        gradient = flat_gradient(loss, weights)
+        if gradient is None:
+            gradient = torch.zeros(sum(weight.numel() for weight in weights), device=task_loss.device)
+        gradients.append(gradient)
+        times.append(synchronized_time(task_loss.device))
+    task_gradient, guidance_gradient = (mean_over_processes(gradient) for gradient in gradients)
+    return GradientConflict(
+        task_norm=float(task_gradient.norm()),
+        guidance_norm=float(guidance_gradient.norm()),
+        cosine=cosine(task_gradient, guidance_gradient),
+        task_seconds=times[1] - times[0],
+        guidance_seconds=times[2] - times[1],
     )
 
 
 def flat_gradient(loss: Float[Tensor, ""], weights: Sequence[Tensor]) -> Float[Tensor, " numbers"] | None:
-    """Gradient of a loss at all weights in one row, 0 where it does not reach them; None if it reaches none.
+    """Return the gradient of a loss at all weights in one row; None if the loss reaches no weight.
 
-    The graph stays, for the backward pass to come.
+    It is 0 at weights that the loss does not reach, and float32. The graph stays, for the backward pass to come.
     """
     if not loss.requires_grad:
         return None
-    found = torch.autograd.grad(loss, weights, retain_graph=True, allow_unused=True)
-    if all(gradient is None for gradient in found):
+    gradients = torch.autograd.grad(loss, weights, retain_graph=True, allow_unused=True)
+    if all(gradient is None for gradient in gradients):
         return None
-    rows = [torch.zeros_like(x) if g is None else g.detach().to_dense() for g, x in zip(found, weights, strict=True)]
+    rows = [
+        torch.zeros_like(weight) if gradient is None else gradient.detach().to_dense()
+        for gradient, weight in zip(gradients, weights, strict=True)
+    ]
     return torch.cat([row.float().flatten() for row in rows])
 
 
-def cosine(one: Float[Tensor, " numbers"], other: Float[Tensor, " numbers"]) -> float:
-    """Cosine of two gradients, in -1..1; nan if one is 0."""
-    length = one.norm() * other.norm()
-    return float(torch.dot(one, other) / length) if length > 0 else float("nan")
+def cosine(first: Float[Tensor, " numbers"], second: Float[Tensor, " numbers"]) -> float:
+    """Return the cosine of two gradients, in -1..1; nan if one is 0."""
+    length = first.norm() * second.norm()
+    return float(torch.dot(first, second) / length) if length > 0 else float("nan")
 
 
-def now(device: torch.device) -> float:
-    """Seconds, once the device has done what it was told."""
+def synchronized_time(device: torch.device) -> float:
+    """Return the time in seconds, after all work that is queued on the device."""
     if device.type == "cuda":
         torch.cuda.synchronize(device)
     return time.monotonic()

@@ -20,17 +20,17 @@ from lrptrain.batch.annotations import (
 
 
 def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch *area"]:
-    """The annotation of a batch: 1 evidence, 0 not, 255 ignored.
+    """Return the annotation of a batch: 1 evidence, 0 not, 255 ignored.
 
     Args:
-        batch: In the contract's form (`lrptrain.batch.read_batch`).
+        batch: A batch in the contract's form (`lrptrain.batch.read_batch`).
 
     Returns:
         `[batch, height, width]` for images (of the first region where there are several; boxes are drawn),
         `[batch, tokens]` for texts, with padding ignored.
 
     Raises:
-        ValueError: If there is none for this kind of input, or of a wrong shape or other values.
+        ValueError: If there is none for this kind of input, or one of a wrong shape or with other values.
     """
     image = next((batch[name] for name in IMAGES if name in batch), None)
     if image is None:
@@ -45,7 +45,7 @@ def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch *area"]:
                 "size, masks by nearest neighbour"
             )
         split_values(mask, "mask")
-        return _plain(mask)
+        return _wide(mask)
     if "boxes" in batch:
         return boxes_to_mask(batch["boxes"], (image.shape[-2], image.shape[-1]))
     raise ValueError(f"no annotation of images in a batch with {sorted(batch)}: guidance needs 'mask' or 'boxes'")
@@ -54,68 +54,70 @@ def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch *area"]:
 def _rationale(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch tokens"]:
     if "rationale" not in batch:
         raise ValueError(f"no annotation of texts in a batch with {sorted(batch)}: guidance needs 'rationale'")
-    found = batch["rationale"]
-    if found.shape != batch["input_ids"].shape:
+    rationale = batch["rationale"]
+    if rationale.shape != batch["input_ids"].shape:
         raise ValueError(
-            f"'rationale' {tuple(found.shape)} must have the shape of 'input_ids' {tuple(batch['input_ids'].shape)}"
+            f"'rationale' {tuple(rationale.shape)} must have the shape of 'input_ids' {tuple(batch['input_ids'].shape)}"
         )
-    split_values(found, "rationale")
-    found, padding = _plain(found), batch.get("attention_mask")
-    return found if padding is None else found.masked_fill(padding == 0, IGNORED)
+    split_values(rationale, "rationale")
+    rationale = _wide(rationale)
+    padding = batch.get("attention_mask")
+    return rationale if padding is None else rationale.masked_fill(padding == 0, IGNORED)
 
 
-def _plain(annotation: Shaped[Tensor, "batch *area"]) -> Shaped[Tensor, "batch *area"]:
-    """In a type that holds 255."""
+def _wide(annotation: Shaped[Tensor, "batch *area"]) -> Shaped[Tensor, "batch *area"]:
+    """Return the annotation in a type that holds 255."""
     return annotation.long() if annotation.dtype == torch.int8 else annotation
 
 
 def at_tokens(annotation: Shaped[Tensor, "batch *area"], grid: tuple[int, int] | None) -> TokenAnnotation:
-    """An annotation made by `evidence`, at the model's tokens; what is all ignored has no part in any loss."""
+    """Bring an annotation made by `evidence` to the model's tokens; samples that are all 255 have no part in any loss.
+
+    Args:
+        annotation: 1 evidence, 0 not, 255 ignored.
+        grid: Rows and columns of an image's tokens; None for texts.
+    """
     return rationale_to_tokens(annotation) if grid is None else mask_to_tokens(annotation, grid)
 
 
-def guidable(batch: Mapping[str, Any], needs_label: bool) -> Bool[Tensor, " batch"]:
-    """Samples with an annotation, in the batch as "evidence", and a label if one is needed.
+def guidable_samples(batch: Mapping[str, Any], needs_label: bool) -> Bool[Tensor, " batch"]:
+    """Return which samples have an annotation, in the batch as "evidence", and a label if one is needed.
 
     Raises:
         ValueError: If labels are missing altogether.
     """
-    chosen = annotated(batch["evidence"])
+    guidable = has_annotation(batch["evidence"])
     if not needs_label:
-        return chosen
+        return guidable
     if "label" not in batch:
         raise ValueError(
             f"no 'label' in a batch with {sorted(batch)}: maps of its class need it; or target='predicted'"
         )
-    return chosen & (batch["label"] >= 0).to(chosen.device)
+    return guidable & (batch["label"] >= 0).to(guidable.device)
 
 
-def annotated(annotation: Shaped[Tensor, "batch *area"]) -> Bool[Tensor, " batch"]:
-    """Samples of which anything may be judged."""
+def has_annotation(annotation: Shaped[Tensor, "batch *area"]) -> Bool[Tensor, " batch"]:
+    """Return which samples have anything that may be judged."""
     return (annotation != IGNORED).flatten(1).any(1)
 
 
-def drawn(batch: Mapping[str, Any], share: float, seed: int = 0) -> Bool[Tensor, " batch"]:
-    """Whether each sample belongs to a fixed random share of all, which its id alone decides.
+def in_annotated_fraction(batch: Mapping[str, Any], fraction: float, seed: int = 0) -> Bool[Tensor, " batch"]:
+    """Return whether each sample belongs to a fixed random fraction of all, which its id alone decides.
 
     Args:
-        batch: With `sample_id`, integers or strings.
-        share: In 0..1.
-        seed: Of the draw.
+        batch: A batch with `sample_id`, integers or strings.
+        fraction: The expected fraction, in 0..1.
+        seed: Seed of the draw.
 
     Raises:
         ValueError: If there are no ids.
     """
     if "sample_id" not in batch:
         raise ValueError("annotated_fraction below 1 draws samples by their 'sample_id', which the batch lacks")
-    return torch.tensor([_uniform(f"{seed}/{each}") < share for each in batch["sample_id"]], dtype=torch.bool)
+    drawn = [_uniform(f"{seed}/{sample_id}") < fraction for sample_id in batch["sample_id"]]
+    return torch.tensor(drawn, dtype=torch.bool)
 
 
-def _uniform(word: str) -> float:
-    """A number in [0, 1) that looks random and depends on the word alone."""
-    return int.from_bytes(blake2b(word.encode(), digest_size=7).digest(), "big") / 2**56
-
-
-def first_rows(chosen: Bool[Tensor, " batch"], most: int | None) -> Tensor:
-    """Indices of the chosen samples, no more than `most`."""
-    return torch.nonzero(chosen).flatten()[:most]
+def _uniform(text: str) -> float:
+    """Return a number in [0, 1) that looks random and depends on the text alone."""
+    return int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "big") / 2**56

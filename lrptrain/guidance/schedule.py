@@ -6,7 +6,11 @@ from typing import Literal
 
 Decay = Literal["none", "linear", "cosine"]
 KEPT = 0.9
-"""Of the running mean of the ratio of gradient norms: the share that stays at each measurement."""
+"""How much of the running mean of the ratio of gradient norms stays at each comparison."""
+GRADIENT_SHARE = 0.5
+"""The default bound: the norm of the guidance's gradient over that of the task's, at each comparison."""
+BOUND_EVERY_N_BATCHES = 10
+"""In one guided batch of so many the default bound compares gradients."""
 
 
 @dataclass(frozen=True)
@@ -31,13 +35,13 @@ class Schedule:
             raise ValueError(f"decay must be 'none', 'linear' or 'cosine', got {self.decay!r}")
 
     def __call__(self, step: int, total: float) -> float:
-        """Share of the full weight, in 0..1, at an optimizer step of `total`."""
+        """Return the share of the full weight, in 0..1, at an optimizer step of `total`."""
         if step < self.warmup_steps:
             return step / self.warmup_steps
         if self.decay == "none":
             return 1.0
-        done = min((step - self.warmup_steps) / max(total - self.warmup_steps, 1), 1.0)
-        return 1 - done if self.decay == "linear" else (1 + math.cos(math.pi * done)) / 2
+        progress = min((step - self.warmup_steps) / max(total - self.warmup_steps, 1), 1.0)
+        return 1 - progress if self.decay == "linear" else (1 + math.cos(math.pi * progress)) / 2
 
     @property
     def needs_end(self) -> bool:
@@ -46,12 +50,40 @@ class Schedule:
 
 
 def running_ratio(ratio: float | None, task_norm: float, guidance_norm: float) -> float | None:
-    """Running geometric mean of the task gradient's norm over the guidance's; as before where one is 0 or not finite.
+    """Update the running geometric mean of the task gradient's norm over the guidance's.
 
-    A guidance loss times this ratio pulls as hard as the task (after the adaptive weights of Wang et al. 2021,
-    "Understanding and mitigating gradient flow pathologies in physics-informed neural networks", eq. 40).
+    A guidance loss times this ratio has a gradient as long as the task's (after the adaptive weights of Wang et al.
+    2021, "Understanding and mitigating gradient flow pathologies in physics-informed neural networks", eq. 40).
+
+    Returns:
+        The new mean; the old one where a norm is 0 or not finite.
     """
-    if not (math.isfinite(task_norm) and math.isfinite(guidance_norm)) or min(task_norm, guidance_norm) <= 0:
+    if not _comparable(task_norm, guidance_norm):
         return ratio
-    now = task_norm / guidance_norm
-    return now if ratio is None else ratio**KEPT * now ** (1 - KEPT)
+    latest = task_norm / guidance_norm
+    return latest if ratio is None else ratio**KEPT * latest ** (1 - KEPT)
+
+
+def bounded_factor(factor: float | None, task_norm: float, guidance_norm: float) -> float | None:
+    """Update the factor that keeps the guidance's gradient within `GRADIENT_SHARE` of the task's.
+
+    The factor falls at once and rises slowly: a single batch with a small guidance gradient says little about the
+    next. E.g. with norms of 1 (task) and 5 (guidance) the factor becomes 0.1 whatever it was; with norms of 1 and 0.1
+    afterwards it becomes 0.2, then 0.4, 0.8 and 1.
+
+    Args:
+        factor: The factor so far; None before the first comparison.
+        task_norm: Norm of the task's gradient.
+        guidance_norm: Norm of the guidance's gradient, at a factor of 1.
+
+    Returns:
+        The new factor in 0..1; the old one where a norm is 0 or not finite.
+    """
+    if not _comparable(task_norm, guidance_norm):
+        return factor
+    allowed = min(1.0, GRADIENT_SHARE * task_norm / guidance_norm)
+    return allowed if factor is None else min(allowed, 2 * factor)
+
+
+def _comparable(task_norm: float, guidance_norm: float) -> bool:
+    return math.isfinite(task_norm) and math.isfinite(guidance_norm) and min(task_norm, guidance_norm) > 0

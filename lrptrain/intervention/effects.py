@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -13,8 +12,10 @@ from torch import Tensor, nn
 from lrptrain.batch import IMAGES, Sample, collate, model_inputs
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.logits import class_probabilities
-from lrptrain.intervention import images, texts
+from lrptrain.intervention.images import filled, inpainted, shifted
 from lrptrain.intervention.regions import Region, image_of, pixels, tokens
+from lrptrain.intervention.swap import donors_by_prediction, places_in_order, swap_pixels, swap_places
+from lrptrain.intervention.texts import random_tokens
 from lrptrain.metrics.deletion import delete_tokens
 from lrptrain.relevance.recording import read_logits
 
@@ -22,191 +23,188 @@ INTERVENTIONS = ("swap", "inpaint", "fill")
 
 
 @dataclass(frozen=True)
-class Setting:
+class InterventionConfig:
     """How to intervene.
 
     Attributes:
-        how: `"swap"`: what an annotation excludes is taken from a sample that the model reads as another class, without
-            that sample's own evidence; the control is the same with a sample that it reads as the same class. So both
-            are equally odd, and differ in what the region tells of the class. `"inpaint"`: images are continued
-            smoothly. `"fill"`: the mean colour of all samples. Tokens are deleted for the latter two. Fixed positions,
-            tokens and places are never swapped.
+        strategy: `"swap"`: what an annotation excludes is taken from a donor that the model reads as another class,
+            without the donor's own evidence; the control is the same with a donor that it reads as the same class. So
+            both are equally odd, and differ in what the region tells of the class. `"inpaint"`: images are continued
+            smoothly. `"fill"`: the mean colour of all samples. Texts lose the tokens under the latter two. Fixed
+            positions and tokens are never swapped.
         batch_size: Samples per forward pass.
-        controls: Random regions per sample, the control of all but swaps.
-        seed: Of what lends to what, and of the random regions.
+        controls: Random regions per sample, the control of all strategies but the swap.
+        seed: Seed of the choice of donors and of the random regions.
     """
 
-    how: str = "swap"
+    strategy: str = "swap"
     batch_size: int = 16
     controls: int = 2
     seed: int = 0
 
 
-class _Chunk(NamedTuple):
-    """Some samples, those that lend to them, and the random numbers of their rows."""
+@dataclass(frozen=True)
+class _Chunk:
+    """Some samples that are changed together.
 
-    own: Mapping[str, Tensor]
-    lenders: list[Mapping[str, Tensor]]
+    Attributes:
+        batch: The samples as they are.
+        donors: For each swap, a batch of donors in the order of the samples; empty if nothing is swapped.
+        region: What is changed.
+        config: How it is changed.
+        grid: Rows and columns of an image's tokens, None for texts.
+        random: Uniform random numbers, `[controls, samples, width]`.
+        colour: The mean colour of all images; empty for texts.
+    """
+
+    batch: Mapping[str, Tensor]
+    donors: list[Mapping[str, Tensor]]
     region: Region
-    setting: Setting
+    config: InterventionConfig
     grid: tuple[int, int] | None
-    random: Tensor
-    colour: Tensor
+    random: Float[Tensor, "controls batch width"]
+    colour: Float[Tensor, " channels"]
 
 
 @torch.no_grad()
 def effects(
     model: nn.Module,
     samples: Sequence[Sample],
+    *,
     rows: Int[np.ndarray, " n"],
-    mine: Sequence[int] | Int[np.ndarray, " m"],
+    computed_rows: Sequence[int] | Int[np.ndarray, " m"],
     region: Region,
     probabilities: Float[np.ndarray, "samples classes"],
     grid: tuple[int, int] | None,
-    setting: Setting,
+    config: InterventionConfig,
     device: torch.device | str = "cpu",
     forward_context: Callable[[], AbstractContextManager] = nullcontext,
 ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
-    """Change the region in some samples, and see by how much the probability of the predicted class falls.
+    """Change a region in some samples, and measure by how much the probability of the predicted class falls.
 
     The control of a swap is a swap with a sample of the same predicted class. (A random region would be none: a tinted
     background is everywhere.) The control of all else is an equally large random region: the same shape elsewhere,
-    rolled around the edges of the image, or as many random tokens.
+    shifted around the edges of the image, or as many random tokens.
 
     Args:
-        model: In evaluation mode.
-        samples: The whole sample.
-        rows: Of the samples that take part, in any process.
-        mine: Those among them to be computed here.
+        model: The model in evaluation mode.
+        samples: All samples that were scored.
+        rows: Indices of the samples that take part, in any process.
+        computed_rows: Those of the rows whose effects this process computes.
         region: What is changed.
-        probabilities: Of every sample as it is.
+        probabilities: Class probabilities of every sample as it is.
         grid: Rows and columns of an image's tokens, None for texts.
-        setting: How.
-        device: Where the model is.
+        config: How to intervene.
+        device: The device of the model.
         forward_context: Entered around forward passes (autocast).
 
     Returns:
-        Change and control of `mine`, in [-1, 1]; nan where a sample has no such region.
+        Change and control of `computed_rows`, in [-1, 1]; nan where a sample has no such region or no donor.
 
     Raises:
-        ValueError: If it cannot be done with these samples; says why.
+        ValueError: If the samples do not allow it: all are read as one class, or a text has no `attention_mask`.
     """
     predicted = probabilities.argmax(1)
-    swap = setting.how == "swap" and region.by_annotation
-    lending = [partners(predicted, rows, setting.seed, alike) for alike in (False, True)] if swap else []
+    swap = config.strategy == "swap" and region.by_annotation
+    # First donors of another class, the change; then donors of the same class, the control.
+    donors = [donors_by_prediction(predicted, rows, config.seed, same) for same in (False, True)] if swap else []
     if grid is None and not swap and any("attention_mask" not in sample.tensors for sample in samples):
         raise ValueError("texts cannot lose tokens without an attention_mask in the batch")
-    random, colour = _random_numbers(samples, grid, setting), _mean_colour(samples)
-    changes, controls = [np.empty(0)], [np.empty(0)]
-    for start in range(0, len(mine), setting.batch_size):
-        part = np.asarray(mine[start : start + setting.batch_size])
-        lenders = [np.where(lender[part] < 0, part, lender[part]) for lender in lending]
-        own, *lent = _batches(samples, [part, *lenders], device)
-        chunk = _Chunk(own, lent, region, setting, grid, random[:, part].to(device), colour)
-        fallen = []
+    random, colour = _random_numbers(samples, grid, config), _mean_colour(samples)
+    changes = [np.empty(0)]
+    controls = [np.empty(0)]
+    for start in range(0, len(computed_rows), config.batch_size):
+        chunk_rows = np.asarray(computed_rows[start : start + config.batch_size])
+        # A sample without a donor stands in for it: the shapes fit, and its result is dropped below.
+        donor_rows = [np.where(donor[chunk_rows] < 0, chunk_rows, donor[chunk_rows]) for donor in donors]
+        batch, *donor_batches = _padded_alike(samples, [chunk_rows, *donor_rows], device)
+        chunk = _Chunk(batch, donor_batches, region, config, grid, random[:, chunk_rows].to(device), colour)
+        falls = []  # of the probability: under the change, then under each control
         for altered in _altered(chunk):
             with forward_context():
                 output = model_output(model, altered)
             after = class_probabilities(output).cpu().numpy()
-            fallen.append((probabilities[part] - after)[np.arange(len(part)), predicted[part]])
-        untested = ~_where(chunk).flatten(1).any(1).cpu().numpy()
-        for lender in lending:
-            untested |= lender[part] < 0
-        changes.append(np.where(untested, np.nan, fallen[0]))
-        controls.append(np.where(untested, np.nan, np.mean(fallen[1:], axis=0)))
+            falls.append((probabilities[chunk_rows] - after)[np.arange(len(chunk_rows)), predicted[chunk_rows]])
+        untested = ~_region_of(chunk).flatten(1).any(1).cpu().numpy()
+        for donor in donors:
+            untested |= donor[chunk_rows] < 0
+        changes.append(np.where(untested, np.nan, falls[0]))
+        controls.append(np.where(untested, np.nan, np.mean(falls[1:], axis=0)))
     return np.concatenate(changes), np.concatenate(controls)
 
 
-def _batches(
-    samples: Sequence[Sample], parts: Sequence[np.ndarray], device: torch.device | str
+def _padded_alike(
+    samples: Sequence[Sample], groups: Sequence[np.ndarray], device: torch.device | str
 ) -> list[Mapping[str, Tensor]]:
-    """Batches of equally many samples, padded alike."""
-    together = collate([samples[row] for part in parts for row in part], device)
-    size = len(parts[0])
-    return [{name: x[i * size : (i + 1) * size] for name, x in together.items()} for i in range(len(parts))]
+    """Return one batch per group of equally many rows, all padded to the same length."""
+    joint = collate([samples[row] for group in groups for row in group], device)
+    size = len(groups[0])
+    return [{name: x[i * size : (i + 1) * size] for name, x in joint.items()} for i in range(len(groups))]
 
 
 def model_output(model: nn.Module, batch: Mapping[str, Tensor]) -> Float[Tensor, "batch classes"]:
-    """The logits of a batch in the contract's form."""
+    """Return the logits of a batch in the contract's form."""
     inputs = model_inputs(model, batch)
     output = model(inputs) if isinstance(inputs, Tensor) else model(**inputs)
     return read_logits(output, len(next(iter(batch.values()))))
 
 
-def partners(
-    predicted: Int[np.ndarray, " n"], rows: Int[np.ndarray, " m"], seed: int, alike: bool = False
-) -> Int[np.ndarray, " n"]:
-    """For each of the rows another one, at random, that is read as another class, or as the same; -1 where none is.
-
-    Raises:
-        ValueError: If all are read as the same class.
-    """
-    if len(np.unique(predicted[rows])) < 2:
-        raise ValueError("the model predicts the same class for all of these samples: there is nothing to swap")
-    rng = np.random.default_rng([seed, alike])
-    order = rows[np.lexsort((rng.random(len(rows)), predicted[rows]))]
-    classes, place = predicted[order], np.arange(len(order))
-    first, behind = (np.searchsorted(classes, classes, side) for side in ("left", "right"))
-    size = behind - first
-    if alike:
-        chosen = first + (place - first + 1 + np.floor(rng.random(len(order)) * (size - 1)).astype(int)) % size
-    else:
-        chosen = (behind + np.floor(rng.random(len(order)) * (len(order) - size)).astype(int)) % len(order)
-    found = np.full(len(predicted), -1)
-    found[order] = np.where(order[chosen] == order, -1, order[chosen])
-    return found
-
-
-def _random_numbers(samples: Sequence[Sample], grid: tuple[int, int] | None, setting: Setting) -> Tensor:
-    """Uniform numbers `[controls, samples, width]`, which do not depend on who computes what."""
+def _random_numbers(
+    samples: Sequence[Sample], grid: tuple[int, int] | None, config: InterventionConfig
+) -> Float[Tensor, "controls samples width"]:
+    """Return uniform numbers of all samples, so that they do not depend on which process computes what."""
     width = 2 if grid is not None else max((len(sample.tensors["input_ids"]) for sample in samples), default=0)
-    shape = (max(setting.controls, 2), len(samples), width)  # two for the two swaps
-    return torch.from_numpy(np.random.default_rng(setting.seed + 1).random(shape))
+    shape = (max(config.controls, 2), len(samples), width)  # two for the two swaps
+    return torch.from_numpy(np.random.default_rng(config.seed + 1).random(shape))
 
 
 def _mean_colour(samples: Sequence[Sample]) -> Float[Tensor, " channels"]:
-    """Of all images; nothing of texts."""
-    found = [sample.tensors[name] for sample in samples for name in IMAGES if name in sample.tensors]
-    return torch.stack([image.double().mean((1, 2)) for image in found]).mean(0) if found else torch.empty(0)
+    """Return the mean colour of all images; nothing for texts."""
+    images = [sample.tensors[name] for sample in samples for name in IMAGES if name in sample.tensors]
+    return torch.stack([image.double().mean((1, 2)) for image in images]).mean(0) if images else torch.empty(0)
 
 
-def _where(chunk: _Chunk) -> Bool[Tensor, "batch *place"]:
-    """The region in every sample."""
-    return pixels(chunk.region, chunk.own, chunk.grid) if chunk.grid is not None else tokens(chunk.region, chunk.own)
+def _region_of(chunk: _Chunk) -> Bool[Tensor, "batch *place"]:
+    """Return where the region lies in every sample."""
+    if chunk.grid is None:
+        return tokens(chunk.region, chunk.batch)
+    return pixels(chunk.region, chunk.batch, chunk.grid)
 
 
 def _altered(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
-    """The samples with the region changed, then with each control."""
-    return _altered_images(chunk) if chunk.grid is not None else _altered_texts(chunk)
+    """Yield the samples with the region changed, then with each control."""
+    return _altered_texts(chunk) if chunk.grid is None else _altered_images(chunk)
 
 
 def _altered_images(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
-    grid, (name, given), region = chunk.grid, image_of(chunk.own), _where(chunk)
+    grid, region = chunk.grid, _region_of(chunk)
+    name, images = image_of(chunk.batch)
     assert grid is not None
-    for lenders in chunk.lenders:
-        evidence = ~pixels(Region("outside"), lenders, grid)
-        without = images.inpainted(image_of(lenders)[1], evidence)
-        yield {**chunk.own, name: images.swapped(given, region, without)}
-    if chunk.lenders:
+    for donors in chunk.donors:
+        donor_evidence = ~pixels(Region("outside"), donors, grid)
+        yield {**chunk.batch, name: swap_pixels(images, region, image_of(donors)[1], donor_evidence)}
+    if chunk.donors:
         return
-    steps = torch.tensor([s // g for s, g in zip(region.shape[1:], grid, strict=True)], device=region.device)
-    unit = steps if chunk.region.kind == "patches" else torch.ones_like(steps)
+    patch = torch.tensor([s // g for s, g in zip(region.shape[1:], grid, strict=True)], device=region.device)
+    unit = patch if chunk.region.kind == "patches" else torch.ones_like(patch)
     sides = torch.tensor(region.shape[1:], device=region.device) // unit
     # Between a quarter and three quarters of the side away, by whole patches where the region is made of such.
     offsets = ((0.25 + 0.5 * chunk.random) * sides).round().long().clamp(min=1) * unit
-    for mask in (region, *(images.rolled(region, offset) for offset in offsets)):
-        fill = chunk.setting.how == "fill"
-        yield {**chunk.own, name: images.filled(given, mask, chunk.colour) if fill else images.inpainted(given, mask)}
+    for mask in (region, *(shifted(region, offset) for offset in offsets)):
+        fill = chunk.config.strategy == "fill"
+        yield {**chunk.batch, name: filled(images, mask, chunk.colour) if fill else inpainted(images, mask)}
 
 
 def _altered_texts(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
-    own, content, region = chunk.own, content_tokens(chunk.own), _where(chunk)
+    batch, content, region = chunk.batch, content_tokens(chunk.batch), _region_of(chunk)
     random = chunk.random[..., : content.shape[1]]
-    for lenders, keys in zip(chunk.lenders, random, strict=False):
-        lendable = tokens(Region("outside"), lenders)
-        yield {**own, "input_ids": texts.lent(own["input_ids"], region, lenders["input_ids"], lendable, keys)}
-    if chunk.lenders:
+    for donors, keys in zip(chunk.donors, random, strict=False):
+        usable = tokens(Region("outside"), donors)  # the evidence of a donor is not given
+        places = places_in_order(region, usable, keys)
+        changeable = region & usable.any(1, keepdim=True)
+        yield {**batch, "input_ids": swap_places(batch["input_ids"], changeable, donors["input_ids"], places)}
+    if chunk.donors:
         return
-    wanted = {name: own[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in own}
-    for mask in (region, *(texts.random_tokens(content, region.sum(1), keys) for keys in random)):
-        yield delete_tokens(wanted, ~mask & (own["attention_mask"] != 0))
+    inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in batch}
+    for mask in (region, *(random_tokens(content, region.sum(1), keys) for keys in random)):
+        yield delete_tokens(inputs, ~mask & (batch["attention_mask"] != 0))

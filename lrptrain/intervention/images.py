@@ -1,4 +1,4 @@
-"""Regions of images removed, or swapped with those of other images."""
+"""Regions of images: painted over, shifted, dilated."""
 
 import torch
 import torch.nn.functional as F
@@ -10,41 +10,36 @@ Pixels = Bool[Tensor, "batch height width"]
 
 
 def filled(images: Images, region: Pixels, colour: Float[Tensor, " channels"]) -> Images:
-    """The region in one colour."""
+    """Return the images with the region in one colour."""
     return torch.where(region[:, None], colour.to(images)[:, None, None], images)
 
 
 def inpainted(images: Images, region: Pixels) -> Images:
-    """The region continued smoothly from what surrounds it.
+    """Return the images with the region continued smoothly from what surrounds it.
 
     Push-pull filling (Gortler et al. 1996, "The Lumigraph", section 3.4): averages of the known pixels at ever coarser
     scales fill what is unknown at the finer ones. Where nothing is known the image stays as it is.
     """
-    known = (~region[:, None]).to(images.dtype)
-    smooth = _pulled(images * known, known)
-    unknown = region[:, None] & known.flatten(1).any(1)[:, None, None, None]
-    return torch.where(unknown, smooth, images)
+    intact = (~region[:, None]).to(images.dtype)
+    smooth = _push_pull(images * intact, intact)
+    fillable = region[:, None] & intact.flatten(1).any(1)[:, None, None, None]
+    return torch.where(fillable, smooth, images)
 
 
-def _pulled(weighted: Images, weights: Images) -> Images:
-    """Every pixel's value, the unknown ones from the next coarser scale; `weighted` is value times weight."""
-    own = weighted / weights.clamp(min=1e-12)
+def _push_pull(weighted: Images, weights: Images) -> Images:
+    """Return every pixel's value, the unknown ones from the next coarser scale; `weighted` is value times weight."""
+    values = weighted / weights.clamp(min=1e-12)
     if min(weights.shape[-2:]) == 1 or bool((weights > 0).all()):
-        return own
+        return values
     coarse = [F.avg_pool2d(x, 2, ceil_mode=True, count_include_pad=False) for x in (weighted, weights)]
     full = (coarse[1] > 0).to(weights.dtype)  # a coarse pixel is known if any part of it is
-    filling = _pulled(coarse[0] / coarse[1].clamp(min=1e-12) * full, full)
+    filling = _push_pull(coarse[0] / coarse[1].clamp(min=1e-12) * full, full)
     filling = F.interpolate(filling, weights.shape[-2:], mode="bilinear", align_corners=False)
-    return torch.where(weights > 0, own, filling)
+    return torch.where(weights > 0, values, filling)
 
 
-def swapped(images: Images, region: Pixels, lenders: Images) -> Images:
-    """The region as it is in other images of the same size."""
-    return torch.where(region[:, None], lenders, images)
-
-
-def rolled(region: Pixels, offset: Int[Tensor, "batch 2"]) -> Pixels:
-    """The same shape elsewhere: moved down and to the right by so many pixels, around the edges."""
+def shifted(region: Pixels, offset: Int[Tensor, "batch 2"]) -> Pixels:
+    """Return the same shape elsewhere: moved down and to the right by `offset` pixels, around the edges."""
     count, height, width = region.shape
     rows = (torch.arange(height, device=region.device) - offset[:, :1]) % height
     columns = (torch.arange(width, device=region.device) - offset[:, 1:]) % width
@@ -52,7 +47,7 @@ def rolled(region: Pixels, offset: Int[Tensor, "batch 2"]) -> Pixels:
     return region[sample[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 
-def grown(region: Pixels, margin: int) -> Pixels:
-    """The region and all within so many pixels of it."""
+def dilate(region: Pixels, margin: int) -> Pixels:
+    """Return the region and all pixels within `margin` pixels of it, diagonals included."""
     near = F.max_pool2d(region[:, None].float(), 2 * margin + 1, stride=1, padding=margin)
     return near[:, 0] > 0

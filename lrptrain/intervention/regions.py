@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from lrptrain.batch import IMAGES
 from lrptrain.batch.annotations import IGNORED, boxes_to_mask
 from lrptrain.batch.content import content_tokens
-from lrptrain.intervention.images import grown
+from lrptrain.intervention.swap import outside_evidence
 
 
 @dataclass(frozen=True)
@@ -20,10 +20,10 @@ class Region:
     """A part of every sample.
 
     Attributes:
-        kind: `"outside"` the annotation; the annotation's region `"named"`; `"patches"` of an image, `"token"` or
-            `"place"` of a text.
-        which: Of `"named"`: its index. Of `"patches"`: indices of the tokens, row by row. Of `"token"`: its id. Of
-            `"place"`: 0 for the first content token, -1 for the last, and so on.
+        kind: `"outside"`: all but the evidence. `"named"`: a named region of the annotation. `"patches"`: patches of an
+            image. `"token"`: every occurrence of a token in a text. `"place"`: a place in a text.
+        which: For `"named"` the index of the region; for `"patches"` the indices of the tokens, row by row; for
+            `"token"` its id; for `"place"` 0 for the first content token, -1 for the last, and so on.
     """
 
     kind: Literal["outside", "named", "patches", "token", "place"]
@@ -36,14 +36,14 @@ class Region:
 
 
 def image_of(batch: Mapping[str, Tensor]) -> tuple[str, Tensor]:
-    """The images of a batch and under which name."""
+    """Return the name of the images in a batch, and the images."""
     return next((name, batch[name]) for name in IMAGES if name in batch)
 
 
 def pixels(region: Region, batch: Mapping[str, Tensor], grid: tuple[int, int]) -> Bool[Tensor, "batch height width"]:
-    """Where a region lies in images; nowhere in those without an annotation that it needs.
+    """Return where a region lies in images; nowhere in those without an annotation that it needs.
 
-    What lies outside the annotation begins a few pixels away from it: at an exact edge its shape would stay behind.
+    What lies outside the evidence begins a few pixels away from it; see `default_margin`.
     """
     _, images = image_of(batch)
     size = images.shape[-2], images.shape[-1]
@@ -53,20 +53,13 @@ def pixels(region: Region, batch: Mapping[str, Tensor], grid: tuple[int, int]) -
         cells[list(region.which)] = 1
         return _enlarged(cells.view(1, 1, *grid), size)[:, 0].expand(len(images), -1, -1)
     values = _annotation(batch, size, region.which if region.kind == "named" else 0)
-    marked = values == 1
     if region.kind == "named":
-        return marked
-    kept = grown(marked | (values == IGNORED), margin(size))
-    return ~kept & marked.flatten(1).any(1)[:, None, None]
-
-
-def margin(size: tuple[int, int]) -> int:
-    """Pixels around the annotation that count as its own: 2 at 32 and 4 at 224 pixels."""
-    return max(2, min(size) // 56)
+        return values == 1
+    return outside_evidence(values)
 
 
 def tokens(region: Region, batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]:
-    """Where a region lies in texts, among the content tokens."""
+    """Return where a region lies in texts, among the content tokens."""
     content = content_tokens(batch)
     if region.kind == "token":
         return content & (batch["input_ids"] == region.which)
@@ -81,7 +74,7 @@ def tokens(region: Region, batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch t
 
 
 def _annotation(batch: Mapping[str, Tensor], size: tuple[int, int], index: int | tuple[int, ...]) -> Tensor:
-    """1 evidence, 0 not, 255 ignored, at the images' size; all ignored without an annotation."""
+    """Return 1 evidence, 0 not, 255 ignored, at the images' size; all ignored without an annotation."""
     if "mask" in batch:
         mask = batch["mask"]
         mask = mask[:, index] if mask.ndim == 4 else mask
@@ -93,5 +86,5 @@ def _annotation(batch: Mapping[str, Tensor], size: tuple[int, int], index: int |
 
 
 def _enlarged(values: Tensor, size: tuple[int, int], dtype: torch.dtype = torch.bool) -> Tensor:
-    """Each value over all pixels that are nearest to it."""
+    """Return each value over all pixels that are nearest to it."""
     return F.interpolate(values, size, mode="nearest-exact").to(dtype)

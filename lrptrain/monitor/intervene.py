@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Int
 
 from lrptrain.findings import Candidate, Effect, ExplainedSample
-from lrptrain.intervention import Region, Setting, effects
+from lrptrain.intervention import InterventionConfig, Region, effects
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.gathering import GatheredInputs
 from lrptrain.relevance.preserve import unwrap
@@ -19,7 +19,7 @@ def intervene(
     inputs: GatheredInputs,
     explained: Sequence[ExplainedSample],
     candidates: Sequence[Candidate],
-    setting: Setting,
+    config: InterventionConfig,
 ) -> list[Effect | str]:
     """Return what an intervention did to the samples of every candidate, or why it could not be made.
 
@@ -31,12 +31,12 @@ def intervene(
         inputs: All samples with their inputs.
         explained: The same samples with their predictions, in the same order.
         candidates: What to test.
-        setting: How to intervene.
+        config: How to intervene.
     """
     by_region: dict[Region, Effect | str] = {}
     for region in dict.fromkeys(candidate.region for candidate in candidates):
         rows = np.unique(np.concatenate([each.rows for each in candidates if each.region == region]))
-        by_region[region] = _effect_on(region, rows, evaluator, inputs, explained, setting)
+        by_region[region] = _effect_on(region, rows, evaluator, inputs, explained, config)
     return [_select(by_region[candidate.region], candidate.rows) for candidate in candidates]
 
 
@@ -46,7 +46,7 @@ def _effect_on(
     evaluator: Evaluator,
     inputs: GatheredInputs,
     explained: Sequence[ExplainedSample],
-    setting: Setting,
+    config: InterventionConfig,
 ) -> Effect | str:
     """Change one region in the samples `rows`, in all processes together; a failure in one is a failure in all.
 
@@ -60,14 +60,14 @@ def _effect_on(
         local_effects = effects(
             unwrap(evaluator.model),
             inputs.samples,
-            rows,
-            local_rows,
-            region,
-            np.stack([each.probabilities for each in explained]),
-            explained[rows[0]].grid,
-            setting,
-            evaluator.device,
-            evaluator.forward_context,
+            rows=rows,
+            computed_rows=local_rows,
+            region=region,
+            probabilities=np.stack([each.probabilities for each in explained]),
+            grid=explained[rows[0]].grid,
+            config=config,
+            device=evaluator.device,
+            forward_context=evaluator.forward_context,
         )
     except ValueError as refusal:  # these samples do not allow it: the message is for the user
         error = str(refusal)

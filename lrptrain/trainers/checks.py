@@ -2,7 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from typing import Any
 
 
 def check_counts(least: int = 1, **counts: int) -> None:
@@ -47,34 +46,3 @@ def check_normalisation(mean: Sequence[float] | None, std: Sequence[float] | Non
     """
     if (mean is None) != (std is None):
         raise ValueError("give both mean and std, or neither")
-
-
-def check_guidance(annotated_fraction: float, adaptive: bool, compare_every_n_batches: int, on_error: str) -> None:
-    """Refuse what `RelevanceGuidance` does not know.
-
-    Raises:
-        ValueError: With what is allowed.
-    """
-    if not 0 < annotated_fraction <= 1:
-        raise ValueError(f"annotated_fraction must lie in (0, 1], not {annotated_fraction}")
-    if adaptive and compare_every_n_batches < 1:
-        raise ValueError("adaptive=True needs compare_every_n_batches of at least 1")
-    if on_error not in ("warn", "raise"):
-        raise ValueError(f"on_error must be 'warn' or 'raise', not {on_error!r}")
-
-
-def check_guided(trainer: Any, pl_module: Any) -> None:
-    """Refuse trainers and modules whose training step cannot be guided.
-
-    Raises:
-        ValueError: With what to change.
-    """
-    if not pl_module.automatic_optimization:
-        raise ValueError(
-            f"RelevanceGuidance adds to the loss that training_step returns, but {type(pl_module).__name__} "
-            "optimises manually and returns none to Lightning: set automatic_optimization = True, or add "
-            "lrptrain.guidance.guidance_loss to your own loss"
-        )
-    check_strategy(trainer.strategy, "RelevanceGuidance")
-    if sum(type(each).__name__ == "RelevanceGuidance" for each in trainer.callbacks) > 1:
-        raise ValueError("one RelevanceGuidance per trainer: combine losses, as in loss='consistency+energy'")

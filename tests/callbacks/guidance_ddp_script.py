@@ -24,16 +24,16 @@ def run(
     pl_module = sgd_module()
     guided = guidance(loss, **{"compare_every_n_batches": 2, "sparse": True, **options})
     runner = trainer(FOLDER, guided, max_epochs=2, **OPTIONS)
-    terms, seen = guided._terms, []
+    losses, seen = guided._losses, []
 
     def failing(*arguments: Any) -> Any:
         seen.append(arguments)
         if runner.global_rank == fails and len(seen) == 2:
             guided._failures.note("computing the loss", RuntimeError("only here"))
             return {}
-        return terms(*arguments)
+        return losses(*arguments)
 
-    guided._terms = failing
+    guided._losses = failing
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         runner.fit(pl_module, loader(columns, 12 // DEVICES))

@@ -27,7 +27,7 @@ def annotated_data(samples: int = 6, rows: tuple[int, ...] | None = None, dtype:
 
 
 def guidance(loss: Any = "energy", **options: Any) -> RelevanceGuidance:
-    return RelevanceGuidance(loss, **{"on_error": "raise", **options})
+    return RelevanceGuidance(loss, **{"on_error": "raise", "weight": 1.0, **options})
 
 
 def sgd_module(net: nn.Module | None = None, package: str = "pytorch_lightning", **attributes: Any) -> Any:

@@ -59,7 +59,7 @@ def term_gradients(loss, method, first_order):
     with intercepted(net, 6, objective.records(6, 6)) as calls:
         net(columns["image"])
     generator = torch.Generator().manual_seed(0)
-    found = objective.terms(calls[0], columns["mask"], columns["label"], torch.arange(6), generator)[loss].total
+    found = objective.losses(calls[0], columns["mask"], columns["label"], torch.arange(6), generator)[loss].total
     names, parameters = zip(*net.named_parameters(), strict=True)
     return dict(zip(names, torch.autograd.grad(found, parameters, allow_unused=True), strict=True))
 

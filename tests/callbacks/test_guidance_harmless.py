@@ -52,7 +52,7 @@ def test_one_logit(tmp_path):
     pl_module.training_step = lambda batch, batch_idx: pl_module(batch["image"]).square().mean()
     before = weights(pl_module)
     runner = fit(tmp_path, pl_module, columns, guidance("consistency", weight=10.0, target="predicted"))
-    assert runner.callback_metrics["guidance/reliance"] > 0
+    assert runner.callback_metrics["guidance/swap_distance"] > 0
     assert runner.callback_metrics["guidance/consistency"] > 0
     assert any(not torch.equal(x, before[name]) for name, x in weights(pl_module).items())
 

@@ -10,7 +10,7 @@ from setting import Points, loader, trainer, vit
 from test_guidance_gradients import assert_close
 from test_harmless import assert_same
 
-from lrptrain.guidance.consistency import swap_outside
+from lrptrain.guidance import swap_outside
 
 SINGLE = 1e-4  # of sums of n = 25,000 float32 squares, whose rounding errors grow like sqrt(n) 6e-8 = 1e-5
 
@@ -32,9 +32,11 @@ def logged(callback, columns, folder, net=None, **options):
 def test_what_is_logged(tmp_path):
     columns = annotated_data(12, rows=tuple(range(0, 12, 2)))
     first, second = logged(guidance({"energy": 1.0, "l1": 3.0}, weight=0.5, warmup_steps=4), columns, tmp_path)
-    names = {"energy", "l1", "samples", "failures", "skipped", "weight", "total"}
+    names = {"energy", "l1", "samples", "failures", "skipped", "weight", "applied_weight", "total"}
     assert second.keys() == {f"guidance/{name}" for name in names}
-    assert first.keys() == second.keys() | {f"guidance/{name}" for name in ("cosine", "norm_ratio", "cost", "reliance")}
+    assert first.keys() == second.keys() | {
+        f"guidance/{name}" for name in ("cosine", "norm_ratio", "cost", "swap_distance")
+    }
     batch = {name: x[:6] for name, x in columns.items()}
     net = explicit(vit().double())
     energy, l1 = (hand_loss(net, batch, name) for name in ("energy", "l1"))
@@ -73,13 +75,13 @@ def test_the_schedule_is_that_of_optimizer_steps(decay, tmp_path):
 def test_a_share_of_the_annotations_is_the_same_in_every_epoch(tmp_path):
     columns, seen = annotated_data(24), []
     guided = guidance(annotated_fraction=0.3)
-    own = guided.objective.terms
+    own = guided.objective.losses
 
     class Listening:
         def __getattr__(self, name):
             return getattr(own.__self__, name)
 
-        def terms(self, call, annotation, label, rows, generator):
+        def losses(self, call, annotation, label, rows, generator):
             found = {int(torch.nonzero((columns["image"] == x).flatten(1).all(1))) for x in call.explained[rows]}
             seen.append((epoch(), found))
             return own(call, annotation, label, rows, generator)
@@ -136,7 +138,7 @@ def test_samples_without_a_label_are_not_guided_by_maps(tmp_path):
 
 @pytest.mark.parametrize("margin", [0, 4])
 def test_the_margin_is_that_of_the_swap(margin, tmp_path, monkeypatch):
-    from lrptrain.guidance import objective
+    from lrptrain.guidance.losses import base
 
     seen: list[int] = []
 
@@ -144,7 +146,7 @@ def test_the_margin_is_that_of_the_swap(margin, tmp_path, monkeypatch):
         seen.append(margin)
         return swap_outside(images, mask, margin, generator)
 
-    monkeypatch.setattr(objective, "swap_outside", swap)
+    monkeypatch.setattr(base, "swap_outside", swap)
     stepped(tmp_path, guidance("consistency", margin=margin), annotated_data())
     assert set(seen) == {margin}
 

@@ -29,8 +29,10 @@ def test_two_processes_train_as_one_does(folders, name):
     assert two["ratio"] == pytest.approx(one["ratio"], rel=SINGLE)
     assert two["scalars"] == other["scalars"]
     assert one["scalars"].keys() >= {"guidance/energy", "guidance/rrr", "guidance/samples", "guidance/cosine"}
-    reliances = [each["scalars"].pop("guidance/reliance") for each in (one, two)]  # each process swaps among its own
-    assert all(0 < reliance < 1 for reliance in reliances)
+    distances = [
+        each["scalars"].pop("guidance/swap_distance") for each in (one, two)
+    ]  # each process swaps among its own
+    assert all(0 < distance < 1 for distance in distances)
     assert two["scalars"] == pytest.approx(one["scalars"], rel=SINGLE)
 
 

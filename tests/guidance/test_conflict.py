@@ -5,7 +5,7 @@ import math
 import pytest
 import torch
 
-from lrptrain.guidance.conflict import compare, cosine, flat_gradient
+from lrptrain.guidance.conflict import compare_gradients, cosine, flat_gradient
 
 
 def setting():
@@ -17,10 +17,10 @@ def test_by_hand():
     weights, task, guidance = setting()
     found = [flat_gradient(loss, weights) for loss in (task, guidance)]
     assert [row.tolist() for row in found if row is not None] == [[2, 4, 0], [5, 0, 2]]
-    pull = compare(task, guidance, weights)
-    assert (pull.task, pull.guidance) == pytest.approx((math.sqrt(20), math.sqrt(29)))
-    assert pull.cosine == pytest.approx(10 / math.sqrt(20 * 29))
-    assert min(pull.task_seconds, pull.guidance_seconds) >= 0
+    conflict = compare_gradients(task, guidance, weights)
+    assert (conflict.task_norm, conflict.guidance_norm) == pytest.approx((math.sqrt(20), math.sqrt(29)))
+    assert conflict.cosine == pytest.approx(10 / math.sqrt(20 * 29))
+    assert min(conflict.task_seconds, conflict.guidance_seconds) >= 0
     assert all(weight.grad is None for weight in weights)
     (task + guidance).backward()  # the graph is still there
     assert weights[0].grad.tolist() == [7, 4]
@@ -28,17 +28,17 @@ def test_by_hand():
 
 def test_the_mean_over_processes():
     weights, task, guidance = setting()
-    pull = compare(task, guidance, weights, lambda gradient: gradient + 1)
-    assert (pull.task, pull.guidance) == pytest.approx((math.sqrt(9 + 25 + 1), math.sqrt(36 + 1 + 9)))
+    conflict = compare_gradients(task, guidance, weights, lambda gradient: gradient + 1)
+    assert (conflict.task_norm, conflict.guidance_norm) == pytest.approx((math.sqrt(9 + 25 + 1), math.sqrt(36 + 1 + 9)))
 
 
 def test_a_loss_that_reaches_nothing():
     weights, task, _ = setting()
     assert flat_gradient(torch.zeros(()), weights) is None
     assert flat_gradient(torch.ones(1, requires_grad=True).sum(), weights) is None
-    pull = compare(task, torch.zeros(()), weights)
-    assert pull.guidance == 0
-    assert math.isnan(pull.cosine)
+    conflict = compare_gradients(task, torch.zeros(()), weights)
+    assert conflict.guidance_norm == 0
+    assert math.isnan(conflict.cosine)
 
 
 def test_cosine():

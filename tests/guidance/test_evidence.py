@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from lrptrain.batch import read_batch
 from lrptrain.batch.annotations import IGNORED
-from lrptrain.guidance.evidence import annotated, at_tokens, drawn, evidence, first_rows, guidable
+from lrptrain.guidance.evidence import at_tokens, evidence, guidable_samples, has_annotation, in_annotated_fraction
 
 IMAGE = torch.zeros(2, 3, 4, 4)
 MASK = torch.eye(4, dtype=torch.uint8).repeat(2, 1, 1)
@@ -64,12 +64,12 @@ def test_who_can_be_guided():
     mask = MASK.clone()
     mask[1] = IGNORED
     batch = {"evidence": mask, "label": torch.tensor([0, 1])}
-    assert annotated(mask).tolist() == guidable(batch, True).tolist() == [True, False]
+    assert has_annotation(mask).tolist() == guidable_samples(batch, True).tolist() == [True, False]
     batch["label"][0] = -100
-    assert guidable(batch, True).tolist() == [False, False]
-    assert guidable(batch, False).tolist() == [True, False]
+    assert guidable_samples(batch, True).tolist() == [False, False]
+    assert guidable_samples(batch, False).tolist() == [True, False]
     with pytest.raises(ValueError, match=r"no 'label' in a batch with \['evidence'\].*target='predicted'"):
-        guidable({"evidence": mask}, True)
+        guidable_samples({"evidence": mask}, True)
 
 
 def test_at_the_tokens():
@@ -83,24 +83,18 @@ def test_at_the_tokens():
 @settings(deadline=None, max_examples=30)
 def test_the_draw_is_of_samples_not_of_batches(seed, share):
     ids = list(range(40))
-    whole = drawn({"sample_id": ids}, share, seed).tolist()
-    alone = [drawn({"sample_id": [each]}, share, seed).item() for each in ids]
+    whole = in_annotated_fraction({"sample_id": ids}, share, seed).tolist()
+    alone = [in_annotated_fraction({"sample_id": [each]}, share, seed).item() for each in ids]
     assert whole == alone
-    assert drawn({"sample_id": [str(each) for each in ids]}, share, seed).tolist() == whole
-    more = drawn({"sample_id": ids}, min(share * 1.5, 1.0), seed).tolist()
+    assert in_annotated_fraction({"sample_id": [str(each) for each in ids]}, share, seed).tolist() == whole
+    more = in_annotated_fraction({"sample_id": ids}, min(share * 1.5, 1.0), seed).tolist()
     assert all(now or not before for before, now in zip(whole, more, strict=True))
 
 
 def test_the_draw_has_the_share_asked_for():
     ids = {"sample_id": range(4000)}
-    assert drawn(ids, 0.25).float().mean().item() == pytest.approx(0.25, abs=0.03)
-    assert drawn(ids, 1.0).all()
-    assert not torch.equal(drawn(ids, 0.5, 0), drawn(ids, 0.5, 1))
+    assert in_annotated_fraction(ids, 0.25).float().mean().item() == pytest.approx(0.25, abs=0.03)
+    assert in_annotated_fraction(ids, 1.0).all()
+    assert not torch.equal(in_annotated_fraction(ids, 0.5, 0), in_annotated_fraction(ids, 0.5, 1))
     with pytest.raises(ValueError, match="draws samples by their 'sample_id'"):
-        drawn({}, 0.5)
-
-
-def test_the_first_rows():
-    chosen = torch.tensor([False, True, True, False, True])
-    assert first_rows(chosen, None).tolist() == [1, 2, 4]
-    assert first_rows(chosen, 2).tolist() == [1, 2]
+        in_annotated_fraction({}, 0.5)

@@ -6,8 +6,8 @@ from small_models import tiny_vit
 
 import lrptrain
 from lrptrain.batch.annotations import IGNORED, mask_to_tokens
-from lrptrain.guidance import LOSSES, MAP_LOSSES, guidance_loss
-from lrptrain.guidance.consistency import divergences, swap_outside
+from lrptrain.guidance import LOSSES, MAP_LOSSES, guidance_loss, swap_outside
+from lrptrain.guidance.losses.consistency import divergences
 from lrptrain.guidance.objective import Objective, parse_losses
 from lrptrain.relevance import UnsupportedMethodError
 from lrptrain.relevance.interception import intercepted
@@ -27,7 +27,7 @@ def double_vit():
     return tiny_vit().double()
 
 
-def terms(objective, rows, record=None, mask=None, label=None):
+def losses(objective, rows, record=None, mask=None, label=None):
     net, (images, given, known) = double_vit(), batch()
     record = objective.records(len(rows), SAMPLES) if record is None else record
     with intercepted(net, SAMPLES, record) as calls:
@@ -37,7 +37,7 @@ def terms(objective, rows, record=None, mask=None, label=None):
         given if mask is None else mask,
         known if label is None else label,
     )
-    return objective.terms(calls[0], mask, label, torch.tensor(rows), seed)
+    return objective.losses(calls[0], mask, label, torch.tensor(rows), seed)
 
 
 @pytest.mark.parametrize(
@@ -61,9 +61,9 @@ def test_when_the_callers_pass_is_recorded():
 
 @pytest.mark.parametrize("loss", LOSSES)
 @pytest.mark.parametrize("rows", [[0, 1, 2, 3, 4], [1, 3]])
-def test_terms_are_the_librarys_own_losses(loss, rows):
+def test_losses_are_the_librarys_own_losses(loss, rows):
     net, (images, mask, label) = double_vit(), batch()
-    found = terms(Objective({loss: 1.0}), rows)[loss]
+    found = losses(Objective({loss: 1.0}), rows)[loss]
     if loss in MAP_LOSSES:
         maps = lrptrain.attribute(net, images[rows], label[rows], "generic_attention", create_graph=True)
         assert maps.grid is not None
@@ -79,8 +79,8 @@ def test_terms_are_the_librarys_own_losses(loss, rows):
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_pass_of_some_rows_or_of_all_gives_the_same_terms(loss):
-    one, two = (terms(Objective({loss: 1.0}), [1, 3], record)[loss] for record in (True, False))
+def test_a_pass_of_some_rows_or_of_all_gives_the_same_losses(loss):
+    one, two = (losses(Objective({loss: 1.0}), [1, 3], record)[loss] for record in (True, False))
     assert one.count == two.count == 2
     torch.testing.assert_close(one.total, two.total, rtol=1e-9, atol=1e-15)
 
@@ -91,24 +91,24 @@ def test_rows_that_are_not_guided_have_no_part(loss):
     _, mask, label = batch()
     absent, unknown = mask.clone(), label.clone()
     absent[[0, 2, 4]], unknown[[0, 2, 4]] = IGNORED, -100
-    one, two = (terms(Objective({loss: 1.0}), [1, 3], True, *each)[loss] for each in ((), (absent, unknown)))
+    one, two = (losses(Objective({loss: 1.0}), [1, 3], True, *each)[loss] for each in ((), (absent, unknown)))
     torch.testing.assert_close(one.total, two.total, rtol=1e-9, atol=1e-15)
 
 
 def test_several_losses_share_one_map():
-    several = terms(Objective({"energy": 1.0, "l1": 2.0, "consistency": 1.0, "rrr": 1.0}), [0, 1, 2, 3, 4])
+    several = losses(Objective({"energy": 1.0, "l1": 2.0, "consistency": 1.0, "rrr": 1.0}), [0, 1, 2, 3, 4])
     assert several.keys() == {"energy", "l1", "consistency", "rrr"}
     for loss, term in several.items():
-        torch.testing.assert_close(term.total, terms(Objective({loss: 1.0}), [0, 1, 2, 3, 4])[loss].total)
+        torch.testing.assert_close(term.total, losses(Objective({loss: 1.0}), [0, 1, 2, 3, 4])[loss].total)
 
 
 def test_the_predicted_class():
     net, (images, _, _) = double_vit(), batch()
     predicted = net(images).argmax(1)
     rows = [0, 1, 2, 3, 4]
-    one = terms(Objective({"energy": 1.0}, target="predicted"), rows)["energy"].total
-    torch.testing.assert_close(one, terms(Objective({"energy": 1.0}), rows, label=predicted)["energy"].total)
-    assert not torch.isclose(one, terms(Objective({"energy": 1.0}), rows)["energy"].total)
+    one = losses(Objective({"energy": 1.0}, target="predicted"), rows)["energy"].total
+    torch.testing.assert_close(one, losses(Objective({"energy": 1.0}), rows, label=predicted)["energy"].total)
+    assert not torch.isclose(one, losses(Objective({"energy": 1.0}), rows)["energy"].total)
 
 
 def test_wrong_objectives():
@@ -123,13 +123,13 @@ def test_wrong_objectives():
     assert Objective({"rrr": 1.0}, "lime")  # which has no part in it
 
 
-def test_reliance_is_how_far_the_prediction_moves():
+def test_the_swap_distance_is_how_far_the_prediction_moves():
     net, (images, mask, _) = double_vit(), batch()
     mask[4] = IGNORED
     with intercepted(net, SAMPLES, False) as calls:
         net(images)
     rows = torch.tensor([0, 2, 4])
-    found = Objective({"energy": 1.0}).reliance(calls[0], mask, rows, torch.Generator().manual_seed(3))
+    found = Objective({"energy": 1.0}).swap_distance(calls[0], mask, rows, torch.Generator().manual_seed(3))
     swapped, _ = swap_outside(images, mask, 2, torch.Generator().manual_seed(3))
     before, after = net(images)[rows].softmax(-1), net(swapped)[rows].softmax(-1)
     expected = (before - after).abs().sum(1)[:2].sum() / 2
@@ -139,12 +139,12 @@ def test_reliance_is_how_far_the_prediction_moves():
     assert 0 < found.total < 2
 
 
-def test_a_model_that_reads_the_evidence_alone_relies_on_nothing_else():
+def test_a_model_that_reads_the_evidence_alone_has_no_swap_distance():
     images, mask, _ = batch()
     net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 16 * 16, 3)).double()
     with torch.no_grad():
         net[1].weight *= (mask[:1, None].expand(1, 3, 16, 16) == 1).flatten(1)
     with intercepted(net, SAMPLES, False) as calls:
         net(images)
-    found = Objective({"energy": 1.0}).reliance(calls[0], mask, torch.arange(SAMPLES))
+    found = Objective({"energy": 1.0}).swap_distance(calls[0], mask, torch.arange(SAMPLES))
     assert found.total < 1e-12

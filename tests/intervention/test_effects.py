@@ -7,8 +7,8 @@ from torch import nn
 
 from lrptrain.batch import Sample
 from lrptrain.batch.logits import class_probabilities
-from lrptrain.intervention import Region, Setting, effects
-from lrptrain.intervention.effects import partners
+from lrptrain.intervention import InterventionConfig, Region, effects
+from lrptrain.intervention.swap import donors_by_prediction
 
 GRID = (4, 4)
 
@@ -55,18 +55,31 @@ def probabilities(model, samples):
         return class_probabilities(model(torch.stack([one.tensors["image"] for one in samples]))).numpy()
 
 
-def effect(model, samples, region, how="swap", **options):
-    rows = np.arange(len(samples))
-    setting = Setting(how, **{"batch_size": 7, **options})
-    return effects(model, samples, rows, rows, region, probabilities(model, samples), GRID, setting)
+def effect(model, samples, region, strategy="swap", **options):
+    config = InterventionConfig(strategy, **{"batch_size": 7, **options})
+    return run_effects(model, samples, region, probabilities(model, samples), config=config)
 
 
-@pytest.mark.parametrize("how", ["swap", "inpaint", "fill"])
-def test_who_reads_outside_is_moved_by_it_and_who_reads_inside_is_not(how):
-    change, control = effect(CORNER, pictures(), Region("outside"), how)
+def run_effects(model, samples, region, known, computed_rows=None, grid=GRID, config=None, rows=None):
+    rows = np.arange(len(samples)) if rows is None else rows
+    return effects(
+        model,
+        samples,
+        rows=rows,
+        computed_rows=rows if computed_rows is None else computed_rows,
+        region=region,
+        probabilities=known,
+        grid=grid,
+        config=config or InterventionConfig(),
+    )
+
+
+@pytest.mark.parametrize("strategy", ["swap", "inpaint", "fill"])
+def test_who_reads_outside_is_moved_by_it_and_who_reads_inside_is_not(strategy):
+    change, control = effect(CORNER, pictures(), Region("outside"), strategy)
     assert change.mean() > 0.6
     assert change.mean() > control.mean()
-    change, control = effect(OBJECT, pictures(), Region("outside"), how)
+    change, control = effect(OBJECT, pictures(), Region("outside"), strategy)
     assert np.abs(change).max() < 1e-6
     assert control.mean() > change.mean() - 1e-6
 
@@ -96,7 +109,7 @@ def test_a_class_of_one_sample_has_no_control():
     assert np.isnan(change).tolist() == np.isnan(control).tolist() == [False] * 5 + [True]
 
 
-def test_a_lenders_own_evidence_is_not_lent():
+def test_a_donors_own_evidence_is_not_given():
     """Here it would lie in the corner that the model reads."""
     samples = []
     for one in pictures():
@@ -109,7 +122,7 @@ def test_a_lenders_own_evidence_is_not_lent():
         samples.append(Sample(one.sample_id, one.label, {"image": image, "mask": mask}))
     change, _ = effect(CORNER, samples, Region("outside"))
     even = change[::2]
-    assert even.max() < 0.2  # an object lent from the corner would have moved them by 0.7
+    assert even.max() < 0.2  # an object given from the corner would have moved them by 0.7
 
 
 def test_patches_are_removed_and_a_random_place_is_the_control():
@@ -124,9 +137,9 @@ def test_patches_are_removed_and_a_random_place_is_the_control():
 def test_it_does_not_matter_who_computes_what():
     samples, rows = pictures(), np.arange(24)
     given = probabilities(CORNER, samples)
-    one = effects(CORNER, samples, rows, rows, Region("outside"), given, GRID, Setting(batch_size=24))
+    one = run_effects(CORNER, samples, Region("outside"), given, config=InterventionConfig(batch_size=24))
     parts = [
-        effects(CORNER, samples, rows, rows[k::2], Region("outside"), given, GRID, Setting(batch_size=5))
+        run_effects(CORNER, samples, Region("outside"), given, rows[k::2], config=InterventionConfig(batch_size=5))
         for k in (0, 1)
     ]
     for whole, first, second in zip(one, *parts, strict=True):
@@ -134,19 +147,19 @@ def test_it_does_not_matter_who_computes_what():
         np.testing.assert_allclose(whole[1::2], second, atol=1e-5)  # float32 logits of up to 20
 
 
-def test_partners_are_read_as_another_class():
+def test_donors_are_read_as_another_class():
     predicted = np.random.default_rng(0).choice(3, 50, p=[0.8, 0.1, 0.1])
     rows = np.arange(0, 50, 2)
-    found = partners(predicted, rows, seed=3)
+    found = donors_by_prediction(predicted, rows, seed=3)
     assert (found[1::2] == -1).all()
     assert set(found[rows]) <= set(rows)
     assert (predicted[found[rows]] != predicted[rows]).all()
-    own = partners(predicted, rows, seed=3, alike=True)
+    own = donors_by_prediction(predicted, rows, seed=3, same_class=True)
     assert (predicted[own[rows]] == predicted[rows])[own[rows] >= 0].all()
     assert (own[rows] != rows).all()
     assert set(own[rows]) <= {-1, *rows}
     with pytest.raises(ValueError, match="predicts the same class for all"):
-        partners(np.zeros(5, int), np.arange(5), 0)
+        donors_by_prediction(np.zeros(5, int), np.arange(5), 0)
 
 
 def texts(count=20):
@@ -164,13 +177,15 @@ def texts(count=20):
     return found
 
 
-@pytest.mark.parametrize(("region", "how"), [
+@pytest.mark.parametrize(("region", "strategy"), [
     (Region("outside"), "swap"), (Region("outside"), "fill"), (Region("token", 7), "swap"), (Region("place", 3), "fill")
 ])  # fmt: skip
-def test_a_word_that_is_read_moves_the_prediction(region, how):
+def test_a_word_that_is_read_moves_the_prediction(region, strategy):
     samples, rows = texts(), np.arange(20)
     given = np.array([[0.0025, 0.9975] if i % 2 else [0.9975, 0.0025] for i in rows])
-    change, control = effects(WordReader(), samples, rows, rows, region, given, None, Setting(how, batch_size=6))
+    change, control = run_effects(
+        WordReader(), samples, region, given, grid=None, config=InterventionConfig(strategy, batch_size=6)
+    )
     with_word = change[1::2]
     assert np.nanmean(with_word) > 0.7
     assert np.nanmean(with_word) > np.nanmean(control[1::2]) + 0.2
@@ -181,6 +196,6 @@ def test_a_word_that_is_read_moves_the_prediction(region, how):
 def test_texts_without_a_mask_cannot_lose_tokens():
     samples = [Sample(i, 0, {"input_ids": torch.arange(5)}) for i in range(3)]
     with pytest.raises(ValueError, match="attention_mask"):
-        effects(
-            WordReader(), samples, np.arange(3), [0], Region("token", 2), np.full((3, 2), 0.5), None, Setting("fill")
+        run_effects(
+            WordReader(), samples, Region("token", 2), np.full((3, 2), 0.5), [0], None, InterventionConfig("fill")
         )

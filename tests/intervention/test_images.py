@@ -4,7 +4,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lrptrain.intervention.images import filled, grown, inpainted, rolled, swapped
+from lrptrain.intervention.images import dilate, filled, inpainted, shifted
 
 
 def region(*boxes, size=16):
@@ -70,23 +70,16 @@ def test_a_batch_is_its_images_one_by_one(size):
     assert bool(((together >= low - 1e-9) & (together <= high + 1e-9)).all())  # means of what is there
 
 
-def test_a_swap_takes_the_lender(images):
-    mask = region((0, 0, 4, 4), (5, 5, 9, 16))
-    changed = swapped(images, mask, images.flip(0))
-    expected = torch.where(mask[:, None], images.flip(0), images)
-    assert torch.equal(changed, expected)
-
-
 @settings(max_examples=30, deadline=None)
 @given(st.integers(0, 40), st.integers(0, 40))
-def test_rolling_keeps_the_shape(down, right):
+def test_shifting_keeps_the_shape(down, right):
     mask = region((0, 0, 4, 4), (5, 5, 9, 16))
     offset = torch.tensor([[down, right], [right, down]])
-    found = rolled(mask, offset)
+    found = shifted(mask, offset)
     for i, (rows, columns) in enumerate(offset.tolist()):
         assert np.array_equal(found[i].numpy(), np.roll(mask[i].numpy(), (rows, columns), (0, 1)))
 
 
-def test_growing_adds_a_margin():
-    assert torch.equal(grown(region((5, 5, 9, 9)), 2), region((3, 3, 11, 11)))
-    assert torch.equal(grown(region((5, 5, 9, 9)), 0), region((5, 5, 9, 9)))
+def test_dilation_adds_a_margin():
+    assert torch.equal(dilate(region((5, 5, 9, 9)), 2), region((3, 3, 11, 11)))
+    assert torch.equal(dilate(region((5, 5, 9, 9)), 0), region((5, 5, 9, 9)))

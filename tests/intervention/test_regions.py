@@ -1,7 +1,7 @@
 import torch
 
 from lrptrain.intervention import Region
-from lrptrain.intervention.regions import margin, pixels, tokens
+from lrptrain.intervention.regions import pixels, tokens
 
 IMAGES = {"image": torch.zeros(2, 3, 32, 32)}
 TEXTS = {
@@ -21,7 +21,6 @@ def test_outside_begins_at_a_margin_and_keeps_what_is_ignored():
     expected[:3, :3] = False
     assert torch.equal(outside[0], expected)
     assert not outside[1].any()
-    assert (margin((32, 40)), margin((224, 224)), margin((448, 448))) == (2, 4, 8)
 
 
 def test_a_mask_of_another_size_is_enlarged():

@@ -1,4 +1,4 @@
-"""Swapped surroundings."""
+"""The one swap: its region, its donors, and what is exchanged."""
 
 import pytest
 import torch
@@ -6,8 +6,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lrptrain.batch.annotations import IGNORED
-from lrptrain.guidance import consistency, swap_outside, swap_tokens
-from lrptrain.guidance.consistency import divergences
+from lrptrain.intervention.swap import (
+    default_margin,
+    outside_evidence,
+    places_in_order,
+    swap_outside,
+    swap_pixels,
+    swap_places,
+    swap_tokens,
+)
 
 
 def numbered(samples: int, size: int = 7) -> torch.Tensor:
@@ -30,11 +37,11 @@ def test_the_evidence_and_its_margin_stay(margin, area):
 
 @given(st.integers(2, 9), st.integers(0, 10**6))
 @settings(deadline=None, max_examples=40)
-def test_every_image_lends_its_surroundings_to_one_other(samples, seed):
+def test_every_image_gives_its_surroundings_to_one_other(samples, seed):
     found, _ = swap_outside(numbered(samples), square(samples), 0, torch.Generator().manual_seed(seed))
-    lenders = found[:, 0, 0, 0].long()
-    assert (lenders != torch.arange(samples)).all()
-    assert sorted(lenders.tolist()) == list(range(samples))
+    donors = found[:, 0, 0, 0].long()
+    assert (donors != torch.arange(samples)).all()
+    assert sorted(donors.tolist()) == list(range(samples))
 
 
 def test_what_is_ignored_stays_and_what_is_not_annotated_too():
@@ -60,25 +67,6 @@ def test_wrong_sizes():
         swap_outside(numbered(2), square(2), -1)
 
 
-def test_consistency_is_the_divergence_of_the_annotated():
-    logits, swapped = torch.randn(2, 5, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    annotated = torch.tensor([True, True, False, True, False])
-    p, q = (torch.distributions.Categorical(logits=x[annotated]) for x in (logits, swapped))
-    expected = torch.distributions.kl_divergence(p, q).mean()
-    torch.testing.assert_close(consistency(logits, swapped, annotated), expected)
-    assert consistency(logits, logits, annotated) == 0
-    assert consistency(logits, swapped, torch.zeros(5, dtype=torch.bool)) == 0
-    both = (logits.requires_grad_(), swapped.requires_grad_())
-    assert torch.autograd.gradcheck(lambda x, y: consistency(x, y, annotated), both)
-
-
-def test_a_single_logit_is_one_of_two():
-    one, other = torch.tensor([[[0.3], [-1.0]], [[1.0], [2.0]]], dtype=torch.float64)
-    as_two = divergences(torch.cat([torch.zeros_like(one), one], 1), torch.cat([torch.zeros_like(other), other], 1))
-    torch.testing.assert_close(divergences(one, other), as_two)
-    assert (as_two > 0).all()
-
-
 def test_what_marks_nothing_is_not_swapped():
     images, mask = torch.randn(3, 1, 8, 8), square(3, 8)
     mask[1] = 0
@@ -87,38 +75,19 @@ def test_what_marks_nothing_is_not_swapped():
     assert torch.equal(swapped[1], images[1])
 
 
-def test_gradients_of_consistency_at_the_weights():
-    """Both the images as they are and the swapped ones move the weights."""
-    generator = torch.Generator().manual_seed(0)
-    images, mask = torch.randn(3, 1, 3, 3, dtype=torch.float64, generator=generator), square(3, 7)[:, 2:5, 2:5]
-    swapped, annotated = swap_outside(images, mask, 0, generator)
-    weight = torch.randn(9, 4, dtype=torch.float64, generator=generator, requires_grad=True)
-
-    def loss(weight, other):
-        return consistency(images.flatten(1) @ weight, swapped.flatten(1) @ other, annotated)
-
-    assert torch.autograd.gradcheck(lambda x: loss(x, x), weight)
-    one, other = (
-        torch.autograd.grad(loss(weight, weight.detach()), weight),
-        torch.autograd.grad(loss(weight.detach(), weight), weight),
-    )
-    assert one[0].any()
-    assert other[0].any()
-
-
 rationales = st.lists(st.lists(st.sampled_from([0, 1, 255]), min_size=6, max_size=6), min_size=1, max_size=6)
 
 
 @given(rationales, st.integers(0, 2), st.integers(0, 10**6), st.booleans())
 @settings(deadline=None, max_examples=150)
-def test_tokens_are_lent_by_one_other_text_and_are_its_own(rows, margin, seed, embedded):
+def test_tokens_are_given_by_one_other_text_and_are_its_own(rows, margin, seed, embedded):
     rationale = torch.tensor(rows)
     count, usable = len(rows), rationale != IGNORED
     tokens = torch.arange(count * 6).view(count, 6)  # token // 6 is the text that it comes from
     given_tokens = tokens[..., None].expand(-1, -1, 2).double() if embedded else tokens
     found, swapped = swap_tokens(given_tokens, rationale, margin, torch.Generator().manual_seed(seed))
     found = found[..., 0].long() if embedded else found
-    lenders = set()
+    donors = set()
     for row in range(count):
         marked = [i for i in range(6) if rationale[row, i] == 1]
         kept = {i for i in range(6) if not usable[row, i] or any(abs(i - j) <= margin for j in marked)}
@@ -128,13 +97,13 @@ def test_tokens_are_lent_by_one_other_text_and_are_its_own(rows, margin, seed, e
             assert torch.equal(found[row], tokens[row])
             continue
         assert usable[row].any()
-        lent = {divmod(int(found[row, i]), 6) for i in others}
-        assert len({text for text, _ in lent}) <= 1
-        assert all(text != row and usable[text, place] for text, place in lent)
-        lenders |= {(row, text) for text, _ in lent}
-    assert len({text for _, text in lenders}) == len(lenders)
-    lending = usable.any(1).sum() > 1
-    assert torch.equal(swapped, (rationale == 1).any(1) & lending)
+        exchanged = {divmod(int(found[row, i]), 6) for i in others}
+        assert len({text for text, _ in exchanged}) <= 1
+        assert all(text != row and usable[text, place] for text, place in exchanged)
+        donors |= {(row, text) for text, _ in exchanged}
+    assert len({text for _, text in donors}) == len(donors)
+    giving = usable.any(1).sum() > 1
+    assert torch.equal(swapped, (rationale == 1).any(1) & giving)
 
 
 def test_the_same_generator_swaps_the_same_tokens():
@@ -149,3 +118,53 @@ def test_wrong_texts():
         swap_tokens(torch.zeros(2, 6), torch.zeros(2, 5))
     with pytest.raises(ValueError, match="margin must not be negative, got -1"):
         swap_tokens(torch.zeros(2, 6), torch.zeros(2, 6), -1)
+
+
+@pytest.mark.parametrize(
+    ("size", "margin"), [((32, 40), 2), ((167, 300), 2), ((168, 168), 3), ((224, 224), 4), ((448, 448), 8)]
+)
+def test_the_default_margin_is_one_for_all(size, margin):
+    assert default_margin(size) == margin
+    mask = torch.zeros(2, *size, dtype=torch.uint8)
+    mask[:, 15, 15] = 1
+    kept = ~outside_evidence(mask)
+    assert kept[0].sum() == (2 * margin + 1) ** 2
+    images = torch.arange(2.0).view(2, 1, 1, 1).expand(2, 1, *size)
+    swapped, _ = swap_outside(images, mask)
+    assert torch.equal(swapped[:, 0] == images[:, 0], kept)
+
+
+def test_nothing_lies_outside_where_nothing_is_evidence():
+    mask = torch.tensor([[[0, 0]], [[255, 255]], [[0, 255]], [[1, 0]]])
+    assert outside_evidence(mask, 0).flatten(1).tolist() == [[False] * 2] * 3 + [[False, True]]
+
+
+def test_a_donor_gives_its_region_and_not_its_evidence():
+    images, donors = torch.rand(2, 2, 3, 16, 16, generator=torch.Generator().manual_seed(0))
+    region = torch.zeros(2, 16, 16, dtype=torch.bool)
+    region[0, :4], region[1, 5:9, 5:] = True, True
+    swapped = swap_pixels(images, region, donors)
+    assert torch.equal(swapped, torch.where(region[:, None], donors, images))
+    evidence = torch.zeros_like(region)
+    evidence[:, 2:6, 2:9] = True
+    painted = swap_pixels(images, region, donors, evidence)
+    untouched = ~(region & evidence)[:, None].expand_as(images)
+    assert torch.equal(painted[untouched], swapped[untouched])
+    assert not torch.isclose(painted[~untouched], swapped[~untouched]).any()
+
+
+IDS = torch.tensor([[1, 2, 3, 4, 5, 6], [11, 12, 13, 14, 15, 16]])
+REGION = torch.tensor([[0, 1, 1, 1, 0, 0], [1, 1, 0, 0, 0, 0]], dtype=torch.bool)
+
+
+def test_every_usable_token_is_given_before_any_twice():
+    donors = torch.tensor([[91, 92, 93, 94], [81, 82, 83, 84]])
+    usable = torch.tensor([[1, 0, 1, 0], [1, 1, 1, 1]], dtype=torch.bool)
+    keys = torch.rand(2, 4, generator=torch.Generator().manual_seed(0))
+    swapped = swap_places(IDS, REGION, donors, places_in_order(REGION, usable, keys))
+    assert torch.equal(swapped[~REGION], IDS[~REGION])
+    first = swapped[0, 1:4].tolist()
+    assert set(first[:2]) == {91, 93}
+    assert first[2] == first[0]
+    assert len(set(swapped[1, :2].tolist())) == 2
+    assert set(swapped[1, :2].tolist()) <= {81, 82, 83, 84}

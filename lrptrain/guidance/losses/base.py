@@ -1,0 +1,185 @@
+"""What a guidance loss is: its registry, what it may need, and what it is given."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import IntEnum
+from functools import cached_property
+from typing import Any, Literal
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
+
+from lrptrain.batch.annotations import IGNORED, TokenAnnotation
+from lrptrain.guidance.evidence import at_tokens
+from lrptrain.intervention.swap import swap_outside, swap_tokens
+from lrptrain.relevance import Relevance
+from lrptrain.relevance.interception import InterceptedForward
+from lrptrain.relevance.recording import Recording
+
+
+class Needs(IntEnum):
+    """What a loss needs of a training step, in the order in which the losses of a step are computed."""
+
+    MAP = 0
+    """A relevance map, and so a recorded forward pass, a method that can be trained through, and perhaps a label."""
+    RECORDING = 1
+    """A recorded forward pass."""
+    SECOND_PASS = 2
+    """Another forward pass, with an input of its own; the step's own pass is not recorded for it."""
+
+
+@dataclass(frozen=True)
+class LossSum:
+    """A loss on some samples, as a sum and a count: so several processes can take the mean over all samples of theirs.
+
+    Attributes:
+        total: The sum over the samples that can be judged, with its graph.
+        count: The number of samples that can be judged.
+    """
+
+    total: Float[Tensor, ""]
+    count: Int[Tensor, ""]
+
+    @classmethod
+    def over(cls, values: Float[Tensor, " batch"], judged: Bool[Tensor, " batch"]) -> "LossSum":
+        """Sum one value per sample over the samples that can be judged; the others get no gradient."""
+        judged = judged.to(values.device)
+        return cls(torch.where(judged, values, 0).sum(), judged.sum())
+
+
+@dataclass(frozen=True)
+class MapSettings:
+    """Which relevance maps the losses on maps judge.
+
+    Attributes:
+        method: The relevance method, one of `lrptrain.methods()` that can be trained through.
+        options: Options of the method.
+        target: Whether to explain the class of the label, or the predicted one.
+        first_order: Whether gradients inside the map count as constants; see `lrptrain.attribute`.
+    """
+
+    method: str = "generic_attention"
+    options: Mapping[str, Any] = field(default_factory=dict)
+    target: Literal["label", "predicted"] = "label"
+    first_order: bool = False
+
+
+@dataclass(eq=False)
+class GuidedBatch:
+    """One intercepted forward pass with its annotations; what several losses share is computed once, when needed.
+
+    Attributes:
+        forward: The call of the model in the user's training step.
+        annotation: 1 evidence, 0 not, 255 ignored, of all samples, as `evidence` makes it.
+        label: Class indices of all samples; None is allowed unless a map explains the label.
+        rows: Indices of the guided samples.
+        maps: Which relevance maps to compute.
+        margin: Pixels (or tokens) around the evidence that swaps keep; None for the default.
+        generator: Random numbers of the swaps.
+    """
+
+    forward: InterceptedForward
+    annotation: Shaped[Tensor, "batch *area"]
+    label: Int[Tensor, " batch"] | None
+    rows: Int[Tensor, " rows"]
+    maps: MapSettings = field(default_factory=MapSettings)
+    margin: int | None = None
+    generator: torch.Generator | None = None
+
+    @cached_property
+    def recording(self) -> Recording:
+        """The recorded step's own pass (all samples); if that was not recorded, a new pass of the guided rows."""
+        return self.forward.recording() if self._is_recorded else self.forward.recording(self.rows)
+
+    @cached_property
+    def recorded_annotation(self) -> Shaped[Tensor, "recorded *area"]:
+        """The annotation of the recording's samples; what is not guided is ignored."""
+        if not self._is_recorded:
+            return self.annotation[self.rows]
+        # e.g. rows [1, 3] of 5 samples: 0, 2 and 4 become 255 throughout, and so have no part in any loss
+        per_sample = self._unguided.view(-1, *[1] * (self.annotation.ndim - 1))
+        return self.annotation.masked_fill(per_sample, IGNORED)
+
+    @cached_property
+    def relevance(self) -> Relevance:
+        """The relevance maps of the recording's samples, with their graph."""
+        target = self._recorded_label if self.maps.target == "label" else None
+        return self.recording.attribute(
+            target, self.maps.method, create_graph=True, first_order=self.maps.first_order, **self.maps.options
+        )
+
+    @cached_property
+    def token_annotation(self) -> TokenAnnotation:
+        """The annotation at the tokens of the maps."""
+        grid = self.relevance.grid
+        return at_tokens(self.recorded_annotation, grid)
+
+    def swapped(self) -> tuple[Tensor, Bool[Tensor, " batch"]]:
+        """Swap what lies outside the evidence with other samples of the batch.
+
+        Returns:
+            The input of all samples, and which samples were swapped.
+        """
+        swap = swap_outside if self.forward.explained.ndim == 4 else swap_tokens
+        return swap(self.forward.explained, self.annotation, self.margin, self.generator)
+
+    @property
+    def _is_recorded(self) -> bool:
+        return self.forward.tape is not None
+
+    @property
+    def _unguided(self) -> Bool[Tensor, " batch"]:
+        unguided = torch.ones(self.forward.samples, dtype=torch.bool, device=self.annotation.device)
+        unguided[self.rows] = False
+        return unguided
+
+    @property
+    def _recorded_label(self) -> Int[Tensor, " recorded"] | None:
+        """The label of the recording's samples; any valid class where a sample is not guided and may have none."""
+        if self.label is None:
+            return None
+        if not self._is_recorded:
+            return self.label[self.rows]
+        return torch.where(self._unguided.to(self.label.device), 0, self.label)
+
+
+@dataclass(frozen=True)
+class GuidanceLoss:
+    """A loss that a training step can be guided by.
+
+    Attributes:
+        name: What users call it.
+        needs: What it needs of a training step.
+        compute: The sum of the loss over the guided samples of a batch.
+    """
+
+    name: str
+    needs: Needs
+    compute: Callable[[GuidedBatch], LossSum]
+
+
+LOSSES: dict[str, GuidanceLoss] = {}
+"""All losses by name."""
+
+
+def register_loss(
+    name: str, needs: Needs
+) -> Callable[[Callable[[GuidedBatch], LossSum]], Callable[[GuidedBatch], LossSum]]:
+    """Register a function `GuidedBatch -> LossSum` as a guidance loss; for losses on maps see `register_map_loss`.
+
+    Args:
+        name: What users call it.
+        needs: What it needs of a training step.
+
+    Raises:
+        ValueError: If another loss has this name.
+    """
+
+    def register(compute: Callable[[GuidedBatch], LossSum]) -> Callable[[GuidedBatch], LossSum]:
+        if name in LOSSES:
+            raise ValueError(f"there is a guidance loss {name!r} already")
+        LOSSES[name] = GuidanceLoss(name, needs, compute)
+        return compute
+
+    return register

@@ -1,0 +1,19 @@
+"""Binary cross-entropy of map and rationale (ER-Test, Joshi et al. 2022)."""
+
+from lrptrain.batch.annotations import TokenAnnotation
+from lrptrain.guidance.losses.map_loss import (
+    SMALLEST_SHARE,
+    PerSample,
+    Scores,
+    positive_relevance,
+    register_map_loss,
+    valid_mean,
+)
+
+
+@register_map_loss("rationale_bce")
+def rationale_bce(scores: Scores, annotation: TokenAnnotation) -> PerSample:
+    """Return the binary cross-entropy of A+ with the rationale, the mean over tokens; not negative."""
+    positive, judged = positive_relevance(scores, annotation)
+    share, evidence = positive.clamp(SMALLEST_SHARE, 1 - SMALLEST_SHARE), annotation.evidence
+    return valid_mean(-(evidence * share.log() + (1 - evidence) * (1 - share).log()), annotation, judged)

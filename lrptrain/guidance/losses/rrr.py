@@ -1,0 +1,38 @@
+"""Right for the right reasons (Ross et al. 2017): no input gradient outside of the evidence."""
+
+import torch
+from jaxtyping import Float, Shaped
+from torch import Tensor
+
+from lrptrain.batch.logits import two_class_logits
+from lrptrain.guidance.evidence import has_annotation
+from lrptrain.guidance.losses.base import GuidedBatch, LossSum, Needs, register_loss
+from lrptrain.metrics.base import at_least_float32
+from lrptrain.relevance.recording import Recording
+
+
+@register_loss("rrr", Needs.RECORDING)
+def rrr(batch: GuidedBatch) -> LossSum:
+    """Sum `right_reasons` over the annotated samples."""
+    annotation = batch.recorded_annotation
+    return LossSum.over(right_reasons(batch.recording, annotation), has_annotation(annotation))
+
+
+def right_reasons(recording: Recording, annotation: Shaped[Tensor, "batch *area"]) -> Float[Tensor, " batch"]:
+    """Return sum ((1 - M) d/dx sum_k log p_k)^2 (Ross et al. 2017, eq. 1, first term) of every sample.
+
+    Args:
+        recording: A forward pass on images `[batch, channels, height, width]`, or on texts; x is then the word
+            embeddings.
+        annotation: 1 evidence, 0 not, 255 ignored: of the images' pixels, or of the texts' tokens.
+
+    Raises:
+        ValueError: If annotation and input differ in size.
+    """
+    gradient = recording.input_gradient(
+        lambda logits: at_least_float32(two_class_logits(logits)).log_softmax(-1).sum(), create_graph=True
+    )
+    squares = at_least_float32(gradient).square().sum(1 if gradient.ndim == 4 else -1)  # [batch, *area]
+    if squares.shape != annotation.shape:
+        raise ValueError(f"annotation {tuple(annotation.shape)} must have the size of the input {tuple(squares.shape)}")
+    return torch.where(annotation.to(squares.device) == 0, squares, 0).flatten(1).sum(1)

@@ -1,0 +1,216 @@
+"""The one swap: a region of a sample is replaced by what another sample of the data, its donor, has there.
+
+Interventions and guidance both use it. What they share is here: the region outside the evidence with its default
+margin, and the exchange itself. What differs between them is an argument, because their aims differ:
+
+- *Who is the donor.* An intervention compares donors that the model reads as another class with donors that it reads as
+  the same class (`donors_by_prediction`). A training step knows no such thing for its batch: every sample gives once
+  (`random_cycle`).
+- *The donor's own evidence.* An intervention measures the surroundings alone, so it paints the evidence of a donor over
+  (`donor_evidence`). In training another object in the surroundings is a distraction that the model shall bear.
+- *Which tokens of a text.* An intervention uses every content token of the donor once before any twice
+  (`places_in_order`); training draws with replacement (`random_places`).
+"""
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
+from torch.nn import functional as F
+
+from lrptrain.batch.annotations import IGNORED
+from lrptrain.intervention.images import dilate, inpainted
+
+Images = Float[Tensor, "batch channels height width"]
+Pixels = Bool[Tensor, "batch height width"]
+Tokens = Shaped[Tensor, "batch tokens *width"]
+
+
+def default_margin(size: tuple[int, int]) -> int:
+    """Return how many pixels around the evidence belong to it: 2 up to 167 pixels, 4 at 224.
+
+    At an exact edge the shape of the evidence would be all that is left of its surroundings.
+    """
+    return max(2, min(size) // 56)
+
+
+def outside_evidence(mask: Shaped[Tensor, "batch height width"], margin: int | None = None) -> Pixels:
+    """Return the pixels outside the evidence; none of a sample without evidence, of which nothing would be left.
+
+    Args:
+        mask: 1 evidence, 0 not, 255 ignored. What is ignored is not outside.
+        margin: Pixels around the evidence, and around what is ignored, that are not outside either; None for
+            `default_margin`.
+    """
+    margin = default_margin((mask.shape[1], mask.shape[2])) if margin is None else margin
+    evidence = mask == 1
+    return ~dilate(evidence | (mask == IGNORED), margin) & evidence.flatten(1).any(1)[:, None, None]
+
+
+def swap_pixels(images: Images, region: Pixels, donors: Images, donor_evidence: Pixels | None = None) -> Images:
+    """Replace a region of every image by what its donor has there.
+
+    Args:
+        images: The images to change.
+        region: The pixels to replace.
+        donors: The donor of every image, of the same size.
+        donor_evidence: Pixels of the donors to paint over first, from their surroundings; None to take donors as they
+            are.
+    """
+    donors = donors if donor_evidence is None else inpainted(donors, donor_evidence)
+    return torch.where(region[:, None], donors, images)
+
+
+def swap_places(
+    tokens: Tokens, region: Bool[Tensor, "batch tokens"], donors: Tokens, places: Int[Tensor, "batch tokens"]
+) -> Tokens:
+    """Replace the tokens of a region by tokens of the donors.
+
+    Args:
+        tokens: Token ids, or embeddings.
+        region: The tokens to replace.
+        donors: The donor of every text; its length may differ.
+        places: For every token, where in the donor its replacement stands.
+    """
+    width = tokens.shape[2:]
+    index = places.view(*places.shape, *[1] * len(width)).expand(*places.shape, *width)
+    return torch.where(region.view(*region.shape, *[1] * len(width)), donors.gather(1, index), tokens)
+
+
+def swap_outside(
+    images: Images,
+    mask: Shaped[Tensor, "batch height width"],
+    margin: int | None = None,
+    generator: torch.Generator | None = None,
+) -> tuple[Images, Bool[Tensor, " batch"]]:
+    """Replace everything outside the evidence by another image of the batch, its object included.
+
+    Args:
+        images: At least two images, or nothing is swapped.
+        mask: 1 evidence, 0 not, 255 ignored, of the images' size. What is ignored is kept.
+        margin: Pixels around the evidence that are kept, too; None for `default_margin`.
+        generator: Random numbers of the order in which the images give each other their surroundings.
+
+    Returns:
+        The images, and which of them were swapped; those without any evidence are as before.
+
+    Raises:
+        ValueError: If the sizes differ or the margin is negative.
+    """
+    if mask.shape != (images.shape[0], *images.shape[2:]):
+        raise ValueError(
+            f"mask {tuple(mask.shape)} must be [batch, height, width] of the images, which are {tuple(images.shape)}"
+        )
+    _check_margin(margin)
+    swapped = _has_evidence(mask) & (len(mask) > 1)
+    donor = random_cycle(len(images), generator).to(images.device)
+    region = (outside_evidence(mask, margin) & swapped[:, None, None]).to(images.device)
+    return swap_pixels(images, region, images[donor]), swapped
+
+
+def swap_tokens(
+    tokens: Tokens,
+    rationale: Shaped[Tensor, "batch tokens"],
+    margin: int | None = None,
+    generator: torch.Generator | None = None,
+) -> tuple[Tokens, Bool[Tensor, " batch"]]:
+    """Replace every token outside the evidence by a random one of another text of the batch.
+
+    Args:
+        tokens: Ids, or embeddings, of at least two texts, or nothing is swapped.
+        rationale: 1 evidence, 0 not, 255 ignored. What is ignored (special tokens, padding) is kept, and never given.
+        margin: Tokens on each side of the evidence that are kept, too; None for 0.
+        generator: Random numbers of which text gives to which, and what.
+
+    Returns:
+        The tokens, and which texts were swapped; those without any evidence are as before.
+
+    Raises:
+        ValueError: If the shapes differ or the margin is negative.
+    """
+    if rationale.shape != tokens.shape[:2]:
+        raise ValueError(f"rationale {tuple(rationale.shape)} must be [batch, tokens] of {tuple(tokens.shape)}")
+    _check_margin(margin)
+    margin = margin or 0
+    usable = rationale != IGNORED
+    givers = usable.any(1).nonzero().flatten()
+    swapped = _has_evidence(rationale) & (len(givers) > 1)
+    donor = torch.arange(len(tokens), device=tokens.device)
+    donor[givers] = givers[random_cycle(len(givers), generator).to(givers.device)]
+    near = F.max_pool1d((rationale == 1).float(), 2 * margin + 1, stride=1, padding=margin) > 0
+    places = random_places(torch.where(swapped[:, None], usable[donor], True), generator).to(tokens.device)
+    return swap_places(tokens, usable & ~near & swapped[:, None], tokens[donor], places), swapped
+
+
+def random_cycle(count: int, generator: torch.Generator | None = None) -> Int[Tensor, " count"]:
+    """Return for each index another one, each once: all of them in one random cycle."""
+    order = torch.randperm(count, generator=generator)
+    # e.g. the order 2 0 1: 0 takes from 2, 1 takes from 0, 2 takes from 1
+    return torch.empty_like(order).index_copy_(0, order, order.roll(1))
+
+
+def donors_by_prediction(
+    predicted: Int[np.ndarray, " samples"], rows: Int[np.ndarray, " m"], seed: int, same_class: bool = False
+) -> Int[np.ndarray, " samples"]:
+    """Return for each of the rows a random other one that is read as another class, or as the same class.
+
+    Args:
+        predicted: The predicted class of every sample.
+        rows: Samples that take and give.
+        seed: Seed of the draw.
+        same_class: Whether the donor is to be read as the same class.
+
+    Returns:
+        An index per sample; -1 for samples without a donor.
+
+    Raises:
+        ValueError: If all rows are read as the same class.
+    """
+    if len(np.unique(predicted[rows])) < 2:
+        raise ValueError("the model predicts the same class for all of these samples: there is nothing to swap")
+    rng = np.random.default_rng([seed, same_class])
+    # Rows sorted by class, in random order within each: the class of position p is order[first[p] : behind[p]].
+    order = rows[np.lexsort((rng.random(len(rows)), predicted[rows]))]
+    classes, position = predicted[order], np.arange(len(order))
+    first = np.searchsorted(classes, classes, "left")
+    behind = np.searchsorted(classes, classes, "right")
+    size = behind - first
+    if same_class:
+        chosen = first + (position - first + 1 + np.floor(rng.random(len(order)) * (size - 1)).astype(int)) % size
+    else:
+        chosen = (behind + np.floor(rng.random(len(order)) * (len(order) - size)).astype(int)) % len(order)
+    donors = np.full(len(predicted), -1)
+    donors[order] = np.where(order[chosen] == order, -1, order[chosen])
+    return donors
+
+
+def random_places(
+    usable: Bool[Tensor, "batch tokens"], generator: torch.Generator | None = None
+) -> Int[Tensor, "batch tokens"]:
+    """Draw for every token the place of a usable token of the donor, with replacement."""
+    weights = usable.float().cpu()
+    return torch.multinomial(weights, usable.shape[1], replacement=True, generator=generator)
+
+
+def places_in_order(
+    region: Bool[Tensor, "batch tokens"], usable: Bool[Tensor, "batch _tokens"], keys: Float[Tensor, "batch _tokens"]
+) -> Int[Tensor, "batch tokens"]:
+    """Return for every token of a region the place of a usable token of the donor, each once before any twice.
+
+    Args:
+        region: The tokens to replace; places of other tokens mean nothing.
+        usable: Tokens of the donors that may be given.
+        keys: Random numbers; usable tokens are given in their order.
+    """
+    order = torch.where(usable, keys, torch.inf).argsort(1)
+    number = (region.cumsum(1) - 1).clamp(min=0)  # the how-many-th token of the region
+    return order.gather(1, number % usable.sum(1, keepdim=True).clamp(min=1))
+
+
+def _has_evidence(annotation: Shaped[Tensor, "batch *area"]) -> Bool[Tensor, " batch"]:
+    return (annotation == 1).flatten(1).any(1)
+
+
+def _check_margin(margin: int | None) -> None:
+    if margin is not None and margin < 0:
+        raise ValueError(f"margin must not be negative, got {margin}")

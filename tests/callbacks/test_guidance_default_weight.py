@@ -1,0 +1,135 @@
+"""Without a weight the guidance is as strong as the task's gradient allows."""
+
+import logging
+
+import pytest
+import torch
+import torch.nn.functional as F
+from guided import annotated_data, by_hand, fit, guidance, sgd_module, stepped, weights
+from pytorch_lightning import LightningModule
+from setting import loader, trainer, vit
+from test_guidance_gradients import assert_close
+from test_guidance_options import SINGLE, logged
+
+from lrptrain.callbacks import RelevanceGuidance
+from lrptrain.guidance.schedule import BOUND_EVERY_N_BATCHES, GRADIENT_SHARE
+
+WORDS, SHORTCUT = ((5, 6, 7), (8, 9, 10)), (11, 12)
+STEPS, BATCH = 60, 32
+
+
+def norm(rows):
+    return sum(x.square().sum() for x in rows.values()).sqrt().item()
+
+
+def default(loss="energy", **options):
+    return RelevanceGuidance(loss, **{"on_error": "raise", **options})
+
+
+@pytest.mark.parametrize("factor", [0.01, 100.0])
+def test_the_gradient_stays_within_its_share_of_the_tasks(factor, tmp_path, monkeypatch):
+    """A loss that is a hundredth of `energy` is applied as it is, one that is a hundredfold is not."""
+    from lrptrain.guidance.losses import MAP_LOSSES
+
+    energy = MAP_LOSSES["energy"]
+    monkeypatch.setitem(MAP_LOSSES, "energy", lambda scores, annotation: factor * energy(scores, annotation))
+    columns, start = annotated_data(), weights(vit().double())
+    free = by_hand(columns, weight=0.0, names="energy")
+    found = stepped(tmp_path, default(), columns)
+    share = norm({name: found[name] - free[name] for name in free}) / norm({n: free[n] - start[n] for n in free})
+    if factor < 1:
+        assert share < GRADIENT_SHARE
+        assert_close(found, stepped(tmp_path, guidance(), columns), 0.0)
+    else:
+        assert share == pytest.approx(GRADIENT_SHARE, rel=SINGLE)
+
+
+def test_what_is_applied_is_logged(tmp_path):
+    rows = logged(default({"energy": 2.0, "l1": 1.0}, weight=0.5), annotated_data(), tmp_path)
+    assert [row["guidance/applied_weight"] for row in rows] == [0.5]
+    columns = annotated_data(6 * (BOUND_EVERY_N_BATCHES + 1))
+    rows = logged(default(compare_every_n_batches=0), columns, tmp_path)
+    applied = [row["guidance/applied_weight"] for row in rows]
+    compared = [i for i, row in enumerate(rows) if "guidance/norm_ratio" in row]
+    assert compared == [0, BOUND_EVERY_N_BATCHES]
+    for i in compared:
+        assert applied[i] * rows[i]["guidance/norm_ratio"] <= GRADIENT_SHARE * (1 + 1e-9)
+        assert rows[i]["guidance/total"] == pytest.approx(applied[i] * rows[i]["guidance/energy"])
+    assert set(applied[:BOUND_EVERY_N_BATCHES]) == {applied[0]}
+    assert "guidance/swap_distance" not in rows[0]
+
+
+def test_weights_of_the_users_own_are_not_bounded():
+    assert default().bounded
+    assert default("consistency+energy").bounded
+    assert not any(each.bounded for each in (default(weight=1.0), default({"energy": 1.0}), default(adaptive=True)))
+
+
+def test_a_resumed_run_keeps_the_factor(tmp_path):
+    columns, guided = annotated_data(), default()
+    runner = fit(tmp_path, sgd_module(), columns, guided)
+    assert guided.factor is not None
+    runner.save_checkpoint(tmp_path / "end.ckpt")
+    resumed = default()
+    trainer(tmp_path, resumed, max_epochs=1).fit(sgd_module(), loader(columns, 6), ckpt_path=tmp_path / "end.ckpt")
+    assert resumed.factor == guided.factor
+    older = {name: x for name, x in guided.state_dict().items() if name != "factor"}
+    resumed.load_state_dict(older)
+    assert resumed.factor is None
+
+
+class Texts(LightningModule):
+    """A tiny BERT, trained from scratch in float64."""
+
+    def __init__(self, lr):
+        super().__init__()
+        from transformers import BertConfig, BertForSequenceClassification
+
+        torch.manual_seed(0)
+        sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+        config = BertConfig(
+            vocab_size=50, max_position_embeddings=16, initializer_range=0.1, hidden_dropout_prob=0.0,
+            attention_probs_dropout_prob=0.0, **sizes,
+        )  # fmt: skip
+        self.net, self.lr = BertForSequenceClassification(config).double().train(), lr
+
+    def logits(self, batch):
+        return self.net(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
+
+    def training_step(self, batch, batch_idx):
+        return F.cross_entropy(self.logits(batch), batch["label"])
+
+    def configure_optimizers(self):
+        return torch.optim.AdamW(self.parameters(), lr=self.lr)
+
+
+def texts(samples, seed, agreeing):
+    """Two words of the class, which are the rationale, and mostly a planted word of the class beside them."""
+    generator = torch.Generator().manual_seed(seed)
+    ids = torch.randint(13, 50, (samples, 12), generator=generator)
+    label = torch.randint(0, 2, (samples,), generator=generator)
+    rationale = torch.zeros(samples, 12, dtype=torch.uint8)
+    ids[:, 0], ids[:, -1], rationale[:, 0], rationale[:, -1] = 1, 2, 255, 255
+    for i in range(samples):
+        *marked, planted = (1 + torch.randperm(10, generator=generator)[:3]).tolist()
+        for place in marked:
+            shown = label[i] if torch.rand((), generator=generator) < 0.95 else 1 - label[i]
+            ids[i, place] = WORDS[shown][torch.randint(0, 3, (), generator=generator)]
+            rationale[i, place] = 1
+        if agreeing is not None:
+            ids[i, planted] = SHORTCUT[label[i] if torch.rand((), generator=generator) < agreeing else 1 - label[i]]
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids), "label": label, "rationale": rationale}
+
+
+def test_texts_are_learned(tmp_path):
+    """With a weight of 1, which was the default, the model ends at chance."""
+    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
+    accuracies = []
+    for weight in (1.0, None):
+        pl_module = Texts(lr=5e-4)
+        fit(tmp_path, pl_module, texts(STEPS * BATCH, 0, 0.98), default("ppce", weight=weight), batch_size=BATCH)
+        test = texts(400, 999, 0.98)
+        with torch.no_grad():
+            accuracies.append((pl_module.eval().logits(test).argmax(1) == test["label"]).double().mean().item())
+    assert accuracies[0] < 0.6
+    assert accuracies[1] > 0.9
