@@ -24,7 +24,8 @@ def check(run: str, max_severity: float = 0.0) -> None:
     if not 0 <= max_severity <= 1:
         raise ValueError(f"max_severity must lie in 0..1, not {max_severity}")
     folder = run_of(Path(run))
-    events, findings = read_events(folder), read_findings(folder)
+    events = read_events(folder)
+    findings = read_findings(folder)
     severity = worst_severity(findings)
     for line in announce(findings, most=len(findings)):
         print(line)

@@ -42,7 +42,7 @@ def segment(
     Raises:
         ValueError: If neither a checkpoint nor a config is given, or no threshold can be chosen.
     """
-    get_method(masks.method, masks.options)
+    get_method(masks.method, masks.options)  # a wrong name ends it here, not after a training
     root = Path(output)
     checkpoint = checkpoint or _trained(data, root / "classifier.ckpt")
     classifier = load_module(module or module_path(checkpoint, is_image=True), checkpoint)

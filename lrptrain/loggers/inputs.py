@@ -22,8 +22,8 @@ from lrptrain.loggers.record import Input
 
 MOST_INPUTS = 1000
 LARGEST = 384
-_LOSSLESS = 64
-_GREYS = {1: 255, 255: 128}
+_LOSSLESS = 64  # the longest side of an image that is stored without loss
+_GREYS = {1: 255, 255: 128}  # grey level of each value of an annotation: evidence white, ignored grey
 
 
 def write_inputs(folder: Path, inputs: Mapping[int | str, Callable[[], Input]], room_mb: float = float("inf")) -> None:
@@ -50,7 +50,7 @@ def input_path(folder: Path, sample_id: int | str, ending: str = ".json") -> Pat
 
 
 def _write(path: Path, sample: Input) -> float:
-    """Returns the megabytes written."""
+    """Write the files of one sample, and return their megabytes."""
     about: dict[str, Any] = {"sample_id": sample.sample_id, "grid": sample.grid}
     written = [path]
     if sample.image is not None:
@@ -71,12 +71,14 @@ def _save(path: Path, pixels: UInt8[np.ndarray, "height width *channels"], lossl
     picture = image.fromarray(np.ascontiguousarray(pixels))
     factor = LARGEST / max(picture.size)
     if factor < 1:
-        how = image.Resampling.NEAREST if pixels.ndim == 2 else image.Resampling.BOX
-        picture = picture.resize([max(1, round(side * factor)) for side in picture.size], how)
+        # A mask's levels have a meaning: none between them may arise.
+        resampling = image.Resampling.NEAREST if pixels.ndim == 2 else image.Resampling.BOX
+        picture = picture.resize([max(1, round(side * factor)) for side in picture.size], resampling)
     write_atomically(path, partial(picture.save, format="WebP", lossless=lossless, quality=90, method=2))
 
 
 def _shades(annotation: UInt8[np.ndarray, "height width"]) -> UInt8[np.ndarray, "height width"]:
+    # A table of 256 levels, by which every pixel is looked up: [1, 0, 255] becomes [255, 0, 128].
     shades = np.zeros(256, np.uint8)
     shades[list(_GREYS)] = list(_GREYS.values())
     return shades[annotation]

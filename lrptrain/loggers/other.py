@@ -62,10 +62,11 @@ def _method(logger: Any, name: str) -> Callable[..., Any] | None:
 
 
 def _takes(function: Callable[..., Any], name: str) -> bool:
-    """Whether a function has a parameter of that name, or any; all are tried on one that does not tell."""
+    """Return whether a function takes an argument of that name, which is assumed where its signature is not known."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return True
+    # A method with **kwargs passes them on: small options may go along, a table only to a method that names `data`.
     any_name = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
     return name in parameters or (any_name and name != "data")

@@ -112,6 +112,7 @@ def _panels(panels: Any, section: str, metrics: Sequence[LoggedMetric], prefix: 
 
 def _lines(panels: Any, metric: LoggedMetric, prefix: str) -> list[Any]:
     """One plot of all keys that are known, and one for each pattern."""
+    # Keys such as "label/region/*" name classes or regions that only the run knows: W&B finds these by a pattern.
     keys = [key for key in (*metric.keys, *metric.references) if "*" not in key]
     plots = [panels.LinePlot(title=metric.title, x=_STEP, y=[f"{prefix}/{key}" for key in keys])] if keys else []
     for key in metric.keys:

@@ -25,6 +25,7 @@ def undivided_length(trainer: "pl.Trainer", dataloader_idx: int) -> float:
     """Return the length of a validation set that a distributed sampler divides, beyond which it pads; else infinity."""
     loaders: Any = trainer.val_dataloaders
     loader = loaders[dataloader_idx] if isinstance(loaders, list | tuple) else loaders
+    # 10 samples in 4 processes are padded to 12: two of them come twice. A custom batch sampler wraps the sampler.
     for sampled in (loader, getattr(loader, "batch_sampler", None)):
         sampler = getattr(sampled, "sampler", None)
         if isinstance(sampler, DistributedSampler):
