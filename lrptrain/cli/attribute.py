@@ -114,6 +114,7 @@ def _show_text(model: torch.nn.Module, text: str, target: int | None, method: st
 
     words: Any = load_pretrained("AutoTokenizer", tokenizer)
     encoded = words(text, return_tensors="pt", truncation=True)
+    # Tensors [1, tokens]; token_type_ids are left out, as in the batches of training.
     inputs = {name: encoded[name].to(_device_of(model)) for name in ("input_ids", "attention_mask")}
     relevance = attribute(model, inputs, target, method)
     ids = encoded["input_ids"][0].tolist()

@@ -88,7 +88,7 @@ def audit(
     if budget <= 0 or retrain_epochs < 0:
         raise ValueError(f"budget must be positive and retrain_epochs 0 or more, not {budget} and {retrain_epochs}")
     chosen = names_in(tests) if tests else None
-    select_tests(chosen)
+    select_tests(chosen)  # wrong names of tests, or of methods, end the command before any data is loaded
     # Wrong names end the audit here, not after minutes of work.
     names = [get_method(name.strip(), {}).name for name in methods.split(",")]
     datamodule = load_data(checkpoint, data)
@@ -96,6 +96,7 @@ def audit(
     folder = Path(output)
     where = default_device(device)
     network = load_model(checkpoint, are_images(samples), module, model).to(where)
+    # The same options are used twice: for the audit, and after Ctrl-C to read what it has measured.
     options: dict[str, Any] = {
         "folder": folder,
         "tests": chosen,
@@ -164,6 +165,7 @@ class Retrain:
         with torch.random.fork_rng(), _quiet():
             torch.manual_seed(seed)
             module = module_class(self.path)(**arguments)
+            # A training for a number leaves no files and prints nothing.
             switches: dict[str, Any] = dict.fromkeys(
                 ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
             )
@@ -175,6 +177,7 @@ class Retrain:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silence what Lightning logs and warns of every trainer."""
+    # Messages of rank 0 have a logger of their own, which may have another level than the package's.
     loggers = [logging.getLogger(name) for name in ("pytorch_lightning", "pytorch_lightning.utilities.rank_zero")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():

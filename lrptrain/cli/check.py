@@ -44,6 +44,7 @@ def run_of(folder: Path) -> Path:
         ValueError: If there are several.
     """
     runs = sorted(path.parent for path in folder.rglob("events.jsonl")) if folder.is_dir() else []
+    # A run that was stopped before its first evaluation has a file without a complete line.
     runs = [path for path in runs if read_events(path)]
     if not runs:
         raise FileNotFoundError(f"no monitored run with an evaluation in {str(folder)!r}: there is nothing to judge")

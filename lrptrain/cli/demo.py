@@ -100,6 +100,7 @@ def _run(data: PlantedDigits, folder: Path, guided: bool, epochs: int, max_sampl
     )
     trainer.fit(module, datamodule=data)
     trained = float(trainer.callback_metrics["val/accuracy"])
+    # The last validation logged the accuracy with the tag; the test images are the same digits without it.
     (tested,) = trainer.test(module, datamodule=data, verbose=False)
     trainer.save_checkpoint(folder / "model.ckpt")
     if logger:
@@ -165,6 +166,7 @@ def write_overlays(
 
     cells: list[np.ndarray] = []
     captions: list[str] = []
+    # Both runs drew the same samples, by the same seed: they are paired by id.
     others = {explained.sample.sample_id: explained for explained in guided}
     for explained in choose_displayed(plain, most):
         pair = (explained, others[explained.sample.sample_id])

@@ -88,6 +88,7 @@ def usage() -> str:
 
 def _run(verb: str, options: list[str]) -> None:
     spelled = _spelled_out(options)
+    # jsonargparse would only say that there is no such option.
     for option in spelled:
         name = option.removeprefix("--").partition("=")[0].partition(".")[0]  # --settings.seeds is one of --settings
         if option.startswith("--") and name in RENAMED.get(verb, {}):
@@ -137,6 +138,7 @@ def _spelled_out(options: Sequence[str]) -> list[str]:
 def _underscored(argument: str) -> str:
     """`--max-severity=0.1` as `--max_severity=0.1`: options may be written either way."""
     name, equals, value = argument.partition("=")
+    # A value may hold dashes, too: only the name before "=" is changed.
     return f"--{name[2:].replace('-', '_')}{equals}{value}" if name.startswith("--") else argument
 
 

@@ -164,6 +164,7 @@ def _are_counts(values: Any) -> bool:
 
 
 def _fits(entry: _Entry, split: str, of_class: str, status: str) -> bool:
+    # Classes are numbers in the index, and text in a request.
     in_class = not of_class or of_class in map(str, entry["classes"])
     return in_class and split in ("", entry["split"]) and status in ("", entry["status"])
 

@@ -44,6 +44,7 @@ def _everything(folder: Path) -> dict[str, Any]:
     table = read_sample_table(folder)
     columns = table["columns"]
     settings = about["settings"]
+    # An interval needs a confidence in (0, 1); a run.json of others may say anything.
     stated = settings.get("confidence")
     confidence = stated if isinstance(stated, float) and 0 < stated < 1 else 0.95
     labels = sorted({label for label in columns.get("label", []) if isinstance(label, str)})
@@ -71,6 +72,7 @@ def _everything(folder: Path) -> dict[str, Any]:
 def _chosen(table: dict[str, Any]) -> list[str]:
     """Which samples have their maps in the report: those with a picture first."""
     ids = table["columns"].get("sample_id", [])
+    # Maps without their inputs are hard to read: the samples whose inputs were kept come first.
     pictured = [sample_id for sample_id, there in zip(ids, table["pictured"], strict=True) if there]
     return [*pictured, *(sample_id for sample_id in ids if sample_id not in set(pictured))][:MOST_SAMPLES]
 

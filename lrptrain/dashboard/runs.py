@@ -147,12 +147,14 @@ def _masks_stamp(folder: Path, exports: list[str]) -> float | None:
     """When the first export was done; 0 while it is written, None without one."""
     if not exports:
         return None
+    # There is a merged index only once an export is complete.
     index = file_in(folder, exports[0], "index.jsonl")
     return index.stat().st_mtime if index is not None else 0
 
 
 def _name(path: Path, root: Path) -> str:
     relative = path.relative_to(root)
+    # `lrptrain dashboard .` in the folder of a run shows it by the name of that folder.
     return root.resolve().name or "run" if relative == Path(".") else relative.as_posix()
 
 
@@ -162,6 +164,7 @@ def _event(line: bytes) -> dict[str, Any] | None:
         event = _plain(json.loads(line))
     except (ValueError, RecursionError):
         return None
+    # A line of JSON may still be none of ours: without epoch and step there is no place for it on the axis.
     if not isinstance(event, dict) or not all(isinstance(event.get(name), int) for name in ("epoch", "step")):
         return None
     scalars = event.get("scalars")

@@ -139,6 +139,7 @@ def _table(path: Path, changed: int, size: int) -> tuple[dict[str, list[Any]], l
     """The columns that can be shown, and the targets that have maps."""
     table, targets = _read(path)
     columns = {name: _listed(column) for name, column in table.to_pydict().items()}
+    # The page looks samples up by text, as ids stand in addresses and file names.
     columns["sample_id"] = [str(sample_id) for sample_id in columns["sample_id"]]
     return columns, targets
 
@@ -168,6 +169,7 @@ def _read(path: Path) -> tuple[Any, list[str]]:
 
 def _listed(column: list[Any]) -> list[Any]:
     """With None for what is no number, and six digits for what is one."""
+    # 0.12345678901234568 becomes 0.123457: less to send, and more digits than are shown.
     numbers = [value if not isinstance(value, float) else float(f"{value:.6g}") for value in column]
     return [value if not isinstance(value, float) or np.isfinite(value) else None for value in numbers]
 

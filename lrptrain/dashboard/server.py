@@ -72,6 +72,7 @@ def app(root: Path) -> Any:
     Raises:
         FileNotFoundError: If there is no such folder.
     """
+    # Starlette is an optional dependency, imported only when a page is served.
     middleware = require("starlette.middleware", "dashboard").Middleware
     hosts = require("starlette.middleware.trustedhost", "dashboard").TrustedHostMiddleware
     return require("starlette.applications", "dashboard").Starlette(

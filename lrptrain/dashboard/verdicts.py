@@ -77,6 +77,7 @@ def _is_range(value: Any) -> bool:
 
 
 def _left_out(unit: dict[str, Any]) -> str:
+    # For example "perturbation of rollout: out of time".
     named = " of ".join(str(unit[key]) for key in ("test", "of") if unit.get(key))
     return f"{named}: {unit['problem']}"
 

@@ -48,6 +48,7 @@ def _row(finding: Finding) -> dict[str, Any]:
 
 
 def _numbers(name: str, evidence: Evidence | None) -> dict[str, float | None]:
+    # A finding without an intervention has the same columns, all of them None.
     known_evidence = evidence or _NONE
     numbers = {
         name: known_evidence.effect,
@@ -80,4 +81,5 @@ def _estimate(evidence: Evidence | None) -> str:
     return f"{evidence.effect:.3g} ({low:.3g} to {high:.3g}; reference {evidence.reference:.3g}{tested})"
 
 
+# A table without rows still has its columns: they are those of this finding.
 _EMPTY = Finding("", OVERALL, "", relevance=_NONE, confidence=0.95, epoch=0, step=0, first_epoch=0)

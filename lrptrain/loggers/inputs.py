@@ -39,7 +39,7 @@ def write_inputs(folder: Path, inputs: Mapping[int | str, Callable[[], Input]], 
         path = input_path(folder, sample_id)
         if path.exists():
             continue
-        if used >= room_mb:
+        if used >= room_mb:  # what is already there costs nothing: only new samples count
             return
         used += _write(path, make())
 
@@ -62,7 +62,7 @@ def _write(path: Path, sample: Input) -> float:
     else:
         about |= {"tokens": sample.tokens, "annotation": _listed(sample.annotation)}
         about |= {"scored": sample.scored} if sample.scored else {}
-    write_text(path, to_json(about))
+    write_text(path, to_json(about))  # last: the page takes a sample that has it as complete
     return sum(file.stat().st_size for file in written) / 1e6
 
 

@@ -68,6 +68,7 @@ def write_record(folder: Path, record: EpochRecord, room_mb: float = float("inf"
             write()
         except OSError as error:
             errors.append(error)
+    # The parts are tried one by one: the first error is raised once all others had their turn.
     if errors:
         raise errors[0]
 
@@ -214,6 +215,7 @@ def _write_table(path: Path, record: EpochRecord, columns: dict[str, list[Any]])
 def _compact_maps(column: list[Any]) -> Any:
     """Maps in 32 bits, of which the last 13 are rounded away: 3 digits, of any magnitude."""
     arrow = require("pyarrow", "monitor")
+    # Without a type, a column of None alone would be of another type than those of other evaluations.
     rounded = [None if values is None else _rounded(np.asarray(values, np.float32)) for values in column]
     return arrow.array(rounded, arrow.list_(arrow.float32()))
 
@@ -232,6 +234,7 @@ def _write_pictures(folder: Path, record: EpochRecord) -> None:
     paths = {picture_path(folder, record.epoch, record.step, each.sample_id): each.image for each in record.pictures}
     for path, pixels in paths.items():
         write_atomically(path, partial(image.fromarray(np.ascontiguousarray(pixels)).save, format="PNG"))
+    # All pictures of an evaluation lie in one folder, which one of the same epoch and step may have filled before.
     for path in next(iter(paths)).parent.glob("*.png"):
         if path not in paths:  # of the evaluation that this one replaces
             path.unlink()

@@ -27,6 +27,7 @@ def log_to_other(logger: Any, record: EpochRecord) -> None:
     """
     log_image, log_table, log_text = (_method(logger, name) for name in ("log_image", "log_table", "log_text"))
     if log_image is not None and record.pictures:
+        # Pairs become one tuple of images and one of captions.
         images, captions = zip(*((picture.image, picture.caption) for picture in record.pictures), strict=True)
         log_image(f"{record.prefix}/overlays", list(images), step=record.step, caption=list(captions))
     if log_text is not None and record.texts:

@@ -112,6 +112,7 @@ def _samples(wandb: Any, record: EpochRecord) -> dict[str, list[Any]]:
         pairs = zip(columns["label"], columns["predicted"], strict=True)
         columns["correct"] = [None if label == "?" else label == predicted for label, predicted in pairs]
     ids = columns.get("sample_id", [])
+    # Samples without a picture or a text have an empty cell.
     images = {picture.sample_id: _image(wandb, picture) for picture in record.pictures[:MOST_IMAGES]}
     pages = {text.sample_id: wandb.Html(text.html, inject=False) for text in record.texts}
     for name, media in (("overlay", images), ("highlight", pages)):

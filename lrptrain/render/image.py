@@ -128,6 +128,7 @@ def _outlined(
     """A line along the inner border of the evidence, with a black one on either side: it shows on any ground."""
     erode = require("scipy.ndimage", "monitor").binary_erosion
     dilate = require("scipy.ndimage", "monitor").binary_dilation
+    # The evidence without what erosion leaves of it is its border, one pixel wide.
     line = evidence & ~erode(evidence)
     picture = np.where(dilate(line)[..., None], np.uint8(0), picture)
     picture[line] = OUTLINE

@@ -48,6 +48,7 @@ def _cell(picture: UInt8[np.ndarray, "_height _width 3"], lines: list[str], widt
     draw = require("PIL.ImageDraw", "monitor").Draw(cell)
     cell.paste(require("PIL.Image", "monitor").fromarray(np.ascontiguousarray(picture)), (_GAP // 2, _GAP // 2))
     for row, line in enumerate(lines):
+        # 2 pixels between the picture and the first line.
         position = (_GAP // 2, _GAP // 2 + picture.shape[0] + 2 + row * line_height)
         draw.text(position, line, fill=_INK, font=font)
     return np.asarray(cell)

@@ -184,6 +184,7 @@ def _starts_word(token: str, marked: bool) -> bool:
 def _shown(token: str) -> str:
     """Without the tokenizer's marks, and without characters that would act on a terminal."""
     word = token.lstrip("Ġ▁").replace("Ċ", "↵") if token[:1] in "Ġ▁Ċ" else token
+    # "##ing" is "ing", but "##" alone is what the text says.
     word = word[2:] if len(word) > 2 and word.startswith("##") else word
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in word)
 
@@ -210,6 +211,7 @@ def _painted(piece: _Piece) -> str:
     if not piece.scored:
         codes = _GREY
     else:
+        # As on the page: the strongest token is 75 % colour and 25 % white.
         alpha = abs(piece.weight) * _OPACITY
         # A terminal knows no opacity: the colour is mixed with white here.
         red, green, blue = (round(255 + alpha * (channel - 255)) for channel in _color(piece.weight))
@@ -230,6 +232,7 @@ def _words(pieces: Iterable[_Piece]) -> list[list[_Piece]]:
 
 def _marked(word: list[_Piece]) -> str:
     """Of whole words: Markdown knows no emphasis within one."""
+    # The strongest piece counts: "**unbelievable**" where only "believ" is relevant.
     text = _escaped("".join(piece.text for piece in word))
     text = f"**{text}**" if any(piece.weight >= 0.5 for piece in word) else text
     return f"「{text}」" if any(piece.evidence for piece in word) else text

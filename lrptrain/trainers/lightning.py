@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 def logged_step(trainer: "pl.Trainer") -> int:
     """Return the step at which Lightning logs validation values: batches that stepped, not `global_step`."""
+    # `global_step` counts the steps of every optimiser: with two of them it is twice as far.
     return int(trainer.fit_loop.epoch_loop._batches_that_stepped)
 
 
