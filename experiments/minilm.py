@@ -4,7 +4,7 @@ import torch
 from torch import nn
 from transformers.utils import logging
 
-from lrptrain.models.huggingface import huggingface_classifier
+from lrptrain.models.pretrained import huggingface_classifier
 
 BLOCKS = 3
 

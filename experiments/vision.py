@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lrptrain.models.timm import timm_classifier
+from lrptrain.models.pretrained import timm_classifier
 
 MEAN, STD = (0.4914, 0.4822, 0.4465), (0.2470, 0.2435, 0.2616)
 """Of CIFAR-10, RGB in 0..1: the pre-trained model expects images normalised with them."""

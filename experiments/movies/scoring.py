@@ -11,10 +11,10 @@ from torch import Tensor
 
 import lrptrain
 from lrptrain.batch.annotations import IGNORED, TokenAnnotation, rationale_to_tokens
+from lrptrain.batch.content import end_tokens
 from lrptrain.data import EraserDocuments
 from lrptrain.data.texts import collate
 from lrptrain.metrics import energy_pointing_game, iou_f1, localization_auprc, token_f1_at_k
-from lrptrain.metrics.deletion import ends
 from lrptrain.metrics.faithfulness import comprehensiveness, sufficiency, text_probability
 
 KS = tuple(range(10, 81, 10))
@@ -63,7 +63,7 @@ def prepare(module: torch.nn.Module, data: EraserDocuments, numbers: Sequence[in
 def _documents(module: torch.nn.Module, batch: dict[str, Tensor]) -> Documents:
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
     attended = inputs["attention_mask"] != 0
-    specials = ends(attended)
+    specials = end_tokens(attended)
     rationale = batch["rationale"]
     present = (rationale != IGNORED).any(1, keepdim=True)
 

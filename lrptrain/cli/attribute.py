@@ -107,7 +107,7 @@ def _show_image(
 
 
 def _show_text(model: torch.nn.Module, text: str, target: int | None, method: str, tokenizer: str) -> None:
-    from lrptrain.models.huggingface import load_pretrained
+    from lrptrain.models.pretrained import load_pretrained
     from lrptrain.render import token_ansi
 
     words: Any = load_pretrained("AutoTokenizer", tokenizer)

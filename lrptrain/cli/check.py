@@ -42,13 +42,13 @@ def run_of(folder: Path) -> Path:
         FileNotFoundError: If there is none with an evaluation.
         ValueError: If there are several.
     """
-    found = sorted(path.parent for path in folder.rglob("events.jsonl")) if folder.is_dir() else []
-    found = [path for path in found if read_events(path)]
-    if not found:
+    runs = sorted(path.parent for path in folder.rglob("events.jsonl")) if folder.is_dir() else []
+    runs = [path for path in runs if read_events(path)]
+    if not runs:
         raise FileNotFoundError(f"no monitored run with an evaluation in {str(folder)!r}: there is nothing to judge")
-    if len(found) > 1 and folder not in found:
-        raise ValueError(f"{str(folder)!r} holds {len(found)} runs: name one of {[str(path) for path in found]}")
-    return folder if folder in found else found[0]
+    if len(runs) > 1 and folder not in runs:
+        raise ValueError(f"{str(folder)!r} holds {len(runs)} runs: name one of {[str(path) for path in runs]}")
+    return folder if folder in runs else runs[0]
 
 
 def _counted(findings: list[Finding]) -> str:

@@ -35,9 +35,9 @@ class Outcome:
         trained: Accuracy on validation images with the tag, 0..1.
         clean: Accuracy on the same images without it.
         seconds: Time taken.
-        events: As `read_events` gives them.
+        events: Evaluations, as `read_events` returns them.
         scored: The monitor's last evaluation.
-        folder: Of the monitor's files.
+        folder: Folder of the monitor's files.
     """
 
     trained: float
@@ -135,17 +135,17 @@ def _verdict(name: str, outcome: Outcome) -> str:
     since = [event["epoch"] for event in outcome.events if _confirmed(event)]
     if not since:
         return f"{name}: the monitor confirmed nothing overall."
-    said = f"{name}: the monitor flagged the model in epoch {since[0]}"
+    text = f"{name}: the monitor flagged the model in epoch {since[0]}"
     last = _confirmed(outcome.events[-1])
     if not last:
-        return f"{said}, and took the flag back in epoch {since[-1] + 1}."
-    return f"{said}. The flag as it stands:\n{max(last, key=lambda finding: finding.severity)}"
+        return f"{text}, and took the flag back in epoch {since[-1] + 1}."
+    return f"{text}. The flag as it stands:\n{max(last, key=lambda finding: finding.severity)}"
 
 
 def _confirmed(event: dict[str, Any]) -> list[Finding]:
     """Findings on all samples that an intervention confirmed."""
-    found = [Finding.from_dict(values) for values in event["findings"]]
-    return [finding for finding in found if finding.scope == OVERALL and finding.state == "confirmed"]
+    findings = [Finding.from_dict(values) for values in event["findings"]]
+    return [finding for finding in findings if finding.scope == OVERALL and finding.state == "confirmed"]
 
 
 def write_overlays(
@@ -155,14 +155,14 @@ def write_overlays(
     from PIL import Image
 
     cells, captions = [], []
-    others = {one.sample.sample_id: one for one in guided}
-    for one in choose_displayed(plain, most):
-        pair = (one, others[one.sample.sample_id])
-        sample = data.splits["val"][one.sample.sample_id]
+    others = {explained.sample.sample_id: explained for explained in guided}
+    for explained in choose_displayed(plain, most):
+        pair = (explained, others[explained.sample.sample_id])
+        sample = data.splits["val"][explained.sample.sample_id]
         maps = [overlay(sample["image"], x.maps["label"].unflatten(0, x.grid or ()), sample["mask"]) for x in pair]
         cells.append(np.concatenate([to_picture(sample["image"]), *maps], axis=1))
         read = [data.class_names[x.predicted] for x in pair]
-        captions.append(f"{data.class_names[one.sample.label]}: read as {read[0]} (plain), {read[1]} (guided)")
+        captions.append(f"{data.class_names[explained.sample.label]}: read as {read[0]} (plain), {read[1]} (guided)")
     Image.fromarray(contact_sheet(cells, captions, columns=2)).save(path)
     return path
 

@@ -11,8 +11,8 @@ def lightning_cli(args: Sequence[str], **options: Any) -> Any:
     """Run LightningCLI.
 
     Args:
-        args: As typed behind the command.
-        **options: Of `LightningCLI`.
+        args: Arguments as typed behind the command.
+        **options: Options of `LightningCLI`.
 
     Returns:
         The `LightningCLI`, with `model`, `datamodule` and `trainer`.

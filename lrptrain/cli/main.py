@@ -44,7 +44,7 @@ def main(args: Sequence[str] | None = None) -> None:
     """Run a verb.
 
     Args:
-        args: As typed behind `lrptrain`; those of the process by default.
+        args: Arguments as typed behind `lrptrain`; those of the process by default.
     """
     arguments = list(sys.argv[1:] if args is None else args)
     if not arguments or arguments[0] in ("-h", "--help"):

@@ -28,7 +28,8 @@ def segment(
     again: started anew, it goes on.
 
     Args:
-        checkpoint: Of the classifier; without it one is trained by --data, a config of `lrptrain fit` with its model.
+        checkpoint: Path of the classifier's checkpoint; without it one is trained by --data, a config of
+            `lrptrain fit` with its model.
         data: A config of `lrptrain fit`, of which the `data:` section is read; else the data that the checkpoint was
             trained with, where it says so.
         output: Folder to which the results are written, and from which an earlier run is continued.
@@ -56,8 +57,8 @@ def iou_table(results: dict[str, Any]) -> str:
     splits = [split for split in ("train", "val", "test") if split in results]
     rows = ["| mean IoU | seeds | refined | pseudo-masks | segmenter |", "| --- | --- | --- | --- | --- |"]
     for split in splits:
-        own = {**results[split], "segmenter": results["segmenter"].get(split)}
-        cells = [_percent(own.get(kind)) for kind in (*KINDS, "segmenter")]
+        scores = {**results[split], "segmenter": results["segmenter"].get(split)}
+        cells = [_percent(scores.get(kind)) for kind in (*KINDS, "segmenter")]
         rows.append(f"| {split} | {' | '.join(cells)} |")
     return "\n".join(rows)
 

@@ -30,9 +30,9 @@ def read_cards(folder: Path, name: str, ids: Sequence[str]) -> dict[str, Any]:
     """Samples with their maps in one evaluation.
 
     Args:
-        folder: Of the run.
-        name: Of the evaluation.
-        ids: Of the samples.
+        folder: Folder of the run.
+        name: Name of the evaluation.
+        ids: Ids of the samples.
 
     Returns:
         `cards`: by id, of all that the table has, `maps` by target (see `packed`), `grid`, `image` and `mask`: whether
@@ -55,14 +55,14 @@ def read_history(folder: Path, sample_id: str) -> dict[str, Any]:
         `history`: in order, with `epoch`, `step`, and `maps` by target (see `packed`); and `notes`.
     """
     notes: list[str] = []
-    found = []
+    history = []
     for name, path in _spread(list(evaluations(folder).items())):
         tables = _tables(folder, path, notes)
         if sample_id in tables[0]:
             epoch, step = when(name)
             card = _card(folder, sample_id, notes, tables)
-            found.append({"epoch": epoch, "step": step, "maps": card["maps"]})
-    return {"history": found, "notes": notes}
+            history.append({"epoch": epoch, "step": step, "maps": card["maps"]})
+    return {"history": history, "notes": notes}
 
 
 def packed(values: Any, scored: Sequence[bool] | None = None) -> dict[str, Any] | None:
@@ -82,14 +82,14 @@ def packed(values: Any, scored: Sequence[bool] | None = None) -> dict[str, Any] 
         return None
     numbers: Float[np.ndarray, " tokens"] = np.nan_to_num(np.asarray(values, dtype=float), posinf=0.0, neginf=0.0)
     size = np.abs(numbers)
-    kept = np.ones(len(numbers), dtype=bool) if scored is None else np.asarray(scored, dtype=bool)
-    peak = float(size[kept].max(initial=0.0))
+    in_scale = np.ones(len(numbers), dtype=bool) if scored is None else np.asarray(scored, dtype=bool)
+    peak = float(size[in_scale].max(initial=0.0))
     levels = np.rint((numbers * (127 / peak)).clip(-127, 127)) if peak > 1e-300 else np.zeros_like(numbers)
     return {
         "length": len(numbers),
         "peak": float(f"{peak:.4g}"),
         "values": base64.b64encode(levels.astype(np.int8).tobytes()).decode(),
-        "unscored": float(f"{size[~kept].sum() / (size.sum() or 1.0):.6g}"),
+        "unscored": float(f"{size[~in_scale].sum() / (size.sum() or 1.0):.6g}"),
     }
 
 
@@ -109,17 +109,14 @@ def _tables(folder: Path, path: Path, notes: list[str]) -> _Tables:
 def _card(folder: Path, sample_id: str, notes: list[str], tables: _Tables) -> dict[str, Any]:
     """What a sample is, and its maps by target, those of single classes as `class <name>`; see `packed`."""
     rows, columns, others = tables
-    values = {target: _row(column, rows[sample_id]) for target, column in columns.items()}
-    values |= others.get(sample_id, {})
-    lengths = (len(own) for own in values.values() if isinstance(own, list | np.ndarray) and len(own))
-    length = next(lengths, 0)
-    about = _known(folder, sample_id, notes, length)
-    # A map of another length than the tokens (none is known of) is scaled over all of its values.
-    maps = {
-        target: packed(own, about["scored"] if own is not None and len(own) == length else None)
-        for target, own in values.items()
-    }
-    return {**about, "maps": {target: own for target, own in maps.items() if own is not None}}
+    by_target = {target: _row(column, rows[sample_id]) for target, column in columns.items()}
+    by_target |= others.get(sample_id, {})
+    lengths = {len(values) for values in by_target.values() if isinstance(values, list | np.ndarray)} - {0}
+    about = _about(folder, sample_id, notes, min(lengths, default=0))
+    # Maps of one sample have one length, that of its tokens; others are scaled over all of their values.
+    scored = about["scored"] if len(lengths) == 1 else None
+    maps = {target: packed(values, scored) for target, values in by_target.items()}
+    return {**about, "maps": {target: each for target, each in maps.items() if each is not None}}
 
 
 @lru_cache(maxsize=MOST_EPOCHS + 8)
@@ -127,12 +124,12 @@ def _card(folder: Path, sample_id: str, notes: list[str], tables: _Tables) -> di
 def _class_maps(path: Path, changed: int, size: int) -> _Others:
     """Maps of single classes, by sample id and target."""
     parquet, types = require("pyarrow.parquet", "monitor"), require("pyarrow.types", "monitor")
-    found = parquet.read_table(path, columns=["sample_id", "class", f"{MAP}class"])
-    kind = found.schema.field(f"{MAP}class").type
+    table = parquet.read_table(path, columns=["sample_id", "class", f"{MAP}class"])
+    kind = table.schema.field(f"{MAP}class").type
     if not types.is_list(kind) or not types.is_floating(kind.value_type):
         raise ValueError("its maps are no lists of numbers")
     maps: _Others = {}
-    for sample_id, name, values in zip(*found.to_pydict().values(), strict=True):
+    for sample_id, name, values in zip(*table.to_pydict().values(), strict=True):
         maps.setdefault(str(sample_id), {})[f"class {name}"] = values
     return maps
 
@@ -143,8 +140,8 @@ def _maps(path: Path, changed: int, size: int) -> tuple[_Rows, _Columns]:
     """Row by sample id, and the column of maps by target."""
     parquet, types = require("pyarrow.parquet", "monitor"), require("pyarrow.types", "monitor")
     schema = parquet.read_schema(path)
-    maps = [one for one in schema if one.name.startswith(MAP) and types.is_list(one.type)]
-    names = [one.name for one in maps if types.is_floating(one.type.value_type)]
+    maps = [column for column in schema if column.name.startswith(MAP) and types.is_list(column.type)]
+    names = [column.name for column in maps if types.is_floating(column.type.value_type)]
     table = parquet.read_table(path, columns=["sample_id", *names])
     rows = {str(sample_id): row for row, sample_id in enumerate(table["sample_id"].to_pylist())}
     return rows, {name.removeprefix(MAP): table[name] for name in names}
@@ -156,19 +153,19 @@ def _row(column: Any, row: int) -> np.ndarray | None:
     return values.to_numpy(zero_copy_only=False) if values is not None else None
 
 
-def _known(folder: Path, sample_id: str, notes: list[str], length: int) -> dict[str, Any]:
+def _about(folder: Path, sample_id: str, notes: list[str], length: int) -> dict[str, Any]:
     """What the sample is; without a record of it, a square grid where its map, of this length, can be one."""
     name = input_path(folder, sample_id).stem
-    found = read_json(file_in(folder, "inputs", f"{name}.json"), notes)
-    known = found if isinstance(found, dict) else {}
+    content = read_json(file_in(folder, "inputs", f"{name}.json"), notes)
+    about = content if isinstance(content, dict) else {}
     image, mask = (file_in(folder, "inputs", f"{name}{end}") is not None for end in (".webp", ".mask.webp"))
-    tokens = known["tokens"] if _is_list(known.get("tokens"), length, str) else None
-    annotation = known["annotation"] if _is_list(known.get("annotation"), length, int) else None
-    scored = known["scored"] if _is_list(known.get("scored"), length, bool) else None
+    tokens = about["tokens"] if _is_list(about.get("tokens"), length, str) else None
+    annotation = about["annotation"] if _is_list(about.get("annotation"), length, int) else None
+    scored = about["scored"] if _is_list(about.get("scored"), length, bool) else None
     if tokens is not None and scored is None:  # a record of an earlier version
         scored = scored_tokens(tokens, annotation).tolist()
     return {
-        "grid": _grid(known.get("grid"), length, text=bool(known.get("tokens"))),
+        "grid": _grid(about.get("grid"), length, text=bool(about.get("tokens"))),
         "image": image,
         "mask": mask,
         "tokens": tokens,

@@ -32,12 +32,12 @@ def read_masks(
     """A page of an export: what is done first, then what was skipped, by name.
 
     Args:
-        folder: Of the run.
+        folder: Folder of the run.
         export: Path of the export in it; any other for the first that `find_exports` names.
         split: Only of this split; empty for all.
         of_class: Only with masks of the class of this number; empty for all.
         status: Only "done" or "skipped"; empty for both.
-        page: From 0; past the end for the last one.
+        page: Number of the page from 0; any number past the end means the last page.
 
     Returns:
         `export`, or None if there is none; `exports`; `classes`: with `name` and `color`; `counts` of all images by
@@ -48,12 +48,12 @@ def read_masks(
     exports, notes = find_exports(folder), list[str]()
     chosen = export if export in exports else next(iter(exports), None)
     entries = _entries(folder, chosen, notes) if chosen is not None else []
-    kept = [one for one in entries if _fits(one, split, of_class, status)]
-    pages = max(1, -(-len(kept) // MOST_SHOWN))
+    fitting = [entry for entry in entries if _fits(entry, split, of_class, status)]
+    pages = max(1, -(-len(fitting) // MOST_SHOWN))
     page = min(max(page, 0), pages - 1)
-    rows = [_row(folder, chosen or "", one) for one in kept[page * MOST_SHOWN : (page + 1) * MOST_SHOWN]]
+    rows = [_row(folder, chosen or "", entry) for entry in fitting[page * MOST_SHOWN : (page + 1) * MOST_SHOWN]]
     if lacking := sum(
-        one["status"] == "done" and not set(KINDS) - {"image", "truth"} <= {*one["pictures"]} for one in rows
+        entry["status"] == "done" and not set(KINDS) - {"image", "truth"} <= {*entry["pictures"]} for entry in rows
     ):
         notes.append(f"{lacking} of the {len(rows)} images shown lack a mask, or have one that is damaged.")
     return {
@@ -62,7 +62,7 @@ def read_masks(
         "classes": _classes(folder, chosen, entries, notes) if chosen is not None else [],
         "counts": _counts(entries),
         "scores": _scores(read_json(file_in(folder, chosen, "scores.json"), notes)) if chosen is not None else {},
-        "found": len(kept),
+        "found": len(fitting),
         "page": page,
         "pages": pages,
         "rows": rows,
@@ -74,13 +74,13 @@ def mask_picture(folder: Path, export: str, kind: str, name: str) -> Path | None
     """A picture of an export; None if there is none, or if it is not whole.
 
     Args:
-        folder: Of the run.
+        folder: Folder of the run.
         export: Path of the export in it.
         kind: A key of `KINDS`.
-        name: Of the image, as in the index.
+        name: Name of the image, as in the index.
     """
-    known = kind in KINDS and export in find_exports(folder)
-    return _picture(folder, export, kind, name) if known else None
+    exists = kind in KINDS and export in find_exports(folder)
+    return _picture(folder, export, kind, name) if exists else None
 
 
 def _picture(folder: Path, export: str, kind: str, name: str) -> Path | None:
@@ -104,12 +104,12 @@ def _is_whole(path: Path) -> bool:
 
 def _entries(folder: Path, export: str, notes: list[str]) -> list[_Entry]:
     """The lines of the index; the last one of an image counts, but what is done stays so."""
-    whole = file_in(folder, export, "index.jsonl")
+    merged = file_in(folder, export, "index.jsonl")
     parts = [file_in(folder, export, path.name) for path in sorted((folder / export).glob("index.*.jsonl"))]
     if any(parts):
         notes.append("This export is being written, or was cut off: these are the images so far.")
-    found: dict[str, _Entry] = {}
-    for path in (whole, *parts):
+    by_name: dict[str, _Entry] = {}
+    for path in (merged, *parts):
         try:
             entries, foreign = _lines(*stamped(path)) if path is not None else ([], 0)
         except OSError:  # merged meanwhile
@@ -119,9 +119,9 @@ def _entries(folder: Path, export: str, notes: list[str]) -> list[_Entry]:
                 f"{foreign} of {len(entries) + foreign} lines of {path.name} are no images and were passed over."
             )
         for entry in entries:
-            if not (entry["status"] == "skipped" and entry["name"] in found):
-                found[entry["name"]] = entry
-    return sorted(found.values(), key=lambda entry: (entry["status"], entry["name"]))
+            if not (entry["status"] == "skipped" and entry["name"] in by_name):
+                by_name[entry["name"]] = entry
+    return sorted(by_name.values(), key=lambda entry: (entry["status"], entry["name"]))
 
 
 @lru_cache(maxsize=16)
@@ -134,16 +134,16 @@ def _lines(path: Path, changed: int, size: int) -> tuple[list[_Entry], int]:
 
 def _entry(line: bytes) -> _Entry | None:
     try:
-        known = json.loads(line)
+        values = json.loads(line)
     except (ValueError, RecursionError):
         return None
-    if not isinstance(known, dict) or known.get("status", "done") not in ("done", "skipped"):
+    if not isinstance(values, dict) or values.get("status", "done") not in ("done", "skipped"):
         return None
-    texts = {"name": known.get("name"), "split": known.get("split"), "reason": known.get("reason", "")}
-    numbers = {"classes": known.get("classes"), "size": known.get("size")}
+    texts = {"name": values.get("name"), "split": values.get("split"), "reason": values.get("reason", "")}
+    numbers = {"classes": values.get("classes"), "size": values.get("size")}
     plain = all(isinstance(text, str) for text in texts.values()) and all(map(_are_counts, numbers.values()))
     return (
-        {**texts, **numbers, "status": known.get("status", "done")}
+        {**texts, **numbers, "status": values.get("status", "done")}
         if plain and len(numbers["size"] or ()) == 2
         else None
     )
@@ -178,8 +178,8 @@ def _counts(entries: list[_Entry]) -> dict[str, dict[str, int]]:
 
 def _classes(folder: Path, export: str, entries: list[_Entry], notes: list[str]) -> list[dict[str, str]]:
     """Name and colour of each class; by number where there is no name."""
-    told = read_json(file_in(folder, export, "classes.json"), notes)
-    names = [str(name) for name in told] if isinstance(told, list) else []
+    content = read_json(file_in(folder, export, "classes.json"), notes)
+    names = [str(name) for name in content] if isinstance(content, list) else []
     most = max((number for entry in entries for number in entry["classes"] if number < 255), default=-1)
     names += [f"class {number}" for number in range(len(names), most + 1)]
     return [{"name": name, "color": _color(1 + number)} for number, name in enumerate(names)]
@@ -191,13 +191,13 @@ def _color(value: int) -> str:
     return "#{:02x}{:02x}{:02x}".format(*levels)
 
 
-def _scores(told: Any) -> dict[str, dict[str, float]]:
+def _scores(content: Any) -> dict[str, dict[str, float]]:
     """Mean IoU by split, then by kind."""
-    found: dict[str, dict[str, float]] = {}
-    for split, scores in told.items() if isinstance(told, dict) else ():
+    means: dict[str, dict[str, float]] = {}
+    for split, scores in content.items() if isinstance(content, dict) else ():
         for name, kind in _SCORED.items():
             score = scores.get(name) if isinstance(scores, dict) else None
             mean = score.get("mean_iou") if isinstance(score, dict) else None
             if isinstance(mean, int | float) and not isinstance(mean, bool):
-                found.setdefault(split, {})[kind] = mean
-    return found
+                means.setdefault(split, {})[kind] = mean
+    return means

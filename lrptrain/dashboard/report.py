@@ -42,8 +42,8 @@ def _everything(folder: Path) -> dict[str, Any]:
     """What the page would ask a server for, by the same names."""
     about, table = about_run(folder), read_table(folder)
     settings, columns = about["settings"], table["columns"]
-    told = settings.get("confidence")
-    confidence = told if isinstance(told, float) and 0 < told < 1 else 0.95
+    stated = settings.get("confidence")
+    confidence = stated if isinstance(stated, float) and 0 < stated < 1 else 0.95
     labels = sorted({label for label in columns.get("label", []) if isinstance(label, str)})
     ids = _chosen(table)
     cards = read_cards(folder, table["evaluation"] or "", ids)

@@ -46,10 +46,10 @@ def file_in(folder: Path, *parts: str) -> Path | None:
     """A file of a run; None if there is none, or if it is a link that leads out of the folder."""
     path = folder.joinpath(*parts)
     try:
-        found = path.is_file() and path.resolve().is_relative_to(folder.resolve())
+        is_inside = path.is_file() and path.resolve().is_relative_to(folder.resolve())
     except (OSError, ValueError):  # a name that no file can have
         return None
-    return path if found else None
+    return path if is_inside else None
 
 
 def read_json(path: Path | None, notes: list[str]) -> Any:
@@ -65,10 +65,10 @@ def read_json(path: Path | None, notes: list[str]) -> Any:
 
 def read_settings(folder: Path, notes: list[str]) -> dict[str, Any]:
     """What was monitored, and how; empty if that is not known."""
-    found = read_json(file_in(folder, "run.json"), notes)
-    if found is not None and not isinstance(found, dict):
+    content = read_json(file_in(folder, "run.json"), notes)
+    if content is not None and not isinstance(content, dict):
         notes.append("run.json does not say what was monitored, and was passed over")
-    return found if isinstance(found, dict) else {}
+    return content if isinstance(content, dict) else {}
 
 
 def about_run(folder: Path) -> dict[str, Any]:
@@ -92,7 +92,7 @@ def read_events(folder: Path, since: int = 0) -> dict[str, Any]:
     """The evaluations in the complete lines from a byte on.
 
     Args:
-        folder: Of the run.
+        folder: Folder of the run.
         since: Where to start; from the first byte if the file is shorter than that.
 
     Returns:
@@ -115,7 +115,7 @@ def read_events(folder: Path, since: int = 0) -> dict[str, Any]:
         notes.append(f"{missing} of {len(lines)} lines of events.jsonl are no evaluations and were passed over.")
     events = [event for event in parsed if event is not None]
     for event in events[:-1]:
-        event["findings"] = [{key: found.get(key) for key in _BRIEF} for found in event["findings"]]
+        event["findings"] = [{key: finding.get(key) for key in _BRIEF} for finding in event["findings"]]
     return {"events": events, "offset": start + len(complete), "anew": start != since or start == 0, "notes": notes}
 
 
@@ -145,8 +145,8 @@ def _masks_stamp(folder: Path, exports: list[str]) -> float | None:
 
 
 def _name(path: Path, root: Path) -> str:
-    own = path.relative_to(root)
-    return root.resolve().name or "run" if own == Path(".") else own.as_posix()
+    relative = path.relative_to(root)
+    return root.resolve().name or "run" if relative == Path(".") else relative.as_posix()
 
 
 def _event(line: bytes) -> dict[str, Any] | None:
@@ -174,8 +174,8 @@ def _completed(finding: dict[str, Any]) -> dict[str, Any]:
     return {**finding, **scope, "title": finding.get("title") or get_detector(finding["kind"]).title}
 
 
-def _is_finding(found: Any) -> bool:
-    return isinstance(found, dict) and all(isinstance(found.get(key), str) for key in ("kind", "scope", "state"))
+def _is_finding(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(value.get(key), str) for key in ("kind", "scope", "state"))
 
 
 def _is_number(value: Any) -> bool:

@@ -24,48 +24,48 @@ _NO_SCORES = ("sample_id", "label", "predicted", "group")
 
 def evaluations(folder: Path) -> dict[str, Path]:
     """The tables of a run by name, `epoch_0003_step_000120`, in order."""
-    found = (file_in(folder, "samples", path.name) for path in (folder / "samples").glob("epoch_*.parquet"))
-    named = [path for path in found if path is not None and _NAME.fullmatch(path.stem)]
+    paths = (file_in(folder, "samples", path.name) for path in (folder / "samples").glob("epoch_*.parquet"))
+    named = [path for path in paths if path is not None and _NAME.fullmatch(path.stem)]
     return {path.stem: path for path in sorted(named, key=lambda path: when(path.stem))}
 
 
 def when(name: str) -> tuple[int, int]:
     """Epoch and step of an evaluation."""
-    found = _NAME.fullmatch(name)
-    assert found is not None
-    return int(found[1]), int(found[2])
+    match = _NAME.fullmatch(name)
+    assert match is not None
+    return int(match[1]), int(match[2])
 
 
 def read_table(folder: Path, name: str | None = None) -> dict[str, Any]:
     """One row per sample of an evaluation, without the maps.
 
     Args:
-        folder: Of the run.
-        name: Of the evaluation; None for the last one that can be read.
+        folder: Folder of the run.
+        name: Name of the evaluation; None for the last one that can be read.
 
     Returns:
         `evaluation`: its name, or None; `columns`: lists by name, of numbers, strings or None, where `sample_id` is a
         string; `pictured`: which samples' inputs are there; `targets`: whose maps are there, of all samples or, as
         `class <name>`, of those drawn; `names`: of all evaluations; and `notes`.
     """
-    known, notes = evaluations(folder), list[str]()
+    by_name, notes = evaluations(folder), list[str]()
     empty: dict[str, Any] = {
         "evaluation": None,
         "columns": {},
         "pictured": [],
         "targets": [],
-        "names": list(known),
+        "names": list(by_name),
         "notes": notes,
     }
-    for chosen in reversed(known) if name is None else [name] if name in known else []:
+    for chosen in reversed(by_name) if name is None else [name] if name in by_name else []:
         try:
-            columns, targets = _table(*stamped(known[chosen]))
+            columns, targets = _table(*stamped(by_name[chosen]))
         except (OSError, ValueError, TypeError, KeyError) as error:
             notes.append(f"{chosen}.parquet cannot be read and was passed over: {error}")
             continue
         there = {path.name for path in (folder / "inputs").glob("*.json")}
         pictured = [input_path(folder, sample_id).name in there for sample_id in columns["sample_id"]]
-        targets = [*targets, *_other_targets(folder, known[chosen].name)]
+        targets = [*targets, *_other_targets(folder, by_name[chosen].name)]
         return {**empty, "evaluation": chosen, "columns": columns, "pictured": pictured, "targets": targets}
     return empty
 
@@ -80,7 +80,7 @@ def read_scores(
     Args:
         folder: Folder of the run.
         label: Only samples of this class.
-        confidence: Of the intervals, in (0, 1).
+        confidence: Confidence of the intervals, in (0, 1).
         columns: The columns that have an interval, which takes milliseconds for each evaluation; all by default.
 
     Returns:
@@ -154,10 +154,11 @@ def _read(path: Path) -> tuple[Any, list[str]]:
         schema = file.schema_arrow
         if "sample_id" not in schema.names:
             raise ValueError("it has no column sample_id")
-        plain = (types.is_integer, types.is_floating, types.is_string, types.is_large_string, types.is_boolean)
-        shown = [one.name for one in schema if one.name not in _NOT_SHOWN and any(known(one.type) for known in plain)]
+        simple = (types.is_integer, types.is_floating, types.is_string, types.is_large_string, types.is_boolean)
+        fields = [each for each in schema if each.name not in _NOT_SHOWN]
+        names = [each.name for each in fields if any(is_type(each.type) for is_type in simple)]
         targets = [name.removeprefix(MAP) for name in schema.names if name.startswith(MAP)]
-        return file.read(columns=shown), targets
+        return file.read(columns=names), targets
 
 
 def _listed(column: list[Any]) -> list[Any]:

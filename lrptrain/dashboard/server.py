@@ -104,10 +104,10 @@ def _routes(root: Path) -> list[Any]:
     responses = require("starlette.responses", "dashboard")
     exceptions = require("starlette.exceptions", "dashboard")
     route = require("starlette.routing", "dashboard").Route
-    known = find_runs(root)
+    folders = find_runs(root)
 
     def run_of(request: Any) -> Path:
-        folder = known.get(request.query_params.get("run", ""))
+        folder = folders.get(request.query_params.get("run", ""))
         if folder is None:
             raise exceptions.HTTPException(404, "no such run")
         return folder
@@ -116,9 +116,9 @@ def _routes(root: Path) -> list[Any]:
         return responses.Response(to_json(read(run_of(request), request.query_params)), media_type="application/json")
 
     def runs(request: Any) -> Any:
-        known.update(find_runs(root))
-        found = {name: about_run(folder) for name, folder in known.items() if folder.is_dir()}
-        return responses.Response(to_json({"runs": found}), media_type="application/json")
+        folders.update(find_runs(root))
+        runs_by_name = {name: about_run(folder) for name, folder in folders.items() if folder.is_dir()}
+        return responses.Response(to_json({"runs": runs_by_name}), media_type="application/json")
 
     def picture(choose: Callable[[Path, Any], Path | None], request: Any) -> Any:
         path = choose(run_of(request), request.query_params)
@@ -142,46 +142,46 @@ def _routes(root: Path) -> list[Any]:
     ]
 
 
-def _image(folder: Path, asked: Any) -> Path | None:
-    ending = ".mask.webp" if asked.get("kind") == "mask" else ".webp"
-    return file_in(folder, "inputs", input_path(folder, asked.get("id", ""), ending).name)
+def _image(folder: Path, query: Any) -> Path | None:
+    ending = ".mask.webp" if query.get("kind") == "mask" else ".webp"
+    return file_in(folder, "inputs", input_path(folder, query.get("id", ""), ending).name)
 
 
-def _audit_picture(folder: Path, asked: Any) -> Path | None:
-    return audit_picture(folder, asked.get("name", ""))
+def _audit_picture(folder: Path, query: Any) -> Path | None:
+    return audit_picture(folder, query.get("name", ""))
 
 
-def _mask(folder: Path, asked: Any) -> Path | None:
-    return mask_picture(folder, asked.get("export", ""), asked.get("kind", ""), asked.get("name", ""))
+def _mask(folder: Path, query: Any) -> Path | None:
+    return mask_picture(folder, query.get("export", ""), query.get("kind", ""), query.get("name", ""))
 
 
-def _masks(folder: Path, asked: Any) -> dict[str, Any]:
+def _masks(folder: Path, query: Any) -> dict[str, Any]:
     filters = {"split": "split", "of_class": "class", "status": "status", "export": "export"}
-    chosen = {own: asked.get(name, "") for own, name in filters.items()}
-    return read_masks(folder, **chosen, page=_count(asked, "page"))
+    chosen = {argument: query.get(name, "") for argument, name in filters.items()}
+    return read_masks(folder, **chosen, page=_count(query, "page"))
 
 
-def _count(asked: Any, name: str) -> int:
-    told = asked.get(name, "")
-    return int(told) if told.isascii() and told.isdigit() and len(told) < 19 else 0
+def _count(query: Any, name: str) -> int:
+    text = query.get(name, "")
+    return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
-def _confidence(asked: Any) -> float:
+def _confidence(query: Any) -> float:
     try:
-        confidence = float(asked.get("confidence", ""))
+        confidence = float(query.get("confidence", ""))
     except ValueError:
         return 0.95
     return confidence if 0 < confidence < 1 else 0.95
 
 
 _READERS: dict[str, Callable[[Path, Any], Any]] = {
-    "events": lambda folder, asked: read_events(folder, _count(asked, "since")),
-    "scores": lambda folder, asked: read_scores(
-        folder, asked.get("label"), _confidence(asked), asked.getlist("column") or None
+    "events": lambda folder, query: read_events(folder, _count(query, "since")),
+    "scores": lambda folder, query: read_scores(
+        folder, query.get("label"), _confidence(query), query.getlist("column") or None
     ),
-    "table": lambda folder, asked: read_table(folder, asked.get("evaluation")),
-    "cards": lambda folder, asked: read_cards(folder, asked.get("evaluation", ""), asked.getlist("id")[:MOST_CARDS]),
-    "history": lambda folder, asked: read_history(folder, asked.get("id", "")),
-    "audit": lambda folder, asked: read_audit(folder),
+    "table": lambda folder, query: read_table(folder, query.get("evaluation")),
+    "cards": lambda folder, query: read_cards(folder, query.get("evaluation", ""), query.getlist("id")[:MOST_CARDS]),
+    "history": lambda folder, query: read_history(folder, query.get("id", "")),
+    "audit": lambda folder, query: read_audit(folder),
     "masks": _masks,
 }

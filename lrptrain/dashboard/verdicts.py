@@ -18,17 +18,19 @@ def read_audit(folder: Path) -> dict[str, Any]:
         PNGs; and `notes`.
     """
     notes: list[str] = []
-    found = read_json(file_in(folder, "audit", "results.json"), notes)
-    known = found if isinstance(found, dict) else {}
-    about = known.get("about")
+    content = read_json(file_in(folder, "audit", "results.json"), notes)
+    results = content if isinstance(content, dict) else {}
+    about = results.get("about")
     return {
-        "there": bool(known),
-        "verdicts": [_verdict(one) for one in _dicts(known.get("verdicts")) if isinstance(one.get("method"), str)],
-        "tests": _tests(known.get("tests")),
-        "sentences": _strings(known.get("sentences")),
-        "remarks": _strings(known.get("notes")),
+        "there": bool(results),
+        "verdicts": [
+            _verdict(verdict) for verdict in _dicts(results.get("verdicts")) if isinstance(verdict.get("method"), str)
+        ],
+        "tests": _tests(results.get("tests")),
+        "sentences": _strings(results.get("sentences")),
+        "remarks": _strings(results.get("notes")),
         "about": about if isinstance(about, dict) else {},
-        "left_out": [_left_out(unit) for unit in _dicts(known.get("units")) if unit.get("problem")],
+        "left_out": [_left_out(unit) for unit in _dicts(results.get("units")) if unit.get("problem")],
         "pictures": [
             path.stem for path in sorted((folder / "audit").glob("*.png")) if audit_picture(folder, path.stem)
         ],
@@ -45,13 +47,13 @@ def audit_picture(folder: Path, name: str) -> Path | None:
         return path if file.read(len(PNG)) == PNG else None
 
 
-def _verdict(one: dict[str, Any]) -> dict[str, Any]:
-    numbers = one.get("numbers")
+def _verdict(verdict: dict[str, Any]) -> dict[str, Any]:
+    numbers = verdict.get("numbers")
     scores = numbers if isinstance(numbers, dict) else {}
     return {
-        "method": one["method"],
-        "faithful": str(one.get("faithful")),
-        "reasons": _strings(one.get("reasons")),
+        "method": verdict["method"],
+        "faithful": str(verdict.get("faithful")),
+        "reasons": _strings(verdict.get("reasons")),
         "numbers": {
             test: {key: score.get(key) for key in ("value", "low", "high")}
             for test, score in scores.items()
@@ -79,8 +81,8 @@ def _left_out(unit: dict[str, Any]) -> str:
 
 
 def _dicts(values: Any) -> list[dict[str, Any]]:
-    return [one for one in values if isinstance(one, dict)] if isinstance(values, list) else []
+    return [value for value in values if isinstance(value, dict)] if isinstance(values, list) else []
 
 
 def _strings(values: Any) -> list[str]:
-    return [one for one in values if isinstance(one, str)] if isinstance(values, list) else []
+    return [value for value in values if isinstance(value, str)] if isinstance(values, list) else []

@@ -30,7 +30,8 @@ def read_table(path: str | Path, columns: Iterable[str | None]) -> list[Row]:
         raise FileNotFoundError(f"no CSV file at {path}")
     with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file, restval=None)
-        rows, header = list(reader), list(reader.fieldnames or ())
+        rows = list(reader)
+        header = list(reader.fieldnames or ())
     missing = [column for column in columns if column is not None and column not in header]
     if missing:
         raise ValueError(f"{path} has no column {missing}; it has {header}")
@@ -48,12 +49,12 @@ def class_names(values: Iterable[str], wanted: Sequence[str] | None = None) -> l
     Raises:
         ValueError: A wanted class does not occur, or fewer than two classes are left.
     """
-    found = set(values)
-    absent = [name for name in wanted or () if name not in found]
+    labels = set(values)
+    absent = [name for name in wanted or () if name not in labels]
     if absent:
-        raise ValueError(f"no row has the label {absent}; the labels are {sorted(found)}")
-    numeric = all(name.isdecimal() for name in found)
-    names = list(wanted) if wanted is not None else sorted(found, key=int if numeric else str)
+        raise ValueError(f"no row has the label {absent}; the labels are {sorted(labels)}")
+    numeric = all(name.isdecimal() for name in labels)
+    names = list(wanted) if wanted is not None else sorted(labels, key=int if numeric else str)
     if len(names) < 2:
         raise ValueError(f"a classifier needs at least two classes, got {names}")
     return names

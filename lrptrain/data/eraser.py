@@ -4,11 +4,10 @@ import json
 from pathlib import Path
 from typing import Any
 
-import pytorch_lightning as pl
 from torch.utils.data import DataLoader
 
 from lrptrain.data.common import class_names
-from lrptrain.data.texts import Example, fast_tokenizer, text_loader
+from lrptrain.data.texts import Example, TextDataModule
 
 SPLITS = ("train", "val", "test")
 
@@ -54,7 +53,8 @@ def read_document(record: dict[str, Any], documents: Path, label: int) -> Exampl
         starts.append(starts[-1] + len(word) + 1)
     spans = []
     for evidence in (part for group in record["evidences"] for part in group):
-        first, end = evidence["start_token"], evidence["end_token"]
+        first = evidence["start_token"]
+        end = evidence["end_token"]
         if evidence["docid"] != name:
             raise ValueError(f"{name}: evidence in the document {evidence['docid']!r}; only its own can be read")
         if not 0 <= first <= end <= len(words):
@@ -64,7 +64,7 @@ def read_document(record: dict[str, Any], documents: Path, label: int) -> Exampl
     return Example(" ".join(words), label, tuple(spans) or None)
 
 
-class EraserDocuments(pl.LightningDataModule):
+class EraserDocuments(TextDataModule):
     """Documents, labels and token-level rationales of a single-document task of ERASER, for example Movies.
 
     DeYoung et al. 2020 (ACL). A record without evidence has no annotation. `class_names` and `num_classes` are known
@@ -86,21 +86,9 @@ class EraserDocuments(pl.LightningDataModule):
         batch_size: int = 8,
         num_workers: int = 0,
     ) -> None:
-        super().__init__()
+        super().__init__(tokenizer, max_length, batch_size, num_workers)
         self.save_hyperparameters(logger=False)
         self.path = Path(path)
-        self.tokenizer_source = tokenizer
-        self.max_length = max_length
-        self.batch_size = batch_size
-        self.num_workers = num_workers
-        self.class_names: list[str] = []
-        self.tokenizer: Any = None
-        self.splits: dict[str, list[Example]] = {}
-
-    @property
-    def num_classes(self) -> int:
-        """Number of classes."""
-        return len(self.class_names)
 
     def setup(self, stage: str | None = None) -> None:
         """Read the documents of all splits and load the tokenizer, once.
@@ -113,10 +101,10 @@ class EraserDocuments(pl.LightningDataModule):
         """
         if self.splits:
             return
-        self.tokenizer = fast_tokenizer(self.tokenizer_source)
+        self.load_tokenizer()
         records = {split: read_records(self.path / f"{split}.jsonl") for split in SPLITS}
         self.class_names = class_names(record["classification"] for record in records["train"])
-        self.splits = {split: [self._example(record) for record in found] for split, found in records.items()}
+        self.splits = {split: [self._example(record) for record in rows] for split, rows in records.items()}
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Shuffled training documents."""
@@ -129,10 +117,6 @@ class EraserDocuments(pl.LightningDataModule):
     def test_dataloader(self) -> DataLoader[Any]:
         """Test documents in the file's order."""
         return self._loader("test")
-
-    def _loader(self, split: str, shuffle: bool = False) -> DataLoader[Any]:
-        examples = self.splits[split]
-        return text_loader(examples, self.tokenizer, self.max_length, self.batch_size, self.num_workers, shuffle)
 
     def _example(self, record: dict[str, Any]) -> Example:
         if record["classification"] not in self.class_names:

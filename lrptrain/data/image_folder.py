@@ -22,8 +22,8 @@ class ImageSpec:
 
     Attributes:
         size: Height and width in pixels.
-        mean: Per RGB channel, subtracted from values in 0..1.
-        std: Per RGB channel, divided by.
+        mean: Mean per RGB channel, which is subtracted from values in 0..1.
+        std: Standard deviation per RGB channel, by which they are divided then.
         evidence_values: Values of a mask file that are evidence.
         ignore_values: Values that are to be ignored; all others are no evidence.
     """
@@ -106,11 +106,11 @@ class ImageMaskFolder(pl.LightningDataModule):
         splits: Names in `split_column` of the training, validation and test split. Where training and validation have
             one name, its images are divided at random, by class.
         val_share: Share (0..1) of them for validation, in that case.
-        seed: Of that division.
+        seed: Seed of that division.
         labels: Keep only these classes, in this order; by default all of them, sorted.
         size: Side or `(height, width)` in pixels to which images and masks are resized.
-        mean: Per RGB channel, for values in 0..1.
-        std: Per RGB channel.
+        mean: Mean per RGB channel of values in 0..1.
+        std: Standard deviation per RGB channel of values in 0..1.
         evidence_values: Values of a mask file that are evidence.
         ignore_values: Values that are to be ignored; all others are no evidence.
         batch_size: Images per batch.
@@ -150,7 +150,8 @@ class ImageMaskFolder(pl.LightningDataModule):
         self.split_column = split_column
         self.group_column = group_column
         self.split_names = dict(zip(("train", "val", "test"), splits, strict=True))
-        self.val_share, self.seed = val_share, seed
+        self.val_share = val_share
+        self.seed = seed
         self.labels = labels
         height_width = (size, size) if isinstance(size, int) else (size[0], size[1])
         self.spec = ImageSpec(height_width, mean, std, evidence_values, ignore_values)

@@ -34,13 +34,13 @@ def find_pictures(folder: Path) -> dict[str, Path]:
     """
     if not folder.is_dir():
         raise FileNotFoundError(f"no folder {folder}")
-    found: dict[str, Path] = {}
+    pictures: dict[str, Path] = {}
     for path in sorted(folder.rglob("*")):
         if path.suffix.lower() in ENDINGS:
-            first = found.setdefault(stem(path.relative_to(folder).as_posix()), path)
+            first = pictures.setdefault(stem(path.relative_to(folder).as_posix()), path)
             if first != path:
                 raise ValueError(f"{first} and {path} have the same name; keep one")
-    return found
+    return pictures
 
 
 def open_picture(path: Path) -> "Image":
@@ -147,11 +147,11 @@ def read_mask(
         ValueError: If the file cannot be read, is in colour, or has another size or value; the message names it.
     """
     picture = open_picture(path)
-    own = picture.size[::-1]
-    if size is not None and not resize and own != tuple(size):
-        raise ValueError(f"the mask {path} has size {own}, expected {tuple(size)}")
+    shape = picture.size[::-1]
+    if size is not None and not resize and shape != tuple(size):
+        raise ValueError(f"the mask {path} has size {shape}, expected {tuple(size)}")
     try:
-        values = to_values(picture, size or own)
+        values = to_values(picture, size or shape)
     except ValueError as error:
         raise ValueError(f"{path}: {error}: save class numbers, with a palette or in grey") from error
     most = IGNORED - 1 if classes is None else classes

@@ -90,13 +90,13 @@ def planted_digits(
     canvas = _paste(strokes, image_size, place_rng)
     background = NOISE * place_rng.random((count, image_size, image_size, 3), dtype=np.float32)
 
-    shown, agrees = _shown_classes(labels, correlation, shortcut_rng)
+    shortcut_class, agrees = _shortcut_classes(labels, correlation, shortcut_rng)
     if shortcut in ("background", "both"):
-        background = (1 - TINT) * background + TINT * PALETTE[shown][:, None, None]
+        background = (1 - TINT) * background + TINT * PALETTE[shortcut_class][:, None, None]
     images = background + canvas[..., None] * (1 - background)
     evidence = _dilate(canvas > STROKE_THRESHOLD)
     covered = _covered(shortcut, count, image_size, shortcut_rng)
-    images = np.where(covered[..., None], PALETTE[shown][:, None, None], images)
+    images = np.where(covered[..., None], PALETTE[shortcut_class][:, None, None], images)
     return {
         "image": np.ascontiguousarray(images.transpose(0, 3, 1, 2)),
         "mask": (evidence & ~covered).astype(np.uint8),
@@ -110,7 +110,8 @@ def _paste(
     strokes: Float[np.ndarray, "n size size"], image_size: int, rng: np.random.Generator
 ) -> Float[np.ndarray, "n height width"]:
     """Each digit at a random place of an empty canvas."""
-    count, size = len(strokes), strokes.shape[-1]
+    count = len(strokes)
+    size = strokes.shape[-1]
     if size > image_size:
         raise ValueError(f"digits of {size} pixels do not fit images of {image_size}")
     canvas = np.zeros((count, image_size, image_size), dtype=np.float32)
@@ -119,7 +120,7 @@ def _paste(
     return canvas
 
 
-def _shown_classes(
+def _shortcut_classes(
     labels: Int[np.ndarray, " n"], correlation: float, rng: np.random.Generator
 ) -> tuple[Int[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
     """Whose shortcut each image shows, and whether that is its own class's."""

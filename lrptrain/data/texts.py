@@ -4,12 +4,13 @@ from collections.abc import Sequence
 from functools import partial
 from typing import Any, NamedTuple
 
+import pytorch_lightning as pl
 import torch
 from torch.utils.data import DataLoader
 
 from lrptrain.batch.annotations import IGNORED, spans_to_rationale
 from lrptrain.data.common import loader
-from lrptrain.models.huggingface import load_pretrained
+from lrptrain.models.pretrained import load_pretrained
 
 
 class Example(NamedTuple):
@@ -82,3 +83,47 @@ def text_loader(
     batch = partial(collate, tokenizer=tokenizer, max_length=max_length)
     numbered: Any = list(enumerate(examples))
     return loader(numbered, batch_size, num_workers, shuffle, batch)
+
+
+class TextDataModule(pl.LightningDataModule):
+    """What datamodules of texts share; a subclass fills `class_names` and `splits` in `setup`.
+
+    Args:
+        tokenizer: Folder or hub name of a fast tokenizer, or `"minilm"`.
+        max_length: Tokens at most, special ones included.
+        batch_size: Texts per batch.
+        num_workers: Worker processes of each loader.
+
+    Attributes:
+        class_names: Names of the classes in the order of their index; empty before `setup`.
+        tokenizer: The tokenizer; None before `setup`.
+        splits: The examples of each split; empty before `setup`.
+    """
+
+    def __init__(self, tokenizer: str, max_length: int, batch_size: int, num_workers: int) -> None:
+        super().__init__()
+        self.tokenizer_source = tokenizer
+        self.max_length = max_length
+        self.batch_size = batch_size
+        self.num_workers = num_workers
+        self.class_names: list[str] = []
+        self.tokenizer: Any = None
+        self.splits: dict[str, list[Example]] = {}
+
+    @property
+    def num_classes(self) -> int:
+        """Number of classes."""
+        return len(self.class_names)
+
+    def load_tokenizer(self) -> None:
+        """Load the tokenizer.
+
+        Raises:
+            OSError: If it cannot be had.
+            ValueError: If it is not a fast one.
+        """
+        self.tokenizer = fast_tokenizer(self.tokenizer_source)
+
+    def _loader(self, split: str, shuffle: bool = False) -> DataLoader[Any]:
+        examples = self.splits[split]
+        return text_loader(examples, self.tokenizer, self.max_length, self.batch_size, self.num_workers, shuffle)

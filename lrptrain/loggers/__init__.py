@@ -48,7 +48,7 @@ def send_scalars(logger: Any, record: EpochRecord) -> None:
 
     Args:
         logger: One of `trainer.loggers`.
-        record: Whose scalars.
+        record: The record that has the scalars.
     """
     if _known(logger) == "WandbLogger":
         define_metrics(logger.experiment, record)

@@ -48,21 +48,21 @@ def _row(finding: Finding) -> dict[str, Any]:
 
 
 def _numbers(name: str, evidence: Evidence | None) -> dict[str, float | None]:
-    found = evidence or _NONE
+    known_evidence = evidence or _NONE
     numbers = {
-        name: found.effect,
-        f"{name}_low": found.interval[0],
-        f"{name}_high": found.interval[1],
-        f"{name}_p": found.p_value,
-        f"{name}_reference": found.reference,
+        name: known_evidence.effect,
+        f"{name}_low": known_evidence.interval[0],
+        f"{name}_high": known_evidence.interval[1],
+        f"{name}_p": known_evidence.p_value,
+        f"{name}_reference": known_evidence.reference,
     }
     return {key: float(value) if math.isfinite(value) else None for key, value in numbers.items()}
 
 
 def _cells(finding: Finding) -> list[str]:
     row = _row(finding)
-    shown = [_plain(row[name]) for name in _IN_MARKDOWN]
-    return [*shown[:5], _told(finding.relevance), _told(finding.intervention), *shown[5:]]
+    cells = [_plain(row[name]) for name in _IN_MARKDOWN]
+    return [*cells[:5], _estimate(finding.relevance), _estimate(finding.intervention), *cells[5:]]
 
 
 def _plain(value: Any) -> str:
@@ -71,7 +71,7 @@ def _plain(value: Any) -> str:
     return text.replace("|", "\\|").replace("\n", " ")
 
 
-def _told(evidence: Evidence | None) -> str:
+def _estimate(evidence: Evidence | None) -> str:
     if evidence is None:
         return ""
     (low, high), p_value = evidence.interval, evidence.p_value

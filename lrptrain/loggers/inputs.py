@@ -30,8 +30,8 @@ def write_inputs(folder: Path, inputs: Mapping[int | str, Callable[[], Input]], 
     """Write the samples that are not there yet, the first 1000 at most.
 
     Args:
-        folder: Of the run.
-        inputs: By sample id, in the order of importance, each made when it is needed.
+        folder: Folder of the run.
+        inputs: Functions that make the inputs, by sample id, the most important ones first.
         room_mb: Once so many megabytes are written, no more are.
     """
     used = 0.0
@@ -49,21 +49,21 @@ def input_path(folder: Path, sample_id: int | str, ending: str = ".json") -> Pat
     return folder / "inputs" / f"{file_name_of(sample_id)}{ending}"
 
 
-def _write(path: Path, given: Input) -> float:
+def _write(path: Path, sample: Input) -> float:
     """Returns the megabytes written."""
-    known: dict[str, Any] = {"sample_id": given.sample_id, "grid": given.grid}
+    about: dict[str, Any] = {"sample_id": sample.sample_id, "grid": sample.grid}
     written = [path]
-    if given.image is not None:
+    if sample.image is not None:
         written.append(path.with_suffix(".webp"))
-        _save(written[-1], given.image, lossless=max(given.image.shape[:2]) <= _LOSSLESS)
-        if given.annotation is not None:
+        _save(written[-1], sample.image, lossless=max(sample.image.shape[:2]) <= _LOSSLESS)
+        if sample.annotation is not None:
             written.append(path.with_suffix(".mask.webp"))
-            _save(written[-1], _shades(given.annotation), lossless=True)
+            _save(written[-1], _shades(sample.annotation), lossless=True)
     else:
-        known |= {"tokens": given.tokens, "annotation": _listed(given.annotation)}
-        known |= {"scored": given.scored} if given.scored else {}
-    write_text(path, to_json(known))
-    return sum(one.stat().st_size for one in written) / 1e6
+        about |= {"tokens": sample.tokens, "annotation": _listed(sample.annotation)}
+        about |= {"scored": sample.scored} if sample.scored else {}
+    write_text(path, to_json(about))
+    return sum(file.stat().st_size for file in written) / 1e6
 
 
 def _save(path: Path, pixels: UInt8[np.ndarray, "height width *channels"], lossless: bool) -> None:

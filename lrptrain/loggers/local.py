@@ -135,7 +135,7 @@ def read_samples(folder: Path, epoch: int | None = None) -> dict[str, list[Any]]
     """The table of the samples, by column, with one row for each sample and evaluation.
 
     Args:
-        folder: As given to `write_record`.
+        folder: Folder that `write_record` wrote to.
         epoch: Only this one; all by default.
 
     Returns:
@@ -149,7 +149,7 @@ def read_class_maps(folder: Path, epoch: int | None = None) -> dict[str, list[An
     """The maps of the samples drawn for many classes, by column, with one row for each.
 
     Args:
-        folder: As given to `write_record`.
+        folder: Folder that `write_record` wrote to.
         epoch: Only this one; all by default.
 
     Returns:
@@ -161,7 +161,8 @@ def read_class_maps(folder: Path, epoch: int | None = None) -> dict[str, list[An
 def read_findings(folder: Path) -> list[Finding]:
     """The findings that stood at the last epoch written."""
     path = folder / "findings.json"
-    return [Finding.from_dict(found) for found in json.loads(path.read_text(encoding="utf-8"))] if path.exists() else []
+    content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
+    return [Finding.from_dict(values) for values in content]
 
 
 def evaluation_name(epoch: int, step: int) -> str:

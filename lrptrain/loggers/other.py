@@ -27,7 +27,7 @@ def log_to_other(logger: Any, record: EpochRecord) -> None:
     """
     log_image, log_table, log_text = (_method(logger, name) for name in ("log_image", "log_table", "log_text"))
     if log_image is not None and record.pictures:
-        images, captions = zip(*((one.image, one.caption) for one in record.pictures), strict=True)
+        images, captions = zip(*((picture.image, picture.caption) for picture in record.pictures), strict=True)
         log_image(f"{record.prefix}/overlays", list(images), step=record.step, caption=list(captions))
     if log_text is not None and record.texts:
         _log_texts(log_text, _takes(logger.log_text, "data"), record)
@@ -51,12 +51,12 @@ def _log_texts(log_text: Callable[..., Any], as_table: bool, record: EpochRecord
 
 def _method(logger: Any, name: str) -> Callable[..., Any] | None:
     """A method that passes over keyword arguments it does not take; None if there is none."""
-    own = getattr(logger, name, None)
-    if not callable(own):
+    method = getattr(logger, name, None)
+    if not callable(method):
         return None
 
     def call(*arguments: Any, **options: Any) -> Any:
-        return own(*arguments, **{key: value for key, value in options.items() if _takes(own, key)})
+        return method(*arguments, **{key: value for key, value in options.items() if _takes(method, key)})
 
     return call
 
@@ -67,5 +67,5 @@ def _takes(function: Callable[..., Any], name: str) -> bool:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return True
-    any_name = any(one.kind is inspect.Parameter.VAR_KEYWORD for one in parameters.values())
+    any_name = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
     return name in parameters or (any_name and name != "data")

@@ -18,7 +18,7 @@ class Picture:
     Attributes:
         sample_id: Name of the sample.
         caption: One line about it.
-        image: With the relevance laid over it.
+        image: The image with the relevance laid over it.
         mask: The annotation at the picture's size, 1 evidence, 0 not, 255 ignored; None without one.
     """
 
@@ -52,10 +52,10 @@ class Input:
     Attributes:
         sample_id: Name of the sample.
         grid: Rows and columns of the patches; None of a text.
-        image: As a picture, at its own size.
-        tokens: Of a text, one for each value of its maps; None where it is padding.
+        image: The pixels of an image, at its own size; None of a text.
+        tokens: Tokens of a text, one for each value of its maps; None where it is padding.
         annotation: 1 evidence, 0 not, 255 ignored; of the image's pixels or the tokens. None without one.
-        scored: Of a text, whether each token is content that is scored, neither special nor padding nor ignored.
+        scored: Whether each token of a text is content that is scored, neither special nor padding nor ignored.
     """
 
     sample_id: int | str
@@ -72,8 +72,8 @@ class ClassMap:
 
     Attributes:
         sample_id: Name of the sample.
-        class_name: Of the class that is explained.
-        probability: Of the class, in [0, 1].
+        class_name: Name of the class that is explained.
+        probability: Probability of the class, in [0, 1].
         relevance: One value for each token.
     """
 
@@ -90,16 +90,16 @@ class EpochRecord:
     Attributes:
         epoch: Number of the epoch.
         step: Global step as Lightning logs it.
-        prefix: Of every key: `relevance`, or `relevance/<name>` of a named monitor.
+        prefix: What every key starts with: `relevance`, or `relevance/<name>` of a named monitor.
         scalars: Value by key.
         samples: A table by column, one row per sample; `sample_id` is among its columns; each is of one type, or None.
-        pictures: Of an image model.
-        texts: Of a text model.
+        pictures: Images with their relevance, of an image model.
+        texts: Texts with their relevance, of a text model.
         findings: All that stand now.
         new_findings: Those among them that did not stand before.
         class_names: Name of each class.
-        inputs: By sample id what a sample is, made when it is asked for.
-        class_maps: Of the samples shown, for many classes.
+        inputs: Functions that make what a sample is, by sample id.
+        class_maps: Maps of the samples shown for many classes.
         metrics: What the scalars are called, and whether higher values are better.
     """
 

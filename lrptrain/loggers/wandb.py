@@ -67,7 +67,7 @@ def define_metrics(experiment: Any, record: EpochRecord) -> None:
 
     Args:
         experiment: A `wandb.Run`.
-        record: Whose scalars will be logged.
+        record: The record that has the scalars to be logged.
     """
     defined = _defined.setdefault(experiment, set())
     if "relevance/*" not in defined:

@@ -6,6 +6,8 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from lrptrain.batch.content import end_tokens
+
 
 def text_probability(
     predict: Callable[..., Tensor],
@@ -37,7 +39,7 @@ def text_probability(
             "deleting tokens needs inputs['attention_mask'] [batch, tokens]: ones, where no text is padded"
         )
     attended = inputs["attention_mask"] != 0
-    always = ends(attended) if keep_ends else torch.zeros_like(attended)
+    always = end_tokens(attended) if keep_ends else torch.zeros_like(attended)
     fill = _pad_id(inputs, attended) if pad is None else pad
 
     def probability(keep: Bool[Tensor, "batch tokens"]) -> Float[Tensor, " batch"]:
@@ -48,13 +50,6 @@ def text_probability(
         return logits.softmax(1).gather(1, target[:, None])[:, 0]
 
     return probability
-
-
-def ends(attended: Bool[Tensor, "batch tokens"]) -> Bool[Tensor, "batch tokens"]:
-    """The first and the last attended token of every row, wherever the padding is."""
-    first = attended & (attended.cumsum(1) == 1)
-    last = attended & (attended.flip(1).cumsum(1).flip(1) == 1)
-    return first | last
 
 
 def delete_tokens(inputs: Mapping[str, Tensor], keep: Bool[Tensor, "batch tokens"], pad: int = 0) -> dict[str, Tensor]:

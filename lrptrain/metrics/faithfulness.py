@@ -71,13 +71,13 @@ def perturbation_curve(
     order = heat.flatten(1).sort(dim=-1, descending=most_relevant_first, stable=True).indices
     rank = torch.empty_like(order).scatter(1, order, torch.arange(order.shape[1], device=order.device).expand_as(order))
     black = torch.as_tensor(fill, dtype=images.dtype, device=images.device).reshape(-1, 1, 1)
-    kept = []
+    on_top = []
     for fraction in fractions:
         removed = (rank < round(fraction * order.shape[1])).view(-1, 1, *size)
         with torch.no_grad():
             logits = predict(torch.where(removed, black, images))
-        kept.append(logits.argmax(1) == target)
-    curve = torch.stack(kept, 1).to(heat.dtype)
+        on_top.append(logits.argmax(1) == target)
+    curve = torch.stack(on_top, 1).to(heat.dtype)
     return torch.where(scores.isfinite().all(-1, keepdim=True), curve, torch.nan)
 
 
@@ -159,7 +159,7 @@ class PerturbationArea(SampleMean):
         most_relevant_first: True: positive test, lower is better. False: negative test, higher is better.
         fractions: See `perturbation_curve`.
         fill: See `perturbation_curve`.
-        **kwargs: Of `torchmetrics.Metric`.
+        **kwargs: Passed to `torchmetrics.Metric`.
     """
 
     key = "perturbation_area"
@@ -201,7 +201,7 @@ class Comprehensiveness(SampleMean):
     Args:
         fractions: See `comprehensiveness`.
         mean: See `comprehensiveness`.
-        **kwargs: Of `torchmetrics.Metric`.
+        **kwargs: Passed to `torchmetrics.Metric`.
     """
 
     key = "comprehensiveness"
@@ -238,7 +238,7 @@ def _mean_drop(
     fractions: Fractions,
     mean: Mean,
     full: Float[Tensor, " batch"] | None,
-    kept: Callable[[Tensor], Tensor],
+    tokens_to_keep: Callable[[Tensor], Tensor],
 ) -> Float[Tensor, " batch"]:
     """Mean over fractions of p(x) - p(what is kept), given the selection of the most relevant."""
     _check_fractions(fractions)
@@ -247,11 +247,14 @@ def _mean_drop(
     if mean not in ("eraser", "er_test", "ferret"):
         raise ValueError(f"mean must be 'eraser', 'er_test' or 'ferret', got {mean!r}")
     defined = usable.any(-1) & (scores.isfinite() | ~usable).all(-1)
-    clean, length = torch.where(usable & scores.isfinite(), at_least_float32(scores), 0), usable.sum(-1, keepdim=True)
+    clean = torch.where(usable & scores.isfinite(), at_least_float32(scores), 0)
+    length = usable.sum(-1, keepdim=True)
     # A hair below the product: 0.07 * 100 is 7.000000000000001, of which the ceiling would be 8.
     counts = [(fraction * length.double() - 1e-9).ceil().long().clamp(min=1) for fraction in fractions]
-    whole = probability(torch.ones_like(usable)) if full is None else full
-    drops = torch.stack([whole - probability(kept(select_top(clean, usable, count))) for count in counts], -1)
+    full_probability = probability(torch.ones_like(usable)) if full is None else full
+    drops = torch.stack(
+        [full_probability - probability(tokens_to_keep(select_top(clean, usable, count))) for count in counts], -1
+    )
     if mean == "ferret":
         taken = torch.cat(counts, -1)
         new = F.pad(taken[:, 1:] != taken[:, :-1], (1, 0), value=True)

@@ -17,7 +17,8 @@ def t_quantile(freedom: Num[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     Cornish-Fisher series in 1 / freedom (Abramowitz and Stegun 1964, 26.7.5), and a table where it is too coarse.
     """
     freedom = freedom.to(torch.promote_types(freedom.dtype, torch.float32))
-    z, n = _NORMAL, freedom.clamp(min=1)
+    z = _NORMAL
+    n = freedom.clamp(min=1)
     series = (
         z
         + (z**3 + z) / 4 / n
@@ -31,14 +32,15 @@ def t_quantile(freedom: Num[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
 
 
 def empty_moments(rows: int) -> Float[Tensor, "rows 3"]:
-    """The moments of nothing: (count, mean, sum of squared deviations from it) per row."""
+    """Return the moments of no samples: (count, mean, sum of squared deviations from it) per row."""
     return torch.zeros(rows, 3)
 
 
 def moments_by_row(values: Float[Tensor, " batch"], row: Int[Tensor, " batch"], rows: int) -> Float[Tensor, "rows 3"]:
     """Count, mean and sum of squared deviations of the values in each row; nan values are left out."""
-    known = ~values.isnan()
-    values, row = values[known].float(), row[known]
+    defined = ~values.isnan()
+    values = values[defined].float()
+    row = row[defined]
     empty = torch.zeros(rows, device=values.device)
     count = empty.index_add(0, row, torch.ones_like(values))
     mean = empty.index_add(0, row, values) / count.clamp(min=1)
@@ -50,8 +52,8 @@ def merge_moments(parts: Float[Tensor, "parts *rows 3"]) -> Float[Tensor, "*rows
     """Moments of all parts together (Chan, Golub, LeVeque 1979): no cancellation, unlike sums of squares."""
     count, mean, spread = parts.unbind(-1)
     total = count.sum(0)
-    together = (count * mean).sum(0) / total.clamp(min=1)
-    return torch.stack([total, together, (spread + count * (mean - together) ** 2).sum(0)], -1)
+    overall = (count * mean).sum(0) / total.clamp(min=1)
+    return torch.stack([total, overall, (spread + count * (mean - overall) ** 2).sum(0)], -1)
 
 
 def mean_with_interval(moments: Float[Tensor, "*rows 3"]) -> dict[str, Float[Tensor, "*rows"]]:
@@ -97,7 +99,9 @@ def pooled_interval(
     with torch.enable_grad():
         value = function(point)
         (slope,) = torch.autograd.grad(value, point)
-    n, point = samples.cpu().double(), point.detach()
+    n = samples.cpu().double()
+    point = point.detach()
+    # Variance of the linear form around the mean counts: sum of (slope . x)^2 less n times the squared mean.
     spread = slope @ (products.cpu().double() - torch.outer(point, point) / n) @ slope
     freedom = n - 1
     half = t_quantile(freedom) * (spread.clamp(min=0) * n / freedom.clamp(min=1)).sqrt()

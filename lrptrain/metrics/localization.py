@@ -110,10 +110,10 @@ class PointingGame(AnnotationMetric):
     """Mean of `pointing_game`, with the chance level under the same tolerance; see `AnnotationMetric`.
 
     Args:
-        num_classes: Tell classes apart.
+        num_classes: How many classes get a mean of their own.
         grid: Rows and columns of the patches, needed for a tolerance.
         tolerance: In tokens.
-        **kwargs: Of `torchmetrics.Metric`.
+        **kwargs: Passed to `torchmetrics.Metric`.
     """
 
     key = "pointing_game"

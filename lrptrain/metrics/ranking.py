@@ -26,14 +26,16 @@ def average_precision(
     """
     scores = at_least_float32(scores)
     order = torch.where(usable, scores, -torch.inf).sort(-1)
-    ascending, found = order.values.contiguous(), (positive & usable).gather(-1, order.indices)
+    ascending = order.values.contiguous()
+    is_positive = (positive & usable).gather(-1, order.indices)
     first_tied = torch.searchsorted(ascending, ascending)
     at_least = scores.shape[-1] - first_tied
-    total = found.sum(-1, keepdim=True)
-    found_below = found.cumsum(-1) - found.long()
-    found_at_least = total - found_below.gather(-1, first_tied)
-    precision = found_at_least.to(scores.dtype) / at_least
-    return torch.where(found, precision, 0).sum(-1) / total.squeeze(-1)
+    # Entries with tied scores are one threshold: each has the precision of all that score at least as much.
+    total = is_positive.sum(-1, keepdim=True)
+    positives_below = is_positive.cumsum(-1) - is_positive.long()
+    positives_at_least = total - positives_below.gather(-1, first_tied)
+    precision = positives_at_least.to(scores.dtype) / at_least
+    return torch.where(is_positive, precision, 0).sum(-1) / total.squeeze(-1)
 
 
 def expected_hits(
@@ -57,9 +59,11 @@ def expected_hits(
     places = torch.minimum(k, usable.sum(-1))
     ranked = torch.where(usable, scores, -torch.inf).sort(-1, descending=True).values
     last = ranked.gather(-1, (places - 1).clamp(min=0)[:, None])
-    above, tied = usable & (scores > last), usable & (scores == last)
-    share = (tied & hits).sum(-1).to(scores.dtype) / tied.sum(-1).clamp(min=1)
-    return (above & hits).sum(-1) + (places - above.sum(-1)) * share
+    above = usable & (scores > last)
+    tied = usable & (scores == last)
+    # Places that are left for tied entries hit as often as these are hits.
+    hit_rate = (tied & hits).sum(-1).to(scores.dtype) / tied.sum(-1).clamp(min=1)
+    return (above & hits).sum(-1) + (places - above.sum(-1)) * hit_rate
 
 
 def select_top(

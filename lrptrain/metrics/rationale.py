@@ -34,7 +34,8 @@ def token_f1_at_k(
         ValueError: If `k` is not positive.
     """
     scores, defined = usable_scores(scores, annotation)
-    usable, marked = annotation.usable, annotation.marked
+    usable = annotation.usable
+    marked = annotation.marked
     taken = usable.sum(-1).clamp(max=_check_k(k))
     wanted = marked.sum(-1)
     f1 = 2 * expected_hits(scores, marked, usable, taken) / (taken + wanted)
@@ -59,7 +60,8 @@ def span_counts(
     """
     if selected.shape != annotation.valid.shape:
         raise ValueError(f"selected {tuple(selected.shape)} and annotation {tuple(annotation.valid.shape)} must fit")
-    predicted, gold = selected & annotation.usable, annotation.marked
+    predicted = selected & annotation.usable
+    gold = annotation.marked
     shared = _run_length(predicted & gold)
     union = _run_length(predicted) + _run_length(gold) - shared
     matches = predicted & gold & (shared / union >= _check_overlap(overlap))
@@ -108,8 +110,8 @@ class TokenF1(AnnotationMetric):
 
     Args:
         k: Tokens to take.
-        num_classes: Tell classes apart.
-        **kwargs: Of `torchmetrics.Metric`.
+        num_classes: How many classes get a mean of their own.
+        **kwargs: Passed to `torchmetrics.Metric`.
     """
 
     key = "token_f1"
@@ -130,8 +132,8 @@ class IouF1(AnnotationMetric):
     Args:
         k: Tokens to take.
         overlap: Least intersection over union of a match.
-        num_classes: Tell classes apart.
-        **kwargs: Of `torchmetrics.Metric`.
+        num_classes: How many classes get a mean of their own.
+        **kwargs: Passed to `torchmetrics.Metric`.
     """
 
     key = "iou_f1"

@@ -122,7 +122,8 @@ def segmentation_average_precision(
     if joint:
         flat = image.amax(-1, keepdim=True) == 0
         image = torch.cat([torch.where(flat, 0, 1 - image), image], -1)
-        truth, counted = torch.cat([~truth, truth], -1), torch.cat([counted, counted], -1)
+        truth = torch.cat([~truth, truth], -1)
+        counted = torch.cat([counted, counted], -1)
     precision = average_precision(torch.where(counted, image, 0), truth, counted)
     return nan_where_undefined(precision, counted.any(-1))
 
@@ -143,9 +144,9 @@ class SegmentationScore(Metric):
 
     Args:
         grid: Rows and columns of patches.
-        num_classes: Tell classes apart; `update` then needs the labels.
+        num_classes: How many classes get a value of their own; `update` then needs the labels.
         joint: See `segmentation_average_precision`.
-        **kwargs: Of `torchmetrics.Metric`.
+        **kwargs: Passed to `torchmetrics.Metric`.
     """
 
     key = "segmentation_iou"
@@ -182,7 +183,8 @@ class SegmentationScore(Metric):
         """Add a batch."""
         confusion = segmentation_confusion(scores, self.grid, mask)
         precision = segmentation_average_precision(scores, self.grid, mask, self.joint)
-        row, counted = class_index(label, self.num_classes, confusion), confusion.sum((1, 2)) > 0
+        row = class_index(label, self.num_classes, confusion)
+        counted = confusion.sum((1, 2)) > 0
         self.confusion = add_by_row(self.confusion, row, confusion, counted)
         self.products = self.products + products_of_counts(confusion.flatten(1))
         new = moments_by_row(precision, torch.zeros_like(row), 1)

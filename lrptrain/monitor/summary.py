@@ -36,7 +36,7 @@ def targets_of(scored: Sequence[ExplainedSample]) -> list[str]:
 
 def scalars(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
     """The values of all `METRICS` by key, `relevance/<key>`: means over the samples in which a value is defined."""
-    values = {}
+    values: dict[str, float] = {}
     for metric in METRICS:
         values |= {f"relevance/{key}": value for key, value in metric.compute(scored, class_names).items()}
     return values

@@ -60,9 +60,9 @@ def attribute(
             `lrp` also the name of its own composite, "alpha_beta" or "chefer".
         create_graph: Keep the graph, so that a loss on the scores reaches the model's parameters; for the methods that
             README's table calls differentiable.
-        first_order: With `create_graph`: take gradients inside the map as constants, as RobustViT does. Cheaper, and
+        first_order: Whether to take gradients inside a map with a graph as constants, as RobustViT does. Cheaper, and
             the loss then reaches the model through the attention and activations in the map only.
-        **options: Of the method.
+        **options: Options of the method.
 
     Raises:
         ValueError: If the batch is empty, a target is out of range or of the wrong shape, or a pattern of the

@@ -18,15 +18,15 @@ from lrptrain.relevance.tape.tape import Tape
 
 @dataclass(eq=False)
 class InterceptedForward:
-    """One call of a model.
+    """One call of a model that somebody else made, with its arguments and output.
 
     Attributes:
-        model: Unwrapped.
-        arguments: By name, what the model was given.
-        name: Of the explained one.
-        output: What the model returned, with its graph.
+        model: The module, unwrapped.
+        arguments: The arguments of the call, by name.
+        name: The name of the explained argument.
+        output: The output of the model, with its graph.
         tape: The recorded operations, or None.
-        failure: Why there are none, though they were asked for.
+        failure: The error that prevented the recording, or None.
     """
 
     model: nn.Module
@@ -48,7 +48,7 @@ class InterceptedForward:
         return self.explained.shape[0]
 
     def logits(self) -> Float[Tensor, "batch classes"]:
-        """Of the output, with their graph; see `read_logits` for errors."""
+        """Return the logits of the output, with their graph; see `read_logits` for errors."""
         return read_logits(self.output, self.samples)
 
     def recording(self, rows: Int[Tensor, " rows"] | None = None) -> Recording:
@@ -66,9 +66,9 @@ class InterceptedForward:
         """Logits, with their graph, of a call with another input; buffers and random state are left as they are.
 
         Args:
-            explained: In the place of the input.
+            explained: The input that takes the place of the recorded one.
             rows: Which samples' other arguments to take.
-            evaluating: Without dropout and the like.
+            evaluating: Whether to run in evaluation mode, without dropout.
         """
         replayed = self.tape if checkpoints(self.model) else None  # one backward pass computes both calls again
         mode = replayed.replaying() if replayed else nullcontext()

@@ -190,7 +190,7 @@ def check_finite(relevance: Relevance, leaf: Tensor) -> None:
         leaf: The explained input, to name it where it is the cause.
 
     Raises:
-        NonFiniteError: With the method, the samples and what to do.
+        NonFiniteError: If one does, with the method, the samples and what to do.
     """
     for field, maps in (
         ("scores", (relevance.scores,)),

@@ -55,11 +55,12 @@ def rerun(
     """The model's output for other pixels or word embeddings, with its own attention kernels.
 
     Args:
-        recording: Of the batch as it is.
-        values: In the place of `recording.tape.root`. Gradients flow to it where enabled.
+        recording: The recorded pass of the batch as it is.
+        values: The pixels or word embeddings that take the place of `recording.tape.root`. Gradients flow to them where
+            enabled.
         rows: Which sample of the batch each of them stands for; the model's other inputs are taken from there. Without
             them, `values` is one or several whole copies of the batch, one behind the other.
-        attention_mask: In the place of the recorded one (texts).
+        attention_mask: The mask that takes the place of the recorded one (texts).
     """
     name, original = explained_input(recording.inputs)
     if rows is None:

@@ -9,14 +9,16 @@ from jaxtyping import Bool, Float
 
 from lrptrain.extras import require
 
-_FRONT, _OTHERS = "#1f4e9c", "#b8b8b8"
-_LABEL, _DOT = 8, 6  # points
+_FRONT = "#1f4e9c"
+_OTHERS = "#b8b8b8"
+_LABEL = 8  # points
+_DOT = 6  # points
 
 
 def draw_front(
     path: Path,
     values: Float[np.ndarray, "points metrics"],
-    kept: Bool[np.ndarray, "points"],
+    on_front: Bool[np.ndarray, "points"],
     epochs: Sequence[int],
     metrics: Mapping[str, str],
 ) -> None:
@@ -25,10 +27,10 @@ def draw_front(
     Two metrics make a staircase that bounds what was reached; a third is shown as colour.
 
     Args:
-        path: Of the file.
+        path: The file.
         values: Points with a value that is not finite are left out.
-        kept: Which are on the front.
-        epochs: Of the points; labels of the front, where there is room.
+        on_front: Which points are on the front.
+        epochs: Epoch of each point; those of the front are written beside it where there is room.
         metrics: "max" or "min", which is better, by name; at least two.
 
     Raises:
@@ -37,11 +39,11 @@ def draw_front(
     figure = require("matplotlib.figure", "monitor").Figure(figsize=(6.4, 4.4), layout="constrained")
     axes = figure.add_subplot()
     finite = np.isfinite(values).all(axis=1)
-    front = np.flatnonzero(kept & finite)
+    front = np.flatnonzero(on_front & finite)
     front = front[np.argsort(values[front, 0], kind="stable")]
     x, y, *third = values[front].T
     names, directions = list(metrics), list(metrics.values())
-    axes.scatter(*values[finite & ~kept, :2].T, s=14, color=_OTHERS, linewidths=0)
+    axes.scatter(*values[finite & ~on_front, :2].T, s=14, color=_OTHERS, linewidths=0)
     if third:
         dots = axes.scatter(x, y, c=third[0], s=_DOT**2, cmap="viridis", zorder=3)
         figure.colorbar(dots, label=names[2])

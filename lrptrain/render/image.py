@@ -35,13 +35,13 @@ def overlay(
     outline is cyan on black.
 
     Args:
-        image: Of any range, with one or three channels; a tensor on any device, or an array.
+        image: Image of any range, with one or three channels; a tensor on any device, or an array.
         heat: Relevance, of a patch grid (interpolated bilinearly) or of the pixels; nan counts as none.
         mask: 1 evidence (outlined), 0 not, 255 ignored (not outlined), at the image's size.
-        opacity: Of the most relevant place, in [0, 1].
-        mean: Per channel, as the data was normalised with. Without `mean` and `std` the image is stretched from its
-            own minimum to its maximum.
-        std: Per channel.
+        opacity: Opacity of the most relevant place, in [0, 1].
+        mean: Mean of each channel that the data was normalised with. Without `mean` and `std` the image is stretched
+            from its own minimum to its maximum.
+        std: Standard deviation of each channel that the data was normalised with.
 
     Returns:
         A picture, enlarged as by `to_picture`.
@@ -73,10 +73,10 @@ def to_pixels(
     """The pixels of a tensor that a model sees.
 
     Args:
-        image: Of any range, with one or three channels; a tensor on any device, or an array.
-        mean: Per channel, as the data was normalised with. Without `mean` and `std` the image is stretched from its
-            own minimum to its maximum.
-        std: Per channel.
+        image: Image of any range, with one or three channels; a tensor on any device, or an array.
+        mean: Mean of each channel that the data was normalised with. Without `mean` and `std` the image is stretched
+            from its own minimum to its maximum.
+        std: Standard deviation of each channel that the data was normalised with.
 
     Returns:
         In [0, 255], at the image's size.

@@ -19,7 +19,7 @@ def contact_sheet(
     """The pictures in rows, each over its caption.
 
     Args:
-        pictures: Of any sizes; at least one.
+        pictures: At least one, of any sizes.
         captions: One per picture; broken into lines to fit below it.
         columns: Pictures in a row.
 

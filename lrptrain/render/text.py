@@ -49,7 +49,7 @@ def token_html(
     `[CLS]` alone has nearly all of it, and colours scaled by that would show no word.
 
     Args:
-        tokens: As the tokenizer names them; word pieces (`##ing`, `Ġword`, `▁word`) are joined to words.
+        tokens: Tokens as the tokenizer names them; word pieces (`##ing`, `Ġword`, `▁word`) are joined to words.
         scores: Relevance of each token, of any range; nan counts as none. The largest magnitude of a scored token has
             the full colour.
         rationale: 1 evidence, 0 not, 255 ignored, for each token.
@@ -111,7 +111,7 @@ def scored_tokens(tokens: Sequence[str | None], rationale: ArrayLike | None = No
     rationale that ignores every token says that there is none.
 
     Args:
-        tokens: As the tokenizer names them.
+        tokens: Tokens as the tokenizer names them.
         rationale: 1 evidence, 0 not, 255 ignored, for each token.
     """
     content = np.array([token is not None and not _SPECIAL.fullmatch(token) for token in tokens], dtype=bool)

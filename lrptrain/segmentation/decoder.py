@@ -47,12 +47,12 @@ class PatchTokens(nn.Module):
         if layout.grid is None or layout.positions != tuple(range(self.first, self.first + len(layout.positions))):
             raise UnsupportedModelError("the patches do not stand in one piece, row by row, among the tokens")
         self.patch = height // layout.grid[0], width // layout.grid[1]
-        found = _token_modules(model, example, layout)
-        if not 1 <= blocks <= len(found):
-            raise ValueError(f"blocks must lie between 1 and the {len(found)} that the model has, got {blocks}")
-        names = list(found)
+        widths = _token_modules(model, example, layout)
+        if not 1 <= blocks <= len(widths):
+            raise ValueError(f"blocks must lie between 1 and the {len(widths)} that the model has, got {blocks}")
+        names = list(widths)
         self.names = [names[round((i + 1) * len(names) / blocks) - 1] for i in range(blocks)]
-        self.width = found[names[-1]]
+        self.width = widths[names[-1]]
 
     def forward(self, image: Float[Tensor, "batch 3 height width"]) -> Features:
         """States of the patches, `[batch, width, rows, columns]` per block that is read."""
@@ -72,17 +72,17 @@ def _token_modules(model: nn.Module, example: Tensor, layout: TokenLayout) -> di
     items = [f"{name}.{child}".lstrip(".") for name in lists for child, _ in model.get_submodule(name).named_children()]
     with torch.no_grad():
         outputs = _outputs(model, example, items)
-    found = {
+    blocks = {
         name: states.shape[2]
         for name, states in outputs.items()
         if states.ndim == 3 and states.shape[:2] == (1, layout.length)
     }
-    if not found:
+    if not blocks:
         raise UnsupportedModelError(
             f"no block returns the states of the {layout.length} tokens: the outputs of the items of ModuleList and "
             "Sequential were looked at; give the segmenter a module of your own"
         )
-    return {name: width for name, width in found.items() if not any(name.startswith(f"{other}.") for other in found)}
+    return {name: width for name, width in blocks.items() if not any(name.startswith(f"{other}.") for other in blocks)}
 
 
 def _outputs(model: nn.Module, image: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
@@ -133,7 +133,8 @@ class PatchDecoder(nn.Module):
     ) -> None:
         super().__init__()
         self.tokens = PatchTokens(model, size, blocks)
-        self.skip, self.frozen = skip, frozen
+        self.skip = skip
+        self.frozen = frozen
         if frozen:
             model.requires_grad_(False).eval()
         self.norms = nn.ModuleList(nn.GroupNorm(1, self.tokens.width) for _ in range(blocks))

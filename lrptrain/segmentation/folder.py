@@ -41,8 +41,11 @@ def random_windows(
     side, x, y, mirror = torch.rand(4, len(image), generator=generator, device=image.device, dtype=image.dtype)
     side = smallest + (1 - smallest) * side
     theta = image.new_zeros(len(image), 2, 3)
-    theta[:, 0, 0], theta[:, 1, 1] = torch.where(mirror < 0.5, -side, side), side
-    theta[:, 0, 2], theta[:, 1, 2] = (1 - side) * (2 * x - 1), (1 - side) * (2 * y - 1)
+    # x' = side * x + shift in coordinates of -1..1; a negative factor mirrors. The window never leaves the image.
+    theta[:, 0, 0] = torch.where(mirror < 0.5, -side, side)
+    theta[:, 1, 1] = side
+    theta[:, 0, 2] = (1 - side) * (2 * x - 1)
+    theta[:, 1, 2] = (1 - side) * (2 * y - 1)
     window = F.affine_grid(theta, list(image.shape), align_corners=False)
     image = F.grid_sample(image, window, padding_mode="border", align_corners=False)
     values = F.grid_sample(mask[:, None].to(image), window, mode="nearest", padding_mode="border", align_corners=False)
@@ -56,8 +59,8 @@ class PixelSpec:
     Attributes:
         classes: How many, without the background.
         size: Height and width in pixels.
-        mean: Per RGB channel, subtracted from values in 0..1.
-        std: Per RGB channel, divided by.
+        mean: Mean per RGB channel, which is subtracted from values in 0..1.
+        std: Standard deviation per RGB channel, by which they are divided then.
         smallest: Share of height and width of the smallest random window; None: the whole image as it is.
     """
 
@@ -77,7 +80,8 @@ class PixelDataset(Dataset[dict[str, Any]]):
     """
 
     def __init__(self, samples: Sequence[tuple[str, Path, Path]], spec: PixelSpec) -> None:
-        self.samples, self.spec = samples, spec
+        self.samples = samples
+        self.spec = spec
 
     def __len__(self) -> int:
         return len(self.samples)
@@ -106,8 +110,8 @@ class SegmentationFolder(pl.LightningDataModule):
         true_masks: VOC folder of the masks for validation and test; by default that of the training masks.
         splits: Names of the lists of training, validation and test images; a list that is missing is empty.
         size: Side or `(height, width)` in pixels to which images and masks are resized.
-        mean: Per RGB channel, for values in 0..1.
-        std: Per RGB channel.
+        mean: Mean per RGB channel of values in 0..1.
+        std: Standard deviation per RGB channel of values in 0..1.
         smallest: Share of height and width of the smallest random window in training; None: no augmentation.
         batch_size: Images per batch.
         num_workers: Worker processes of each loader.
@@ -132,13 +136,15 @@ class SegmentationFolder(pl.LightningDataModule):
     ) -> None:
         super().__init__()
         self.save_hyperparameters(logger=False)
-        self.images, self.masks = Path(images), Path(masks)
+        self.images = Path(images)
+        self.masks = Path(masks)
         self.true_masks = self.masks if true_masks is None else Path(true_masks)
         self.split_names = dict(zip(("train", "val", "test"), splits, strict=True))
         shape = (size, size) if isinstance(size, int) else (size[0], size[1])
         self.plain = PixelSpec(classes, shape, mean, std)
         self.augmented = PixelSpec(classes, shape, mean, std, smallest)
-        self.batch_size, self.num_workers = batch_size, num_workers
+        self.batch_size = batch_size
+        self.num_workers = num_workers
         self.splits: dict[str, PixelDataset] = {}
         self.skipped: dict[str, str] = {}
 
@@ -174,15 +180,15 @@ class SegmentationFolder(pl.LightningDataModule):
         return loader(self.splits["test"], self.batch_size, self.num_workers)
 
     def _usable(self, names: Sequence[str], root: Path, pictures: dict[str, Path]) -> list[tuple[str, Path, Path]]:
-        found = []
+        usable = []
         for name in names:
             mask = root / "SegmentationClass" / f"{name}.png"
             reason = self._unusable(pictures.get(name), mask)
             if reason is None:
-                found.append((name, pictures[name], mask))
+                usable.append((name, pictures[name], mask))
             else:
                 self.skipped[name] = reason
-        return found
+        return usable
 
     def _unusable(self, image: Path | None, mask: Path) -> str | None:
         """Why a pair cannot be used, None if it can."""
@@ -191,13 +197,14 @@ class SegmentationFolder(pl.LightningDataModule):
         if not mask.is_file():
             return f"no mask {mask}"
         try:
-            of_image, regions = picture_size(image), open_picture(mask)
+            image_size = picture_size(image)
+            regions = open_picture(mask)
             to_values(regions, (1, 1))
         except ValueError as error:
             return str(error)
         resized = self.plain.size[::-1]
-        if regions.size not in (of_image, resized):
-            return f"{mask} has size {regions.size}, but {image} has {of_image} and is resized to {resized}"
+        if regions.size not in (image_size, resized):
+            return f"{mask} has size {regions.size}, but {image} has {image_size} and is resized to {resized}"
         return None
 
 

@@ -105,7 +105,8 @@ class ThresholdSweep:
     def __init__(self, classes: int, levels: int = LEVELS) -> None:
         if levels < 1:
             raise ValueError(f"levels must be at least 1, not {levels}")
-        self.classes, self.levels = classes, levels
+        self.classes = classes
+        self.levels = levels
         self.thresholds = torch.arange(levels, dtype=torch.float64) / levels
         # Pixels by truth, class on top, and how many thresholds lie below the highest map.
         self.counts = torch.zeros(classes + 1, classes, levels + 1, dtype=torch.long)
@@ -135,12 +136,12 @@ class ThresholdSweep:
             )
         value, top = maps.max(1)
         top = classes[top]
-        known = masks != IGNORED
-        truth = masks[known].long()
+        counted = masks != IGNORED
+        truth = masks[counted].long()
         if truth.numel() and int(truth.max()) > self.classes:
             raise ValueError(f"a mask has the value {int(truth.max())}: 0..{self.classes} and 255 (ignored) are known")
-        passed = torch.bucketize(value[known], self.thresholds.to(value))
-        cell = (truth * self.classes + top[known]) * (self.levels + 1) + passed
+        passed = torch.bucketize(value[counted], self.thresholds.to(value))
+        cell = (truth * self.classes + top[counted]) * (self.levels + 1) + passed
         self.counts += cell.bincount(minlength=self.counts.numel()).view_as(self.counts).cpu()
 
     def confusion(self) -> Int[Tensor, "levels truth prediction"]:

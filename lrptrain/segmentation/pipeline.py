@@ -83,7 +83,7 @@ def run_pipeline(
     Raises:
         ValueError: If there is no validation image with a true mask and no threshold, or no image gives a mask.
     """
-    config = _with_looks(config, datamodule)
+    config = _with_normalization(config, datamodule)
     network = find_model(classifier, model) if isinstance(classifier, pl.LightningModule) else classifier
     network = network.to(device).eval()
     sources = _sources(datamodule, device)
@@ -102,12 +102,12 @@ def run_pipeline(
     return results
 
 
-def _with_looks(config: PseudoMaskConfig, datamodule: Any) -> PseudoMaskConfig:
+def _with_normalization(config: PseudoMaskConfig, datamodule: Any) -> PseudoMaskConfig:
     """With the datamodule's mean and std where the config has none."""
-    known = dict(getattr(datamodule, "hparams", {}))
-    if config.mean is not None or known.get("mean") is None or known.get("std") is None:
+    options = dict(getattr(datamodule, "hparams", {}))
+    if config.mean is not None or options.get("mean") is None or options.get("std") is None:
         return config
-    return replace(config, mean=list(known["mean"]), std=list(known["std"]))
+    return replace(config, mean=list(options["mean"]), std=list(options["std"]))
 
 
 def _sources(datamodule: Any, device: torch.device | str) -> dict[str, ImageSource]:
@@ -115,15 +115,15 @@ def _sources(datamodule: Any, device: torch.device | str) -> dict[str, ImageSour
     datamodule.prepare_data()
     datamodule.setup("fit")
     datamodule.setup("test")
-    found: dict[str, ImageSource] = {}
+    sources: dict[str, ImageSource] = {}
     for split in SPLITS:
         make = getattr(type(datamodule), f"{split}_dataloader", None)
         if make is None or make is getattr(pl.LightningDataModule, f"{split}_dataloader"):
             continue
         loader = make(datamodule)
         first = loader[0] if isinstance(loader, list | tuple) else loader
-        found[split] = _source(first, device)
-    return found
+        sources[split] = _source(first, device)
+    return sources
 
 
 def _source(loader: Any, device: torch.device | str) -> ImageSource:
@@ -135,7 +135,7 @@ def _data(folder: Path, config: PseudoMaskConfig, training: Training) -> Segment
     entries = [entry for entry in export_files.read_index(folder) if entry.status == "done"]
     if not any(entry.split == "train" for entry in entries):
         raise ValueError(f"no training image gave a mask: {export_files.summarize(export_files.read_index(folder))}")
-    looks = {} if config.mean is None else {"mean": tuple(config.mean), "std": tuple(config.std or ())}
+    normalization = {} if config.mean is None else {"mean": tuple(config.mean), "std": tuple(config.std or ())}
     data = SegmentationFolder(
         str(folder / export_files.IMAGES),
         str(folder),
@@ -144,7 +144,7 @@ def _data(folder: Path, config: PseudoMaskConfig, training: Training) -> Segment
         size=entries[0].size,
         smallest=training.smallest,
         batch_size=training.batch_size,
-        **looks,  # type: ignore[arg-type]
+        **normalization,  # type: ignore[arg-type]
     )
     data.setup()
     return data
@@ -154,7 +154,8 @@ def _segmenter(
     folder: Path, classifier: nn.Module, data: SegmentationFolder, training: Training, net: nn.Module | None
 ) -> Segmenter:
     """The trained segmenter, which is kept in the folder."""
-    classes, path = data.plain.classes, folder / "segmenter" / "segmenter.ckpt"
+    classes = data.plain.classes
+    path = folder / "segmenter" / "segmenter.ckpt"
     with torch.random.fork_rng():
         torch.manual_seed(training.seed)
         if net is None:
@@ -174,15 +175,15 @@ def _segmenter(
 
 def _scored(segmenter: Segmenter, data: SegmentationFolder) -> dict[str, dict[str, Any]]:
     """Score on the splits with true masks."""
-    found = {}
+    scores = {}
     segmenter.eval()
     for split in ("val", "test"):
         score = MaskScore(data.plain.classes)
         for batch in getattr(data, f"{split}_dataloader")() if len(data.splits[split]) else ():
             with torch.no_grad():
                 score.update(segmenter.predict_step(batch, 0), batch["mask"])
-            found[split] = score
-    return {split: to_lists(score.compute()) for split, score in found.items()}
+            scores[split] = score
+    return {split: to_lists(score.compute()) for split, score in scores.items()}
 
 
 def _trainer(**options: Any) -> pl.Trainer:

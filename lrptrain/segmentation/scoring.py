@@ -65,20 +65,21 @@ class MaskScore(Metric):
             most = int((mask * (mask != IGNORED)).max()) if mask.numel() else 0
             if most > self.classes:
                 raise ValueError(f"a {name} mask has the value {most}: 0..{self.classes} and 255 are known")
-        given = torch.where(predicted == IGNORED, self.classes + 1, predicted.long())
+        labels = torch.where(predicted == IGNORED, self.classes + 1, predicted.long())
         self.confusion = self.confusion + multiclass_confusion_matrix(
-            given, truth.long(), self.classes + 2, ignore_index=IGNORED, validate_args=False
+            labels, truth.long(), self.classes + 2, ignore_index=IGNORED, validate_args=False
         )
 
     def compute(self) -> dict[str, Tensor]:
         """The dict described above."""
         counts = self.confusion[:-1]
         per_class = class_iou(counts)
-        ends = torch.stack([counts[:, 0], counts[:, 1:-1].sum(1), counts[:, -1]], 1)
-        two = torch.stack([ends[0], ends[1:].sum(0)])
+        # All classes as one: columns background, foreground, no class; rows background, foreground.
+        columns = torch.stack([counts[:, 0], counts[:, 1:-1].sum(1), counts[:, -1]], 1)
+        foreground = torch.stack([columns[0], columns[1:].sum(0)])
         return {
             "mean_iou": per_class.nanmean(),
             "per_class": per_class,
-            "foreground_mean_iou": class_iou(two).nanmean(),
+            "foreground_mean_iou": class_iou(foreground).nanmean(),
             "pixels": counts.sum(),
         }

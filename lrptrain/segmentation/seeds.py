@@ -37,8 +37,8 @@ def seed_maps(
         images: Normalised as the model expects.
         present: Which classes an image shows.
         method: One of `lrptrain.methods()`.
-        options: Of the method.
-        scales: Of the images, see `class_maps`.
+        options: Options of the method.
+        scales: Factors by which images are resized, see `class_maps`.
         flip: Whether mirror images are averaged in.
         chunk: Maps per forward pass.
 
@@ -54,9 +54,9 @@ def seed_maps(
             f"present must be bool of shape [{len(images)}, classes], not {present.dtype} of {list(present.shape)}"
         )
     rows, classes = present.nonzero(as_tuple=True)
-    found = class_maps(model, images, rows, classes, method, options, scales, flip, chunk)
-    maps = found.new_zeros(*present.shape, *images.shape[-2:])
-    maps[rows, classes] = found
+    pair_maps = class_maps(model, images, rows, classes, method, options, scales, flip, chunk)
+    maps = pair_maps.new_zeros(*present.shape, *images.shape[-2:])
+    maps[rows, classes] = pair_maps
     return maps
 
 
@@ -82,10 +82,10 @@ def class_maps(
         model: As `lrptrain.attribute` takes it, in evaluation mode.
         images: Normalised as the model expects.
         rows: Which image each map is of.
-        classes: Which class.
+        classes: The class that each map is of.
         method: One of `lrptrain.methods()`.
-        options: Of the method.
-        scales: Of the images.
+        options: Options of the method.
+        scales: Factors by which images are resized.
         flip: Whether mirror images are averaged in.
         chunk: Maps per forward pass: memory grows with it, and not with the number of maps beyond it.
 
@@ -98,7 +98,8 @@ def class_maps(
     """
     if not scales or min(scales) <= 0 or chunk < 1:
         raise ValueError(f"scales must be positive numbers and chunk at least 1, not {tuple(scales)} and {chunk}")
-    model, options = unwrap(model), dict(options or {})
+    model = unwrap(model)
+    options = dict(options or {})
     get_method(method, options)
     with torch.no_grad():
         total = at_least_float32(images).new_zeros(len(rows), *images.shape[-2:])
@@ -106,8 +107,8 @@ def class_maps(
             part = slice(start, start + chunk)
             for view, mirrored in _views(model, images[rows[part]], scales, flip):
                 scores = _positive(model, view, classes[part], method, options)
-                seen = F.interpolate(scores[:, None], images.shape[-2:], mode="bilinear", align_corners=False)[:, 0]
-                total[part] += seen.flip(-1) if mirrored else seen
+                resized = F.interpolate(scores[:, None], images.shape[-2:], mode="bilinear", align_corners=False)[:, 0]
+                total[part] += resized.flip(-1) if mirrored else resized
         return unit(total)
 
 

@@ -41,8 +41,11 @@ class Segmenter(pl.LightningModule):
         check_schedule(schedule)
         self.save_hyperparameters(ignore=["net"])
         self.net = net
-        self.lr, self.weight_decay, self.schedule = lr, weight_decay, schedule
-        self.val_score, self.test_score = MaskScore(classes), MaskScore(classes)
+        self.lr = lr
+        self.weight_decay = weight_decay
+        self.schedule = schedule
+        self.val_score = MaskScore(classes)
+        self.test_score = MaskScore(classes)
 
     def forward(self, image: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch classes h w"]:
         """Logits of normalised images."""

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from lrptrain.extras import require
 
 Undo = Callable[[], None]
-_ASKED = "interpolate_pos_encoding"
+_OPTION = "interpolate_pos_encoding"
 
 
 @contextmanager
@@ -22,13 +22,13 @@ def any_size(model: nn.Module) -> Iterator[None]:
     size than the model's own. Afterwards the model is as before. A model of another kind is left as it is: one that
     resamples by itself takes any size, one with a fixed size raises its own error.
     """
-    own = native_size(model)
+    native = native_size(model)
     with ExitStack() as stack:
         for module in model.modules():
             if getattr(module, "dynamic_img_size", None) is False and hasattr(module, "patch_embed"):
                 stack.callback(_dynamic(module))
-            elif _ASKED in inspect.signature(module.forward).parameters:
-                hook = partial(_interpolated, own)
+            elif _OPTION in inspect.signature(module.forward).parameters:
+                hook = partial(_interpolated, native)
                 stack.callback(module.register_forward_pre_hook(hook, with_kwargs=True).remove)
         yield
 
@@ -63,7 +63,8 @@ def _dynamic(vit: nn.Module) -> Undo:
     layers = require("timm.layers", "timm")
     embed: Any = vit.patch_embed
     settings = {"flatten": False, "output_fmt": layers.Format.NHWC, "strict_img_size": False}
-    undo_vit, undo_embed = _set(vit, {"dynamic_img_size": True}), _set(embed, settings)
+    undo_vit = _set(vit, {"dynamic_img_size": True})
+    undo_embed = _set(embed, settings)
 
     def undo() -> None:
         undo_vit()
@@ -79,9 +80,9 @@ def _set(owner: Any, values: Mapping[str, Any]) -> Undo:
 
 
 def _interpolated(
-    own: tuple[int, int] | None, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
+    native: tuple[int, int] | None, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a call on images of another size, with the request to interpolate."""
     images = args[0] if args else kwargs.get("pixel_values")
-    foreign = isinstance(images, Tensor) and images.ndim == 4 and tuple(images.shape[-2:]) != own
-    return args, {**kwargs, _ASKED: True} if foreign else kwargs
+    foreign = isinstance(images, Tensor) and images.ndim == 4 and tuple(images.shape[-2:]) != native
+    return args, {**kwargs, _OPTION: True} if foreign else kwargs

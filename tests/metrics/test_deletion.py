@@ -4,8 +4,8 @@ import pytest
 import torch
 import transformers
 
+from lrptrain.batch.content import end_tokens
 from lrptrain.metrics import delete_tokens, text_probability
-from lrptrain.metrics.deletion import ends
 
 SIZES: dict[str, Any] = {
     "hidden_size": 16,
@@ -77,7 +77,7 @@ def test_a_row_of_which_nothing_is_left_keeps_its_first_token():
 
 def test_ends_are_found_beside_padding_on_either_side():
     attended = torch.tensor([[0, 1, 1, 1], [1, 1, 0, 0], [0, 1, 0, 0]]).bool()
-    assert ends(attended).int().tolist() == [[0, 1, 0, 1], [1, 1, 0, 0], [0, 1, 0, 0]]
+    assert end_tokens(attended).int().tolist() == [[0, 1, 0, 1], [1, 1, 0, 0], [0, 1, 0, 0]]
 
 
 def test_a_mask_is_needed():

@@ -91,7 +91,7 @@ def _with_feed_forward(graph: Graph, block: Block, base: Value, second: Node, po
     stream = second.outputs[0]
     (forward,) = (value for value in second.inputs if value is not base)
     kind = "post" if post else "pre"
-    reason = f"its blocks are {kind}-LN, whose forms are {', '.join(POST_LN if post else PRE_LN)}"
+    reason = f"its blocks are {kind}-LN, with the forms {', '.join(POST_LN if post else PRE_LN)}"
     sites = {**block.sites}
     try:
         chain(graph.tape, [base], [forward])

@@ -27,7 +27,7 @@ class Contributions:
 
     Attributes:
         recording: The forward pass.
-        block: One of its blocks.
+        block: A block of the recorded model.
     """
 
     recording: Recording
@@ -125,7 +125,7 @@ class Contributions:
         map is transposed once, so that no part is pushed.
 
         Args:
-            explanation: Of the same recording.
+            explanation: The class to explain, of the same recording.
             site: Where the parts are taken.
             stream: Where they enter the rest of the model.
             residual: Whether what the tokens pass by the attention counts.

@@ -27,7 +27,7 @@ _AFFINE = ENTRIES | _MULTIPLYING | {"add", "sub", "rsub", "div", "neg", "where",
 _WITH_OFFSET = _JOINING | DENSE | {"add", "sub", "rsub", "where", "masked_fill"}
 _NONLINEAR = ELEMENTWISE - NORMALISATIONS - {"softmax", "native_layer_norm"}
 
-Known = dict[Value, Tensor]
+Values = dict[Value, Tensor]
 
 
 class Link(NamedTuple):
@@ -41,7 +41,7 @@ class Step(NamedTuple):
     """A link with its frozen linear map."""
 
     link: Link
-    linear: Callable[[Known], list[Tensor]]
+    linear: Callable[[Values], list[Tensor]]
 
     def offset(self) -> list[Tensor]:
         """What the operation gives where its moving inputs are 0."""
@@ -77,11 +77,11 @@ def linearise(links: Sequence[Link]) -> list[Step]:
     return [Step(link, _linear_part(link)) for link in links]
 
 
-def push(steps: Iterable[Step], sources: Mapping[Value, Tensor], *, offsets: bool = False) -> Known:
+def push(steps: Iterable[Step], sources: Mapping[Value, Tensor], *, offsets: bool = False) -> Values:
     """Pass a part on.
 
     Args:
-        steps: Of a chain.
+        steps: The steps of a chain.
         sources: The part of every source of the chain.
         offsets: Add the offsets, which belong to the part that comes from the biases and other constants.
 
@@ -147,7 +147,7 @@ def _refusal(node: Node, why: str) -> UnsupportedMethodError:
     )
 
 
-def _linear_part(link: Link) -> Callable[[Known], list[Tensor]]:
+def _linear_part(link: Link) -> Callable[[Values], list[Tensor]]:
     node = link.node
     source, *_ = link.moving
     if is_norm(node):

@@ -56,7 +56,7 @@ def check_cost(tokens: Sequence[int], blocks: int, max_seconds: float) -> None:
     """Raise if the flows of samples with so many tokens would take too long.
 
     Raises:
-        UnsupportedMethodError: With the time and memory.
+        UnsupportedMethodError: If they would, with the time and memory.
     """
     edges = [max(blocks - 2, 0) * count**2 + 3 * count for count in tokens]
     seconds = SECONDS_PER_EDGE * sum(count * size for count, size in zip(tokens, edges, strict=True))
@@ -83,7 +83,7 @@ def maximum_flows(
     Args:
         edges: Capacities from 0 to 1, `[block, from, to]`, first block first; at most 1 leaves a token.
         pooling: Capacity from the source to each token at the top; their sum is 1.
-        sinks: Tokens.
+        sinks: The tokens at the bottom.
     """
     graph = _scipy("scipy.sparse.csgraph")
     blocks, tokens, _ = edges.shape

@@ -74,7 +74,7 @@ def smoothgrad(
         samples: Noisy copies.
         noise: Standard deviation of the Gaussian noise, as a share of the range (largest minus smallest number) of the
             sample's pixels or word embeddings, padding aside.
-        seed: Of the noise.
+        seed: Seed of the noise.
         at_once: Samples in one forward and backward pass; with `create_graph` all their graphs are kept to the end.
     """
     leaf = _leaf(explanation)

@@ -30,7 +30,7 @@ def leave_one_out(
         explanation: The forward pass and the target.
         window: Tokens that are taken away together: so many of a text, squares of so many patches a side. Each of them
             gets the whole fall.
-        of: What falls: the explained "logit", or its "probability" (of a contrast: the difference of the two).
+        of: The number that falls: the explained "logit", or its "probability" (of a contrast: their difference).
         baseline: Value of what is taken away.
         at_once: Samples in one forward pass.
 

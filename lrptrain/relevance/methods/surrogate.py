@@ -38,10 +38,10 @@ def lime(
     Args:
         explanation: The forward pass and the target.
         samples: Random subsets.
-        kernel_width: Of the weight of a subset.
+        kernel_width: Width of the kernel that weighs the subsets.
         alpha: Ridge penalty.
         baseline: Value of what is taken away.
-        seed: Of the subsets, together with the sample's own content.
+        seed: Seed of the subsets, together with the sample's own content.
         at_once: Subsets in one forward pass.
 
     Raises:
@@ -74,7 +74,7 @@ def kernel_shap(
         explanation: The forward pass and the target.
         samples: Random subsets, the whole and the empty one among them.
         baseline: Value of what is taken away.
-        seed: Of the subsets, together with the sample's own content.
+        seed: Seed of the subsets, together with the sample's own content.
         at_once: Subsets in one forward pass.
 
     Raises:

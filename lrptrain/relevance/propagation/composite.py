@@ -108,7 +108,7 @@ class Composite:
         """Raise if a pattern of the name map matches no module: its rule would be left out in silence.
 
         Raises:
-            ValueError: With the pattern, and names that the model has.
+            ValueError: If there is one, with the pattern and some names of modules.
         """
         paths = [path for path, _ in model.named_modules()]
         for pattern, _ in self._by_path:

@@ -17,8 +17,8 @@ def frozen(node: Node) -> Callable[[Array], Array]:
     """The normalisation with its denominators as the recorded input made them, and without its bias.
 
     That is gamma * (x - mean(x)) / sigma_0 for layer and group norms, gamma * x / rms_0 for RMSNorm, and
-    gamma * x / sigma for batch norm (in evaluation): a linear map of x, whose value at the recorded input is the node's
-    output less the bias (batch norm: less what is constant in it). Written-out norms are served, too.
+    gamma * x / sigma for batch norm (in evaluation): a linear map of x, with the node's output at the recorded input,
+    less the bias (batch norm: less what is constant in it). Written-out norms are served, too.
 
     Args:
         node: A recorded call with a name in `NORMALISATIONS`.

@@ -158,7 +158,7 @@ def unchanged(propagator: Propagator, node: Node, relevance: OutputRelevance) ->
 
 
 def only_input(node: Node) -> Iterator[Value]:
-    """The input whose values an operation of one variable passes on; none where only a shape or a type depends on it.
+    """The input that an operation of one variable passes on; none where only a shape or a type depends on it.
 
     Raises:
         UnsupportedOperationError: If another argument depends on the explained input, too.

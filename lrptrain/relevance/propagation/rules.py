@@ -33,11 +33,11 @@ def zplus(relevance: Array, x: Array, weight: Array, z: Array, forward: Linear, 
 
     Args:
         relevance: R at the output.
-        x: Input of the linear map.
-        weight: Its weight.
+        x: The input of the linear map.
+        weight: The weight of the linear map.
         z: `forward(x, weight)`, that is, the output less the bias.
         forward: The linear map.
-        transpose: Its transpose.
+        transpose: The transpose of the linear map.
     """
     size = forward(x.abs(), weight.abs())
     positive = (z + size) / 2
@@ -65,12 +65,12 @@ def alpha_beta(
 
     Args:
         relevance: R at the output.
-        x: Input of the linear map.
-        weight: Its weight.
+        x: The input of the linear map.
+        weight: The weight of the linear map.
         alpha: Weight of the positive contributions; 1, with beta = 0, is the z+ rule.
         beta: Weight of the negative ones.
         forward: The linear map.
-        transpose: Its transpose.
+        transpose: The transpose of the linear map.
     """
     z = forward(x, weight)
     size = forward(x.abs(), weight.abs())
@@ -89,11 +89,11 @@ def epsilon(relevance: Array, x: Array, weight: Array, y: Array, stabiliser: flo
 
     Args:
         relevance: R at the output.
-        x: Input of the linear map.
-        weight: Its weight.
-        y: Its output, with the bias, which takes its share.
+        x: The input of the linear map.
+        weight: The weight of the linear map.
+        y: The layer's output, with the bias, which takes its share.
         stabiliser: Added to |y|; 0 for the exact proportion.
-        transpose: Of the linear map.
+        transpose: The transpose of the linear map.
     """
     return x * transpose(safe_divide(relevance, stabilised(y, stabiliser)), weight)
 
@@ -114,12 +114,12 @@ def gamma(
 
     Args:
         relevance: R at the output.
-        x: Input of the linear map.
-        weight: Its weight.
-        y: Its output, with the bias.
+        x: The input of the linear map.
+        weight: The weight of the linear map.
+        y: The layer's output, with the bias.
         gain: gamma; 0 is the epsilon rule, infinity the z+ rule (where y >= 0).
         forward: The linear map.
-        transpose: Its transpose.
+        transpose: The transpose of the linear map.
     """
     z = forward(x, weight)
     size = forward(x.abs(), weight.abs())

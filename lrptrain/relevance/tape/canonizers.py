@@ -101,8 +101,8 @@ class NormRegion(Region):
 
     Attributes:
         factor: The denominator, or what multiplies in its place.
-        linear: The operations that are left when it is held fixed.
-        skipped: Those of them that are casts, or add the bias.
+        linear: The operations that are left when the factor is held fixed.
+        skipped: The linear operations that are casts, or add the bias.
     """
 
     factor: Value
