@@ -27,7 +27,7 @@ from lrptrain.trainers.run_folder import run_folder
 if TYPE_CHECKING:
     import pytorch_lightning as pl
 
-METHODS = ("raw_attention", "transformer_attribution", "attnlrp", "random")
+AUDITED_METHODS = ("raw_attention", "transformer_attribution", "attnlrp", "random")
 
 
 class ExplanationAudit(ModelCallback):
@@ -73,7 +73,7 @@ class ExplanationAudit(ModelCallback):
 
     def __init__(
         self,
-        methods: Sequence[str] = METHODS,
+        methods: Sequence[str] = AUDITED_METHODS,
         budget: float = 120.0,
         tests: Sequence[str] | None = None,
         max_samples: int = 64,
