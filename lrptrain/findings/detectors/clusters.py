@@ -29,8 +29,8 @@ MAX_CLUSTER_AREA = 0.25
 PERMUTATIONS = 199
 MIN_EXPLAINED_VARIANCE = 0.15
 MAX_CONTENT_P_VALUE = 0.01
-"""The content of a cluster's region counts as planted if the predicted class explains a share MIN_EXPLAINED_VARIANCE of its
-variance, with at most this p-value."""
+"""The content of a cluster's region counts as planted if the predicted class explains this share of its variance at least,
+with at most this p-value."""
 
 
 class RelevanceCluster(Detector):

@@ -40,7 +40,7 @@ def register_map_loss(name: str) -> Callable[[MapLoss], MapLoss]:
         @register_loss(name, Needs.MAP)
         def compute(batch: GuidedBatch) -> LossSum:
             scores = batch.relevance.scores
-        annotation = batch.token_annotation
+            annotation = batch.token_annotation
             _, judged = usable_scores(scores, annotation)
             return LossSum.over(MAP_LOSSES[name](scores, annotation), judged)
 
