@@ -6,8 +6,8 @@ Trainers of both packages take callbacks of either.
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn  # where both packages have them from
     from pytorch_lightning.callbacks import Callback, Checkpoint
-    from pytorch_lightning.utilities.rank_zero import rank_zero_info, rank_zero_warn
 else:
     try:
         from pytorch_lightning.callbacks import Callback, Checkpoint

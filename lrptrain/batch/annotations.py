@@ -120,8 +120,9 @@ def boxes_to_mask(boxes: Float[Tensor, "batch boxes 4"], size: tuple[int, int]) 
             "a box is (x1, y1, x2, y2) with x1 < x2 and y1 < y2, or all NaN as padding (is yours x, y, w, h?)"
         )
     inside_y, inside_x = _centres_inside(y1, y2, size[0]), _centres_inside(x1, x2, size[1])
-    boxes_here = inside_y.float().mT @ inside_x.float()
-    mask = (boxes_here > 0).to(torch.uint8)
+    # [batch, height, boxes] @ [batch, boxes, width]: in how many boxes each pixel lies
+    covering = inside_y.float().mT @ inside_x.float()
+    mask = (covering > 0).to(torch.uint8)
     return mask.masked_fill(padding.all(-1)[:, None, None], IGNORED)
 
 

@@ -33,10 +33,10 @@ class Sample:
     """One validation sample, on the CPU.
 
     Attributes:
-        sample_id: Its own id where the batch has `sample_id`, else its position in the validation set.
-        label: Class index, -1 without one.
+        sample_id: The id that the batch gave as `sample_id`, or else the position in the validation set.
+        label: The index of the class, -1 without one.
         tensors: Inputs and annotations by the names of the contract, without the batch axis.
-        group: Index of its group, or None.
+        group: The index of the group; None without one.
     """
 
     sample_id: int | str
@@ -62,29 +62,29 @@ def read_batch(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, Any
         batch = _from_tuple(batch)
     if not isinstance(batch, Mapping):
         raise ValueError(f"a batch must be a mapping or a tuple, not {type(batch).__name__}; pass batch_adapter=...")
-    given = {name: batch[name] for name in (*IMAGES, *TEXTS, *ANNOTATIONS, "group", "sample_id") if name in batch}
-    given |= {"label": batch.get("label", batch.get("labels"))}
-    known = {name: _column(name, value) for name, value in given.items() if value is not None}
-    if not any(name in known for name in (*IMAGES, "input_ids")):
+    entries = {name: batch[name] for name in (*IMAGES, *TEXTS, *ANNOTATIONS, "group", "sample_id") if name in batch}
+    entries |= {"label": batch.get("label", batch.get("labels"))}
+    columns = {name: _column(name, value) for name, value in entries.items() if value is not None}
+    if not any(name in columns for name in (*IMAGES, "input_ids")):
         raise ValueError(
             f"no input in a batch with {list(batch)}: it needs 'image' or 'pixel_values', or 'input_ids'; pass "
             "batch_adapter=... to rename its entries"
         )
-    sizes = {name: len(value) for name, value in known.items()}
+    sizes = {name: len(column) for name, column in columns.items()}
     if len(set(sizes.values())) > 1:
         raise ValueError(f"the entries of a batch differ in length: {sizes}")
-    return known
+    return columns
 
 
 def _column(name: str, value: Any) -> Tensor | list[int | str]:
-    """An entry as a plain tensor that can be padded; ids, which may be strings, as a list."""
+    """Return an entry as a plain tensor that can be padded; ids, which may be strings, as a list."""
     if name == "sample_id":
         return value.tolist() if hasattr(value, "tolist") else list(value)
-    column = torch.as_tensor(value).as_subclass(Tensor)
+    column = torch.as_tensor(value).as_subclass(Tensor)  # torchvision's tv_tensors cannot be padded
     if column.ndim == 0 or (name in ("label", "group") and (column.ndim > 1 or column.is_floating_point())):
-        one = "one integer" if name in ("label", "group") else "one entry"
+        expected = "one integer" if name in ("label", "group") else "one entry"
         raise ValueError(
-            f"{name!r} of a batch must hold {one} per sample, not {column.dtype} of shape {list(column.shape)}; "
+            f"{name!r} of a batch must hold {expected} per sample, not {column.dtype} of shape {list(column.shape)}; "
             "pass batch_adapter=... to bring it to that form"
         )
     if name in ("mask", "rationale") and column.dtype in _TOO_NARROW:
@@ -93,21 +93,32 @@ def _column(name: str, value: Any) -> Tensor | list[int | str]:
 
 
 def _from_tuple(batch: Sequence[Any]) -> dict[str, Any]:
+    """Return (image or mapping, label, mask) by the names of the contract."""
     first, *rest = batch
     inputs = dict(first) if isinstance(first, Mapping) else {"image": first}
     return inputs | dict(zip(("label", "mask"), rest, strict=False))
 
 
 def batch_length(batch: Mapping[str, Any]) -> int:
-    """Number of samples of a batch in the contract's form."""
+    """Return the number of samples of a batch in the contract's form."""
     return len(next(iter(batch.values())))
 
 
 def take(batch: Mapping[str, Any], row: int, index: int) -> Sample:
-    """Copy one sample of a batch to the CPU; `index` names it where the batch does not. A negative label is none."""
+    """Copy one sample of a batch to the CPU.
+
+    Args:
+        batch: A batch in the contract's form.
+        row: The sample's row in the batch.
+        index: The id of the sample where the batch has no `sample_id`.
+
+    Returns:
+        The sample. Its label is -1 where the batch has none or a negative one.
+    """
     with torch.inference_mode(False):
         rows = {name: x[row].detach().cpu().clone() for name, x in batch.items() if isinstance(x, Tensor)}
-    group, label = (rows.pop(name, None) for name in ("group", "label"))
+    group = rows.pop("group", None)
+    label = rows.pop("label", None)
     return Sample(
         sample_id=batch["sample_id"][row] if "sample_id" in batch else index,
         label=-1 if label is None else max(int(label), -1),

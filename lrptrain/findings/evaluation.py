@@ -54,7 +54,8 @@ class ExplainedSample:
     def positive_relevance(self) -> Float[np.ndarray, " tokens"]:
         """The positive part of the map for the first target, the label where there is one; 0 where it is nan."""
         first = self.maps[min(self.maps)]
-        return np.nan_to_num(np.maximum(first.numpy(), 0.0))
+        positive: Float[np.ndarray, " tokens"] = np.nan_to_num(np.maximum(first.numpy(), 0.0))
+        return positive
 
 
 @dataclass(frozen=True)

@@ -37,7 +37,7 @@ class Evidence:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Evidence":
         """Return evidence read from JSON, which has null for nan."""
-        numbers = {name: float("nan") if value is None else value for name, value in values.items()}
+        numbers: dict[str, Any] = {name: float("nan") if value is None else value for name, value in values.items()}
         low, high = (float("nan") if bound is None else bound for bound in values["interval"])
         return cls(**{**numbers, "interval": (low, high)})
 
@@ -133,7 +133,8 @@ class Finding:
         """Return plain numbers, strings, lists and dicts, ready for JSON, with what follows from the attributes."""
         derived = ("effect", "interval", "p_value", "samples", "severity", "trend")
         values = asdict(self) | self.scope.to_dict() | {name: getattr(self, name) for name in derived}
-        return _with_lists(values | {"text": str(self)})
+        plain: dict[str, Any] = _with_lists(values | {"text": str(self)})
+        return plain
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Finding":

@@ -31,17 +31,18 @@ def bootstrap_interval(
 
     Args:
         values: One value per sample; nan is left out.
-        confidence: Share of repetitions in which the interval should cover the true mean, in (0, 1).
-        resamples: Number of bootstrap resamples.
-        seed: Of the resampling: the same values give the same interval.
+        confidence: The share of repetitions in which the interval should cover the true mean, in (0, 1).
+        resamples: The number of bootstrap resamples.
+        seed: The seed of the resampling: the same values give the same interval.
 
     Returns:
         `(mean, low, high)`; `low` and `high` are nan with fewer than two values, `mean` too with none.
     """
-    values = _present(values)
+    values = _defined(values)
     if len(values) < 2:
         return Interval(float(values[0]) if len(values) else np.nan, np.nan, np.nan)
-    mean, spread = float(values.mean()), float(np.ptp(values))
+    mean = float(values.mean())
+    spread = float(np.ptp(values))
     if spread <= 1e-9 * np.abs(values).max() + np.finfo(float).tiny:
         return Interval(mean, mean, mean)
     bounds = require("scipy.stats", "monitor").bootstrap(
@@ -49,7 +50,7 @@ def bootstrap_interval(
         np.mean,
         confidence_level=confidence,
         n_resamples=resamples,
-        batch=_batch(values),
+        batch=_resamples_at_once(values),
         rng=np.random.default_rng(seed),
     )
     low, high = bounds.confidence_interval
@@ -67,13 +68,13 @@ def share_test(
     Args:
         values: One value per sample, such as the share of relevance inside the annotation; nan is left out.
         reference: What each is compared with, such as the annotated share of the area; one number or one per sample.
-        resamples: Number of sign patterns drawn where not all are tried.
-        seed: Of the draw.
+        resamples: The number of sign patterns drawn where not all are tried.
+        seed: The seed of the draw.
 
     Returns:
         The p-value in (0, 1] that the mean lies below the reference; 1 with fewer than two values.
     """
-    differences = _present(np.asarray(values, dtype=float) - reference)
+    differences = _defined(np.asarray(values, dtype=float) - reference)
     return float(max_test(-differences[:, None], resamples, seed)[0])
 
 
@@ -88,8 +89,8 @@ def max_test(
 
     Args:
         differences: Of every sample at every place, such as its relevance there less a reference.
-        resamples: Number of sign patterns drawn where not all are tried.
-        seed: Of the draw.
+        resamples: The number of sign patterns drawn where not all are tried.
+        seed: The seed of the draw.
 
     Returns:
         The corrected p-value in (0, 1] that the mean of a place is above 0; 1 with fewer than two samples.
@@ -97,12 +98,15 @@ def max_test(
     differences = np.asarray(differences, dtype=float)
     if len(differences) < 2:
         return np.ones(differences.shape[1])
+    # The scale does not change under sign flips, so that it stands for the denominator of Student's t.
     scale = np.sqrt((differences**2).sum(0))
     scaled = differences / np.where(scale > 0, scale, 1)
     exact = 2.0 ** len(scaled) <= resamples
     largest = np.concatenate([(signs @ scaled).max(1) for signs in _signs(len(scaled), resamples, seed, exact)])
     exceeded = (largest[:, None] >= scaled.sum(0) - 1e-12).sum(0)
-    return (exceeded + (not exact)) / (len(largest) + (not exact))
+    # Random patterns count the observed signs as one more, or a p-value could be 0 (Phipson & Smyth 2010).
+    p_values: Float[np.ndarray, " places"] = (exceeded + (not exact)) / (len(largest) + (not exact))
+    return p_values
 
 
 def holm(p_values: ArrayLike) -> Float[np.ndarray, " m"]:
@@ -122,18 +126,25 @@ def holm(p_values: ArrayLike) -> Float[np.ndarray, " m"]:
     return corrected
 
 
-def _present(values: ArrayLike) -> Float[np.ndarray, " m"]:
-    values = np.asarray(values, dtype=float)
-    return values[~np.isnan(values)]
+def _defined(values: ArrayLike) -> Float[np.ndarray, " m"]:
+    """Return the values that are not nan."""
+    numbers = np.asarray(values, dtype=float)
+    defined: Float[np.ndarray, " m"] = numbers[~np.isnan(numbers)]
+    return defined
 
 
-def _batch(values: np.ndarray) -> int:
+def _resamples_at_once(values: np.ndarray) -> int:
+    """Return how many resamples of the values fit into memory at a time."""
     return max(1, _VALUES_AT_ONCE // len(values))
 
 
 def _signs(count: int, resamples: int, seed: int, exact: bool) -> Iterator[Float[np.ndarray, "patterns n"]]:
-    """Patterns of signs, part by part: all there are, or random ones."""
-    rng, size = np.random.default_rng(seed), max(1, _VALUES_AT_ONCE // count)
+    """Yield patterns of signs, part by part: all `2**count` if `exact`, else random ones.
+
+    The bits of a pattern's number are its signs: of two values, [1, 1], [-1, 1], [1, -1] and [-1, -1].
+    """
+    rng = np.random.default_rng(seed)
+    size = max(1, _VALUES_AT_ONCE // count)
     total = 2**count if exact else resamples
     for start in range(0, total, size):
         number = np.arange(start, min(start + size, total))

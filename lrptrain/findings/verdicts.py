@@ -84,7 +84,8 @@ def merge_findings(previous: Sequence[Finding], current: Sequence[Finding]) -> t
         of `current`.
     """
     before: dict[tuple[str, Scope, str, str], Finding] = {finding.identity: finding for finding in previous}
-    merged, news = [], []
+    merged: list[Finding] = []
+    news: list[Finding] = []
     for finding in current:
         old = before.get(finding.identity)
         first_epoch = finding.first_epoch if old is None else old.first_epoch
@@ -101,4 +102,5 @@ def _differences(effect: Effect | str) -> Float[np.ndarray, " m"]:
     if isinstance(effect, str):
         return np.empty(0)
     differences = np.asarray(effect.change, dtype=float) - np.asarray(effect.control, dtype=float)
-    return differences[~np.isnan(differences)]
+    tested: Float[np.ndarray, " m"] = differences[~np.isnan(differences)]
+    return tested

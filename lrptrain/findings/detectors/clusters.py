@@ -127,7 +127,8 @@ def _spectral(maps: Float[np.ndarray, "n tokens"], seed: int) -> Int[np.ndarray,
     count = int(np.argmax(np.diff(eigenvalues[: MOST_CLUSTERS + 1]))) + 1
     rows = vectors[:, :count]
     rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    return kmeans(count, n_init=10, random_state=seed).fit_predict(rows)
+    labels: Int[np.ndarray, " n"] = kmeans(count, n_init=10, random_state=seed).fit_predict(rows)
+    return labels
 
 
 def _cluster(members: Int[np.ndarray, " n"], shares: Float[np.ndarray, "m tokens"]) -> Cluster:
@@ -151,7 +152,8 @@ def explained_by_class(
         seed: The seed of the permutations.
     """
     classes, index = np.unique(predicted, return_inverse=True)
-    n, k = len(contents), len(classes)
+    n = len(contents)
+    k = len(classes)
     centred = contents - contents.mean(0)
     products = centred @ centred.T
     total = float(np.trace(products))

@@ -82,7 +82,8 @@ class FocusInRegion(Detector):
             for index, name in enumerate(config.region_names):
                 if index > 0:
                     areas = [explained.areas.get(name, np.nan) for explained in evaluation.samples]
-                    column, region = f"{target}/region/{name}", Region("named", index)
+                    column = f"{target}/region/{name}"
+                    region = Region("named", index)
                     yield from _focus_candidates(evaluation, config, target, column, areas, region, name)
 
 

@@ -140,4 +140,5 @@ def _nearer_to_the_centre(grid: tuple[int, int]) -> Float[np.ndarray, "tokens to
     """
     radius = _radius(grid)
     nearer: Bool[np.ndarray, "tokens tokens"] = radius[None] < radius[:, None]
-    return nearer / np.maximum(nearer.sum(1, keepdims=True), 1)
+    weights: Float[np.ndarray, "tokens tokens"] = nearer / np.maximum(nearer.sum(1, keepdims=True), 1)
+    return weights

@@ -39,10 +39,12 @@ class SuspiciousToken(Detector):
         for token in suspicious_tokens(texts, config.confidence):
             if token.is_position:
                 where = _ordinal(token.what)
-                region, scope = Region("place", token.what), OVERALL
+                scope = OVERALL
+                region = Region("place", token.what)
             else:
                 where = f"the token {config.name_tokens([token.what])[0].strip()!r}"
-                region, scope = Region("token", token.what), Scope("class", config.class_names[token.predicted])
+                scope = Scope("class", config.class_names[token.predicted])
+                region = Region("token", token.what)
             finding = high_share_finding(
                 self,
                 evaluation,
