@@ -460,7 +460,7 @@ class RelevanceGuidance(ModelCallback):
         """Leave the module and torch's modes as they were before."""
         if self._unwrap_step is not None:
             self._unwrap_step()
-        if self._replay is not None and torch.overrides._get_current_function_mode() is self._replay:
+        if self._replay is not None and torch.overrides._get_current_function_mode() is self._replay:  # type: ignore[no-untyped-call]
             self._replay.__exit__(None, None, None)
         self._unwrap_step = None
         self._replay = None

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -78,7 +79,7 @@ def effects(
     grid: tuple[int, int] | None,
     config: InterventionConfig,
     device: torch.device | str = "cpu",
-    forward_context: Callable[[], AbstractContextManager] = nullcontext,
+    forward_context: Callable[[], AbstractContextManager[Any]] = nullcontext,
 ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
     """Change a region in some samples, and measure by how much the probability of the predicted class falls.
 
