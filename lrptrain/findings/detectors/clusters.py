@@ -18,9 +18,12 @@ from lrptrain.intervention import Region
 from lrptrain.intervention.regions import pixels
 
 MIN_CLUSTERED_SAMPLES = 16
+"""Fewer maps are not clustered."""
 MIN_CLUSTER_MEMBERS = 8
+"""A smaller cluster is left out."""
 MAX_CLUSTERS = 8
 NEIGHBOURS = 10
+"""The number of nearest maps, itself included, that a map is connected with in the graph."""
 PEAK_SHARE = 0.5
 MIN_PEAK_RATIO = 2.0
 """A cluster's region is where its mean map has a share PEAK_SHARE of its maximum, and this many times a uniform map."""
@@ -29,8 +32,8 @@ MAX_CLUSTER_AREA = 0.25
 PERMUTATIONS = 199
 MIN_EXPLAINED_VARIANCE = 0.15
 MAX_CONTENT_P_VALUE = 0.01
-"""The content of a cluster's region counts as planted if the predicted class explains this share of its variance at least,
-with at most this p-value."""
+"""The content of a cluster's region counts as planted if the predicted class explains a share of at least
+MIN_EXPLAINED_VARIANCE of its variance, with at most this p-value."""
 
 
 class RelevanceCluster(Detector):
