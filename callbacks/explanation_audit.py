@@ -9,7 +9,7 @@ from torch import nn
 
 from lrptrain.audit import AuditResult, AuditSettings, run_audit
 from lrptrain.audit.base import select_tests
-from lrptrain.audit.report import scalars, write_report
+from lrptrain.audit.report import audit_scalars, write_audit_report
 from lrptrain.batch import BatchAdapter, Sample, batch_length, batched, read_batch, take
 from lrptrain.callbacks.base import rank_zero_info, rank_zero_warn
 from lrptrain.callbacks.model_callback import ModelCallback
@@ -27,7 +27,7 @@ from lrptrain.trainers.run_folder import run_folder
 if TYPE_CHECKING:
     import pytorch_lightning as pl
 
-METHODS = ("raw_attention", "transformer_attribution", "attnlrp", "random")
+AUDITED_METHODS = ("raw_attention", "transformer_attribution", "attnlrp", "random")
 
 
 class ExplanationAudit(ModelCallback):
@@ -73,7 +73,7 @@ class ExplanationAudit(ModelCallback):
 
     def __init__(
         self,
-        methods: Sequence[str] = METHODS,
+        methods: Sequence[str] = AUDITED_METHODS,
         budget: float = 120.0,
         tests: Sequence[str] | None = None,
         max_samples: int = 64,
@@ -211,10 +211,10 @@ class ExplanationAudit(ModelCallback):
             rank_zero_info(str(verdict))
         rank_zero_info(f"ExplanationAudit: {folder / 'audit.md'}")
         with self._failures.caught("writing files"):
-            write_report(self.result, folder)
+            write_audit_report(self.result, folder)
         for logger in trainer.loggers:
             with self._failures.caught(f"logging to {type(logger).__name__}"):
-                log_scalars(logger, scalars(self.result), trainer)
+                log_scalars(logger, audit_scalars(self.result), trainer)
 
     def _batches(
         self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", samples: Sequence[Sample]

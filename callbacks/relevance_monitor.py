@@ -17,7 +17,7 @@ from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Fi
 from lrptrain.intervention import InterventionConfig
 from lrptrain.loggers import EpochRecord, RecordWriter, send, send_scalars
 from lrptrain.monitor.arguments import check_choices, check_names, check_verdicts
-from lrptrain.monitor.class_maps import class_maps
+from lrptrain.monitor.class_maps import compute_class_maps
 from lrptrain.monitor.clock import Clock
 from lrptrain.monitor.evaluator import TARGETS, Evaluator, ExplanationConfig
 from lrptrain.monitor.gate import gravest_forbidden, raise_if_forbidden
@@ -403,7 +403,7 @@ class RelevanceMonitor(ModelCallback):
         self.scored = gathered.explained
         self.findings = record.findings
         with self._failures.caught("computing maps of many classes"):
-            record = replace(record, class_maps=class_maps(evaluator, gathered.displayed, record.class_names))
+            record = replace(record, class_maps=compute_class_maps(evaluator, gathered.displayed, record.class_names))
         costs = self._clock.costs(started) | {"relevance/failures": float(self.failures)}
         self._scalars = self._with_prefix(record.scalars | costs)
         if trainer.is_global_zero:

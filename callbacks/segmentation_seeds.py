@@ -14,8 +14,8 @@ from lrptrain.callbacks.relevance_monitor import RelevanceMonitor
 from lrptrain.extras import require
 from lrptrain.relevance.preserve import preserved
 from lrptrain.segmentation.config import PseudoMaskConfig
-from lrptrain.segmentation.export import KINDS, ImageSource, in_every_process, run_export
-from lrptrain.segmentation.export_files import read_index, summarize
+from lrptrain.segmentation.export import MASK_FOLDERS, ImageSource, in_every_process, run_export
+from lrptrain.segmentation.export_files import describe_entries, read_index
 from lrptrain.segmentation.images import image_batches
 from lrptrain.trainers.checks import check_counts
 from lrptrain.trainers.discover import find_class_names
@@ -179,7 +179,7 @@ class SegmentationSeeds(ModelCallback):
                     validation,
                 )
             if trainer.is_global_zero:
-                rank_zero_info(f"SegmentationSeeds: {folder}: {summarize(read_index(folder))}")
+                rank_zero_info(f"SegmentationSeeds: {folder}: {describe_entries(read_index(folder))}")
         if not trainer.is_global_zero:
             return
         for sink in trainer.loggers:
@@ -219,7 +219,7 @@ class SegmentationSeeds(ModelCallback):
         for split, scores in self.scores.items():
             prefix = f"segmentation/{split}"
             scalars |= {f"{prefix}/{name}": float(scores[name]) for name in ("images", "skipped")}
-            scalars |= {f"{prefix}/{kind}_miou": scores[kind]["mean_iou"] for kind in KINDS if kind in scores}
+            scalars |= {f"{prefix}/{kind}_miou": scores[kind]["mean_iou"] for kind in MASK_FOLDERS if kind in scores}
             if "masks" in scores:
                 scalars[f"{prefix}/masks_decided"] = scores["masks"]["decided"]
         return scalars

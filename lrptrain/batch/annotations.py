@@ -119,7 +119,8 @@ def boxes_to_mask(boxes: Float[Tensor, "batch boxes 4"], size: tuple[int, int]) 
         raise ValueError(
             "a box is (x1, y1, x2, y2) with x1 < x2 and y1 < y2, or all NaN as padding (is yours x, y, w, h?)"
         )
-    inside_y, inside_x = _centres_inside(y1, y2, size[0]), _centres_inside(x1, x2, size[1])
+    inside_y = _centres_inside(y1, y2, size[0])
+    inside_x = _centres_inside(x1, x2, size[1])
     # [batch, height, boxes] @ [batch, boxes, width]: in how many boxes each pixel lies
     covering = inside_y.float().mT @ inside_x.float()
     mask = (covering > 0).to(torch.uint8)
@@ -249,7 +250,8 @@ def split_values(values: Shaped[Tensor, "*shape"], name: str) -> tuple[Bool[Tens
         ValueError: If any value is not 0, 1 or 255.
     """
     numbers = values.float()
-    evidence, valid = numbers == 1, numbers != IGNORED
+    evidence = numbers == 1
+    valid = numbers != IGNORED
     other = numbers[valid & ~evidence & (numbers != 0)]
     if other.numel():
         raise ValueError(
@@ -266,7 +268,8 @@ def _annotation(evidence_area: Tensor, valid_area: Tensor) -> TokenAnnotation:
 
 def _patch_areas(part: Bool[Tensor, "batch height width"], grid: tuple[int, int]) -> Float[Tensor, "batch tokens"]:
     """Share of each patch that `part` covers; whole-number sums, so exact up to the last division."""
-    (height, width), (rows, columns) = part.shape[1:], grid
+    height, width = part.shape[1:]
+    rows, columns = grid
     with torch.autocast(part.device.type, enabled=False):
         across = _overlap(rows, height, part.device) @ part.float()
         areas = across @ _overlap(columns, width, part.device).T

@@ -34,7 +34,8 @@ def content_tokens(batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]:
 
 def attended_tokens(batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]:
     """Return True at every token that is no padding; everywhere without an `attention_mask` `[batch, tokens]`."""
-    token_ids, mask = batch["input_ids"], batch.get("attention_mask")
+    token_ids = batch["input_ids"]
+    mask = batch.get("attention_mask")
     if mask is None or mask.ndim != 2:
         return torch.ones(token_ids.shape[:2], dtype=torch.bool, device=token_ids.device)
     return mask != 0

@@ -8,7 +8,7 @@ from lrptrain.findings.detector import get_detector
 from lrptrain.findings.scopes import OVERALL, Scope
 from lrptrain.findings.wording import percent
 
-WORST_SAMPLES = 5
+MAX_WORST_SAMPLES = 5
 
 State = Literal["suspected", "confirmed", "refuted"]
 _STATE_MARKS = {"suspected": "?", "confirmed": "!", "refuted": "-"}

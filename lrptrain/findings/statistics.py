@@ -57,7 +57,7 @@ def bootstrap_interval(
     return Interval(mean, mean + spread * float(low), mean + spread * float(high))
 
 
-def share_test(
+def sign_flip_test(
     values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"] | float, resamples: int = 9999, seed: int = 0
 ) -> float:
     """Probability of a mean difference this low, were the values as likely above their reference as below it.

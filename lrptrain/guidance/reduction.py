@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lrptrain.guidance.losses import LossSum
-from lrptrain.metrics.base import at_least_float32
+from lrptrain.relevance.propagation.propagator import at_least_float32
 
 SumOverProcesses = Callable[[Float[Tensor, " numbers"]], Float[Tensor, " numbers"]]
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Decay = Literal["none", "linear", "cosine"]
-KEPT = 0.9
+RATIO_MOMENTUM = 0.9
 """How much of the running mean of the ratio of gradient norms stays at each comparison."""
 GRADIENT_SHARE = 0.5
 """The default bound: the norm of the guidance's gradient over that of the task's, at each comparison."""
@@ -61,7 +61,7 @@ def running_ratio(ratio: float | None, task_norm: float, guidance_norm: float) -
     if not _comparable(task_norm, guidance_norm):
         return ratio
     latest = task_norm / guidance_norm
-    return latest if ratio is None else ratio**KEPT * latest ** (1 - KEPT)
+    return latest if ratio is None else ratio**RATIO_MOMENTUM * latest ** (1 - RATIO_MOMENTUM)
 
 
 def bounded_factor(factor: float | None, task_norm: float, guidance_norm: float) -> float | None:

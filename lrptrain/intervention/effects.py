@@ -111,7 +111,8 @@ def effects(
     donors = [donors_by_prediction(predicted, rows, config.seed, same) for same in (False, True)] if swap else []
     if grid is None and not swap and any("attention_mask" not in sample.tensors for sample in samples):
         raise ValueError("texts cannot lose tokens without an attention_mask in the batch")
-    random, colour = _random_numbers(samples, grid, config), _mean_colour(samples)
+    random = _random_numbers(samples, grid, config)
+    colour = _mean_colour(samples)
     changes = [np.empty(0)]
     controls = [np.empty(0)]
     for start in range(0, len(computed_rows), config.batch_size):
@@ -178,7 +179,8 @@ def _altered(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
 
 
 def _altered_images(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
-    grid, region = chunk.grid, _region_of(chunk)
+    grid = chunk.grid
+    region = _region_of(chunk)
     name, images = image_of(chunk.batch)
     assert grid is not None
     for donors in chunk.donors:
@@ -197,7 +199,9 @@ def _altered_images(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
 
 
 def _altered_texts(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
-    batch, content, region = chunk.batch, content_tokens(chunk.batch), _region_of(chunk)
+    batch = chunk.batch
+    content = content_tokens(batch)
+    region = _region_of(chunk)
     random = chunk.random[..., : content.shape[1]]
     for donors, keys in zip(chunk.donors, random, strict=False):
         usable = tokens(Region("outside"), donors)  # the evidence of a donor is not given

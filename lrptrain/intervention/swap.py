@@ -19,11 +19,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lrptrain.batch.annotations import IGNORED
-from lrptrain.intervention.images import dilate, inpainted
+from lrptrain.intervention.images import Images, Pixels, dilate, inpainted
 
-Images = Float[Tensor, "batch channels height width"]
-Pixels = Bool[Tensor, "batch height width"]
-Tokens = Shaped[Tensor, "batch tokens *width"]
+TokenValues = Shaped[Tensor, "batch tokens *width"]
 
 
 def default_margin(size: tuple[int, int]) -> int:
@@ -62,8 +60,8 @@ def swap_pixels(images: Images, region: Pixels, donors: Images, donor_evidence: 
 
 
 def swap_places(
-    tokens: Tokens, region: Bool[Tensor, "batch tokens"], donors: Tokens, places: Int[Tensor, "batch tokens"]
-) -> Tokens:
+    tokens: TokenValues, region: Bool[Tensor, "batch tokens"], donors: TokenValues, places: Int[Tensor, "batch tokens"]
+) -> TokenValues:
     """Replace the tokens of a region by tokens of the donors.
 
     Args:
@@ -109,11 +107,11 @@ def swap_outside(
 
 
 def swap_tokens(
-    tokens: Tokens,
+    tokens: TokenValues,
     rationale: Shaped[Tensor, "batch tokens"],
     margin: int | None = None,
     generator: torch.Generator | None = None,
-) -> tuple[Tokens, Bool[Tensor, " batch"]]:
+) -> tuple[TokenValues, Bool[Tensor, " batch"]]:
     """Replace every token outside the evidence by a random one of another text of the batch.
 
     Args:
@@ -171,7 +169,8 @@ def donors_by_prediction(
     rng = np.random.default_rng([seed, same_class])
     # Rows sorted by class, in random order within each: the class of position p is order[first[p] : behind[p]].
     order = rows[np.lexsort((rng.random(len(rows)), predicted[rows]))]
-    classes, position = predicted[order], np.arange(len(order))
+    classes = predicted[order]
+    position = np.arange(len(order))
     first = np.searchsorted(classes, classes, "left")
     behind = np.searchsorted(classes, classes, "right")
     size = behind - first

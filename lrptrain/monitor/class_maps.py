@@ -16,7 +16,7 @@ from lrptrain.relevance import record
 from lrptrain.relevance.registry import get_method
 
 
-def class_maps(
+def compute_class_maps(
     evaluator: Evaluator, displayed: Sequence[ExplainedSample], class_names: Sequence[str]
 ) -> list[ClassMap]:
     """Explain the most probable classes, by one forward pass per batch and one backward pass per class without a map.

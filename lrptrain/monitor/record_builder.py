@@ -123,15 +123,15 @@ class RecordBuilder:
         """
         name_tokens = find_tokens(self.tokenizer, sources)
         options = drawing.DisplayOptions(record.class_names, name_tokens, self.mean, self.std)
-        kept = [(each.sample, each.grid) for each in displayed]  # first, in case the record's budget ends
+        with_inputs = [(each.sample, each.grid) for each in displayed]  # first, in case the record's budget ends
         if displayed and evaluation is not None and evaluation.inputs is not None:
             grids = (each.grid for each in evaluation.samples)
-            kept += zip(evaluation.inputs, grids, strict=True)
+            with_inputs += zip(evaluation.inputs, grids, strict=True)
         return replace(
             record,
             pictures=drawing.pictures(displayed, options),
             texts=drawing.highlights(displayed, options),
-            inputs=drawing.inputs(kept, options),
+            inputs=drawing.inputs(with_inputs, options),
         )
 
     def _names(self, evaluation: Evaluation, sources: NameSources) -> list[str]:

@@ -30,7 +30,7 @@ class SampleMetric(LoggedMetric):
 
 
 def targets_of(scored: Sequence[ExplainedSample]) -> list[str]:
-    """The explained targets, "label" first; samples without a label lack that each."""
+    """The explained targets, "label" first; samples without a label lack that target."""
     return sorted({target for each in scored for target in each.maps})
 
 

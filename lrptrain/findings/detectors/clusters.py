@@ -17,20 +17,23 @@ from lrptrain.findings.scopes import OVERALL
 from lrptrain.intervention import Region
 from lrptrain.intervention.regions import pixels
 
-LEAST_SAMPLES = 16
-LEAST_MEMBERS = 8
-MOST_CLUSTERS = 8
+MIN_CLUSTERED_SAMPLES = 16
+"""Fewer maps are not clustered."""
+MIN_CLUSTER_MEMBERS = 8
+"""A smaller cluster is left out."""
+MAX_CLUSTERS = 8
 NEIGHBOURS = 10
-PEAK = 0.5
-LEAST_RATIO = 2.0
-"""A cluster's region is where its mean map has a share PEAK of its maximum, and this many times a uniform map."""
-MOST_AREA = 0.25
+"""The number of nearest maps, itself included, that a map is connected with in the graph."""
+PEAK_SHARE = 0.5
+MIN_PEAK_RATIO = 2.0
+"""A cluster's region is where its mean map has a share PEAK_SHARE of its maximum, and this many times a uniform map."""
+MAX_CLUSTER_AREA = 0.25
 """A larger region is nothing that members share."""
 PERMUTATIONS = 199
-LEAST_EXPLAINED = 0.15
-MOST_P_VALUE = 0.01
-"""The content of a cluster's region counts as planted if the predicted class explains a share LEAST_EXPLAINED of its
-variance, with at most this p-value."""
+MIN_EXPLAINED_VARIANCE = 0.15
+MAX_CONTENT_P_VALUE = 0.01
+"""The content of a cluster's region counts as planted if the predicted class explains a share of at least
+MIN_EXPLAINED_VARIANCE of its variance, with at most this p-value."""
 
 
 class RelevanceCluster(Detector):
@@ -53,7 +56,7 @@ class RelevanceCluster(Detector):
             if contents is None:
                 continue
             explained_share, p_value = explained_by_class(contents, predicted)
-            if not (explained_share >= LEAST_EXPLAINED and p_value <= MOST_P_VALUE):  # either may be nan
+            if not (explained_share >= MIN_EXPLAINED_VARIANCE and p_value <= MAX_CONTENT_P_VALUE):  # either may be nan
                 continue
             finding = high_share_finding(
                 self,
@@ -107,12 +110,12 @@ def relevance_clusters(shares: Float[np.ndarray, "n tokens"], seed: int = 0) -> 
         seed: The seed of k-means.
     """
     rows = np.flatnonzero(np.isfinite(shares).all(1) & (np.nan_to_num(shares).sum(1) > 0))
-    if len(rows) < LEAST_SAMPLES:
+    if len(rows) < MIN_CLUSTERED_SAMPLES:
         return []
     labels = _spectral(shares[rows], seed)
     clusters = [_cluster(rows[labels == label], shares) for label in np.unique(labels)]
-    most = MOST_AREA * shares.shape[1]
-    small = [c for c in clusters if len(c.members) >= LEAST_MEMBERS and 0 < len(c.positions) <= most]
+    most = MAX_CLUSTER_AREA * shares.shape[1]
+    small = [c for c in clusters if len(c.members) >= MIN_CLUSTER_MEMBERS and 0 < len(c.positions) <= most]
     return sorted(small, key=lambda cluster: -len(cluster.members))
 
 
@@ -124,7 +127,7 @@ def _spectral(maps: Float[np.ndarray, "n tokens"], seed: int) -> Int[np.ndarray,
     near = neighbours(maps, n_neighbors=min(NEIGHBOURS, len(maps) - 1), include_self=True).toarray()  # [n, n], 0 or 1
     eigenvalues, vectors = np.linalg.eigh(laplacian((near + near.T) / 2, normed=True))
     # k separate clusters have k eigenvalues of 0: the largest gap says where the small ones end.
-    count = int(np.argmax(np.diff(eigenvalues[: MOST_CLUSTERS + 1]))) + 1
+    count = int(np.argmax(np.diff(eigenvalues[: MAX_CLUSTERS + 1]))) + 1
     rows = vectors[:, :count]
     rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
     labels: Int[np.ndarray, " n"] = kmeans(count, n_init=10, random_state=seed).fit_predict(rows)
@@ -133,7 +136,7 @@ def _spectral(maps: Float[np.ndarray, "n tokens"], seed: int) -> Int[np.ndarray,
 
 def _cluster(members: Int[np.ndarray, " n"], shares: Float[np.ndarray, "m tokens"]) -> Cluster:
     mean = shares[members].mean(0)
-    positions = tuple(np.flatnonzero(mean >= max(PEAK * mean.max(), LEAST_RATIO / len(mean))).tolist())
+    positions = tuple(np.flatnonzero(mean >= max(PEAK_SHARE * mean.max(), MIN_PEAK_RATIO / len(mean))).tolist())
     return Cluster(members, positions, shares[members][:, list(positions)].sum(1))
 
 

@@ -8,9 +8,9 @@ from jaxtyping import Float, Int
 
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector
 from lrptrain.findings.evaluation import Evaluation
-from lrptrain.findings.finding import WORST_SAMPLES, Evidence, Finding
+from lrptrain.findings.finding import MAX_WORST_SAMPLES, Evidence, Finding
 from lrptrain.findings.scopes import OVERALL, Scope, split_into_scopes
-from lrptrain.findings.statistics import bootstrap_interval, holm, share_test
+from lrptrain.findings.statistics import bootstrap_interval, holm, sign_flip_test
 from lrptrain.findings.wording import intervention_sentence, percent, relevance_sentence
 from lrptrain.intervention import Region
 
@@ -210,14 +210,14 @@ def focus_findings(
         for scope, member in split_into_scopes(labels, class_names, groups, ~np.isnan(shares + chance))
         if member.sum() >= min_samples
     ]
-    p_values = holm([share_test(each.margins, 0.0) for each in tested])
+    p_values = holm([sign_flip_test(each.margins, 0.0) for each in tested])
 
     def finding(each: _TestedScope, p_value: float) -> Finding:
         effect, low, high = bootstrap_interval(each.shares, confidence)
         area = float(each.chance.mean())
         surely = p_value <= 1 - confidence and bootstrap_interval(each.margins, confidence).high < 0
         detector = (FocusInRegion if region else FocusOutsideAnnotation) if surely else RelianceOutsideAnnotation
-        worst = np.argsort(-each.shares if region else each.shares, kind="stable")[:WORST_SAMPLES].tolist()
+        worst = np.argsort(-each.shares if region else each.shares, kind="stable")[:MAX_WORST_SAMPLES].tolist()
         return Finding(
             kind=detector.kind,
             title=detector.title,

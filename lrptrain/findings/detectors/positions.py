@@ -13,11 +13,11 @@ from lrptrain.findings.scopes import OVERALL, ScopeMembers, split_into_scopes
 from lrptrain.findings.statistics import max_test
 from lrptrain.intervention import Region
 
-LEAST_RATIO = 2.0
+MIN_POSITION_RATIO = 2.0
 """A position counts if it has this many times the relevance of those nearer to the centre."""
-MOST_AREA = 0.6
+MAX_POSITION_AREA = 0.6
 """A region that covers a larger share of the image is no position."""
-LEAST_SAMPLES = 8
+MIN_POSITION_SAMPLES = 8
 
 
 class FocusAtPosition(Detector):
@@ -84,23 +84,23 @@ def fixed_positions(
     """
     nearer = _nearer_to_the_centre(grid)  # [tokens, tokens]
     testable: Bool[np.ndarray, " tokens"] = np.asarray(nearer.any(1))
-    scopes = [scope for scope in scopes if scope.member.sum() >= LEAST_SAMPLES]
+    scopes = [scope for scope in scopes if scope.member.sum() >= MIN_POSITION_SAMPLES]
     results: list[FixedPositions] = []
     overall: set[int] = set()
     for scope in scopes:
         values = np.compress(scope.member, shares, axis=0)
         values = np.compress(~np.isnan(values).any(1), values, axis=0)
-        if len(values) < LEAST_SAMPLES:
+        if len(values) < MIN_POSITION_SAMPLES:
             continue
         reference = values @ nearer.T  # [n, tokens]: the mean share of the positions nearer to the centre
         p_values = np.ones(len(testable))
         # max_test corrects over positions, the factor over scopes (Bonferroni).
         p_values[testable] = np.minimum(len(scopes) * max_test((values - reference)[:, testable]), 1.0)
         # A reference close to 0 would let any share be far more: it counts as half of a uniform map's at least.
-        least = np.maximum(reference.mean(0), 1 / values.shape[1] / LEAST_RATIO)
-        far_more = values.mean(0) >= LEAST_RATIO * least
+        least = np.maximum(reference.mean(0), 1 / values.shape[1] / MIN_POSITION_RATIO)
+        far_more = values.mean(0) >= MIN_POSITION_RATIO * least
         positions: set[int] = set(np.flatnonzero((p_values <= 1 - confidence) & far_more).tolist())
-        if not positions or len(positions) > MOST_AREA * len(testable) or positions <= overall:
+        if not positions or len(positions) > MAX_POSITION_AREA * len(testable) or positions <= overall:
             continue
         if scope.scope == OVERALL:
             overall = positions

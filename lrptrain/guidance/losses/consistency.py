@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lrptrain.batch.logits import two_class_logits
 from lrptrain.guidance.losses.base import GuidedBatch, LossSum, Needs, register_loss
-from lrptrain.metrics.base import at_least_float32
+from lrptrain.relevance.propagation.propagator import at_least_float32
 
 
 @register_loss("consistency", Needs.SECOND_PASS)
