@@ -177,6 +177,7 @@ class ExplanationAudit(ModelCallback):
 
     def _audit(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Audit in the first process; the others wait, whatever happens there."""
+        # Collective calls stand outside `caught`: a failure in the first process must not keep it from the barrier.
         samples_by_process = gather_to_first(self._draw.finish())
         try:
             if trainer.is_global_zero:

@@ -66,6 +66,7 @@ class ParetoCheckpoint(Checkpoint):
     ) -> None:
         super().__init__()
         check_directions(metrics)
+        # e.g. "epoch_{epoch:04d}" has the fields {"epoch"}. Without the step two points of an epoch would share a file.
         fields = {field for _, field, *_ in Formatter().parse(filename) if field is not None}
         if "step" not in fields or fields - {"step", "epoch"}:
             raise ValueError(
@@ -166,6 +167,7 @@ class ParetoCheckpoint(Checkpoint):
 
     def _add(self, trainer: "pl.Trainer", point: ParetoPoint, folder: Path) -> None:
         """Save the point if it is on the front, and remove what it dominates."""
+        # One flag per point of the old front, and the last for the new point.
         front = self.front
         *stays_on_front, is_on_front = pareto_front(values_of([*front, point], self.metrics), self.metrics.values())
         if is_on_front:
@@ -176,6 +178,8 @@ class ParetoCheckpoint(Checkpoint):
         self._find_best()
         if point.path is not None:
             trainer.save_checkpoint(point.path)  # with the state after this point
+        # After the new one is safe; and only files of this run's own folder, for a resumed run's point may lie
+        # elsewhere.
         for path in dropped:
             if path is not None and path != point.path and path.is_relative_to(folder):
                 trainer.strategy.remove_checkpoint(path)

@@ -189,6 +189,7 @@ class RelevanceGuidance(ModelCallback):
             return
         super().setup(trainer, pl_module, stage)
         _check_guidable(trainer, pl_module)
+        # A resumed run is past step 0 and keeps what its checkpoint said.
         if trainer.global_step == 0:
             self._start_over()
         self._restore()
@@ -249,6 +250,12 @@ class RelevanceGuidance(ModelCallback):
         What is decided here must be decided alike in all processes, or a collective waits for ever: which batches are
         guided and compared follows the batch index and the state, which are the same in all of them.
         """
+        # The order of a guided step, with a collective call (*) that all processes make:
+        #   1. the user's training step, in which the model's forward pass is intercepted: the task's loss;
+        #   2. the losses of this process on that pass, and now and then the swap distance;
+        #   3. their means over all processes (*);
+        #   4. now and then the gradients of task and guidance beside each other (*), which sets the guidance's factor;
+        #   5. the sum, which Lightning differentiates, clips and steps with as if it were the user's own loss.
         batch_idx = trainer.fit_loop.epoch_loop.batch_idx
         if batch_idx % self.every_n_batches:
             return training_step(*args, **kwargs)
@@ -274,6 +281,7 @@ class RelevanceGuidance(ModelCallback):
         terms = (weight * reduced.local[name] for name, weight in weights.items() if name in reduced.local)
         guidance = sum(terms, task_loss.new_zeros(()))
         conflict: dict[str, float] = {}
+        # The count is that of all processes, so that either all of them compare or none does.
         if compares and reduced.counts["samples"]:
             conflict = self._compare(trainer, pl_module, task_loss, guidance, watch)
         schedule = self.schedule(trainer.global_step, self._steps)
@@ -403,6 +411,7 @@ class RelevanceGuidance(ModelCallback):
     def _check_reach(self, pl_module: "pl.LightningModule", losses: Mapping[str, LossSum]) -> None:
         """Reject a loss whose graph reaches no trained weight."""
         weights = _trained_weights(pl_module)
+        # A backward pass through checkpointed blocks computes them again: as recorded, with explicit attention.
         with self._replay or nullcontext():
             lost = [name for name, loss in losses.items() if flat_gradient(loss.total, weights) is None]
         if lost:
@@ -460,6 +469,7 @@ class RelevanceGuidance(ModelCallback):
         """Leave the module and torch's modes as they were before."""
         if self._unwrap_step is not None:
             self._unwrap_step()
+        # An exception in the backward pass leaves the mode entered: it is left only if it is still the innermost one.
         if self._replay is not None and torch.overrides._get_current_function_mode() is self._replay:  # type: ignore[no-untyped-call]
             self._replay.__exit__(None, None, None)
         self._unwrap_step = None

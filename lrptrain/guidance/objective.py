@@ -93,6 +93,7 @@ class Objective:
         Raises:
             ValueError: If annotation and input differ in size.
         """
+        # What several losses need (a recording, a map, a swap's input) is computed once, in this object.
         batch = self._batch(forward, annotation, label, rows, generator)
         # What needs a map first: a stable sort, so that losses of one kind keep the order of their weights.
         names = sorted(self.weights, key=lambda name: LOSSES[name].needs)

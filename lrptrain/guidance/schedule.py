@@ -60,6 +60,7 @@ def running_ratio(ratio: float | None, task_norm: float, guidance_norm: float) -
     """
     if not _comparable(task_norm, guidance_norm):
         return ratio
+    # Geometric, as ratios are: one of 10 and one of 1 / 10 have the mean 1.
     latest = task_norm / guidance_norm
     return latest if ratio is None else ratio**RATIO_MOMENTUM * latest ** (1 - RATIO_MOMENTUM)
 

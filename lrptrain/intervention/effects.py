@@ -126,11 +126,14 @@ def effects(
             with forward_context():
                 output = model_output(model, altered)
             after = class_probabilities(output).cpu().numpy()
+            # [n, classes], of which each sample's own predicted class counts: positive where its probability falls.
             falls.append((probabilities[chunk_rows] - after)[np.arange(len(chunk_rows)), predicted[chunk_rows]])
+        # A sample without the region (no annotation, no such token) was not changed: its fall of 0 says nothing.
         untested = ~_region_of(chunk).flatten(1).any(1).cpu().numpy()
         for donor in donors:
             untested |= donor[chunk_rows] < 0
         changes.append(np.where(untested, np.nan, falls[0]))
+        # A swap has one control, the donor of the same class; for all else it is the mean over the random regions.
         controls.append(np.where(untested, np.nan, np.mean(falls[1:], axis=0)))
     return np.concatenate(changes), np.concatenate(controls)
 
@@ -139,6 +142,7 @@ def _padded_alike(
     samples: Sequence[Sample], groups: Sequence[np.ndarray], device: torch.device | str
 ) -> list[Mapping[str, Tensor]]:
     """Return one batch per group of equally many rows, all padded to the same length."""
+    # The random numbers of a sample's tokens also order those of its donor: both need the same length.
     joint = collate([samples[row] for group in groups for row in group], device)
     size = len(groups[0])
     return [{name: x[i * size : (i + 1) * size] for name, x in joint.items()} for i in range(len(groups))]
@@ -188,6 +192,7 @@ def _altered_images(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
         yield {**chunk.batch, name: swap_pixels(images, region, image_of(donors)[1], donor_evidence)}
     if chunk.donors:
         return
+    # e.g. images of 224 x 224 in 14 x 14 patches: patches of 16 x 16 pixels, a side of 14 units.
     patch = torch.tensor([s // g for s, g in zip(region.shape[1:], grid, strict=True)], device=region.device)
     unit = patch if chunk.region.kind == "patches" else torch.ones_like(patch)
     sides = torch.tensor(region.shape[1:], device=region.device) // unit

@@ -55,6 +55,7 @@ def swap_pixels(images: Images, region: Pixels, donors: Images, donor_evidence: 
         donor_evidence: Pixels of the donors to paint over first, from their surroundings; None to take donors as they
             are.
     """
+    # The donor's object would be evidence for its class, and the change no longer that of the surroundings alone.
     donors = donors if donor_evidence is None else inpainted(donors, donor_evidence)
     return torch.where(region[:, None], donors, images)
 
@@ -71,6 +72,7 @@ def swap_places(
         places: For every token, where in the donor its replacement stands.
     """
     width = tokens.shape[2:]
+    # Embeddings [batch, tokens, width] take all numbers of a place: [batch, tokens] becomes [batch, tokens, width].
     index = places.view(*places.shape, *[1] * len(width)).expand(*places.shape, *width)
     return torch.where(region.view(*region.shape, *[1] * len(width)), donors.gather(1, index), tokens)
 
@@ -132,10 +134,12 @@ def swap_tokens(
     margin = margin or 0
     usable = rationale != IGNORED
     givers = usable.any(1).nonzero().flatten()
+    # A text that is all ignored has no token to give: only the others take part in the cycle.
     swapped = _has_evidence(rationale) & (len(givers) > 1)
     donor = torch.arange(len(tokens), device=tokens.device)
     donor[givers] = givers[random_cycle(len(givers), generator).to(givers.device)]
     near = F.max_pool1d((rationale == 1).float(), 2 * margin + 1, stride=1, padding=margin) > 0
+    # Rows that are not swapped may have no usable token, and cannot be drawn from: all of theirs are allowed instead.
     places = random_places(torch.where(swapped[:, None], usable[donor], True), generator).to(tokens.device)
     return swap_places(tokens, usable & ~near & swapped[:, None], tokens[donor], places), swapped
 
@@ -174,11 +178,15 @@ def donors_by_prediction(
     first = np.searchsorted(classes, classes, "left")
     behind = np.searchsorted(classes, classes, "right")
     size = behind - first
+    # Same class: from 1 to size - 1 steps ahead within it, around its end, so never oneself (but for a class of one).
+    # Another class: from 0 to len - size - 1 steps ahead of the class's end, around the end of the whole order.
+    # e.g. classes [0 0 0 1 1]: position 1 draws from 2 and 0, or from 3 and 4; position 3 from 4, or from 0, 1 and 2.
     if same_class:
         chosen = first + (position - first + 1 + np.floor(rng.random(len(order)) * (size - 1)).astype(int)) % size
     else:
         chosen = (behind + np.floor(rng.random(len(order)) * (len(order) - size)).astype(int)) % len(order)
     donors = np.full(len(predicted), -1)
+    # Whoever is alone in its class has drawn itself, and has no donor.
     donors[order] = np.where(order[chosen] == order, -1, order[chosen])
     return donors
 
@@ -201,6 +209,7 @@ def places_in_order(
         usable: Tokens of the donors that may be given.
         keys: Random numbers; usable tokens are given in their order.
     """
+    # e.g. usable places 1, 2, 4 in the random order 4 1 2: a region of five tokens is given the places 4 1 2 4 1.
     order = torch.where(usable, keys, torch.inf).argsort(1)
     number = (region.cumsum(1) - 1).clamp(min=0)  # the how-many-th token of the region
     return order.gather(1, number % usable.sum(1, keepdim=True).clamp(min=1))

@@ -45,6 +45,7 @@ class LossSum:
     def over(cls, values: Float[Tensor, " batch"], judged: Bool[Tensor, " batch"]) -> "LossSum":
         """Sum one value per sample over the samples that can be judged; the others get no gradient."""
         judged = judged.to(values.device)
+        # `where`, not a product: 0 times nan is nan, and a sample that cannot be judged may well have a loss of nan.
         return cls(torch.where(judged, values, 0).sum(), judged.sum())
 
 
@@ -141,6 +142,7 @@ class GuidedBatch:
             return None
         if not self._is_recorded:
             return self.label[self.rows]
+        # A label of -1 has no logit. The map of such a sample is computed for class 0, and no loss looks at it.
         return torch.where(self._unguided.to(self.label.device), 0, self.label)
 
 
