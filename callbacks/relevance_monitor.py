@@ -284,6 +284,8 @@ class RelevanceMonitor(ModelCallback):
         """Draw the sample; evaluate after the last batch, before callbacks that swap weights swap them back."""
         if dataloader_idx != self.dataloader_idx:
             return
+        # The sanity check runs over the first batches before training: they would be drawn twice, and its numbers would
+        # be those of an untrained model. But an error costs nothing yet, so that everything is tried once, and raises.
         if trainer.sanity_checking:
             if batch_idx == 0:
                 self._evaluate_sanity_batch(trainer, pl_module, batch)
@@ -294,6 +296,8 @@ class RelevanceMonitor(ModelCallback):
                 self._sample.add_batch(contract_batch, undivided_length(trainer, dataloader_idx))
             if batch_idx == 0:
                 self._check_masks(trainer, batch)
+        # Not in `on_validation_epoch_end`: there a callback that averages weights may have taken its weights out again,
+        # if it comes earlier in the trainer's list, and the maps would be those of other weights than the validation's.
         if batch_idx + 1 == trainer.num_val_batches[dataloader_idx]:
             self._finish_validation(trainer, pl_module)
 
@@ -303,6 +307,8 @@ class RelevanceMonitor(ModelCallback):
             return
         if not self._finished:  # an iterable dataset, whose last batch was not known as such
             self._finish_validation(trainer, pl_module)
+        # Every process logs, for each decides for itself whether to checkpoint or to stop. The values are the same in
+        # all, so that nothing is synchronised here; see `setup`.
         failures = {f"{self.prefix}/failures": float(self.failures)}
         self._scalars |= failures
         for key, value in self._scalars.items():
@@ -365,6 +371,7 @@ class RelevanceMonitor(ModelCallback):
             samples = self._sample.finish()
             if trainer.state.fn == "fit" and not self._is_due(trainer.current_epoch):
                 return
+            # Noted before the work: an evaluation that fails is not repeated in every epoch that follows.
             self._evaluated_epoch = trainer.current_epoch
             with preserved(pl_module):
                 self._evaluate(trainer, pl_module, samples)
@@ -397,6 +404,8 @@ class RelevanceMonitor(ModelCallback):
             step=logged_step(trainer),
         )
         sources = name_sources(trainer, pl_module)
+        # All processes hold the same samples from here on, and come to the same candidates: they share the
+        # interventions.
         candidates = self._builder.candidates(evaluation, sources)
         effects = self._intervene(evaluator, evaluation, candidates)
         record = self._builder.build(evaluation, sources, candidates, effects, self.findings)
@@ -404,6 +413,7 @@ class RelevanceMonitor(ModelCallback):
         self.findings = record.findings
         with self._failures.caught("computing maps of many classes"):
             record = replace(record, class_maps=compute_class_maps(evaluator, gathered.displayed, record.class_names))
+        # What follows (drawing and writing) is part of the next point's cost: this one's is written with the record.
         costs = self._clock.costs(started) | {"relevance/failures": float(self.failures)}
         self._scalars = self._with_prefix(record.scalars | costs)
         if trainer.is_global_zero:

@@ -53,6 +53,7 @@ class TokenAnnotation:
     @property
     def chance(self) -> Float[Tensor, " batch"]:
         """Annotated area over valid area, in [0, 1]: the energy a uniform map has inside; nan if absent."""
+        # `evidence` is a share of the valid area, so that the product is the evidence's share of the whole token.
         return (self.evidence * self.valid).sum(-1) / self.valid.sum(-1)
 
 
@@ -113,6 +114,7 @@ def boxes_to_mask(boxes: Float[Tensor, "batch boxes 4"], size: tuple[int, int]) 
     if boxes.ndim != 3 or boxes.shape[-1] != 4:
         raise ValueError(f"boxes must be [batch, boxes, 4] as (x1, y1, x2, y2), got shape {tuple(boxes.shape)}")
     boxes = boxes.to(torch.promote_types(boxes.dtype, torch.float32))
+    # Images have different numbers of boxes; the shorter lists end with boxes of four NaN.
     padding = boxes.isnan().all(-1)
     x1, y1, x2, y2 = boxes.unbind(-1)
     if not (padding | ((x1 < x2) & (y1 < y2))).all():
@@ -177,6 +179,7 @@ def spans_to_rationale(
         for start, end in sample or ():
             if not 0 <= start < end:
                 raise ValueError(f"sample {row}: a span is (start, end) with 0 <= start < end, got {(start, end)}")
+            # Half-open intervals overlap if each starts before the other ends: (0, 4) marks a token (3, 7), not (4, 7).
             rationale[row, (starts[row] < end) & (ends[row] > start)] = 1
     absent = torch.tensor([sample is None for sample in spans], dtype=torch.bool, device=offsets.device)
     return rationale.masked_fill((starts >= ends) | absent[:, None], IGNORED)
@@ -226,6 +229,8 @@ def _mixed_rationales(
     ignored = rationales == IGNORED
     masked = attention_mask is not None and attention_mask.shape == rationales.shape
     attended = attention_mask != 0 if masked and attention_mask is not None else torch.ones_like(ignored)
+    # e.g. attended [1, 1, 1, 0] has the places [1, 2, 3, 3]: the first is 1, the last the highest, whichever side is
+    # padded.
     places = attended.cumsum(-1)
     at_ends = attended & ((places == 1) | (places == places[..., -1:]))
     unexplained = ignored & attended & ~at_ends
@@ -270,6 +275,7 @@ def _patch_areas(part: Bool[Tensor, "batch height width"], grid: tuple[int, int]
     """Share of each patch that `part` covers; whole-number sums, so exact up to the last division."""
     height, width = part.shape[1:]
     rows, columns = grid
+    # [rows, height] @ [batch, height, width] @ [width, columns]. Half precision would round sums above 2048.
     with torch.autocast(part.device.type, enabled=False):
         across = _overlap(rows, height, part.device) @ part.float()
         areas = across @ _overlap(columns, width, part.device).T
@@ -278,6 +284,8 @@ def _patch_areas(part: Bool[Tensor, "batch height width"], grid: tuple[int, int]
 
 def _overlap(cells: int, pixels: int, device: torch.device) -> Float[Tensor, "cells pixels"]:
     """Length that a cell shares with a pixel, in units where a cell is `pixels` long and a pixel is `cells` long."""
+    # e.g. 2 cells of 3 pixels: cells [0, 3) and [3, 6), pixels [0, 2), [2, 4) and [4, 6), so that the middle pixel is
+    # shared: [[2, 1, 0], [0, 1, 2]]. Whole numbers, where the ratio 3 / 2 would round for other sizes.
     cell = torch.arange(cells, device=device)[:, None] * pixels
     pixel = torch.arange(pixels, device=device)[None, :] * cells
     shared = torch.minimum(cell + pixels, pixel + cells) - torch.maximum(cell, pixel)

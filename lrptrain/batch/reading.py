@@ -115,6 +115,7 @@ def take(batch: Mapping[str, Any], row: int, index: int) -> Sample:
     Returns:
         The sample. Its label is -1 where the batch has none or a negative one.
     """
+    # Lightning validates in inference mode, and a tensor made there could never have a gradient.
     with torch.inference_mode(False):
         rows = {name: x[row].detach().cpu().clone() for name, x in batch.items() if isinstance(x, Tensor)}
     group = rows.pop("group", None)
@@ -138,6 +139,7 @@ def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> di
     for name in names:
         present = [sample.tensors[name] for sample in samples if name in sample.tensors]
         fill = _FILL.get(name, IGNORED if name == "mask" else 0)
+        # A batch with annotations may meet one without: the latter's samples have annotations that are all ignored.
         rows = [sample.tensors.get(name, torch.full_like(present[0], fill)) for sample in samples]
         stacked[name] = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=fill).to(device)
     unmasked = "input_ids" in stacked and "attention_mask" not in stacked
@@ -159,6 +161,7 @@ def model_inputs(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor | dict
     Token ids go to `input_ids` or else to the first parameter.
     """
     parameters = inspect.signature(unwrap(model).forward).parameters
+    # `forward(self, input_ids, **kwargs)` takes whatever the batch has.
     open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     for name in IMAGES:
         if name in batch:

@@ -43,6 +43,7 @@ def bootstrap_interval(
         return Interval(float(values[0]) if len(values) else np.nan, np.nan, np.nan)
     mean = float(values.mean())
     spread = float(np.ptp(values))
+    # The acceleration of BCa divides by the spread of the values: without any, the bounds would be nan.
     if spread <= 1e-9 * np.abs(values).max() + np.finfo(float).tiny:
         return Interval(mean, mean, mean)
     bounds = require("scipy.stats", "monitor").bootstrap(
@@ -53,6 +54,7 @@ def bootstrap_interval(
         batch=_resamples_at_once(values),
         rng=np.random.default_rng(seed),
     )
+    # Back to the unit of the values. The mean of the scaled values is 0, so that the bounds are offsets from the mean.
     low, high = bounds.confidence_interval
     return Interval(mean, mean + spread * float(low), mean + spread * float(high))
 
@@ -74,6 +76,8 @@ def sign_flip_test(
     Returns:
         The p-value in (0, 1] that the mean lies below the reference; 1 with fewer than two values.
     """
+    # `max_test` looks for means above 0, this test for means below the reference: hence the minus sign below.
+    # With a single place, the largest of all places is that place's own mean, and nothing is corrected.
     differences = _defined(np.asarray(values, dtype=float) - reference)
     return float(max_test(-differences[:, None], resamples, seed)[0])
 
@@ -101,8 +105,12 @@ def max_test(
     # The scale does not change under sign flips, so that it stands for the denominator of Student's t.
     scale = np.sqrt((differences**2).sum(0))
     scaled = differences / np.where(scale > 0, scale, 1)
+    # e.g. 13 samples have 8192 patterns of signs, which are all tried; of 14 samples' patterns, 9999 are drawn.
     exact = 2.0 ** len(scaled) <= resamples
+    # [patterns, n] @ [n, places]: what every place would have under a pattern, of which only the largest is kept.
+    # A place is compared with the largest of all places: that is the correction for their number.
     largest = np.concatenate([(signs @ scaled).max(1) for signs in _signs(len(scaled), resamples, seed, exact)])
+    # The observed signs are one of the patterns: the margin lets that one count in spite of rounding.
     exceeded = (largest[:, None] >= scaled.sum(0) - 1e-12).sum(0)
     # Random patterns count the observed signs as one more, or a p-value could be 0 (Phipson & Smyth 2010).
     p_values: Float[np.ndarray, " places"] = (exceeded + (not exact)) / (len(largest) + (not exact))
@@ -120,6 +128,8 @@ def holm(p_values: ArrayLike) -> Float[np.ndarray, " m"]:
     """
     p_values = np.asarray(p_values, dtype=float)
     order = np.argsort(p_values)
+    # e.g. [0.01, 0.04, 0.03]: in ascending order times 3, 2 and 1, [0.03, 0.06, 0.04]; no corrected value may be below
+    # one before it, [0.03, 0.06, 0.06]; and back in the order given, [0.03, 0.06, 0.06].
     remaining = np.arange(len(p_values), 0, -1)
     corrected = np.empty_like(p_values)
     corrected[order] = np.maximum.accumulate(np.minimum(remaining * p_values[order], 1.0))

@@ -62,6 +62,11 @@ def reach_verdicts(
         control = float(np.nanmean(effect.control))
         evidence = Evidence(mean, (low, high), control, p_values[i], len(differences[i]))
         least = max(min_effect, get_detector(candidate.kind).least_effect)
+        # With the interval [ ], its mean o and the least effect |, all on a line from 0:
+        #     0  [ | o ]   confirmed, if the corrected test agrees
+        #   [ 0    | o ]   suspected: it may be nothing
+        #     0  [ o | ]   suspected: it may be large enough
+        #     0  [ o ] |   refuted: even the upper end is too small to matter
         if p_values[i] <= 1 - confidence and low > 0 and mean >= least:
             return replace(candidate, state="confirmed", intervention=evidence)
         return replace(candidate, state="refuted" if high < least else "suspected", intervention=evidence)

@@ -45,6 +45,7 @@ class RelevanceCluster(Detector):
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
         """Return clusters with something planted in their region, if no sample has an annotation."""
         grid = evaluation.grid
+        # With annotations, the other detectors can say what a map should show, and have more power.
         annotated = any(explained.annotated is not None for explained in evaluation.samples)
         if grid is None or evaluation.inputs is None or annotated:
             return
@@ -52,6 +53,7 @@ class RelevanceCluster(Detector):
         predicted = np.array([explained.predicted for explained in evaluation.samples])
         for cluster in relevance_clusters(shares):
             region = Region("patches", cluster.positions)
+            # Of all images, not of the members: `explained_by_class` says why.
             contents = _region_pixels(evaluation.inputs, region, grid)
             if contents is None:
                 continue
@@ -124,10 +126,12 @@ def _spectral(maps: Float[np.ndarray, "n tokens"], seed: int) -> Int[np.ndarray,
     neighbours = require("sklearn.neighbors", "monitor").kneighbors_graph
     kmeans = require("sklearn.cluster", "monitor").KMeans
     laplacian = require("scipy.sparse.csgraph", "monitor").laplacian
+    # A is near B if it is among the nearest of B, which does not make B near A: the mean of both is symmetric.
     near = neighbours(maps, n_neighbors=min(NEIGHBOURS, len(maps) - 1), include_self=True).toarray()  # [n, n], 0 or 1
     eigenvalues, vectors = np.linalg.eigh(laplacian((near + near.T) / 2, normed=True))
     # k separate clusters have k eigenvalues of 0: the largest gap says where the small ones end.
     count = int(np.argmax(np.diff(eigenvalues[: MAX_CLUSTERS + 1]))) + 1
+    # [n, count]: images of one cluster point in the same direction.
     rows = vectors[:, :count]
     rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
     labels: Int[np.ndarray, " n"] = kmeans(count, n_init=10, random_state=seed).fit_predict(rows)
@@ -158,6 +162,7 @@ def explained_by_class(
     n = len(contents)
     k = len(classes)
     centred = contents - contents.mean(0)
+    # [n, n] instead of [values, values]: there are far more pixels than images. Its trace is the total sum of squares.
     products = centred @ centred.T
     total = float(np.trace(products))
     if k < 2 or n <= k or total <= 0:
@@ -166,8 +171,10 @@ def explained_by_class(
     # classes. Permuting the images is the same as permuting the classes, and `products` is only computed once.
     same_class = (index[:, None] == index) / np.bincount(index)[index]
     rng = np.random.default_rng(seed)
+    # The observed order is one of them, so that a p-value is never 0.
     orders = [np.arange(n), *(rng.permutation(n) for _ in range(PERMUTATIONS))]
     between = np.array([(products[np.ix_(order, order)] * same_class).sum() for order in orders])
+    # Mean squares within classes over all mean squares: both estimate the same variance if the class says nothing.
     share = 1.0 - ((total - between[0]) / (n - k)) / (total / (n - 1))
     return ExplainedVariance(share, float((between >= between[0] * (1 - 1e-9)).mean()))
 

@@ -33,9 +33,11 @@ class FocusAtPosition(Detector):
             return
         shares = evaluation.shares
         no_evidence = np.zeros(shares.shape[1], bool)
+        # [n, tokens]. Relevance on the annotation is where it should be, and is no candidate wherever it lies.
         on_evidence = np.array([no_evidence if x.annotated is None else x.annotated for x in evaluation.samples])
         scopes = split_into_scopes(evaluation.labels, config.class_names)
         for scope, positions, p_value in fixed_positions(shares * ~on_evidence, grid, scopes, config.confidence):
+            # Where the evidence itself lies at these positions, painting them over would show nothing about a shortcut.
             rows = np.flatnonzero(scope.member & ~on_evidence[:, list(positions)].any(1))
             finding = high_share_finding(
                 self,
@@ -89,6 +91,7 @@ def fixed_positions(
     overall: set[int] = set()
     for scope in scopes:
         values = np.compress(scope.member, shares, axis=0)
+        # Maps without positive relevance have no shares.
         values = np.compress(~np.isnan(values).any(1), values, axis=0)
         if len(values) < MIN_POSITION_SAMPLES:
             continue
@@ -100,6 +103,7 @@ def fixed_positions(
         least = np.maximum(reference.mean(0), 1 / values.shape[1] / MIN_POSITION_RATIO)
         far_more = values.mean(0) >= MIN_POSITION_RATIO * least
         positions: set[int] = set(np.flatnonzero((p_values <= 1 - confidence) & far_more).tolist())
+        # All samples come first. A class whose positions are among theirs would only repeat that finding.
         if not positions or len(positions) > MAX_POSITION_AREA * len(testable) or positions <= overall:
             continue
         if scope.scope == OVERALL:
@@ -113,6 +117,7 @@ def describe(positions: Sequence[int], grid: tuple[int, int]) -> str:
     """Return which part of the picture positions are, and how many of its patches, in words."""
     rows, columns = np.divmod(np.asarray(positions), grid[1])
     ring = _radius(grid)
+    # Nine in ten positions on the outermost ring: a list of corners and sides would hide that it is the border.
     if len(positions) > 4 and (ring[list(positions)] == ring.max()).mean() > 0.9:
         return f"the border ({len(positions)} of {len(ring)} patches)"
     vertical = _third(rows, grid[0], ("top", "middle", "bottom"))
@@ -128,6 +133,7 @@ def _third(index: np.ndarray, size: int, names: tuple[str, str, str]) -> list[st
 
 def _radius(grid: tuple[int, int]) -> Float[np.ndarray, " tokens"]:
     """Return how far each position is from the centre, by square rings: 0 in the middle, 1 at the edge."""
+    # e.g. 5 rows: 1, 0.5, 0, 0.5, 1. Rounded, or one of two positions of a ring could count as nearer than the other.
     rows, columns = (np.abs(np.linspace(-1, 1, size)) if size > 1 else np.zeros(1) for size in grid)
     return np.round(np.maximum(rows[:, None], columns[None]).ravel(), 6)
 

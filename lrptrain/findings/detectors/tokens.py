@@ -145,12 +145,14 @@ def _token_candidates(texts: Sequence[TextContent]) -> Iterator[TokenStatistics]
     for token, places in _places([text.token_ids.tolist() for text in texts]).items():
         rows = np.array(sorted(places))
         counts = {label: int((predicted[rows] == label).sum()) for label in class_sizes}
+        # In what share of each class's texts the token stands; a frequent one in a small class counts as much.
         class_shares = {label: counts[label] / class_sizes[label] for label in class_sizes}
         if len(rows) < MIN_TOKEN_TEXTS or max(class_shares.values()) < MIN_CLASS_SHARE:
             continue
         if _mostly_annotated(texts, places):
             continue
         shares = np.array([texts[row].shares[places[row]].sum() for row in rows])
+        # e.g. twice in a text of ten tokens: a uniform map has 0.2 of its relevance there.
         expected = np.array([len(places[row]) / len(texts[row].token_ids) for row in rows])
         commonest = max(class_shares, key=lambda label: class_shares[label])
         # Both must be unlikely by chance: that it is relevant, and that it goes with the class.
@@ -160,8 +162,11 @@ def _token_candidates(texts: Sequence[TextContent]) -> Iterator[TokenStatistics]
 
 def _position_candidates(texts: Sequence[TextContent]) -> Iterator[TokenStatistics]:
     """Yield the first and the last positions, with a test of their relevance where no rationale covers them."""
+    # In shorter texts the first positions would be the last as well.
     rows = [row for row, text in enumerate(texts) if len(text.token_ids) >= 2 * END_POSITIONS]
+    # 0, 1, -2, -1
     for position in (*range(END_POSITIONS), *range(-END_POSITIONS, 0)):
+        # A position that belongs to the rationale in most texts is evidence.
         outside = [row for row in rows if not _is_annotated(texts[row], position)]
         if len(rows) < MIN_TOKEN_TEXTS or len(outside) < len(rows) / 2:
             continue
