@@ -2,7 +2,8 @@
 
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -266,10 +267,10 @@ def test_the_pooling_goes_through_a_custom_operation_by_its_rule():
 def by_hand(model: Deep, gains: dict[int, float]) -> Tensor:
     """AttnLRP of the two last blocks with the gamma rule, from their inputs and outputs, and of the rest."""
 
-    def gamma_of(index: int) -> Callable:
+    def gamma_of(index: int) -> rules.Rule:
         return rules.gamma(gains[index]) if index in gains else rules.epsilon(0.0)
 
-    names = {f"blocks.{index}.0": {"linear": gamma_of(index)} for index in (0, 1)}
+    names: dict[Any, Any] = {f"blocks.{index}.0": {"linear": gamma_of(index)} for index in (0, 1)}
     return attributed(model, composite=Composite(name_map=names))
 
 
