@@ -45,9 +45,9 @@ class ParetoCheckpoint(Checkpoint):
 
     Attributes:
         points: All validations, as `ParetoPoint`.
-        front: Those whose checkpoint is kept, in order of time.
+        front: The points with a checkpoint, in order of time.
         folder: Where the files are; None before the first.
-        best_model_path: Of the front, the checkpoint that is best in the first metric, for `ckpt_path="best"`.
+        best_model_path: The front's checkpoint that is best in the first metric, for `ckpt_path="best"`.
 
     Raises:
         ValueError: At construction, or at the end of the first validation if a metric is not logged.
@@ -99,7 +99,7 @@ class ParetoCheckpoint(Checkpoint):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue a run; see `state_dict`. Files of a run that was to write elsewhere are left alone."""
         if not self._fits:
-            return  # `trainer.test(ckpt_path=...)` shall not take the front back to that epoch
+            return  # `trainer.test(ckpt_path=...)` must not take the front back to that epoch
         paths = [point["path"] and Path(point["path"]) for point in state_dict["points"]]
         self.points = [ParetoPoint(**{**p, "path": path}) for p, path in zip(state_dict["points"], paths, strict=True)]
         if state_dict["folder"] and state_dict["root"] == str(self._root):

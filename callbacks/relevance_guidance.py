@@ -71,25 +71,25 @@ class RelevanceGuidance(ModelCallback):
         method: The relevance method of the maps that `energy` and the other losses on maps judge: a differentiable one
             of `lrptrain.methods()`. In half precision the gradients through `transformer_attribution` are off by a
             tenth and more: take another.
-        method_options: Options of the method.
+        method_options: The options of the method.
         target: Whether maps explain the class of the label, or the predicted one.
         first_order: Whether gradients inside the maps count as constants: cheaper, and reaches attention only.
         annotated_fraction: Use the annotations of this fraction of the samples only, a fixed draw by their `sample_id`.
-        sparse: Expect batches without any annotation.
-        every_n_batches: Guide one batch in so many.
-        max_samples: Guide at most so many samples of a batch.
+        sparse: Whether batches without any annotation are to be expected, rather than an error.
+        every_n_batches: One batch in this many is guided.
+        max_samples: The most samples of a batch that are guided; None for all.
         margin: Pixels (or tokens) around the evidence that swaps keep. By default those of the monitor's swaps for
             images, max(2, shorter side // 56) pixels, and 0 tokens.
         warmup_steps: Optimizer steps in which the weight rises from 0.
         decay: How the weight falls after that, to 0 at the end of training: "none", "linear" or "cosine".
         adaptive: Scale the guidance so that its gradient is as long as the task's, times `weight`.
-        model: Attribute path of the model on the LightningModule, where that has no forward of its own.
+        model: The attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: Brings a batch of another form to the contract's names.
         compare_every_n_batches: In one guided batch of so many, the swap distance is measured and gradients are
             compared, which costs two forward and two backward passes; 0: never.
         on_error: "warn": a failure after the first guided batch is reported once, counted, and the batch goes unguided;
             "raise": it ends training.
-        seed: Seed of the draw and the swaps.
+        seed: The seed of the draw and the swaps.
 
     Attributes:
         failures: How often the guidance failed.

@@ -78,7 +78,7 @@ class RelevanceMonitor(ModelCallback):
         every_n_epochs: Evaluate in the first validation, then when this many epochs have passed.
         method: One of `lrptrain.methods()`.
         method_options: The options of the method.
-        model: Attribute path of the model on the LightningModule, where that has no forward of its own.
+        model: The attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: Brings a batch of another form to the names above.
         class_names: The name of each class, in the order of the logits; None for the `class_names` of the datamodule or
             the module, or else numbers.
@@ -93,7 +93,7 @@ class RelevanceMonitor(ModelCallback):
             no map shows.
         fail_on: "confirmed" or "suspected": end training after an epoch with such a finding, with an error.
         targets: The classes to explain: some of "label" and "predicted".
-        batch_size: Samples per forward pass of the monitor, which needs the memory of training.
+        batch_size: The number of samples per forward pass of the monitor, which needs the memory of training.
         max_pictures: The number of pictures or texts drawn per epoch; with 0, no inputs are kept, either.
         class_maps: The number of classes, the most probable and those of `targets`, for which the drawn samples have
             maps on the dashboard; 0 for those of `targets` alone. Each class costs a backward pass of these samples.

@@ -24,7 +24,7 @@ class Interval(NamedTuple):
 def bootstrap_interval(
     values: Float[np.ndarray, " n"], confidence: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> Interval:
-    """Mean of the values with its bias-corrected and accelerated bootstrap interval (Efron 1987).
+    """Return the mean of the values with its bias-corrected and accelerated bootstrap interval (Efron 1987).
 
     Values that do not vary have the interval `(mean, mean)`. Below about 15 values the interval is too narrow (any
     bootstrap's is): do not let it decide alone.
@@ -62,7 +62,7 @@ def bootstrap_interval(
 def sign_flip_test(
     values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"] | float, resamples: int = 9999, seed: int = 0
 ) -> float:
-    """Probability of a mean difference this low, were the values as likely above their reference as below it.
+    """Return how likely a mean this low would be if values lay above their reference as often as below it.
 
     A paired sign-flip permutation test, one-sided: exact where `2**n <= resamples`, random otherwise (then never below
     `1 / (resamples + 1)`).
@@ -85,14 +85,14 @@ def sign_flip_test(
 def max_test(
     differences: Float[np.ndarray, "n places"], resamples: int = 9999, seed: int = 0
 ) -> Float[np.ndarray, " places"]:
-    """Probability of mean differences this high anywhere, were each sample as likely to have all its signs flipped.
+    """Return how likely means this high at any place would be if each sample had either sign equally often.
 
     The single-step max-t procedure of Westfall & Young (1993) with sign flips: corrected over all places, whatever
     their dependence, and not as strict as Holm's method where they are alike. Exact where `2**n <= resamples`, random
     otherwise (then never below `1 / (resamples + 1)`).
 
     Args:
-        differences: Of every sample at every place, such as its relevance there less a reference.
+        differences: The difference of every sample at every place, such as its relevance there less a reference.
         resamples: The number of sign patterns drawn where not all are tried.
         seed: The seed of the draw.
 
@@ -118,13 +118,16 @@ def max_test(
 
 
 def holm(p_values: ArrayLike) -> Float[np.ndarray, " m"]:
-    """P-values corrected for their number by the step-down method of Holm (1979), in the order given.
+    """Correct p-values for their number by the step-down method of Holm (1979).
 
     A corrected value at or below alpha keeps the chance of even one false rejection among all `m` at or below alpha,
     whatever the dependence between the tests.
 
     Args:
         p_values: The `m` p-values of one family of tests, in [0, 1], without nan.
+
+    Returns:
+        The corrected p-values in [0, 1], in the order given.
     """
     p_values = np.asarray(p_values, dtype=float)
     order = np.argsort(p_values)

@@ -14,11 +14,11 @@ class GradientConflict:
     """The gradients of task and guidance beside each other.
 
     Attributes:
-        task_norm: Norm of the task's gradient.
-        guidance_norm: Norm of the guidance's gradient.
-        cosine: Cosine of the two, in -1..1; nan if one is 0.
-        task_seconds: Time of the task's backward pass.
-        guidance_seconds: Time of the guidance's backward pass.
+        task_norm: The norm of the task's gradient.
+        guidance_norm: The norm of the guidance's gradient.
+        cosine: The cosine of the two, in [-1, 1]; nan if one is 0.
+        task_seconds: The seconds of the task's backward pass.
+        guidance_seconds: The seconds of the guidance's backward pass.
     """
 
     task_norm: float

@@ -108,7 +108,7 @@ def in_annotated_fraction(batch: Mapping[str, Any], fraction: float, seed: int =
     Args:
         batch: A batch with `sample_id`, integers or strings.
         fraction: The expected fraction, in 0..1.
-        seed: Seed of the draw.
+        seed: The seed of the draw.
 
     Raises:
         ValueError: If there are no ids.

@@ -18,8 +18,8 @@ class Schedule:
     """Warm-up, then decay to 0 at the end of training.
 
     Attributes:
-        warmup_steps: Optimizer steps in which the weight rises linearly from 0.
-        decay: Of the weight from there to the end: none, linear or half a cosine.
+        warmup_steps: The number of optimizer steps in which the weight rises linearly from 0.
+        decay: How the weight falls from there to the end: not at all, linearly, or by half a cosine.
 
     Raises:
         ValueError: If the warm-up is negative or the decay unknown.
@@ -74,8 +74,8 @@ def bounded_factor(factor: float | None, task_norm: float, guidance_norm: float)
 
     Args:
         factor: The factor so far; None before the first comparison.
-        task_norm: Norm of the task's gradient.
-        guidance_norm: Norm of the guidance's gradient, at a factor of 1.
+        task_norm: The norm of the task's gradient.
+        guidance_norm: The norm of the guidance's gradient, at a factor of 1.
 
     Returns:
         The new factor in 0..1; the old one where a norm is 0 or not finite.

@@ -33,9 +33,9 @@ class InterventionConfig:
             both are equally odd, and differ in what the region tells of the class. `"inpaint"`: images are continued
             smoothly. `"fill"`: the mean colour of all samples. Texts lose the tokens under the latter two. Fixed
             positions and tokens are never swapped.
-        batch_size: Samples per forward pass.
-        controls: Random regions per sample, the control of all strategies but the swap.
-        seed: Seed of the choice of donors and of the random regions.
+        batch_size: The number of samples per forward pass.
+        controls: The number of random regions per sample, the control of all strategies but the swap; 2 at least.
+        seed: The seed of the choice of donors and of the random regions.
     """
 
     strategy: str = "swap"
@@ -90,10 +90,10 @@ def effects(
     Args:
         model: The model in evaluation mode.
         samples: All samples that were scored.
-        rows: Indices of the samples that take part, in any process.
+        rows: The indices of the samples that take part, in any process.
         computed_rows: Those of the rows whose effects this process computes.
         region: What is changed.
-        probabilities: Class probabilities of every sample as it is.
+        probabilities: The class probabilities of every sample as it is.
         grid: Rows and columns of an image's tokens, None for texts.
         config: How to intervene.
         device: The device of the model.

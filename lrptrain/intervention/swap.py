@@ -7,7 +7,7 @@ margin, and the exchange itself. What differs between them is an argument, becau
   the same class (`donors_by_prediction`). A training step knows no such thing for its batch: every sample gives once
   (`random_cycle`).
 - *The donor's own evidence.* An intervention measures the surroundings alone, so it paints the evidence of a donor over
-  (`donor_evidence`). In training another object in the surroundings is a distraction that the model shall bear.
+  (`donor_evidence`). In training another object in the surroundings is a distraction that the model is to bear.
 - *Which tokens of a text.* An intervention uses every content token of the donor once before any twice
   (`places_in_order`); training draws with replacement (`random_places`).
 """
@@ -89,7 +89,7 @@ def swap_outside(
         images: At least two images, or nothing is swapped.
         mask: 1 evidence, 0 not, 255 ignored, of the images' size. What is ignored is kept.
         margin: Pixels around the evidence that are kept, too; None for `default_margin`.
-        generator: Random numbers of the order in which the images give each other their surroundings.
+        generator: The random numbers of the order in which the images give each other their surroundings.
 
     Returns:
         The images, and which of them were swapped; those without any evidence are as before.
@@ -120,7 +120,7 @@ def swap_tokens(
         tokens: Ids, or embeddings, of at least two texts, or nothing is swapped.
         rationale: 1 evidence, 0 not, 255 ignored. What is ignored (special tokens, padding) is kept, and never given.
         margin: Tokens on each side of the evidence that are kept, too; None for 0.
-        generator: Random numbers of which text gives to which, and what.
+        generator: The random numbers of which text gives to which, and what.
 
     Returns:
         The tokens, and which texts were swapped; those without any evidence are as before.
@@ -159,7 +159,7 @@ def donors_by_prediction(
     Args:
         predicted: The predicted class of every sample.
         rows: Samples that take and give.
-        seed: Seed of the draw.
+        seed: The seed of the draw.
         same_class: Whether the donor is to be read as the same class.
 
     Returns:

@@ -122,7 +122,7 @@ def relevance_clusters(shares: Float[np.ndarray, "n tokens"], seed: int = 0) -> 
 
 
 def _spectral(maps: Float[np.ndarray, "n tokens"], seed: int) -> Int[np.ndarray, " n"]:
-    """Ng, Jordan & Weiss 2001: k-means on the rows of the first eigenvectors, each of length 1."""
+    """Return the cluster of every map: k-means on the rows of the first eigenvectors (Ng, Jordan & Weiss 2001)."""
     neighbours = require("sklearn.neighbors", "monitor").kneighbors_graph
     kmeans = require("sklearn.cluster", "monitor").KMeans
     laplacian = require("scipy.sparse.csgraph", "monitor").laplacian

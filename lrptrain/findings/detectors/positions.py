@@ -58,7 +58,7 @@ class FixedPositions(NamedTuple):
 
     Attributes:
         scope: The samples in which they are.
-        positions: Indices of tokens, row by row.
+        positions: The indices of tokens, row by row.
         p_value: The least p-value of the positions, corrected over positions and scopes.
     """
 

@@ -55,7 +55,7 @@ class MapSettings:
 
     Attributes:
         method: The relevance method, one of `lrptrain.methods()` that can be trained through.
-        options: Options of the method.
+        options: The options of the method.
         target: Whether to explain the class of the label, or the predicted one.
         first_order: Whether gradients inside the map count as constants; see `lrptrain.attribute`.
     """
@@ -73,11 +73,11 @@ class GuidedBatch:
     Attributes:
         forward: The call of the model in the user's training step.
         annotation: 1 evidence, 0 not, 255 ignored, of all samples, as `evidence` makes it.
-        label: Class indices of all samples; None is allowed unless a map explains the label.
-        rows: Indices of the guided samples.
+        label: The class indices of all samples; None is allowed unless a map explains the label.
+        rows: The indices of the guided samples.
         maps: Which relevance maps to compute.
         margin: Pixels (or tokens) around the evidence that swaps keep; None for the default.
-        generator: Random numbers of the swaps.
+        generator: The random numbers of the swaps.
     """
 
     forward: InterceptedForward
