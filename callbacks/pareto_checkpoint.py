@@ -1,15 +1,14 @@
 """Checkpoints of every trade-off that is worth keeping."""
 
-import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from difflib import get_close_matches
 from math import isnan
 from pathlib import Path
 from string import Formatter
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lrptrain.callbacks.base import Checkpoint
+from lrptrain.callbacks.base import Checkpoint, rank_zero_warn
 from lrptrain.trainers.pareto import (
     Direction,
     ParetoPoint,
@@ -19,6 +18,9 @@ from lrptrain.trainers.pareto import (
     values_of,
     write_front,
 )
+
+if TYPE_CHECKING:
+    import pytorch_lightning as pl
 
 
 class ParetoCheckpoint(Checkpoint):
@@ -43,9 +45,9 @@ class ParetoCheckpoint(Checkpoint):
 
     Attributes:
         points: All validations, as `ParetoPoint`.
-        front: Those whose checkpoint is kept, in order of time.
+        front: The points with a checkpoint, in order of time.
         folder: Where the files are; None before the first.
-        best_model_path: Of the front, the checkpoint that is best in the first metric, for `ckpt_path="best"`.
+        best_model_path: The front's checkpoint that is best in the first metric, for `ckpt_path="best"`.
 
     Raises:
         ValueError: At construction, or at the end of the first validation if a metric is not logged.
@@ -64,14 +66,19 @@ class ParetoCheckpoint(Checkpoint):
     ) -> None:
         super().__init__()
         check_directions(metrics)
-        named = {field for _, field, *_ in Formatter().parse(filename) if field is not None}
-        if "step" not in named or named - {"step", "epoch"}:
+        # e.g. "epoch_{epoch:04d}" has the fields {"epoch"}. Without the step two points of an epoch would share a file.
+        fields = {field for _, field, *_ in Formatter().parse(filename) if field is not None}
+        if "step" not in fields or fields - {"step", "epoch"}:
             raise ValueError(
                 f"filename must contain {{step}} and may contain {{epoch}}, nothing else: not {filename!r}"
             )
-        filename.format(epoch=0, step=0)  # a wrong format is told now, not at the first checkpoint
-        self.metrics, self.dirpath, self.filename, self.plot = dict(metrics), dirpath, filename, plot
-        self._fits, self._root = False, Path()
+        filename.format(epoch=0, step=0)  # a wrong format raises now, not at the first checkpoint
+        self.metrics = dict(metrics)
+        self.dirpath = dirpath
+        self.filename = filename
+        self.plot = plot
+        self._fits = False
+        self._root = Path()
         self._start_over()
 
     @property
@@ -81,24 +88,24 @@ class ParetoCheckpoint(Checkpoint):
 
     @property
     def state_key(self) -> str:
-        """Tells several apart in a checkpoint, by their metrics."""
+        """Tells several of them apart in a checkpoint, by their metrics."""
         return self._generate_state_key(metrics=self.metrics)
 
     def state_dict(self) -> dict[str, Any]:
-        """What a resumed run continues, in plain types."""
+        """Return what a resumed run continues, in plain types."""
         points = [{**vars(point), "path": point.path and str(point.path)} for point in self.points]
         return {"points": points, "root": str(self._root), "folder": self.folder and str(self.folder)}
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue a run; see `state_dict`. Files of a run that was to write elsewhere are left alone."""
         if not self._fits:
-            return  # `trainer.test(ckpt_path=...)` shall not take the front back to that epoch
+            return  # `trainer.test(ckpt_path=...)` must not take the front back to that epoch
         paths = [point["path"] and Path(point["path"]) for point in state_dict["points"]]
         self.points = [ParetoPoint(**{**p, "path": path}) for p, path in zip(state_dict["points"], paths, strict=True)]
         if state_dict["folder"] and state_dict["root"] == str(self._root):
             self.folder = Path(state_dict["folder"])
 
-    def setup(self, trainer: Any, pl_module: Any, stage: str) -> None:
+    def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
         """Start over, unless the same trainer goes on."""
         self._fits = stage == "fit"
         if not self._fits:
@@ -107,67 +114,72 @@ class ParetoCheckpoint(Checkpoint):
             self._start_over()
         self._root = Path(self.dirpath or Path(trainer.default_root_dir) / "pareto").absolute()
 
-    def on_train_start(self, trainer: Any, pl_module: Any) -> None:
+    def on_train_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Let go of checkpoints that have vanished since; processes must agree on them."""
-        there = trainer.strategy.broadcast([point.path is not None and point.path.exists() for point in self.points])
+        exist = trainer.strategy.broadcast([point.path is not None and point.path.exists() for point in self.points])
         self.points = [
-            point if kept else replace(point, path=None) for point, kept in zip(self.points, there, strict=True)
+            point if exists else replace(point, path=None) for point, exists in zip(self.points, exist, strict=True)
         ]
         self._find_best()
 
-    def on_validation_end(self, trainer: Any, pl_module: Any) -> None:
+    def on_validation_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Add a point. Only here are there also the metrics that the module logs at the end of the epoch."""
         if trainer.state.fn != "fit" or trainer.sanity_checking:
             return
         values = self._read(trainer)
-        if trainer.fast_dev_run:
+        if trainer.fast_dev_run:  # type: ignore[attr-defined]
             return
         if self.folder is None:
             self.folder = trainer.strategy.broadcast(self._claim(trainer) if trainer.is_global_zero else None)
+        assert self.folder is not None
         self._add(trainer, ParetoPoint(trainer.current_epoch, trainer.global_step, values), self.folder)
 
     def _start_over(self) -> None:
-        self.points, self.folder, self.best_model_path = [], None, ""
-        self._told = False
+        self.points = []
+        self.folder = None
+        self.best_model_path = ""
+        self._warned = False
 
-    def _read(self, trainer: Any) -> dict[str, float]:
-        """The values, those of the first process: all must decide alike."""
+    def _read(self, trainer: "pl.Trainer") -> dict[str, float]:
+        """Return the values of the first process: all processes must decide alike."""
         logged = trainer.callback_metrics
         values = trainer.strategy.broadcast({name: float(logged[name]) for name in self.metrics if name in logged})
         for name in self.metrics:
             if name not in values:
                 close = get_close_matches(name, logged)
-                meant = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
-                raise ValueError(f"no metric {name!r} after a validation: {meant}Logged are {sorted(logged)}")
+                hint = f"did you mean {' or '.join(map(repr, close))}? " if close else ""
+                raise ValueError(f"no metric {name!r} after a validation: {hint}Logged are {sorted(logged)}")
         undefined = [name for name, value in values.items() if isnan(value)]
-        if undefined and not self._told and trainer.is_global_zero:
-            self._told = True
-            warnings.warn(
+        if undefined and not self._warned:
+            self._warned = True
+            rank_zero_warn(
                 f"{undefined} was nan in epoch {trainer.current_epoch}: such validations are not on the Pareto front. "
-                "This is said once.",
-                stacklevel=2,
+                "This warning appears once.",
             )
         return {name: values[name] for name in self.metrics}
 
-    def _claim(self, trainer: Any) -> Path:
+    def _claim(self, trainer: "pl.Trainer") -> Path:
         if self.dirpath is not None:
             return claim_folder(self._root)
         version = trainer.logger.version if trainer.logger else None
-        named = f"version_{version}" if isinstance(version, int) else str(version or "run")
-        return claim_folder(self._root / named)
+        name = f"version_{version}" if isinstance(version, int) else str(version or "run")
+        return claim_folder(self._root / name)
 
-    def _add(self, trainer: Any, point: ParetoPoint, folder: Path) -> None:
+    def _add(self, trainer: "pl.Trainer", point: ParetoPoint, folder: Path) -> None:
         """Save the point if it is on the front, and remove what it dominates."""
+        # One flag per point of the old front, and the last for the new point.
         front = self.front
-        *stay, saved = pareto_front(values_of([*front, point], self.metrics), self.metrics.values())
-        if saved:
+        *stays_on_front, is_on_front = pareto_front(values_of([*front, point], self.metrics), self.metrics.values())
+        if is_on_front:
             name = self.filename.format(epoch=point.epoch, step=point.step)
             point = replace(point, path=folder / f"{name}.ckpt")
-        dropped = [old.path for old, stays in zip(front, stay, strict=True) if not stays]
+        dropped = [old.path for old, stays in zip(front, stays_on_front, strict=True) if not stays]
         self.points = [replace(old, path=None) if old.path in dropped else old for old in self.points] + [point]
         self._find_best()
         if point.path is not None:
             trainer.save_checkpoint(point.path)  # with the state after this point
+        # After the new one is safe; and only files of this run's own folder, for a resumed run's point may lie
+        # elsewhere.
         for path in dropped:
             if path is not None and path != point.path and path.is_relative_to(folder):
                 trainer.strategy.remove_checkpoint(path)

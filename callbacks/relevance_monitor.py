@@ -17,7 +17,7 @@ from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Fi
 from lrptrain.intervention import InterventionConfig
 from lrptrain.loggers import EpochRecord, RecordWriter, send, send_scalars
 from lrptrain.monitor.arguments import check_choices, check_names, check_verdicts
-from lrptrain.monitor.class_maps import class_maps
+from lrptrain.monitor.class_maps import compute_class_maps
 from lrptrain.monitor.clock import Clock
 from lrptrain.monitor.evaluator import TARGETS, Evaluator, ExplanationConfig
 from lrptrain.monitor.gate import gravest_forbidden, raise_if_forbidden
@@ -78,7 +78,7 @@ class RelevanceMonitor(ModelCallback):
         every_n_epochs: Evaluate in the first validation, then when this many epochs have passed.
         method: One of `lrptrain.methods()`.
         method_options: The options of the method.
-        model: Attribute path of the model on the LightningModule, where that has no forward of its own.
+        model: The attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: Brings a batch of another form to the names above.
         class_names: The name of each class, in the order of the logits; None for the `class_names` of the datamodule or
             the module, or else numbers.
@@ -93,7 +93,7 @@ class RelevanceMonitor(ModelCallback):
             no map shows.
         fail_on: "confirmed" or "suspected": end training after an epoch with such a finding, with an error.
         targets: The classes to explain: some of "label" and "predicted".
-        batch_size: Samples per forward pass of the monitor, which needs the memory of training.
+        batch_size: The number of samples per forward pass of the monitor, which needs the memory of training.
         max_pictures: The number of pictures or texts drawn per epoch; with 0, no inputs are kept, either.
         class_maps: The number of classes, the most probable and those of `targets`, for which the drawn samples have
             maps on the dashboard; 0 for those of `targets` alone. Each class costs a backward pass of these samples.
@@ -284,6 +284,8 @@ class RelevanceMonitor(ModelCallback):
         """Draw the sample; evaluate after the last batch, before callbacks that swap weights swap them back."""
         if dataloader_idx != self.dataloader_idx:
             return
+        # The sanity check runs over the first batches before training: they would be drawn twice, and its numbers would
+        # be those of an untrained model. But an error costs nothing yet, so that everything is tried once, and raises.
         if trainer.sanity_checking:
             if batch_idx == 0:
                 self._evaluate_sanity_batch(trainer, pl_module, batch)
@@ -294,6 +296,8 @@ class RelevanceMonitor(ModelCallback):
                 self._sample.add_batch(contract_batch, undivided_length(trainer, dataloader_idx))
             if batch_idx == 0:
                 self._check_masks(trainer, batch)
+        # Not in `on_validation_epoch_end`: there a callback that averages weights may have taken its weights out again,
+        # if it comes earlier in the trainer's list, and the maps would be those of other weights than the validation's.
         if batch_idx + 1 == trainer.num_val_batches[dataloader_idx]:
             self._finish_validation(trainer, pl_module)
 
@@ -303,6 +307,8 @@ class RelevanceMonitor(ModelCallback):
             return
         if not self._finished:  # an iterable dataset, whose last batch was not known as such
             self._finish_validation(trainer, pl_module)
+        # Every process logs, for each decides for itself whether to checkpoint or to stop. The values are the same in
+        # all, so that nothing is synchronised here; see `setup`.
         failures = {f"{self.prefix}/failures": float(self.failures)}
         self._scalars |= failures
         for key, value in self._scalars.items():
@@ -365,6 +371,7 @@ class RelevanceMonitor(ModelCallback):
             samples = self._sample.finish()
             if trainer.state.fn == "fit" and not self._is_due(trainer.current_epoch):
                 return
+            # Noted before the work: an evaluation that fails is not repeated in every epoch that follows.
             self._evaluated_epoch = trainer.current_epoch
             with preserved(pl_module):
                 self._evaluate(trainer, pl_module, samples)
@@ -397,13 +404,16 @@ class RelevanceMonitor(ModelCallback):
             step=logged_step(trainer),
         )
         sources = name_sources(trainer, pl_module)
+        # All processes hold the same samples from here on, and come to the same candidates: they share the
+        # interventions.
         candidates = self._builder.candidates(evaluation, sources)
         effects = self._intervene(evaluator, evaluation, candidates)
         record = self._builder.build(evaluation, sources, candidates, effects, self.findings)
         self.scored = gathered.explained
         self.findings = record.findings
         with self._failures.caught("computing maps of many classes"):
-            record = replace(record, class_maps=class_maps(evaluator, gathered.displayed, record.class_names))
+            record = replace(record, class_maps=compute_class_maps(evaluator, gathered.displayed, record.class_names))
+        # What follows (drawing and writing) is part of the next point's cost: this one's is written with the record.
         costs = self._clock.costs(started) | {"relevance/failures": float(self.failures)}
         self._scalars = self._with_prefix(record.scalars | costs)
         if trainer.is_global_zero:

@@ -40,7 +40,7 @@ LAYERS = {
     "extras": set(),
     "files": set(),
     "batch": {"relevance"},
-    "metrics": {"batch"},
+    "metrics": {"batch", "relevance"},
     "intervention": {"batch", "metrics", "relevance"},
     "guidance": {"batch", "intervention", "metrics", "relevance"},
     "findings": {"batch", "extras", "intervention"},

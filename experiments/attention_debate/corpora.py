@@ -10,7 +10,7 @@ from experiments.data import dataset
 from experiments.short_tweets import short_tweets, tokenizer
 from lrptrain.data import EraserDocuments
 from lrptrain.data.common import stratified_split
-from lrptrain.data.texts import Example, collate
+from lrptrain.data.texts import Example, collate_texts
 
 LENGTH = {"tweets": 24, "movies": 128}
 """Tokens at most, special ones included; of a review the last, where reviewers conclude."""
@@ -49,5 +49,5 @@ def drawn(corpus: str, split: int, count: int, seed: int = 0) -> list[Example]:
 def batches(texts: Sequence[Example], corpus: str, size: int = 32) -> list[Texts]:
     """In their order, what a model reads of them."""
     parts = [list(enumerate(texts))[start : start + size] for start in range(0, len(texts), size)]
-    encoded = [collate(part, tokenizer(), LENGTH[corpus]) for part in parts]
+    encoded = [collate_texts(part, tokenizer(), LENGTH[corpus]) for part in parts]
     return [{name: one[name] for name in ("input_ids", "attention_mask", "label")} for one in encoded]

@@ -11,11 +11,11 @@ from experiments.guidance.fitting import Trained
 from experiments.guidance.measures import accuracy, focus_on, moved
 from experiments.short_tweets import tokenizer
 from lrptrain.batch.annotations import rationale_to_tokens
-from lrptrain.data.texts import Example, collate
+from lrptrain.data.texts import Example, collate_texts
 from lrptrain.guidance import swap_tokens
 
 Texts = dict[str, Tensor]
-"""Columns of `lrptrain.data.texts.collate`, and perhaps `group`."""
+"""Columns of `lrptrain.data.texts.collate_texts`, and perhaps `group`."""
 PRECISION = "bf16-mixed"
 
 
@@ -31,7 +31,7 @@ def inputs(texts: Texts) -> Texts:
 
 def encoded(examples: Sequence[Example], max_length: int) -> Texts:
     """All of them, padded to the longest."""
-    return collate(list(enumerate(examples)), tokenizer(), max_length)
+    return collate_texts(list(enumerate(examples)), tokenizer(), max_length)
 
 
 def trimmed(texts: Texts) -> Texts:

@@ -13,7 +13,7 @@ import lrptrain
 from lrptrain.batch.annotations import IGNORED, TokenAnnotation, rationale_to_tokens
 from lrptrain.batch.content import end_tokens
 from lrptrain.data import EraserDocuments
-from lrptrain.data.texts import collate
+from lrptrain.data.texts import collate_texts
 from lrptrain.metrics import energy_pointing_game, iou_f1, localization_auprc, token_f1_at_k
 from lrptrain.metrics.faithfulness import comprehensiveness, sufficiency, text_probability
 
@@ -57,7 +57,7 @@ def prepare(module: torch.nn.Module, data: EraserDocuments, numbers: Sequence[in
     """The documents in batches, with the model's predictions."""
     examples = [(number, data.splits["test"][number]) for number in numbers]
     parts = [examples[start : start + BATCH] for start in range(0, len(examples), BATCH)]
-    return [_documents(module, collate(part, data.tokenizer, data.max_length)) for part in parts]
+    return [_documents(module, collate_texts(part, data.tokenizer, data.max_length)) for part in parts]
 
 
 def _documents(module: torch.nn.Module, batch: dict[str, Tensor]) -> Documents:
@@ -125,7 +125,9 @@ def _measures(scores: Tensor, batch: Documents) -> dict[str, Tensor]:
 def cut_off(data: EraserDocuments, numbers: Sequence[int]) -> dict[str, float]:
     """How much of the rationale of some test documents the model cannot see."""
     examples = [(number, data.splits["test"][number]) for number in numbers]
-    whole, seen = (collate(examples, data.tokenizer, length)["rationale"] == 1 for length in (10**5, data.max_length))
+    whole, seen = (
+        collate_texts(examples, data.tokenizer, length)["rationale"] == 1 for length in (10**5, data.max_length)
+    )
     pieces = [
         len(data.tokenizer(example.text, truncation=True, max_length=10**5)["input_ids"]) for _, example in examples
     ]

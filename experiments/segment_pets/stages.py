@@ -22,7 +22,7 @@ from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 from lrptrain.segmentation.masks import pseudo_masks
 from lrptrain.segmentation.refinement import pixel_adaptive, refinement
-from lrptrain.segmentation.seeds import class_maps, unit
+from lrptrain.segmentation.seeds import multi_scale_maps, unit
 
 CENTRE, SALIENCY = "centre prior", "spectral residual"
 OPTIONS: dict[str, dict[str, Any]] = {
@@ -112,7 +112,7 @@ def maps_of(
         prior = centre_prior(task.seed).expand(len(labels), -1, -1)
         return prior if name == CENTRE else unit(prior * maps_of(plain(task, name), net, split, labels, scales))
     method, options = name.partition(" ")[0], OPTIONS.get(name, {})
-    return class_maps(
+    return multi_scale_maps(
         net, split.images, torch.arange(len(labels)), labels, method, options, scales, len(scales) > 1, chunk=16
     )
 

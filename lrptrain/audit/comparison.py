@@ -40,7 +40,7 @@ class Row:
     Attributes:
         method: Name of the method.
         class_specific: Whether its map depends on the class.
-        scores: Scores by the name of the metric; see `METRICS`.
+        scores: Scores by the name of the metric; see `COMPARED_METRICS`.
         cost: Time of a map in units of one forward and backward pass of the same batch (median over batches).
         seconds: Seconds of a map per sample.
         problem: Why there are no scores; empty if there are.
@@ -54,7 +54,7 @@ class Row:
     problem: str = ""
 
 
-METRICS: dict[str, bool] = {
+COMPARED_METRICS: dict[str, bool] = {
     "EPG": True,
     "AUPRC": True,
     "pointing game": True,
@@ -67,7 +67,7 @@ METRICS: dict[str, bool] = {
 
 # The table is sorted by the first of these that is known. What the model does tells more about whether a map is
 # faithful than where people look, so those come first.
-SORTED_BY = ("positive AUC", "comprehensiveness", *METRICS)
+SORTED_BY = ("positive AUC", "comprehensiveness", *COMPARED_METRICS)
 
 
 @dataclass(frozen=True)
@@ -247,13 +247,13 @@ def _score(computed: Mapping[str, Tensor]) -> Score:
 
 def comparison_table(rows: Sequence[Row]) -> str:
     """Return the rows as aligned Markdown, the most faithful first; below it the methods without scores, and why."""
-    columns = [name for name in METRICS if any(is_known(row.scores.get(name)) for row in rows)]
+    columns = [name for name in COMPARED_METRICS if any(is_known(row.scores.get(name)) for row in rows)]
     scored = [row for row in rows if not row.problem]
     samples = max((score.samples for row in scored for score in row.scores.values()), default=0)
     sorted_by = next((name for name in SORTED_BY if name in columns), None)
     if sorted_by is not None:
         scored.sort(key=lambda row: _badness(sorted_by, row))
-    head = ["method", "class", *(f"{name} {'↑' if METRICS[name] else '↓'}" for name in columns), "cost"]
+    head = ["method", "class", *(f"{name} {'↑' if COMPARED_METRICS[name] else '↓'}" for name in columns), "cost"]
     lines = [
         [
             row.method,
@@ -288,4 +288,4 @@ def _badness(name: str, row: Row) -> float:
     score = row.scores.get(name)
     if score is None or not is_known(score):
         return math.inf
-    return -score.value if METRICS[name] else score.value
+    return -score.value if COMPARED_METRICS[name] else score.value

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from lrptrain.metrics.base import at_least_float32
+from lrptrain.relevance.propagation.propagator import at_least_float32
 
 Distribution = Float[Tensor, "*batch entries"]
 SAME_OUTPUT_TVD = 0.05

@@ -1,15 +1,14 @@
 """Run a model for its logits, whatever form its inputs have."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
 from lrptrain.relevance import UnsupportedMethodError, UnsupportedModelError, UnsupportedOperationError
-from lrptrain.relevance.recording import read_logits
+from lrptrain.relevance.recording import Inputs, read_logits
 
-Inputs = Tensor | Mapping[str, Tensor]
 Fill = float | Sequence[float]
 """What removed pixels become: one number, or one per channel."""
 UNSUPPORTED = (UnsupportedMethodError, UnsupportedModelError, UnsupportedOperationError, ImportError)

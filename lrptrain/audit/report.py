@@ -31,7 +31,7 @@ def sentences(result: AuditResult) -> list[str]:
     return [sentence for test in registered_tests() for sentence in test.sentences(result)]
 
 
-def scalars(result: AuditResult) -> dict[str, float]:
+def audit_scalars(result: AuditResult) -> dict[str, float]:
     """Return what loggers show of every method: the columns that are logged, and the verdict as a number, if known."""
     values = {}
     for verdict in result.verdicts:
@@ -74,7 +74,7 @@ def to_dict(result: AuditResult) -> dict[str, Any]:
     return {**result.to_dict(), "sentences": sentences(result), "tests": tests}
 
 
-def write_report(result: AuditResult, folder: Path) -> None:
+def write_audit_report(result: AuditResult, folder: Path) -> None:
     """Save `audit.md`, `results.json`, and the plots of whatever was measured.
 
     Raises:

@@ -17,7 +17,7 @@ from lrptrain.audit.distances import as_distribution
 from lrptrain.relevance import Relevance, record
 from lrptrain.relevance.recording import Inputs
 
-Features = Float[Tensor, "batch tokens width"]
+TokenFeatures = Float[Tensor, "batch tokens width"]
 Usable = Bool[Tensor, "batch tokens"]
 Weights = Float[Tensor, "batch tokens"]
 
@@ -40,7 +40,7 @@ class TokenMLP(nn.Module):
         self.classifier = nn.Linear(hidden, classes)
         self.score = nn.Linear(hidden, 1) if learned else None
 
-    def forward(self, features: Features, usable: Usable, weights: Weights) -> Float[Tensor, "batch classes"]:
+    def forward(self, features: TokenFeatures, usable: Usable, weights: Weights) -> Float[Tensor, "batch classes"]:
         """Return the logits."""
         states = self.hidden(features).tanh()
         if self.score is not None:
@@ -51,7 +51,7 @@ class TokenMLP(nn.Module):
         return self.classifier((weights[:, None] @ states)[:, 0])
 
 
-def token_features(model: nn.Module, inputs: Inputs) -> tuple[Features, Usable]:
+def token_features(model: nn.Module, inputs: Inputs) -> tuple[TokenFeatures, Usable]:
     """Return what a model reads at every token before it mixes tokens, and which tokens are content.
 
     Features are the word embeddings of a text, and the pixels of every patch of an image.
@@ -74,7 +74,7 @@ def token_features(model: nn.Module, inputs: Inputs) -> tuple[Features, Usable]:
 
 
 def train_frozen(
-    features: Features,
+    features: TokenFeatures,
     usable: Usable,
     weights: Weights,
     labels: Int[Tensor, " batch"],
@@ -127,7 +127,7 @@ def train_frozen(
 
 @torch.no_grad()
 def accuracy(
-    model: nn.Module, features: Features, usable: Usable, weights: Weights, labels: Int[Tensor, " batch"]
+    model: nn.Module, features: TokenFeatures, usable: Usable, weights: Weights, labels: Int[Tensor, " batch"]
 ) -> float:
     """Return the share of the labelled samples that a `TokenMLP` classifies correctly; nan without any."""
     labelled = labels >= 0
@@ -172,7 +172,7 @@ def token_model_accuracy(
 
 
 @dataclass(frozen=True)
-class Tokens:
+class TokenSamples:
     """What a token-wise model reads of all samples, padded to the longest.
 
     Attributes:
@@ -186,19 +186,19 @@ class Tokens:
     label: Int[Tensor, " samples"]
 
 
-def tokens_of(context: AuditContext, attribute: str) -> Tokens:
+def tokens_of(context: AuditContext, attribute: str) -> TokenSamples:
     """Return the tokens of `context.batches` or `context.train_batches`, computed once."""
 
-    def compute() -> Tokens:
+    def compute() -> TokenSamples:
         batches: Sequence[AuditBatch] = getattr(context, attribute)
         features, usable = zip(*(token_features(context.model, batch.inputs) for batch in batches), strict=True)
         label = torch.cat([batch.label for batch in batches])
-        return Tokens(_pad_to_longest(features).float(), _pad_to_longest(usable), label)
+        return TokenSamples(_pad_to_longest(features).float(), _pad_to_longest(usable), label)
 
     return context.cached(("tokens", attribute), compute)
 
 
-def _token_weights(tokens: Tokens, maps: Sequence[Relevance] | None) -> Float[Tensor, "samples tokens"]:
+def _token_weights(tokens: TokenSamples, maps: Sequence[Relevance] | None) -> Float[Tensor, "samples tokens"]:
     """Return the weights that maps give the tokens; uniform ones without maps."""
     scores = torch.zeros(tokens.usable.shape, device=tokens.usable.device)
     if maps is not None:

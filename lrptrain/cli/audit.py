@@ -14,7 +14,7 @@ from torch import nn
 
 from lrptrain.audit import AuditResult, AuditSettings, UnitResult, run_audit
 from lrptrain.audit.base import select_tests
-from lrptrain.audit.report import markdown, write_report
+from lrptrain.audit.report import markdown, write_audit_report
 from lrptrain.batch import batched
 from lrptrain.cli.loading import (
     are_images,
@@ -121,7 +121,7 @@ def audit(
 
 def _print_result(result: AuditResult, folder: Path) -> None:
     """Print an audit and save it."""
-    write_report(result, folder)
+    write_audit_report(result, folder)
     print(f"\n{markdown(result)}\n{folder / 'audit.md'}\n{folder / 'results.json'}", flush=True)
 
 

@@ -7,8 +7,8 @@ from lrptrain.cli.lightning import lightning_cli
 from lrptrain.cli.loading import default_device, load_data, load_module, module_path
 from lrptrain.relevance.registry import get_method
 from lrptrain.segmentation.config import PseudoMaskConfig
-from lrptrain.segmentation.export import KINDS
-from lrptrain.segmentation.export_files import read_index, summarize
+from lrptrain.segmentation.export import MASK_FOLDERS
+from lrptrain.segmentation.export_files import describe_entries, read_index
 from lrptrain.segmentation.pipeline import Training, run_pipeline
 
 
@@ -49,7 +49,7 @@ def segment(
     results = run_pipeline(
         classifier, load_data(checkpoint, data), root, masks, training, model, device=default_device(device)
     )
-    print(f"{summarize(read_index(root))}\n\n{iou_table(results)}\n\n{root / 'results.json'}", flush=True)
+    print(f"{describe_entries(read_index(root))}\n\n{iou_table(results)}\n\n{root / 'results.json'}", flush=True)
 
 
 def iou_table(results: dict[str, Any]) -> str:
@@ -58,7 +58,7 @@ def iou_table(results: dict[str, Any]) -> str:
     rows = ["| mean IoU | seeds | refined | pseudo-masks | segmenter |", "| --- | --- | --- | --- | --- |"]
     for split in splits:
         scores = {**results[split], "segmenter": results["segmenter"].get(split)}
-        cells = [_percent(scores.get(kind)) for kind in (*KINDS, "segmenter")]
+        cells = [_percent(scores.get(kind)) for kind in (*MASK_FOLDERS, "segmenter")]
         rows.append(f"| {split} | {' | '.join(cells)} |")
     return "\n".join(rows)
 

@@ -11,10 +11,12 @@ from torch.utils.data import DataLoader, Dataset
 
 from lrptrain.extras import require
 
-Row = dict[str, str]
+CsvRow = dict[str, str]
+SPLITS = ("train", "val", "test")
+"""Names of the splits, in the order in which `splits` arguments give them."""
 
 
-def read_table(path: str | Path, columns: Iterable[str | None]) -> list[Row]:
+def read_csv(path: str | Path, columns: Iterable[str | None]) -> list[CsvRow]:
     """Read a CSV file with a header line.
 
     Args:

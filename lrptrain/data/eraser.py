@@ -6,10 +6,8 @@ from typing import Any
 
 from torch.utils.data import DataLoader
 
-from lrptrain.data.common import class_names
+from lrptrain.data.common import SPLITS, class_names
 from lrptrain.data.texts import Example, TextDataModule
-
-SPLITS = ("train", "val", "test")
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:

@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
 from lrptrain.batch.annotations import IGNORED
-from lrptrain.data.common import Row, class_names, loader, read_table, stratified_split
+from lrptrain.data.common import SPLITS, CsvRow, class_names, loader, read_csv, stratified_split
 from lrptrain.data.pictures import find_pictures, open_picture, stem, to_image, to_values
 
 
@@ -63,7 +63,7 @@ class ImageSpec:
 
 
 @dataclass(frozen=True)
-class Sample:
+class LabelledImage:
     """One row of the table with its files."""
 
     image: Path
@@ -75,7 +75,7 @@ class Sample:
 class ImageMaskDataset(Dataset[dict[str, Any]]):
     """Dicts of `image`, `mask`, `label`, `sample_id` (index in this dataset) and, if the table has it, `group`."""
 
-    def __init__(self, samples: Sequence[Sample], spec: ImageSpec) -> None:
+    def __init__(self, samples: Sequence[LabelledImage], spec: ImageSpec) -> None:
         self.samples = samples
         self.spec = spec
 
@@ -149,7 +149,7 @@ class ImageMaskFolder(pl.LightningDataModule):
         self.label_column = label_column
         self.split_column = split_column
         self.group_column = group_column
-        self.split_names = dict(zip(("train", "val", "test"), splits, strict=True))
+        self.split_names = dict(zip(SPLITS, splits, strict=True))
         self.val_share = val_share
         self.seed = seed
         self.labels = labels
@@ -175,7 +175,7 @@ class ImageMaskFolder(pl.LightningDataModule):
         if self.splits:
             return
         columns = (self.name_column, self.label_column, self.split_column, self.group_column)
-        rows = read_table(self.root / self.table, columns)
+        rows = read_csv(self.root / self.table, columns)
         self.class_names = class_names((row[self.label_column] for row in rows), self.labels)
         rows = [row for row in rows if row[self.label_column] in self.class_names]
         samples = self._samples(rows)
@@ -185,7 +185,7 @@ class ImageMaskFolder(pl.LightningDataModule):
         if self.split_names["train"] == self.split_names["val"]:
             self._divide(self.splits["train"].samples)
 
-    def _divide(self, samples: Sequence[Sample]) -> None:
+    def _divide(self, samples: Sequence[LabelledImage]) -> None:
         parts = stratified_split([sample.label for sample in samples], self.val_share, self.seed)
         for split, part in zip(("train", "val"), parts, strict=True):
             self.splits[split] = ImageMaskDataset([samples[i] for i in part], self.spec)
@@ -210,7 +210,7 @@ class ImageMaskFolder(pl.LightningDataModule):
             )
         return self.splits[split]
 
-    def _samples(self, rows: Sequence[Row]) -> list[Sample]:
+    def _samples(self, rows: Sequence[CsvRow]) -> list[LabelledImage]:
         names = [stem(row[self.name_column]) for row in rows]
         images = find_pictures(self.root / self.images)
         absent = [name for name in names if name not in images]
@@ -224,11 +224,13 @@ class ImageMaskFolder(pl.LightningDataModule):
                 f"{self.root / self.masks} has a mask for none of the images; pass masks=None if there are none"
             )
         return [
-            Sample(images[name], masks.get(name), self.class_names.index(row[self.label_column]), self._group(row))
+            LabelledImage(
+                images[name], masks.get(name), self.class_names.index(row[self.label_column]), self._group(row)
+            )
             for name, row in zip(names, rows, strict=True)
         ]
 
-    def _group(self, row: Row) -> int | None:
+    def _group(self, row: CsvRow) -> int | None:
         if self.group_column is None:
             return None
         try:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 from torch.utils.data import DataLoader
 
-from lrptrain.data.common import Row, class_names, read_table, stratified_split
+from lrptrain.data.common import CsvRow, class_names, read_csv, stratified_split
 from lrptrain.data.texts import Example, TextDataModule
 
 
@@ -115,7 +115,7 @@ class TextSpans(TextDataModule):
 
     def _examples(self) -> list[Example]:
         columns = (self.text_column, self.label_column, self.rationale_column, *(self.span_columns or ()))
-        rows = read_table(self.path, columns)
+        rows = read_csv(self.path, columns)
         self.class_names = class_names((row[self.label_column] for row in rows), self.labels)
         labelled = [row for row in rows if row[self.label_column] in self.class_names]
         filled = [row for row in labelled if row[self.text_column].strip()]
@@ -123,7 +123,7 @@ class TextSpans(TextDataModule):
             warnings.warn(f"{self.path}: skipped {len(labelled) - len(filled)} rows without text", stacklevel=2)
         return [self._example(row) for row in self._subset(filled)]
 
-    def _example(self, row: Row) -> Example:
+    def _example(self, row: CsvRow) -> Example:
         text = row[self.text_column]
         span = None
         if self.rationale_column is not None:
@@ -132,7 +132,7 @@ class TextSpans(TextDataModule):
             span = read_span(text, *(row[column] for column in self.span_columns))
         return Example(text, self.class_names.index(row[self.label_column]), None if span is None else (span,))
 
-    def _subset(self, rows: list[Row]) -> list[Row]:
+    def _subset(self, rows: list[CsvRow]) -> list[CsvRow]:
         if self.limit is None or self.limit >= len(rows):
             return rows
         chosen = np.random.default_rng(self.seed).permutation(len(rows))[: self.limit]

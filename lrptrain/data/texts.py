@@ -37,7 +37,7 @@ def fast_tokenizer(source: str) -> Any:
     return tokenizer
 
 
-def collate(samples: Sequence[tuple[int, Example]], tokenizer: Any, max_length: int) -> dict[str, torch.Tensor]:
+def collate_texts(samples: Sequence[tuple[int, Example]], tokenizer: Any, max_length: int) -> dict[str, torch.Tensor]:
     """Tokenise (sample id, example) pairs, padded to the longest.
 
     Evidence that truncation removes wholly makes a sample one without annotation.
@@ -79,8 +79,8 @@ def text_loader(
     num_workers: int = 0,
     shuffle: bool = False,
 ) -> DataLoader[Any]:
-    """Batches as `collate` makes them; the sample id is the index in `examples`."""
-    batch = partial(collate, tokenizer=tokenizer, max_length=max_length)
+    """Batches as `collate_texts` makes them; the sample id is the index in `examples`."""
+    batch = partial(collate_texts, tokenizer=tokenizer, max_length=max_length)
     numbered: Any = list(enumerate(examples))
     return loader(numbered, batch_size, num_workers, shuffle, batch)
 

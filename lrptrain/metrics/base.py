@@ -14,11 +14,7 @@ from torchmetrics import Metric
 
 from lrptrain.batch.annotations import TokenAnnotation
 from lrptrain.metrics.interval import empty_moments, mean_with_interval, merge_moments, moments_by_row
-
-
-def at_least_float32(scores: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-    """Convert half precision to float32, so that sums lose nothing; leave wider types as they are."""
-    return scores.to(torch.promote_types(scores.dtype, torch.float32))
+from lrptrain.relevance.propagation.propagator import at_least_float32
 
 
 def usable_scores(

@@ -9,9 +9,10 @@ import torch.nn.functional as F
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lrptrain.metrics.base import SampleMean, at_least_float32, nan_where_undefined
+from lrptrain.metrics.base import SampleMean, nan_where_undefined
 from lrptrain.metrics.deletion import text_probability
 from lrptrain.metrics.ranking import select_top
+from lrptrain.relevance.propagation.propagator import at_least_float32
 
 __all__ = [
     "Comprehensiveness",

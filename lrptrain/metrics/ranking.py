@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from lrptrain.metrics.base import at_least_float32
+from lrptrain.relevance.propagation.propagator import at_least_float32
 
 
 def average_precision(

@@ -14,7 +14,6 @@ from torchmetrics import Metric
 from lrptrain.batch.annotations import IGNORED, split_values
 from lrptrain.metrics.base import (
     add_by_row,
-    at_least_float32,
     class_index,
     leave_compute_groups,
     nan_where_undefined,
@@ -29,6 +28,7 @@ from lrptrain.metrics.interval import (
     products_of_counts,
 )
 from lrptrain.metrics.ranking import average_precision
+from lrptrain.relevance.propagation.propagator import at_least_float32
 
 
 def relative_map(

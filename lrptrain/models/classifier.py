@@ -8,7 +8,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torchmetrics.classification import MulticlassAccuracy
 
-from lrptrain.models.optimizer import Schedule, adamw, check_schedule
+from lrptrain.models.optimizer import LearningRateSchedule, adamw, check_schedule
 from lrptrain.models.pretrained import huggingface_classifier, timm_classifier
 
 
@@ -28,7 +28,7 @@ class Classifier(pl.LightningModule):
 
     batch_keys: tuple[str, ...] = ()
 
-    def __init__(self, num_classes: int, lr: float, weight_decay: float, schedule: Schedule) -> None:
+    def __init__(self, num_classes: int, lr: float, weight_decay: float, schedule: LearningRateSchedule) -> None:
         super().__init__()
         check_schedule(schedule)
         self.lr = lr
@@ -95,7 +95,7 @@ class ImageClassifier(Classifier):
         model_kwargs: dict[str, Any] | None = None,
         lr: float = 1e-3,
         weight_decay: float = 0.05,
-        schedule: Schedule = "one_cycle",
+        schedule: LearningRateSchedule = "one_cycle",
     ) -> None:
         super().__init__(num_classes, lr, weight_decay, schedule)
         self.save_hyperparameters()
@@ -146,7 +146,7 @@ class TextClassifier(Classifier):
         model_kwargs: dict[str, Any] | None = None,
         lr: float = 5e-5,
         weight_decay: float = 0.01,
-        schedule: Schedule = "one_cycle",
+        schedule: LearningRateSchedule = "one_cycle",
     ) -> None:
         super().__init__(num_classes, lr, weight_decay, schedule)
         self.save_hyperparameters()

@@ -5,7 +5,7 @@ from typing import Any, Literal
 import pytorch_lightning as pl
 import torch
 
-Schedule = Literal["one_cycle", "constant"]
+LearningRateSchedule = Literal["one_cycle", "constant"]
 
 
 def check_schedule(schedule: str) -> None:
@@ -18,7 +18,7 @@ def check_schedule(schedule: str) -> None:
         raise ValueError(f"schedule must be 'one_cycle' or 'constant', got {schedule!r}")
 
 
-def adamw(module: pl.LightningModule, lr: float, weight_decay: float, schedule: Schedule) -> Any:
+def adamw(module: pl.LightningModule, lr: float, weight_decay: float, schedule: LearningRateSchedule) -> Any:
     """AdamW over all parameters that require gradients, as `configure_optimizers` returns it.
 
     Args:

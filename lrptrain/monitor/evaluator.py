@@ -98,6 +98,8 @@ class Evaluator:
         for_label = explain(None, labels)
         if "predicted" not in self.config.targets:
             return {"label": for_label}
+        # Where both classes are the same, so are the maps. With labels [3, 5, 5] and predictions [3, 5, 1] only the
+        # last sample is explained again, and a good model's second target costs next to nothing.
         predicted = for_label.logits.argmax(1)
         misclassified = (predicted != labels).nonzero().flatten()
         scores = for_label.scores.clone()
@@ -167,6 +169,7 @@ def _explained_samples(
     """
     first = _first(relevance)
     is_text = first.grid is None and "input_ids" in batch
+    # [batch, tokens], padded to the longest text of the batch; -1 where a token is no content.
     content_ids = torch.where(content_tokens(batch), batch["input_ids"], -1).cpu().numpy() if is_text else None
     probabilities = class_probabilities(first.logits).cpu().numpy()
     predicted = first.logits.argmax(1).tolist()

@@ -117,6 +117,7 @@ def intercepted(model: nn.Module, samples: int, record: bool) -> Iterator[list[I
         failure = None
         if record:
             try:
+                # The arguments are those of the caller: a graph that leads into the input goes on through the tape.
                 tape, output = forward_on_tape(model, lambda x: forward(**{**arguments, name: x}), arguments[name])
             except Exception as error:
                 failure = error.with_traceback(None)  # its frames hold the graph

@@ -260,6 +260,7 @@ class Recording:
     @cached_property
     def encoder_input(self) -> Value:
         """The image, or what a text's encoder reads: the sum of the word, position and type embeddings."""
+        # word -> + position -> + type: follow the sums as long as nothing else reads the embeddings.
         value = self.tape.root
         assert value is not None
         for node in self.tape.nodes if len(value.shape) == 3 else ():

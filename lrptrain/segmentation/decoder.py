@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from lrptrain.relevance import record
 from lrptrain.relevance.types import TokenLayout, UnsupportedModelError
 
-Features = list[Float[Tensor, "batch width rows columns"]]
+PatchStates = list[Float[Tensor, "batch width rows columns"]]
 
 
 class PatchTokens(nn.Module):
@@ -54,7 +54,7 @@ class PatchTokens(nn.Module):
         self.names = [names[round((i + 1) * len(names) / blocks) - 1] for i in range(blocks)]
         self.width = widths[names[-1]]
 
-    def forward(self, image: Float[Tensor, "batch 3 height width"]) -> Features:
+    def forward(self, image: Float[Tensor, "batch 3 height width"]) -> PatchStates:
         """States of the patches, `[batch, width, rows, columns]` per block that is read."""
         rows, columns = image.shape[-2] // self.patch[0], image.shape[-1] // self.patch[1]
         states = _outputs(self.model, image, self.names)

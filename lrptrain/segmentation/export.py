@@ -24,7 +24,7 @@ from lrptrain.trainers.processes import gather, rank_and_size
 
 MAP_VALUES_PER_PATCH = 4
 """Saved maps have at most so many values per patch, in height and in width."""
-KINDS = {"seeds": export_files.SEEDS, "refined": export_files.REFINED, "masks": export_files.MASKS}
+MASK_FOLDERS = {"seeds": export_files.SEEDS, "refined": export_files.REFINED, "masks": export_files.MASKS}
 """The folder of each kind of mask."""
 NO_CLASS = "no class is present"
 NO_RELEVANCE = "no relevance is positive"
@@ -137,14 +137,15 @@ def _thresholds(folder: Path, generator: SeedGenerator, validation: ImageSource 
         return Thresholds(generator.config.threshold, generator.config.threshold)
     is_first = rank_and_size()[0] == 0
     path = folder / "thresholds.json"
-    saved = gather(export_files.read_json(path) if is_first and path.exists() else None)[0]
+    saved = gather(export_files.read_json_file(path) if is_first and path.exists() else None)[0]
     if saved is not None:
         return Thresholds(saved["seeds"], saved["masks"])
     if validation is None:
         raise ValueError("there are no validation images on which a threshold could be chosen: give a threshold")
     parts = gather(in_every_process(lambda: sweep_thresholds(generator, validation())))
-    counts = (sum(part[0] for part in parts), sum(part[1] for part in parts))
-    thresholds = best_thresholds(generator.classes, counts)
+    seed_counts = torch.stack([seeds for seeds, _ in parts]).sum(0)
+    mask_counts = torch.stack([masks for _, masks in parts]).sum(0)
+    thresholds = best_thresholds(generator.classes, (seed_counts, mask_counts))
     if is_first:
         write_json(path, asdict(thresholds))
     return thresholds
@@ -295,11 +296,11 @@ def _score_split(folder: Path, entries: Sequence[export_files.Entry], classes: i
     if not names:
         return result
     # Only one process scores: it must not wait for the others.
-    scores = {kind: MaskScore(classes, sync_on_compute=False) for kind in KINDS}
+    scores = {kind: MaskScore(classes, sync_on_compute=False) for kind in MASK_FOLDERS}
     for name in names:
         truth = read_mask(folder / export_files.TRUTH / f"{name}.png", classes=classes)
         for kind, score in scores.items():
-            mask = read_mask(folder / KINDS[kind] / f"{name}.png", (truth.shape[0], truth.shape[1]), classes)
+            mask = read_mask(folder / MASK_FOLDERS[kind] / f"{name}.png", (truth.shape[0], truth.shape[1]), classes)
             # A pseudo-mask is judged on the pixels that it decides.
             expected = torch.where(mask == IGNORED, mask, truth) if kind == "masks" else truth
             score.update(mask[None], expected[None])

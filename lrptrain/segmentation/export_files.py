@@ -38,7 +38,7 @@ from lrptrain.files import append_json_line, file_name_of, to_json, write_atomic
 SEEDS = "SegmentationSeeds"
 REFINED = "SegmentationRefined"
 MASKS = "SegmentationClass"
-IMAGES = "JPEGImages"
+JPEG_IMAGES = "JPEGImages"
 MAPS = "maps"
 TRUTH = f"truth/{MASKS}"
 LISTS = "ImageSets/Segmentation"
@@ -103,7 +103,7 @@ def begin_export(folder: Path, settings: Mapping[str, Any], classes: Sequence[st
         wanted = json.loads(to_json(value))
         if not path.exists():
             write_json(path, wanted)
-        elif (saved := read_json(path)) != wanted:
+        elif (saved := read_json_file(path)) != wanted:
             raise ValueError(
                 f"{folder} holds an export with other {name}: {_describe_difference(saved, wanted)}; delete it or name "
                 "another folder"
@@ -134,7 +134,7 @@ def write_image_files(
         if mask is not None:
             write_mask(folder / kind / f"{name}.png", mask)
     if exported.image is not None:
-        write_image(folder / IMAGES / f"{name}.jpg", exported.image)
+        write_image(folder / JPEG_IMAGES / f"{name}.jpg", exported.image)
     maps = exported.maps.detach().cpu().float()
     if map_size is not None and map_size[0] * map_size[1] < maps.shape[-2] * maps.shape[-1]:
         maps = F.interpolate(maps[None], map_size, mode="bilinear", antialias=True)[0].clamp(0, 1)
@@ -240,10 +240,10 @@ def read_maps(folder: Path, name: str) -> tuple[Float[Tensor, "classes height wi
 
 def read_classes(folder: Path) -> list[str]:
     """Read the names of the classes."""
-    return read_json(folder / "classes.json")
+    return read_json_file(folder / "classes.json")
 
 
-def summarize(entries: Iterable[Entry]) -> str:
+def describe_entries(entries: Iterable[Entry]) -> str:
     """Return a sentence: how many images are done, how many were skipped, and why."""
     entries = list(entries)
     reasons: dict[str, int] = {}
@@ -254,7 +254,7 @@ def summarize(entries: Iterable[Entry]) -> str:
     return "; ".join([f"{done} of {len(entries)} images done", *(f"{n} skipped: {why}" for why, n in reasons.items())])
 
 
-def read_json(path: Path) -> Any:
+def read_json_file(path: Path) -> Any:
     """Read a JSON file."""
     return json.loads(path.read_text(encoding="utf-8"))
 

@@ -13,7 +13,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 from torch.utils.data import DataLoader, Dataset
 
-from lrptrain.data.common import loader
+from lrptrain.data.common import SPLITS, loader
 from lrptrain.data.pictures import find_pictures, open_picture, picture_size, read_mask, to_image, to_values
 
 
@@ -139,7 +139,7 @@ class SegmentationFolder(pl.LightningDataModule):
         self.images = Path(images)
         self.masks = Path(masks)
         self.true_masks = self.masks if true_masks is None else Path(true_masks)
-        self.split_names = dict(zip(("train", "val", "test"), splits, strict=True))
+        self.split_names = dict(zip(SPLITS, splits, strict=True))
         shape = (size, size) if isinstance(size, int) else (size[0], size[1])
         self.plain = PixelSpec(classes, shape, mean, std)
         self.augmented = PixelSpec(classes, shape, mean, std, smallest)

@@ -13,7 +13,7 @@ from lrptrain.relevance.recording import read_logits
 from lrptrain.segmentation.config import PseudoMaskConfig
 from lrptrain.segmentation.images import ImageBatch, classes_of_labels
 from lrptrain.segmentation.refinement import Refinement, refinement
-from lrptrain.segmentation.seeds import class_maps
+from lrptrain.segmentation.seeds import multi_scale_maps
 from lrptrain.segmentation.sizes import any_size
 
 
@@ -76,7 +76,7 @@ class SeedGenerator:
         classes = present.any(0).nonzero().flatten()
         # One map per pair of an image and a class that it shows: rows [0, 0, 1], columns [0, 2, 2].
         rows, columns = present[:, classes].nonzero(as_tuple=True)
-        maps = class_maps(
+        maps = multi_scale_maps(
             self.model,
             batch.images,
             rows,

@@ -8,8 +8,8 @@ from lrptrain.batch.annotations import IGNORED
 from lrptrain.segmentation.scoring import class_iou
 
 BACKGROUND = 0
-MOST_CLASSES = IGNORED - 1
-LEVELS = 100
+MAX_CLASSES = IGNORED - 1
+THRESHOLD_LEVELS = 100
 
 
 def label_map(
@@ -64,15 +64,17 @@ def _labels(
 ) -> UInt8[Tensor, "batch height width"]:
     if not 0 <= low <= high:
         raise ValueError(f"thresholds must be 0 or more, the lower one first, not {low} and {high}")
-    if maps.shape[1] > MOST_CLASSES:
-        raise ValueError(f"a mask has room for {MOST_CLASSES} classes, not {maps.shape[1]}: leave out absent ones")
+    if maps.shape[1] > MAX_CLASSES:
+        raise ValueError(f"a mask has room for {MAX_CLASSES} classes, not {maps.shape[1]}: leave out absent ones")
     value, chosen = maps.max(1)
     labels = (chosen + 1).to(torch.uint8).masked_fill(value <= high, IGNORED)
     return labels.masked_fill(value <= low, BACKGROUND)
 
 
 def best_threshold(
-    maps: Float[Tensor, "batch classes height width"], masks: UInt8[Tensor, "batch height width"], levels: int = LEVELS
+    maps: Float[Tensor, "batch classes height width"],
+    masks: UInt8[Tensor, "batch height width"],
+    levels: int = THRESHOLD_LEVELS,
 ) -> tuple[float, float]:
     """The threshold of the background at which `label_map` fits masks best, and its mean IoU.
 
@@ -102,7 +104,7 @@ class ThresholdSweep:
         levels: Thresholds tried: 0, 1 / levels, ... below 1.
     """
 
-    def __init__(self, classes: int, levels: int = LEVELS) -> None:
+    def __init__(self, classes: int, levels: int = THRESHOLD_LEVELS) -> None:
         if levels < 1:
             raise ValueError(f"levels must be at least 1, not {levels}")
         self.classes = classes

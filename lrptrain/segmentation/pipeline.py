@@ -11,6 +11,7 @@ import torch
 from pytorch_lightning.utilities import move_data_to_device
 from torch import nn
 
+from lrptrain.data.common import SPLITS
 from lrptrain.files import write_json
 from lrptrain.segmentation import export_files
 from lrptrain.segmentation.config import PseudoMaskConfig
@@ -22,8 +23,6 @@ from lrptrain.segmentation.images import image_batches
 from lrptrain.segmentation.scoring import MaskScore
 from lrptrain.segmentation.segmenter import Segmenter
 from lrptrain.trainers.discover import find_class_names, find_model
-
-SPLITS = ("train", "val", "test")
 
 
 @dataclass(frozen=True)
@@ -134,10 +133,12 @@ def _data(folder: Path, config: PseudoMaskConfig, training: Training) -> Segment
     """Images and pseudo-masks to train on, true masks to score on, as the classifier read them."""
     entries = [entry for entry in export_files.read_index(folder) if entry.status == "done"]
     if not any(entry.split == "train" for entry in entries):
-        raise ValueError(f"no training image gave a mask: {export_files.summarize(export_files.read_index(folder))}")
+        raise ValueError(
+            f"no training image gave a mask: {export_files.describe_entries(export_files.read_index(folder))}"
+        )
     normalization = {} if config.mean is None else {"mean": tuple(config.mean), "std": tuple(config.std or ())}
     data = SegmentationFolder(
-        str(folder / export_files.IMAGES),
+        str(folder / export_files.JPEG_IMAGES),
         str(folder),
         len(export_files.read_classes(folder)),
         str(folder / "truth"),

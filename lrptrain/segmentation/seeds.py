@@ -30,7 +30,7 @@ def seed_maps(
 ) -> Float[Tensor, "batch classes height width"]:
     """Relevance maps of the present classes of every image, at the images' size.
 
-    See `class_maps`, which this puts in one tensor; that of a whole batch for many classes is large.
+    See `multi_scale_maps`, which this puts in one tensor; that of a whole batch for many classes is large.
 
     Args:
         model: As `lrptrain.attribute` takes it, in evaluation mode.
@@ -38,7 +38,7 @@ def seed_maps(
         present: Which classes an image shows.
         method: One of `lrptrain.methods()`.
         options: Options of the method.
-        scales: Factors by which images are resized, see `class_maps`.
+        scales: Factors by which images are resized, see `multi_scale_maps`.
         flip: Whether mirror images are averaged in.
         chunk: Maps per forward pass.
 
@@ -54,13 +54,13 @@ def seed_maps(
             f"present must be bool of shape [{len(images)}, classes], not {present.dtype} of {list(present.shape)}"
         )
     rows, classes = present.nonzero(as_tuple=True)
-    pair_maps = class_maps(model, images, rows, classes, method, options, scales, flip, chunk)
+    pair_maps = multi_scale_maps(model, images, rows, classes, method, options, scales, flip, chunk)
     maps = pair_maps.new_zeros(*present.shape, *images.shape[-2:])
     maps[rows, classes] = pair_maps
     return maps
 
 
-def class_maps(
+def multi_scale_maps(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],
     rows: Int[Tensor, " maps"],

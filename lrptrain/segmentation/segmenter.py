@@ -10,7 +10,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from lrptrain.batch.annotations import IGNORED
-from lrptrain.models.optimizer import Schedule, adamw, check_schedule
+from lrptrain.models.optimizer import LearningRateSchedule, adamw, check_schedule
 from lrptrain.segmentation.scoring import MaskScore
 
 
@@ -35,7 +35,7 @@ class Segmenter(pl.LightningModule):
         classes: int,
         lr: float = 1e-3,
         weight_decay: float = 0.05,
-        schedule: Schedule = "one_cycle",
+        schedule: LearningRateSchedule = "one_cycle",
     ) -> None:
         super().__init__()
         check_schedule(schedule)

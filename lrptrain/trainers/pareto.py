@@ -17,7 +17,8 @@ from lrptrain.render.front import draw_front
 from lrptrain.trainers.failures import describe_error
 
 Direction = Literal["max", "min"]
-FILE, PICTURE = "front.json", "front.png"
+FILE = "front.json"
+PICTURE = "front.png"
 
 
 @dataclass(frozen=True)
@@ -25,9 +26,9 @@ class ParetoPoint:
     """One validation.
 
     Attributes:
-        epoch: From 0 on.
+        epoch: Number of the epoch, from 0 on.
         step: Optimiser steps taken, as in the checkpoint.
-        values: Of the metrics, by name; nan where one was undefined.
+        values: Value of each metric by its name; nan where one was undefined.
         path: The checkpoint; None if it was not saved, was removed since, or has vanished.
     """
 
@@ -38,10 +39,10 @@ class ParetoPoint:
 
 
 def check_directions(metrics: Mapping[str, Direction]) -> None:
-    """Refuse less than two metrics, and directions that are none.
+    """Reject fewer than two metrics, and unknown directions.
 
     Raises:
-        ValueError: With what is allowed.
+        ValueError: The message says what is allowed.
     """
     if len(metrics) < 2:
         raise ValueError(f"a Pareto front needs at least two metrics, not {list(metrics)}")
@@ -52,7 +53,7 @@ def check_directions(metrics: Mapping[str, Direction]) -> None:
 def pareto_front(
     values: Float[np.ndarray, "points metrics"], directions: Iterable[Direction]
 ) -> Bool[np.ndarray, "points"]:
-    """Which points no other point dominates: none is as good in every metric and better in one.
+    """Return which points no other point dominates: none is as good in every metric and better in one.
 
     Args:
         values: Any numbers; a point with nan is not on the front and dominates none.
@@ -69,7 +70,7 @@ def pareto_front(
 
 
 def values_of(points: Sequence[ParetoPoint], metrics: Iterable[str]) -> Float[np.ndarray, "points metrics"]:
-    """The values as an array."""
+    """Return the values of all points as one array."""
     names = list(metrics)
     return np.array([[point.values[name] for name in names] for point in points]).reshape(len(points), len(names))
 
@@ -89,25 +90,25 @@ def write_front(folder: Path, points: Sequence[ParetoPoint], metrics: Mapping[st
     """Write `front.json` (metrics, front, all points; paths from the folder on) and `front.png`.
 
     Args:
-        folder: Of the checkpoints.
-        points: All; those with a path are the front.
+        folder: The folder of the checkpoints.
+        points: All validations; those with a path are the front.
         metrics: Direction by name; the first two are the axes of the plot, a third its colour.
-        plot: Draw the picture, if matplotlib can be imported.
+        plot: Whether to draw the picture, if matplotlib can be imported.
     """
-    told = [_told(point, folder) for point in points]
-    content = {"metrics": dict(metrics), "front": [point for point in told if point["path"]], "points": told}
+    entries = [_as_json(point, folder) for point in points]
+    content = {"metrics": dict(metrics), "front": [entry for entry in entries if entry["path"]], "points": entries}
     write_json(folder / FILE, content)
     if plot:
-        kept = np.array([point.path is not None for point in points])
+        on_front = np.array([point.path is not None for point in points])
         epochs = [point.epoch for point in points]
         try:
-            draw_front(folder / PICTURE, values_of(points, metrics), kept, epochs, metrics)
+            draw_front(folder / PICTURE, values_of(points, metrics), on_front, epochs, metrics)
         except ImportError:
             pass
-        except Exception as error:  # a picture shall not end a training run
+        except Exception as error:  # a picture must not end a training run
             warnings.warn(f"{PICTURE} was not drawn: {describe_error(error)}", stacklevel=2)
 
 
-def _told(point: ParetoPoint, folder: Path) -> dict[str, Any]:
+def _as_json(point: ParetoPoint, folder: Path) -> dict[str, Any]:
     path = None if point.path is None else os.path.relpath(point.path, folder)
     return {"epoch": point.epoch, "step": point.step, "values": dict(point.values), "path": path}

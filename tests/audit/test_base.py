@@ -19,7 +19,7 @@ from lrptrain.audit import (
     unregister,
 )
 from lrptrain.audit.base import select_tests
-from lrptrain.audit.report import markdown, scalars, verdict_table, write_report
+from lrptrain.audit.report import audit_scalars, markdown, verdict_table, write_audit_report
 from lrptrain.audit.settings import settings_class
 from lrptrain.metrics import rank_correlation
 from lrptrain.relevance import attribute
@@ -83,10 +83,10 @@ def test_a_new_test_is_one_class(tmp_path):
     # its column, its number for loggers and its clause of the verdict
     head = verdict_table(result).splitlines()[0]
     assert head.index("tau, leave-one-out ↑") < head.index("repeatability ↑") < head.index("lost weights ↓")
-    assert scalars(result)["audit/random/repeatability"] == pytest.approx(1.0)
+    assert audit_scalars(result)["audit/random/repeatability"] == pytest.approx(1.0)
     assert all("it repeats itself: 1.00 [1.00, 1.00]" in str(verdict) for verdict in result.verdicts)
     # its sentence, its plot and its title for the page
-    write_report(result, tmp_path)
+    write_audit_report(result, tmp_path)
     assert "- 3 methods were repeated." in markdown(result)
     assert (tmp_path / "repeatability.png").stat().st_size > 1000
     saved = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))

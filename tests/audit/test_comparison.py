@@ -5,7 +5,7 @@ from torch import nn
 
 import lrptrain
 from lrptrain.audit.comparison import (
-    METRICS,
+    COMPARED_METRICS,
     Row,
     compare_methods,
     comparison_table,
@@ -132,8 +132,8 @@ def test_the_model_is_left_as_it_was():
 
 
 def test_every_metric_has_a_direction():
-    assert METRICS["EPG"] is METRICS["negative AUC"] is METRICS["comprehensiveness"] is True
-    assert METRICS["positive AUC"] is METRICS["sufficiency"] is False
+    assert COMPARED_METRICS["EPG"] is COMPARED_METRICS["negative AUC"] is COMPARED_METRICS["comprehensiveness"] is True
+    assert COMPARED_METRICS["positive AUC"] is COMPARED_METRICS["sufficiency"] is False
 
 
 NAN = float("nan")

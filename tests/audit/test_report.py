@@ -6,7 +6,7 @@ import pytest
 from PIL import Image
 
 from lrptrain.audit import AuditResult, UnitResult, reach_verdict, registered_tests
-from lrptrain.audit.report import markdown, scalars, sentences, verdict_table, write_report
+from lrptrain.audit.report import audit_scalars, markdown, sentences, verdict_table, write_audit_report
 from lrptrain.audit.tests.adversary import adversary_differences
 
 SPREAD = np.linspace(-0.05, 0.05, 20)
@@ -89,7 +89,7 @@ def test_uniform_attention_in_words(values, meant):
 
 
 def test_files_and_pictures(tmp_path):
-    write_report(result(), tmp_path)
+    write_audit_report(result(), tmp_path)
     saved = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert saved["verdicts"][0]["numbers"]["perturbation"]["samples"] == 20
     assert saved["sentences"] == sentences(result())
@@ -110,10 +110,10 @@ def test_adversaries_by_method_and_strength():
 
 
 def test_scalars_of_what_was_judged():
-    logged = scalars(result())
+    logged = audit_scalars(result())
     assert logged["audit/attnlrp/verdict"] == 1
     assert logged["audit/random/verdict"] == 0
     assert logged["audit/attnlrp/perturbation_gain"] == pytest.approx(0.4)
     empty = AuditResult(("random",), (), (reach_verdict("random", registered_tests(), {}),), (), {}, 1.0, 1.0)
-    assert scalars(empty) == {}
+    assert audit_scalars(empty) == {}
     assert not math.isfinite(UnitResult("seeds", "1").seconds)

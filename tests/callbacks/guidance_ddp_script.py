@@ -39,7 +39,13 @@ def run(
         runner.fit(pl_module, loader(columns, 12 // DEVICES))
     scalars = {key: value.item() for key, value in runner.callback_metrics.items() if key != "guidance/cost"}
     told = [str(each.message) for each in caught if "only here" in str(each.message)]
-    result = {"scalars": scalars, "ratio": guided.ratio, "told": told, "counts": [guided.failures, guided.skipped]}
+    result = {
+        "scalars": scalars,
+        "ratio": guided.ratio,
+        "factor": guided.factor,
+        "told": told,
+        "counts": [guided.failures, guided.skipped],
+    }
     (FOLDER / f"{name}-{runner.global_rank}.json").write_text(json.dumps(result))
     torch.save(pl_module.state_dict(), FOLDER / f"{name}-{runner.global_rank}.pt")
 
@@ -49,6 +55,7 @@ run("all")
 run("some", rows=(0, 1, 3, 5, 7, 8, 20, 21))
 run("one side", rows=ODD)
 run("adaptive", rows=(1, 3, 4, 13, 14, 15), adaptive=True, weight=0.5)
+run("default", rows=(1, 3, 4, 13, 14, 15), weight=None)
 run("consistency", loss="consistency+energy", rows=ODD)
 if DEVICES > 1:
     run("failing", fails=1, on_error="warn")

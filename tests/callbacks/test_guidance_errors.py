@@ -128,6 +128,33 @@ def test_two_guidances(tmp_path):
         fit(tmp_path, sgd_module(), annotated_data(), guidance(), guidance("l1"))
 
 
+def test_a_subclass_is_a_second_guidance(tmp_path):
+    class Mine(RelevanceGuidance):
+        pass
+
+    with pytest.raises(ValueError, match="one RelevanceGuidance per trainer"):
+        fit(tmp_path, sgd_module(), annotated_data(), guidance(), Mine("l1"))
+
+
+def test_masks_as_png_files_hold_them(tmp_path):
+    """0 and 255: read as they are, nothing is evidence, and the guidance has no gradient."""
+    columns = annotated_data()
+    columns["mask"] = columns["mask"] * 255
+    with pytest.raises(ValueError, match="pass `mask > 0`"):
+        fit(tmp_path, sgd_module(), columns, guidance(on_error="warn"))
+    columns["mask"] = columns["mask"] > 0
+    columns["mask"] = columns["mask"].to(torch.uint8)
+    columns["mask"][::2] = 255  # samples without an annotation are none of that
+    fit(tmp_path, sgd_module(), columns, guidance())
+
+
+def test_a_guidance_without_a_gradient_is_told(tmp_path):
+    columns = replaced(mask=torch.ones(6, 16, 16, dtype=torch.uint8))  # there is nothing outside
+    with pytest.warns(UserWarning, match=r"the guidance has no gradient in its first comparison .*pass `mask > 0`"):
+        runner = fit(tmp_path, sgd_module(), columns, guidance())
+    assert runner.callback_metrics["guidance/cosine"].isnan()
+
+
 class Endless(IterableDataset):
     def __iter__(self):
         columns = annotated_data()
@@ -195,11 +222,11 @@ def test_a_batch_that_fails_goes_unguided(tmp_path, monkeypatch):
 
         return called
 
-    from lrptrain.relevance import interception
+    from lrptrain.relevance import interception, recording
 
     for owner, name, target in (
         (MAP_LOSSES, "energy", own),
-        (vars(interception), "forward_on_tape", interception.forward_on_tape),
+        (vars(interception), "forward_on_tape", recording.forward_on_tape),
     ):
         guided = guidance(on_error="warn")
         with monkeypatch.context() as patch, warnings.catch_warnings(record=True) as told:

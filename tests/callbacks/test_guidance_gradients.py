@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from guided import FEW, annotated_data, by_hand, explicit, fit, guidance, hand_loss, sgd_module, stepped, weights
+from guided import FEW, RATE, annotated_data, by_hand, explicit, fit, guidance, hand_loss, sgd_module, stepped, weights
 from setting import vit
 
 from lrptrain.guidance.objective import Objective
@@ -140,3 +140,33 @@ def test_only_what_is_trained_is_guided(tmp_path):
         goal = expected if name.startswith(tuple(trained)) else start
         torch.testing.assert_close(found[name], goal[name], rtol=0, atol=EXACT)
     assert hand_loss(explicit(vit().double()), columns, "energy") > 0
+
+
+def test_a_loss_of_ones_own_is_trained_with(tmp_path):
+    """One that is not on maps: the entropy of the prediction on the image with nothing but the evidence."""
+    from lrptrain.guidance import LOSSES, register_loss
+    from lrptrain.guidance.losses import LossSum, Needs
+
+    columns = annotated_data()
+    alone = columns["image"] * (columns["mask"] == 1)[:, None]
+
+    def entropy(logits):
+        return -(logits.softmax(-1) * logits.log_softmax(-1)).sum(-1)
+
+    @register_loss("evidence_entropy", Needs.SECOND_PASS)
+    def evidence_entropy(batch):
+        judged = (batch.annotation == 1).flatten(1).any(1)[batch.rows]
+        image = batch.forward.explained * (batch.annotation == 1)[:, None]
+        return LossSum.over(entropy(batch.forward.again(image[batch.rows], batch.rows)), judged)
+
+    try:
+        found = stepped(tmp_path, guidance({"evidence_entropy": 0.5}), columns)
+    finally:
+        del LOSSES["evidence_entropy"]
+    net = vit().double()
+    total = (
+        torch.nn.functional.cross_entropy(net(columns["image"]), columns["label"]) + 0.5 * entropy(net(alone)).mean()
+    )
+    gradients = torch.autograd.grad(total, list(net.parameters()))
+    pairs = zip(net.named_parameters(), gradients, strict=True)
+    assert_close(found, {name: x.detach() - RATE * gradient for (name, x), gradient in pairs})

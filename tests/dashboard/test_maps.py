@@ -1,6 +1,7 @@
 import base64
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -100,7 +101,7 @@ def test_texts_of_records_that_do_not_say_what_is_scored_are_shown(tmp_path):
     tokens = ["[CLS]", "so", "good", "[SEP]", None]
     values = [0.9998, 1e-4, -5e-5, 5e-5, 0.0]
     sample = Input("old", tokens=tokens, annotation=np.array([255, 0, 1, 255, 255], np.uint8))
-    samples = {"sample_id": ["old"], "map_label": [values]}
+    samples: dict[str, list[Any]] = {"sample_id": ["old"], "map_label": [values]}
     write_record(tmp_path, EpochRecord(0, 0, samples=samples, inputs={"old": lambda: sample}))
     assert "scored" not in json.loads(input_path(tmp_path, "old").read_text())  # as earlier versions wrote it
     card = read_cards(tmp_path, "epoch_0000_step_000000", ["old"])["cards"]["old"]

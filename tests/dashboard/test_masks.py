@@ -107,7 +107,7 @@ def test_damaged_pictures_are_left_out_with_a_note(copied):
     name = read_masks(copied)["rows"][0]["name"]
     seeds = copied / OWN / export_files.SEEDS / f"{name}.png"
     seeds.write_bytes(seeds.read_bytes()[:-9])
-    (copied / OWN / export_files.IMAGES / f"{name}.jpg").write_text("<script>alert(1)</script>")
+    (copied / OWN / export_files.JPEG_IMAGES / f"{name}.jpg").write_text("<script>alert(1)</script>")
     (copied / OWN / export_files.REFINED / f"{name}.png").unlink()
     found = read_masks(copied)
     assert not {"seeds", "image", "refined"} & set(found["rows"][0]["pictures"])

@@ -1,27 +1,27 @@
 import numpy as np
 import pytest
 
-from lrptrain.data.common import class_names, read_table, stratified_split
+from lrptrain.data.common import class_names, read_csv, stratified_split
 
 
 def test_read_table_reads_quoted_fields_and_a_byte_order_mark(tmp_path):
     path = tmp_path / "table.csv"
     path.write_text('\ufefftext,label\n"a, b\nc",x\n', encoding="utf-8")
-    assert read_table(path, ("text", "label", None)) == [{"text": "a, b\nc", "label": "x"}]
+    assert read_csv(path, ("text", "label", None)) == [{"text": "a, b\nc", "label": "x"}]
 
 
 def test_read_table_names_what_is_missing(tmp_path):
     path = tmp_path / "table.csv"
     with pytest.raises(FileNotFoundError, match=r"table\.csv"):
-        read_table(path, ())
+        read_csv(path, ())
     path.write_text("text,label\n")
     with pytest.raises(ValueError, match="no rows"):
-        read_table(path, ("text",))
+        read_csv(path, ("text",))
     path.write_text("text,label\na,b\nonly\n")
     with pytest.raises(ValueError, match=r"no column \['name'\]; it has \['text', 'label'\]"):
-        read_table(path, ("text", "name"))
+        read_csv(path, ("text", "name"))
     with pytest.raises(ValueError, match=r"data rows \[2\]"):
-        read_table(path, ("text",))
+        read_csv(path, ("text",))
 
 
 def test_class_names_sorts_numbers_as_numbers_and_words_as_words():

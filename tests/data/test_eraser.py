@@ -6,7 +6,7 @@ from tokenizers import Tokenizer, models, pre_tokenizers, processors
 from transformers import PreTrainedTokenizerFast
 
 from lrptrain.data import EraserDocuments
-from lrptrain.data.eraser import SPLITS
+from lrptrain.data.common import SPLITS
 
 MOVIES = Path(__file__).parents[3] / "shared" / "data" / "eraser_movies"
 WORDS = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "it", "was", "n't", "a", "good", "film", "."]

@@ -37,7 +37,7 @@ def test_an_export_holds_what_the_functions_give(tmp_path):
         for x in (columns, held_out)
     )
     threshold, _ = best_threshold(val, held_out["mask"] * (1 + held_out["label"])[:, None, None].to(torch.uint8))
-    assert export_files.read_json(tmp_path / "thresholds.json") == {"seeds": threshold, "masks": threshold}
+    assert export_files.read_json_file(tmp_path / "thresholds.json") == {"seeds": threshold, "masks": threshold}
     expected = label_map(maps, threshold)
     names = [f"train_{i:06d}" for i in range(12)]
     for name, mask, own, label in zip(names, expected, maps, columns["label"], strict=True):
@@ -93,7 +93,7 @@ def test_an_export_that_was_cut_off_goes_on(tmp_path, monkeypatch):
         return write(folder, given, *rest)
 
     monkeypatch.setattr(export_files, "write_image_files", noted)
-    assert run(cut, validation=False) == export_files.read_json(whole / "scores.json")  # its thresholds are known
+    assert run(cut, validation=False) == export_files.read_json_file(whole / "scores.json")  # its thresholds are known
     assert made == ["train_000002", *(f"train_{i:06d}" for i in range(7, 12))]
     for path in sorted(whole.rglob("*.png")):
         assert path.read_bytes() == (cut / path.relative_to(whole)).read_bytes()
@@ -109,7 +109,7 @@ def test_what_is_skipped_is_counted(tmp_path):
     scores = run(tmp_path, columns=columns)
     assert (scores["train"]["images"], scores["train"]["skipped"], scores["train"]["scored"]) == (11, 1, 10)
     assert (
-        export_files.summarize(export_files.read_index(tmp_path))
+        export_files.describe_entries(export_files.read_index(tmp_path))
         == "11 of 12 images done; 1 skipped: no class is present"
     )
     columns["label"][:] = -1

@@ -30,7 +30,7 @@ def test_what_is_written_is_read(tmp_path):
     maps, classes = export_files.read_maps(tmp_path, entry.name)
     assert classes == (0, 2)
     torch.testing.assert_close(maps, given.maps, rtol=0, atol=1e-3)  # half precision
-    with Image.open(tmp_path / export_files.IMAGES / "cat 1.jpg") as picture:
+    with Image.open(tmp_path / export_files.JPEG_IMAGES / "cat 1.jpg") as picture:
         assert picture.size == (32, 24)
     assert export_files.read_index(tmp_path) == [entry]
     assert not list(tmp_path.rglob("*.part"))
@@ -60,7 +60,7 @@ def test_parts_of_two_processes_are_merged(tmp_path):
     assert [(lists / f"{name}.txt").read_text() for name in ("train", "val")] == ["b\n", "a\n"]
     assert (tmp_path / "truth" / export_files.LISTS / "train.txt").read_text() == "b\n"
     assert not list(tmp_path.glob("index.*.jsonl"))
-    assert export_files.summarize(entries) == "2 of 3 images done; 1 skipped: no class is present"
+    assert export_files.describe_entries(entries) == "2 of 3 images done; 1 skipped: no class is present"
     export_files.write_image_files(tmp_path, exported("c"), rank=0)
     assert [entry.status for entry in export_files.merge_index(tmp_path)] == ["done"] * 3
 

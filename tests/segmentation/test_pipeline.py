@@ -53,7 +53,7 @@ def test_the_command(squares, tmp_path, capsys):
     assert "30 of 30 images done" in said
     assert "| mean IoU | seeds | refined | pseudo-masks | segmenter |" in said
     assert "% of the pixels" in said
-    results = export_files.read_json(out / "results.json")
+    results = export_files.read_json_file(out / "results.json")
     assert results.keys() == {"train", "val", "test", "segmenter"}
     assert results["segmenter"].keys() == {"val", "test"}
     assert 0 <= results["segmenter"]["test"]["mean_iou"] <= 1
@@ -61,7 +61,7 @@ def test_the_command(squares, tmp_path, capsys):
     assert export_files.read_classes(out) == ["green", "red"]
     written = (out / "segmenter" / "segmenter.ckpt").stat().st_mtime_ns
     main(given)  # nothing is made again
-    assert export_files.read_json(out / "results.json") == results
+    assert export_files.read_json_file(out / "results.json") == results
     assert (out / "segmenter" / "segmenter.ckpt").stat().st_mtime_ns == written
 
 
@@ -82,10 +82,10 @@ trainer: {{max_epochs: 2, accelerator: cpu, logger: false, enable_checkpointing:
     assert "30 of 30 images done" in capsys.readouterr().out
     trained = (out / "classifier.ckpt").stat().st_mtime_ns
     assert torch.load(out / "classifier.ckpt", weights_only=False)["epoch"] == 2
-    results = export_files.read_json(out / "results.json")
+    results = export_files.read_json_file(out / "results.json")
     main(given)  # goes on with the classifier that it trained
     assert (out / "classifier.ckpt").stat().st_mtime_ns == trained
-    assert export_files.read_json(out / "results.json") == results
+    assert export_files.read_json_file(out / "results.json") == results
 
 
 def test_without_a_classifier():

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from lrptrain.audit.attention import content_of_map
 from lrptrain.audit.base import AuditTest, Check, Column, register, setting
 from lrptrain.audit.context import AuditContext
-from lrptrain.audit.predict import Fill, Inputs, image_prediction, predict_logits
+from lrptrain.audit.predict import Fill, image_prediction, predict_logits
 from lrptrain.audit.result import AuditResult
 from lrptrain.audit.score import Score
 from lrptrain.audit.store import Values, to_list
@@ -25,7 +25,7 @@ from lrptrain.metrics import (
 )
 from lrptrain.relevance import attribute
 from lrptrain.relevance.explanation import explained_class
-from lrptrain.relevance.recording import Target
+from lrptrain.relevance.recording import Inputs, Target
 from lrptrain.render.audit import BLUE, GREY, saved_plot
 
 

@@ -7,7 +7,7 @@ from torch import Tensor
 from lrptrain.batch.logits import two_class_logits
 from lrptrain.guidance.evidence import has_annotation
 from lrptrain.guidance.losses.base import GuidedBatch, LossSum, Needs, register_loss
-from lrptrain.metrics.base import at_least_float32
+from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.recording import Recording
 
 
@@ -29,6 +29,8 @@ def right_reasons(recording: Recording, annotation: Shaped[Tensor, "batch *area"
     Raises:
         ValueError: If annotation and input differ in size.
     """
+    # Of the sum over the batch: a sample's logits depend on its own input alone, so that this is every sample's
+    # gradient.
     gradient = recording.input_gradient(
         lambda logits: at_least_float32(two_class_logits(logits)).log_softmax(-1).sum(), create_graph=True
     )

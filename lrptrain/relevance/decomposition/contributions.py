@@ -46,6 +46,7 @@ class Contributions:
         lead = x.shape[:-2]
         length = x.shape[-1]
         places = torch.arange(lead.numel(), device=x.device, dtype=x.dtype).view(*lead, 1, 1)
+        # Which head stands where: [batch, heads], whichever way the model merges heads and samples.
         order = self.recording.per_head(value, places).long().flatten(1)
         masks = torch.stack([x.new_zeros(lead.numel()).index_fill(0, head, 1.0).view(*lead, 1, 1) for head in order.T])
         itself = torch.eye(length, dtype=x.dtype, device=x.device)

@@ -47,6 +47,7 @@ def reduced_axes(propagator: Propagator, node: Node) -> list[int]:
     Raises:
         UnsupportedOperationError: If the samples of the batch are among them.
     """
+    # x.mean(1), x.mean(dim=(1, 2)), torch.mean(x, axis=1) and x.mean() alike.
     dims = node.argument(1, "dim", node.kwargs.get("axis"))
     x = node.inputs[0].tensor
     dims = [dims] if isinstance(dims, int) else dims

@@ -67,6 +67,7 @@ def sum_rule(propagator: Propagator, node: Node, relevance: OutputRelevance, *, 
     """Proportions; exact where a constant is added, so that adding a mask of zeros changes nothing."""
     part = single_output(relevance)
     operands = sum_operands(node, part)
+    # A mask of zeros must change nothing, so that nothing is added to the denominator where one operand is a constant.
     stabiliser = stabiliser if all(isinstance(operand, Value) for operand, _ in operands) else 0.0
     share = rules.safe_divide(part, rules.stabilised(_output(node, part), stabiliser))
     shares = [(value, torch.where(part == 0, 0.0, x * share)) for value, x in operands]
@@ -200,6 +201,7 @@ def _through_softmax(propagator: Propagator, node: Node, relevance: OutputReleva
     part = single_output(relevance)
     p = _output(node, part)
     dim = node.argument(1, "dim", -1)
+    # p g - p sum(p g), with one temporary instead of three: it is as large as the attention.
     weighted = p * part
     for value in only_input(node):
         yield value, weighted.addcmul_(p, weighted.sum(dim, keepdim=True), value=-1)

@@ -81,6 +81,7 @@ def _activation(graph: _Batch, end: Node) -> Replacement:
         return []
     source, members = between
     result = end.outputs[0]
+    # All values inside have the shape of the source, and nothing outside reads them: y = f(x), entry by entry.
     same = all(node.outputs[0].shape == source.shape for node in members)
     if not same or not graph.closed(members, result):
         return []
@@ -147,6 +148,7 @@ def _numerator(graph: _Batch, value: Value, nearest: Value) -> tuple[Value | Non
     while True:
         producer = graph.producer(value)
         if producer is not None and producer.name == "sub" and len(producer.inputs) == 2:
+            # x - mean(x): the numerator of a layer norm. Without it the norm is an RMSNorm.
             source = producer.inputs[0]
             mean = graph.producer(producer.inputs[1])
             if mean is not None and mean.name in ("mean", "var_mean") and mean.inputs == (source,):
@@ -162,6 +164,7 @@ def _numerator(graph: _Batch, value: Value, nearest: Value) -> tuple[Value | Non
 def _reduced_axes(graph: _Batch, source: Value, members: set[Node]) -> set[int]:
     """The axes over which a norm sums; none if the samples of the batch are among them."""
     shape = source.shape
+    # [2, 16, 8] -> [2, 16, 1] reduces axis 2. Any change of shape but an axis that shrinks to 1 is no norm.
     axes = set[int]()
     for node in members:
         for value in node.outputs:
@@ -175,13 +178,14 @@ def _reduced_axes(graph: _Batch, source: Value, members: set[Node]) -> set[int]:
 
 def _degrees(source: Value, nodes: tuple[Node, ...]) -> dict[Value, float]:
     """By what power of c every value grows when the source does by a large factor c; where there is none, no entry."""
+    # x / sqrt(mean(x^2) + eps):   x 1,   x^2 2,   mean 2,   + eps 2,   sqrt 1,   quotient 0
     degrees = {source: 1.0}
     for node in nodes:
         degree = _degree(node, degrees)
         if degree is not None:
             degrees.update(dict.fromkeys(node.outputs, degree))
         if node.name == "var_mean" and degree is not None:
-            degrees[node.outputs[0]] = 2 * degree
+            degrees[node.outputs[0]] = 2 * degree  # the variance; the mean has the degree of the input
     return degrees
 
 
@@ -197,7 +201,8 @@ def _degree(node: Node, degrees: Mapping[Value, float]) -> float | None:
     if node.name == "pow":
         exponent = node.argument(1, "exponent")
         return of_first * exponent if isinstance(exponent, (int, float)) else None
-    if node.name in ("add", "sub", "clamp", "clamp_min"):  # a constant is soon outgrown, if the value grows
+    # For large c a constant does not count beside a value that grows; of two values, both must grow alike.
+    if node.name in ("add", "sub", "clamp", "clamp_min"):
         both = isinstance(first, Value) and isinstance(second, Value)
         grown = max(of_first, of_second)
         return grown if (of_first == of_second if both else grown > 0) else None
@@ -206,6 +211,7 @@ def _degree(node: Node, degrees: Mapping[Value, float]) -> float | None:
 
 def _tail(graph: _Batch, result: Value, axes: set[int]) -> tuple[list[Node], set[Node]]:
     """The weight, the bias and casts behind a quotient, and which of them is the bias."""
+    # gamma * n + beta: each step must be the only reader of the one before, and the bias ends the norm.
     tail: list[Node] = []
     while True:
         readers = graph.readers.get(result, [])

@@ -132,12 +132,13 @@ class Tape(TorchFunctionMode):
         explicit = _EXPLICIT.get(name)
         if explicit is not None and not is_in_place(func, args, kwargs) and "out" not in kwargs:
             start = len(self.nodes)
+            # torch leaves a mode while it handles a call; entered again, it records the parts one by one.
             with self:
                 result = explicit(*args, **kwargs)
             if self.frugal and name == "scaled_dot_product_attention":
                 self._release_scores(self.nodes[start:])
             return result
-        # The explicit form runs under this very mode, so that its parts are recorded one by one.
+        # A backward pass outside of the recording computes checkpointed blocks again, with explicit attention.
         decomposed = name in DECOMPOSED or (name in BACKWARD and not self._records)
         if decomposed and inspect.isfunction(func):
             with self:
@@ -161,6 +162,7 @@ class Tape(TorchFunctionMode):
         written = args[0] if is_in_place(func, args, kwargs) and isinstance(args[0], Tensor) else None
         if written is not None:
             self._save_before_overwriting(written, name)
+        # An operation that writes without saying so in its name shows in the versions of its arguments.
         versions = [version_of(tensor) for tensor in tensors]
         with torch.set_grad_enabled(self._graph or bool(node.inputs)):
             result = func(*self._without_weights(name, args), **kwargs)
@@ -183,10 +185,12 @@ class Tape(TorchFunctionMode):
 
     def _keep(self, node: Node, result: Any, same: list[Tensor]) -> None:
         """Remember the outputs, and the node if relevance can flow through it."""
+        # What the call returns as it was given (`x.to(x.dtype)`) stays the value that it is.
         outputs = [out for out in tensors_in(result) if out.is_floating_point() and not any(out is t for t in same)]
         depends = bool(node.inputs) and node.name not in CONSTANT
         if depends and outputs:
             node.outputs = tuple(self._remember(out, depends=True) for out in outputs)
+            # Rules of elementwise operations read input and output only, so that their constants may change later.
             if node.name not in ELEMENTWISE:
                 node.constants = tuple((t, version_of(t)) for t in tensors_in((node.args, node.kwargs)))
             self.nodes.append(node)
@@ -255,6 +259,7 @@ class Tape(TorchFunctionMode):
             held = value.held
             if held is None:
                 continue
+            # Another view of the memory: its numbers change without a call that names it.
             if held is not tensor and self.value_of(held) is value:
                 self._stale.add(id(held))
             if value in self._probabilities:
