@@ -313,6 +313,8 @@ class RelevanceGuidance(ModelCallback):
     def _read(self, batch: Any) -> tuple[dict[str, Any], Tensor]:
         """Return the batch in the contract's form, with its evidence, and the indices of the samples to guide."""
         try:
+            # Until a batch has worked, an error means a wrong setting, and ends the run; later it is that of a single
+            # batch.
             columns: dict[str, Any] = read_batch(batch, self.batch_adapter)
             if not self._worked:
                 check_mask_values(columns)
@@ -399,12 +401,14 @@ class RelevanceGuidance(ModelCallback):
         task_loss: Tensor,
     ) -> ReducedLosses:
         """Take means over all processes, with one sum over them."""
+        # The same names in all processes, also in one that guides no sample: the sum is over rows of one length.
         names = [*self.objective.weights, *([SWAP_DISTANCE] if measures_swaps else [])]
         counts = {"samples": samples, "failures": self.failures}
         return reduce_losses(losses, names, counts, task_loss, trainer.world_size, partial(_reduced, trainer, "sum"))
 
     def _generator(self, trainer: "pl.Trainer") -> torch.Generator:
         """Return random numbers that depend on seed, step and process alone, so that a resumed run draws the same."""
+        # Python salts the hashes of strings, not those of integers: a resumed run computes the same.
         seed = hash((self.seed, trainer.global_step, trainer.global_rank)) % 2**63
         return torch.Generator().manual_seed(seed)
 
@@ -429,6 +433,7 @@ class RelevanceGuidance(ModelCallback):
         watch: "_Stopwatch",
     ) -> dict[str, float]:
         """Compare the gradients of task and guidance, and update what scales the guidance."""
+        # `guidance` is without schedule and factor here, so that the norms are those at a factor of 1.
         mean = partial(_reduced, trainer, "mean")
         with self._replay or nullcontext():
             conflict = compare_gradients(task_loss, guidance, _trained_weights(pl_module), mean)

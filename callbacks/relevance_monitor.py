@@ -241,6 +241,7 @@ class RelevanceMonitor(ModelCallback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue a run; see `state_dict`."""
+        # The folder is opened when something is written; `_run_folder` finds it by its name.
         self.folder = None
         self.findings = [Finding.from_dict(values) for values in state_dict["findings"]]
         self._resumed_folder = state_dict["run"]
@@ -259,6 +260,7 @@ class RelevanceMonitor(ModelCallback):
         if self._attached_to != (id(trainer), stage):  # a resumed run keeps what its checkpoint said
             self._attached_to = (id(trainer), stage)
             self._reset()
+        # Drawn anew in any case: the trainer may come with other data.
         self._sample = ValidationSample(self.max_samples, self.seed)
         self._inputs = None
 
@@ -313,6 +315,7 @@ class RelevanceMonitor(ModelCallback):
         self._scalars |= failures
         for key, value in self._scalars.items():
             pl_module.log(key, value, logger=False)  # Lightning would log old values again, and ends if this changes
+        # A failure after the scalars were sent, such as that of a logger, would only appear with the next evaluation.
         if self.failures > self._failures_before and trainer.is_global_zero:
             for each in trainer.loggers:
                 try:
@@ -324,6 +327,8 @@ class RelevanceMonitor(ModelCallback):
         """Stop training if a finding demands it: after this epoch, so that its checkpoints are written."""
         if trainer.sanity_checking or gravest_forbidden(self.findings, self.fail_on) is None:
             return
+        # No error yet in `fit`: callbacks that come later, such as checkpoints, would miss this epoch. `on_fit_end`
+        # raises it.
         trainer.should_stop = True
         if trainer.state.fn == "validate":
             raise_if_forbidden(self.findings, self.fail_on)
@@ -333,6 +338,7 @@ class RelevanceMonitor(ModelCallback):
         raise_if_forbidden(self.findings, self.fail_on)
 
     def _find_model(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
+        # Validations start in every epoch; the model is looked up, and its name is told to the user, once.
         if self._model is not None:
             return
         super()._find_model(trainer, pl_module)
@@ -378,6 +384,8 @@ class RelevanceMonitor(ModelCallback):
 
     def _is_due(self, epoch: int) -> bool:
         """Return whether `every_n_epochs` have passed; validations within an epoch that is due are all evaluated."""
+        # Not due is what lies between: with every_n_epochs=3 and last=4, epochs 5 and 6. Epoch 4 again is another
+        # validation within it, and an earlier epoch a new start.
         last = self._evaluated_epoch
         return last is None or not last < epoch < last + self.every_n_epochs
 
@@ -395,6 +403,7 @@ class RelevanceMonitor(ModelCallback):
         if gathered.error:
             self._failures.note("computing relevance", RuntimeError(gathered.error))
             return
+        # Only maps and scores travel in every epoch; inputs do so once, as the sample stays the same.
         if self.intervention_config is not None and self._inputs is None:
             self._inputs = gather_inputs(samples)
         evaluation = Evaluation(
@@ -443,6 +452,7 @@ class RelevanceMonitor(ModelCallback):
         for line in announce(record.new_findings):
             rank_zero_info(line)
         for each in trainer.loggers:
+            # Apart, so that a logger that fails on a picture has the numbers nevertheless.
             for send_part in (send_scalars, send):
                 with self._failures.caught(f"logging to {type(each).__name__}"):
                     send_part(each, record)

@@ -233,9 +233,11 @@ def _mixed_rationales(
     # padded.
     places = attended.cumsum(-1)
     at_ends = attended & ((places == 1) | (places == places[..., -1:]))
+    # 255 within the text, where no special token is expected ...
     unexplained = ignored & attended & ~at_ends
     if not masked:  # what is ignored at the ends may be padding
         unexplained &= ~_run_at_the_start(ignored) & ~_run_at_the_start(ignored.flip(-1)).flip(-1)
+    # ... unless both ends are 255, too: then it marks special tokens, and separators within are such.
     ends_ignored = (ignored | ~at_ends).all(-1)
     return unexplained.any(-1) & ~ends_ignored & ((rationales == 0) & attended).any(-1)
 
@@ -267,6 +269,7 @@ def split_values(values: Shaped[Tensor, "*shape"], name: str) -> tuple[Bool[Tens
 
 
 def _annotation(evidence_area: Tensor, valid_area: Tensor) -> TokenAnnotation:
+    # 0 / 0 is nan in the branch that is not taken; annotations have no gradient that it could spoil.
     share = torch.where(valid_area > 0, evidence_area / valid_area, 0)
     return TokenAnnotation(evidence=share, valid=valid_area)
 

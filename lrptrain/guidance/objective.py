@@ -116,6 +116,7 @@ class Objective:
         swapped, judged = self._batch(forward, annotation, None, rows, generator).swapped()
         rows = rows.to(swapped.device)
         with torch.no_grad():
+            # Without dropout, which would move the prediction on its own.
             before, after = (
                 class_probabilities(forward.again(inputs[rows], rows, evaluating=True), dtype=None)
                 for inputs in (forward.explained, swapped)

@@ -82,6 +82,7 @@ class Evaluator:
             relevance = self._explain(batch, samples)
             ratios = _mixing_ratios(self.model, batch) if self.config.mixing_ratios else {}
         evidence, regions = token_annotations(batch, _first(relevance).grid, self.config.region_names)
+        # columns[name][i] is the value of sample i, such as columns["label/energy_pointing_game"][0].
         columns = ratios | _scores(relevance, evidence, regions)
         yield from _explained_samples(samples, batch, relevance, columns, evidence, regions)
 
@@ -112,6 +113,7 @@ class Evaluator:
 def _batches(samples: Sequence[Sample], size: int) -> Iterator[Sequence[Sample]]:
     """Yield batches of samples, those with a label apart from those without, which have other targets."""
     for labelled in (True, False):
+        # Apart, for a batch has one list of targets: its maps are for labels, or for predicted classes alone.
         alike = [sample for sample in samples if (sample.label >= 0) == labelled]
         yield from (alike[start : start + size] for start in range(0, len(alike), size))
 

@@ -88,6 +88,7 @@ class RecordBuilder:
         Raises:
             ValueError: If there are no samples, or the class names do not fit.
         """
+        # Suspected findings first; an intervention confirms or refutes them, and the previous ones say which are news.
         names = self._names(evaluation, sources)
         findings = [candidate.finding for candidate in candidates]
         if effects is not None:

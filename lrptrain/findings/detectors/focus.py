@@ -123,6 +123,7 @@ def _focus_candidates(
         step=evaluation.step,
         groups=groups,
         region=region_name,
+        # Without inputs no intervention follows, and only that could show a reliance.
         with_reliance=evaluation.inputs is not None and is_first,
     )
     # The masks of members are over `rows`; an intervention needs indices into the samples of the evaluation.

@@ -130,6 +130,7 @@ def suspicious_tokens(texts: Sequence[TextContent], confidence: float = 0.95) ->
         confidence: `1 - confidence` is the level of all tests together.
     """
     candidates = [*_token_candidates(texts), *_position_candidates(texts)]
+    # All words and positions that were tested are one family: with hundreds of words some would pass by chance.
     p_values = holm([candidate.p_value for candidate in candidates])
     return [
         candidate._replace(p_value=float(p_value))
