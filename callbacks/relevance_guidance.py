@@ -39,11 +39,11 @@ class RelevanceGuidance(ModelCallback):
     guided. Batches are those of `RelevanceMonitor`, with `mask`, `boxes` or `rationale`; the model must be given what
     these belong to.
 
-    **How strong the guidance is.** Without a `weight`, its gradient is kept within half of the task's: in the first
-    guided batches and then in every tenth the norms of both gradients at the trained weights are compared, and the
-    guidance is multiplied by the largest factor up to 1 at which its gradient is at most half as long as the task's.
-    The factor falls at once, and at most doubles from one comparison to the next. A comparison costs two backward
-    passes, about a tenth of the time of guided training. A `weight`, weights by name, or `adaptive` switch this off.
+    **How strong the guidance is.** Without a `weight`, the task's gradient bounds it: in the first guided batches and
+    then in every tenth the norms of both gradients at the trained weights are compared, and the guidance is multiplied
+    by the largest factor up to 1 at which its gradient is at most half as long as the task's. Between comparisons the
+    factor stays. It falls at once, and at most doubles from one comparison to the next. A comparison costs two more
+    backward passes. A `weight`, weights by name, or `adaptive` switch this off.
 
     Logged under `guidance/`, over all processes:
 

@@ -202,16 +202,18 @@ class SegmentationSeeds(ModelCallback):
             return self._named_folder
         if self._run_folder is None:
             monitors = [callback for callback in trainer.callbacks if isinstance(callback, RelevanceMonitor)]  # type: ignore[attr-defined]
-            run = next((monitor.folder for monitor in monitors if monitor.folder is not None), None)
+            monitored = next((monitor.folder for monitor in monitors if monitor.folder is not None), None)
+            # Only the first process knows the monitor's folder, or makes one: all others decide by what it knows, or
+            # they would wait in a collective that it leaves out.
+            run = gather(monitored)[0]
             if run is None:
                 root = trainer.default_root_dir
                 suffix = "" if trainer.state.fn == "fit" else f"-{split}"
-                run = in_every_process(
+                created = in_every_process(
                     lambda: run_folder(root, self.run_name, suffix) if trainer.is_global_zero else None
                 )
-            # Only the first process knows the folder.
-            first_run = gather(run)[0]
-            self._run_folder = Path(str(first_run)) / "segmentation"
+                run = gather(created)[0]
+            self._run_folder = Path(str(run)) / "segmentation"
         return self._run_folder
 
     def _scalars(self) -> dict[str, float]:

@@ -106,7 +106,7 @@ def max_test(
     scale = np.sqrt((differences**2).sum(0))
     scaled = differences / np.where(scale > 0, scale, 1)
     # e.g. 13 samples have 8192 patterns of signs, which are all tried; of 14 samples' patterns, 9999 are drawn.
-    exact = 2.0 ** len(scaled) <= resamples
+    exact = 2 ** len(scaled) <= resamples  # of integers: a float overflows from 1024 samples on
     # [patterns, n] @ [n, places]: what every place would have under a pattern, of which only the largest is kept.
     # A place is compared with the largest of all places: that is the correction for their number.
     largest = np.concatenate([(signs @ scaled).max(1) for signs in _signs(len(scaled), resamples, seed, exact)])

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from setting import data, loader, module, trainer, vit
 
-from lrptrain.callbacks import SegmentationSeeds
+from lrptrain.callbacks import RelevanceMonitor, SegmentationSeeds
 from lrptrain.segmentation import export_files
 from lrptrain.segmentation.config import PseudoMaskConfig
 
@@ -17,16 +17,20 @@ FOLDER, DEVICES = Path(sys.argv[1]), int(sys.argv[2])
 CONFIG = PseudoMaskConfig("generic_attention", scales=(1, 0.5), refine_options={"dilations": (1, 2)})
 
 
-def run(name: str, fails: int | None = None) -> None:
-    """One epoch with a learning rate of 0, so that the model is the same in any number of processes."""
+def run(name: str, fails: int | None = None, monitored: bool = False) -> None:
+    """One epoch with a learning rate of 0, so that the model is the same in any number of processes.
+
+    Beside a monitor the export goes into the monitor's folder, which only the first process knows.
+    """
     columns, held_out, net = data(23), data(11), vit().double()
     for each in (columns, held_out):
         each["image"] = each["image"].double()
     pl_module = module(net=net)
     pl_module.configure_optimizers = lambda: torch.optim.SGD(pl_module.parameters(), lr=0.0)
-    exporting = SegmentationSeeds(CONFIG, folder=str(FOLDER / name))
+    exporting = SegmentationSeeds(CONFIG, folder=None if monitored else str(FOLDER / name))
+    monitors = [RelevanceMonitor(max_samples=4, run_name=name, progress_bar=False)] if monitored else []
     options: dict[str, Any] = {"max_epochs": 1, "devices": DEVICES, "strategy": "ddp" if DEVICES > 1 else "auto"}
-    runner, write = trainer(FOLDER, exporting, **options), export_files.write_image_files
+    runner, write = trainer(FOLDER, *monitors, exporting, **options), export_files.write_image_files
     written: list[str] = []
 
     def counted(folder: Path, given: Any, *rest: Any) -> Any:
@@ -48,3 +52,4 @@ def run(name: str, fails: int | None = None) -> None:
 run("whole")
 run("cut", fails=DEVICES - 1)
 run("cut")
+run("monitored", monitored=True)

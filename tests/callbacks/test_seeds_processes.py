@@ -34,3 +34,11 @@ def test_an_export_of_which_a_process_failed_goes_on(folders):
     done = len(first["written"]) + len(second["written"])
     assert 0 < done < len(whole)  # only what was missing
     assert not first["told"] + second["told"]
+
+
+def test_beside_a_monitor_all_processes_write_into_its_folder(folders):
+    for folder, ranks in zip(folders, (1, 2), strict=True):
+        export = folder / "relevance" / "monitored" / "segmentation"
+        assert len(export_files.finished_names(export)) == 23
+        results = [result(folder, "monitored", rank) for rank in range(ranks)]
+        assert all(each["scores"] == results[0]["scores"] and not each["told"] for each in results)

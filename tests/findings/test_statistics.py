@@ -119,3 +119,9 @@ def test_the_largest_of_many_places_is_corrected_for():
     assert (found >= alone - 1e-3).all()
     assert (found <= np.minimum(25 * alone, 1) + 0.02).all()  # never much stricter than Bonferroni's
     assert (max_test(differences[:1]) == 1).all()
+
+
+def test_more_than_a_thousand_samples_can_be_tested():
+    values = np.random.default_rng(0).normal(-0.2, 1.0, 1100)
+    assert sign_flip_test(values, 0.0) == 1e-4  # none of 9999 patterns of signs comes near; the observed one counts
+    assert max_test(-values[:, None])[0] == 1e-4
