@@ -17,7 +17,9 @@ else:
 
         callbacks = require("lightning.pytorch.callbacks", "monitor")
         rank_zero = require("lightning.pytorch.utilities.rank_zero", "monitor")
-        Callback, Checkpoint = callbacks.Callback, callbacks.Checkpoint
-        rank_zero_info, rank_zero_warn = rank_zero.rank_zero_info, rank_zero.rank_zero_warn
+        Callback = callbacks.Callback
+        Checkpoint = callbacks.Checkpoint
+        rank_zero_info = rank_zero.rank_zero_info
+        rank_zero_warn = rank_zero.rank_zero_warn
 
 __all__ = ["Callback", "Checkpoint", "rank_zero_info", "rank_zero_warn"]

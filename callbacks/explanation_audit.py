@@ -27,7 +27,7 @@ from lrptrain.trainers.run_folder import run_folder
 if TYPE_CHECKING:
     import pytorch_lightning as pl
 
-METHODS = ("raw_attention", "transformer_attribution", "attnlrp", "random")
+AUDITED_METHODS = ("raw_attention", "transformer_attribution", "attnlrp", "random")
 
 
 class ExplanationAudit(ModelCallback):
@@ -48,19 +48,19 @@ class ExplanationAudit(ModelCallback):
     Args:
         methods: Some of `lrptrain.methods()`.
         budget: Seconds; tests that do not fit are left out, and named. The other processes wait as long.
-        tests: Names of the tests to run, of `lrptrain.audit.registered_tests()`; None for all.
-        max_samples: Size of the sample, in all processes together; a verdict needs 8.
-        batch_size: Samples per forward pass.
-        model: Attribute path of the model on the LightningModule, where that has no forward of its own.
+        tests: The names of the tests to run, of `lrptrain.audit.registered_tests()`; None for all.
+        max_samples: The size of the sample, in all processes together; a verdict needs 8.
+        batch_size: The number of samples per forward pass.
+        model: The attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: Function that brings a batch of another form to the names of the contract.
         fill: What removed pixels become, one number or one per channel: black, in normalised units -mean / std.
         retrain: `retrain(seed)` trains the model anew and returns it; without it, no other seeds are tested.
-        retrain_seconds: About how long that takes.
+        retrain_seconds: The seconds that this takes, roughly.
         settings: How much each test does.
-        dataloader_idx: Index of the validation dataloader.
+        dataloader_idx: The index of the validation dataloader.
         on_error: "warn": a failure of the audit is a warning; "raise": it ends the run, in the first process.
-        run_name: Folder under `relevance/` where there is no monitor, numbered if it exists; None for the time.
-        seed: Seed of all that is random.
+        run_name: The folder under `relevance/` where there is no monitor, numbered if it exists; None for the time.
+        seed: The seed of all that is random.
 
     Attributes:
         result: The result of the audit; None before it, and in all processes but the first.
@@ -73,7 +73,7 @@ class ExplanationAudit(ModelCallback):
 
     def __init__(
         self,
-        methods: Sequence[str] = METHODS,
+        methods: Sequence[str] = AUDITED_METHODS,
         budget: float = 120.0,
         tests: Sequence[str] | None = None,
         max_samples: int = 64,
@@ -177,6 +177,7 @@ class ExplanationAudit(ModelCallback):
 
     def _audit(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Audit in the first process; the others wait, whatever happens there."""
+        # Collective calls stand outside `caught`: a failure in the first process must not keep it from the barrier.
         samples_by_process = gather_to_first(self._draw.finish())
         try:
             if trainer.is_global_zero:

@@ -20,9 +20,9 @@ class ModelCallback(Callback):
     `configure_model` may make it.
 
     Attributes:
-        model: Attribute path of the model on the LightningModule. None if the module itself is the model, or if it has
-            no forward of its own and only one child with parameters.
-        dataloader_idx: Index of the validation dataloader that the callback reads; None if it reads none.
+        model: The attribute path of the model on the LightningModule. None if the module itself is the model, or if it
+            has no forward of its own and only one child with parameters.
+        dataloader_idx: The index of the validation dataloader that the callback reads; None if it reads none.
 
     Raises:
         ValueError: If the strategy shards parameters, no model is found, or there is no such dataloader.

@@ -45,9 +45,9 @@ class ParetoCheckpoint(Checkpoint):
 
     Attributes:
         points: All validations, as `ParetoPoint`.
-        front: Those whose checkpoint is kept, in order of time.
+        front: The points with a checkpoint, in order of time.
         folder: Where the files are; None before the first.
-        best_model_path: Of the front, the checkpoint that is best in the first metric, for `ckpt_path="best"`.
+        best_model_path: The front's checkpoint that is best in the first metric, for `ckpt_path="best"`.
 
     Raises:
         ValueError: At construction, or at the end of the first validation if a metric is not logged.
@@ -66,6 +66,7 @@ class ParetoCheckpoint(Checkpoint):
     ) -> None:
         super().__init__()
         check_directions(metrics)
+        # e.g. "epoch_{epoch:04d}" has the fields {"epoch"}. Without the step two points of an epoch would share a file.
         fields = {field for _, field, *_ in Formatter().parse(filename) if field is not None}
         if "step" not in fields or fields - {"step", "epoch"}:
             raise ValueError(
@@ -98,7 +99,7 @@ class ParetoCheckpoint(Checkpoint):
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue a run; see `state_dict`. Files of a run that was to write elsewhere are left alone."""
         if not self._fits:
-            return  # `trainer.test(ckpt_path=...)` shall not take the front back to that epoch
+            return  # `trainer.test(ckpt_path=...)` must not take the front back to that epoch
         paths = [point["path"] and Path(point["path"]) for point in state_dict["points"]]
         self.points = [ParetoPoint(**{**p, "path": path}) for p, path in zip(state_dict["points"], paths, strict=True)]
         if state_dict["folder"] and state_dict["root"] == str(self._root):
@@ -166,6 +167,7 @@ class ParetoCheckpoint(Checkpoint):
 
     def _add(self, trainer: "pl.Trainer", point: ParetoPoint, folder: Path) -> None:
         """Save the point if it is on the front, and remove what it dominates."""
+        # One flag per point of the old front, and the last for the new point.
         front = self.front
         *stays_on_front, is_on_front = pareto_front(values_of([*front, point], self.metrics), self.metrics.values())
         if is_on_front:
@@ -176,6 +178,8 @@ class ParetoCheckpoint(Checkpoint):
         self._find_best()
         if point.path is not None:
             trainer.save_checkpoint(point.path)  # with the state after this point
+        # After the new one is safe; and only files of this run's own folder, for a resumed run's point may lie
+        # elsewhere.
         for path in dropped:
             if path is not None and path != point.path and path.is_relative_to(folder):
                 trainer.strategy.remove_checkpoint(path)

@@ -71,25 +71,25 @@ class RelevanceGuidance(ModelCallback):
         method: The relevance method of the maps that `energy` and the other losses on maps judge: a differentiable one
             of `lrptrain.methods()`. In half precision the gradients through `transformer_attribution` are off by a
             tenth and more: take another.
-        method_options: Options of the method.
+        method_options: The options of the method.
         target: Whether maps explain the class of the label, or the predicted one.
         first_order: Whether gradients inside the maps count as constants: cheaper, and reaches attention only.
         annotated_fraction: Use the annotations of this fraction of the samples only, a fixed draw by their `sample_id`.
-        sparse: Expect batches without any annotation.
-        every_n_batches: Guide one batch in so many.
-        max_samples: Guide at most so many samples of a batch.
+        sparse: Whether batches without any annotation are to be expected, rather than an error.
+        every_n_batches: One batch in this many is guided.
+        max_samples: The most samples of a batch that are guided; None for all.
         margin: Pixels (or tokens) around the evidence that swaps keep. By default those of the monitor's swaps for
             images, max(2, shorter side // 56) pixels, and 0 tokens.
         warmup_steps: Optimizer steps in which the weight rises from 0.
         decay: How the weight falls after that, to 0 at the end of training: "none", "linear" or "cosine".
         adaptive: Scale the guidance so that its gradient is as long as the task's, times `weight`.
-        model: Attribute path of the model on the LightningModule, where that has no forward of its own.
+        model: The attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: Brings a batch of another form to the contract's names.
         compare_every_n_batches: In one guided batch of so many, the swap distance is measured and gradients are
             compared, which costs two forward and two backward passes; 0: never.
         on_error: "warn": a failure after the first guided batch is reported once, counted, and the batch goes unguided;
             "raise": it ends training.
-        seed: Seed of the draw and the swaps.
+        seed: The seed of the draw and the swaps.
 
     Attributes:
         failures: How often the guidance failed.
@@ -189,6 +189,7 @@ class RelevanceGuidance(ModelCallback):
             return
         super().setup(trainer, pl_module, stage)
         _check_guidable(trainer, pl_module)
+        # A resumed run is past step 0 and keeps what its checkpoint said.
         if trainer.global_step == 0:
             self._start_over()
         self._restore()
@@ -249,6 +250,12 @@ class RelevanceGuidance(ModelCallback):
         What is decided here must be decided alike in all processes, or a collective waits for ever: which batches are
         guided and compared follows the batch index and the state, which are the same in all of them.
         """
+        # The order of a guided step, with a collective call (*) that all processes make:
+        #   1. the user's training step, in which the model's forward pass is intercepted: the task's loss;
+        #   2. the losses of this process on that pass, and now and then the swap distance;
+        #   3. their means over all processes (*);
+        #   4. now and then the gradients of task and guidance beside each other (*), which sets the guidance's factor;
+        #   5. the sum, which Lightning differentiates, clips and steps with as if it were the user's own loss.
         batch_idx = trainer.fit_loop.epoch_loop.batch_idx
         if batch_idx % self.every_n_batches:
             return training_step(*args, **kwargs)
@@ -274,6 +281,7 @@ class RelevanceGuidance(ModelCallback):
         terms = (weight * reduced.local[name] for name, weight in weights.items() if name in reduced.local)
         guidance = sum(terms, task_loss.new_zeros(()))
         conflict: dict[str, float] = {}
+        # The count is that of all processes, so that either all of them compare or none does.
         if compares and reduced.counts["samples"]:
             conflict = self._compare(trainer, pl_module, task_loss, guidance, watch)
         schedule = self.schedule(trainer.global_step, self._steps)
@@ -305,6 +313,8 @@ class RelevanceGuidance(ModelCallback):
     def _read(self, batch: Any) -> tuple[dict[str, Any], Tensor]:
         """Return the batch in the contract's form, with its evidence, and the indices of the samples to guide."""
         try:
+            # Until a batch has worked, an error means a wrong setting, and ends the run; later it is that of a single
+            # batch.
             columns: dict[str, Any] = read_batch(batch, self.batch_adapter)
             if not self._worked:
                 check_mask_values(columns)
@@ -391,18 +401,21 @@ class RelevanceGuidance(ModelCallback):
         task_loss: Tensor,
     ) -> ReducedLosses:
         """Take means over all processes, with one sum over them."""
+        # The same names in all processes, also in one that guides no sample: the sum is over rows of one length.
         names = [*self.objective.weights, *([SWAP_DISTANCE] if measures_swaps else [])]
         counts = {"samples": samples, "failures": self.failures}
         return reduce_losses(losses, names, counts, task_loss, trainer.world_size, partial(_reduced, trainer, "sum"))
 
     def _generator(self, trainer: "pl.Trainer") -> torch.Generator:
         """Return random numbers that depend on seed, step and process alone, so that a resumed run draws the same."""
+        # Python salts the hashes of strings, not those of integers: a resumed run computes the same.
         seed = hash((self.seed, trainer.global_step, trainer.global_rank)) % 2**63
         return torch.Generator().manual_seed(seed)
 
     def _check_reach(self, pl_module: "pl.LightningModule", losses: Mapping[str, LossSum]) -> None:
         """Reject a loss whose graph reaches no trained weight."""
         weights = _trained_weights(pl_module)
+        # A backward pass through checkpointed blocks computes them again: as recorded, with explicit attention.
         with self._replay or nullcontext():
             lost = [name for name, loss in losses.items() if flat_gradient(loss.total, weights) is None]
         if lost:
@@ -420,6 +433,7 @@ class RelevanceGuidance(ModelCallback):
         watch: "_Stopwatch",
     ) -> dict[str, float]:
         """Compare the gradients of task and guidance, and update what scales the guidance."""
+        # `guidance` is without schedule and factor here, so that the norms are those at a factor of 1.
         mean = partial(_reduced, trainer, "mean")
         with self._replay or nullcontext():
             conflict = compare_gradients(task_loss, guidance, _trained_weights(pl_module), mean)
@@ -460,6 +474,7 @@ class RelevanceGuidance(ModelCallback):
         """Leave the module and torch's modes as they were before."""
         if self._unwrap_step is not None:
             self._unwrap_step()
+        # An exception in the backward pass leaves the mode entered: it is left only if it is still the innermost one.
         if self._replay is not None and torch.overrides._get_current_function_mode() is self._replay:  # type: ignore[no-untyped-call]
             self._replay.__exit__(None, None, None)
         self._unwrap_step = None

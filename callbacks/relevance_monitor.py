@@ -17,7 +17,7 @@ from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Fi
 from lrptrain.intervention import InterventionConfig
 from lrptrain.loggers import EpochRecord, RecordWriter, send, send_scalars
 from lrptrain.monitor.arguments import check_choices, check_names, check_verdicts
-from lrptrain.monitor.class_maps import class_maps
+from lrptrain.monitor.class_maps import compute_class_maps
 from lrptrain.monitor.clock import Clock
 from lrptrain.monitor.evaluator import TARGETS, Evaluator, ExplanationConfig
 from lrptrain.monitor.gate import gravest_forbidden, raise_if_forbidden
@@ -78,7 +78,7 @@ class RelevanceMonitor(ModelCallback):
         every_n_epochs: Evaluate in the first validation, then when this many epochs have passed.
         method: One of `lrptrain.methods()`.
         method_options: The options of the method.
-        model: Attribute path of the model on the LightningModule, where that has no forward of its own.
+        model: The attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: Brings a batch of another form to the names above.
         class_names: The name of each class, in the order of the logits; None for the `class_names` of the datamodule or
             the module, or else numbers.
@@ -93,7 +93,7 @@ class RelevanceMonitor(ModelCallback):
             no map shows.
         fail_on: "confirmed" or "suspected": end training after an epoch with such a finding, with an error.
         targets: The classes to explain: some of "label" and "predicted".
-        batch_size: Samples per forward pass of the monitor, which needs the memory of training.
+        batch_size: The number of samples per forward pass of the monitor, which needs the memory of training.
         max_pictures: The number of pictures or texts drawn per epoch; with 0, no inputs are kept, either.
         class_maps: The number of classes, the most probable and those of `targets`, for which the drawn samples have
             maps on the dashboard; 0 for those of `targets` alone. Each class costs a backward pass of these samples.
@@ -241,6 +241,7 @@ class RelevanceMonitor(ModelCallback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue a run; see `state_dict`."""
+        # The folder is opened when something is written; `_run_folder` finds it by its name.
         self.folder = None
         self.findings = [Finding.from_dict(values) for values in state_dict["findings"]]
         self._resumed_folder = state_dict["run"]
@@ -259,6 +260,7 @@ class RelevanceMonitor(ModelCallback):
         if self._attached_to != (id(trainer), stage):  # a resumed run keeps what its checkpoint said
             self._attached_to = (id(trainer), stage)
             self._reset()
+        # Drawn anew in any case: the trainer may come with other data.
         self._sample = ValidationSample(self.max_samples, self.seed)
         self._inputs = None
 
@@ -284,6 +286,8 @@ class RelevanceMonitor(ModelCallback):
         """Draw the sample; evaluate after the last batch, before callbacks that swap weights swap them back."""
         if dataloader_idx != self.dataloader_idx:
             return
+        # The sanity check runs over the first batches before training: they would be drawn twice, and its numbers would
+        # be those of an untrained model. But an error costs nothing yet, so that everything is tried once, and raises.
         if trainer.sanity_checking:
             if batch_idx == 0:
                 self._evaluate_sanity_batch(trainer, pl_module, batch)
@@ -294,6 +298,8 @@ class RelevanceMonitor(ModelCallback):
                 self._sample.add_batch(contract_batch, undivided_length(trainer, dataloader_idx))
             if batch_idx == 0:
                 self._check_masks(trainer, batch)
+        # Not in `on_validation_epoch_end`: there a callback that averages weights may have taken its weights out again,
+        # if it comes earlier in the trainer's list, and the maps would be those of other weights than the validation's.
         if batch_idx + 1 == trainer.num_val_batches[dataloader_idx]:
             self._finish_validation(trainer, pl_module)
 
@@ -303,10 +309,13 @@ class RelevanceMonitor(ModelCallback):
             return
         if not self._finished:  # an iterable dataset, whose last batch was not known as such
             self._finish_validation(trainer, pl_module)
+        # Every process logs, for each decides for itself whether to checkpoint or to stop. The values are the same in
+        # all, so that nothing is synchronised here; see `setup`.
         failures = {f"{self.prefix}/failures": float(self.failures)}
         self._scalars |= failures
         for key, value in self._scalars.items():
             pl_module.log(key, value, logger=False)  # Lightning would log old values again, and ends if this changes
+        # A failure after the scalars were sent, such as that of a logger, would only appear with the next evaluation.
         if self.failures > self._failures_before and trainer.is_global_zero:
             for each in trainer.loggers:
                 try:
@@ -318,6 +327,8 @@ class RelevanceMonitor(ModelCallback):
         """Stop training if a finding demands it: after this epoch, so that its checkpoints are written."""
         if trainer.sanity_checking or gravest_forbidden(self.findings, self.fail_on) is None:
             return
+        # No error yet in `fit`: callbacks that come later, such as checkpoints, would miss this epoch. `on_fit_end`
+        # raises it.
         trainer.should_stop = True
         if trainer.state.fn == "validate":
             raise_if_forbidden(self.findings, self.fail_on)
@@ -327,6 +338,7 @@ class RelevanceMonitor(ModelCallback):
         raise_if_forbidden(self.findings, self.fail_on)
 
     def _find_model(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
+        # Validations start in every epoch; the model is looked up, and its name is told to the user, once.
         if self._model is not None:
             return
         super()._find_model(trainer, pl_module)
@@ -365,12 +377,15 @@ class RelevanceMonitor(ModelCallback):
             samples = self._sample.finish()
             if trainer.state.fn == "fit" and not self._is_due(trainer.current_epoch):
                 return
+            # Noted before the work: an evaluation that fails is not repeated in every epoch that follows.
             self._evaluated_epoch = trainer.current_epoch
             with preserved(pl_module):
                 self._evaluate(trainer, pl_module, samples)
 
     def _is_due(self, epoch: int) -> bool:
         """Return whether `every_n_epochs` have passed; validations within an epoch that is due are all evaluated."""
+        # Not due is what lies between: with every_n_epochs=3 and last=4, epochs 5 and 6. Epoch 4 again is another
+        # validation within it, and an earlier epoch a new start.
         last = self._evaluated_epoch
         return last is None or not last < epoch < last + self.every_n_epochs
 
@@ -388,6 +403,7 @@ class RelevanceMonitor(ModelCallback):
         if gathered.error:
             self._failures.note("computing relevance", RuntimeError(gathered.error))
             return
+        # Only maps and scores travel in every epoch; inputs do so once, as the sample stays the same.
         if self.intervention_config is not None and self._inputs is None:
             self._inputs = gather_inputs(samples)
         evaluation = Evaluation(
@@ -397,13 +413,16 @@ class RelevanceMonitor(ModelCallback):
             step=logged_step(trainer),
         )
         sources = name_sources(trainer, pl_module)
+        # All processes hold the same samples from here on, and come to the same candidates: they share the
+        # interventions.
         candidates = self._builder.candidates(evaluation, sources)
         effects = self._intervene(evaluator, evaluation, candidates)
         record = self._builder.build(evaluation, sources, candidates, effects, self.findings)
         self.scored = gathered.explained
         self.findings = record.findings
         with self._failures.caught("computing maps of many classes"):
-            record = replace(record, class_maps=class_maps(evaluator, gathered.displayed, record.class_names))
+            record = replace(record, class_maps=compute_class_maps(evaluator, gathered.displayed, record.class_names))
+        # What follows (drawing and writing) is part of the next point's cost: this one's is written with the record.
         costs = self._clock.costs(started) | {"relevance/failures": float(self.failures)}
         self._scalars = self._with_prefix(record.scalars | costs)
         if trainer.is_global_zero:
@@ -433,6 +452,7 @@ class RelevanceMonitor(ModelCallback):
         for line in announce(record.new_findings):
             rank_zero_info(line)
         for each in trainer.loggers:
+            # Apart, so that a logger that fails on a picture has the numbers nevertheless.
             for send_part in (send_scalars, send):
                 with self._failures.caught(f"logging to {type(each).__name__}"):
                     send_part(each, record)

@@ -51,19 +51,19 @@ class SegmentationSeeds(ModelCallback):
         config: How seeds and masks are made; None for the defaults.
         split: The images that `fit` exports: those of the training or of the validation, in the dataset's order, with
             the training's augmentation if its dataset has one. `validate` exports its images, `predict` its own.
-        folder: Folder of the export. None for `<default_root_dir>/relevance/<run>/segmentation`, beside the record of a
-            `RelevanceMonitor` if there is one. Only an export in a named folder can be continued by a later run.
+        folder: The folder of the export. None for `<default_root_dir>/relevance/<run>/segmentation`, beside the record
+            of a `RelevanceMonitor` if there is one. Only an export in a named folder can be continued by a later run.
         every_n_epochs: Export during training, too, to `<folder>/epoch_<n>`; 0: at its end only.
-        model: Attribute path of the model on the LightningModule, where that has no forward of its own.
+        model: The attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: Brings a batch of another form to the names of the contract.
-        class_names: Names of all classes, in the order of the logits; None for the module's or the datamodule's.
-        dataloader_idx: Index of the validation or prediction dataloader.
+        class_names: The names of all classes, in the order of the logits; None for the module's or the datamodule's.
+        dataloader_idx: The index of the validation or prediction dataloader.
         on_error: "warn": a failure of the export is a warning; "raise": it ends the run.
-        run_name: Folder under `relevance/` where there is no monitor, numbered if it exists; None for the time.
+        run_name: The folder under `relevance/` where there is no monitor, numbered if it exists; None for the time.
 
     Attributes:
-        folder: Folder of the last export; None before the first.
-        scores: Content of `scores.json` of the last export.
+        folder: The folder of the last export; None before the first.
+        scores: The content of `scores.json` of the last export.
 
     Raises:
         ValueError: At construction or when training is set up, with what to change.

@@ -21,6 +21,7 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
             that was at `path` stays as it was.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
+    # In the same folder, so on the same disk: there, os.replace is atomic, and a reader sees the old file or the new.
     part = path.with_name(f"{path.name}.part")
     try:
         write(part)
@@ -73,7 +74,7 @@ def append_json_line(path: Path, value: Any) -> None:
 
 
 def to_json(value: Any, indent: int | None = None, default: Callable[[Any], Any] | None = None) -> str:
-    """The value as strict JSON.
+    """Return the value as strict JSON.
 
     Args:
         value: Of dicts, lists, tuples, numbers, strings, numpy arrays and tensors. A number that is not finite, which
@@ -96,8 +97,8 @@ def _plain(value: Any) -> Any:
 
 
 def file_name_of(sample_id: int | str) -> str:
-    """A file name for a sample, without an ending: quoted as in a URL, and cut where it is long."""
-    name = quote(str(sample_id), safe="")
+    """Return a file name for a sample, without an ending: quoted as in a URL, and cut where it is long."""
+    name = quote(str(sample_id), safe="")  # for example "a/b 1" becomes "a%2Fb%201"
     if len(name) > _LONGEST_NAME:
         # The hash tells long names apart that begin alike.
         name = f"{name[:_LONGEST_NAME]}-{hashlib.sha256(name.encode()).hexdigest()[:12]}"
@@ -105,6 +106,6 @@ def file_name_of(sample_id: int | str) -> str:
 
 
 def folder_size_mb(folder: Path) -> float:
-    """Megabytes (10^6 bytes) of all files below a folder; 0 if there is none."""
+    """Return the megabytes (10^6 bytes) of all files below a folder; 0 if there is no such folder."""
     paths = (Path(parent) / name for parent, _, names in os.walk(folder) for name in names)
     return sum(path.stat().st_size for path in paths if path.is_file()) / 1e6

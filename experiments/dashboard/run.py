@@ -18,9 +18,9 @@ from typing import Any
 import numpy as np
 
 from lrptrain.dashboard.maps import read_cards, read_history
-from lrptrain.dashboard.report import write_report
-from lrptrain.dashboard.runs import about_run, read_events
-from lrptrain.dashboard.samples import evaluations, read_scores, read_table
+from lrptrain.dashboard.report import write_html_report
+from lrptrain.dashboard.runs import about_run, read_new_events
+from lrptrain.dashboard.samples import evaluations, read_sample_table, read_scores
 from lrptrain.files import folder_size_mb
 from lrptrain.findings import Evidence, Finding, Scope
 from lrptrain.loggers import EpochRecord, Input, RecordWriter
@@ -98,9 +98,9 @@ def reading(folder: Path) -> dict[str, float]:
     last = list(evaluations(folder))[-1]
     ids = [str(number) for number in range(24)]
     return {
-        "the runs and all evaluations": timed(lambda: (about_run(folder), read_events(folder))),
+        "the runs and all evaluations": timed(lambda: (about_run(folder), read_new_events(folder))),
         "scores of all evaluations, with intervals": timed(lambda: read_scores(folder)),
-        "the table of the last evaluation": timed(lambda: read_table(folder)),
+        "the table of the last evaluation": timed(lambda: read_sample_table(folder)),
         "24 samples with their maps": timed(lambda: read_cards(folder, last, ids)),
         "a sample's maps in 40 evaluations": timed(lambda: read_history(folder, "7")),
     }
@@ -166,7 +166,7 @@ def main() -> None:
         sizes = [folder_size_mb(folder), folder_size_mb(folder / "inputs")]
         print("record: {:.0f} MB, of which inputs {:.1f} MB; {:.2f} s per evaluation".format(*sizes, per_evaluation))
         rows = {**reading(folder), **in_browser(folder)}
-        rows["lrptrain report"] = timed(lambda: write_report(folder, Path(place) / "report.html"))
+        rows["lrptrain report"] = timed(lambda: write_html_report(folder, Path(place) / "report.html"))
         print("\n| what | seconds |\n| --- | --- |")
         print("\n".join(f"| {name} | {seconds:.2f} |" for name, seconds in rows.items()))
 

@@ -16,11 +16,11 @@ IGNORED = 255
 
 @dataclass(frozen=True)
 class TokenAnnotation:
-    """How much of each token is evidence, and how much of it may be judged at all.
+    """How much of each token is evidence, and how much of it can be judged at all.
 
     Attributes:
-        evidence: Share of the token's un-ignored area that is evidence, in [0, 1]; 0 where nothing is valid.
-        valid: Share of the token's area that is not ignored, in [0, 1].
+        evidence: The share of each token's un-ignored area that is evidence, in [0, 1]; 0 where nothing is valid.
+        valid: The share of each token's area that is not ignored, in [0, 1].
 
     Raises:
         ValueError: If the two shapes differ.
@@ -37,34 +37,35 @@ class TokenAnnotation:
 
     @property
     def usable(self) -> Bool[Tensor, "batch tokens"]:
-        """Tokens of which any part is valid."""
+        """True at tokens of which any part is valid."""
         return self.valid > 0
 
     @property
     def marked(self) -> Bool[Tensor, "batch tokens"]:
-        """Usable tokens of which at least half is evidence: the annotation as yes or no."""
+        """True at usable tokens of which at least half is evidence: the annotation as yes or no."""
         return self.usable & (self.evidence >= 0.5)
 
     @property
     def present(self) -> Bool[Tensor, " batch"]:
-        """Samples with an annotation: any usable token. An annotation that marks nothing is present."""
+        """True for samples with an annotation, that is a usable token. An annotation that marks nothing is present."""
         return self.usable.any(-1)
 
     @property
     def chance(self) -> Float[Tensor, " batch"]:
-        """Annotated area over valid area, in [0, 1]: the energy a uniform map has inside; nan if absent."""
+        """The annotated share of the valid area, in [0, 1], which a uniform map has inside; nan if absent."""
+        # `evidence` is a share of the valid area, so that the product is the evidence's share of the whole token.
         return (self.evidence * self.valid).sum(-1) / self.valid.sum(-1)
 
 
 def mask_to_tokens(mask: Shaped[Tensor, "batch height width"], grid: tuple[int, int]) -> TokenAnnotation:
-    """Exact area shares of a segmentation mask per patch, also where the patches cut through pixels.
+    """Return the exact share of each patch that a mask marks, also where the borders of patches cut through pixels.
 
     Args:
         mask: 1 evidence, 0 not, 255 ignored, in any dtype (bool works too). Its size need not be that of the image.
         grid: Rows and columns of patches; tokens are ordered row by row.
 
     Returns:
-        Annotation of `rows * columns` tokens, float32.
+        The annotation at `rows * columns` tokens, float32.
 
     Raises:
         ValueError: If `mask` is not `[batch, height, width]`, holds another value, or `grid` is not positive.
@@ -80,7 +81,7 @@ def mask_to_tokens(mask: Shaped[Tensor, "batch height width"], grid: tuple[int, 
 def regions_to_tokens(
     regions: Shaped[Tensor, "batch regions height width"], names: Sequence[str], grid: tuple[int, int]
 ) -> dict[str, TokenAnnotation]:
-    """One annotation per named region; see `mask_to_tokens`.
+    """Return one annotation per named region; see `mask_to_tokens`.
 
     Args:
         regions: One mask per region. A region that is all 255 is absent for that sample.
@@ -113,13 +114,15 @@ def boxes_to_mask(boxes: Float[Tensor, "batch boxes 4"], size: tuple[int, int]) 
     if boxes.ndim != 3 or boxes.shape[-1] != 4:
         raise ValueError(f"boxes must be [batch, boxes, 4] as (x1, y1, x2, y2), got shape {tuple(boxes.shape)}")
     boxes = boxes.to(torch.promote_types(boxes.dtype, torch.float32))
+    # Images have different numbers of boxes; the shorter lists end with boxes of four NaN.
     padding = boxes.isnan().all(-1)
     x1, y1, x2, y2 = boxes.unbind(-1)
     if not (padding | ((x1 < x2) & (y1 < y2))).all():
         raise ValueError(
             "a box is (x1, y1, x2, y2) with x1 < x2 and y1 < y2, or all NaN as padding (is yours x, y, w, h?)"
         )
-    inside_y, inside_x = _centres_inside(y1, y2, size[0]), _centres_inside(x1, x2, size[1])
+    inside_y = _centres_inside(y1, y2, size[0])
+    inside_x = _centres_inside(x1, x2, size[1])
     # [batch, height, boxes] @ [batch, boxes, width]: in how many boxes each pixel lies
     covering = inside_y.float().mT @ inside_x.float()
     mask = (covering > 0).to(torch.uint8)
@@ -129,11 +132,11 @@ def boxes_to_mask(boxes: Float[Tensor, "batch boxes 4"], size: tuple[int, int]) 
 def rationale_to_tokens(
     rationale: Shaped[Tensor, "batch tokens"], attention_mask: Shaped[Tensor, "batch tokens"] | None = None
 ) -> TokenAnnotation:
-    """A rationale as an annotation; padding becomes ignored.
+    """Return a rationale as an annotation, in which padding is ignored.
 
     Args:
         rationale: 1 evidence, 0 not, 255 ignored, one value per token, in any dtype (bool works too).
-        attention_mask: As the tokenizer gives it: non-zero for real tokens, 0 for padding.
+        attention_mask: The tokenizer's mask: not 0 for real tokens, 0 for padding.
 
     Raises:
         ValueError: If a shape does not fit or the rationale holds another value.
@@ -153,12 +156,12 @@ def rationale_to_tokens(
 def spans_to_rationale(
     spans: Sequence[Sequence[tuple[int, int]] | None], offsets: Shaped[Tensor, "batch tokens 2"]
 ) -> UInt8[Tensor, "batch tokens"]:
-    """Character spans to one value per token: 1 for every token that overlaps a span.
+    """Turn character spans into one value per token: 1 for every token that overlaps a span.
 
     Args:
-        spans: Per sample the (start, end) of its evidence in characters, end excluded; None for no annotation.
-        offsets: `offset_mapping` of a Hugging Face fast tokenizer, for one text per sample. Tokens that cover no
-            character, as special tokens and padding with (0, 0), become 255.
+        spans: For each sample the (start, end) of its evidence in characters, end excluded; None for no annotation.
+        offsets: The `offset_mapping` of a Hugging Face fast tokenizer, for one text per sample. Tokens that cover no
+            character, such as special tokens and padding with (0, 0), become 255.
 
     Returns:
         1 evidence, 0 not, 255 ignored. A span behind a truncation marks no token.
@@ -176,6 +179,7 @@ def spans_to_rationale(
         for start, end in sample or ():
             if not 0 <= start < end:
                 raise ValueError(f"sample {row}: a span is (start, end) with 0 <= start < end, got {(start, end)}")
+            # Half-open intervals overlap if each starts before the other ends: (0, 4) marks a token (3, 7), not (4, 7).
             rationale[row, (starts[row] < end) & (ends[row] > start)] = 1
     absent = torch.tensor([sample is None for sample in spans], dtype=torch.bool, device=offsets.device)
     return rationale.masked_fill((starts >= ends) | absent[:, None], IGNORED)
@@ -225,11 +229,15 @@ def _mixed_rationales(
     ignored = rationales == IGNORED
     masked = attention_mask is not None and attention_mask.shape == rationales.shape
     attended = attention_mask != 0 if masked and attention_mask is not None else torch.ones_like(ignored)
+    # e.g. attended [1, 1, 1, 0] has the places [1, 2, 3, 3]: the first is 1, the last the highest, whichever side is
+    # padded.
     places = attended.cumsum(-1)
     at_ends = attended & ((places == 1) | (places == places[..., -1:]))
+    # 255 within the text, where no special token is expected ...
     unexplained = ignored & attended & ~at_ends
     if not masked:  # what is ignored at the ends may be padding
         unexplained &= ~_run_at_the_start(ignored) & ~_run_at_the_start(ignored.flip(-1)).flip(-1)
+    # ... unless both ends are 255, too: then it marks special tokens, and separators within are such.
     ends_ignored = (ignored | ~at_ends).all(-1)
     return unexplained.any(-1) & ~ends_ignored & ((rationales == 0) & attended).any(-1)
 
@@ -242,14 +250,15 @@ def split_values(values: Shaped[Tensor, "*shape"], name: str) -> tuple[Bool[Tens
     """Split 1 / 0 / 255 into (evidence, valid).
 
     Args:
-        values: Mask or rationale.
-        name: What to call it in the error.
+        values: A mask or a rationale.
+        name: The name of its entry, for the error.
 
     Raises:
         ValueError: If any value is not 0, 1 or 255.
     """
     numbers = values.float()
-    evidence, valid = numbers == 1, numbers != IGNORED
+    evidence = numbers == 1
+    valid = numbers != IGNORED
     other = numbers[valid & ~evidence & (numbers != 0)]
     if other.numel():
         raise ValueError(
@@ -260,13 +269,16 @@ def split_values(values: Shaped[Tensor, "*shape"], name: str) -> tuple[Bool[Tens
 
 
 def _annotation(evidence_area: Tensor, valid_area: Tensor) -> TokenAnnotation:
+    # 0 / 0 is nan in the branch that is not taken; annotations have no gradient that it could spoil.
     share = torch.where(valid_area > 0, evidence_area / valid_area, 0)
     return TokenAnnotation(evidence=share, valid=valid_area)
 
 
 def _patch_areas(part: Bool[Tensor, "batch height width"], grid: tuple[int, int]) -> Float[Tensor, "batch tokens"]:
-    """Share of each patch that `part` covers; whole-number sums, so exact up to the last division."""
-    (height, width), (rows, columns) = part.shape[1:], grid
+    """Return the share of each patch that `part` covers: sums of whole numbers, exact up to the last division."""
+    height, width = part.shape[1:]
+    rows, columns = grid
+    # [rows, height] @ [batch, height, width] @ [width, columns]. Half precision would round sums above 2048.
     with torch.autocast(part.device.type, enabled=False):
         across = _overlap(rows, height, part.device) @ part.float()
         areas = across @ _overlap(columns, width, part.device).T
@@ -274,7 +286,9 @@ def _patch_areas(part: Bool[Tensor, "batch height width"], grid: tuple[int, int]
 
 
 def _overlap(cells: int, pixels: int, device: torch.device) -> Float[Tensor, "cells pixels"]:
-    """Length that a cell shares with a pixel, in units where a cell is `pixels` long and a pixel is `cells` long."""
+    """Return the length that each cell shares with each pixel, where a cell is `pixels` and a pixel `cells` long."""
+    # e.g. 2 cells of 3 pixels: cells [0, 3) and [3, 6), pixels [0, 2), [2, 4) and [4, 6), so that the middle pixel is
+    # shared: [[2, 1, 0], [0, 1, 2]]. Whole numbers, where the ratio 3 / 2 would round for other sizes.
     cell = torch.arange(cells, device=device)[:, None] * pixels
     pixel = torch.arange(pixels, device=device)[None, :] * cells
     shared = torch.minimum(cell + pixels, pixel + cells) - torch.maximum(cell, pixel)

@@ -34,7 +34,8 @@ def content_tokens(batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]:
 
 def attended_tokens(batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]:
     """Return True at every token that is no padding; everywhere without an `attention_mask` `[batch, tokens]`."""
-    token_ids, mask = batch["input_ids"], batch.get("attention_mask")
+    token_ids = batch["input_ids"]
+    mask = batch.get("attention_mask")
     if mask is None or mask.ndim != 2:
         return torch.ones(token_ids.shape[:2], dtype=torch.bool, device=token_ids.device)
     return mask != 0
@@ -42,6 +43,7 @@ def attended_tokens(batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]
 
 def end_tokens(attended: Bool[Tensor, "batch tokens"]) -> Bool[Tensor, "batch tokens"]:
     """Return True at the first and the last attended token of every row, whichever side the padding is on."""
+    # e.g. attended 0 1 1 1 0 counts 0 1 2 3 3 from the left and 3 3 2 1 0 from the right
     first = attended & (attended.cumsum(1) == 1)
     last = attended & (attended.flip(1).cumsum(1).flip(1) == 1)
     return first | last

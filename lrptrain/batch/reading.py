@@ -115,6 +115,7 @@ def take(batch: Mapping[str, Any], row: int, index: int) -> Sample:
     Returns:
         The sample. Its label is -1 where the batch has none or a negative one.
     """
+    # Lightning validates in inference mode, and a tensor made there could never have a gradient.
     with torch.inference_mode(False):
         rows = {name: x[row].detach().cpu().clone() for name, x in batch.items() if isinstance(x, Tensor)}
     group = rows.pop("group", None)
@@ -138,6 +139,7 @@ def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> di
     for name in names:
         present = [sample.tensors[name] for sample in samples if name in sample.tensors]
         fill = _FILL.get(name, IGNORED if name == "mask" else 0)
+        # A batch with annotations may meet one without: the latter's samples have annotations that are all ignored.
         rows = [sample.tensors.get(name, torch.full_like(present[0], fill)) for sample in samples]
         stacked[name] = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=fill).to(device)
     unmasked = "input_ids" in stacked and "attention_mask" not in stacked
@@ -147,18 +149,20 @@ def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> di
 
 
 def batched(samples: Sequence[Sample], batch_size: int, device: torch.device | str = "cpu") -> list[dict[str, Tensor]]:
-    """Batches of samples in their order, with `label` (-1 where there is none)."""
+    """Return batches of the samples in their order, with `label` (-1 where there is none)."""
     chunks = [samples[start : start + batch_size] for start in range(0, len(samples), batch_size)]
     labels = [torch.tensor([sample.label for sample in chunk], device=device) for chunk in chunks]
     return [{**collate(chunk, device), "label": label} for chunk, label in zip(chunks, labels, strict=True)]
 
 
 def model_inputs(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor | dict[str, Tensor]:
-    """The arguments of the model's forward: an image by position unless it asks for `pixel_values`, a text by names.
+    """Return the arguments of the model's forward: a tensor of images, or a dict where it takes names.
 
-    Token ids go to `input_ids` or else to the first parameter.
+    Images are passed by position unless the forward has a parameter `pixel_values`, texts by names: token ids go to
+    `input_ids` or else to the first parameter.
     """
     parameters = inspect.signature(unwrap(model).forward).parameters
+    # `forward(self, input_ids, **kwargs)` takes whatever the batch has.
     open_ended = any(p.kind is inspect.Parameter.VAR_KEYWORD for p in parameters.values())
     for name in IMAGES:
         if name in batch:
@@ -171,7 +175,12 @@ def model_inputs(model: nn.Module, batch: Mapping[str, Tensor]) -> Tensor | dict
 def token_annotations(
     batch: Mapping[str, Tensor], grid: tuple[int, int] | None, region_names: Sequence[str] = ()
 ) -> tuple[TokenAnnotation | None, dict[str, TokenAnnotation]]:
-    """The evidence of a batch at the model's tokens, and its named regions.
+    """Return the evidence of a batch at the model's tokens, None without an annotation, and its named regions.
+
+    Args:
+        batch: A batch in the contract's form.
+        grid: Rows and columns of an image's tokens; None for texts.
+        region_names: The names of the regions of a mask `[batch, regions, height, width]`; the first is the evidence.
 
     Raises:
         ValueError: If a mask has regions that are not named.

@@ -7,14 +7,13 @@ from typing import Any
 import torch
 
 from lrptrain.cli.loading import datamodule_settings, image_size, load_model
-from lrptrain.relevance import Relevance
-from lrptrain.relevance import attribute as relevance_of
+from lrptrain.relevance import Relevance, attribute
 from lrptrain.trainers.checks import check_normalisation
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")
 
 
-def attribute(
+def show_relevance(
     checkpoint: str,
     source: str,
     target: int | None = None,
@@ -53,6 +52,7 @@ def attribute(
     is_image = _is_file(source)
     network = load_model(checkpoint, is_image, module, model).to(device or "cpu")
     settings = datamodule_settings(checkpoint)
+    # What the command says counts before what the checkpoint's datamodule says.
     if is_image:
         mean = settings.get("mean") if mean is None else mean
         std = settings.get("std") if std is None else std
@@ -96,11 +96,13 @@ def _show_image(
     from lrptrain.render import overlay
 
     height, width = (size, size) if size is not None else image_size(model)
+    # [3, height, width] in [0, 1], then as the model saw images in training.
     image = to_image(open_picture(path), (height, width))
     if mean is not None and std is not None:
         image = (image - torch.tensor(mean).view(-1, 1, 1)) / torch.tensor(std).view(-1, 1, 1)
-    relevance = relevance_of(model, image[None].to(_device_of(model)), target, method)
+    relevance = attribute(model, image[None].to(_device_of(model)), target, method)
     assert relevance.grid is not None
+    # Scores [1, patches] become a heat map [rows, columns].
     picture = overlay(image, relevance.scores[0].unflatten(0, relevance.grid), mean=mean, std=std)
     Image.fromarray(picture).save(output)
     print(f"{_prediction(relevance)}\n{output}")
@@ -112,9 +114,11 @@ def _show_text(model: torch.nn.Module, text: str, target: int | None, method: st
 
     words: Any = load_pretrained("AutoTokenizer", tokenizer)
     encoded = words(text, return_tensors="pt", truncation=True)
+    # Tensors [1, tokens]; token_type_ids are left out, as in the batches of training.
     inputs = {name: encoded[name].to(_device_of(model)) for name in ("input_ids", "attention_mask")}
-    relevance = relevance_of(model, inputs, target, method)
+    relevance = attribute(model, inputs, target, method)
     ids = encoded["input_ids"][0].tolist()
+    # [CLS] and [SEP] often hold nearly all of the relevance: they are not coloured, and do not set the scale.
     special = words.get_special_tokens_mask(ids, already_has_special_tokens=True)
     scored = [not each for each in special]
     print(token_ansi(words.convert_ids_to_tokens(ids), relevance.scores[0].cpu().numpy(), scored=scored))
@@ -126,7 +130,7 @@ def _device_of(model: torch.nn.Module) -> torch.device:
 
 
 def _prediction(relevance: Relevance) -> str:
-    """The predicted class, and the explained one where it is another, with their probabilities."""
+    """Return a line with the predicted class, and the explained one where it is another, and their probabilities."""
     probabilities = relevance.logits[0].softmax(0)
     target = int(relevance.target[0])
     predicted = int(probabilities.argmax())

@@ -33,15 +33,15 @@ from lrptrain.relevance.registry import get_method
 from lrptrain.trainers.checks import check_counts
 from lrptrain.trainers.discover import find_model
 
-METHODS = "raw_attention,rollout,generic_attention,transformer_attribution,attnlrp,input_x_gradient,random"
+DEFAULT_METHODS = "raw_attention,rollout,generic_attention,transformer_attribution,attnlrp,input_x_gradient,random"
 TIMED_STEPS = 2
-"""Training steps that tell how long training anew takes."""
+"""Training steps that are timed to estimate how long a whole training takes."""
 
 
 def audit(
     checkpoint: str,
     data: str | None = None,
-    methods: str = METHODS,
+    methods: str = DEFAULT_METHODS,
     budget: float = 900.0,
     tests: str | None = None,
     split: Literal["val", "test"] = "val",
@@ -88,13 +88,15 @@ def audit(
     if budget <= 0 or retrain_epochs < 0:
         raise ValueError(f"budget must be positive and retrain_epochs 0 or more, not {budget} and {retrain_epochs}")
     chosen = names_in(tests) if tests else None
-    select_tests(chosen)
+    select_tests(chosen)  # wrong names of tests, or of methods, end the command before any data is loaded
+    # Wrong names end the audit here, not after minutes of work.
     names = [get_method(name.strip(), {}).name for name in methods.split(",")]
     datamodule = load_data(checkpoint, data)
     samples = draw_samples(datamodule, split, max_samples, seed)
     folder = Path(output)
     where = default_device(device)
     network = load_model(checkpoint, are_images(samples), module, model).to(where)
+    # The same options are used twice: for the audit, and after Ctrl-C to read what it has measured.
     options: dict[str, Any] = {
         "folder": folder,
         "tests": chosen,
@@ -111,6 +113,7 @@ def audit(
     try:
         result = run_audit(network, batches, names, budget=budget, progress=_print_unit, **options)
     except KeyboardInterrupt:
+        # Every unit was saved when it was done: with no budget left, the result is read from the folder.
         print("\nstopped: what is done is kept\n", flush=True)
         result = run_audit(network, batches, names, budget=0, **options)
     _print_result(result, folder)
@@ -148,17 +151,21 @@ class Retrain:
         """Return about how many seconds a training takes, measured on a few steps."""
         started = time.monotonic()
         self._fit(0, max_steps=TIMED_STEPS)
+        # The time includes the start of the trainer: an estimate that is rather too long keeps within the budget.
         steps = len(self.datamodule.train_dataloader()) * self.epochs
         return (time.monotonic() - started) * max(steps / TIMED_STEPS, 1.0)
 
     def _fit(self, seed: int, **limits: Any) -> nn.Module:
         import pytorch_lightning as pl
 
+        # Settings that begin with "_" are Lightning's own, such as `_class_path`.
         saved = module_settings(self.checkpoint)
         arguments = {name: value for name, value in saved.items() if not name.startswith("_")}
+        # The draws of the audit must not depend on how many models were trained.
         with torch.random.fork_rng(), _quiet():
             torch.manual_seed(seed)
             module = module_class(self.path)(**arguments)
+            # A training for a number leaves no files and prints nothing.
             switches: dict[str, Any] = dict.fromkeys(
                 ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
             )
@@ -170,6 +177,7 @@ class Retrain:
 @contextmanager
 def _quiet() -> Iterator[None]:
     """Silence what Lightning logs and warns of every trainer."""
+    # Messages of rank 0 have a logger of their own, which may have another level than the package's.
     loggers = [logging.getLogger(name) for name in ("pytorch_lightning", "pytorch_lightning.utilities.rank_zero")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():

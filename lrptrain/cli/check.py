@@ -24,7 +24,8 @@ def check(run: str, max_severity: float = 0.0) -> None:
     if not 0 <= max_severity <= 1:
         raise ValueError(f"max_severity must lie in 0..1, not {max_severity}")
     folder = run_of(Path(run))
-    events, findings = read_events(folder), read_findings(folder)
+    events = read_events(folder)
+    findings = read_findings(folder)
     severity = worst_severity(findings)
     for line in announce(findings, most=len(findings)):
         print(line)
@@ -43,6 +44,7 @@ def run_of(folder: Path) -> Path:
         ValueError: If there are several.
     """
     runs = sorted(path.parent for path in folder.rglob("events.jsonl")) if folder.is_dir() else []
+    # A run that was stopped before its first evaluation has a file without a complete line.
     runs = [path for path in runs if read_events(path)]
     if not runs:
         raise FileNotFoundError(f"no monitored run with an evaluation in {str(folder)!r}: there is nothing to judge")

@@ -1,7 +1,7 @@
 """`lrptrain compare`: methods on a checkpoint and its data, in one table."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +10,7 @@ import torch
 
 import lrptrain
 from lrptrain.audit.comparison import (
+    Case,
     Row,
     compare_methods,
     comparison_table,
@@ -17,13 +18,14 @@ from lrptrain.audit.comparison import (
     prepare_cases,
     try_out,
 )
+from lrptrain.audit.predict import Fill
 from lrptrain.batch import batched
 from lrptrain.cli.loading import are_images, black_of, default_device, draw_samples, load_data, load_model, names_in
 from lrptrain.files import write_json
 from lrptrain.relevance.registry import get_method
 from lrptrain.trainers.checks import check_counts
 
-SPLITS = {"val": "validation", "test": "test"}
+SPLIT_NAMES = {"val": "validation", "test": "test"}
 LONG = 30.0  # seconds that a method may go on for without a word
 
 
@@ -70,6 +72,7 @@ def compare(
     """
     check_counts(max_samples=max_samples, batch_size=batch_size)
     names = names_in(methods) if methods else lrptrain.methods()
+    # A wrong name ends the command here, not after minutes of work.
     for name in names:
         get_method(name, {})
     datamodule = load_data(checkpoint, data)
@@ -89,37 +92,66 @@ def compare(
     }
     print(f"{heading(about)}\n", flush=True)
     folder = Path(output)
+    # The rows so far are in a list, and not in a result, so that Ctrl-C leaves those that are done.
     done: list[Row] = []
     try:
-        print(f"each of {len(names)} methods on one sample, to know what they cost ...", flush=True)
-        trials = try_out(network, cases[0], names)
-        for number, row in enumerate((row for row in trials if row.problem), start=1):
+        for row in _measure(network, cases, names, black_of(datamodule), faithfulness):
             done.append(row)
-            print(f"{number:3} of {len(names)}  {row.method:26}not possible here, see below", flush=True)
-        todo = [row for row in trials if not row.problem]
-        rows = compare_methods(network, cases, [row.method for row in todo], black_of(datamodule), faithfulness)
-        for trial in todo:
-            left = expected_seconds(trial, cases, faithfulness)
-            print(f"{len(done) + 1:3} of {len(names)}  {trial.method:26}", end="", flush=True)
-            if left > LONG:
-                print(f"up to {left:.0f} s (Ctrl-C keeps what is done) ... ", end="", flush=True)
-            done.append(next(rows))
             write_results(folder, about, done)
-            milliseconds = done[-1].seconds * 1e3
-            print(done[-1].problem or f"{milliseconds:.{int(milliseconds < 10)}f} ms per sample", flush=True)
     except KeyboardInterrupt:
         print(f"\nstopped: {len(done)} of {len(names)} methods are done", flush=True)
     if done:
-        write_results(folder, about, done)
+        write_results(folder, about, done)  # once more: Ctrl-C may have hit the last time
         print(f"\n{comparison_table(done)}\n\n{folder / 'table.md'}\n{folder / 'results.json'}")
 
 
+def _measure(
+    network: torch.nn.Module,
+    cases: Sequence[Case],
+    names: Sequence[str],
+    fill: Fill,
+    faithfulness: bool,
+) -> Iterator[Row]:
+    """Compare methods one after another, the cheapest first, and say how far it is.
+
+    Args:
+        network: The model.
+        cases: Batches of samples; see `prepare_cases`.
+        names: Names of the methods.
+        fill: Value of pixels that are taken away, in the units of the images.
+        faithfulness: Also take away what the maps call relevant.
+
+    Yields:
+        A row for each method, first those of methods that are not possible on this model.
+    """
+    print(f"each of {len(names)} methods on one sample, to know what they cost ...", flush=True)
+    trials = try_out(network, cases[0], names)
+    impossible = [trial for trial in trials if trial.problem]
+    # `try_out` sorts them: the cheapest come first.
+    possible = [trial for trial in trials if not trial.problem]
+    for number, trial in enumerate(impossible, start=1):
+        print(f"{number:3} of {len(names)}  {trial.method:26}not possible here, see below", flush=True)
+        yield trial
+    rows = compare_methods(network, cases, [trial.method for trial in possible], fill, faithfulness)
+    for number, trial in enumerate(possible, start=len(impossible) + 1):
+        # The line is begun before the method runs, and ended with its time or its error.
+        print(f"{number:3} of {len(names)}  {trial.method:26}", end="", flush=True)
+        if (seconds := expected_seconds(trial, cases, faithfulness)) > LONG:
+            print(f"up to {seconds:.0f} s (Ctrl-C keeps what is done) ... ", end="", flush=True)
+        row = next(rows)
+        # Below 10 ms with one decimal: 3.4 ms, but 120 ms.
+        milliseconds = row.seconds * 1e3
+        print(row.problem or f"{milliseconds:.{int(milliseconds < 10)}f} ms per sample", flush=True)
+        yield row
+
+
 def heading(about: Mapping[str, Any]) -> str:
-    """What was compared, in a sentence."""
+    """Return a sentence about what was compared."""
+    # The accuracy of samples without any label is nan.
     accuracy = "" if math.isnan(about["accuracy"]) else f", {about['accuracy']:.0%} of them read right"
     explained = "predicted class" if about["target"] == "predicted" else "label"
     return (
-        f"{about['samples']} samples of the {SPLITS[about['split']]} set of {about['data']} (seed {about['seed']})"
+        f"{about['samples']} samples of the {SPLIT_NAMES[about['split']]} set of {about['data']} (seed {about['seed']})"
         f"{accuracy}; explained is the {explained}."
     )
 
@@ -133,6 +165,7 @@ def write_results(folder: Path, about: Mapping[str, Any], rows: Sequence[Row]) -
 
 def _accuracy(cases: Sequence[Any]) -> float:
     """Share of the labelled samples whose label is the predicted class."""
+    # A sample without a label has -1.
     label = torch.cat([case.batch["label"] for case in cases])
     right = torch.cat([case.logits.argmax(1) for case in cases]) == label
     return float(right[label >= 0].float().mean())

@@ -23,13 +23,13 @@ from lrptrain.monitor.drawing import choose_displayed
 from lrptrain.render import contact_sheet, overlay, to_picture
 
 VIT = {"img_size": 24, "patch_size": 4, "embed_dim": 64, "depth": 4, "num_heads": 4}
-GUIDANCE: dict[str, Any] = {"loss": "consistency", "weight": 10.0}
+GUIDANCE_OPTIONS: dict[str, Any] = {"loss": "consistency", "weight": 10.0}
 FOCUS, CHANCE = "relevance/label/energy_pointing_game", "relevance/chance"
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of a run.
+    """How a run ended.
 
     Attributes:
         trained: Accuracy on validation images with the tag, 0..1.
@@ -61,6 +61,7 @@ def demo(output: str = "runs/demo", epochs: int = 8, max_samples: int = 100, ima
     _quiet()
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
+    # The tag alone gives away the class of every training image; the test images have none.
     sizes = {"image_size": 24, "digit_size": 20, "train_size": images, "batch_size": 64}
     data = PlantedDigits(shortcut="tag", correlation=1.0, seed=seed, **sizes)
     how = {"epochs": epochs, "max_samples": max_samples, "seed": seed}
@@ -68,7 +69,7 @@ def demo(output: str = "runs/demo", epochs: int = 8, max_samples: int = 100, ima
         "A small ViT learns handwritten digits. Each training image also carries a 4 x 4 tag in its class's colour.\n"
     )
     plain = _run(data, folder / "plain", guided=False, **how)
-    arguments = ", ".join(f"{name}={value!r}" for name, value in GUIDANCE.items())
+    arguments = ", ".join(f"{name}={value!r}" for name, value in GUIDANCE_OPTIONS.items())
     print(f"\nThe same once more, with one more callback: RelevanceGuidance({arguments}).\n")
     guided = _run(data, folder / "guided", guided=True, **how)
     picture = write_overlays(plain.scored, guided.scored, data, folder / "overlays.png")
@@ -85,26 +86,34 @@ def _run(data: PlantedDigits, folder: Path, guided: bool, epochs: int, max_sampl
     folder.mkdir(parents=True, exist_ok=True)
     pl.seed_everything(seed, verbose=False)
     module = ImageClassifier(num_classes=data.num_classes, model="vit_tiny_patch16_224", model_kwargs=VIT, lr=2e-3)
-    monitor, logger = RelevanceMonitor(max_samples=max_samples), _wandb(folder)
+    monitor = RelevanceMonitor(max_samples=max_samples)
+    logger = _wandb(folder)
     trainer = pl.Trainer(
         max_epochs=epochs,
         accelerator="cpu",
         default_root_dir=folder,
         logger=logger,
-        callbacks=[monitor, RelevanceGuidance(**GUIDANCE)] if guided else [monitor],
+        callbacks=[monitor, RelevanceGuidance(**GUIDANCE_OPTIONS)] if guided else [monitor],
         enable_checkpointing=False,
         enable_model_summary=False,
         log_every_n_steps=10,
     )
     trainer.fit(module, datamodule=data)
     trained = float(trainer.callback_metrics["val/accuracy"])
+    # The last validation logged the accuracy with the tag; the test images are the same digits without it.
     (tested,) = trainer.test(module, datamodule=data, verbose=False)
     trainer.save_checkpoint(folder / "model.ckpt")
     if logger:
         logger.experiment.finish()
     assert monitor.folder is not None
-    seconds, events = time.monotonic() - started, read_events(monitor.folder)
-    return Outcome(trained, tested["test/accuracy"], seconds, events, monitor.scored, monitor.folder)
+    return Outcome(
+        trained=trained,
+        clean=tested["test/accuracy"],
+        seconds=time.monotonic() - started,
+        events=read_events(monitor.folder),
+        scored=monitor.scored,
+        folder=monitor.folder,
+    )
 
 
 def compare_outcomes(plain: Outcome, guided: Outcome) -> str:
@@ -132,6 +141,7 @@ def _row(name: str, values: list[str]) -> str:
 
 def _verdict(name: str, outcome: Outcome) -> str:
     """When the monitor was sure of a run, and what it last said."""
+    # For example flagged in epochs [2, 3, 4], and no longer in 5.
     since = [event["epoch"] for event in outcome.events if _confirmed(event)]
     if not since:
         return f"{name}: the monitor confirmed nothing overall."
@@ -154,12 +164,15 @@ def write_overlays(
     """Write a sheet of images, each beside its relevance in both runs with the digit outlined."""
     from PIL import Image
 
-    cells, captions = [], []
+    cells: list[np.ndarray] = []
+    captions: list[str] = []
+    # Both runs drew the same samples, by the same seed: they are paired by id.
     others = {explained.sample.sample_id: explained for explained in guided}
     for explained in choose_displayed(plain, most):
         pair = (explained, others[explained.sample.sample_id])
         sample = data.splits["val"][explained.sample.sample_id]
         maps = [overlay(sample["image"], x.maps["label"].unflatten(0, x.grid or ()), sample["mask"]) for x in pair]
+        # Side by side: the image, its map in the plain run, and its map in the guided one.
         cells.append(np.concatenate([to_picture(sample["image"]), *maps], axis=1))
         read = [data.class_names[x.predicted] for x in pair]
         captions.append(f"{data.class_names[explained.sample.label]}: read as {read[0]} (plain), {read[1]} (guided)")

@@ -21,13 +21,14 @@ TEXT_MODULE = "lrptrain.models.TextClassifier"
 
 
 def read_checkpoint(checkpoint: str) -> dict[str, Any]:
-    """Everything that a checkpoint holds.
+    """Return everything that a checkpoint holds.
 
     Raises:
         FileNotFoundError: If there is no such file.
     """
     if not Path(checkpoint).is_file():
         raise FileNotFoundError(f"there is no checkpoint {checkpoint!r}")
+    # Hyper-parameters are any objects, which `weights_only` refuses: a checkpoint must come from a trusted source.
     return torch.load(checkpoint, map_location="cpu", weights_only=False)
 
 
@@ -94,6 +95,7 @@ def load_data(checkpoint: str, config: str | None) -> Any:
         FileNotFoundError: If there is no such config or checkpoint.
         ValueError: If the config has no `data:`, or the checkpoint does not say.
     """
+    # The same parser as that of `lrptrain fit`, so that a class may be named as it is in a config.
     jsonargparse = require("jsonargparse", "cli")
     from pytorch_lightning import LightningDataModule
 
@@ -128,6 +130,7 @@ def saved_data(checkpoint: str) -> dict[str, Any]:
     path = settings.pop("_class_path", None)
     settings.pop("_instantiator", None)
     datamodules = [each for each in vars(data).values() if inspect.isclass(each) and hasattr(each, "val_dataloader")]
+    # A checkpoint saved by a Trainer alone has the arguments without the class, such as those of PlantedDigits only.
     alike = [each for each in datamodules if settings and set(inspect.signature(each).parameters) == set(settings)]
     if path is None and len(alike) == 1:
         path = f"lrptrain.data.{alike[0].__name__}"
@@ -145,6 +148,7 @@ def draw_samples(datamodule: Any, split: str, max_samples: int, seed: int) -> li
     datamodule.prepare_data()
     datamodule.setup("validate" if split == "val" else "test")
     loaders = datamodule.val_dataloader() if split == "val" else datamodule.test_dataloader()
+    # The monitor's own way to draw, of which nothing is known before the last batch: classes may come in any order.
     sample = ValidationSample(max_samples, seed)
     for batch in loaders[0] if isinstance(loaders, list | tuple) else loaders:
         sample.add_batch(read_batch(batch), math.inf)
@@ -158,6 +162,7 @@ def training_samples(datamodule: Any, max_samples: int, seed: int) -> list[Sampl
     """The first samples that a datamodule's training loader gives, which the seed of its shuffling fixes."""
     datamodule.setup("fit")
     samples: list[Sample] = []
+    # Shuffling takes its seed from the global generator, which is left as it was.
     with torch.random.fork_rng():
         torch.manual_seed(seed)
         for batch in datamodule.train_dataloader():
@@ -176,7 +181,9 @@ def are_images(samples: Sequence[Sample]) -> bool:
 def black_of(datamodule: Any) -> float | list[float]:
     """Black in the units of the datamodule's images: -mean / std where it says how it normalises, else 0."""
     settings = dict(getattr(datamodule, "hparams", {}))
-    mean, std = settings.get("mean"), settings.get("std")
+    # A black pixel is 0 before normalisation, and (0 - mean) / std after it.
+    mean = settings.get("mean")
+    std = settings.get("std")
     return 0.0 if mean is None or std is None else [-m / s for m, s in zip(mean, std, strict=True)]
 
 

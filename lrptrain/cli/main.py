@@ -17,7 +17,7 @@ LIGHTNING_VERBS = {
 }
 VERBS = {
     "demo": ("lrptrain.cli.demo.demo", "Train a small ViT that reads a planted tag under the monitor, then guided."),
-    "attribute": ("lrptrain.cli.attribute.attribute", "Show which patches or words speak for a class."),
+    "attribute": ("lrptrain.cli.attribute.show_relevance", "Show which patches or words speak for a class."),
     "check": ("lrptrain.cli.check.check", "Exit with 1 if a finding of a run is graver than allowed."),
     "compare": ("lrptrain.cli.compare.compare", "Compare methods on your model and data."),
     "audit": ("lrptrain.cli.audit.audit", "Test whether maps are faithful on your model."),
@@ -26,7 +26,7 @@ VERBS = {
     "report": ("lrptrain.cli.report.report", "Write runs as one HTML file."),
     "wandb-workspace": ("lrptrain.cli.wandb_workspace.wandb_workspace", "Save a view of a W&B project's runs."),
 }
-"""By verb the function that it calls, imported only then, and what the help says of it."""
+"""For each verb the function that it calls, imported only then, and its line in the help."""
 FLAGS = ("--open",)
 """Options that need no value."""
 RENAMED = {
@@ -36,7 +36,7 @@ RENAMED = {
     "dashboard": {"folder": "run"},
     "segment": {"folder": "output"},
 }
-"""By verb the option that took the place of an older one."""
+"""For each verb its options that were renamed: the old name, then the new one."""
 USAGE_ERROR = 2  # the exit status of argparse
 
 
@@ -51,6 +51,7 @@ def main(args: Sequence[str] | None = None) -> None:
         print(usage())
         return
     verb = arguments[0]
+    # A typing error is answered before the module of a verb, and what that needs, is imported.
     if verb not in LIGHTNING_VERBS and verb not in VERBS:
         _refuse(f"there is no verb {verb!r}{_suggestion(verb)}; `lrptrain --help` lists all")
     try:
@@ -60,16 +61,18 @@ def main(args: Sequence[str] | None = None) -> None:
             _run(verb, arguments[1:])
     except argparse.ArgumentError as error:
         message = _one_line(error)
+        # jsonargparse names an option that it does not know in quotes; here, those of options that were renamed.
         new_names = [f"{old} is now {new}" for old, new in RENAMED.get(verb, {}).items() if f"'{old}'" in message]
         _refuse(f"{message} ({'; '.join([*new_names, f'see `lrptrain {verb} --help`'])})")
     except (ValueError, NotImplementedError, ImportError, OSError) as error:
+        # A message of this package is enough for the user; an error of user code, as in `fit`, needs its traceback.
         if verb in LIGHTNING_VERBS or not (isinstance(error, OSError) or _is_ours(error)):
             raise
         sys.exit(f"lrptrain: {error}")  # to the standard error, with the status 1
 
 
 def usage() -> str:
-    """All verbs with one line each."""
+    """Return the help: all verbs with one line each."""
     lines = LIGHTNING_VERBS | {verb: line for verb, (_, line) in VERBS.items()}
     width = max(map(len, lines)) + 2
     return "\n".join(
@@ -85,10 +88,12 @@ def usage() -> str:
 
 def _run(verb: str, options: list[str]) -> None:
     spelled = _spelled_out(options)
+    # jsonargparse would only say that there is no such option.
     for option in spelled:
         name = option.removeprefix("--").partition("=")[0].partition(".")[0]  # --settings.seeds is one of --settings
         if option.startswith("--") and name in RENAMED.get(verb, {}):
             _refuse(f"--{name} of `lrptrain {verb}` is now --{RENAMED[verb][name]}")
+    # "lrptrain.cli.check.check" is the function `check` of the module "lrptrain.cli.check".
     module, _, function = VERBS[verb][0].rpartition(".")
     component: Any = getattr(importlib.import_module(module), function)
     auto_cli = require("jsonargparse", "cli").auto_cli
@@ -96,7 +101,10 @@ def _run(verb: str, options: list[str]) -> None:
 
 
 def _parser_options(prog: str, verb: str) -> dict[str, Any]:
-    """So that an error in the options is raised instead of printed behind the names of all options."""
+    """Return options of LightningCLI with which an error in the arguments is raised.
+
+    By default it is printed behind the names of all options, several screens of them.
+    """
     return {"prog": prog, "exit_on_error": False, verb: {"exit_on_error": False}}
 
 
@@ -130,11 +138,13 @@ def _spelled_out(options: Sequence[str]) -> list[str]:
 def _underscored(argument: str) -> str:
     """`--max-severity=0.1` as `--max_severity=0.1`: options may be written either way."""
     name, equals, value = argument.partition("=")
+    # A value may hold dashes, too: only the name before "=" is changed.
     return f"--{name[2:].replace('-', '_')}{equals}{value}" if name.startswith("--") else argument
 
 
 def _is_ours(error: BaseException) -> bool:
     """Whether this package raised an error, with a message for the user; a traceback would only bury that."""
+    # The last frame of the traceback is where the error was raised, the first one is in this module.
     trace = error.__traceback__
     while trace is not None and trace.tb_next is not None:
         trace = trace.tb_next

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from lrptrain.dashboard.report import write_report
+from lrptrain.dashboard.report import write_html_report
 
 
 def report(run: str, output: str = "report.html") -> None:
@@ -18,6 +18,6 @@ def report(run: str, output: str = "report.html") -> None:
     Raises:
         FileNotFoundError: If there is no such folder, or no run in it.
     """
-    runs = write_report(Path(run), Path(output))
+    runs = write_html_report(Path(run), Path(output))
     megabytes = Path(output).stat().st_size / 1e6
     print(f"{output}: {len(runs)} run{'' if len(runs) == 1 else 's'}, {megabytes:.1f} MB")

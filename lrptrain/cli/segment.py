@@ -42,7 +42,7 @@ def segment(
     Raises:
         ValueError: If neither a checkpoint nor a config is given, or no threshold can be chosen.
     """
-    get_method(masks.method, masks.options)
+    get_method(masks.method, masks.options)  # a wrong name ends it here, not after a training
     root = Path(output)
     checkpoint = checkpoint or _trained(data, root / "classifier.ckpt")
     classifier = load_module(module or module_path(checkpoint, is_image=True), checkpoint)
@@ -76,6 +76,7 @@ def _trained(config: str | None, path: Path) -> str:
         return str(path)
     if config is None:
         raise ValueError("give the checkpoint of a classifier, or the config that trains one (--data)")
+    # As `lrptrain fit --config` would, but without a copy of the config that a second start would refuse to replace.
     cli = lightning_cli(["--config", config], run=False, save_config_callback=None)
     cli.trainer.fit(cli.model, cli.datamodule)
     cli.trainer.save_checkpoint(path)

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from jaxtyping import Float
 
-from lrptrain.dashboard.runs import file_in, read_json
+from lrptrain.dashboard.runs import file_in, read_json_or_note
 from lrptrain.dashboard.samples import arrow_errors, evaluations, stamped, when
 from lrptrain.extras import require
 from lrptrain.loggers.inputs import input_path
@@ -18,7 +18,9 @@ from lrptrain.loggers.local import CLASS_MAPS, MAP
 from lrptrain.render import scored_tokens
 
 MOST_EPOCHS = 40
-"""Of the maps that `read_history` returns."""
+"""The most evaluations of which `read_history` returns the maps."""
+# What an evaluation has of maps: the row of each sample id in the table; the table's column of each target ("label",
+# "predicted"); and by sample id and target ("class cat") the maps of single classes.
 _Rows = dict[str, int]
 _Columns = dict[str, Any]
 _Others = dict[str, dict[str, Any]]
@@ -80,27 +82,36 @@ def packed(values: Any, scored: Sequence[bool] | None = None) -> dict[str, Any] 
     """
     if not isinstance(values, list | np.ndarray) or len(values) == 0:
         return None
+    # For example relevance [9.0, 0.5, -0.25] of the tokens [CLS], good, day, of which the last two are scored: the peak
+    # is 0.5, and the levels are [127, 127, -64], of which the page shows the first in grey.
     numbers: Float[np.ndarray, " tokens"] = np.nan_to_num(np.asarray(values, dtype=float), posinf=0.0, neginf=0.0)
     size = np.abs(numbers)
     in_scale = np.ones(len(numbers), dtype=bool) if scored is None else np.asarray(scored, dtype=bool)
     peak = float(size[in_scale].max(initial=0.0))
+    # The quotient 127 / peak overflows near the smallest floats: a map of only such values counts as all zero.
     levels = np.rint((numbers * (127 / peak)).clip(-127, 127)) if peak > 1e-300 else np.zeros_like(numbers)
+    share = float(f"{size[~in_scale].sum() / (size.sum() or 1.0):.6g}")
+    if size[in_scale].any():  # nearly all of the relevance must not be rounded to all of it
+        share = min(share, 1 - 1e-6)
     return {
         "length": len(numbers),
         "peak": float(f"{peak:.4g}"),
         "values": base64.b64encode(levels.astype(np.int8).tobytes()).decode(),
-        "unscored": float(f"{size[~in_scale].sum() / (size.sum() or 1.0):.6g}"),
+        "unscored": share,
     }
 
 
 def _tables(folder: Path, path: Path, notes: list[str]) -> _Tables:
-    """What an evaluation has of maps; a note of what cannot be read."""
-    rows, columns, others = _NOTHING
+    """Read the maps of an evaluation, and add a note about what cannot be read."""
+    rows: _Rows = {}
+    columns: _Columns = {}
+    others: _Others = {}
     try:
         rows, columns = _maps(*stamped(path))
         also = file_in(folder, CLASS_MAPS, path.name)
         others = _class_maps(*stamped(also)) if also is not None else {}
     except (OSError, ValueError, TypeError, KeyError) as error:
+        # The table of samples comes first: without its rows, that is the file which could not be read.
         which = path.name if not rows else f"{CLASS_MAPS}/{path.name}"
         notes.append(f"{which} cannot be read and was passed over: {error}")
     return rows, columns, others
@@ -110,6 +121,7 @@ def _card(folder: Path, sample_id: str, notes: list[str], tables: _Tables) -> di
     """What a sample is, and its maps by target, those of single classes as `class <name>`; see `packed`."""
     rows, columns, others = tables
     by_target = {target: _row(column, rows[sample_id]) for target, column in columns.items()}
+    # For example {"label": [...], "predicted": [...], "class cat": [...]}.
     by_target |= others.get(sample_id, {})
     lengths = {len(values) for values in by_target.values() if isinstance(values, list | np.ndarray)} - {0}
     about = _about(folder, sample_id, notes, min(lengths, default=0))
@@ -119,16 +131,20 @@ def _card(folder: Path, sample_id: str, notes: list[str], tables: _Tables) -> di
     return {**about, "maps": {target: each for target, each in maps.items() if each is not None}}
 
 
+# The arguments `changed` and `size`, of `stamped`, are not read: a file that was replaced is another key of the cache,
+# which has room for one whole history and a few tables besides.
 @lru_cache(maxsize=MOST_EPOCHS + 8)
 @arrow_errors
 def _class_maps(path: Path, changed: int, size: int) -> _Others:
-    """Maps of single classes, by sample id and target."""
-    parquet, types = require("pyarrow.parquet", "monitor"), require("pyarrow.types", "monitor")
+    """Return the maps of single classes, by sample id and target."""
+    parquet = require("pyarrow.parquet", "monitor")
+    types = require("pyarrow.types", "monitor")
     table = parquet.read_table(path, columns=["sample_id", "class", f"{MAP}class"])
     kind = table.schema.field(f"{MAP}class").type
     if not types.is_list(kind) or not types.is_floating(kind.value_type):
         raise ValueError("its maps are no lists of numbers")
     maps: _Others = {}
+    # One row per sample and class, for example (17, "cat", [0.1, ...]).
     for sample_id, name, values in zip(*table.to_pydict().values(), strict=True):
         maps.setdefault(str(sample_id), {})[f"class {name}"] = values
     return maps
@@ -137,12 +153,14 @@ def _class_maps(path: Path, changed: int, size: int) -> _Others:
 @lru_cache(maxsize=MOST_EPOCHS + 8)
 @arrow_errors
 def _maps(path: Path, changed: int, size: int) -> tuple[_Rows, _Columns]:
-    """Row by sample id, and the column of maps by target."""
-    parquet, types = require("pyarrow.parquet", "monitor"), require("pyarrow.types", "monitor")
+    """Return the row of each sample id, and the column of maps of each target."""
+    parquet = require("pyarrow.parquet", "monitor")
+    types = require("pyarrow.types", "monitor")
     schema = parquet.read_schema(path)
     maps = [column for column in schema if column.name.startswith(MAP) and types.is_list(column.type)]
     names = [column.name for column in maps if types.is_floating(column.type.value_type)]
     table = parquet.read_table(path, columns=["sample_id", *names])
+    # The columns stay in Arrow: as Python's lists, the maps of 10 000 samples would take gigabytes in the cache.
     rows = {str(sample_id): row for row, sample_id in enumerate(table["sample_id"].to_pylist())}
     return rows, {name.removeprefix(MAP): table[name] for name in names}
 
@@ -156,7 +174,8 @@ def _row(column: Any, row: int) -> np.ndarray | None:
 def _about(folder: Path, sample_id: str, notes: list[str], length: int) -> dict[str, Any]:
     """What the sample is; without a record of it, a square grid where its map, of this length, can be one."""
     name = input_path(folder, sample_id).stem
-    content = read_json(file_in(folder, "inputs", f"{name}.json"), notes)
+    content = read_json_or_note(file_in(folder, "inputs", f"{name}.json"), notes)
+    # Any program may have written the file: what does not fit the length of the map is left out.
     about = content if isinstance(content, dict) else {}
     image, mask = (file_in(folder, "inputs", f"{name}{end}") is not None for end in (".webp", ".mask.webp"))
     tokens = about["tokens"] if _is_list(about.get("tokens"), length, str) else None
@@ -181,12 +200,13 @@ def _is_list(values: Any, length: int, kind: type) -> bool:
 def _grid(grid: Any, length: int, text: bool) -> list[int] | None:
     if _is_list(grid, 2, int) and None not in grid and grid[0] * grid[1] == length and length:
         return grid
+    # 196 values are a grid of 14 x 14, as of a ViT on 224 pixels in patches of 16; those of a text are none.
     side = isqrt(length)
     return [side, side] if length and not text and side * side == length else None
 
 
 def _spread(items: list[Any]) -> list[Any]:
-    """At most 40, evenly, with both ends."""
+    """Choose at most 40 items, evenly spread, with both ends."""
     if len(items) <= MOST_EPOCHS:
         return items
     places = np.rint(np.linspace(0, len(items) - 1, MOST_EPOCHS)).astype(int)

@@ -8,18 +8,19 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
-from lrptrain.dashboard.runs import file_in, find_exports, read_json
+from lrptrain.dashboard.runs import file_in, find_exports, read_json_or_note
 from lrptrain.dashboard.samples import stamped
 
-KINDS = {
+PICTURE_KINDS = {
     "image": ("JPEGImages", ".jpg"),
     "seeds": ("SegmentationSeeds", ".png"),
     "refined": ("SegmentationRefined", ".png"),
     "mask": ("SegmentationClass", ".png"),
     "truth": ("truth/SegmentationClass", ".png"),
 }
-"""Of an image's pictures: their folder and ending."""
+"""The folder and the ending of each kind of picture that an image has."""
 MOST_SHOWN = 24
+# The kinds by their names in scores.json.
 _SCORED = {"seeds": "seeds", "refined": "refined", "masks": "mask"}
 # How a whole file of the format begins and ends.
 _ENDS = {".jpg": (b"\xff\xd8\xff", b"\xff\xd9"), ".png": (b"\x89PNG\r\n\x1a\n", b"IEND\xaeB`\x82")}
@@ -45,15 +46,18 @@ def read_masks(
         the filters leave; `page`, `pages`; `rows` of at most 24 images: `name`, `title`, `split`, `classes`, `size`,
         `status`, `reason` and `pictures`, the kinds that are there; and `notes`.
     """
-    exports, notes = find_exports(folder), list[str]()
+    exports = find_exports(folder)
+    notes: list[str] = []
     chosen = export if export in exports else next(iter(exports), None)
     entries = _entries(folder, chosen, notes) if chosen is not None else []
     fitting = [entry for entry in entries if _fits(entry, split, of_class, status)]
-    pages = max(1, -(-len(fitting) // MOST_SHOWN))
+    pages = max(1, -(-len(fitting) // MOST_SHOWN))  # rounded up
     page = min(max(page, 0), pages - 1)
+    # Only the images of this page are looked for on the disk: an export may have 100 000.
     rows = [_row(folder, chosen or "", entry) for entry in fitting[page * MOST_SHOWN : (page + 1) * MOST_SHOWN]]
     if lacking := sum(
-        entry["status"] == "done" and not set(KINDS) - {"image", "truth"} <= {*entry["pictures"]} for entry in rows
+        entry["status"] == "done" and not set(PICTURE_KINDS) - {"image", "truth"} <= {*entry["pictures"]}
+        for entry in rows
     ):
         notes.append(f"{lacking} of the {len(rows)} images shown lack a mask, or have one that is damaged.")
     return {
@@ -61,7 +65,9 @@ def read_masks(
         "exports": exports,
         "classes": _classes(folder, chosen, entries, notes) if chosen is not None else [],
         "counts": _counts(entries),
-        "scores": _scores(read_json(file_in(folder, chosen, "scores.json"), notes)) if chosen is not None else {},
+        "scores": _scores(read_json_or_note(file_in(folder, chosen, "scores.json"), notes))
+        if chosen is not None
+        else {},
         "found": len(fitting),
         "page": page,
         "pages": pages,
@@ -76,23 +82,24 @@ def mask_picture(folder: Path, export: str, kind: str, name: str) -> Path | None
     Args:
         folder: Folder of the run.
         export: Path of the export in it.
-        kind: A key of `KINDS`.
+        kind: A key of `PICTURE_KINDS`.
         name: Name of the image, as in the index.
     """
-    exists = kind in KINDS and export in find_exports(folder)
+    exists = kind in PICTURE_KINDS and export in find_exports(folder)
     return _picture(folder, export, kind, name) if exists else None
 
 
 def _picture(folder: Path, export: str, kind: str, name: str) -> Path | None:
-    if "/" in name or "\\" in name:
+    if "/" in name or "\\" in name:  # names of an index are quoted: this one would lead to another folder
         return None
-    within, ending = KINDS[kind]
+    within, ending = PICTURE_KINDS[kind]
     path = file_in(folder, export, within, f"{name}{ending}")
     return path if path is not None and _is_whole(path) else None
 
 
 def _is_whole(path: Path) -> bool:
     first, last = _ENDS[path.suffix]
+    # A process that was killed while it wrote leaves a file without an end, which a browser would show in part.
     try:
         with path.open("rb") as file:
             begins = file.read(len(first)) == first
@@ -104,6 +111,7 @@ def _is_whole(path: Path) -> bool:
 
 def _entries(folder: Path, export: str, notes: list[str]) -> list[_Entry]:
     """The lines of the index; the last one of an image counts, but what is done stays so."""
+    # While an export is written, each process has a part: index.0.jsonl, index.1.jsonl ...; at the end they are merged.
     merged = file_in(folder, export, "index.jsonl")
     parts = [file_in(folder, export, path.name) for path in sorted((folder / export).glob("index.*.jsonl"))]
     if any(parts):
@@ -119,6 +127,7 @@ def _entries(folder: Path, export: str, notes: list[str]) -> list[_Entry]:
                 f"{foreign} of {len(entries) + foreign} lines of {path.name} are no images and were passed over."
             )
         for entry in entries:
+            # An export that is started again meets images that are done, and must not count them as skipped.
             if not (entry["status"] == "skipped" and entry["name"] in by_name):
                 by_name[entry["name"]] = entry
     return sorted(by_name.values(), key=lambda entry: (entry["status"], entry["name"]))
@@ -126,7 +135,7 @@ def _entries(folder: Path, export: str, notes: list[str]) -> list[_Entry]:
 
 @lru_cache(maxsize=16)
 def _lines(path: Path, changed: int, size: int) -> tuple[list[_Entry], int]:
-    """The entries of a part of the index, and how many lines are none."""
+    """Return the entries of a part of the index, and the number of lines that are none."""
     lines = [line for line in path.read_bytes().split(b"\n") if line.strip()]
     parsed = [_entry(line) for line in lines]
     return [entry for entry in parsed if entry is not None], parsed.count(None)
@@ -139,6 +148,7 @@ def _entry(line: bytes) -> _Entry | None:
         return None
     if not isinstance(values, dict) or values.get("status", "done") not in ("done", "skipped"):
         return None
+    # For example {"name": "2007_000032", "split": "train", "classes": [0, 14], "size": [281, 500]}.
     texts = {"name": values.get("name"), "split": values.get("split"), "reason": values.get("reason", "")}
     numbers = {"classes": values.get("classes"), "size": values.get("size")}
     plain = all(isinstance(text, str) for text in texts.values()) and all(map(_are_counts, numbers.values()))
@@ -154,12 +164,13 @@ def _are_counts(values: Any) -> bool:
 
 
 def _fits(entry: _Entry, split: str, of_class: str, status: str) -> bool:
+    # Classes are numbers in the index, and text in a request.
     in_class = not of_class or of_class in map(str, entry["classes"])
     return in_class and split in ("", entry["split"]) and status in ("", entry["status"])
 
 
 def _row(folder: Path, export: str, entry: _Entry) -> dict[str, Any]:
-    there = [kind for kind in KINDS if _picture(folder, export, kind, entry["name"]) is not None]
+    there = [kind for kind in PICTURE_KINDS if _picture(folder, export, kind, entry["name"]) is not None]
     return {**entry, "title": unquote(entry["name"]), "pictures": there}
 
 
@@ -178,15 +189,18 @@ def _counts(entries: list[_Entry]) -> dict[str, dict[str, int]]:
 
 def _classes(folder: Path, export: str, entries: list[_Entry], notes: list[str]) -> list[dict[str, str]]:
     """Name and colour of each class; by number where there is no name."""
-    content = read_json(file_in(folder, export, "classes.json"), notes)
+    content = read_json_or_note(file_in(folder, export, "classes.json"), notes)
     names = [str(name) for name in content] if isinstance(content, list) else []
     most = max((number for entry in entries for number in entry["classes"] if number < 255), default=-1)
+    # 255 is the value of ignored pixels, no class.
     names += [f"class {number}" for number in range(len(names), most + 1)]
     return [{"name": name, "color": _color(1 + number)} for number, name in enumerate(names)]
 
 
 def _color(value: int) -> str:
     """The colour of a value in a mask: its bits go to red, green and blue in turn, the lowest to the highest place."""
+    # VOC's palette: 1 = 001 in binary sets the highest bit of red (128, 0, 0), 3 = 011 those of red and green, and
+    # 8 = 1000 the second highest bit of red (64, 0, 0).
     levels = [sum((value >> (3 * bit + channel) & 1) << (7 - bit) for bit in range(8)) for channel in range(3)]
     return "#{:02x}{:02x}{:02x}".format(*levels)
 

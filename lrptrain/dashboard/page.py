@@ -35,6 +35,7 @@ def style() -> str:
 @cache
 def script() -> str:
     """All of the page's own scripts as one, and the colours of relevance."""
+    # Joined, the scripts share one scope; COLORS makes the page's overlays those of `lrptrain.render`.
     parts = [f'"use strict";\nconst COLORS = "{_colors()}";', *(_static(f"{name}.js") for name in SCRIPTS)]
     return "\n".join(parts)
 
@@ -47,6 +48,7 @@ def charts() -> str:
 
 @cache
 def _charts() -> str:
+    # In a report the script stands within <script>, which its own text must not end.
     return require("vl_convert", "dashboard").javascript_bundle().replace("</script", "<\\/script")
 
 

@@ -7,17 +7,17 @@ from typing import Any
 from lrptrain.dashboard.maps import read_cards, read_history
 from lrptrain.dashboard.masks import mask_picture, read_masks
 from lrptrain.dashboard.page import page
-from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_events
-from lrptrain.dashboard.samples import read_scores, read_table
+from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_new_events
+from lrptrain.dashboard.samples import read_sample_table, read_scores
 from lrptrain.dashboard.verdicts import audit_picture, read_audit
 from lrptrain.files import to_json, write_text
 from lrptrain.loggers.inputs import input_path
 
-MOST_SAMPLES = 200
-MOST_CLASSES = 20
+MOST_SAMPLES = 200  # that have maps and images in the file
+MOST_SCORED_CLASSES = 20  # that have scores of their own, which take some milliseconds each
 
 
-def write_report(folder: Path, output: Path) -> list[str]:
+def write_html_report(folder: Path, output: Path) -> list[str]:
     """Write a run, or all runs below a folder, as one HTML file that opens without a network.
 
     Args:
@@ -39,19 +39,25 @@ def write_report(folder: Path, output: Path) -> list[str]:
 
 
 def _everything(folder: Path) -> dict[str, Any]:
-    """What the page would ask a server for, by the same names."""
-    about, table = about_run(folder), read_table(folder)
-    settings, columns = about["settings"], table["columns"]
+    """Return what the page would ask a server for, by the same names; static/source.js reads it."""
+    about = about_run(folder)
+    table = read_sample_table(folder)
+    columns = table["columns"]
+    settings = about["settings"]
+    # An interval needs a confidence in (0, 1); a run.json of others may say anything.
     stated = settings.get("confidence")
     confidence = stated if isinstance(stated, float) and 0 < stated < 1 else 0.95
     labels = sorted({label for label in columns.get("label", []) if isinstance(label, str)})
     ids = _chosen(table)
     cards = read_cards(folder, table["evaluation"] or "", ids)
-    audit, masks = read_audit(folder), read_masks(folder)
+    audit = read_audit(folder)
+    masks = read_masks(folder)
     return {
         "about": about,
-        "events": read_events(folder),
-        "scores": {label or "": read_scores(folder, label, confidence) for label in [None, *labels[:MOST_CLASSES]]},
+        "events": read_new_events(folder),
+        "scores": {
+            label or "": read_scores(folder, label, confidence) for label in [None, *labels[:MOST_SCORED_CLASSES]]
+        },
         "table": table,
         "cards": cards,
         "history": {sample_id: read_history(folder, sample_id) for sample_id in ids},
@@ -66,6 +72,7 @@ def _everything(folder: Path) -> dict[str, Any]:
 def _chosen(table: dict[str, Any]) -> list[str]:
     """Which samples have their maps in the report: those with a picture first."""
     ids = table["columns"].get("sample_id", [])
+    # Maps without their inputs are hard to read: the samples whose inputs were kept come first.
     pictured = [sample_id for sample_id, there in zip(ids, table["pictured"], strict=True) if there]
     return [*pictured, *(sample_id for sample_id in ids if sample_id not in set(pictured))][:MOST_SAMPLES]
 

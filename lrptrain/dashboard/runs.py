@@ -35,6 +35,7 @@ def find_exports(folder: Path) -> list[str]:
 
     The export of the end comes first, then those of epochs, the last one first.
     """
+    # The folder itself is one after `lrptrain segment`; below a monitored run it is segmentation/, as by the callback.
     base = "." if _is_export(folder, ".") else SEGMENTATION
     epochs = [path.name for path in (folder / base).glob("epoch_*") if path.name.removeprefix("epoch_").isdecimal()]
     epochs.sort(key=lambda name: -int(name.removeprefix("epoch_")))
@@ -45,6 +46,7 @@ def find_exports(folder: Path) -> list[str]:
 def file_in(folder: Path, *parts: str) -> Path | None:
     """A file of a run; None if there is none, or if it is a link that leads out of the folder."""
     path = folder.joinpath(*parts)
+    # Names come from requests and from files of a run: "../../etc/passwd" or a link to it must not be served.
     try:
         is_inside = path.is_file() and path.resolve().is_relative_to(folder.resolve())
     except (OSError, ValueError):  # a name that no file can have
@@ -52,7 +54,7 @@ def file_in(folder: Path, *parts: str) -> Path | None:
     return path if is_inside else None
 
 
-def read_json(path: Path | None, notes: list[str]) -> Any:
+def read_json_or_note(path: Path | None, notes: list[str]) -> Any:
     """What a JSON file holds, numbers that are not finite as None; None and a note if it cannot be read."""
     if path is None:
         return None
@@ -65,7 +67,7 @@ def read_json(path: Path | None, notes: list[str]) -> Any:
 
 def read_settings(folder: Path, notes: list[str]) -> dict[str, Any]:
     """What was monitored, and how; empty if that is not known."""
-    content = read_json(file_in(folder, "run.json"), notes)
+    content = read_json_or_note(file_in(folder, "run.json"), notes)
     if content is not None and not isinstance(content, dict):
         notes.append("run.json does not say what was monitored, and was passed over")
     return content if isinstance(content, dict) else {}
@@ -74,7 +76,8 @@ def read_settings(folder: Path, notes: list[str]) -> dict[str, Any]:
 def about_run(folder: Path) -> dict[str, Any]:
     """A run in short: `settings`, `notes`, and stamps that change when there is something new to read."""
     notes: list[str] = []
-    events, audit = file_in(folder, "events.jsonl"), file_in(folder, "audit", "results.json")
+    events = file_in(folder, "events.jsonl")
+    audit = file_in(folder, "audit", "results.json")
     exports = find_exports(folder)
     if events is None and not exports:
         notes.append("No evaluation was written yet.")
@@ -88,7 +91,7 @@ def about_run(folder: Path) -> dict[str, Any]:
     }
 
 
-def read_events(folder: Path, since: int = 0) -> dict[str, Any]:
+def read_new_events(folder: Path, since: int = 0) -> dict[str, Any]:
     """The evaluations in the complete lines from a byte on.
 
     Args:
@@ -100,20 +103,24 @@ def read_events(folder: Path, since: int = 0) -> dict[str, Any]:
         last one and brief in all others; `offset`, from where to ask next; `anew`, whether they start from the first
         byte; and `notes`.
     """
-    path, notes = file_in(folder, "events.jsonl"), list[str]()
+    path = file_in(folder, "events.jsonl")
+    notes: list[str] = []
     if path is None:
         return {"events": [], "offset": 0, "anew": since > 0, "notes": notes}
     with path.open("rb") as file:
         size = file.seek(0, os.SEEK_END)
+        # A file that became shorter is another one, as of a run started again in the same folder.
         start = since if 0 <= since <= size else 0
         file.seek(start)
         data = file.read()
+    # The last line may be half written: it is left for the next time.
     complete = data[: data.rfind(b"\n") + 1]
     lines = [line for line in complete.split(b"\n") if line.strip()]
     parsed = [_event(line) for line in lines]
     if missing := parsed.count(None):
         notes.append(f"{missing} of {len(lines)} lines of events.jsonl are no evaluations and were passed over.")
     events = [event for event in parsed if event is not None]
+    # Findings with all their evidence are most of the file, and the page draws only the last ones in full.
     for event in events[:-1]:
         event["findings"] = [{key: finding.get(key) for key in _BRIEF} for finding in event["findings"]]
     return {"events": events, "offset": start + len(complete), "anew": start != since or start == 0, "notes": notes}
@@ -123,7 +130,7 @@ def _walk(root: Path) -> Iterator[Path]:
     for parent, folders, _ in os.walk(root):
         path = Path(parent)
         if any(file_in(path, *mark.split("/")) for mark in MARKS) or find_exports(path):
-            folders.clear()
+            folders.clear()  # os.walk goes into what is left in this list
             yield path
         deep = len(path.relative_to(root).parts) >= _DEEPEST
         folders[:] = [] if deep else sorted(name for name in folders if not name.startswith("."))
@@ -140,12 +147,14 @@ def _masks_stamp(folder: Path, exports: list[str]) -> float | None:
     """When the first export was done; 0 while it is written, None without one."""
     if not exports:
         return None
+    # There is a merged index only once an export is complete.
     index = file_in(folder, exports[0], "index.jsonl")
     return index.stat().st_mtime if index is not None else 0
 
 
 def _name(path: Path, root: Path) -> str:
     relative = path.relative_to(root)
+    # `lrptrain dashboard .` in the folder of a run shows it by the name of that folder.
     return root.resolve().name or "run" if relative == Path(".") else relative.as_posix()
 
 
@@ -155,9 +164,11 @@ def _event(line: bytes) -> dict[str, Any] | None:
         event = _plain(json.loads(line))
     except (ValueError, RecursionError):
         return None
+    # A line of JSON may still be none of ours: without epoch and step there is no place for it on the axis.
     if not isinstance(event, dict) or not all(isinstance(event.get(name), int) for name in ("epoch", "step")):
         return None
-    scalars, findings = event.get("scalars"), event.get("findings")
+    scalars = event.get("scalars")
+    findings = event.get("findings")
     return {
         "epoch": event["epoch"],
         "step": event["step"],
@@ -170,6 +181,7 @@ def _completed(finding: dict[str, Any]) -> dict[str, Any]:
     """Return a finding with its title and the kind of its scope, which records of older runs lack."""
     if finding.get("title") and finding.get("scope_kind"):
         return finding
+    # Older runs have the scope as one word, for example "overall" or the name of a class.
     scope = Scope.from_dict(finding).to_dict()
     return {**finding, **scope, "title": finding.get("title") or get_detector(finding["kind"]).title}
 

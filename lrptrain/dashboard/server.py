@@ -9,14 +9,16 @@ from typing import Any
 from lrptrain.dashboard import page
 from lrptrain.dashboard.maps import read_cards, read_history
 from lrptrain.dashboard.masks import mask_picture, read_masks
-from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_events
-from lrptrain.dashboard.samples import read_scores, read_table
+from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_new_events
+from lrptrain.dashboard.samples import read_sample_table, read_scores
 from lrptrain.dashboard.verdicts import audit_picture, read_audit
 from lrptrain.extras import require
 from lrptrain.files import to_json
 from lrptrain.loggers.inputs import input_path
 
 HOST = "127.0.0.1"
+# Names and texts of a run are data of others. Should any of them reach the page as markup, the browser still runs no
+# script but the page's own, and sends nothing anywhere else.
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data: blob:; connect-src 'self'; "
@@ -27,12 +29,12 @@ HEADERS = {
     "Cross-Origin-Resource-Policy": "same-origin",
     "Cache-Control": "no-store",
 }
-MOST_CARDS = 100
+MOST_CARDS = 100  # in one answer; a page of the gallery has 24
 TYPES = {".webp": "image/webp", ".png": "image/png", ".jpg": "image/jpeg"}
 
 
 def check_port(port: int) -> None:
-    """Refuse what is no port.
+    """Reject what is no port.
 
     Raises:
         ValueError: If it does not lie in 1..65535.
@@ -70,6 +72,7 @@ def app(root: Path) -> Any:
     Raises:
         FileNotFoundError: If there is no such folder.
     """
+    # Starlette is an optional dependency, imported only when a page is served.
     middleware = require("starlette.middleware", "dashboard").Middleware
     hosts = require("starlette.middleware.trustedhost", "dashboard").TrustedHostMiddleware
     return require("starlette.applications", "dashboard").Starlette(
@@ -91,6 +94,7 @@ class _Headers:
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """An ASGI application around another."""
 
+        # A response is sent as one message "http.response.start" with its headers, and others with its body.
         async def sending(message: Any) -> None:
             if message["type"] == "http.response.start":
                 headers = [(name.lower().encode(), value.encode()) for name, value in HEADERS.items()]
@@ -104,6 +108,7 @@ def _routes(root: Path) -> list[Any]:
     responses = require("starlette.responses", "dashboard")
     exceptions = require("starlette.exceptions", "dashboard")
     route = require("starlette.routing", "dashboard").Route
+    # The name of a run in a request is looked up here and never joined to a path.
     folders = find_runs(root)
 
     def run_of(request: Any) -> Path:
@@ -112,11 +117,12 @@ def _routes(root: Path) -> list[Any]:
             raise exceptions.HTTPException(404, "no such run")
         return folder
 
+    # Every answer of the API is the JSON of one of `_READERS`, such as /api/history?run=text&id=17.
     def answer(read: Callable[[Path, Any], Any], request: Any) -> Any:
         return responses.Response(to_json(read(run_of(request), request.query_params)), media_type="application/json")
 
     def runs(request: Any) -> Any:
-        folders.update(find_runs(root))
+        folders.update(find_runs(root))  # the page asks every few seconds, and new runs appear
         runs_by_name = {name: about_run(folder) for name, folder in folders.items() if folder.is_dir()}
         return responses.Response(to_json({"runs": runs_by_name}), media_type="application/json")
 
@@ -163,6 +169,7 @@ def _masks(folder: Path, query: Any) -> dict[str, Any]:
 
 def _count(query: Any, name: str) -> int:
     text = query.get(name, "")
+    # Below 19 digits it fits 64 bits; int() of very long texts is slow, and refused from 4300 digits on.
     return int(text) if text.isascii() and text.isdigit() and len(text) < 19 else 0
 
 
@@ -175,11 +182,11 @@ def _confidence(query: Any) -> float:
 
 
 _READERS: dict[str, Callable[[Path, Any], Any]] = {
-    "events": lambda folder, query: read_events(folder, _count(query, "since")),
+    "events": lambda folder, query: read_new_events(folder, _count(query, "since")),
     "scores": lambda folder, query: read_scores(
         folder, query.get("label"), _confidence(query), query.getlist("column") or None
     ),
-    "table": lambda folder, query: read_table(folder, query.get("evaluation")),
+    "table": lambda folder, query: read_sample_table(folder, query.get("evaluation")),
     "cards": lambda folder, query: read_cards(folder, query.get("evaluation", ""), query.getlist("id")[:MOST_CARDS]),
     "history": lambda folder, query: read_history(folder, query.get("id", "")),
     "audit": lambda folder, query: read_audit(folder),

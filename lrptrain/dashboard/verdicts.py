@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from lrptrain.dashboard.runs import file_in, read_json
+from lrptrain.dashboard.runs import file_in, read_json_or_note
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -18,7 +18,7 @@ def read_audit(folder: Path) -> dict[str, Any]:
         PNGs; and `notes`.
     """
     notes: list[str] = []
-    content = read_json(file_in(folder, "audit", "results.json"), notes)
+    content = read_json_or_note(file_in(folder, "audit", "results.json"), notes)
     results = content if isinstance(content, dict) else {}
     about = results.get("about")
     return {
@@ -40,6 +40,7 @@ def read_audit(folder: Path) -> dict[str, Any]:
 
 def audit_picture(folder: Path, name: str) -> Path | None:
     """A picture of the audit by its name; None if there is none, or if it is no PNG."""
+    # The name comes from a request: it must stay in the folder, and be what the page takes it for.
     path = file_in(folder, "audit", f"{name}.png") if "/" not in name and "\\" not in name else None
     if path is None:
         return None
@@ -76,6 +77,7 @@ def _is_range(value: Any) -> bool:
 
 
 def _left_out(unit: dict[str, Any]) -> str:
+    # For example "perturbation of rollout: out of time".
     named = " of ".join(str(unit[key]) for key in ("test", "of") if unit.get(key))
     return f"{named}: {unit['problem']}"
 

@@ -4,7 +4,7 @@ from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, det
 from lrptrain.findings.evaluation import Evaluation, ExplainedSample
 from lrptrain.findings.finding import Evidence, Finding, announce, worst_severity
 from lrptrain.findings.scopes import OVERALL, Scope
-from lrptrain.findings.statistics import bootstrap_interval, holm, max_test, share_test
+from lrptrain.findings.statistics import bootstrap_interval, holm, max_test, sign_flip_test
 from lrptrain.findings.verdicts import Effect, merge_findings, reach_verdicts
 
 __all__ = [
@@ -26,6 +26,6 @@ __all__ = [
     "merge_findings",
     "reach_verdicts",
     "register_detector",
-    "share_test",
+    "sign_flip_test",
     "worst_severity",
 ]

@@ -39,7 +39,7 @@ class DetectionConfig:
 
 
 class Candidate(NamedTuple):
-    """A finding that an intervention shall confirm or refute.
+    """A finding for an intervention to confirm or refute.
 
     Attributes:
         finding: The finding as the relevance shows it, suspected.

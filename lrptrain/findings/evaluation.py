@@ -78,6 +78,7 @@ class Evaluation:
     @property
     def targets(self) -> list[str]:
         """The explained targets, "label" first; samples without a label lack that one."""
+        # The alphabet has the order that is wanted: label, predicted.
         return sorted({target for explained in self.samples for target in explained.maps})
 
     @property
@@ -96,4 +97,5 @@ class Evaluation:
         """The positive relevance of every map for the first target, summing to 1; nan where nothing is positive."""
         positive = np.stack([explained.positive_relevance for explained in self.samples])
         total = positive.sum(1, keepdims=True)
+        # The inner `where` avoids a division by 0, the outer one gives nan to maps without positive relevance.
         return np.where(total > 0, positive / np.where(total > 0, total, 1), np.nan)

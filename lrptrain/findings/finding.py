@@ -8,7 +8,7 @@ from lrptrain.findings.detector import get_detector
 from lrptrain.findings.scopes import OVERALL, Scope
 from lrptrain.findings.wording import percent
 
-WORST_SAMPLES = 5
+MAX_WORST_SAMPLES = 5
 
 State = Literal["suspected", "confirmed", "refuted"]
 _STATE_MARKS = {"suspected": "?", "confirmed": "!", "refuted": "-"}
@@ -126,6 +126,7 @@ class Finding:
     @property
     def identity(self) -> tuple[str, Scope, str, str]:
         """What makes two findings of different epochs the same one; see `Detector.named_by_place`."""
+        # The words for a position change with every patch more or less: by them, a finding would be new in each epoch.
         place = self.where if get_detector(self.kind).named_by_place else ""
         return self.kind, self.scope, self.target, place
 
@@ -139,6 +140,7 @@ class Finding:
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Finding":
         """Return the inverse of `to_dict`; records of older runs, without `title` and `scope_kind`, are read, too."""
+        # `to_dict` also writes what follows from the attributes, such as `severity`: that is computed again.
         fields = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
         fields["scope"] = Scope.from_dict(values)
         fields["title"] = values.get("title") or get_detector(values["kind"]).title
@@ -164,6 +166,7 @@ def announce(findings: Iterable[Finding], most: int = 3) -> list[str]:
 
     What is found for several targets alike is said once.
     """
+    # Maps for the label and for the predicted class mostly show the same: the first target's finding stands for both.
     by_scope: dict[tuple[str, Scope, str], Finding] = {}
     for finding in findings:
         by_scope.setdefault((finding.kind, finding.scope, finding.state), finding)

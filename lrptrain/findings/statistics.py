@@ -24,7 +24,7 @@ class Interval(NamedTuple):
 def bootstrap_interval(
     values: Float[np.ndarray, " n"], confidence: float = 0.95, resamples: int = 2000, seed: int = 0
 ) -> Interval:
-    """Mean of the values with its bias-corrected and accelerated bootstrap interval (Efron 1987).
+    """Return the mean of the values with its bias-corrected and accelerated bootstrap interval (Efron 1987).
 
     Values that do not vary have the interval `(mean, mean)`. Below about 15 values the interval is too narrow (any
     bootstrap's is): do not let it decide alone.
@@ -43,6 +43,7 @@ def bootstrap_interval(
         return Interval(float(values[0]) if len(values) else np.nan, np.nan, np.nan)
     mean = float(values.mean())
     spread = float(np.ptp(values))
+    # The acceleration of BCa divides by the spread of the values: without any, the bounds would be nan.
     if spread <= 1e-9 * np.abs(values).max() + np.finfo(float).tiny:
         return Interval(mean, mean, mean)
     bounds = require("scipy.stats", "monitor").bootstrap(
@@ -53,14 +54,15 @@ def bootstrap_interval(
         batch=_resamples_at_once(values),
         rng=np.random.default_rng(seed),
     )
+    # Back to the unit of the values. The mean of the scaled values is 0, so that the bounds are offsets from the mean.
     low, high = bounds.confidence_interval
     return Interval(mean, mean + spread * float(low), mean + spread * float(high))
 
 
-def share_test(
+def sign_flip_test(
     values: Float[np.ndarray, " n"], reference: Float[np.ndarray, " n"] | float, resamples: int = 9999, seed: int = 0
 ) -> float:
-    """Probability of a mean difference this low, were the values as likely above their reference as below it.
+    """Return how likely a mean this low would be if values lay above their reference as often as below it.
 
     A paired sign-flip permutation test, one-sided: exact where `2**n <= resamples`, random otherwise (then never below
     `1 / (resamples + 1)`).
@@ -74,6 +76,8 @@ def share_test(
     Returns:
         The p-value in (0, 1] that the mean lies below the reference; 1 with fewer than two values.
     """
+    # `max_test` looks for means above 0, this test for means below the reference: hence the minus sign below.
+    # With a single place, the largest of all places is that place's own mean, and nothing is corrected.
     differences = _defined(np.asarray(values, dtype=float) - reference)
     return float(max_test(-differences[:, None], resamples, seed)[0])
 
@@ -81,14 +85,14 @@ def share_test(
 def max_test(
     differences: Float[np.ndarray, "n places"], resamples: int = 9999, seed: int = 0
 ) -> Float[np.ndarray, " places"]:
-    """Probability of mean differences this high anywhere, were each sample as likely to have all its signs flipped.
+    """Return how likely means this high at any place would be if each sample had either sign equally often.
 
     The single-step max-t procedure of Westfall & Young (1993) with sign flips: corrected over all places, whatever
     their dependence, and not as strict as Holm's method where they are alike. Exact where `2**n <= resamples`, random
     otherwise (then never below `1 / (resamples + 1)`).
 
     Args:
-        differences: Of every sample at every place, such as its relevance there less a reference.
+        differences: The difference of every sample at every place, such as its relevance there less a reference.
         resamples: The number of sign patterns drawn where not all are tried.
         seed: The seed of the draw.
 
@@ -101,8 +105,12 @@ def max_test(
     # The scale does not change under sign flips, so that it stands for the denominator of Student's t.
     scale = np.sqrt((differences**2).sum(0))
     scaled = differences / np.where(scale > 0, scale, 1)
+    # e.g. 13 samples have 8192 patterns of signs, which are all tried; of 14 samples' patterns, 9999 are drawn.
     exact = 2.0 ** len(scaled) <= resamples
+    # [patterns, n] @ [n, places]: what every place would have under a pattern, of which only the largest is kept.
+    # A place is compared with the largest of all places: that is the correction for their number.
     largest = np.concatenate([(signs @ scaled).max(1) for signs in _signs(len(scaled), resamples, seed, exact)])
+    # The observed signs are one of the patterns: the margin lets that one count in spite of rounding.
     exceeded = (largest[:, None] >= scaled.sum(0) - 1e-12).sum(0)
     # Random patterns count the observed signs as one more, or a p-value could be 0 (Phipson & Smyth 2010).
     p_values: Float[np.ndarray, " places"] = (exceeded + (not exact)) / (len(largest) + (not exact))
@@ -110,16 +118,21 @@ def max_test(
 
 
 def holm(p_values: ArrayLike) -> Float[np.ndarray, " m"]:
-    """P-values corrected for their number by the step-down method of Holm (1979), in the order given.
+    """Correct p-values for their number by the step-down method of Holm (1979).
 
     A corrected value at or below alpha keeps the chance of even one false rejection among all `m` at or below alpha,
     whatever the dependence between the tests.
 
     Args:
         p_values: The `m` p-values of one family of tests, in [0, 1], without nan.
+
+    Returns:
+        The corrected p-values in [0, 1], in the order given.
     """
     p_values = np.asarray(p_values, dtype=float)
     order = np.argsort(p_values)
+    # e.g. [0.01, 0.04, 0.03]: in ascending order times 3, 2 and 1, [0.03, 0.06, 0.04]; no corrected value may be below
+    # one before it, [0.03, 0.06, 0.06]; and back in the order given, [0.03, 0.06, 0.06].
     remaining = np.arange(len(p_values), 0, -1)
     corrected = np.empty_like(p_values)
     corrected[order] = np.maximum.accumulate(np.minimum(remaining * p_values[order], 1.0))

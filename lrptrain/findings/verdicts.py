@@ -10,9 +10,9 @@ from jaxtyping import Float
 from lrptrain.findings.detector import get_detector
 from lrptrain.findings.finding import Evidence, Finding
 from lrptrain.findings.scopes import Scope
-from lrptrain.findings.statistics import bootstrap_interval, holm, share_test
+from lrptrain.findings.statistics import bootstrap_interval, holm, sign_flip_test
 
-LEAST_SAMPLES = 5
+MIN_TESTED_SAMPLES = 5
 
 
 class Effect(NamedTuple):
@@ -47,9 +47,9 @@ def reach_verdicts(
         The candidates in their order, with state, intervention and note.
     """
     differences = [_differences(effect) for effect in effects]
-    tested = [i for i, values in enumerate(differences) if len(values) >= LEAST_SAMPLES]
+    tested = [i for i, values in enumerate(differences) if len(values) >= MIN_TESTED_SAMPLES]
     # One family of tests: with many classes, one of them would else be confirmed by chance in most evaluations.
-    corrected = holm([share_test(-differences[i], 0.0) for i in tested])
+    corrected = holm([sign_flip_test(-differences[i], 0.0) for i in tested])
     p_values = {i: float(p_value) for i, p_value in zip(tested, corrected, strict=True)}
 
     def verdict(i: int, candidate: Finding) -> Finding:
@@ -62,6 +62,11 @@ def reach_verdicts(
         control = float(np.nanmean(effect.control))
         evidence = Evidence(mean, (low, high), control, p_values[i], len(differences[i]))
         least = max(min_effect, get_detector(candidate.kind).least_effect)
+        # With the interval [ ], its mean o and the least effect |, all on a line from 0:
+        #     0  [ | o ]   confirmed, if the corrected test agrees
+        #   [ 0    | o ]   suspected: it may be nothing
+        #     0  [ o | ]   suspected: it may be large enough
+        #     0  [ o ] |   refuted: even the upper end is too small to matter
         if p_values[i] <= 1 - confidence and low > 0 and mean >= least:
             return replace(candidate, state="confirmed", intervention=evidence)
         return replace(candidate, state="refuted" if high < least else "suspected", intervention=evidence)

@@ -14,11 +14,11 @@ class GradientConflict:
     """The gradients of task and guidance beside each other.
 
     Attributes:
-        task_norm: Norm of the task's gradient.
-        guidance_norm: Norm of the guidance's gradient.
-        cosine: Cosine of the two, in -1..1; nan if one is 0.
-        task_seconds: Time of the task's backward pass.
-        guidance_seconds: Time of the guidance's backward pass.
+        task_norm: The norm of the task's gradient.
+        guidance_norm: The norm of the guidance's gradient.
+        cosine: The cosine of the two, in [-1, 1]; nan if one is 0.
+        task_seconds: The seconds of the task's backward pass.
+        guidance_seconds: The seconds of the guidance's backward pass.
     """
 
     task_norm: float
@@ -47,10 +47,12 @@ def compare_gradients(
         weights: The weights that are trained.
         mean_over_processes: Takes the mean of a gradient over all processes.
     """
+    # The times between which the two backward passes ran: start, after the task's, after the guidance's.
     times = [synchronized_time(task_loss.device)]
     gradients = []
     for loss in (task_loss, guidance):
         gradient = flat_gradient(loss, weights)
+        # Zeros, not None: the mean over processes is a collective call, which every process must make.
         if gradient is None:
             gradient = torch.zeros(sum(weight.numel() for weight in weights), device=task_loss.device)
         gradients.append(gradient)
@@ -76,6 +78,7 @@ def flat_gradient(loss: Float[Tensor, ""], weights: Sequence[Tensor]) -> Float[T
     if all(gradient is None for gradient in gradients):
         return None
     rows = [
+        # `to_dense`: embeddings may have sparse gradients.
         torch.zeros_like(weight) if gradient is None else gradient.detach().to_dense()
         for gradient, weight in zip(gradients, weights, strict=True)
     ]

@@ -44,6 +44,7 @@ def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch *area"]:
                 f"masks of {tuple(mask.shape[1:])} for images of {tuple(image.shape[-2:])} pixels: bring both to one "
                 "size, masks by nearest neighbour"
             )
+        # Called for its check of the values; they are split per token later, by `at_tokens`.
         split_values(mask, "mask")
         return _wide(mask)
     if "boxes" in batch:
@@ -107,7 +108,7 @@ def in_annotated_fraction(batch: Mapping[str, Any], fraction: float, seed: int =
     Args:
         batch: A batch with `sample_id`, integers or strings.
         fraction: The expected fraction, in 0..1.
-        seed: Seed of the draw.
+        seed: The seed of the draw.
 
     Raises:
         ValueError: If there are no ids.
@@ -120,4 +121,5 @@ def in_annotated_fraction(batch: Mapping[str, Any], fraction: float, seed: int =
 
 def _uniform(text: str) -> float:
     """Return a number in [0, 1) that looks random and depends on the text alone."""
+    # Not `hash`, which Python salts anew in every process.
     return int.from_bytes(blake2b(text.encode(), digest_size=7).digest(), "big") / 2**56

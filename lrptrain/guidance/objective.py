@@ -24,9 +24,9 @@ class Objective:
     """Which losses, on which maps.
 
     Attributes:
-        weights: Weight by name of the loss, of `lrptrain.guidance.LOSSES`.
+        weights: The weight by name of the loss, of `lrptrain.guidance.LOSSES`.
         method: The relevance method of the maps that losses on maps judge.
-        options: Options of the method.
+        options: The options of the method.
         target: Whether maps explain the class of the label, or the predicted one.
         first_order: Whether gradients inside the map count as constants; see `lrptrain.attribute`.
         margin: Pixels (or tokens) around the evidence that swaps keep; None for the default: `default_margin` for
@@ -86,13 +86,14 @@ class Objective:
         Args:
             forward: The intercepted call of the model with a batch.
             annotation: 1 evidence, 0 not, 255 ignored, as `evidence` makes it.
-            label: Class indices; needed for `target="label"`.
-            rows: Indices of the guided samples.
-            generator: Random numbers of the swaps.
+            label: The class indices; needed for `target="label"`.
+            rows: The indices of the guided samples.
+            generator: The random numbers of the swaps.
 
         Raises:
             ValueError: If annotation and input differ in size.
         """
+        # What several losses need (a recording, a map, a swap's input) is computed once, in this object.
         batch = self._batch(forward, annotation, label, rows, generator)
         # What needs a map first: a stable sort, so that losses of one kind keep the order of their weights.
         names = sorted(self.weights, key=lambda name: LOSSES[name].needs)
@@ -115,6 +116,7 @@ class Objective:
         swapped, judged = self._batch(forward, annotation, None, rows, generator).swapped()
         rows = rows.to(swapped.device)
         with torch.no_grad():
+            # Without dropout, which would move the prediction on its own.
             before, after = (
                 class_probabilities(forward.again(inputs[rows], rows, evaluating=True), dtype=None)
                 for inputs in (forward.explained, swapped)

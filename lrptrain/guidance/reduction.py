@@ -47,6 +47,8 @@ def reduce_losses(
         processes: How many processes there are.
         sum_over_processes: Sums a row of numbers over them.
     """
+    # A loss that is not finite would make every weight nan: it is left out, and counted. Its name stays in `names`, for
+    # the row below must be equally long in all processes.
     finite = {name: loss for name, loss in losses.items() if bool(loss.total.isfinite())}
     zero = at_least_float32(task_loss.detach()).new_zeros(())
     counts = {**counts, "skipped": len(losses) - len(finite)}
@@ -57,6 +59,8 @@ def reduce_losses(
     samples = dict(zip(names, summed[: 2 * len(names) : 2], strict=True))
     totals = dict(zip(names, summed[1 : 2 * len(names) : 2], strict=True))
     return ReducedLosses(
+        # e.g. 2 processes with totals 3 of 2 samples and 6 of 1: they add 3 * 2 / 3 = 2 and 6 * 2 / 3 = 4, of which DDP
+        # takes the mean, 3: that of all three samples. The mean of the processes' own means would be 3.75.
         local={name: loss.total * processes / max(samples[name], 1) for name, loss in finite.items()},
         means={name: totals[name] / samples[name] for name in names if samples[name]},
         counts={name: int(x) for name, x in zip(counts, summed[2 * len(names) :], strict=True)},

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 Decay = Literal["none", "linear", "cosine"]
-KEPT = 0.9
+RATIO_MOMENTUM = 0.9
 """How much of the running mean of the ratio of gradient norms stays at each comparison."""
 GRADIENT_SHARE = 0.5
 """The default bound: the norm of the guidance's gradient over that of the task's, at each comparison."""
@@ -18,8 +18,8 @@ class Schedule:
     """Warm-up, then decay to 0 at the end of training.
 
     Attributes:
-        warmup_steps: Optimizer steps in which the weight rises linearly from 0.
-        decay: Of the weight from there to the end: none, linear or half a cosine.
+        warmup_steps: The number of optimizer steps in which the weight rises linearly from 0.
+        decay: How the weight falls from there to the end: not at all, linearly, or by half a cosine.
 
     Raises:
         ValueError: If the warm-up is negative or the decay unknown.
@@ -60,8 +60,9 @@ def running_ratio(ratio: float | None, task_norm: float, guidance_norm: float) -
     """
     if not _comparable(task_norm, guidance_norm):
         return ratio
+    # Geometric, as ratios are: one of 10 and one of 1 / 10 have the mean 1.
     latest = task_norm / guidance_norm
-    return latest if ratio is None else ratio**KEPT * latest ** (1 - KEPT)
+    return latest if ratio is None else ratio**RATIO_MOMENTUM * latest ** (1 - RATIO_MOMENTUM)
 
 
 def bounded_factor(factor: float | None, task_norm: float, guidance_norm: float) -> float | None:
@@ -73,8 +74,8 @@ def bounded_factor(factor: float | None, task_norm: float, guidance_norm: float)
 
     Args:
         factor: The factor so far; None before the first comparison.
-        task_norm: Norm of the task's gradient.
-        guidance_norm: Norm of the guidance's gradient, at a factor of 1.
+        task_norm: The norm of the task's gradient.
+        guidance_norm: The norm of the guidance's gradient, at a factor of 1.
 
     Returns:
         The new factor in 0..1; the old one where a norm is 0 or not finite.

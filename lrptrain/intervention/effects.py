@@ -33,9 +33,9 @@ class InterventionConfig:
             both are equally odd, and differ in what the region tells of the class. `"inpaint"`: images are continued
             smoothly. `"fill"`: the mean colour of all samples. Texts lose the tokens under the latter two. Fixed
             positions and tokens are never swapped.
-        batch_size: Samples per forward pass.
-        controls: Random regions per sample, the control of all strategies but the swap.
-        seed: Seed of the choice of donors and of the random regions.
+        batch_size: The number of samples per forward pass.
+        controls: The number of random regions per sample, the control of all strategies but the swap; 2 at least.
+        seed: The seed of the choice of donors and of the random regions.
     """
 
     strategy: str = "swap"
@@ -90,10 +90,10 @@ def effects(
     Args:
         model: The model in evaluation mode.
         samples: All samples that were scored.
-        rows: Indices of the samples that take part, in any process.
+        rows: The indices of the samples that take part, in any process.
         computed_rows: Those of the rows whose effects this process computes.
         region: What is changed.
-        probabilities: Class probabilities of every sample as it is.
+        probabilities: The class probabilities of every sample as it is.
         grid: Rows and columns of an image's tokens, None for texts.
         config: How to intervene.
         device: The device of the model.
@@ -111,7 +111,8 @@ def effects(
     donors = [donors_by_prediction(predicted, rows, config.seed, same) for same in (False, True)] if swap else []
     if grid is None and not swap and any("attention_mask" not in sample.tensors for sample in samples):
         raise ValueError("texts cannot lose tokens without an attention_mask in the batch")
-    random, colour = _random_numbers(samples, grid, config), _mean_colour(samples)
+    random = _random_numbers(samples, grid, config)
+    colour = _mean_colour(samples)
     changes = [np.empty(0)]
     controls = [np.empty(0)]
     for start in range(0, len(computed_rows), config.batch_size):
@@ -125,11 +126,14 @@ def effects(
             with forward_context():
                 output = model_output(model, altered)
             after = class_probabilities(output).cpu().numpy()
+            # [n, classes], of which each sample's own predicted class counts: positive where its probability falls.
             falls.append((probabilities[chunk_rows] - after)[np.arange(len(chunk_rows)), predicted[chunk_rows]])
+        # A sample without the region (no annotation, no such token) was not changed: its fall of 0 says nothing.
         untested = ~_region_of(chunk).flatten(1).any(1).cpu().numpy()
         for donor in donors:
             untested |= donor[chunk_rows] < 0
         changes.append(np.where(untested, np.nan, falls[0]))
+        # A swap has one control, the donor of the same class; for all else it is the mean over the random regions.
         controls.append(np.where(untested, np.nan, np.mean(falls[1:], axis=0)))
     return np.concatenate(changes), np.concatenate(controls)
 
@@ -138,6 +142,7 @@ def _padded_alike(
     samples: Sequence[Sample], groups: Sequence[np.ndarray], device: torch.device | str
 ) -> list[Mapping[str, Tensor]]:
     """Return one batch per group of equally many rows, all padded to the same length."""
+    # The random numbers of a sample's tokens also order those of its donor: both need the same length.
     joint = collate([samples[row] for group in groups for row in group], device)
     size = len(groups[0])
     return [{name: x[i * size : (i + 1) * size] for name, x in joint.items()} for i in range(len(groups))]
@@ -178,7 +183,8 @@ def _altered(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
 
 
 def _altered_images(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
-    grid, region = chunk.grid, _region_of(chunk)
+    grid = chunk.grid
+    region = _region_of(chunk)
     name, images = image_of(chunk.batch)
     assert grid is not None
     for donors in chunk.donors:
@@ -186,6 +192,7 @@ def _altered_images(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
         yield {**chunk.batch, name: swap_pixels(images, region, image_of(donors)[1], donor_evidence)}
     if chunk.donors:
         return
+    # e.g. images of 224 x 224 in 14 x 14 patches: patches of 16 x 16 pixels, a side of 14 units.
     patch = torch.tensor([s // g for s, g in zip(region.shape[1:], grid, strict=True)], device=region.device)
     unit = patch if chunk.region.kind == "patches" else torch.ones_like(patch)
     sides = torch.tensor(region.shape[1:], device=region.device) // unit
@@ -197,7 +204,9 @@ def _altered_images(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
 
 
 def _altered_texts(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
-    batch, content, region = chunk.batch, content_tokens(chunk.batch), _region_of(chunk)
+    batch = chunk.batch
+    content = content_tokens(batch)
+    region = _region_of(chunk)
     random = chunk.random[..., : content.shape[1]]
     for donors, keys in zip(chunk.donors, random, strict=False):
         usable = tokens(Region("outside"), donors)  # the evidence of a donor is not given

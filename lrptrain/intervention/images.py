@@ -28,6 +28,8 @@ def inpainted(images: Images, region: Pixels) -> Images:
 
 def _push_pull(weighted: Images, weights: Images) -> Images:
     """Return every pixel's value, the unknown ones from the next coarser scale; `weighted` is value times weight."""
+    # The pull: halve the size until every pixel is known; the push: on the way back, fill what is unknown from there.
+    # weights [batch, 1, height, width] are 1 at known pixels and 0 at others; `weighted` is 0 at the latter.
     values = weighted / weights.clamp(min=1e-12)
     if min(weights.shape[-2:]) == 1 or bool((weights > 0).all()):
         return values
@@ -41,13 +43,16 @@ def _push_pull(weighted: Images, weights: Images) -> Images:
 def shifted(region: Pixels, offset: Int[Tensor, "batch 2"]) -> Pixels:
     """Return the same shape elsewhere: moved down and to the right by `offset` pixels, around the edges."""
     count, height, width = region.shape
+    # The pixel (y, x) of the result is the one that lay at (y - dy, x - dx) before, around the edges.
     rows = (torch.arange(height, device=region.device) - offset[:, :1]) % height
     columns = (torch.arange(width, device=region.device) - offset[:, 1:]) % width
     sample = torch.arange(count, device=region.device)
+    # [batch, 1, 1], [batch, height, 1] and [batch, 1, width]: one index per pixel, and another offset for every sample.
     return region[sample[:, None, None], rows[:, :, None], columns[:, None, :]]
 
 
 def dilate(region: Pixels, margin: int) -> Pixels:
     """Return the region and all pixels within `margin` pixels of it, diagonals included."""
+    # A maximum over a square of 2 * margin + 1 pixels: 1 wherever any pixel of the region is that near.
     near = F.max_pool2d(region[:, None].float(), 2 * margin + 1, stride=1, padding=margin)
     return near[:, 0] > 0

@@ -65,11 +65,14 @@ def tokens(region: Region, batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch t
         return content & (batch["input_ids"] == region.which)
     if region.kind == "place":
         assert isinstance(region.which, int)
+        # e.g. content 0 1 1 1 0 counts -1 0 1 2 2 from the front and, less its length of 3, -4 -3 -2 -1 -1 from the
+        # back.
         forward = content.cumsum(1) - 1
         place = forward if region.which >= 0 else forward - content.sum(1, keepdim=True)
         return content & (place == region.which)
     if "rationale" not in batch:
         return torch.zeros_like(content)
+    # A text in which nothing is evidence has no outside: swapping it all would leave no text to judge.
     return content & (batch["rationale"] == 0) & (batch["rationale"] == 1).any(1, keepdim=True)
 
 

@@ -7,7 +7,7 @@ margin, and the exchange itself. What differs between them is an argument, becau
   the same class (`donors_by_prediction`). A training step knows no such thing for its batch: every sample gives once
   (`random_cycle`).
 - *The donor's own evidence.* An intervention measures the surroundings alone, so it paints the evidence of a donor over
-  (`donor_evidence`). In training another object in the surroundings is a distraction that the model shall bear.
+  (`donor_evidence`). In training another object in the surroundings is a distraction that the model is to bear.
 - *Which tokens of a text.* An intervention uses every content token of the donor once before any twice
   (`places_in_order`); training draws with replacement (`random_places`).
 """
@@ -19,11 +19,9 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lrptrain.batch.annotations import IGNORED
-from lrptrain.intervention.images import dilate, inpainted
+from lrptrain.intervention.images import Images, Pixels, dilate, inpainted
 
-Images = Float[Tensor, "batch channels height width"]
-Pixels = Bool[Tensor, "batch height width"]
-Tokens = Shaped[Tensor, "batch tokens *width"]
+TokenValues = Shaped[Tensor, "batch tokens *width"]
 
 
 def default_margin(size: tuple[int, int]) -> int:
@@ -57,13 +55,14 @@ def swap_pixels(images: Images, region: Pixels, donors: Images, donor_evidence: 
         donor_evidence: Pixels of the donors to paint over first, from their surroundings; None to take donors as they
             are.
     """
+    # The donor's object would be evidence for its class, and the change no longer that of the surroundings alone.
     donors = donors if donor_evidence is None else inpainted(donors, donor_evidence)
     return torch.where(region[:, None], donors, images)
 
 
 def swap_places(
-    tokens: Tokens, region: Bool[Tensor, "batch tokens"], donors: Tokens, places: Int[Tensor, "batch tokens"]
-) -> Tokens:
+    tokens: TokenValues, region: Bool[Tensor, "batch tokens"], donors: TokenValues, places: Int[Tensor, "batch tokens"]
+) -> TokenValues:
     """Replace the tokens of a region by tokens of the donors.
 
     Args:
@@ -73,6 +72,7 @@ def swap_places(
         places: For every token, where in the donor its replacement stands.
     """
     width = tokens.shape[2:]
+    # Embeddings [batch, tokens, width] take all numbers of a place: [batch, tokens] becomes [batch, tokens, width].
     index = places.view(*places.shape, *[1] * len(width)).expand(*places.shape, *width)
     return torch.where(region.view(*region.shape, *[1] * len(width)), donors.gather(1, index), tokens)
 
@@ -89,7 +89,7 @@ def swap_outside(
         images: At least two images, or nothing is swapped.
         mask: 1 evidence, 0 not, 255 ignored, of the images' size. What is ignored is kept.
         margin: Pixels around the evidence that are kept, too; None for `default_margin`.
-        generator: Random numbers of the order in which the images give each other their surroundings.
+        generator: The random numbers of the order in which the images give each other their surroundings.
 
     Returns:
         The images, and which of them were swapped; those without any evidence are as before.
@@ -109,18 +109,18 @@ def swap_outside(
 
 
 def swap_tokens(
-    tokens: Tokens,
+    tokens: TokenValues,
     rationale: Shaped[Tensor, "batch tokens"],
     margin: int | None = None,
     generator: torch.Generator | None = None,
-) -> tuple[Tokens, Bool[Tensor, " batch"]]:
+) -> tuple[TokenValues, Bool[Tensor, " batch"]]:
     """Replace every token outside the evidence by a random one of another text of the batch.
 
     Args:
         tokens: Ids, or embeddings, of at least two texts, or nothing is swapped.
         rationale: 1 evidence, 0 not, 255 ignored. What is ignored (special tokens, padding) is kept, and never given.
         margin: Tokens on each side of the evidence that are kept, too; None for 0.
-        generator: Random numbers of which text gives to which, and what.
+        generator: The random numbers of which text gives to which, and what.
 
     Returns:
         The tokens, and which texts were swapped; those without any evidence are as before.
@@ -134,10 +134,12 @@ def swap_tokens(
     margin = margin or 0
     usable = rationale != IGNORED
     givers = usable.any(1).nonzero().flatten()
+    # A text that is all ignored has no token to give: only the others take part in the cycle.
     swapped = _has_evidence(rationale) & (len(givers) > 1)
     donor = torch.arange(len(tokens), device=tokens.device)
     donor[givers] = givers[random_cycle(len(givers), generator).to(givers.device)]
     near = F.max_pool1d((rationale == 1).float(), 2 * margin + 1, stride=1, padding=margin) > 0
+    # Rows that are not swapped may have no usable token, and cannot be drawn from: all of theirs are allowed instead.
     places = random_places(torch.where(swapped[:, None], usable[donor], True), generator).to(tokens.device)
     return swap_places(tokens, usable & ~near & swapped[:, None], tokens[donor], places), swapped
 
@@ -157,7 +159,7 @@ def donors_by_prediction(
     Args:
         predicted: The predicted class of every sample.
         rows: Samples that take and give.
-        seed: Seed of the draw.
+        seed: The seed of the draw.
         same_class: Whether the donor is to be read as the same class.
 
     Returns:
@@ -171,15 +173,20 @@ def donors_by_prediction(
     rng = np.random.default_rng([seed, same_class])
     # Rows sorted by class, in random order within each: the class of position p is order[first[p] : behind[p]].
     order = rows[np.lexsort((rng.random(len(rows)), predicted[rows]))]
-    classes, position = predicted[order], np.arange(len(order))
+    classes = predicted[order]
+    position = np.arange(len(order))
     first = np.searchsorted(classes, classes, "left")
     behind = np.searchsorted(classes, classes, "right")
     size = behind - first
+    # Same class: from 1 to size - 1 steps ahead within it, around its end, so never oneself (but for a class of one).
+    # Another class: from 0 to len - size - 1 steps ahead of the class's end, around the end of the whole order.
+    # e.g. classes [0 0 0 1 1]: position 1 draws from 2 and 0, or from 3 and 4; position 3 from 4, or from 0, 1 and 2.
     if same_class:
         chosen = first + (position - first + 1 + np.floor(rng.random(len(order)) * (size - 1)).astype(int)) % size
     else:
         chosen = (behind + np.floor(rng.random(len(order)) * (len(order) - size)).astype(int)) % len(order)
     donors = np.full(len(predicted), -1)
+    # Whoever is alone in its class has drawn itself, and has no donor.
     donors[order] = np.where(order[chosen] == order, -1, order[chosen])
     return donors
 
@@ -202,6 +209,7 @@ def places_in_order(
         usable: Tokens of the donors that may be given.
         keys: Random numbers; usable tokens are given in their order.
     """
+    # e.g. usable places 1, 2, 4 in the random order 4 1 2: a region of five tokens is given the places 4 1 2 4 1.
     order = torch.where(usable, keys, torch.inf).argsort(1)
     number = (region.cumsum(1) - 1).clamp(min=0)  # the how-many-th token of the region
     return order.gather(1, number % usable.sum(1, keepdim=True).clamp(min=1))

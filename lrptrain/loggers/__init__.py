@@ -75,5 +75,6 @@ def send(logger: Any, record: EpochRecord) -> None:
 
 
 def _known(logger: Any) -> str | None:
+    # Classes of both packages, `pytorch_lightning` and `lightning.pytorch`, have the same name.
     names = (base.__name__ for base in type(logger).__mro__)
     return next((name for name in names if name in _SINKS), None)

@@ -11,7 +11,7 @@ _IN_MARKDOWN = ("state", "kind", "scope", "where", "target", "severity", "sample
 
 
 def findings_table(findings: Sequence[Finding]) -> dict[str, list[Any]]:
-    """One row per finding, by column; what is not known is None.
+    """Return one row per finding, by column; what is not known is None.
 
     Columns: `state`, `kind`, `scope`, `where`, `target`; `relevance` and `intervention` (see `Finding`), each with
     `_low`, `_high`, `_p`, and `_reference`; `severity`, `samples`, `first_epoch`, `trend`, `worst_samples` and `text`.
@@ -21,7 +21,7 @@ def findings_table(findings: Sequence[Finding]) -> dict[str, list[Any]]:
 
 
 def findings_markdown(findings: Sequence[Finding]) -> str:
-    """The same for pages of text: numbers with their intervals in one column each."""
+    """Return the same table in Markdown, with each number and its interval in one column."""
     if not findings:
         return "No finding stands."
     heading = [name.replace("_", " ") for name in (*_IN_MARKDOWN[:5], "relevance", "intervention", *_IN_MARKDOWN[5:])]
@@ -48,6 +48,7 @@ def _row(finding: Finding) -> dict[str, Any]:
 
 
 def _numbers(name: str, evidence: Evidence | None) -> dict[str, float | None]:
+    # A finding without an intervention has the same columns, all of them None.
     known_evidence = evidence or _NONE
     numbers = {
         name: known_evidence.effect,
@@ -74,9 +75,11 @@ def _plain(value: Any) -> str:
 def _estimate(evidence: Evidence | None) -> str:
     if evidence is None:
         return ""
-    (low, high), p_value = evidence.interval, evidence.p_value
+    low, high = evidence.interval
+    p_value = evidence.p_value
     tested = "" if math.isnan(p_value) else f", p = {p_value:.2g}"
     return f"{evidence.effect:.3g} ({low:.3g} to {high:.3g}; reference {evidence.reference:.3g}{tested})"
 
 
+# A table without rows still has its columns: they are those of this finding.
 _EMPTY = Finding("", OVERALL, "", relevance=_NONE, confidence=0.95, epoch=0, step=0, first_epoch=0)

@@ -22,8 +22,8 @@ from lrptrain.loggers.record import Input
 
 MOST_INPUTS = 1000
 LARGEST = 384
-_LOSSLESS = 64
-_GREYS = {1: 255, 255: 128}
+_LOSSLESS = 64  # the longest side of an image that is stored without loss
+_GREYS = {1: 255, 255: 128}  # grey level of each value of an annotation: evidence white, ignored grey
 
 
 def write_inputs(folder: Path, inputs: Mapping[int | str, Callable[[], Input]], room_mb: float = float("inf")) -> None:
@@ -39,7 +39,7 @@ def write_inputs(folder: Path, inputs: Mapping[int | str, Callable[[], Input]], 
         path = input_path(folder, sample_id)
         if path.exists():
             continue
-        if used >= room_mb:
+        if used >= room_mb:  # what is already there costs nothing: only new samples count
             return
         used += _write(path, make())
 
@@ -50,7 +50,7 @@ def input_path(folder: Path, sample_id: int | str, ending: str = ".json") -> Pat
 
 
 def _write(path: Path, sample: Input) -> float:
-    """Returns the megabytes written."""
+    """Write the files of one sample, and return their megabytes."""
     about: dict[str, Any] = {"sample_id": sample.sample_id, "grid": sample.grid}
     written = [path]
     if sample.image is not None:
@@ -62,7 +62,7 @@ def _write(path: Path, sample: Input) -> float:
     else:
         about |= {"tokens": sample.tokens, "annotation": _listed(sample.annotation)}
         about |= {"scored": sample.scored} if sample.scored else {}
-    write_text(path, to_json(about))
+    write_text(path, to_json(about))  # last: the page takes a sample that has it as complete
     return sum(file.stat().st_size for file in written) / 1e6
 
 
@@ -71,12 +71,14 @@ def _save(path: Path, pixels: UInt8[np.ndarray, "height width *channels"], lossl
     picture = image.fromarray(np.ascontiguousarray(pixels))
     factor = LARGEST / max(picture.size)
     if factor < 1:
-        how = image.Resampling.NEAREST if pixels.ndim == 2 else image.Resampling.BOX
-        picture = picture.resize([max(1, round(side * factor)) for side in picture.size], how)
+        # A mask's levels have a meaning: none between them may arise.
+        resampling = image.Resampling.NEAREST if pixels.ndim == 2 else image.Resampling.BOX
+        picture = picture.resize([max(1, round(side * factor)) for side in picture.size], resampling)
     write_atomically(path, partial(picture.save, format="WebP", lossless=lossless, quality=90, method=2))
 
 
 def _shades(annotation: UInt8[np.ndarray, "height width"]) -> UInt8[np.ndarray, "height width"]:
+    # A table of 256 levels, by which every pixel is looked up: [1, 0, 255] becomes [255, 0, 128].
     shades = np.zeros(256, np.uint8)
     shades[list(_GREYS)] = list(_GREYS.values())
     return shades[annotation]

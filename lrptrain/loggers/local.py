@@ -32,8 +32,8 @@ from lrptrain.loggers.inputs import write_inputs
 from lrptrain.loggers.metrics import COST, LoggedMetric
 from lrptrain.loggers.record import ClassMap, EpochRecord
 
-MAP = "map_"  # what the columns of maps start with
-CLASS_MAPS = "class_maps"  # the folder
+MAP = "map_"  # the prefix of columns of maps, such as `map_label`
+CLASS_MAPS = "class_maps"  # the folder of maps for many classes
 RECORD_METRICS = (LoggedMetric(("record_mb",), "Megabytes of the record", COST, unit="megabytes"),)
 
 
@@ -62,12 +62,13 @@ def write_record(folder: Path, record: EpochRecord, room_mb: float = float("inf"
         lambda: _write_pictures(folder, record),
         lambda: _write_highlights(folder, record),
     ]
-    errors = []
+    errors: list[OSError] = []
     for write in parts:
         try:
             write()
         except OSError as error:
             errors.append(error)
+    # The parts are tried one by one: the first error is raised once all others had their turn.
     if errors:
         raise errors[0]
 
@@ -102,7 +103,7 @@ class RecordWriter:
         Raises:
             OSError: See `write_record`.
         """
-        size = folder_size_mb(folder)
+        size = folder_size_mb(folder)  # asked of the disk: a run that is resumed goes on with what it has used
         record = replace(record, scalars={**record.scalars, f"{record.prefix}/record_mb": size})
         full = size >= self.max_mb
         if full and not self._warned:
@@ -127,6 +128,7 @@ def read_events(folder: Path) -> list[dict[str, Any]]:
     """
     path = folder / "events.jsonl"
     lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
+    # A run that is resumed evaluates an epoch once more: the later line replaces the earlier one in the dict.
     events = {(event["epoch"], event["step"]): event for event in map(_parsed, lines) if event is not None}
     return [events[when] for when in sorted(events)]
 
@@ -166,7 +168,7 @@ def read_findings(folder: Path) -> list[Finding]:
 
 
 def evaluation_name(epoch: int, step: int) -> str:
-    """What the files of one evaluation are called."""
+    """Return the name of the files of one evaluation, such as `epoch_0003_step_000120`."""
     return f"epoch_{epoch:04d}_step_{step:06d}"
 
 
@@ -176,9 +178,11 @@ def picture_path(folder: Path, epoch: int, step: int, sample_id: int | str) -> P
 
 
 def _read_tables(folder: Path, epoch: int | None) -> dict[str, list[Any]]:
-    arrow, parquet = require("pyarrow", "monitor"), require("pyarrow.parquet", "monitor")
+    arrow = require("pyarrow", "monitor")
+    parquet = require("pyarrow.parquet", "monitor")
     pattern = "epoch_*.parquet" if epoch is None else f"epoch_{epoch:04d}_step_*.parquet"
     tables = [parquet.read_table(path) for path in folder.glob(pattern)]
+    # By number, not by name: epoch_10000 comes before epoch_9999 in the order of letters.
     tables.sort(key=lambda table: (table["epoch"][0].as_py(), table["step"][0].as_py()))
     return arrow.concat_tables(tables, promote_options="permissive").to_pydict() if tables else {}
 
@@ -198,9 +202,11 @@ def _write_table(path: Path, record: EpochRecord, columns: dict[str, list[Any]])
         return
     times = {"epoch": [record.epoch] * rows, "step": [record.step] * rows}
     compact = {name: _compact_maps(column) if name.startswith(MAP) else column for name, column in columns.items()}
+    # `times` comes first for the order of the columns, and last for the values: a record may have columns of that name.
     table = require("pyarrow", "monitor").table({**times, **compact, **times})
     # Split into their bytes, of which the last are all alike, the numbers of a map take half the space.
     split = {f"{name}.list.element": "BYTE_STREAM_SPLIT" for name in compact if name.startswith(MAP)}
+    # Scores and labels repeat, and take less room as numbers of a dictionary; the values of maps hardly do.
     others = [name for name in table.column_names if name not in columns or not name.startswith(MAP)]
     options = {"compression": "zstd", "use_dictionary": others, "column_encoding": split or None}
     write_atomically(path, partial(require("pyarrow.parquet", "monitor").write_table, table, **options))
@@ -209,11 +215,14 @@ def _write_table(path: Path, record: EpochRecord, columns: dict[str, list[Any]])
 def _compact_maps(column: list[Any]) -> Any:
     """Maps in 32 bits, of which the last 13 are rounded away: 3 digits, of any magnitude."""
     arrow = require("pyarrow", "monitor")
+    # Without a type, a column of None alone would be of another type than those of other evaluations.
     rounded = [None if values is None else _rounded(np.asarray(values, np.float32)) for values in column]
     return arrow.array(rounded, arrow.list_(arrow.float32()))
 
 
 def _rounded(values: Float32[np.ndarray, " tokens"]) -> Float32[np.ndarray, " tokens"]:
+    # Of the 23 bits of a float32's fraction 10 stay: half of the last one is added, and the 13 behind it are cleared.
+    # For example 0.123456 becomes 0.1234741. The zeros compress well.
     bits = values.view(np.uint32) + np.uint32(0x1000)
     return np.where(np.isfinite(values), (bits & np.uint32(0xFFFFE000)).view(np.float32), values)
 
@@ -225,6 +234,7 @@ def _write_pictures(folder: Path, record: EpochRecord) -> None:
     paths = {picture_path(folder, record.epoch, record.step, each.sample_id): each.image for each in record.pictures}
     for path, pixels in paths.items():
         write_atomically(path, partial(image.fromarray(np.ascontiguousarray(pixels)).save, format="PNG"))
+    # All pictures of an evaluation lie in one folder, which one of the same epoch and step may have filled before.
     for path in next(iter(paths)).parent.glob("*.png"):
         if path not in paths:  # of the evaluation that this one replaces
             path.unlink()

@@ -42,6 +42,7 @@ class LoggedMetric:
     @property
     def summary(self) -> str | None:
         """What W&B's summary keeps, as `define_metric` takes it; None for the last value alone."""
+        # The last value alone would hide an epoch that was better, and the best alone that the run got worse.
         if self.kept is not None or self.higher_is_better is None:
             return self.kept
         return "max,last" if self.higher_is_better else "min,max,last"
@@ -51,12 +52,13 @@ class LoggedMetric:
         return any(re.fullmatch(pattern(each), key) for each in (*self.keys, *self.references))
 
     def to_dict(self) -> dict[str, Any]:
-        """As `run.json` has it."""
+        """Return the fields as `run.json` has them."""
+        # A subclass may hold functions, which JSON cannot: only what this class declares is written.
         return asdict(LoggedMetric(**{name: getattr(self, name) for name in LoggedMetric.__dataclass_fields__}))
 
 
 def pattern(key: str) -> str:
-    """A key as a regular expression: `label/region/*` as `label/region/.+`."""
+    """Return a key as a regular expression: `label/region/*` becomes `label/region/.+`."""
     return re.escape(key).replace(r"\*", ".+")
 
 

@@ -27,6 +27,7 @@ def log_to_other(logger: Any, record: EpochRecord) -> None:
     """
     log_image, log_table, log_text = (_method(logger, name) for name in ("log_image", "log_table", "log_text"))
     if log_image is not None and record.pictures:
+        # Pairs become one tuple of images and one of captions.
         images, captions = zip(*((picture.image, picture.caption) for picture in record.pictures), strict=True)
         log_image(f"{record.prefix}/overlays", list(images), step=record.step, caption=list(captions))
     if log_text is not None and record.texts:
@@ -62,10 +63,11 @@ def _method(logger: Any, name: str) -> Callable[..., Any] | None:
 
 
 def _takes(function: Callable[..., Any], name: str) -> bool:
-    """Whether a function has a parameter of that name, or any; all are tried on one that does not tell."""
+    """Return whether a function takes an argument of that name, which is assumed where its signature is not known."""
     try:
         parameters = inspect.signature(function).parameters
     except (TypeError, ValueError):
         return True
+    # A method with **kwargs passes them on: small options may go along, a table only to a method that names `data`.
     any_name = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
     return name in parameters or (any_name and name != "data")

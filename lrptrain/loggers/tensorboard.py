@@ -23,6 +23,7 @@ def log_to_tensorboard(experiment: Any, record: EpochRecord) -> None:
         record: What to log.
     """
     for picture in record.pictures:
+        # TensorBoard has no captions: the caption is written below the picture.
         drawn = contact_sheet([picture.image], [picture.caption])
         experiment.add_image(f"{record.prefix}/overlays/{picture.sample_id}", drawn, record.step, dataformats="HWC")
     for text in record.texts:

@@ -18,7 +18,9 @@ MOST_ROWS = 10_000
 _LONGEST_TITLE = 63
 _MASK_LABELS = {0: "elsewhere", 1: "annotation", 255: "ignored"}
 
+# Lightning's WandbLogger logs this key with every point: charts of the monitor share the x axis of the training.
 _STEP = "trainer/global_step"
+# The metrics that each run has been told of; a run that ends takes its entry along.
 _defined: WeakKeyDictionary[Any, set[str]] = WeakKeyDictionary()
 
 
@@ -54,6 +56,7 @@ def log_to_wandb(experiment: Any, record: EpochRecord) -> None:
         media[f"{record.prefix}/samples"] = _table(wandb, _samples(wandb, record))
     if record.samples or record.findings:
         media[f"{record.prefix}/findings_table"] = _table(wandb, findings_table(record.findings))
+    # One call for all of it: every call makes a new row in the history of the run.
     if media:
         experiment.log({**media, _STEP: record.step})
     for finding in record.new_findings:
@@ -75,6 +78,7 @@ def define_metrics(experiment: Any, record: EpochRecord) -> None:
         experiment.define_metric("relevance/*", step_metric=_STEP)
     for key in record.scalars.keys() - defined:
         defined.add(key)
+        # The run's key "relevance/label/auprc" is "label/auprc" where it is declared.
         metric = find_metric(record.metrics, key.removeprefix(f"{record.prefix}/"))
         if metric is not None and metric.summary is not None:
             experiment.define_metric(key, step_metric=_STEP, summary=metric.summary)
@@ -94,6 +98,7 @@ def logged_in() -> bool:
 
 
 def _image(wandb: Any, picture: Picture, caption: str | None = None) -> Any:
+    # The mask is data of its own, which W&B's viewer can show and hide over the picture.
     masks = None
     if picture.mask is not None:
         masks = {"annotation": {"mask_data": picture.mask, "class_labels": _MASK_LABELS}}
@@ -103,9 +108,11 @@ def _image(wandb: Any, picture: Picture, caption: str | None = None) -> Any:
 def _samples(wandb: Any, record: EpochRecord) -> dict[str, list[Any]]:
     columns = {name: values[:MOST_ROWS] for name, values in record.samples.items() if not name.startswith(MAP)}
     if "label" in columns and "predicted" in columns:
+        # "?" is the label of a sample that has none: whether it is read right is not known.
         pairs = zip(columns["label"], columns["predicted"], strict=True)
         columns["correct"] = [None if label == "?" else label == predicted for label, predicted in pairs]
     ids = columns.get("sample_id", [])
+    # Samples without a picture or a text have an empty cell.
     images = {picture.sample_id: _image(wandb, picture) for picture in record.pictures[:MOST_IMAGES]}
     pages = {text.sample_id: wandb.Html(text.html, inject=False) for text in record.texts}
     for name, media in (("overlay", images), ("highlight", pages)):

@@ -44,7 +44,7 @@ def save_workspace(
         )
     try:
         return view.save().url
-    except Exception as error:
+    except Exception as error:  # wandb raises many kinds, with messages of many lines
         reason = " ".join(str(error).split())[:200]
         raise ValueError(f"W&B did not take the workspace of {project!r}: {type(error).__name__}: {reason}") from error
 
@@ -69,6 +69,7 @@ def make_workspace(
         raise ValueError(f"project must be ENTITY/PROJECT, as in the project's address, not {project!r}")
     entity, project_name = parts
     workspaces, panels = _libraries()
+    # A monitor with a name logs below it; the guidance logs below "guidance" in any case.
     prefix = f"relevance/{name}" if name else "relevance"
     logged = [*metrics, *GUIDANCE_METRICS]
     sections = [
@@ -112,11 +113,13 @@ def _panels(panels: Any, section: str, metrics: Sequence[LoggedMetric], prefix: 
 
 def _lines(panels: Any, metric: LoggedMetric, prefix: str) -> list[Any]:
     """One plot of all keys that are known, and one for each pattern."""
+    # Keys such as "label/region/*" name classes or regions that only the run knows: W&B finds these by a pattern.
     keys = [key for key in (*metric.keys, *metric.references) if "*" not in key]
     plots = [panels.LinePlot(title=metric.title, x=_STEP, y=[f"{prefix}/{key}" for key in keys])] if keys else []
     for key in metric.keys:
         if "*" in key:
             title = f"{metric.title} ({key.partition('/')[0]})" if len(metric.keys) > 1 else metric.title
+            # "label/region/*" becomes the pattern "relevance/label/region/.+".
             regex = f"{prefix}/{key.replace('*', '.+')}"
             plots.append(panels.LinePlot(title=title, x=_STEP, metric_regex=regex))
     return plots

@@ -16,7 +16,7 @@ from lrptrain.relevance import record
 from lrptrain.relevance.registry import get_method
 
 
-def class_maps(
+def compute_class_maps(
     evaluator: Evaluator, displayed: Sequence[ExplainedSample], class_names: Sequence[str]
 ) -> list[ClassMap]:
     """Explain the most probable classes, by one forward pass per batch and one backward pass per class without a map.
@@ -38,6 +38,8 @@ def class_maps(
     maps: list[ClassMap] = []
     for start in range(0, len(displayed), config.batch_size):
         batch = displayed[start : start + config.batch_size]
+        # One column per class still to be explained, [batch, classes]: each costs one backward pass for the whole
+        # batch.
         targets = _unexplained_classes(batch, config.class_maps)
         scores = _explain(evaluator, batch, targets)
         for explained, classes, rows in zip(batch, targets.tolist(), scores, strict=True):
@@ -92,6 +94,8 @@ def _explain(
     config = evaluator.config
     with evaluator.forward_context():
         recording = record(evaluator.model, model_inputs(evaluator.model, batch))
+        # A sample with fewer classes is explained for class 0 instead of -1, so that the batch stays whole; this is
+        # dropped.
         columns = torch.as_tensor(targets, device=evaluator.device).clamp(min=0).unbind(1)
         maps = [recording.attribute(column, config.method, **config.options).scores for column in columns]
     return torch.stack(maps, 1).detach().double().cpu()

@@ -40,6 +40,7 @@ def choose_displayed(explained: Sequence[ExplainedSample], count: int) -> list[E
     by_class: dict[int, list[ExplainedSample]] = {}
     for each in explained:
         by_class.setdefault(each.sample.label, []).append(each)
+    # e.g. classes of 3, 1 and 2 samples, a, b and c: a1 b1 c1 a2 c2 a3, of which the first `count`.
     rounds = max(map(len, by_class.values()), default=0)
     in_turn = [members[i] for i in range(rounds) for _, members in sorted(by_class.items()) if i < len(members)]
     return in_turn[:count]
@@ -82,6 +83,7 @@ def highlights(explained: Sequence[ExplainedSample], options: DisplayOptions) ->
 
 def _highlight(explained: ExplainedSample, options: DisplayOptions) -> Highlight:
     tensors = explained.sample.tensors
+    # Padding has neither a name nor relevance.
     attended = _attended(explained.sample)
     tokens = options.name_tokens(tensors["input_ids"][attended].tolist())
     scores = next(iter(explained.maps.values()))[attended].numpy()
@@ -114,6 +116,7 @@ def _input(sample: Sample, grid: tuple[int, int] | None, options: DisplayOptions
         pixels = to_pixels(image, mean=options.mean, std=options.std)
         return Input(sample.sample_id, grid, pixels, annotation=annotation)
     attended = _attended(sample)
+    # Only attended tokens have names; None for the others keeps places the same as in the maps.
     names = iter(options.name_tokens(sample.tensors["input_ids"][attended].tolist()))
     rationale = sample.tensors.get("rationale")
     return Input(

@@ -82,6 +82,7 @@ class Evaluator:
             relevance = self._explain(batch, samples)
             ratios = _mixing_ratios(self.model, batch) if self.config.mixing_ratios else {}
         evidence, regions = token_annotations(batch, _first(relevance).grid, self.config.region_names)
+        # columns[name][i] is the value of sample i, such as columns["label/energy_pointing_game"][0].
         columns = ratios | _scores(relevance, evidence, regions)
         yield from _explained_samples(samples, batch, relevance, columns, evidence, regions)
 
@@ -98,6 +99,8 @@ class Evaluator:
         for_label = explain(None, labels)
         if "predicted" not in self.config.targets:
             return {"label": for_label}
+        # Where both classes are the same, so are the maps. With labels [3, 5, 5] and predictions [3, 5, 1] only the
+        # last sample is explained again, and a good model's second target costs next to nothing.
         predicted = for_label.logits.argmax(1)
         misclassified = (predicted != labels).nonzero().flatten()
         scores = for_label.scores.clone()
@@ -110,6 +113,7 @@ class Evaluator:
 def _batches(samples: Sequence[Sample], size: int) -> Iterator[Sequence[Sample]]:
     """Yield batches of samples, those with a label apart from those without, which have other targets."""
     for labelled in (True, False):
+        # Apart, for a batch has one list of targets: its maps are for labels, or for predicted classes alone.
         alike = [sample for sample in samples if (sample.label >= 0) == labelled]
         yield from (alike[start : start + size] for start in range(0, len(alike), size))
 
@@ -167,6 +171,7 @@ def _explained_samples(
     """
     first = _first(relevance)
     is_text = first.grid is None and "input_ids" in batch
+    # [batch, tokens], padded to the longest text of the batch; -1 where a token is no content.
     content_ids = torch.where(content_tokens(batch), batch["input_ids"], -1).cpu().numpy() if is_text else None
     probabilities = class_probabilities(first.logits).cpu().numpy()
     predicted = first.logits.argmax(1).tolist()

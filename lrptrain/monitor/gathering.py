@@ -49,6 +49,8 @@ def gather_explained(local: Sequence[ExplainedSample], error: str, max_displayed
     first_error = next((f"{why} (process {rank})" for rank, (_, why) in enumerate(parts) if why), "")
     if first_error:
         return GatheredSamples([], [], first_error)
+    # Two processes have samples 0, 2, 4 and 1, 3, 5, a single one has 0 to 5: sorted, both give the same rows, and so
+    # the same bootstrap resamples, donors, tables and findings.
     explained = sorted((each for part, _ in parts for each in part), key=lambda each: _sort_key(each.sample))
     keys = [_sort_key(each.sample) for each in choose_displayed(explained, max_displayed)]
     # Only the first process draws, and needs the inputs of what it draws.
@@ -61,6 +63,7 @@ def gather_inputs(local: Sequence[Sample]) -> GatheredInputs:
     """Gather the samples of all processes with their inputs; every process must call it."""
     rank = rank_and_size()[0]
     pairs = [(sample, owner) for owner, part in enumerate(gather(list(local))) for sample in part]
+    # The same order as that of `gather_explained`, so that indices mean the same samples in both.
     pairs.sort(key=lambda pair: _sort_key(pair[0]))
     local_rows = [row for row, (_, owner) in enumerate(pairs) if owner == rank]
     return GatheredInputs([sample for sample, _ in pairs], local_rows)

@@ -34,6 +34,8 @@ def intervene(
         config: How to intervene.
     """
     by_region: dict[Region, Effect | str] = {}
+    # `dict.fromkeys`, not `set`: strings have another hash in every process, so that sets differ in order, and
+    # processes that gather for different regions would mix up their results.
     for region in dict.fromkeys(candidate.region for candidate in candidates):
         rows = np.unique(np.concatenate([each.rows for each in candidates if each.region == region]))
         by_region[region] = _effect_on(region, rows, evaluator, inputs, explained, config)
@@ -73,10 +75,12 @@ def _effect_on(
         error = str(refusal)
     except Exception as failure:
         error = f"the intervention failed: {describe_error(failure)}"
+    # Also after a failure: a process that skipped this would let the others wait for ever.
     parts = gather((local_rows, local_effects, error))
     first_error = next((why for _, _, why in parts if why), "")
     if first_error:
         return first_error
+    # [samples]; each process fills the rows that it computed, those nobody needed stay nan.
     change = np.full(len(explained), np.nan)
     control = np.full(len(explained), np.nan)
     for part_rows, (part_change, part_control), _ in parts:

@@ -88,11 +88,13 @@ class RecordBuilder:
         Raises:
             ValueError: If there are no samples, or the class names do not fit.
         """
+        # Suspected findings first; an intervention confirms or refutes them, and the previous ones say which are news.
         names = self._names(evaluation, sources)
         findings = [candidate.finding for candidate in candidates]
         if effects is not None:
             tested = reach_verdicts(findings, effects, self.min_effect, self.confidence)
             findings = [each for each in tested if each.state == "confirmed" or _reported_unconfirmed(each)]
+        # After the verdicts: what is not reported now has no history when it appears later.
         findings, news = merge_findings(previous, findings)
         reliance = _reliance(evaluation, candidates, effects)
         return EpochRecord(
@@ -123,15 +125,15 @@ class RecordBuilder:
         """
         name_tokens = find_tokens(self.tokenizer, sources)
         options = drawing.DisplayOptions(record.class_names, name_tokens, self.mean, self.std)
-        kept = [(each.sample, each.grid) for each in displayed]  # first, in case the record's budget ends
+        with_inputs = [(each.sample, each.grid) for each in displayed]  # first, in case the record's budget ends
         if displayed and evaluation is not None and evaluation.inputs is not None:
             grids = (each.grid for each in evaluation.samples)
-            kept += zip(evaluation.inputs, grids, strict=True)
+            with_inputs += zip(evaluation.inputs, grids, strict=True)
         return replace(
             record,
             pictures=drawing.pictures(displayed, options),
             texts=drawing.highlights(displayed, options),
-            inputs=drawing.inputs(kept, options),
+            inputs=drawing.inputs(with_inputs, options),
         )
 
     def _names(self, evaluation: Evaluation, sources: NameSources) -> list[str]:
@@ -161,6 +163,8 @@ def _reliance(
 
     These are means over all samples, of the candidate for the first target, whichever kind it is of.
     """
+    # The library's detectors make one such candidate at most: a scope is either "focus" or "reliance outside the
+    # annotation", and both have the region "outside". A named region or a class is another number.
     for candidate, effect in zip(candidates, effects or (), strict=effects is not None):
         all_samples = candidate.finding.scope == OVERALL and candidate.finding.target == evaluation.targets[0]
         if candidate.region.kind != "outside" or not all_samples or isinstance(effect, str):

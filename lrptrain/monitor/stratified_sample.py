@@ -47,6 +47,7 @@ class ValidationSample:
         # A distributed sampler deals samples out in turn: process 1 of 2 has the indices 1, 3, 5, ...
         indices = (self._seen + np.arange(batch_length(batch))) * size + rank
         self._seen += batch_length(batch)
+        # Indices beyond the end are samples that the sampler repeated so that all processes have equally many.
         self._reservoir.add(batch, indices, (indices < set_length).tolist())
 
     def finish(self) -> list[Sample]:
@@ -92,8 +93,11 @@ class StratifiedReservoir:
         for row in rows:
             candidates = self.candidates.setdefault(labels[row], [])
             key = (float(priority[row]), int(indices[row]))
+            # One candidate more than places: so a class without any place, too, has one to compare with; `choose` drops
+            # it.
             limit = places[labels[row]] + 1
             if len(candidates) < limit or key < candidates[-1][0]:
+                # Only now is the sample copied: of a large validation set few samples get here.
                 insort(candidates, (key, take(batch, row, key[1])), key=lambda candidate: candidate[0])
                 del candidates[limit:]
 
@@ -109,6 +113,7 @@ class StratifiedReservoir:
         """
         everywhere = list(everywhere)
         counts: Counter[int] = sum((Counter(part) for part, _ in everywhere), Counter())
+        # All processes see the keys of all, and reach the same choice; the samples themselves stay where they are.
         chosen: set[Key] = set()
         for label, places in allocate(counts, self.max_samples).items():
             chosen.update(sorted(key for _, keys in everywhere for key in keys.get(label, ()))[:places])
@@ -118,6 +123,8 @@ class StratifiedReservoir:
 def priorities(indices: Int[np.ndarray, " n"], seed: int) -> Float[np.ndarray, " n"]:
     """Return a uniform number in [0, 1) for every index, by the mixer of splitmix64 (Steele et al. 2014)."""
     with np.errstate(over="ignore"):  # the arithmetic is modulo 2^64
+        # Its state grows by a constant per step, so that the number of an index needs none of those before: index i
+        # gives the (i + 1)-th output of a generator with this seed, in whichever process the sample turns up.
         x = (indices.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15) + np.uint64(seed)
         x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
@@ -133,6 +140,7 @@ def allocate(counts: Mapping[int, int], places: int) -> dict[int, int]:
     allocated = dict.fromkeys(remaining, 0)
     while places > 0 and remaining:
         per_class = max(1, places // len(remaining))
+        # With fewer places than classes only the first of them get one.
         for label in list(remaining)[:places]:
             added = min(per_class, remaining[label])
             allocated[label] += added

@@ -30,12 +30,12 @@ class SampleMetric(LoggedMetric):
 
 
 def targets_of(scored: Sequence[ExplainedSample]) -> list[str]:
-    """The explained targets, "label" first; samples without a label lack that target."""
+    """Return the explained targets, "label" first; samples without a label lack that target."""
     return sorted({target for each in scored for target in each.maps})
 
 
 def scalars(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
-    """The values of all `METRICS` by key, `relevance/<key>`: means over the samples in which a value is defined."""
+    """Return the values of all `METRICS` by `relevance/<key>`: means over the samples in which a value is defined."""
     values: dict[str, float] = {}
     for metric in METRICS:
         values |= {f"relevance/{key}": value for key, value in metric.compute(scored, class_names).items()}
@@ -43,7 +43,7 @@ def scalars(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> di
 
 
 def logged_metrics() -> list[LoggedMetric]:
-    """Everything that a monitor logs: titles, units and directions of its scalars."""
+    """Return everything that a monitor logs: titles, units and directions of its scalars."""
     return [*METRICS, *FINDING_METRICS, *COST_METRICS, *RECORD_METRICS, FAILURES]
 
 
@@ -52,13 +52,13 @@ def _count(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dic
 
 
 def _means(names: Iterable[str], scored: Sequence[ExplainedSample]) -> dict[str, float]:
-    """By name the mean of the samples' values, where there are any."""
+    """Return the mean of the samples' values by name, where there are any."""
     columns = {name: _column(scored, name) for name in names}
     return {name: float(column.mean()) for name, column in columns.items() if len(column)}
 
 
 def _column(scored: Iterable[ExplainedSample], name: str) -> np.ndarray:
-    """The values of that name that are defined."""
+    """Return the defined values of one name."""
     values = np.array([each.values.get(name, np.nan) for each in scored], dtype=float)
     return values[~np.isnan(values)]
 
@@ -79,7 +79,7 @@ def _focus_by_class(scored: Sequence[ExplainedSample], class_names: Sequence[str
 
 
 def _named(part: str, scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
-    """Means of all values whose name has that part, such as `region` in `label/region/sky`."""
+    """Return the means of all values with that part in their name, such as `region` in `label/region/sky`."""
     return _means([name for name in _value_names(scored) if part in name.split("/")], scored)
 
 
@@ -90,7 +90,7 @@ def _chance(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> di
 
 
 def _accuracies(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
-    """Of the labelled samples, and the least of any group."""
+    """Return the accuracy of the labelled samples, and the lowest of any group."""
     labelled = [each for each in scored if each.sample.label >= 0]
     groups = _group_accuracies(scored, class_names)
     values = {"accuracy": _accuracy(labelled)} if labelled else {}
@@ -177,7 +177,7 @@ FAILURES = LoggedMetric(("failures",), "Failures", COST, unit="count")
 
 
 def table(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, list[Any]]:
-    """One row per sample: id, classes, probability, annotated share, every measure, and the maps themselves."""
+    """Return one row per sample: id, classes, probability, annotated share, every measure, and the maps themselves."""
     columns: dict[str, list[Any]] = {
         "sample_id": [each.sample.sample_id for each in scored],
         "label": [class_name(each.sample.label, class_names) for each in scored],
@@ -198,5 +198,5 @@ def _value_names(scored: Sequence[ExplainedSample]) -> list[str]:
 
 
 def class_name(label: int, class_names: Sequence[str]) -> str:
-    """The name of a class, `?` without a label."""
+    """Return the name of a class, `?` without a label."""
     return "?" if label < 0 else class_names[label]

@@ -40,9 +40,11 @@ def draw_front(
     axes = figure.add_subplot()
     finite = np.isfinite(values).all(axis=1)
     front = np.flatnonzero(on_front & finite)
+    # From left to right, for the staircase.
     front = front[np.argsort(values[front, 0], kind="stable")]
     x, y, *third = values[front].T
-    names, directions = list(metrics), list(metrics.values())
+    names = list(metrics)
+    directions = list(metrics.values())
     axes.scatter(*values[finite & ~on_front, :2].T, s=14, color=_OTHERS, linewidths=0)
     if third:
         dots = axes.scatter(x, y, c=third[0], s=_DOT**2, cmap="viridis", zorder=3)
@@ -65,10 +67,12 @@ def _label(axes: Any, x: np.ndarray, y: np.ndarray, epochs: np.ndarray, directio
     side = np.array([1 if direction == "max" else -1 for direction in directions[:2]])
     dots = axes.transData.transform(np.column_stack([x, y])) * 72 / axes.figure.dpi  # in points
     aligned = {"ha": "left" if side[0] > 0 else "right", "va": "bottom" if side[1] > 0 else "top"}
+    # Boxes that are occupied, as middle and half of the size in points: the dots first, then the labels between them.
     taken: list[tuple[np.ndarray, np.ndarray]] = [(dot, np.full(2, _DOT / 2)) for dot in dots]
     for index, epoch in enumerate(epochs):
         half = np.array([0.6 * len(str(epoch)), 1.0]) * _LABEL / 2
         middle = dots[index] + side * (half + _DOT / 2)
+        # A label may touch its own dot, the one at `index`, and no other box.
         others = taken[:index] + taken[index + 1 :]
         if any((np.abs(middle - place) < half + size).all() for place, size in others):
             continue

@@ -47,6 +47,7 @@ def overlay(
         A picture, enlarged as by `to_picture`.
     """
     picture = to_picture(image, mean=mean, std=std)
+    # [height, width, 1] in 0..1: the colour, by the colour map, and the opacity of each pixel.
     strength = _strength(_array(heat), (picture.shape[0], picture.shape[1]))[..., None]
     colors = require("matplotlib", "monitor").colormaps[COLORMAP](strength[..., 0])[..., :3] * 255
     alpha = opacity * strength
@@ -90,9 +91,11 @@ def to_pixels(
     if (mean is None) != (std is None):
         raise ValueError("give both mean and std, or neither")
     if mean is not None and std is not None:
+        # Undo (pixel - mean) / std for each channel.
         values = values * np.reshape(std, (-1, 1, 1)) + np.reshape(mean, (-1, 1, 1))
     else:
         values = _stretched(values)
+    # [1, height, width] becomes three equal channels.
     values = np.nan_to_num(np.broadcast_to(values, (3, *values.shape[1:])))
     return np.rint(values.clip(0, 1) * 255).astype(np.uint8).transpose(1, 2, 0)
 
@@ -101,12 +104,14 @@ def enlarge(
     pixels: Shaped[np.ndarray, "height width *channels"],
 ) -> Shaped[np.ndarray, "height2 width2 *channels"]:
     """Repeat the pixels of a small picture or mask, so that its longer side has at least 160 of them."""
+    # A whole factor keeps pixels square and sharp: 32 x 24 becomes 160 x 120.
     factor = max(1, math.ceil(SMALLEST / max(pixels.shape[:2])))
     return pixels.repeat(factor, axis=0).repeat(factor, axis=1)
 
 
 def _strength(heat: Float[np.ndarray, "rows columns"], size: tuple[int, int]) -> Float[np.ndarray, "height width"]:
     """Positive relevance at the picture's size, its maximum 1."""
+    # interpolate() wants [batch, channels, rows, columns].
     positive = torch.from_numpy(np.nan_to_num(heat, posinf=0.0).clip(min=0))[None, None]
     resized = F.interpolate(positive, size=size, mode="bilinear", align_corners=False)[0, 0].numpy()
     peak = resized.max()
@@ -123,6 +128,7 @@ def _outlined(
     """A line along the inner border of the evidence, with a black one on either side: it shows on any ground."""
     erode = require("scipy.ndimage", "monitor").binary_erosion
     dilate = require("scipy.ndimage", "monitor").binary_dilation
+    # The evidence without what erosion leaves of it is its border, one pixel wide.
     line = evidence & ~erode(evidence)
     picture = np.where(dilate(line)[..., None], np.uint8(0), picture)
     picture[line] = OUTLINE
@@ -130,7 +136,8 @@ def _outlined(
 
 
 def _stretched(values: Float[np.ndarray, "channels height width"]) -> Float[np.ndarray, "channels height width"]:
-    low, high = np.nanmin(values), np.nanmax(values)
+    low = np.nanmin(values)
+    high = np.nanmax(values)
     return (values - low) / (high - low) if high > low else values
 
 

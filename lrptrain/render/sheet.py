@@ -35,6 +35,7 @@ def contact_sheet(
     font = require("PIL.ImageFont", "monitor").load_default(size=max(13, width // 16))
     lines = [_broken(caption, width, font) for caption in captions]
     cells = [_cell(picture, caption, width, font) for picture, caption in zip(pictures, lines, strict=True)]
+    # 5 cells in 4 columns are rows of 4 and 1, and all rows have the width of 4.
     rows = [cells[start : start + columns] for start in range(0, len(cells), columns)]
     return np.vstack([_row(row, min(columns, len(cells))) for row in rows])
 
@@ -47,6 +48,7 @@ def _cell(picture: UInt8[np.ndarray, "_height _width 3"], lines: list[str], widt
     draw = require("PIL.ImageDraw", "monitor").Draw(cell)
     cell.paste(require("PIL.Image", "monitor").fromarray(np.ascontiguousarray(picture)), (_GAP // 2, _GAP // 2))
     for row, line in enumerate(lines):
+        # 2 pixels between the picture and the first line.
         position = (_GAP // 2, _GAP // 2 + picture.shape[0] + 2 + row * line_height)
         draw.text(position, line, fill=_INK, font=font)
     return np.asarray(cell)
@@ -54,7 +56,8 @@ def _cell(picture: UInt8[np.ndarray, "_height _width 3"], lines: list[str], widt
 
 def _row(cells: list[np.ndarray], columns: int) -> np.ndarray:
     """The cells side by side, filled up to the height of the tallest and to the number of columns."""
-    height, width = max(cell.shape[0] for cell in cells), cells[0].shape[1]
+    height = max(cell.shape[0] for cell in cells)
+    width = cells[0].shape[1]
     row = np.full((height, columns * width, 3), _BACKGROUND, dtype=np.uint8)
     for index, cell in enumerate(cells):
         row[: cell.shape[0], index * width : (index + 1) * width] = cell

@@ -16,6 +16,7 @@ _OPACITY = 0.75
 _IGNORED = 255  # in a rationale
 _GREY = "38;2;136;136;136"
 _MOST_NAMES = 3
+# [CLS], [SEP] of BERT, <s>, </s>, <|endoftext|> of others; and punctuation that stands close to the word before it.
 _SPECIAL = re.compile(r"\[[A-Z]+\]|<[^<>\s]+>")
 _CLOSING = re.compile(r"[.,!?;:%)\]}]+")
 
@@ -131,9 +132,12 @@ def _pieces(
     coloured = scored_tokens(tokens, rationale) if scored is None else np.asarray(scored, dtype=bool)
     if len(coloured) != len(tokens):
         raise ValueError(f"scored must say of {len(tokens)} tokens whether they are, not of {len(coloured)}")
+    # Relevance [9, 0.5, -0.25] of [CLS] good day: the weights are [0, 1, -0.5], the shares [0.92, 0.05, 0.03].
     weights = np.where(coloured, values, 0.0)
     weights = weights / (np.abs(weights).max(initial=0.0) or 1.0)
     shares = np.abs(values) / (np.abs(values).sum() or 1.0)
+    # WordPiece (BERT) marks pieces that go on, as in "play ##ing"; byte-level BPE and SentencePiece mark the starts of
+    # words, "Ġword" and "▁word". If any start is marked, the tokens are of the second kind.
     marked = any(token.startswith(("Ġ", "▁")) for token in tokens)
     special = [bool(_SPECIAL.fullmatch(token)) for token in tokens]
     return [
@@ -155,6 +159,7 @@ def _note(pieces: Iterable[_Piece], color: str = "") -> str:
     share = sum(piece.share for piece in unscored)
     if not share > 0:
         return ""
+    # Each name once, in the order of the text.
     names = list(dict.fromkeys(piece.text for piece in unscored))
     listed = ", ".join(names[:_MOST_NAMES]) + (" ..." if len(names) > _MOST_NAMES else "")
     return f"Not scored{color}: {listed}, with {_percent(share)} of the relevance"
@@ -179,6 +184,7 @@ def _starts_word(token: str, marked: bool) -> bool:
 def _shown(token: str) -> str:
     """Without the tokenizer's marks, and without characters that would act on a terminal."""
     word = token.lstrip("Ġ▁").replace("Ċ", "↵") if token[:1] in "Ġ▁Ċ" else token
+    # "##ing" is "ing", but "##" alone is what the text says.
     word = word[2:] if len(word) > 2 and word.startswith("##") else word
     return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in word)
 
@@ -205,6 +211,7 @@ def _painted(piece: _Piece) -> str:
     if not piece.scored:
         codes = _GREY
     else:
+        # As on the page: the strongest token is 75 % colour and 25 % white.
         alpha = abs(piece.weight) * _OPACITY
         # A terminal knows no opacity: the colour is mixed with white here.
         red, green, blue = (round(255 + alpha * (channel - 255)) for channel in _color(piece.weight))
@@ -225,6 +232,7 @@ def _words(pieces: Iterable[_Piece]) -> list[list[_Piece]]:
 
 def _marked(word: list[_Piece]) -> str:
     """Of whole words: Markdown knows no emphasis within one."""
+    # The strongest piece counts: "**unbelievable**" where only "believ" is relevant.
     text = _escaped("".join(piece.text for piece in word))
     text = f"**{text}**" if any(piece.weight >= 0.5 for piece in word) else text
     return f"「{text}」" if any(piece.evidence for piece in word) else text

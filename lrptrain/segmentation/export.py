@@ -146,8 +146,9 @@ def _thresholds(folder: Path, generator: SeedGenerator, validation: ImageSource 
         raise ValueError("there are no validation images on which a threshold could be chosen: give a threshold")
     # Counts can be summed over processes, thresholds cannot.
     parts = gather(in_every_process(lambda: sweep_thresholds(generator, validation())))
-    counts = (sum(part[0] for part in parts), sum(part[1] for part in parts))
-    thresholds = best_thresholds(generator.classes, counts)
+    seed_counts = torch.stack([seeds for seeds, _ in parts]).sum(0)
+    mask_counts = torch.stack([masks for _, masks in parts]).sum(0)
+    thresholds = best_thresholds(generator.classes, (seed_counts, mask_counts))
     if is_first:
         write_json(path, asdict(thresholds))
     return thresholds

@@ -33,6 +33,7 @@ def check_strategy(strategy: object, callback: str = "RelevanceMonitor") -> None
 
 def _sharded_strategies() -> tuple[type, ...]:
     """Return the sharding strategies of those of Lightning's packages that are loaded; a trainer is of one of them."""
+    # A package that is not imported cannot have made the trainer, and importing it takes seconds.
     modules = [sys.modules.get(f"{package}.strategies") for package in ("pytorch_lightning", "lightning.pytorch")]
     names = ("FSDPStrategy", "DeepSpeedStrategy", "ModelParallelStrategy")
     return tuple(getattr(module, name) for module in modules for name in names if hasattr(module, name))

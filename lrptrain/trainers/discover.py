@@ -81,6 +81,7 @@ def find_class_names(class_names: Sequence[str] | None, sources: NameSources, cl
             f"{len(class_names)} class_names for {classes} logits: name all classes, in the order of the logits"
         )
     candidates = (class_names, *(getattr(source, "class_names", None) for source in sources))
+    # A datamodule may have the names of another task: they count only if there is one for each logit.
     fitting = (x for x in candidates if isinstance(x, Sequence) and not isinstance(x, str) and len(x) == classes)
     names = [str(name) for name in next(fitting, range(classes))]
     return [name if names.count(name) == 1 else f"{name} ({i})" for i, name in enumerate(names)]

@@ -37,6 +37,7 @@ class Failures:
         if self.on_error == "raise":
             raise error
         if self.count == 1:
+            # The last calls are where it failed; all of them would be Lightning's loops.
             frames = "".join(traceback.format_tb(error.__traceback__)[-3:])
             warnings.warn(
                 f"{self.callback} failed while {activity}: {describe_error(error)}\n{frames}"

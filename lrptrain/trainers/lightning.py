@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 def logged_step(trainer: "pl.Trainer") -> int:
     """Return the step at which Lightning logs validation values: batches that stepped, not `global_step`."""
+    # `global_step` counts the steps of every optimiser: with two of them it is twice as far.
     return int(trainer.fit_loop.epoch_loop._batches_that_stepped)
 
 
@@ -25,6 +26,7 @@ def undivided_length(trainer: "pl.Trainer", dataloader_idx: int) -> float:
     """Return the length of a validation set that a distributed sampler divides, beyond which it pads; else infinity."""
     loaders: Any = trainer.val_dataloaders
     loader = loaders[dataloader_idx] if isinstance(loaders, list | tuple) else loaders
+    # 10 samples in 4 processes are padded to 12: two of them come twice. A custom batch sampler wraps the sampler.
     for sampled in (loader, getattr(loader, "batch_sampler", None)):
         sampler = getattr(sampled, "sampler", None)
         if isinstance(sampler, DistributedSampler):

@@ -4,7 +4,7 @@ from typing import TypeVar
 
 import torch.distributed as dist
 
-T = TypeVar("T")
+Value = TypeVar("Value")
 
 
 def rank_and_size() -> tuple[int, int]:
@@ -14,21 +14,22 @@ def rank_and_size() -> tuple[int, int]:
     return 0, 1
 
 
-def gather(value: T) -> list[T]:
+def gather(value: Value) -> list[Value]:
     """Return the values of all processes, by rank; just `[value]` in a single process."""
     size = rank_and_size()[1]
     if size == 1:
         return [value]
-    values: list[T] = [value] * size
+    # The collective fills a list that has room for every process.
+    values: list[Value] = [value] * size
     dist.all_gather_object(values, value)
     return values
 
 
-def gather_to_first(value: T) -> list[T]:
+def gather_to_first(value: Value) -> list[Value]:
     """Return the values of all processes in the first one, `[]` in the others."""
     rank, size = rank_and_size()
     if size == 1:
         return [value]
-    values: list[T] = [value] * size if rank == 0 else []
+    values: list[Value] = [value] * size if rank == 0 else []
     dist.gather_object(value, values if rank == 0 else None)
     return values

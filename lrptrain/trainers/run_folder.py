@@ -25,6 +25,7 @@ def run_folder(root: str | Path, name: str | None = None, suffix: str = "", resu
     parent.mkdir(parents=True, exist_ok=True)
     for number in count(1):
         folder = base if number == 1 else base.with_name(f"{base.name}-{number}")
+        # mkdir is atomic: of two runs that start at once, one gets the name and the other the next number.
         with suppress(FileExistsError):
             folder.mkdir()
             break

@@ -16,6 +16,7 @@ def wrap_method(instance: Any, name: str, wrapper: Callable[..., Any]) -> Callab
     Returns:
         A function that undoes it, and restores an attribute of the object that had the method's name.
     """
+    # The wrapper becomes an attribute of the object, which Python finds before the method of the class.
     method = getattr(instance, name)
     shadowed = vars(instance).get(name)
 

@@ -9,7 +9,7 @@ from examples import keep_wandb_offline, wandb_records
 from pytorch_lightning.loggers import WandbLogger
 from setting import loader, module, monitor, trainer
 
-from lrptrain.dashboard.runs import about_run, read_events
+from lrptrain.dashboard.runs import about_run, read_new_events
 from lrptrain.loggers.wandb_workspace import make_workspace
 from lrptrain.monitor import summary
 from lrptrain.monitor.summary import SampleMetric
@@ -48,7 +48,7 @@ def run(tmp_path_factory):
 
 
 def test_it_is_among_the_scalars_of_the_run(run):
-    events = read_events(run[0])["events"]
+    events = read_new_events(run[0])["events"]
     assert len(events) == 2
     assert all(1 / 3 <= event["scalars"]["relevance/confidence"] <= 1 for event in events)
 
@@ -80,7 +80,7 @@ def test_the_page_knows_its_title_unit_and_direction(run):
 
 
 def test_every_scalar_of_a_run_is_declared(run):
-    scalars = read_events(run[0])["events"][-1]["scalars"]
+    scalars = read_new_events(run[0])["events"][-1]["scalars"]
     declared = [*summary.logged_metrics(), CONFIDENCE]
     unknown = [key for key in scalars if not any(each.matches(key.removeprefix("relevance/")) for each in declared)]
     assert unknown == []

@@ -188,7 +188,7 @@ def test_a_new_kind_of_finding_is_one_object(tmp_path):
     assert repr(stored) == repr(finding)  # p-values of nan differ from themselves
     assert str(stored) == str(finding)  # also where the detector is not registered, as here
     (shown,) = (
-        one for one in runs.read_events(watching.folder)["events"][-1]["findings"] if one["kind"] == finding.kind
+        one for one in runs.read_new_events(watching.folder)["events"][-1]["findings"] if one["kind"] == finding.kind
     )
     assert (shown["title"], shown["state"]) == (finding.title, "confirmed")
     others, _ = watched(tmp_path / "others", "corner")

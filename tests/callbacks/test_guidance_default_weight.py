@@ -1,6 +1,7 @@
 """Without a weight the guidance is as strong as the task's gradient allows."""
 
 import logging
+from typing import Any
 
 import pytest
 import torch
@@ -86,7 +87,12 @@ class Texts(LightningModule):
         from transformers import BertConfig, BertForSequenceClassification
 
         torch.manual_seed(0)
-        sizes = {"hidden_size": 32, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 64}
+        sizes: dict[str, Any] = {
+            "hidden_size": 32,
+            "num_hidden_layers": 2,
+            "num_attention_heads": 2,
+            "intermediate_size": 64,
+        }
         config = BertConfig(
             vocab_size=50, max_position_embeddings=16, initializer_range=0.1, hidden_dropout_prob=0.0,
             attention_probs_dropout_prob=0.0, **sizes,

@@ -222,11 +222,11 @@ def test_a_batch_that_fails_goes_unguided(tmp_path, monkeypatch):
 
         return called
 
-    from lrptrain.relevance import interception
+    from lrptrain.relevance import interception, recording
 
     for owner, name, target in (
         (MAP_LOSSES, "energy", own),
-        (vars(interception), "forward_on_tape", interception.forward_on_tape),
+        (vars(interception), "forward_on_tape", recording.forward_on_tape),
     ):
         guided = guidance(on_error="warn")
         with monkeypatch.context() as patch, warnings.catch_warnings(record=True) as told:

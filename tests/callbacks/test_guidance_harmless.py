@@ -9,7 +9,7 @@ from setting import vit
 from torch import nn
 
 from lrptrain.batch.annotations import IGNORED
-from lrptrain.relevance import interception
+from lrptrain.relevance import interception, recording
 
 
 class Normalised(nn.Module):
@@ -68,7 +68,7 @@ def test_a_second_run_starts_over(tmp_path):
 
 def test_a_recording_that_fails_keeps_no_graph(tmp_path, monkeypatch):
     """Without the garbage collector: nothing of a failed step is left at the start of the next."""
-    own = interception.forward_on_tape
+    own = recording.forward_on_tape
     alive: list[int] = []
 
     def failing(*arguments):

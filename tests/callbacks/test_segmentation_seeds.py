@@ -3,10 +3,10 @@
 import pytest
 import torch
 from pytorch_lightning.loggers import CSVLogger
-from setting import PACKAGES, Points, data, loader, module, monitor, trainer
+from setting import PACKAGES, Points, data, loader, module, trainer
 from test_harmless import CASES, assert_same, outcome
 
-from lrptrain.callbacks import SegmentationSeeds
+from lrptrain.callbacks import RelevanceMonitor, SegmentationSeeds
 from lrptrain.segmentation import export_files
 from lrptrain.segmentation.config import PseudoMaskConfig
 
@@ -53,11 +53,17 @@ def test_after_fit_validate_and_predict(package, tmp_path):
     assert all(parameter.grad is None or not parameter.grad.isnan().any() for parameter in pl_module.parameters())
 
 
-def test_beside_a_monitor_and_the_validation_images(tmp_path):
-    watching, exporting = monitor(), seeds(split="val", class_names=["a", "b", "c"])
+class OwnMonitor(RelevanceMonitor):
+    """A user's subclass of the monitor."""
+
+
+@pytest.mark.parametrize("kind", [RelevanceMonitor, OwnMonitor])
+def test_beside_a_monitor_and_the_validation_images(kind, tmp_path):
+    watching = kind(max_samples=8, max_pictures=2, run_name="watched")
+    exporting = seeds(split="val", class_names=["a", "b", "c"])
     runner = trainer(tmp_path, watching, exporting, max_epochs=1, logger=CSVLogger(tmp_path))
     runner.fit(module(), loader(), loader())
-    assert exporting.folder == watching.folder / "segmentation"
+    assert exporting.folder == watching.folder / "segmentation" == tmp_path / "relevance" / "watched" / "segmentation"
     assert export_files.read_classes(exporting.folder) == ["a", "b", "c"]
     assert exporting.scores["val"]["images"] + exporting.scores["val"]["skipped"] == 24
     assert "segmentation/val/seeds_miou" in next(tmp_path.rglob("metrics.csv")).read_text()

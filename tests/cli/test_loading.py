@@ -75,6 +75,7 @@ def test_the_model_may_be_an_attribute_of_the_module(tmp_path):
     torch.save({"state_dict": module.state_dict(), "pytorch-lightning_version": "2.4.0"}, tmp_path / "model.ckpt")
     path = f"{Wrapped.__module__}.Wrapped"
     model = load_model(str(tmp_path / "model.ckpt"), True, path, "head")
+    assert isinstance(model, torch.nn.Linear)
     assert torch.equal(model.weight, module.head.weight)
     assert not model.training
     with pytest.raises(ValueError, match="say which with model="):

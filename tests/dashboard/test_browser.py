@@ -12,7 +12,7 @@ from browsing import Visit, chromium, served
 from PIL import Image
 from shown import MARKUP
 
-from lrptrain.dashboard.report import write_report
+from lrptrain.dashboard.report import write_html_report
 from lrptrain.loggers import EpochRecord, read_class_maps, read_samples, write_record
 from lrptrain.loggers.inputs import input_path
 from lrptrain.render import overlay
@@ -35,7 +35,7 @@ def address(recorded):
 @pytest.fixture(scope="module")
 def file(recorded, tmp_path_factory):
     path = tmp_path_factory.mktemp("file") / "report.html"
-    write_report(recorded, path)
+    write_html_report(recorded, path)
     return path.as_uri()
 
 
@@ -180,6 +180,24 @@ def test_markup_in_names_and_texts_is_text(visit):
     assert "<b>dog</b>" in page.inner_text("main")
     assert page.locator("main script").count() == page.locator("figcaption b b").count() == 0
     assert visit.complaints == []
+
+
+def test_words_stand_out_from_special_tokens_wherever_a_text_is_shown(visit):
+    page = visit.view("samples", TEXTS, "figure.text")
+    colors = page.evaluate(
+        """() => {
+            const slot = document.createElement("div");
+            slot.className = "slot";
+            slot.append(document.querySelector("figure.text").cloneNode(true));
+            const tokens = slot.querySelector(".tokens");
+            const special = document.createElement("span");
+            special.className = "special";
+            tokens.append(special);
+            document.querySelector("main").append(slot);
+            return [tokens, special].map((element) => getComputedStyle(element).color);
+        }"""
+    )
+    assert colors[0] != colors[1]
 
 
 def test_a_run_that_goes_on_is_followed(browser, recorded, tmp_path):

@@ -1,6 +1,7 @@
 import base64
 import json
 import math
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -9,7 +10,7 @@ import pytest
 from shown import MARKUP
 
 from lrptrain.dashboard.maps import MOST_EPOCHS, packed, read_cards, read_history
-from lrptrain.dashboard.samples import read_table
+from lrptrain.dashboard.samples import read_sample_table
 from lrptrain.loggers import EpochRecord, Input, read_class_maps, read_samples, write_record
 from lrptrain.loggers.inputs import input_path
 
@@ -60,7 +61,7 @@ def test_samples_that_were_drawn_have_maps_of_every_class(recorded):
     assert sum(len(card["maps"]) > 2 for card in cards.values()) == 2
     history = read_history(folder, ids[0])["history"]
     assert [len(one["maps"]) for one in history] == [2 + 3] * 3
-    assert set(read_table(folder)["targets"][2:]) == {f"class {own}" for own in rows["class"]}
+    assert set(read_sample_table(folder)["targets"][2:]) == {f"class {own}" for own in rows["class"]}
 
 
 @pytest.mark.parametrize(
@@ -75,7 +76,7 @@ def test_class_maps_that_cannot_be_read_are_passed_over_with_a_note(runs, damage
     assert list(found["cards"][sample_id]["maps"]) == ["label", "predicted"]
     assert [note.startswith(f"class_maps/{path.name} cannot be read") for note in found["notes"]] == [True]
     assert [len(one["maps"]) > 0 for one in read_history(folder, sample_id)["history"]] == [True] * 3
-    assert read_table(folder)["targets"][:2] == ["label", "predicted"]
+    assert read_sample_table(folder)["targets"][:2] == ["label", "predicted"]
 
 
 def test_words_of_texts_are_not_rounded_away_beside_what_is_not_scored(recorded):
@@ -100,7 +101,7 @@ def test_texts_of_records_that_do_not_say_what_is_scored_are_shown(tmp_path):
     tokens = ["[CLS]", "so", "good", "[SEP]", None]
     values = [0.9998, 1e-4, -5e-5, 5e-5, 0.0]
     sample = Input("old", tokens=tokens, annotation=np.array([255, 0, 1, 255, 255], np.uint8))
-    samples = {"sample_id": ["old"], "map_label": [values]}
+    samples: dict[str, list[Any]] = {"sample_id": ["old"], "map_label": [values]}
     write_record(tmp_path, EpochRecord(0, 0, samples=samples, inputs={"old": lambda: sample}))
     assert "scored" not in json.loads(input_path(tmp_path, "old").read_text())  # as earlier versions wrote it
     card = read_cards(tmp_path, "epoch_0000_step_000000", ["old"])["cards"]["old"]
@@ -114,6 +115,13 @@ def test_texts_of_records_that_do_not_say_what_is_scored_are_shown(tmp_path):
 def test_any_map_can_be_packed(values):
     clean = np.nan_to_num(values, posinf=0.0)
     np.testing.assert_allclose(unpacked(packed(values)), clean, atol=np.abs(clean).max() / 250 + 1e-299)
+
+
+def test_a_share_that_is_nearly_all_is_not_rounded_to_all():
+    scored = [False, True]
+    assert 0.9995 < packed([1.0, 1e-9], scored)["unscored"] < 1
+    assert 0.9995 < packed([1.0, 1e-30], scored)["unscored"] < 1
+    assert packed([1.0, 0.0], scored)["unscored"] == 1
 
 
 def test_what_is_no_map_is_none():

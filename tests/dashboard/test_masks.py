@@ -11,7 +11,7 @@ from PIL import Image
 from starlette.testclient import TestClient
 
 from lrptrain.dashboard.masks import MOST_SHOWN, mask_picture, read_masks
-from lrptrain.dashboard.report import write_report
+from lrptrain.dashboard.report import write_html_report
 from lrptrain.dashboard.runs import about_run, find_exports, find_runs
 from lrptrain.dashboard.server import HOST, app
 from lrptrain.data.pictures import voc_palette
@@ -107,7 +107,7 @@ def test_damaged_pictures_are_left_out_with_a_note(copied):
     name = read_masks(copied)["rows"][0]["name"]
     seeds = copied / OWN / export_files.SEEDS / f"{name}.png"
     seeds.write_bytes(seeds.read_bytes()[:-9])
-    (copied / OWN / export_files.IMAGES / f"{name}.jpg").write_text("<script>alert(1)</script>")
+    (copied / OWN / export_files.JPEG_IMAGES / f"{name}.jpg").write_text("<script>alert(1)</script>")
     (copied / OWN / export_files.REFINED / f"{name}.png").unlink()
     found = read_masks(copied)
     assert not {"seeds", "image", "refined"} & set(found["rows"][0]["pictures"])
@@ -134,7 +134,7 @@ def test_no_other_file_is_served(copied, tmp_path):
 
 
 def test_the_report_has_the_first_page(whole, tmp_path):
-    write_report(whole, tmp_path / "report.html")
+    write_html_report(whole, tmp_path / "report.html")
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
     found = json.loads(re.findall(r'<script id="data" type="application/json">(.*?)</script>', html, re.S)[0])["run"]
     assert len(found["masks"]["rows"]) == len(found["mask_pictures"]) == MOST_SHOWN
@@ -182,7 +182,7 @@ def test_the_view_opens_and_filters(browser, whole):
 
 @pytest.mark.parametrize("width", [1280, 400])
 def test_a_report_paints_the_masks(browser, whole, tmp_path, width):
-    write_report(whole, tmp_path / "report.html")
+    write_html_report(whole, tmp_path / "report.html")
     visit = Visit(browser, (tmp_path / "report.html").as_uri(), viewport={"width": width, "height": 900})
     canvas = visit.view("masks", "run", "article figure:nth-child(4) canvas.coarse").locator("article canvas").nth(2)
     pixels = canvas.evaluate("own => [...own.getContext('2d').getImageData(0, 0, own.width, own.height).data]")

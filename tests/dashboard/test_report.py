@@ -4,14 +4,14 @@ import re
 import pytest
 
 from lrptrain.dashboard.page import page
-from lrptrain.dashboard.report import MOST_SAMPLES, write_report
+from lrptrain.dashboard.report import MOST_SAMPLES, write_html_report
 from lrptrain.loggers import EpochRecord, write_record
 
 
 @pytest.fixture(scope="module")
 def html(recorded, tmp_path_factory):
     path = tmp_path_factory.mktemp("report") / "new" / "report.html"
-    write_report(recorded, path)
+    write_html_report(recorded, path)
     return path.read_text(encoding="utf-8")
 
 
@@ -50,7 +50,7 @@ def test_data_cannot_end_its_script(html):
 def test_of_many_samples_it_holds_some(tmp_path):
     samples: dict[str, list] = {"sample_id": list(range(500)), "map_label": [[1.0]] * 500}
     write_record(tmp_path / "run", EpochRecord(0, 0, samples=samples))
-    write_report(tmp_path, tmp_path / "report.html")
+    write_html_report(tmp_path, tmp_path / "report.html")
     run = data((tmp_path / "report.html").read_text(encoding="utf-8"))["run"]
     assert len(run["table"]["columns"]["sample_id"]) == 500
     assert len(run["cards"]["cards"]) == MOST_SAMPLES
@@ -58,5 +58,5 @@ def test_of_many_samples_it_holds_some(tmp_path):
 
 def test_without_a_run_there_is_no_report(tmp_path):
     with pytest.raises(FileNotFoundError, match="no run in"):
-        write_report(tmp_path, tmp_path / "report.html")
+        write_html_report(tmp_path, tmp_path / "report.html")
     assert list(tmp_path.iterdir()) == []

@@ -3,7 +3,7 @@ import json
 import pytest
 
 from lrptrain import loggers
-from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_events
+from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_new_events
 
 
 def test_runs_are_found_at_and_below_a_folder(recorded):
@@ -33,7 +33,7 @@ def test_no_file_is_reached_through_a_link_or_a_path(runs, tmp_path):
 
 def test_events_are_those_of_the_record_with_the_last_findings_complete(recorded):
     folder = recorded / "relevance" / "run"
-    found, expected = read_events(folder), loggers.read_events(folder)
+    found, expected = read_new_events(folder), loggers.read_events(folder)
     assert [event["scalars"] for event in found["events"]] == [event["scalars"] for event in expected]
     assert found["events"][-1]["findings"] == expected[-1]["findings"]
     brief = [{key: one[key] for key in found["events"][0]["findings"][0]} for one in expected[0]["findings"]]
@@ -46,15 +46,15 @@ def test_only_what_is_new_and_complete_is_read(runs):
     path = runs / "run" / "events.jsonl"
     lines = path.read_bytes().splitlines(keepends=True)
     path.write_bytes(lines[0] + lines[1][:-5])
-    first = read_events(runs / "run")
+    first = read_new_events(runs / "run")
     assert [event["epoch"] for event in first["events"]] == [0]
     assert (first["offset"], first["anew"], first["notes"]) == (len(lines[0]), True, [])
     path.write_bytes(b"".join(lines))
-    second = read_events(runs / "run", first["offset"])
+    second = read_new_events(runs / "run", first["offset"])
     assert [event["epoch"] for event in second["events"]] == [1, 2]
     assert not second["anew"]
     path.write_bytes(lines[0])
-    assert read_events(runs / "run", second["offset"])["anew"]
+    assert read_new_events(runs / "run", second["offset"])["anew"]
 
 
 FOREIGN = [
@@ -70,7 +70,7 @@ def test_foreign_lines_are_passed_over_with_a_note(runs):
     path = runs / "run" / "events.jsonl"
     odd = {"epoch": 9, "step": 9, "scalars": {"a": "text", "b": 1.5, "c": float("nan")}, "findings": ["x", {"kind": 3}]}
     path.write_bytes(path.read_bytes() + b"\n".join([*FOREIGN, json.dumps(odd).encode()]) + b"\n")
-    found = read_events(runs / "run")
+    found = read_new_events(runs / "run")
     assert [event["epoch"] for event in found["events"]] == [0, 1, 2, 9]
     assert found["events"][-1] == {"epoch": 9, "step": 9, "scalars": {"b": 1.5, "c": None}, "findings": []}
     assert found["notes"] == ["5 of 9 lines of events.jsonl are no evaluations and were passed over."]
@@ -89,7 +89,7 @@ def test_a_run_without_an_evaluation_is_a_run(tmp_path):
     about = about_run(find_runs(tmp_path)[tmp_path.name])
     assert about["settings"] == {"method": "attnlrp"}
     assert about["notes"] == ["No evaluation was written yet."]
-    assert read_events(tmp_path)["events"] == []
+    assert read_new_events(tmp_path)["events"] == []
 
 
 def test_older_findings_get_their_title_and_the_kind_of_their_scope(runs):
@@ -101,7 +101,7 @@ def test_older_findings_get_their_title_and_the_kind_of_their_scope(runs):
         del found["title"], found["scope_kind"]
     older.append({"kind": "of_a_plugin", "scope": "overall", "state": "suspected"})
     path.write_text(json.dumps({**event, "findings": older}) + "\n")
-    found = read_events(runs / "run")["events"][0]["findings"]
+    found = read_new_events(runs / "run")["events"][0]["findings"]
     assert [each["scope_kind"] for each in found] == ["overall", "group", "class", "overall"]
     assert {each["title"] for each in found[:3]} == {"The relevance lies outside the annotation"}
     assert found[3]["title"] == "of a plugin"

@@ -5,7 +5,7 @@ import pytest
 from scipy import stats
 
 from lrptrain import loggers
-from lrptrain.dashboard.samples import evaluations, read_scores, read_table
+from lrptrain.dashboard.samples import evaluations, read_sample_table, read_scores
 from lrptrain.findings.statistics import bootstrap_interval
 
 FOCUS = "label_energy_pointing_game"
@@ -13,7 +13,7 @@ FOCUS = "label_energy_pointing_game"
 
 def test_the_table_is_the_records_without_maps(recorded):
     folder = recorded / "relevance" / "run"
-    found, expected = read_table(folder), loggers.read_samples(folder, 2)
+    found, expected = read_sample_table(folder), loggers.read_samples(folder, 2)
     assert found["evaluation"] == found["names"][-1]
     assert len(found["names"]) == 3
     assert found["targets"] == ["label", "predicted", "class <b>dog</b>", "class cat", "class ünït"]
@@ -22,8 +22,8 @@ def test_the_table_is_the_records_without_maps(recorded):
     assert found["columns"]["label"] == expected["label"]
     np.testing.assert_allclose(found["columns"][FOCUS], expected[FOCUS], rtol=1e-5)
     assert found["pictured"] == [True] * 24
-    assert read_table(folder, found["names"][0])["evaluation"] == found["names"][0]
-    assert read_table(folder, "../run.json")["columns"] == {}
+    assert read_sample_table(folder, found["names"][0])["evaluation"] == found["names"][0]
+    assert read_sample_table(folder, "../run.json")["columns"] == {}
 
 
 @pytest.mark.parametrize("label", [None, "cat"])
@@ -87,7 +87,7 @@ def table_of(**columns):
 
 def test_damaged_and_foreign_tables_are_passed_over_with_a_note(runs):
     folder = runs / "run"
-    good = read_table(folder)
+    good = read_sample_table(folder)
     names = [f"epoch_000{number}_step_00000{number}" for number in range(5, 9)]
     (folder / "samples" / f"{names[0]}.parquet").write_bytes(b"PAR1 not really PAR1")
     (folder / "samples" / f"{names[1]}.parquet").write_bytes(b"")
@@ -95,7 +95,7 @@ def test_damaged_and_foreign_tables_are_passed_over_with_a_note(runs):
     (folder / "samples" / f"{names[3]}.parquet").mkdir()
     (folder / "samples" / "epoch_x.parquet").write_bytes(b"")
     (folder / "samples" / "epoch_0009_step_000009.parquet.part").write_bytes(b"half")
-    found = read_table(folder)
+    found = read_sample_table(folder)
     assert (found["evaluation"], found["columns"]) == (good["evaluation"], good["columns"])
     assert len(found["notes"]) == 3
     scores = read_scores(folder)
@@ -108,7 +108,7 @@ def test_columns_of_odd_types_are_left_out_and_odd_numbers_are_none(tmp_path):
     (tmp_path / "samples").mkdir()
     odd = {"a": [1.0, float("inf")], "b": [b"x", b"y"], "c": [{"d": 1}, None], "e": [float("nan"), None]}
     pq.write_table(table_of(**odd), tmp_path / "samples" / "epoch_0000_step_000000.parquet")
-    found = read_table(tmp_path)
+    found = read_sample_table(tmp_path)
     assert found["columns"] == {"sample_id": ["a", "b"], "a": [1.0, None], "e": [None, None]}
     assert read_scores(tmp_path)["scores"] == {"a": [[0, 0, 1.0, None, None, 1]]}
 
@@ -118,9 +118,9 @@ def test_a_table_that_changes_is_read_anew(tmp_path):
     path = tmp_path / "samples" / "epoch_0000_step_000000.parquet"
     for value in (1, 20000):
         pq.write_table(table_of(score=[value, value]), path)
-        assert read_table(tmp_path)["columns"]["score"] == [value, value]
+        assert read_sample_table(tmp_path)["columns"]["score"] == [value, value]
 
 
 def test_nothing_written_is_nothing_read(tmp_path):
-    assert read_table(tmp_path)["evaluation"] is None
+    assert read_sample_table(tmp_path)["evaluation"] is None
     assert read_scores(tmp_path)["scores"] == {}

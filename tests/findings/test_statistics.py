@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from scipy import stats
 
-from lrptrain.findings import bootstrap_interval, holm, max_test, share_test
+from lrptrain.findings import bootstrap_interval, holm, max_test, sign_flip_test
 
 shares = hnp.arrays(float, st.integers(2, 30), elements=st.floats(0, 1))
 p_values = hnp.arrays(float, st.integers(0, 12), elements=st.floats(0, 1))
@@ -58,26 +58,26 @@ def test_constant_values_have_a_point_as_interval(value):
 
 def test_share_test_is_exact_for_few_values():
     # All five below: one of the 32 sign patterns is as low.
-    assert share_test(np.array([0.1, 0.2, 0.15, 0.05, 0.12]), 0.5) == pytest.approx(1 / 32)
-    assert share_test(np.array([0.9, 0.8, 0.85, 0.95, 0.88]), 0.5) == pytest.approx(1.0)
+    assert sign_flip_test(np.array([0.1, 0.2, 0.15, 0.05, 0.12]), 0.5) == pytest.approx(1 / 32)
+    assert sign_flip_test(np.array([0.9, 0.8, 0.85, 0.95, 0.88]), 0.5) == pytest.approx(1.0)
 
 
 def test_share_test_agrees_with_the_t_test_on_a_normal_sample():
     differences = np.random.default_rng(2).normal(-0.2, 1, 60)
     expected = stats.ttest_1samp(differences, 0, alternative="less").pvalue
     assert 0.01 < expected < 0.5
-    assert share_test(differences, 0.0) == pytest.approx(expected, abs=0.02)
+    assert sign_flip_test(differences, 0.0) == pytest.approx(expected, abs=0.02)
 
 
 def test_share_test_is_paired():
     chance = np.linspace(0.05, 0.95, 10)
     below = chance - 0.01
-    assert share_test(below, chance) == pytest.approx(1 / 1024)
-    assert share_test(below, chance.mean()) > 0.3
+    assert sign_flip_test(below, chance) == pytest.approx(1 / 1024)
+    assert sign_flip_test(below, chance.mean()) > 0.3
 
 
 def test_share_test_needs_two_values():
-    assert share_test(np.array([0.1, np.nan]), 0.5) == 1.0
+    assert sign_flip_test(np.array([0.1, np.nan]), 0.5) == 1.0
 
 
 def test_holm_of_a_textbook_example():
@@ -106,7 +106,7 @@ def test_the_sign_flip_test_is_that_of_scipy(count):
     scipys = stats.permutation_test(
         (values,), np.mean, permutation_type="samples", alternative="less", n_resamples=np.inf
     )
-    assert share_test(values, 0.0) == pytest.approx(scipys.pvalue, abs=1e-12)
+    assert sign_flip_test(values, 0.0) == pytest.approx(scipys.pvalue, abs=1e-12)
 
 
 def test_the_largest_of_many_places_is_corrected_for():
@@ -115,7 +115,7 @@ def test_the_largest_of_many_places_is_corrected_for():
     found = max_test(differences)
     assert found.argmin() == 3
     assert found[3] < 0.02
-    alone = np.array([share_test(-column, 0.0) for column in differences.T])
+    alone = np.array([sign_flip_test(-column, 0.0) for column in differences.T])
     assert (found >= alone - 1e-3).all()
     assert (found <= np.minimum(25 * alone, 1) + 0.02).all()  # never much stricter than Bonferroni's
     assert (max_test(differences[:1]) == 1).all()

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from examples import finding
 
-from lrptrain.findings import OVERALL, Effect, Scope, merge_findings, reach_verdicts, share_test
+from lrptrain.findings import OVERALL, Effect, Scope, merge_findings, reach_verdicts, sign_flip_test
 
 SUSPECT = finding()
 
@@ -45,7 +45,7 @@ def test_the_evidence_is_the_paired_difference():
     assert judged.intervention.effect == pytest.approx(0.4)
     assert judged.intervention.reference == pytest.approx(0.2)
     assert judged.intervention.interval[0] < 0.4 < judged.intervention.interval[1]
-    assert judged.intervention.p_value == pytest.approx(share_test(-(wanted.change - wanted.control), 0.0))
+    assert judged.intervention.p_value == pytest.approx(sign_flip_test(-(wanted.change - wanted.control), 0.0))
     assert judged.relevance == SUSPECT.relevance
 
 

@@ -10,7 +10,7 @@ from transformers import BertConfig, BertForSequenceClassification
 
 from lrptrain.batch import Sample
 from lrptrain.findings import ExplainedSample
-from lrptrain.monitor.class_maps import class_maps
+from lrptrain.monitor.class_maps import compute_class_maps
 from lrptrain.monitor.evaluator import Evaluator, ExplanationConfig
 from lrptrain.relevance import attribute
 
@@ -30,7 +30,7 @@ def images(count=6):
 def explained(model, samples, **options):
     evaluator = Evaluator(model, ExplanationConfig(**{"method": "attnlrp", "batch_size": 4, **options}))
     shown = evaluator.evaluate(samples)
-    return shown, class_maps(evaluator, shown, NAMES)
+    return shown, compute_class_maps(evaluator, shown, NAMES)
 
 
 def known(one: ExplainedSample):
@@ -75,14 +75,14 @@ def test_one_forward_pass_serves_all_classes_of_a_batch(model):
     evaluator = Evaluator(model, ExplanationConfig(method="attnlrp", batch_size=4))
     shown = evaluator.evaluate(images())
     passed.clear()
-    assert len(class_maps(evaluator, shown, NAMES)) == 6 * 5
+    assert len(compute_class_maps(evaluator, shown, NAMES)) == 6 * 5
     hook.remove()
     assert len(passed) == 2  # batches of 4 and 2
 
 
 def test_a_single_logit_has_no_other_class():
     assert explained(tiny_vit(num_classes=1).double().eval(), [Sample(0, 0, images()[0].tensors)])[1] == []
-    assert class_maps(Evaluator(torch.nn.Identity(), ExplanationConfig()), [], NAMES) == []
+    assert compute_class_maps(Evaluator(torch.nn.Identity(), ExplanationConfig()), [], NAMES) == []
 
 
 def test_texts_have_a_value_for_each_token():

@@ -1,6 +1,7 @@
 """A map that holds NaN or infinity is never handed to a user: it is mended where a rule was at fault, or it raises."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -37,7 +38,7 @@ class Masked(nn.Module):
 @pytest.mark.parametrize("name", MASKED_METHODS)
 @pytest.mark.parametrize("weights", [True, False])
 def test_an_additive_mask_of_minus_infinity_equals_one_of_a_large_number(name, weights):
-    options = {"form": "explicit"} if name == "attnlrp" else {}
+    options: dict[str, Any] = {"form": "explicit"} if name == "attnlrp" else {}
     infinite = lrptrain.attribute(Masked(weights=weights), patches(), 1, name, **options)
     finite = lrptrain.attribute(Masked(-1e6, weights), patches(), 1, name, **options)
     assert infinite.scores.isfinite().all()
@@ -55,7 +56,7 @@ def test_masks_of_minus_infinity_can_be_trained_through():
 
 
 @pytest.fixture
-def broken() -> Callable[[str, float], str]:
+def broken() -> Iterator[Callable[[str, float], str]]:
     """A method that puts one number that is not finite into one of its maps; removed afterwards."""
     from lrptrain.relevance import registry
 

@@ -1,6 +1,7 @@
 """The words of a real text model are coloured, whatever share of the relevance `[CLS]` holds."""
 
 import re
+from typing import Any
 
 import numpy as np
 import pytest
@@ -17,8 +18,14 @@ SCORED = [not word.startswith("[") for word in WORDS]
 @pytest.fixture(scope="module")
 def bert():
     torch.manual_seed(0)
-    sizes = {"hidden_size": 32, "num_hidden_layers": 3, "num_attention_heads": 2, "intermediate_size": 32}
-    return BertForSequenceClassification(BertConfig(vocab_size=60, num_labels=3, **sizes)).eval()
+    sizes: dict[str, Any] = {
+        "hidden_size": 32,
+        "num_hidden_layers": 3,
+        "num_attention_heads": 2,
+        "intermediate_size": 32,
+        "num_labels": 3,
+    }
+    return BertForSequenceClassification(BertConfig(vocab_size=60, **sizes)).eval()
 
 
 def relevance(bert, method):

@@ -29,6 +29,7 @@ function render() {
   document.getElementById("run").replaceWith(select);
   document.getElementById("chosen-run").hidden = current.view === "runs" || runs.size < 2;
   const views = { runs: runsView, findings: findingsView, samples: samplesView, masks: masksView, audit: auditView };
+  // The view is built anew: the place on the page and the focused control are restored afterwards.
   const { scrollX, scrollY } = window;
   const focused = document.activeElement?.id;
   const shown = current.run === null ? h("p", { className: "empty" }, "There is no run here yet: the page looks again every few seconds.")

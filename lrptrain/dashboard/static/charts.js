@@ -6,6 +6,7 @@ function colorOf(run) {
   return PALETTE[[...runs.keys()].indexOf(run) % PALETTE.length];
 }
 
+// Vega-Lite is a megabyte that the server makes at its start: charts wait for it, the rest of the page does not.
 const chartsReady = new Promise((resolve) => {
   const look = () => (window.vegaEmbed ? resolve(true) : setTimeout(look, 100));
   look();
@@ -20,6 +21,7 @@ function wholeTicks(values) {
   const [low, high] = [Math.min(...values), Math.max(...values)];
   const rough = Math.max(1, (high - low) / 7);
   const power = 10 ** Math.floor(Math.log10(rough));
+  // From 0 to 60: rough is 8.6, power 1, step 10, and the ticks are 0, 10 ... 60.
   const step = [1, 2, 5, 10].map((factor) => factor * power).find((one) => one >= rough);
   const first = Math.ceil(low / step) * step;
   return Array.from({ length: Math.floor((high - first) / step) + 1 }, (_, i) => first + i * step);
@@ -32,7 +34,7 @@ async function lineChart(place, rows, { x, domain, share }) {
     return;
   }
   await chartsReady;
-  if (!place.isConnected) return;
+  if (!place.isConnected) return; // another view was opened meanwhile
   const has = (field) => rows.some((row) => isNumber(row[field]));
   const names = [...new Set(rows.map((row) => row.run))];
   const color = { field: "run", type: "nominal", legend: null, scale: { domain: names, range: names.map(colorOf) } };
@@ -60,6 +62,7 @@ async function lineChart(place, rows, { x, domain, share }) {
         titleFontWeight: "normal", labelFontSize: 11, titleFontSize: 11 },
     },
   };
+  // ast: expressions are interpreted, since the page's security policy forbids eval.
   const options = { actions: false, ast: true, renderer: "svg", defaultStyle: false,
     tooltip: { theme: "custom", disableDefaultStyle: true } };
   await window.vegaEmbed(place, spec, options);

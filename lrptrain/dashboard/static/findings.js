@@ -9,6 +9,7 @@ function findingsView(run) {
   const place = h("div");
   const draw = () => {
     const kept = all.filter((one) => ["state", "target", "scope"].every((key) => !findingFilter[key] || filterValue(one, key) === findingFilter[key]));
+    // By state in the order of STATES, within one by severity.
     kept.sort((one, other) => STATES.indexOf(one.state) - STATES.indexOf(other.state) || (other.severity || 0) - (one.severity || 0));
     place.replaceChildren(...(kept.length ? kept.slice(0, 200).map((finding) => findingCard(run, last, finding))
       : [h("p", { className: "empty" }, all.length ? "No finding is left by these filters." : `Nothing was found up to epoch ${last.epoch}.`)]));
@@ -42,6 +43,7 @@ function findingCard(run, last, finding) {
   const since = h("div", { className: "since" }, `since epoch ${finding.first_epoch ?? "?"}`, curve(history) || "");
   const ids = (finding.worst_samples || []).slice(0, 5).map(String);
   const worst = ids.length ? h("div", { className: "worst" }, ids.map((id) => h("div", { className: "slot" }, `#${id}`))) : "";
+  // The slots are filled when the samples have arrived; see showWorst.
   if (worst) ids.forEach((id, i) => Object.assign(worst.children[i].dataset, { sample: id, target: finding.target ?? "" }));
   return h("article", { className: `finding ${finding.state}` }, head,
     h("div", { className: "evidence" }, relevanceRow(finding), interventionRow(finding), since),
@@ -61,7 +63,7 @@ function interventionRow(finding) {
     return h("div", { className: "fact" }, h("span", { className: "muted" }, finding.note || "not tested by an intervention"));
   }
   const [low, high] = found.interval || [];
-  return fact(`${points(found.effect)} points`, "change of the prediction beyond the control", { ...found, reference: 0 },
+  return fact(`${points(found.effect)} ${points(found.effect) === "1" ? "point" : "points"}`, "change of the prediction beyond the control", { ...found, reference: 0 },
     `the control moves it by ${points(found.reference)}`, Math.min(-0.2, low || 0), Math.max(1, high || 1));
 }
 
@@ -80,7 +82,7 @@ async function showWorst(run, place) {
   const rows = new Map((table.columns.sample_id || []).map((id, i) => [id, i]));
   const ids = [...new Set(slots.map((slot) => slot.dataset.sample))];
   const cards = {};
-  for (let i = 0; i < ids.length; i += 100) {
+  for (let i = 0; i < ids.length; i += 100) { // as many as the server gives in one answer
     Object.assign(cards, (await askOnce(run, "cards", { evaluation: table.evaluation, id: ids.slice(i, i + 100) })).cards);
   }
   for (const slot of slots) {

@@ -3,6 +3,7 @@
 function unpack(packed) {
   const bytes = atob(packed.values);
   const levels = new Float32Array(bytes.length);
+  // The shifts give a byte its sign: 255 becomes -1, of 127ths.
   for (let i = 0; i < bytes.length; i++) levels[i] = ((bytes.charCodeAt(i) << 24) >> 24) / 127;
   return levels;
 }
@@ -11,6 +12,8 @@ function unpack(packed) {
 function upsampled(levels, [rows, columns], width, height) {
   const heat = new Float32Array(width * height);
   let peak = 0;
+  // For each pixel of an axis the two patches whose centres it lies between, and how far it is from the first to the
+  // second, in 0..1: with 2 patches over 8 pixels, pixel 3 lies at 0.375 between patches 0 and 1.
   const places = (size, count) => Array.from({ length: size }, (_, i) => {
     const place = Math.min(Math.max(((i + 0.5) * count) / size - 0.5, 0), count - 1);
     const first = Math.min(Math.floor(place), Math.max(count - 2, 0));
@@ -40,6 +43,7 @@ function paint(canvas, picture, mask, heat, opacity) {
   const context = canvas.getContext("2d");
   const out = context.createImageData(width, height);
   const grey = heat === null ? 0 : GREY * Math.min(1, opacity / 0.75);
+  // Stronger relevance is both brighter and more opaque; below it the picture turns grey by a fixed part.
   for (let i = 0; i < width * height; i++) {
     const strength = heat === null ? 0 : heat[i];
     const color = 3 * Math.round(255 * strength);
@@ -68,6 +72,7 @@ function outline(data, mask, width, height) {
       if (inside(x, y) && !(inside(x - 1, y) && inside(x + 1, y) && inside(x, y - 1) && inside(x, y + 1))) line.push([x, y]);
     }
   }
+  // All black first: a cyan point must not be painted over by its neighbour's border.
   for (const [x, y] of line) for (const [dx, dy] of [[1, 0], [-1, 0], [0, 1], [0, -1]]) set(x + dx, y + dy, [0, 0, 0]);
   for (const [x, y] of line) set(x, y, [0, 255, 255]);
 }
@@ -91,6 +96,7 @@ async function readPixels(url) {
   } catch {
     return null;
   }
+  // Small images are enlarged by whole pixels, as by lrptrain.render.enlarge.
   const factor = Math.max(1, Math.ceil(160 / Math.max(image.naturalWidth, image.naturalHeight)));
   const canvas = h("canvas", { width: factor * image.naturalWidth, height: factor * image.naturalHeight });
   const context = canvas.getContext("2d", { willReadFrequently: true });
@@ -112,7 +118,7 @@ function plainToken(token) {
 function highlighted({ tokens, scored, annotation }, levels, { mask, opacity }) {
   const marked = tokens.some((token) => token !== null && /^[Ġ▁]/.test(token));
   const place = h("p", { className: "tokens" });
-  let before = null;
+  let before = null; // whether the token before was special; null at the start
   tokens.forEach((token, i) => {
     if (token === null) return;
     const special = SPECIAL.test(token);

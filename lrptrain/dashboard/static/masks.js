@@ -122,6 +122,7 @@ function paintMask(canvas, mask) {
   const context = canvas.getContext("2d", { willReadFrequently: true });
   context.drawImage(mask, 0, 0);
   const pixels = context.getImageData(0, 0, width, height);
+  // The background is black in VOC's palette and becomes transparent; ignored pixels become diagonal stripes.
   const period = Math.max(4, Math.round(width / 18));
   for (let i = 0; i < width * height; i += 1) {
     const [red, green, blue] = pixels.data.subarray(4 * i, 4 * i + 3);

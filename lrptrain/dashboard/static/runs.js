@@ -75,9 +75,11 @@ async function seriesOf({ column, scalar, reference, referenceScalar, label }) {
     const wanted = [column, column.replace(/^label_/, "predicted_"), reference].filter(Boolean);
     const { scores } = await askOnce(run, "scores", { label: label || null, confidence: confidenceOf(run), column: wanted });
     const own = scores[column] || scores[column.replace(/^label_/, "predicted_")] || [];
+    // A monitor may explain the predicted class only: then its column stands in for that of the label.
     const levels = new Map((scores[reference] || []).map(([epoch, step, mean]) => [`${epoch}/${step}`, mean]));
     found.push(...own.map(([epoch, step, mean, low, high]) => ({ run, epoch, step, mean, low, high, reference: levels.get(`${epoch}/${step}`) })));
   }
+  // Where an epoch has several evaluations, the axis counts steps.
   const keys = found.map((row) => `${row.run}/${row.epoch}`);
   const x = new Set(keys).size === keys.length ? "epoch" : "step";
   return { x, rows: found.map((row) => ({ ...row, x: row[x] })) };

@@ -70,6 +70,7 @@ function chosenRows({ columns }) {
   if (!sort) return kept;
   const name = sort.replace(/^-/, "");
   const sign = sort.startsWith("-") ? -1 : 1;
+  // Samples without the score come last in either direction.
   const value = (i) => (isNumber(columns[name][i]) ? sign * columns[name][i] : Infinity);
   return kept.sort((one, other) => value(one) - value(other) || one - other);
 }
@@ -81,7 +82,7 @@ async function drawPage(run, table, place) {
   const shown = rows.slice(gallery.page * PER_PAGE, (gallery.page + 1) * PER_PAGE);
   const turn = (by) => h("button", { type: "button", disabled: by < 0 ? gallery.page === 0 : gallery.page === pages - 1,
     onclick: () => { gallery.page += by; drawPage(run, table, place); } }, by < 0 ? "‹ previous" : "next ›");
-  const asked = ++drawPage.last;
+  const asked = ++drawPage.last; // answers may arrive in another order than they were asked for
   const ids = shown.map((i) => table.columns.sample_id[i]);
   const { cards, notes } = ids.length ? await askOnce(run, "cards", { evaluation: table.evaluation, id: ids }) : { cards: {}, notes: [] };
   if (asked !== drawPage.last) return; // something else was asked for meanwhile

@@ -6,6 +6,7 @@ const runs = new Map(); // by name: about, evaluations (by epoch and step), offs
 
 async function ask(name, parameters) {
   if (DATA !== null) return fromReport(name, parameters);
+  // {run: "a", id: [1, 2], label: null} becomes run=a&id=1&id=2.
   const pairs = Object.entries(parameters).flatMap(([key, value]) =>
     (Array.isArray(value) ? value : value === null || value === undefined ? [] : [value]).map((one) => [key, one]));
   const answer = await fetch(`/api/${name}?${new URLSearchParams(pairs)}`);
@@ -37,6 +38,7 @@ function maskUrl(run, exported, kind, name) {
 
 // Brings the runs and their evaluations up to date; true if anything is new.
 async function refresh() {
+  // The sizes and stamps in the answer tell which runs have something new; only their new lines are asked for.
   const answer = await ask("runs", {});
   let changed = false;
   for (const name of [...runs.keys()]) {

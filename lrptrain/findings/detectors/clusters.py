@@ -17,20 +17,23 @@ from lrptrain.findings.scopes import OVERALL
 from lrptrain.intervention import Region
 from lrptrain.intervention.regions import pixels
 
-LEAST_SAMPLES = 16
-LEAST_MEMBERS = 8
-MOST_CLUSTERS = 8
+MIN_CLUSTERED_SAMPLES = 16
+"""Fewer maps are not clustered."""
+MIN_CLUSTER_MEMBERS = 8
+"""A smaller cluster is left out."""
+MAX_CLUSTERS = 8
 NEIGHBOURS = 10
-PEAK = 0.5
-LEAST_RATIO = 2.0
-"""A cluster's region is where its mean map has a share PEAK of its maximum, and this many times a uniform map."""
-MOST_AREA = 0.25
+"""The number of nearest maps, itself included, that a map is connected with in the graph."""
+PEAK_SHARE = 0.5
+MIN_PEAK_RATIO = 2.0
+"""A cluster's region is where its mean map has a share PEAK_SHARE of its maximum, and this many times a uniform map."""
+MAX_CLUSTER_AREA = 0.25
 """A larger region is nothing that members share."""
 PERMUTATIONS = 199
-LEAST_EXPLAINED = 0.15
-MOST_P_VALUE = 0.01
-"""The content of a cluster's region counts as planted if the predicted class explains a share LEAST_EXPLAINED of its
-variance, with at most this p-value."""
+MIN_EXPLAINED_VARIANCE = 0.15
+MAX_CONTENT_P_VALUE = 0.01
+"""The content of a cluster's region counts as planted if the predicted class explains a share of at least
+MIN_EXPLAINED_VARIANCE of its variance, with at most this p-value."""
 
 
 class RelevanceCluster(Detector):
@@ -42,6 +45,7 @@ class RelevanceCluster(Detector):
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
         """Return clusters with something planted in their region, if no sample has an annotation."""
         grid = evaluation.grid
+        # With annotations, the other detectors can say what a map should show, and have more power.
         annotated = any(explained.annotated is not None for explained in evaluation.samples)
         if grid is None or evaluation.inputs is None or annotated:
             return
@@ -49,11 +53,12 @@ class RelevanceCluster(Detector):
         predicted = np.array([explained.predicted for explained in evaluation.samples])
         for cluster in relevance_clusters(shares):
             region = Region("patches", cluster.positions)
+            # Of all images, not of the members: `explained_by_class` says why.
             contents = _region_pixels(evaluation.inputs, region, grid)
             if contents is None:
                 continue
             explained_share, p_value = explained_by_class(contents, predicted)
-            if not (explained_share >= LEAST_EXPLAINED and p_value <= MOST_P_VALUE):  # either may be nan
+            if not (explained_share >= MIN_EXPLAINED_VARIANCE and p_value <= MAX_CONTENT_P_VALUE):  # either may be nan
                 continue
             finding = high_share_finding(
                 self,
@@ -107,24 +112,26 @@ def relevance_clusters(shares: Float[np.ndarray, "n tokens"], seed: int = 0) -> 
         seed: The seed of k-means.
     """
     rows = np.flatnonzero(np.isfinite(shares).all(1) & (np.nan_to_num(shares).sum(1) > 0))
-    if len(rows) < LEAST_SAMPLES:
+    if len(rows) < MIN_CLUSTERED_SAMPLES:
         return []
     labels = _spectral(shares[rows], seed)
     clusters = [_cluster(rows[labels == label], shares) for label in np.unique(labels)]
-    most = MOST_AREA * shares.shape[1]
-    small = [c for c in clusters if len(c.members) >= LEAST_MEMBERS and 0 < len(c.positions) <= most]
+    most = MAX_CLUSTER_AREA * shares.shape[1]
+    small = [c for c in clusters if len(c.members) >= MIN_CLUSTER_MEMBERS and 0 < len(c.positions) <= most]
     return sorted(small, key=lambda cluster: -len(cluster.members))
 
 
 def _spectral(maps: Float[np.ndarray, "n tokens"], seed: int) -> Int[np.ndarray, " n"]:
-    """Ng, Jordan & Weiss 2001: k-means on the rows of the first eigenvectors, each of length 1."""
+    """Return the cluster of every map: k-means on the rows of the first eigenvectors (Ng, Jordan & Weiss 2001)."""
     neighbours = require("sklearn.neighbors", "monitor").kneighbors_graph
     kmeans = require("sklearn.cluster", "monitor").KMeans
     laplacian = require("scipy.sparse.csgraph", "monitor").laplacian
+    # A is near B if it is among the nearest of B, which does not make B near A: the mean of both is symmetric.
     near = neighbours(maps, n_neighbors=min(NEIGHBOURS, len(maps) - 1), include_self=True).toarray()  # [n, n], 0 or 1
     eigenvalues, vectors = np.linalg.eigh(laplacian((near + near.T) / 2, normed=True))
     # k separate clusters have k eigenvalues of 0: the largest gap says where the small ones end.
-    count = int(np.argmax(np.diff(eigenvalues[: MOST_CLUSTERS + 1]))) + 1
+    count = int(np.argmax(np.diff(eigenvalues[: MAX_CLUSTERS + 1]))) + 1
+    # [n, count]: images of one cluster point in the same direction.
     rows = vectors[:, :count]
     rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
     labels: Int[np.ndarray, " n"] = kmeans(count, n_init=10, random_state=seed).fit_predict(rows)
@@ -133,7 +140,7 @@ def _spectral(maps: Float[np.ndarray, "n tokens"], seed: int) -> Int[np.ndarray,
 
 def _cluster(members: Int[np.ndarray, " n"], shares: Float[np.ndarray, "m tokens"]) -> Cluster:
     mean = shares[members].mean(0)
-    positions = tuple(np.flatnonzero(mean >= max(PEAK * mean.max(), LEAST_RATIO / len(mean))).tolist())
+    positions = tuple(np.flatnonzero(mean >= max(PEAK_SHARE * mean.max(), MIN_PEAK_RATIO / len(mean))).tolist())
     return Cluster(members, positions, shares[members][:, list(positions)].sum(1))
 
 
@@ -155,6 +162,7 @@ def explained_by_class(
     n = len(contents)
     k = len(classes)
     centred = contents - contents.mean(0)
+    # [n, n] instead of [values, values]: there are far more pixels than images. Its trace is the total sum of squares.
     products = centred @ centred.T
     total = float(np.trace(products))
     if k < 2 or n <= k or total <= 0:
@@ -163,8 +171,10 @@ def explained_by_class(
     # classes. Permuting the images is the same as permuting the classes, and `products` is only computed once.
     same_class = (index[:, None] == index) / np.bincount(index)[index]
     rng = np.random.default_rng(seed)
+    # The observed order is one of them, so that a p-value is never 0.
     orders = [np.arange(n), *(rng.permutation(n) for _ in range(PERMUTATIONS))]
     between = np.array([(products[np.ix_(order, order)] * same_class).sum() for order in orders])
+    # Mean squares within classes over all mean squares: both estimate the same variance if the class says nothing.
     share = 1.0 - ((total - between[0]) / (n - k)) / (total / (n - 1))
     return ExplainedVariance(share, float((between >= between[0] * (1 - 1e-9)).mean()))
 

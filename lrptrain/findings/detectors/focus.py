@@ -8,9 +8,9 @@ from jaxtyping import Float, Int
 
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector
 from lrptrain.findings.evaluation import Evaluation
-from lrptrain.findings.finding import WORST_SAMPLES, Evidence, Finding
+from lrptrain.findings.finding import MAX_WORST_SAMPLES, Evidence, Finding
 from lrptrain.findings.scopes import OVERALL, Scope, split_into_scopes
-from lrptrain.findings.statistics import bootstrap_interval, holm, share_test
+from lrptrain.findings.statistics import bootstrap_interval, holm, sign_flip_test
 from lrptrain.findings.wording import intervention_sentence, percent, relevance_sentence
 from lrptrain.intervention import Region
 
@@ -101,6 +101,7 @@ def _focus_candidates(
     Maps for the predicted class differ from those for the label in misclassified samples only, so that repeating each
     class would say little.
     """
+    # Samples without a label have no values for the target "label".
     rows = np.array([row for row, explained in enumerate(evaluation.samples) if column in explained.values], dtype=int)
     if not len(rows):
         return
@@ -122,8 +123,10 @@ def _focus_candidates(
         step=evaluation.step,
         groups=groups,
         region=region_name,
+        # Without inputs no intervention follows, and only that could show a reliance.
         with_reliance=evaluation.inputs is not None and is_first,
     )
+    # The masks of members are over `rows`; an intervention needs indices into the samples of the evaluation.
     members = dict(split_into_scopes(labels, config.class_names, groups, ~np.isnan(area)))
     for finding in findings:
         if is_first or finding.scope == OVERALL:
@@ -204,20 +207,24 @@ def focus_findings(
     labels = np.asarray(labels)
     _check_arguments(shares, chance, labels, sample_ids, class_names, bound)
     demanded = chance if bound == "chance" else np.full_like(shares, bound)
+    # Below 0 is bad in both: too much relevance on a region that is no evidence, too little on the annotation.
     margins = chance - shares if region else shares - demanded
     tested = [
         _TestedScope(scope, shares[member], chance[member], margins[member], _python_ids(sample_ids, member))
         for scope, member in split_into_scopes(labels, class_names, groups, ~np.isnan(shares + chance))
         if member.sum() >= min_samples
     ]
-    p_values = holm([share_test(each.margins, 0.0) for each in tested])
+    # One family of tests: all samples, each class and each group, for this target and region.
+    p_values = holm([sign_flip_test(each.margins, 0.0) for each in tested])
 
     def finding(each: _TestedScope, p_value: float) -> Finding:
         effect, low, high = bootstrap_interval(each.shares, confidence)
         area = float(each.chance.mean())
         surely = p_value <= 1 - confidence and bootstrap_interval(each.margins, confidence).high < 0
+        # A scope with sure evidence is a finding on the map. Any other may still rely on the surroundings.
         detector = (FocusInRegion if region else FocusOutsideAnnotation) if surely else RelianceOutsideAnnotation
-        worst = np.argsort(-each.shares if region else each.shares, kind="stable")[:WORST_SAMPLES].tolist()
+        # The worst have the least relevance on the annotation, or the most on a region that is no evidence.
+        worst = np.argsort(-each.shares if region else each.shares, kind="stable")[:MAX_WORST_SAMPLES].tolist()
         return Finding(
             kind=detector.kind,
             title=detector.title,

@@ -13,11 +13,11 @@ from lrptrain.findings.scopes import OVERALL, ScopeMembers, split_into_scopes
 from lrptrain.findings.statistics import max_test
 from lrptrain.intervention import Region
 
-LEAST_RATIO = 2.0
+MIN_POSITION_RATIO = 2.0
 """A position counts if it has this many times the relevance of those nearer to the centre."""
-MOST_AREA = 0.6
+MAX_POSITION_AREA = 0.6
 """A region that covers a larger share of the image is no position."""
-LEAST_SAMPLES = 8
+MIN_POSITION_SAMPLES = 8
 
 
 class FocusAtPosition(Detector):
@@ -33,9 +33,11 @@ class FocusAtPosition(Detector):
             return
         shares = evaluation.shares
         no_evidence = np.zeros(shares.shape[1], bool)
+        # [n, tokens]. Relevance on the annotation is where it should be, and is no candidate wherever it lies.
         on_evidence = np.array([no_evidence if x.annotated is None else x.annotated for x in evaluation.samples])
         scopes = split_into_scopes(evaluation.labels, config.class_names)
         for scope, positions, p_value in fixed_positions(shares * ~on_evidence, grid, scopes, config.confidence):
+            # Where the evidence itself lies at these positions, painting them over would show nothing about a shortcut.
             rows = np.flatnonzero(scope.member & ~on_evidence[:, list(positions)].any(1))
             finding = high_share_finding(
                 self,
@@ -56,7 +58,7 @@ class FixedPositions(NamedTuple):
 
     Attributes:
         scope: The samples in which they are.
-        positions: Indices of tokens, row by row.
+        positions: The indices of tokens, row by row.
         p_value: The least p-value of the positions, corrected over positions and scopes.
     """
 
@@ -84,23 +86,25 @@ def fixed_positions(
     """
     nearer = _nearer_to_the_centre(grid)  # [tokens, tokens]
     testable: Bool[np.ndarray, " tokens"] = np.asarray(nearer.any(1))
-    scopes = [scope for scope in scopes if scope.member.sum() >= LEAST_SAMPLES]
+    scopes = [scope for scope in scopes if scope.member.sum() >= MIN_POSITION_SAMPLES]
     results: list[FixedPositions] = []
     overall: set[int] = set()
     for scope in scopes:
         values = np.compress(scope.member, shares, axis=0)
+        # Maps without positive relevance have no shares.
         values = np.compress(~np.isnan(values).any(1), values, axis=0)
-        if len(values) < LEAST_SAMPLES:
+        if len(values) < MIN_POSITION_SAMPLES:
             continue
         reference = values @ nearer.T  # [n, tokens]: the mean share of the positions nearer to the centre
         p_values = np.ones(len(testable))
         # max_test corrects over positions, the factor over scopes (Bonferroni).
         p_values[testable] = np.minimum(len(scopes) * max_test((values - reference)[:, testable]), 1.0)
         # A reference close to 0 would let any share be far more: it counts as half of a uniform map's at least.
-        least = np.maximum(reference.mean(0), 1 / values.shape[1] / LEAST_RATIO)
-        far_more = values.mean(0) >= LEAST_RATIO * least
+        least = np.maximum(reference.mean(0), 1 / values.shape[1] / MIN_POSITION_RATIO)
+        far_more = values.mean(0) >= MIN_POSITION_RATIO * least
         positions: set[int] = set(np.flatnonzero((p_values <= 1 - confidence) & far_more).tolist())
-        if not positions or len(positions) > MOST_AREA * len(testable) or positions <= overall:
+        # All samples come first. A class whose positions are among theirs would only repeat that finding.
+        if not positions or len(positions) > MAX_POSITION_AREA * len(testable) or positions <= overall:
             continue
         if scope.scope == OVERALL:
             overall = positions
@@ -113,6 +117,7 @@ def describe(positions: Sequence[int], grid: tuple[int, int]) -> str:
     """Return which part of the picture positions are, and how many of its patches, in words."""
     rows, columns = np.divmod(np.asarray(positions), grid[1])
     ring = _radius(grid)
+    # Nine in ten positions on the outermost ring: a list of corners and sides would hide that it is the border.
     if len(positions) > 4 and (ring[list(positions)] == ring.max()).mean() > 0.9:
         return f"the border ({len(positions)} of {len(ring)} patches)"
     vertical = _third(rows, grid[0], ("top", "middle", "bottom"))
@@ -128,6 +133,7 @@ def _third(index: np.ndarray, size: int, names: tuple[str, str, str]) -> list[st
 
 def _radius(grid: tuple[int, int]) -> Float[np.ndarray, " tokens"]:
     """Return how far each position is from the centre, by square rings: 0 in the middle, 1 at the edge."""
+    # e.g. 5 rows: 1, 0.5, 0, 0.5, 1. Rounded, or one of two positions of a ring could count as nearer than the other.
     rows, columns = (np.abs(np.linspace(-1, 1, size)) if size > 1 else np.zeros(1) for size in grid)
     return np.round(np.maximum(rows[:, None], columns[None]).ravel(), 6)
 

@@ -5,7 +5,7 @@ from jaxtyping import Float, Int
 
 from lrptrain.findings.detector import DetectionConfig, Detector
 from lrptrain.findings.evaluation import Evaluation
-from lrptrain.findings.finding import WORST_SAMPLES, Evidence, Finding
+from lrptrain.findings.finding import MAX_WORST_SAMPLES, Evidence, Finding
 from lrptrain.findings.scopes import Scope
 from lrptrain.findings.statistics import bootstrap_interval
 
@@ -35,7 +35,7 @@ def high_share_finding(
         p_value: The corrected p-value; nan where nothing was tested.
     """
     mean, low, high = bootstrap_interval(shares, config.confidence)
-    worst = rows[np.argsort(-shares, kind="stable")[:WORST_SAMPLES]]
+    worst = rows[np.argsort(-shares, kind="stable")[:MAX_WORST_SAMPLES]]
     return Finding(
         kind=detector.kind,
         title=detector.title,

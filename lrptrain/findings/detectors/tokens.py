@@ -12,13 +12,13 @@ from lrptrain.findings.detector import Candidate, DetectionConfig, Detector
 from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.findings.evaluation import Evaluation, ExplainedSample
 from lrptrain.findings.scopes import OVERALL, Scope
-from lrptrain.findings.statistics import holm, share_test
+from lrptrain.findings.statistics import holm, sign_flip_test
 from lrptrain.intervention import Region
 
-LEAST_SAMPLES = 8
-LEAST_CLASS_SHARE = 0.3
+MIN_TOKEN_TEXTS = 8
+MIN_CLASS_SHARE = 0.3
 """A token counts if it stands in this share of the texts of some predicted class: rarer words cannot carry a class."""
-LEAST_RATIO = 2.0
+MIN_TOKEN_RATIO = 2.0
 """It counts if it has this many times the relevance of the average token."""
 END_POSITIONS = 2
 """As many positions at either end of a text are tested, too."""
@@ -120,7 +120,7 @@ class TokenStatistics(NamedTuple):
 def suspicious_tokens(texts: Sequence[TextContent], confidence: float = 0.95) -> list[TokenStatistics]:
     """Find tokens whose relevance is high wherever they stand and whose presence goes with a predicted class.
 
-    A token must stand in `LEAST_CLASS_SHARE` of the texts of some predicted class, outside of the rationales more
+    A token must stand in `MIN_CLASS_SHARE` of the texts of some predicted class, outside of the rationales more
     often than inside, have more than its share of the relevance (sign-flip test) and go with the prediction (Fisher's
     exact test of its commonest class against the others); the larger of both p-values is corrected over all candidates
     (Holm). Positions at either end of the texts are tested for relevance alone.
@@ -130,11 +130,12 @@ def suspicious_tokens(texts: Sequence[TextContent], confidence: float = 0.95) ->
         confidence: `1 - confidence` is the level of all tests together.
     """
     candidates = [*_token_candidates(texts), *_position_candidates(texts)]
+    # All words and positions that were tested are one family: with hundreds of words some would pass by chance.
     p_values = holm([candidate.p_value for candidate in candidates])
     return [
         candidate._replace(p_value=float(p_value))
         for candidate, p_value in zip(candidates, p_values, strict=True)
-        if p_value <= 1 - confidence and candidate.shares.mean() >= LEAST_RATIO * candidate.expected.mean()
+        if p_value <= 1 - confidence and candidate.shares.mean() >= MIN_TOKEN_RATIO * candidate.expected.mean()
     ]
 
 
@@ -145,29 +146,36 @@ def _token_candidates(texts: Sequence[TextContent]) -> Iterator[TokenStatistics]
     for token, places in _places([text.token_ids.tolist() for text in texts]).items():
         rows = np.array(sorted(places))
         counts = {label: int((predicted[rows] == label).sum()) for label in class_sizes}
+        # In what share of each class's texts the token stands; a frequent one in a small class counts as much.
         class_shares = {label: counts[label] / class_sizes[label] for label in class_sizes}
-        if len(rows) < LEAST_SAMPLES or max(class_shares.values()) < LEAST_CLASS_SHARE:
+        if len(rows) < MIN_TOKEN_TEXTS or max(class_shares.values()) < MIN_CLASS_SHARE:
             continue
         if _mostly_annotated(texts, places):
             continue
         shares = np.array([texts[row].shares[places[row]].sum() for row in rows])
+        # e.g. twice in a text of ten tokens: a uniform map has 0.2 of its relevance there.
         expected = np.array([len(places[row]) / len(texts[row].token_ids) for row in rows])
         commonest = max(class_shares, key=lambda label: class_shares[label])
         # Both must be unlikely by chance: that it is relevant, and that it goes with the class.
-        p_value = max(share_test(-shares, -expected), _association(counts, class_sizes, commonest))
+        p_value = max(sign_flip_test(-shares, -expected), _association(counts, class_sizes, commonest))
         yield TokenStatistics(token, False, rows, shares, expected, int(commonest), p_value)
 
 
 def _position_candidates(texts: Sequence[TextContent]) -> Iterator[TokenStatistics]:
     """Yield the first and the last positions, with a test of their relevance where no rationale covers them."""
+    # In shorter texts the first positions would be the last as well.
     rows = [row for row, text in enumerate(texts) if len(text.token_ids) >= 2 * END_POSITIONS]
+    # 0, 1, -2, -1
     for position in (*range(END_POSITIONS), *range(-END_POSITIONS, 0)):
+        # A position that belongs to the rationale in most texts is evidence.
         outside = [row for row in rows if not _is_annotated(texts[row], position)]
-        if len(rows) < LEAST_SAMPLES or len(outside) < len(rows) / 2:
+        if len(rows) < MIN_TOKEN_TEXTS or len(outside) < len(rows) / 2:
             continue
         shares = np.array([texts[row].shares[position] for row in outside])
         expected = np.array([1 / len(texts[row].token_ids) for row in outside])
-        yield TokenStatistics(position, True, np.array(outside), shares, expected, -1, share_test(-shares, -expected))
+        yield TokenStatistics(
+            position, True, np.array(outside), shares, expected, -1, sign_flip_test(-shares, -expected)
+        )
 
 
 def _places(texts: Sequence[Sequence[int]]) -> dict[int, dict[int, list[int]]]:

@@ -45,6 +45,7 @@ class LossSum:
     def over(cls, values: Float[Tensor, " batch"], judged: Bool[Tensor, " batch"]) -> "LossSum":
         """Sum one value per sample over the samples that can be judged; the others get no gradient."""
         judged = judged.to(values.device)
+        # `where`, not a product: 0 times nan is nan, and a sample that cannot be judged may well have a loss of nan.
         return cls(torch.where(judged, values, 0).sum(), judged.sum())
 
 
@@ -54,7 +55,7 @@ class MapSettings:
 
     Attributes:
         method: The relevance method, one of `lrptrain.methods()` that can be trained through.
-        options: Options of the method.
+        options: The options of the method.
         target: Whether to explain the class of the label, or the predicted one.
         first_order: Whether gradients inside the map count as constants; see `lrptrain.attribute`.
     """
@@ -72,11 +73,11 @@ class GuidedBatch:
     Attributes:
         forward: The call of the model in the user's training step.
         annotation: 1 evidence, 0 not, 255 ignored, of all samples, as `evidence` makes it.
-        label: Class indices of all samples; None is allowed unless a map explains the label.
-        rows: Indices of the guided samples.
+        label: The class indices of all samples; None is allowed unless a map explains the label.
+        rows: The indices of the guided samples.
         maps: Which relevance maps to compute.
         margin: Pixels (or tokens) around the evidence that swaps keep; None for the default.
-        generator: Random numbers of the swaps.
+        generator: The random numbers of the swaps.
     """
 
     forward: InterceptedForward
@@ -141,6 +142,7 @@ class GuidedBatch:
             return None
         if not self._is_recorded:
             return self.label[self.rows]
+        # A label of -1 has no logit. The map of such a sample is computed for class 0, and no loss looks at it.
         return torch.where(self._unguided.to(self.label.device), 0, self.label)
 
 

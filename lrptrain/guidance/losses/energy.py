@@ -15,5 +15,6 @@ def energy(scores: Scores, annotation: TokenAnnotation) -> PerSample:
     """
     positive, judged = positive_relevance(scores, annotation)
     mass = positive * annotation.valid
-    outside, total = (mass * (1 - annotation.evidence)).sum(-1), mass.sum(-1)
+    outside = (mass * (1 - annotation.evidence)).sum(-1)
+    total = mass.sum(-1)
     return torch.where(judged & (total <= 0), 1.0, ratio(outside, total))

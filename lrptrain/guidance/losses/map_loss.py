@@ -39,7 +39,8 @@ def register_map_loss(name: str) -> Callable[[MapLoss], MapLoss]:
     def register(function: MapLoss) -> MapLoss:
         @register_loss(name, Needs.MAP)
         def compute(batch: GuidedBatch) -> LossSum:
-            scores, annotation = batch.relevance.scores, batch.token_annotation
+            scores = batch.relevance.scores
+            annotation = batch.token_annotation
             _, judged = usable_scores(scores, annotation)
             return LossSum.over(MAP_LOSSES[name](scores, annotation), judged)
 

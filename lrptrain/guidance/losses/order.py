@@ -13,7 +13,8 @@ def order(scores: Scores, annotation: TokenAnnotation) -> PerSample:
     In [0, 1] on A+. 0 where all or no usable tokens are marked.
     """
     positive, _ = positive_relevance(scores, annotation)
-    marked, others = annotation.marked, annotation.usable & ~annotation.marked
+    marked = annotation.marked
+    others = annotation.usable & ~marked
     highest = torch.where(others, positive, 0).amax(-1, keepdim=True)
     short = torch.where(marked, (highest - positive).clamp(min=0) ** 2, 0)
     return ratio(short.sum(-1), marked.sum(-1).to(short.dtype))

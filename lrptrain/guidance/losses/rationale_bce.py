@@ -15,5 +15,6 @@ from lrptrain.guidance.losses.map_loss import (
 def rationale_bce(scores: Scores, annotation: TokenAnnotation) -> PerSample:
     """Return the binary cross-entropy of A+ with the rationale, the mean over tokens; not negative."""
     positive, judged = positive_relevance(scores, annotation)
-    share, evidence = positive.clamp(SMALLEST_SHARE, 1 - SMALLEST_SHARE), annotation.evidence
+    share = positive.clamp(SMALLEST_SHARE, 1 - SMALLEST_SHARE)
+    evidence = annotation.evidence
     return valid_mean(-(evidence * share.log() + (1 - evidence) * (1 - share).log()), annotation, judged)

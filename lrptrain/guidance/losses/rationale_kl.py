@@ -20,7 +20,8 @@ def rationale_kl(scores: Scores, annotation: TokenAnnotation) -> PerSample:
     Not negative; 0 where relevance is spread over the rationale like the rationale itself, and for an empty rationale.
     """
     positive, _ = positive_relevance(scores, annotation)
-    mass, evidence = positive * annotation.valid, annotation.evidence * annotation.valid
+    mass = positive * annotation.valid
+    evidence = annotation.evidence * annotation.valid
     wanted = ratio(evidence, evidence.sum(-1, keepdim=True))
     share = ratio(mass, mass.sum(-1, keepdim=True)).clamp(min=SMALLEST_SHARE)
     return torch.where(wanted > 0, wanted * (wanted.clamp(min=SMALLEST_SHARE).log() - share.log()), 0).sum(-1)

@@ -20,6 +20,8 @@ def robust_vit(scores: Scores, annotation: TokenAnnotation) -> PerSample:
     # A constant map has no width: it becomes 0 throughout, not nan.
     width = torch.where(judged[:, None] & (high > low), high - low, 1)
     low = torch.where(judged[:, None], low, 0)
-    scaled, evidence = torch.where(usable, (scores - low) / width, 0), annotation.evidence
-    outside, inside = (scaled * (1 - evidence)) ** 2, (scaled * evidence - evidence) ** 2
+    scaled = torch.where(usable, (scores - low) / width, 0)
+    evidence = annotation.evidence
+    outside = (scaled * (1 - evidence)) ** 2
+    inside = (scaled * evidence - evidence) ** 2
     return 2 * valid_mean(outside, annotation, judged) + 0.3 * valid_mean(inside, annotation, judged)

@@ -29,6 +29,8 @@ def right_reasons(recording: Recording, annotation: Shaped[Tensor, "batch *area"
     Raises:
         ValueError: If annotation and input differ in size.
     """
+    # Of the sum over the batch: a sample's logits depend on its own input alone, so that this is every sample's
+    # gradient.
     gradient = recording.input_gradient(
         lambda logits: at_least_float32(two_class_logits(logits)).log_softmax(-1).sum(), create_graph=True
     )

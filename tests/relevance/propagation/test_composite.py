@@ -2,7 +2,8 @@
 
 import re
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -266,10 +267,10 @@ def test_the_pooling_goes_through_a_custom_operation_by_its_rule():
 def by_hand(model: Deep, gains: dict[int, float]) -> Tensor:
     """AttnLRP of the two last blocks with the gamma rule, from their inputs and outputs, and of the rest."""
 
-    def gamma_of(index: int) -> Callable:
+    def gamma_of(index: int) -> rules.Rule:
         return rules.gamma(gains[index]) if index in gains else rules.epsilon(0.0)
 
-    names = {f"blocks.{index}.0": {"linear": gamma_of(index)} for index in (0, 1)}
+    names: dict[Any, Any] = {f"blocks.{index}.0": {"linear": gamma_of(index)} for index in (0, 1)}
     return attributed(model, composite=Composite(name_map=names))
 
 
@@ -313,6 +314,11 @@ def test_patterns_match_whole_paths_with_their_case(pattern):
         attributed(Deep(), composite=composite)
     with pytest.raises(ValueError, match="no module"), composite:
         attributed(Deep())
+
+
+def test_patterns_of_a_block_do_not_concern_methods_without_rules():
+    with Composite(name_map={"elsewhere": rules.gamma()}):
+        assert lrptrain.attribute(Deep().small, patches(), 1, "rollout").scores.isfinite().all()
 
 
 # -- What is refused ---------------------------------------------------------------------------------------------------
@@ -359,14 +365,16 @@ def test_methods_that_say_so_use_no_rules(method):
 # -- Other classes, graphs ---------------------------------------------------------------------------------------------
 
 
+def absolute(propagator, node, relevance):
+    yield node.inputs[0], relevance[0].abs()
+
+
+@pytest.mark.parametrize("rule", [absolute, doubled])
 @pytest.mark.parametrize("method", ["attnlrp", "lrp", "gamma_lrp"])
-def test_a_contrast_is_the_difference_of_two_maps_whatever_the_rule(method):
+def test_a_contrast_is_the_difference_of_two_maps_whatever_the_rule(method, rule):
     """A rule that is not linear in relevance, as one that normalises is not, may not see both classes at once."""
 
-    def absolute(propagator, node, relevance):
-        yield node.inputs[0], relevance[0].abs()
-
-    model, composite = Deep(), {"relu": absolute}
+    model, composite = Deep(), {"relu": rule}
     one, two = (lrptrain.attribute(model, patches(), target, method, composite=composite).scores for target in (1, 2))
     both = lrptrain.attribute(model, patches(), 1, method, other=2, composite=composite).scores
     torch.testing.assert_close(both, one - two)

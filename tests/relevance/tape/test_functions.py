@@ -87,7 +87,7 @@ def test_spellings():
     assert canonical_name(F.logsigmoid) == "logsigmoid"
     assert canonical_name(torch.special.expit) == "sigmoid"
     assert canonical_name(F.threshold) == "threshold"
-    assert canonical_name(Tensor.celu_ if hasattr(Tensor, "celu_") else torch.celu_) == "celu"
+    assert canonical_name(getattr(Tensor, "celu_", torch.celu_)) == "celu"
 
 
 def test_softmin_is_the_softmax_of_the_negative():
