@@ -96,6 +96,7 @@ def replaced_attention(replace: Replace, samples: int) -> Iterator[ReplacedAtten
 
 def uniform_rows(block: int, probabilities: Probabilities) -> Probabilities:
     """Make every row uniform over the keys that it attends to at all, for `replaced_attention`; rows keep their sum."""
+    # A row [.5, .3, 0, .2] becomes [1/3, 1/3, 0, 1/3]; a row of zeros stays 0.
     allowed = (probabilities > 0).to(probabilities.dtype)
     return allowed * (probabilities.sum(-1, keepdim=True) / allowed.sum(-1, keepdim=True).clamp(min=1))
 
@@ -105,6 +106,7 @@ def evaluating(model: nn.Module) -> Iterator[nn.Module]:
     """Yield the model itself, unwrapped, in evaluation mode and without checkpointing; it is left as it was."""
     model = unwrap(model)
     with preserved(model), torch.inference_mode(False), torch.compiler.set_stance("force_eager"):
+        # Not `model.eval()`, which a module may override.
         for module in model.modules():
             module.training = False
             if getattr(module, "grad_checkpointing", False) is True:  # timm's acts in evaluation mode, too

@@ -182,6 +182,7 @@ def _row(model: nn.Module, cases: Sequence[Case], name: str, fill: Fill, faithfu
             lambda: attribute(model, case.inputs, case.target, name),  # noqa: B023
             case.target.device,
         )
+        # Relative to training on the same batch, a number that says more than seconds on one machine.
         costs.append(map_seconds / case.seconds)
         seconds += map_seconds
         _update_localization(metrics, case, relevance)

@@ -118,6 +118,7 @@ def _leave_one_out(recording: Recording, inputs: Inputs, batch_size: int) -> Flo
     probabilities = torch.cat(
         [_probabilities(recording, index != part[:, 1:], part[:, 0]) for part in runs.split(batch_size)]
     )
+    # The first rows are the complete inputs, one per sample: [batch, classes], and the rest [runs, classes].
     before, after = probabilities.tensor_split([len(usable)])
     distance = total_variation(before[runs[len(usable) :, 0]], after)
     return distance.new_zeros(usable.shape).masked_scatter(usable, distance)
@@ -138,6 +139,7 @@ def rank_association(
     kendall = require("scipy.stats", "monitor").kendalltau
     maps = (scores.detach().cpu().double().numpy() for scores in (first, second))
     rows = zip(*maps, usable.cpu().numpy(), strict=True)
+    # scipy's function takes two vectors, so this goes sample by sample.
     results = [kendall(a[mask], b[mask]) if mask.sum() > 1 else (torch.nan, torch.nan) for a, b, mask in rows]
     tau, p_value = torch.tensor([tuple(result) for result in results], dtype=torch.float64).reshape(-1, 2).T
     return MapCorrelation(tau, p_value)

@@ -25,7 +25,8 @@ def jensen_shannon(p: Distribution, q: Distribution) -> Float[Tensor, "*batch"]:
 
     Entries of 0 add nothing, neither to the value nor to the gradient.
     """
-    p, q = at_least_float32(p), at_least_float32(q)
+    p = at_least_float32(p)
+    q = at_least_float32(q)
     return ((_divergence_from_mean(p, q) + _divergence_from_mean(q, p)) / 2).clamp(0, math.log(2))
 
 
@@ -39,7 +40,8 @@ def _divergence_from_mean(p: Tensor, q: Tensor) -> Tensor:
 
 def kullback_leibler(p: Distribution, q: Distribution) -> Float[Tensor, "*batch"]:
     """Return the sum of p log(p / q) over the last axis, in nats; q must not be 0 where p is not."""
-    p, q = at_least_float32(p), at_least_float32(q)
+    p = at_least_float32(p)
+    q = at_least_float32(q)
     positive = p > 0
     return (p * (torch.where(positive, p, 1) / torch.where(positive, q, 1)).log()).sum(-1)
 
@@ -55,5 +57,6 @@ def as_distribution(
     positive = torch.where(usable, at_least_float32(scores), 0).clamp(min=0)
     uniform = usable.to(positive.dtype)
     total = positive.sum(-1, keepdim=True)
+    # Where nothing is positive, no token is preferred.
     weights = torch.where(total > 0, positive, uniform)
     return weights / torch.where(total > 0, total, uniform.sum(-1, keepdim=True).clamp(min=1))

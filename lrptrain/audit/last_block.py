@@ -52,6 +52,7 @@ class LastBlock:
     def in_sequence(self, values: Tensor) -> Tensor:
         """Return values of a map, `[batch, tokens]`, at the positions of their tokens, `[batch, length]`; else 0."""
         layout = self.recording.layout
+        # scatter writes values[b, i] to position[i] of row b; special tokens keep 0.
         position = torch.tensor(layout.positions, device=values.device).expand_as(values)
         return values.new_zeros(len(values), layout.length).scatter(1, position, values)
 
@@ -65,6 +66,7 @@ class LastBlock:
         """
         attention = self.attention  # [batch, heads, length, length]; the last axis is what is attended to
         content = self.content[:, None, None]
+        # [batch, length] -> [batch, 1, 1, length], the same for all heads and rows
         weights = weights[:, None, None] if weights.ndim == 2 else weights
         allowed = torch.where(content & (attention > 0), weights.to(attention.dtype), 0)
         total = allowed.sum(-1, keepdim=True)

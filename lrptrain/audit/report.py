@@ -39,6 +39,7 @@ def audit_scalars(result: AuditResult) -> dict[str, float]:
             score = result.column_score(test, verdict.method)
             if test.column is not None and test.column.logged_as and score is not None and not math.isnan(score.value):
                 values[f"audit/{verdict.method}/{test.column.logged_as}"] = score.value
+        # "not judged" is nan, which loggers would draw as a gap or refuse.
         level = LEVELS[verdict.faithful]
         if not math.isnan(level):
             values[f"audit/{verdict.method}/verdict"] = level

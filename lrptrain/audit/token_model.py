@@ -69,6 +69,7 @@ def token_features(model: nn.Module, inputs: Inputs) -> tuple[TokenFeatures, Usa
         size = features.shape[-2] // rows, features.shape[-1] // columns
         # Pixels beyond the last whole patch are not read by the model.
         read_pixels = features[..., : rows * size[0], : columns * size[1]]
+        # [batch, 3, height, width] -> [batch, 3 * patch pixels, patches] -> [batch, patches, 3 * patch pixels]
         features = F.unfold(read_pixels, size, stride=size).mT
     return features, content_of_map(inputs, features.shape[1])
 
@@ -115,6 +116,7 @@ def train_frozen(
     optimizer = torch.optim.Adam(model.parameters(), lr)
     generator = torch.Generator().manual_seed(seed)
     for _ in range(steps):
+        # Drawn on the CPU, so that the batches do not depend on the device.
         rows = labelled[torch.randperm(len(labelled), generator=generator)[:batch_size].to(labelled.device)]
         with torch.enable_grad():
             logits = model(features[rows], usable[rows], weights[rows])

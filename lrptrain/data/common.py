@@ -46,7 +46,7 @@ def read_csv(path: str | Path, columns: Iterable[str | None]) -> list[CsvRow]:
 
 
 def class_names(values: Iterable[str], wanted: Sequence[str] | None = None) -> list[str]:
-    """The classes in the order of their index: `wanted` as given, else all sorted (numerically if all are numbers).
+    """Return the classes in the order of their index: `wanted`, else all sorted (numerically if all are numbers).
 
     Raises:
         ValueError: A wanted class does not occur, or fewer than two classes are left.
@@ -65,7 +65,7 @@ def class_names(values: Iterable[str], wanted: Sequence[str] | None = None) -> l
 def stratified_split(
     labels: Sequence[int] | Int[np.ndarray, " samples"], val_share: float, seed: int
 ) -> tuple[Int[np.ndarray, " train"], Int[np.ndarray, " val"]]:
-    """Sorted, disjoint train and validation indices, with each class in both by its share.
+    """Return sorted, disjoint train and validation indices, with each class in both by its share.
 
     Raises:
         ValueError: `val_share` is not between 0 and 1 (both excluded), or a class has fewer than two samples.
@@ -84,7 +84,7 @@ def loader(
     shuffle: bool = False,
     collate: Callable[[list[Any]], dict[str, Any]] | None = None,
 ) -> DataLoader[Any]:
-    """A DataLoader whose workers, if any, live as long as it does."""
+    """Return a DataLoader of which the workers, if any, live as long as it does."""
     return DataLoader(
         dataset,
         batch_size=batch_size,

@@ -11,7 +11,7 @@ from lrptrain.data.texts import Example, TextDataModule
 
 
 def read_records(path: Path) -> list[dict[str, Any]]:
-    """The records of a `.jsonl` file of ERASER.
+    """Read the records of a `.jsonl` file of ERASER.
 
     Raises:
         FileNotFoundError: There is no such file.
@@ -35,7 +35,7 @@ def read_records(path: Path) -> list[dict[str, Any]]:
 
 
 def read_document(record: dict[str, Any], documents: Path, label: int) -> Example:
-    """The text of a record, its tokens joined by blanks, with the characters of its evidence.
+    """Read the text of a record, its tokens joined by blanks, with the characters of its evidence.
 
     Raises:
         FileNotFoundError: The document is missing.
@@ -46,6 +46,7 @@ def read_document(record: dict[str, Any], documents: Path, label: int) -> Exampl
     if not path.is_file():
         raise FileNotFoundError(f"no document at {path}")
     words = path.read_text(encoding="utf-8").split()
+    # The first character of each word, and where a further one would start: "a bc" gives [0, 2, 5].
     starts = [0]
     for word in words:
         starts.append(starts[-1] + len(word) + 1)
@@ -93,7 +94,7 @@ class EraserDocuments(TextDataModule):
 
         Raises:
             FileNotFoundError: A split or a document is missing.
-            OSError: The tokenizer cannot be had.
+            OSError: If the tokenizer can be found neither locally nor on the hub.
             ValueError: A record cannot be read, a class is unknown to the training split, or the tokenizer is not a
                 fast one.
         """
@@ -105,15 +106,15 @@ class EraserDocuments(TextDataModule):
         self.splits = {split: [self._example(record) for record in rows] for split, rows in records.items()}
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """Shuffled training documents."""
+        """Return a loader of shuffled training documents."""
         return self._loader("train", shuffle=True)
 
     def val_dataloader(self) -> DataLoader[Any]:
-        """Validation documents in the file's order."""
+        """Return a loader of the validation documents in the file's order."""
         return self._loader("val")
 
     def test_dataloader(self) -> DataLoader[Any]:
-        """Test documents in the file's order."""
+        """Return a loader of the test documents in the file's order."""
         return self._loader("test")
 
     def _example(self, record: dict[str, Any]) -> Example:

@@ -22,10 +22,10 @@ class ImageSpec:
 
     Attributes:
         size: Height and width in pixels.
-        mean: Mean per RGB channel, which is subtracted from values in 0..1.
-        std: Standard deviation per RGB channel, by which they are divided then.
+        mean: The mean of each RGB channel, which is subtracted from values in 0..1.
+        std: The standard deviation of each RGB channel, by which the difference is divided.
         evidence_values: Values of a mask file that are evidence.
-        ignore_values: Values that are to be ignored; all others are no evidence.
+        ignore_values: Values of a mask file that are to be ignored; all other values are no evidence.
     """
 
     size: tuple[int, int]
@@ -42,17 +42,19 @@ class ImageSpec:
     def load(
         self, image: Path, mask: Path | None
     ) -> tuple[Float[Tensor, "3 height width"], UInt8[Tensor, "height width"]]:
-        """The normalised image, and its mask: 1 evidence, 0 not, 255 ignored, also throughout if there is no file.
+        """Return the normalised image and its mask: 1 evidence, 0 not, 255 ignored; all 255 without a mask file.
 
         Raises:
-            ValueError: A file cannot be read, or the two differ in size.
+            ValueError: If a file cannot be read, or the two differ in size.
         """
         picture = open_picture(image)
-        mean, std = torch.tensor(self.mean)[:, None, None], torch.tensor(self.std)[:, None, None]
+        mean = torch.tensor(self.mean)[:, None, None]
+        std = torch.tensor(self.std)[:, None, None]
         pixels = (to_image(picture, self.size) - mean) / std
         if mask is None:
             return pixels, torch.full(self.size, IGNORED, dtype=torch.uint8)
         regions = open_picture(mask)
+        # Checked before both are resized: afterwards a mask of another shape would look as if it fitted.
         if regions.size != picture.size:
             raise ValueError(f"{mask} has size {regions.size}, but {image} has {picture.size}")
         return pixels, self._evidence(to_values(regions, self.size))
@@ -109,10 +111,10 @@ class ImageMaskFolder(pl.LightningDataModule):
         seed: Seed of that division.
         labels: Keep only these classes, in this order; by default all of them, sorted.
         size: Side or `(height, width)` in pixels to which images and masks are resized.
-        mean: Mean per RGB channel of values in 0..1.
-        std: Standard deviation per RGB channel of values in 0..1.
+        mean: The mean of each RGB channel, for values in 0..1.
+        std: The standard deviation of each RGB channel, for values in 0..1.
         evidence_values: Values of a mask file that are evidence.
-        ignore_values: Values that are to be ignored; all others are no evidence.
+        ignore_values: Values of a mask file that are to be ignored; all other values are no evidence.
         batch_size: Images per batch.
         num_workers: Worker processes of each loader.
     """
@@ -162,7 +164,7 @@ class ImageMaskFolder(pl.LightningDataModule):
 
     @property
     def num_classes(self) -> int:
-        """Number of classes."""
+        """The number of classes; 0 before `setup`."""
         return len(self.class_names)
 
     def setup(self, stage: str | None = None) -> None:
@@ -177,6 +179,7 @@ class ImageMaskFolder(pl.LightningDataModule):
         columns = (self.name_column, self.label_column, self.split_column, self.group_column)
         rows = read_csv(self.root / self.table, columns)
         self.class_names = class_names((row[self.label_column] for row in rows), self.labels)
+        # Rows of other classes need no files: they are left out before files are looked for.
         rows = [row for row in rows if row[self.label_column] in self.class_names]
         samples = self._samples(rows)
         for split, name in self.split_names.items():
@@ -186,20 +189,21 @@ class ImageMaskFolder(pl.LightningDataModule):
             self._divide(self.splits["train"].samples)
 
     def _divide(self, samples: Sequence[LabelledImage]) -> None:
+        # Until here `train` and `val` hold the same images.
         parts = stratified_split([sample.label for sample in samples], self.val_share, self.seed)
         for split, part in zip(("train", "val"), parts, strict=True):
             self.splits[split] = ImageMaskDataset([samples[i] for i in part], self.spec)
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """Shuffled training images."""
+        """Return a loader of shuffled training images."""
         return loader(self._split("train"), self.batch_size, self.num_workers, shuffle=True)
 
     def val_dataloader(self) -> DataLoader[Any]:
-        """Validation images in the table's order."""
+        """Return a loader of the validation images in the table's order."""
         return loader(self._split("val"), self.batch_size, self.num_workers)
 
     def test_dataloader(self) -> DataLoader[Any]:
-        """Test images in the table's order."""
+        """Return a loader of the test images in the table's order."""
         return loader(self._split("test"), self.batch_size, self.num_workers)
 
     def _split(self, split: str) -> ImageMaskDataset:

@@ -20,13 +20,13 @@ ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".tif", ".tiff", ".webp")
 
 
 def stem(name: str) -> str:
-    """`name` without the ending of an image file."""
+    """Return `name` without the ending of an image file."""
     path = PurePosixPath(name)
     return str(path.with_suffix("")) if path.suffix.lower() in ENDINGS else name
 
 
 def find_pictures(folder: Path) -> dict[str, Path]:
-    """Image files in a folder and its subfolders, by relative path without ending.
+    """Return the image files in a folder and its subfolders, by relative path without ending.
 
     Raises:
         FileNotFoundError: There is no such folder.
@@ -44,7 +44,7 @@ def find_pictures(folder: Path) -> dict[str, Path]:
 
 
 def open_picture(path: Path) -> "Image":
-    """A picture, read in full.
+    """Open a picture and read it in full.
 
     Raises:
         ValueError: The file is damaged or no picture; the message names it.
@@ -59,7 +59,7 @@ def open_picture(path: Path) -> "Image":
 
 
 def picture_size(path: Path) -> tuple[int, int]:
-    """Width and height from the head of a file.
+    """Return width and height from the head of a file.
 
     Raises:
         ValueError: The file is no picture; the message names it.
@@ -73,16 +73,17 @@ def picture_size(path: Path) -> tuple[int, int]:
 
 
 def to_image(picture: "Image", size: tuple[int, int]) -> Float[Tensor, "3 height width"]:
-    """RGB in 0..1, resized (bilinear, antialiased); grey, palette, CMYK, alpha and 16-bit pictures are converted."""
+    """Return resized RGB in 0..1 (bilinear, antialiased), also of grey, palette, CMYK, alpha and 16-bit pictures."""
     if picture.mode.startswith(("I", "F")):
         picture = _eight_bit(picture)
     bilinear = require("PIL.Image", "monitor").Resampling.BILINEAR
+    # Pillow's sizes are (width, height).
     resized = _without_alpha(picture).convert("RGB").resize(size[::-1], bilinear)
     return torch.from_numpy(np.asarray(resized, dtype=np.float32) / 255).permute(2, 0, 1).contiguous()
 
 
 def to_values(picture: "Image", size: tuple[int, int]) -> Integer[Tensor, "height width"]:
-    """The values of a mask (grey levels or palette indices), resized to the nearest neighbour.
+    """Return the values of a mask (grey levels or palette indices), resized to the nearest neighbour.
 
     Raises:
         ValueError: A picture with several channels.
@@ -94,14 +95,14 @@ def to_values(picture: "Image", size: tuple[int, int]) -> Integer[Tensor, "heigh
 
 
 def _eight_bit(picture: "Image") -> "Image":
-    """Grey 8-bit from 16-bit (0..65535) or float (0..1) grey."""
+    """Return grey 8-bit from 16-bit (0..65535) or float (0..1) grey."""
     full = 1.0 if picture.mode == "F" else 65535.0
     levels = np.clip(np.asarray(picture, dtype=np.float32) / full, 0, 1) * 255
     return require("PIL.Image", "monitor").fromarray(levels.round().astype(np.uint8))
 
 
 def _without_alpha(picture: "Image") -> "Image":
-    """Transparent pictures on white."""
+    """Put a transparent picture on white."""
     if not picture.has_transparency_data:
         return picture
     image = require("PIL.Image", "monitor")
@@ -111,9 +112,10 @@ def _without_alpha(picture: "Image") -> "Image":
 
 @cache
 def voc_palette() -> bytes:
-    """The 256 colours of PASCAL VOC: the bits of an index go to red, green and blue in turn, the highest bit first."""
+    """Return VOC's 256 colours: the bits of an index go to red, green and blue in turn, from their highest bit on."""
     index = np.arange(256)[:, None]
     channels = np.arange(3)
+    # Index 5 = 0b101: bit 0 sets red's highest bit, bit 2 blue's, so its colour is (128, 0, 128).
     colours = sum(((index >> (3 * bit + channels)) & 1) << (7 - bit) for bit in range(3))
     return np.asarray(colours, dtype=np.uint8).tobytes()
 
@@ -135,13 +137,13 @@ def write_image(path: Path, image: Float[Tensor, "3 height width"]) -> None:
 def read_mask(
     path: Path, size: tuple[int, int] | None = None, classes: int | None = None, resize: bool = False
 ) -> UInt8[Tensor, "height width"]:
-    """A mask: 0 background, 1 + class, 255 ignored.
+    """Read a mask: 0 background, 1 + class, 255 ignored.
 
     Args:
         path: A PNG with a palette (any) or in grey, whose values are the classes.
-        size: Height and width that it must have.
-        classes: How many there are, without the background.
-        resize: Bring it to `size` by the nearest neighbour, whatever it has.
+        size: Height and width that the mask must have.
+        classes: The number of classes, without the background; None allows all values.
+        resize: Whether to bring it to `size` by the nearest neighbour instead of refusing another size.
 
     Raises:
         ValueError: If the file cannot be read, is in colour, or has another size or value; the message names it.

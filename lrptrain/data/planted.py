@@ -43,9 +43,10 @@ STROKE_THRESHOLD = 0.3
 
 
 def digit_strokes(size: int) -> tuple[Float[np.ndarray, "digits size size"], Int[np.ndarray, " digits"]]:
-    """The 1,797 handwritten digits that scikit-learn ships (8 x 8), resized to `size` pixels, 0..1, with labels."""
+    """Return the 1,797 handwritten digits of scikit-learn (8 x 8), resized to `size` pixels, in 0..1, with labels."""
     digits = require("sklearn.datasets", "data").load_digits()
     zoom = require("scipy.ndimage", "data").zoom
+    # grid_mode takes pixels for areas, not points: a digit keeps its place in the square when it is enlarged.
     strokes = zoom(digits.images / 16, (1, size / 8, size / 8), order=1, mode="nearest", grid_mode=True)
     return strokes.astype(np.float32), digits.target.astype(np.int64)
 
@@ -71,7 +72,7 @@ def planted_digits(
             `"border"`: a frame of that colour, 2 pixels wide; `"none"`.
         correlation: Probability (0..1) that an image's shortcut is its own class's; the others get another class's.
         image_size: Side of the images in pixels.
-        seed: Fixes everything random.
+        seed: The seed of everything random.
 
     Returns:
         `image` float32 `[n, 3, H, W]` in 0..1; `mask` uint8 `[n, H, W]`, 1 on the digit's strokes and one pixel around
@@ -85,6 +86,7 @@ def planted_digits(
         raise ValueError(f"shortcut must be one of {get_args(Shortcut)}, got {shortcut!r}")
     if not 0 <= correlation <= 1:
         raise ValueError(f"correlation must lie in 0..1, got {correlation}")
+    # Two independent streams: what the shortcut draws leaves the digits' places and the noise as they are.
     place_rng, shortcut_rng = np.random.default_rng(seed).spawn(2)
     count = len(labels)
     canvas = _paste(strokes, image_size, place_rng)
@@ -93,9 +95,11 @@ def planted_digits(
     shortcut_class, agrees = _shortcut_classes(labels, correlation, shortcut_rng)
     if shortcut in ("background", "both"):
         background = (1 - TINT) * background + TINT * PALETTE[shortcut_class][:, None, None]
+    # The stroke is blended over the background: 1 where it is full, the background where there is none.
     images = background + canvas[..., None] * (1 - background)
     evidence = _dilate(canvas > STROKE_THRESHOLD)
     covered = _covered(shortcut, count, image_size, shortcut_rng)
+    # Tag and frame hide the digit below them, so those pixels are no evidence either.
     images = np.where(covered[..., None], PALETTE[shortcut_class][:, None, None], images)
     return {
         "image": np.ascontiguousarray(images.transpose(0, 3, 1, 2)),
@@ -109,13 +113,15 @@ def planted_digits(
 def _paste(
     strokes: Float[np.ndarray, "n size size"], image_size: int, rng: np.random.Generator
 ) -> Float[np.ndarray, "n height width"]:
-    """Each digit at a random place of an empty canvas."""
+    """Put each digit at a random place of an empty canvas."""
     count = len(strokes)
     size = strokes.shape[-1]
     if size > image_size:
         raise ValueError(f"digits of {size} pixels do not fit images of {image_size}")
     canvas = np.zeros((count, image_size, image_size), dtype=np.float32)
+    # [2, n, size]: the rows and the columns that each digit covers.
     corner = rng.integers(0, image_size - size + 1, size=(2, count, 1)) + np.arange(size)
+    # Indices [n, 1, 1], [n, size, 1] and [n, 1, size] broadcast to the n squares.
     canvas[np.arange(count)[:, None, None], corner[0][:, :, None], corner[1][:, None, :]] = strokes
     return canvas
 
@@ -123,8 +129,9 @@ def _paste(
 def _shortcut_classes(
     labels: Int[np.ndarray, " n"], correlation: float, rng: np.random.Generator
 ) -> tuple[Int[np.ndarray, " n"], Bool[np.ndarray, " n"]]:
-    """Whose shortcut each image shows, and whether that is its own class's."""
+    """Draw the class whose shortcut each image shows; also return whether it is the image's class."""
     agrees = rng.random(len(labels)) < correlation
+    # An offset of 1 to 9 modulo 10 never gives the class itself.
     other = (labels + rng.integers(1, len(PALETTE), size=len(labels))) % len(PALETTE)
     return np.where(agrees, labels, other), agrees
 
@@ -137,13 +144,16 @@ def _dilate(pixels: Bool[np.ndarray, "n height width"]) -> Bool[np.ndarray, "n h
 def _covered(
     shortcut: Shortcut, count: int, image_size: int, rng: np.random.Generator
 ) -> Bool[np.ndarray, "n height width"]:
-    """Where the shortcut hides the image: nowhere, on the frame, or on a tag's square in a corner."""
+    """Return where the shortcut hides the image: nowhere, on the frame, or on a tag's square in a corner."""
     if shortcut not in ("tag", "both", "position"):
+        # True everywhere for a border, which keeps its inside clear; false everywhere for no cover.
         frame = np.full((count, image_size, image_size), shortcut == "border")
         frame[:, BORDER_PIXELS:-BORDER_PIXELS, BORDER_PIXELS:-BORDER_PIXELS] = False
         return frame
+    # 0 or 1 per axis, top or bottom and left or right: [2, n, 1].
     corner = np.ones((2, count, 1), int) if shortcut == "position" else rng.integers(0, 2, size=(2, count, 1))
     start = corner * (image_size - TAG_PIXELS)
+    # [2, n, image_size]: the rows and the columns of the tag; their outer product is its square.
     inside = (np.arange(image_size) >= start) & (np.arange(image_size) < start + TAG_PIXELS)
     return inside[0][:, :, None] & inside[1][:, None, :]
 
@@ -163,7 +173,7 @@ class PlantedDigits(pl.LightningDataModule):
         batch_size: Images per batch.
         image_size: Side of the images in pixels.
         digit_size: Side of the pasted digits in pixels.
-        seed: Fixes the data.
+        seed: The seed of the data.
         num_workers: Worker processes of each loader.
     """
 
@@ -203,10 +213,12 @@ class PlantedDigits(pl.LightningDataModule):
         strokes, labels = digit_strokes(self.digit_size)
         pools = dict(zip(("train", "val"), stratified_split(labels, 0.25, self.seed), strict=True))
         for number, (split, pool) in enumerate(pools.items()):
+            # No two of these seeds are equal, over splits and over seeds of the dataset.
             seed = 2 * self.seed + number
             chosen = np.random.default_rng(seed).choice(pool, self.sizes[split])
             self.sources[split] = chosen
             self.splits[split] = self._planted(strokes[chosen], labels[chosen], self.shortcut, seed)
+            # The same digits, places and noise: `val` and `val_clean` differ in the shortcut alone.
             if split == "val":
                 self.splits["val_clean"] = self._planted(strokes[chosen], labels[chosen], "none", seed)
 
@@ -216,13 +228,13 @@ class PlantedDigits(pl.LightningDataModule):
         return StackDataset(**tensors)
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """Shuffled images with the shortcut."""
+        """Return a loader of shuffled images with the shortcut."""
         return loader(self.splits["train"], self.batch_size, self.num_workers, shuffle=True)
 
     def val_dataloader(self) -> DataLoader[Any]:
-        """Unseen digits with the shortcut, as in training."""
+        """Return a loader of unseen digits with the shortcut, as in training."""
         return loader(self.splits["val"], self.batch_size, self.num_workers)
 
     def test_dataloader(self) -> DataLoader[Any]:
-        """The validation images without the shortcut."""
+        """Return a loader of the validation images without the shortcut."""
         return loader(self.splits["val_clean"], self.batch_size, self.num_workers)

@@ -12,7 +12,7 @@ from lrptrain.data.texts import Example, TextDataModule
 
 
 def find_span(text: str, part: str) -> tuple[int, int] | None:
-    """Characters (start, end) of the first occurrence of `part`, surrounding blanks aside; `None` if it is blank.
+    """Return the characters (start, end) of the first occurrence of `part` without blanks around it; `None` if blank.
 
     Raises:
         ValueError: `part` does not occur in `text`.
@@ -25,10 +25,10 @@ def find_span(text: str, part: str) -> tuple[int, int] | None:
 
 
 def read_span(text: str, start: str, end: str) -> tuple[int, int] | None:
-    """Characters (start, end) from two fields; `None` if both are empty.
+    """Read characters (start, end) from two fields; `None` if both are empty.
 
     Raises:
-        ValueError: They are no integers with 0 <= start < end <= length of the text.
+        ValueError: If they are not integers with 0 <= start < end <= length of the text.
     """
     if not start and not end:
         return None
@@ -95,7 +95,7 @@ class TextSpans(TextDataModule):
 
         Raises:
             FileNotFoundError: There is no such CSV file.
-            OSError: The tokenizer cannot be had.
+            OSError: If the tokenizer can be found neither locally nor on the hub.
             ValueError: A column or class is missing, a span is none, or the tokenizer is not a fast one.
         """
         if self.splits:
@@ -106,11 +106,11 @@ class TextSpans(TextDataModule):
         self.splits = {"train": [examples[index] for index in train], "val": [examples[index] for index in val]}
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """Shuffled training texts."""
+        """Return a loader of shuffled training texts."""
         return self._loader("train", shuffle=True)
 
     def val_dataloader(self) -> DataLoader[Any]:
-        """Validation texts in the file's order."""
+        """Return a loader of the validation texts in the file's order."""
         return self._loader("val")
 
     def _examples(self) -> list[Example]:

@@ -22,14 +22,14 @@ class Example(NamedTuple):
 
 
 def fast_tokenizer(source: str) -> Any:
-    """A tokenizer that knows which characters a token stands for.
+    """Load a tokenizer that knows which characters a token stands for.
 
     Args:
         source: Folder or hub name of a fast tokenizer, or `"minilm"`.
 
     Raises:
-        OSError: It cannot be had.
-        ValueError: It is not a fast one.
+        OSError: If it can be found neither locally nor on the hub.
+        ValueError: If it is not a fast one.
     """
     tokenizer = load_pretrained("AutoTokenizer", source)
     if not tokenizer.is_fast:
@@ -60,7 +60,9 @@ def collate_texts(samples: Sequence[tuple[int, Example]], tokenizer: Any, max_le
         return_offsets_mapping=True,
         return_tensors="pt",
     )
+    # offset_mapping is [B, T, 2]: the first character of each token and the one after its last.
     rationale = spans_to_rationale([example.spans for example in examples], encoded["offset_mapping"])
+    # Without any token of evidence a sample would count as "nothing is evidence", which nobody has said.
     lost = (rationale != 1).all(dim=1, keepdim=True)
     return {
         "input_ids": encoded["input_ids"],
@@ -79,7 +81,7 @@ def text_loader(
     num_workers: int = 0,
     shuffle: bool = False,
 ) -> DataLoader[Any]:
-    """Batches as `collate_texts` makes them; the sample id is the index in `examples`."""
+    """Return a loader of batches as `collate_texts` makes them; the sample id is the index in `examples`."""
     batch = partial(collate_texts, tokenizer=tokenizer, max_length=max_length)
     numbered: Any = list(enumerate(examples))
     return loader(numbered, batch_size, num_workers, shuffle, batch)
@@ -112,14 +114,14 @@ class TextDataModule(pl.LightningDataModule):
 
     @property
     def num_classes(self) -> int:
-        """Number of classes."""
+        """The number of classes; 0 before `setup`."""
         return len(self.class_names)
 
     def load_tokenizer(self) -> None:
         """Load the tokenizer.
 
         Raises:
-            OSError: If it cannot be had.
+            OSError: If it can be found neither locally nor on the hub.
             ValueError: If it is not a fast one.
         """
         self.tokenizer = fast_tokenizer(self.tokenizer_source)

@@ -40,6 +40,7 @@ def usable_scores(
             "leave out special tokens in both, or mark them 255 in the annotation"
         )
     usable = annotation.usable
+    # Scores of special tokens and padding may be anything.
     finite = scores.isfinite()
     defined = annotation.present & (finite | ~usable).all(-1)
     return torch.where(usable & finite, at_least_float32(scores), 0), defined

@@ -16,7 +16,7 @@ def text_probability(
     keep_ends: bool = True,
     pad: int | None = None,
 ) -> Callable[[Bool[Tensor, "batch tokens"]], Float[Tensor, " batch"]]:
-    """The probability of a class as a function of the tokens that stay, for `comprehensiveness` and `sufficiency`.
+    """Return a class's probability as a function of the tokens that stay, for `comprehensiveness` and `sufficiency`.
 
     Args:
         predict: `predict(**inputs)` returns logits `[batch, classes]`; run without gradients.
@@ -61,8 +61,10 @@ def delete_tokens(inputs: Mapping[str, Tensor], keep: Bool[Tensor, "batch tokens
         pad: Fills `input_ids` up; all else is filled with 0.
     """
     attended = inputs["attention_mask"] != 0
+    # The first attended token is where the running count is 1.
     keep = torch.where(keep.any(1, keepdim=True), keep, attended & (attended.cumsum(1) == 1))
     length = keep.sum(1, keepdim=True)
+    # A stable sort by "goes": the tokens that stay come first and keep their order.
     order = (~keep).to(torch.uint8).sort(dim=1, stable=True).indices[:, : int(length.max())]
     filled = torch.arange(order.shape[1], device=keep.device) < length
     shorter = dict(inputs)

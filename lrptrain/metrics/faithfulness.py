@@ -43,7 +43,7 @@ def perturbation_curve(
     most_relevant_first: bool = True,
     fill: int | float | Fractions | Float[Tensor, " channels"] = 0.0,
 ) -> Float[Tensor, "batch fractions"]:
-    """Whether the target is still the top class after a share of the pixels is removed in the order of relevance.
+    """Return whether the target is still the top class after shares of the pixels are removed by relevance.
 
     The perturbation test of Chefer, Gur, Wolf (CVPR 2021, section 4): the map is up-sampled bilinearly to the image and
     its pixels ranked. Of pixels with equal relevance the earlier (row by row) is removed first, in both directions.
@@ -70,7 +70,9 @@ def perturbation_curve(
     size = (images.shape[-2], images.shape[-1])
     heat = F.interpolate(at_least_float32(scores).unflatten(-1, (1, *grid)), size, mode="bilinear", align_corners=False)
     order = heat.flatten(1).sort(dim=-1, descending=most_relevant_first, stable=True).indices
+    # order[r] is the pixel at rank r; its inverse gives every pixel its rank, 0 for the first to go.
     rank = torch.empty_like(order).scatter(1, order, torch.arange(order.shape[1], device=order.device).expand_as(order))
+    # [channels or 1, 1, 1]
     black = torch.as_tensor(fill, dtype=images.dtype, device=images.device).reshape(-1, 1, 1)
     on_top = []
     for fraction in fractions:
@@ -83,7 +85,7 @@ def perturbation_curve(
 
 
 def area_under_curve(curve: Float[Tensor, "*batch fractions"], fractions: Fractions = STEPS) -> Float[Tensor, "*batch"]:
-    """Area under a curve over the removed share, by trapezoids, divided by the range of the fractions.
+    """Return the area under a curve over the removed share, by trapezoids, divided by the range of the fractions.
 
     So it is the curve's mean height between the first and the last fraction, in [0, 1] for a curve in [0, 1], whatever
     the range; undivided, nine steps from 10 to 90 % would give 0.8 at most.
@@ -106,7 +108,7 @@ def comprehensiveness(
     mean: Mean = "eraser",
     full: Float[Tensor, " batch"] | None = None,
 ) -> Float[Tensor, " batch"]:
-    """How far the explained class falls without the most relevant tokens: mean over fractions of p(x) - p(x without r).
+    """Return the fall of the explained class without the most relevant tokens: mean of p(x) - p(x without r).
 
     DeYoung et al. 2020 (ERASER), section 5.2. For a fraction f of n usable tokens, r are the ceil(f * n) of highest
     (signed) relevance, one at least; of tied tokens the earlier. (ERASER's scorer takes the probabilities as given and
@@ -121,7 +123,7 @@ def comprehensiveness(
         mean: "eraser": plain mean, as its code does. "er_test": the sum divided by one more than there are fractions,
             as if the empty set were one (also the formula in ERASER's paper). "ferret": the mean over those fractions
             that take more tokens than the one before.
-        full: p(x) where it is known already; saves a forward pass.
+        full: p(x), if it has been computed before; saves a forward pass.
 
     Returns:
         In [-1, 1], higher is better; nan where scores are not finite or no token is usable.
@@ -140,7 +142,7 @@ def sufficiency(
     mean: Mean = "eraser",
     full: Float[Tensor, " batch"] | None = None,
 ) -> Float[Tensor, " batch"]:
-    """How far the explained class falls with the most relevant tokens alone: mean over fractions of p(x) - p(r).
+    """Return the fall of the explained class with the most relevant tokens alone: mean over fractions of p(x) - p(r).
 
     DeYoung et al. 2020 (ERASER), section 5.2; arguments as for `comprehensiveness`.
 
@@ -191,7 +193,7 @@ class PerturbationArea(SampleMean):
         grid: tuple[int, int],
         target: Int[Tensor, " batch"],
     ) -> Float[Tensor, " batch"]:
-        """The area per image."""
+        """Return the area per image."""
         curve = perturbation_curve(predict, images, scores, grid, target, **self.options)
         return area_under_curve(curve, self.options["fractions"])
 
@@ -219,7 +221,7 @@ class Comprehensiveness(SampleMean):
     def score(  # type: ignore[override]
         self, probability: Probability, scores: Float[Tensor, "batch tokens"], usable: Bool[Tensor, "batch tokens"]
     ) -> Float[Tensor, " batch"]:
-        """The metric per sample."""
+        """Return the metric per sample."""
         return self.function(probability, scores, usable, self.fractions, self.mean)
 
 
@@ -241,7 +243,7 @@ def _mean_drop(
     full: Float[Tensor, " batch"] | None,
     tokens_to_keep: Callable[[Tensor], Tensor],
 ) -> Float[Tensor, " batch"]:
-    """Mean over fractions of p(x) - p(what is kept), given the selection of the most relevant."""
+    """Return the mean over fractions of p(x) - p(the tokens that stay), which follow from the most relevant ones."""
     _check_fractions(fractions)
     if scores.shape != usable.shape:
         raise ValueError(f"scores {tuple(scores.shape)} and usable {tuple(usable.shape)} must have one shape")
@@ -253,13 +255,16 @@ def _mean_drop(
     # A hair below the product: 0.07 * 100 is 7.000000000000001, of which the ceiling would be 8.
     counts = [(fraction * length.double() - 1e-9).ceil().long().clamp(min=1) for fraction in fractions]
     full_probability = probability(torch.ones_like(usable)) if full is None else full
+    # [batch, fractions], one forward pass each
     drops = torch.stack(
         [full_probability - probability(tokens_to_keep(select_top(clean, usable, count))) for count in counts], -1
     )
     if mean == "ferret":
+        # Of 3 tokens the shares .1 and .2 both take 1: only the first of them counts.
         taken = torch.cat(counts, -1)
         new = F.pad(taken[:, 1:] != taken[:, :-1], (1, 0), value=True)
         return nan_where_undefined(torch.where(new, drops, 0).sum(-1) / new.sum(-1), defined)
+    # `er_test` counts the empty set as one more fraction, with a drop of 0.
     return nan_where_undefined(drops.sum(-1) / (len(fractions) + (mean == "er_test")), defined)
 
 

@@ -11,7 +11,7 @@ from lrptrain.metrics.ranking import average_precision, expected_hits
 
 
 def energy_pointing_game(scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
-    """Share of the positive relevance that lies on the evidence: sum(A+ * evidence * valid) / sum(A+ * valid).
+    """Return the share of positive relevance on the evidence: sum(A+ * evidence * valid) / sum(A+ * valid).
 
     Wang et al. 2020, "Score-CAM", section 4.3.
 
@@ -25,6 +25,7 @@ def energy_pointing_game(scores: Float[Tensor, "batch tokens"], annotation: Toke
     """
     scores, defined = usable_scores(scores, annotation)
     positive = scores.clamp(min=0)
+    # Divided by the maximum, so that sums of tiny scores do not vanish; 0 / 0 is the nan of a map without any.
     mass = positive / positive.amax(-1, keepdim=True) * annotation.valid
     return nan_where_undefined((mass * annotation.evidence).sum(-1) / mass.sum(-1), defined)
 
@@ -35,7 +36,7 @@ def pointing_game(
     grid: tuple[int, int] | None = None,
     tolerance: int | float = 0,
 ) -> Float[Tensor, " batch"]:
-    """Whether the most relevant token touches the evidence (evidence > 0).
+    """Return whether the most relevant token touches the evidence (evidence > 0).
 
     Zhang et al. 2018, "Top-down neural attention by excitation backprop". Of tied maxima, the share that hits.
 
@@ -57,13 +58,14 @@ def pointing_game(
     hits = usable & (annotation.evidence > 0)
     if tolerance and grid is not None:
         hits = _dilate(hits, grid, tolerance)
+    # One place; none where no token is usable.
     return nan_where_undefined(expected_hits(scores, hits, usable, usable.any(-1).long()), defined)
 
 
 def relevance_rank_accuracy(
     scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation
 ) -> Float[Tensor, " batch"]:
-    """Share of the K most relevant tokens that are evidence, K being the number of marked tokens.
+    """Return the share of the K most relevant tokens that are evidence, K being the number of marked tokens.
 
     Arras et al. 2022, "CLEVR-XAI", equation 4. A token is marked if at least half of it is evidence; ties at the K-th
     place count by expectation.
@@ -82,7 +84,7 @@ def relevance_rank_accuracy(
 
 
 def localization_auprc(scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation) -> Float[Tensor, " batch"]:
-    """Average precision of relevance as a detector of the marked tokens (at least half evidence).
+    """Return the average precision of relevance as a detector of the marked tokens (at least half evidence).
 
     Step-wise, as scikit-learn's `average_precision_score`. (The ERASER code also has a trapezoidal area, which is
     too kind to maps with few distinct values.)
@@ -112,7 +114,7 @@ class PointingGame(AnnotationMetric):
     Args:
         num_classes: How many classes get a mean of their own.
         grid: Rows and columns of the patches, needed for a tolerance.
-        tolerance: In tokens.
+        tolerance: The distance from the evidence, in tokens, up to which a maximum is a hit.
         **kwargs: Passed to `torchmetrics.Metric`.
     """
 
@@ -166,6 +168,7 @@ def _dilate(
         raise ValueError(f"a grid of {grid} holds {grid[0] * grid[1]} tokens, got {hits.shape[-1]}: patches only")
     reach = int(radius)
     steps = torch.arange(-reach, reach + 1, device=hits.device)
+    # Radius 1 is a plus of 5 tokens. The convolution counts the hits within it, so one hit is enough.
     disk = (steps[:, None] ** 2 + steps**2 <= radius**2).float()[None, None]
     reached = F.conv2d(hits.float().unflatten(-1, (1, *grid)), disk, padding=reach)
     return (reached > 0.5).flatten(1)

@@ -12,7 +12,7 @@ def average_precision(
     positive: Bool[Tensor, "batch entries"],
     usable: Bool[Tensor, "batch entries"],
 ) -> Float[Tensor, " batch"]:
-    """Average precision: the sum over thresholds of (gain in recall) * precision, tied scores being one threshold.
+    """Return the average precision: the sum over thresholds of (gain in recall) * precision; ties are one threshold.
 
     Step-wise as in scikit-learn's `average_precision_score`, not the trapezoidal area.
 
@@ -28,6 +28,7 @@ def average_precision(
     order = torch.where(usable, scores, -torch.inf).sort(-1)
     ascending = order.values.contiguous()
     is_positive = (positive & usable).gather(-1, order.indices)
+    # Ascending scores [1, 2, 2, 3] give [0, 1, 1, 3], and so [4, 3, 3, 1] that score at least as much.
     first_tied = torch.searchsorted(ascending, ascending)
     at_least = scores.shape[-1] - first_tied
     # Entries with tied scores are one threshold: each has the precision of all that score at least as much.
@@ -44,11 +45,11 @@ def expected_hits(
     usable: Bool[Tensor, "batch entries"],
     k: Int[Tensor, " batch"],
 ) -> Float[Tensor, " batch"]:
-    """How many of the k highest usable scores are hits; where the k-th place is tied, the mean over all tie-breaks.
+    """Return how many of the k highest usable scores are hits; the mean over all tie-breaks if the k-th place is tied.
 
     Args:
         scores: Finite where usable.
-        hits: What counts.
+        hits: Entries that count as hits.
         usable: Entries that take part.
         k: Places per sample; more than the usable entries means all of them.
 
@@ -59,6 +60,7 @@ def expected_hits(
     places = torch.minimum(k, usable.sum(-1))
     ranked = torch.where(usable, scores, -torch.inf).sort(-1, descending=True).values
     last = ranked.gather(-1, (places - 1).clamp(min=0)[:, None])
+    # Scores [3, 2, 2, 1] and k = 2: the 3 has a place, the two 2s share the other one.
     above = usable & (scores > last)
     tied = usable & (scores == last)
     # Places that are left for tied entries hit as often as these are hits.
@@ -69,7 +71,7 @@ def expected_hits(
 def select_top(
     scores: Float[Tensor, "batch entries"], usable: Bool[Tensor, "batch entries"], k: int | Int[Tensor, "batch 1"]
 ) -> Bool[Tensor, "batch entries"]:
-    """The k (for all, or per sample) highest usable entries, all if there are fewer; of tied ones the earlier."""
+    """Select the k highest usable entries (k for all, or per sample), all if there are fewer; of ties the earlier."""
     order = torch.where(usable, scores, -torch.inf).sort(dim=-1, descending=True, stable=True).indices
     places = torch.arange(scores.shape[-1], device=scores.device).expand_as(order)
     rank = torch.empty_like(order).scatter(-1, order, places)
@@ -81,7 +83,7 @@ def rank_correlation(
     second: Float[Tensor, "batch entries"],
     usable: Bool[Tensor, "batch entries"],
 ) -> Float[Tensor, " batch"]:
-    """Spearman's rank correlation per sample, tied entries sharing the average of their ranks.
+    """Return Spearman's rank correlation per sample, tied entries sharing the average of their ranks.
 
     Returns:
         In [-1, 1]; nan where either is constant, or not finite where usable.
@@ -95,9 +97,10 @@ def rank_correlation(
 def _centred_ranks(
     scores: Float[Tensor, "batch entries"], usable: Bool[Tensor, "batch entries"]
 ) -> Float[Tensor, "batch entries"]:
-    """Ranks less their mean; 0 where not usable."""
+    """Return ranks less their mean; 0 where not usable."""
     scores = torch.where(usable, at_least_float32(scores), torch.inf).contiguous()
     ascending = scores.sort(-1).values.contiguous()
+    # Scores [1, 2, 2]: below [0, 1, 1], up to [1, 3, 3], ranks [.5, 2, 2]; unusable ones, at inf, push none up.
     below, up_to = (torch.searchsorted(ascending, scores, side=side) for side in ("left", "right"))
     ranks = torch.where(usable, (below + up_to).to(scores.dtype) / 2, 0)
     return torch.where(usable, ranks - ranks.sum(-1, keepdim=True) / usable.sum(-1, keepdim=True), 0)

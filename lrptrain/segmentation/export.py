@@ -76,6 +76,7 @@ def run_export(
         RuntimeError: If another process failed.
     """
     rank = rank_and_size()[0]
+    # A process without images counts 0 classes and takes the number from the others.
     classes = max(gather(in_every_process(lambda: count_classes(model, source))))
     if not classes:
         raise ValueError(f"there is no image to export in the split {split!r}")
@@ -137,11 +138,13 @@ def _thresholds(folder: Path, generator: SeedGenerator, validation: ImageSource 
         return Thresholds(generator.config.threshold, generator.config.threshold)
     is_first = rank_and_size()[0] == 0
     path = folder / "thresholds.json"
+    # One process looks, and all follow: the file may be written just then, and they must agree.
     saved = gather(export_files.read_json_file(path) if is_first and path.exists() else None)[0]
     if saved is not None:
         return Thresholds(saved["seeds"], saved["masks"])
     if validation is None:
         raise ValueError("there are no validation images on which a threshold could be chosen: give a threshold")
+    # Counts can be summed over processes, thresholds cannot.
     parts = gather(in_every_process(lambda: sweep_thresholds(generator, validation())))
     seed_counts = torch.stack([seeds for seeds, _ in parts]).sum(0)
     mask_counts = torch.stack([masks for _, masks in parts]).sum(0)
@@ -160,6 +163,7 @@ def sweep_thresholds(
     for batch in batches:
         truth = true_masks(batch, generator.present(batch), generator.config.masks)
         rows = (truth != IGNORED).flatten(1).any(1).nonzero().flatten().tolist()
+        # Images without a true mask say nothing about the threshold; their maps are not computed.
         if not rows:
             continue
         maps = generator.generate(batch.rows(rows))
@@ -221,7 +225,7 @@ class ExportWriter:
         maps = self.generator.generate(batch)
         truth = true_masks(batch, maps.present, self.generator.config.masks).cpu()
         seeds, refined, masks = self._masks(maps)
-        height, width = truth.shape[1], truth.shape[2]
+        height, width = truth.shape[1:]
         for row, name in enumerate(names):
             present = maps.present[row, maps.classes]
             if not maps.seeds[row].any():
@@ -245,6 +249,7 @@ class ExportWriter:
     def _masks(self, maps: SeedBatch) -> list[Tensor]:
         """Return seeds, refined maps at one threshold, and pseudo-masks, with 1 + class at each pixel."""
         if not len(maps.classes):
+            # No image shows a class: all of them are skipped, and nothing reads these masks.
             return [torch.zeros(maps.seeds.shape[:1])] * 3
         margin = self.generator.config.margin
         middle = self.thresholds.masks
@@ -257,6 +262,7 @@ class ExportWriter:
         return [number_classes(label, maps.classes).cpu() for label in labels]
 
     def _map_size(self, height: int, width: int) -> tuple[int, int]:
+        # 224 pixels in patches of 16 give maps of 56 x 56: finer than relevance, much smaller than the image.
         patch_height, patch_width = patch_size(self.generator.model)
         rows = max(MAP_VALUES_PER_PATCH * height // patch_height, 1)
         columns = max(MAP_VALUES_PER_PATCH * width // patch_width, 1)

@@ -100,6 +100,7 @@ def begin_export(folder: Path, settings: Mapping[str, Any], classes: Sequence[st
     """
     for name, value in (("settings", dict(settings)), ("classes", list(classes))):
         path = folder / f"{name}.json"
+        # As the file gives it back (tuples as lists, say), so that equal settings compare equal.
         wanted = json.loads(to_json(value))
         if not path.exists():
             write_json(path, wanted)
@@ -136,6 +137,7 @@ def write_image_files(
     if exported.image is not None:
         write_image(folder / JPEG_IMAGES / f"{name}.jpg", exported.image)
     maps = exported.maps.detach().cpu().float()
+    # Only ever smaller: float16 maps at the image's size would take most of the disk space.
     if map_size is not None and map_size[0] * map_size[1] < maps.shape[-2] * maps.shape[-1]:
         maps = F.interpolate(maps[None], map_size, mode="bilinear", antialias=True)[0].clamp(0, 1)
     arrays: dict[str, Any] = {
@@ -205,6 +207,7 @@ def read_index(folder: Path) -> list[Entry]:
 
 def finished_names(folder: Path) -> set[str]:
     """Return the names of the images that are done and have all their files: they are not exported again."""
+    # The index alone is not enough: files may have been deleted since.
     kinds = ((SEEDS, ".png"), (REFINED, ".png"), (MASKS, ".png"), (MAPS, ".npz"))
     stems = [{path.stem for path in (folder / kind).glob(f"*{ending}")} for kind, ending in kinds]
     return {entry.name for entry in read_index(folder) if entry.status == "done"}.intersection(*stems)

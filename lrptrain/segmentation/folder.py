@@ -23,21 +23,22 @@ def random_windows(
     smallest: float = 0.5,
     generator: torch.Generator | None = None,
 ) -> tuple[Float[Tensor, "batch 3 height width"], UInt8[Tensor, "batch height width"]]:
-    """Per sample a random window of the image and of its mask, brought to the full size, mirrored half of the time.
+    """Cut a random window out of each image and its mask, resize it to the full size, and mirror it half of the time.
 
     Args:
-        image: Interpolated bilinearly.
-        mask: Of the same size; the nearest pixel is taken.
-        smallest: Share (0..1] of height and width that the smallest window has.
-        generator: On the images' device; by default torch's own.
+        image: Images, which are interpolated bilinearly.
+        mask: Masks of the same size, of which the nearest pixel is taken.
+        smallest: The height and width of the smallest window, as a share of the image's in (0, 1].
+        generator: A generator on the images' device; by default torch's own.
 
     Raises:
-        ValueError: `smallest` is out of range, or sizes differ.
+        ValueError: If `smallest` is out of range, or sizes differ.
     """
     if not 0 < smallest <= 1:
         raise ValueError(f"smallest must lie in (0, 1], got {smallest}")
     if mask.shape != (len(image), *image.shape[-2:]):
         raise ValueError(f"mask must be {[len(image), *image.shape[-2:]]}, as the images, got {list(mask.shape)}")
+    # Per sample: the window's side, its place in both directions, and whether it is mirrored.
     side, x, y, mirror = torch.rand(4, len(image), generator=generator, device=image.device, dtype=image.dtype)
     side = smallest + (1 - smallest) * side
     theta = image.new_zeros(len(image), 2, 3)
@@ -48,6 +49,7 @@ def random_windows(
     theta[:, 1, 2] = (1 - side) * (2 * y - 1)
     window = F.affine_grid(theta, list(image.shape), align_corners=False)
     image = F.grid_sample(image, window, padding_mode="border", align_corners=False)
+    # grid_sample takes floating point only, where 0..255 are exact; the nearest pixel mixes no classes.
     values = F.grid_sample(mask[:, None].to(image), window, mode="nearest", padding_mode="border", align_corners=False)
     return image, values[:, 0].round().to(torch.uint8)
 
@@ -57,11 +59,12 @@ class PixelSpec:
     """How files become tensors.
 
     Attributes:
-        classes: How many, without the background.
+        classes: The number of classes, without the background.
         size: Height and width in pixels.
-        mean: Mean per RGB channel, which is subtracted from values in 0..1.
-        std: Standard deviation per RGB channel, by which they are divided then.
-        smallest: Share of height and width of the smallest random window; None: the whole image as it is.
+        mean: The mean of each RGB channel, which is subtracted from values in 0..1.
+        std: The standard deviation of each RGB channel, by which the difference is divided.
+        smallest: The height and width of the smallest random window, as a share of the image's; None to leave images as
+            they are.
     """
 
     classes: int
@@ -75,8 +78,8 @@ class PixelDataset(Dataset[dict[str, Any]]):
     """Dicts of `image`, `mask` (0 background, 1 + class, 255 ignored) and `sample_id` (the name).
 
     Args:
-        samples: Name, image file and mask file of each.
-        spec: How to load them.
+        samples: The name, the image file and the mask file of each sample.
+        spec: How files become tensors.
     """
 
     def __init__(self, samples: Sequence[tuple[str, Path, Path]], spec: PixelSpec) -> None:
@@ -89,7 +92,8 @@ class PixelDataset(Dataset[dict[str, Any]]):
     def __getitem__(self, index: int) -> dict[str, Any]:
         name, image_file, mask_file = self.samples[index]
         spec = self.spec
-        mean, std = torch.tensor(spec.mean)[:, None, None], torch.tensor(spec.std)[:, None, None]
+        mean = torch.tensor(spec.mean)[:, None, None]
+        std = torch.tensor(spec.std)[:, None, None]
         image = (to_image(open_picture(image_file), spec.size) - mean) / std
         mask = read_mask(mask_file, spec.size, spec.classes, resize=True)
         if spec.smallest is not None:
@@ -100,24 +104,25 @@ class PixelDataset(Dataset[dict[str, Any]]):
 class SegmentationFolder(pl.LightningDataModule):
     """Images, and masks in VOC's layout: `SegmentationClass/<name>.png` and `ImageSets/Segmentation/<split>.txt`.
 
-    The training masks may be pseudo-masks and those of validation and test people's: they have a folder each. An image
+    The training masks may be pseudo-masks, those of validation and test drawn by people: each have a folder. An image
     without a usable mask is left out, with a warning that counts them; `skipped` has each reason.
 
     Args:
         images: Folder of the images.
         masks: VOC folder of the training masks.
-        classes: How many, without the background.
+        classes: The number of classes, without the background.
         true_masks: VOC folder of the masks for validation and test; by default that of the training masks.
         splits: Names of the lists of training, validation and test images; a list that is missing is empty.
         size: Side or `(height, width)` in pixels to which images and masks are resized.
-        mean: Mean per RGB channel of values in 0..1.
-        std: Standard deviation per RGB channel of values in 0..1.
-        smallest: Share of height and width of the smallest random window in training; None: no augmentation.
+        mean: The mean of each RGB channel, for values in 0..1.
+        std: The standard deviation of each RGB channel, for values in 0..1.
+        smallest: The height and width of the smallest random window in training, as a share of the image's; None for no
+            augmentation.
         batch_size: Images per batch.
         num_workers: Worker processes of each loader.
 
     Attributes:
-        skipped: Why an image was left out, by name; known after `setup`.
+        skipped: The reason why each image was left out, by its name; filled by `setup`.
     """
 
     def __init__(
@@ -168,15 +173,15 @@ class SegmentationFolder(pl.LightningDataModule):
             warnings.warn(f"{len(self.skipped)} images are left out ({first})", stacklevel=2)
 
     def train_dataloader(self) -> DataLoader[Any]:
-        """Shuffled training images."""
+        """Return a loader of shuffled training images."""
         return loader(self.splits["train"], self.batch_size, self.num_workers, shuffle=True)
 
     def val_dataloader(self) -> DataLoader[Any]:
-        """Validation images in the list's order."""
+        """Return a loader of the validation images in the list's order."""
         return loader(self.splits["val"], self.batch_size, self.num_workers)
 
     def test_dataloader(self) -> DataLoader[Any]:
-        """Test images in the list's order."""
+        """Return a loader of the test images in the list's order."""
         return loader(self.splits["test"], self.batch_size, self.num_workers)
 
     def _usable(self, names: Sequence[str], root: Path, pictures: dict[str, Path]) -> list[tuple[str, Path, Path]]:
@@ -191,7 +196,7 @@ class SegmentationFolder(pl.LightningDataModule):
         return usable
 
     def _unusable(self, image: Path | None, mask: Path) -> str | None:
-        """Why a pair cannot be used, None if it can."""
+        """Return why a pair cannot be used; None if it can."""
         if image is None:
             return f"no image in {self.images}"
         if not mask.is_file():
@@ -209,7 +214,7 @@ class SegmentationFolder(pl.LightningDataModule):
 
 
 def _names(root: Path, split: str, needed: bool) -> list[str]:
-    """The names in a split's list."""
+    """Read the names in a split's list."""
     path = root / "ImageSets" / "Segmentation" / f"{split}.txt"
     if not path.is_file():
         if needed:

@@ -63,6 +63,7 @@ class SeedGenerator:
         config = self.config
         if config.refine is None:
             return None
+        # Only a refinement that runs the model needs them; the others leave them unread.
         normalization = (config.mean, config.std) if config.mean is not None and config.std is not None else ()
         return refinement(config.refine, self.model, *normalization, **config.refine_options)
 
@@ -126,6 +127,7 @@ class SeedGenerator:
 def compute_logits(model: nn.Module, images: Float[Tensor, "batch 3 height width"]) -> Float[Tensor, "batch classes"]:
     """Return the model's logits, without a graph."""
     with torch.inference_mode(False), torch.no_grad(), any_size(model):
+        # A clone, since tensors from inference mode stay inference tensors outside of it.
         return read_logits(model(images.clone()), len(images)).float()
 
 

@@ -15,14 +15,14 @@ THRESHOLD_LEVELS = 100
 def label_map(
     maps: Float[Tensor, "batch classes height width"], threshold: float
 ) -> UInt8[Tensor, "batch height width"]:
-    """The class whose map is highest at a pixel, where that lies above the threshold.
+    """Return the class of the highest map at each pixel, or the background where no map lies above the threshold.
 
     Args:
-        maps: In 0..1, 0 for absent classes.
-        threshold: Of the background, at least 0.
+        maps: Maps in 0..1; 0 for absent classes.
+        threshold: The threshold of the background, at least 0.
 
     Returns:
-        0 background, 1 + class.
+        Masks with 0 for the background and 1 + class.
 
     Raises:
         ValueError: If the threshold is negative, or there are more than 254 classes.
@@ -33,15 +33,15 @@ def label_map(
 def pseudo_masks(
     maps: Float[Tensor, "batch classes height width"], low: float, high: float
 ) -> UInt8[Tensor, "batch height width"]:
-    """The same with two thresholds: 255, ignored, where the highest map lies between them.
+    """Return masks as `label_map` does, but with two thresholds: pixels between them are 255, ignored.
 
     Args:
-        maps: In 0..1, 0 for absent classes.
-        low: Background up to here.
-        high: The class above this.
+        maps: Maps in 0..1; 0 for absent classes.
+        low: Up to this value of the highest map a pixel is background.
+        high: Above this value a pixel belongs to the class.
 
     Returns:
-        0 background, 1 + class, 255 ignored.
+        Masks with 0 for the background, 1 + class, and 255 for ignored pixels.
 
     Raises:
         ValueError: If not 0 <= low <= high, or there are more than 254 classes.
@@ -52,7 +52,13 @@ def pseudo_masks(
 def number_classes(
     labels: UInt8[Tensor, "batch height width"], classes: Int[Tensor, " some"]
 ) -> UInt8[Tensor, "batch height width"]:
-    """Masks made of some classes' maps, with the numbers of these classes."""
+    """Return masks that were made of some classes' maps with the numbers of these classes.
+
+    Args:
+        labels: 0 background, 1 + position of the class among `classes`, 255 ignored.
+        classes: The numbers of the classes that the maps were of.
+    """
+    # A look-up table: with the classes [4, 7] it maps 0 to 0, 1 to 5, 2 to 8 and all else, 255 among it, to 255.
     table = torch.full((IGNORED + 1,), IGNORED, dtype=torch.uint8, device=labels.device)
     table[BACKGROUND] = BACKGROUND
     table[1 : len(classes) + 1] = (classes + 1).to(torch.uint8)
@@ -67,6 +73,7 @@ def _labels(
     if maps.shape[1] > MAX_CLASSES:
         raise ValueError(f"a mask has room for {MAX_CLASSES} classes, not {maps.shape[1]}: leave out absent ones")
     value, chosen = maps.max(1)
+    # Ignored up to `high`, then background up to `low`: what lies between the two stays ignored.
     labels = (chosen + 1).to(torch.uint8).masked_fill(value <= high, IGNORED)
     return labels.masked_fill(value <= low, BACKGROUND)
 
@@ -76,14 +83,14 @@ def best_threshold(
     masks: UInt8[Tensor, "batch height width"],
     levels: int = THRESHOLD_LEVELS,
 ) -> tuple[float, float]:
-    """The threshold of the background at which `label_map` fits masks best, and its mean IoU.
+    """Return the threshold of the background at which `label_map` fits masks best, and its mean IoU.
 
     For more images than fit into memory: `ThresholdSweep`. Take it on a validation split, never on the images to score.
 
     Args:
-        maps: In 0..1.
+        maps: Maps in 0..1.
         masks: 0 background, 1 + class, 255 ignored.
-        levels: Thresholds tried: 0, 1 / levels, ... below 1.
+        levels: The number of thresholds that are tried: 0, 1 / levels, ... below 1.
 
     Returns:
         The lowest of the best thresholds; nan for the IoU if every pixel is ignored.
@@ -97,11 +104,11 @@ def best_threshold(
 
 
 class ThresholdSweep:
-    """Counts from which the mean IoU at every threshold follows, in one pass over the images.
+    """Count in one pass over the images what the mean IoU at every threshold follows from.
 
     Args:
-        classes: How many, without the background.
-        levels: Thresholds tried: 0, 1 / levels, ... below 1.
+        classes: The number of classes, without the background.
+        levels: The number of thresholds that are tried: 0, 1 / levels, ... below 1.
     """
 
     def __init__(self, classes: int, levels: int = THRESHOLD_LEVELS) -> None:
@@ -122,9 +129,9 @@ class ThresholdSweep:
         """Add images.
 
         Args:
-            maps: In 0..1.
+            maps: Maps in 0..1.
             masks: 0 background, 1 + class, 255 ignored.
-            classes: Which classes the maps are of; without them all.
+            classes: The classes that the maps are of, in their order; None for all classes.
 
         Raises:
             ValueError: If a mask has another size or another value.
@@ -136,29 +143,35 @@ class ThresholdSweep:
                 f"expected maps of {len(classes)} classes and masks {expected}, got {maps.shape[1]} classes and masks "
                 f"{list(masks.shape)}"
             )
+        # Only the highest map matters: `label_map` chooses its class at every threshold that it passes.
         value, top = maps.max(1)
         top = classes[top]
         counted = masks != IGNORED
         truth = masks[counted].long()
         if truth.numel() and int(truth.max()) > self.classes:
             raise ValueError(f"a mask has the value {int(truth.max())}: 0..{self.classes} and 255 (ignored) are known")
+        # How many thresholds lie below the value: 0.25 passes 0, .1 and .2. An equal one is not passed, as in
+        # `label_map`.
         passed = torch.bucketize(value[counted], self.thresholds.to(value))
+        # The flat index of each pixel's cell of `counts`, so that one bincount adds them all.
         cell = (truth * self.classes + top[counted]) * (self.levels + 1) + passed
         self.counts += cell.bincount(minlength=self.counts.numel()).view_as(self.counts).cpu()
 
     def confusion(self) -> Int[Tensor, "levels truth prediction"]:
-        """Pixels by truth and prediction at every threshold."""
+        """Return the pixels by truth and prediction at every threshold."""
         # What passes threshold t passed at least t + 1 of them.
         above = self.counts.flip(-1).cumsum(-1).flip(-1)[..., 1:].permute(2, 0, 1)
+        # [levels, truth, 1]: pixels that do not pass the threshold are predicted as background, the first column.
         below = self.counts.sum((1, 2))[:, None] - above.sum(-1, keepdim=True)
         return torch.cat([below, above], -1)
 
     def scores(self) -> Float[Tensor, " levels"]:
-        """Mean IoU at every threshold; nan if nothing was counted."""
+        """Return the mean IoU at every threshold; nan if nothing was counted."""
         return class_iou(self.confusion()).nanmean(-1)
 
     def best(self) -> tuple[float, float]:
-        """The lowest of the best thresholds, and its mean IoU."""
+        """Return the lowest of the best thresholds, and its mean IoU."""
         scores = self.scores()
+        # argmax takes the first of equal scores, which is the lowest threshold; nan must not win.
         chosen = int(scores.nan_to_num(-1).argmax())
         return float(self.thresholds[chosen]), float(scores[chosen])

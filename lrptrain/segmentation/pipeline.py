@@ -30,13 +30,14 @@ class Training:
     """How the segmenter is trained.
 
     Attributes:
-        max_epochs: Over the images with a pseudo-mask.
+        max_epochs: The number of passes over the images with a pseudo-mask.
         batch_size: Images per step.
-        lr: Learning rate, the peak one of a cycle.
-        weight_decay: AdamW's.
-        smallest: Share of height and width of the smallest random window; None: no augmentation.
-        frozen: Keep the ViT as it is and train the decoder only.
-        seed: Of the decoder's weights, and of the order of the images.
+        lr: The peak of the learning rate, which follows one cycle.
+        weight_decay: The weight decay of AdamW.
+        smallest: The height and width of the smallest random window, as a share of the image's; None for no
+            augmentation.
+        frozen: Whether the ViT stays as it is and the decoder alone is trained.
+        seed: The seed of the decoder's weights and of the order of the images.
     """
 
     max_epochs: int = 20
@@ -58,22 +59,22 @@ def run_pipeline(
     net: nn.Module | None = None,
     device: torch.device | str = "cpu",
 ) -> dict[str, Any]:
-    """Seeds and pseudo-masks of all splits, a segmenter trained on the training's, and the mean IoU of each.
+    """Export seeds and pseudo-masks of all splits, train a segmenter on those of the training split, and score both.
 
     The threshold is chosen on the validation images; the last epoch's segmenter is scored on those with a true mask.
     What is in the folder already is not made again.
 
     Args:
         classifier: The LightningModule, trained, or any classifier of images.
-        datamodule: Of its images; without augmentation, with true masks at least in validation (or a threshold in the
-            config).
-        folder: Of the export (see `files`), and of `segmenter/` and `results.json`.
-        config: Of seeds and masks. Mean and std are the datamodule's where it has none.
-        training: Of the segmenter.
+        datamodule: The datamodule of its images, without augmentation and with true masks at least in validation (or
+            a threshold in the config).
+        folder: The folder of the export (see `export_files`), which also holds `segmenter/` and `results.json`.
+        config: How seeds and masks are made. Where it has no mean and std, those of the datamodule are used.
+        training: How the segmenter is trained.
         model: Attribute path of the classifier's model on its module.
-        net: What is trained: gives logits `[batch, 1 + classes, h, w]`. Else a light decoder on a copy of the
-            classifier's ViT.
-        device: Where the classifier runs.
+        net: The network to train, which returns logits `[batch, 1 + classes, h, w]`; None for a light decoder on a
+            copy of the classifier's ViT.
+        device: The device on which the classifier runs.
 
     Returns:
         What `results.json` holds: the scores of the export by split, and `segmenter`: by split `mean_iou`,
@@ -102,7 +103,7 @@ def run_pipeline(
 
 
 def _with_normalization(config: PseudoMaskConfig, datamodule: Any) -> PseudoMaskConfig:
-    """With the datamodule's mean and std where the config has none."""
+    """Return the config, with the datamodule's mean and std where it has none."""
     options = dict(getattr(datamodule, "hparams", {}))
     if config.mean is not None or options.get("mean") is None or options.get("std") is None:
         return config
@@ -110,13 +111,14 @@ def _with_normalization(config: PseudoMaskConfig, datamodule: Any) -> PseudoMask
 
 
 def _sources(datamodule: Any, device: torch.device | str) -> dict[str, ImageSource]:
-    """Images by split, of the splits that the datamodule has."""
+    """Return the images by split, of the splits that the datamodule has."""
     datamodule.prepare_data()
     datamodule.setup("fit")
     datamodule.setup("test")
     sources: dict[str, ImageSource] = {}
     for split in SPLITS:
         make = getattr(type(datamodule), f"{split}_dataloader", None)
+        # LightningDataModule defines all loaders; only those that the user's class overrides can be called.
         if make is None or make is getattr(pl.LightningDataModule, f"{split}_dataloader"):
             continue
         loader = make(datamodule)
@@ -130,7 +132,7 @@ def _source(loader: Any, device: torch.device | str) -> ImageSource:
 
 
 def _data(folder: Path, config: PseudoMaskConfig, training: Training) -> SegmentationFolder:
-    """Images and pseudo-masks to train on, true masks to score on, as the classifier read them."""
+    """Return images and pseudo-masks to train on, true masks to score on, as the classifier read them."""
     entries = [entry for entry in export_files.read_index(folder) if entry.status == "done"]
     if not any(entry.split == "train" for entry in entries):
         raise ValueError(
@@ -154,9 +156,10 @@ def _data(folder: Path, config: PseudoMaskConfig, training: Training) -> Segment
 def _segmenter(
     folder: Path, classifier: nn.Module, data: SegmentationFolder, training: Training, net: nn.Module | None
 ) -> Segmenter:
-    """The trained segmenter, which is kept in the folder."""
+    """Return the trained segmenter, from the folder if it was trained before."""
     classes = data.plain.classes
     path = folder / "segmenter" / "segmenter.ckpt"
+    # The seed decides the decoder's weights and the order of the images; the caller's random state stays.
     with torch.random.fork_rng():
         torch.manual_seed(training.seed)
         if net is None:

@@ -10,31 +10,32 @@ from lrptrain.batch.annotations import IGNORED
 
 
 def class_iou(confusion: Num[Tensor, "*sets truth prediction"]) -> Float[Tensor, "*sets truth"]:
-    """Intersection over union of every class, in [0, 1]; nan for one that is neither present nor predicted.
+    """Return the intersection over union of every class, in [0, 1]; nan for one that is neither present nor predicted.
 
     Args:
         confusion: Pixels by `[truth, prediction]`. Predictions beyond the classes of the truth are of no class.
     """
     classes = confusion.shape[-2]
+    # [*sets, classes]: pixels that are and are predicted as the class, and pixels that are either.
     both = confusion[..., :classes].diagonal(dim1=-2, dim2=-1)
     either = confusion.sum(-1) + confusion[..., :classes].sum(-2) - both
     return both / either
 
 
 class MaskScore(Metric):
-    """Mean IoU over the classes and the background, pixels of all images in_every_process (as PASCAL VOC counts).
+    """Mean IoU over the classes and the background, from the pixels of all images together (as PASCAL VOC counts).
 
     `compute()` returns a dict:
     - `mean_iou`: over the classes that are present or predicted somewhere, in [0, 1], nan if nothing was counted,
-    - `per_class`: `[classes + 1]` IoU, the background first; nan for a class that is nowhere,
+    - `per_class`: the IoU of every class, `[classes + 1]` with the background first; nan for a class that is nowhere,
     - `foreground_mean_iou`: mean of background and foreground, all classes taken as one,
-    - `pixels`: how many were counted.
+    - `pixels`: the number of pixels that were counted.
 
     Pixels whose truth is 255 are not counted. A prediction of 255 is of no class: it misses the truth.
 
     Args:
-        classes: How many, without the background.
-        **kwargs: Of `torchmetrics.Metric`.
+        classes: The number of classes, without the background.
+        **kwargs: Passed to `torchmetrics.Metric`.
     """
 
     key = "miou"
@@ -65,13 +66,14 @@ class MaskScore(Metric):
             most = int((mask * (mask != IGNORED)).max()) if mask.numel() else 0
             if most > self.classes:
                 raise ValueError(f"a {name} mask has the value {most}: 0..{self.classes} and 255 are known")
+        # A prediction of 255 goes to the last column, which belongs to no class of the truth.
         labels = torch.where(predicted == IGNORED, self.classes + 1, predicted.long())
         self.confusion = self.confusion + multiclass_confusion_matrix(
             labels, truth.long(), self.classes + 2, ignore_index=IGNORED, validate_args=False
         )
 
     def compute(self) -> dict[str, Tensor]:
-        """The dict described above."""
+        """Return the dict described above."""
         counts = self.confusion[:-1]
         per_class = class_iou(counts)
         # All classes as one: columns background, foreground, no class; rows background, foreground.

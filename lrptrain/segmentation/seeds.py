@@ -28,22 +28,22 @@ def seed_maps(
     flip: bool = True,
     chunk: int = CHUNK,
 ) -> Float[Tensor, "batch classes height width"]:
-    """Relevance maps of the present classes of every image, at the images' size.
+    """Return relevance maps of the present classes of every image, at the images' size.
 
     See `multi_scale_maps`, which this puts in one tensor; that of a whole batch for many classes is large.
 
     Args:
         model: As `lrptrain.attribute` takes it, in evaluation mode.
-        images: Normalised as the model expects.
-        present: Which classes an image shows.
+        images: Images, normalised as the model expects.
+        present: Whether each image shows each class.
         method: One of `lrptrain.methods()`.
         options: Options of the method.
         scales: Factors by which images are resized, see `multi_scale_maps`.
         flip: Whether mirror images are averaged in.
-        chunk: Maps per forward pass.
+        chunk: The number of maps in one forward pass.
 
     Returns:
-        In 0..1 with a maximum of 1; 0 for absent classes, and for maps without positive relevance.
+        Maps in 0..1 with a maximum of 1; 0 for absent classes, and for maps without positive relevance.
 
     Raises:
         ValueError: If shapes do not fit, a scale or `chunk` is not positive.
@@ -53,6 +53,7 @@ def seed_maps(
         raise ValueError(
             f"present must be bool of shape [{len(images)}, classes], not {present.dtype} of {list(present.shape)}"
         )
+    # present [[1, 0], [1, 1]] gives rows [0, 1, 1] and classes [0, 0, 1]: a map for each pair.
     rows, classes = present.nonzero(as_tuple=True)
     pair_maps = multi_scale_maps(model, images, rows, classes, method, options, scales, flip, chunk)
     maps = pair_maps.new_zeros(*present.shape, *images.shape[-2:])
@@ -71,7 +72,7 @@ def multi_scale_maps(
     flip: bool = True,
     chunk: int = CHUNK,
 ) -> Float[Tensor, "maps height width"]:
-    """One relevance map for each pair of an image and a class.
+    """Return one relevance map, averaged over scales, for each pair of an image and a class.
 
     The image is brought to every scale (rounded to whole patches, at least one) and, with `flip`, mirrored. The
     positive relevance of each view is divided by its maximum and brought back to the image's size bilinearly, so that
@@ -80,17 +81,17 @@ def multi_scale_maps(
 
     Args:
         model: As `lrptrain.attribute` takes it, in evaluation mode.
-        images: Normalised as the model expects.
-        rows: Which image each map is of.
+        images: Images, normalised as the model expects.
+        rows: The index in `images` of the image that each map is of.
         classes: The class that each map is of.
         method: One of `lrptrain.methods()`.
         options: Options of the method.
         scales: Factors by which images are resized.
         flip: Whether mirror images are averaged in.
-        chunk: Maps per forward pass: memory grows with it, and not with the number of maps beyond it.
+        chunk: The number of maps in one forward pass: memory grows with it, and not with the number of maps beyond it.
 
     Returns:
-        In 0..1 with a maximum of 1; 0 where there is no positive relevance, or relevance that is not finite.
+        Maps in 0..1 with a maximum of 1; 0 where there is no positive relevance, or relevance that is not finite.
 
     Raises:
         ValueError: If a scale or `chunk` is not positive.
@@ -100,6 +101,7 @@ def multi_scale_maps(
         raise ValueError(f"scales must be positive numbers and chunk at least 1, not {tuple(scales)} and {chunk}")
     model = unwrap(model)
     options = dict(options or {})
+    # An unknown method or option is refused before anything is computed.
     get_method(method, options)
     with torch.no_grad():
         total = at_least_float32(images).new_zeros(len(rows), *images.shape[-2:])
@@ -107,13 +109,15 @@ def multi_scale_maps(
             part = slice(start, start + chunk)
             for view, mirrored in _views(model, images[rows[part]], scales, flip):
                 scores = _positive(model, view, classes[part], method, options)
+                # Resized before it is mirrored back: a view has its own number of patches.
                 resized = F.interpolate(scores[:, None], images.shape[-2:], mode="bilinear", align_corners=False)[:, 0]
                 total[part] += resized.flip(-1) if mirrored else resized
+        # The sum over views, scaled to a maximum of 1, is the same as their scaled mean.
         return unit(total)
 
 
 def unit(maps: Float[Tensor, "*maps height width"]) -> Float[Tensor, "*maps height width"]:
-    """Each map divided by its maximum; maps of 0 stay 0."""
+    """Return each map divided by its maximum; maps of 0 stay 0."""
     top = maps.amax((-2, -1), keepdim=True)
     return torch.where(top > 0, maps / top, 0.0)
 
@@ -121,7 +125,7 @@ def unit(maps: Float[Tensor, "*maps height width"]) -> Float[Tensor, "*maps heig
 def _views(
     model: nn.Module, images: Float[Tensor, "batch 3 height width"], scales: Sequence[float], flip: bool
 ) -> Iterator[tuple[Tensor, bool]]:
-    """The images at every scale, and their mirror images."""
+    """Yield the images at every scale and, with `flip`, their mirror images, and whether they are mirrored."""
     patch = patch_size(model)
     for scale in scales:
         size = scaled_size((images.shape[-2], images.shape[-1]), scale, patch) if scale != 1 else images.shape[-2:]
@@ -142,6 +146,7 @@ def _positive(
         with any_size(model):
             relevance = attribute(model, images, classes, method, **options)
     except Exception as error:
+        # Any error of the engine may come from the size: one plain forward pass tells.
         if not _takes(model, images[:1]):
             raise UnsupportedModelError(
                 f"the model does not take images of {' x '.join(map(str, images.shape[-2:]))} pixels: pass images "
@@ -150,6 +155,7 @@ def _positive(
         raise
     if relevance.grid is None:
         raise UnsupportedModelError("seeds are made of images: the model reads no patches")
+    # clamp leaves nan and +inf; they become 0, so that one bad value does not scale all others to 0.
     return unit(relevance.scores.clamp(min=0).nan_to_num(0.0, 0.0, 0.0).unflatten(1, relevance.grid))
 
 

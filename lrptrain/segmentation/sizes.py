@@ -16,7 +16,7 @@ _OPTION = "interpolate_pos_encoding"
 
 @contextmanager
 def any_size(model: nn.Module) -> Iterator[None]:
-    """Inside, the ViTs of timm and Hugging Face in `model` resample their position embeddings to the image's patches.
+    """Let the ViTs of timm and Hugging Face in `model` resample their position embeddings to the image's patches.
 
     timm: what its option `dynamic_img_size` sets; Hugging Face: `interpolate_pos_encoding=True`, for images of another
     size than the model's own. Afterwards the model is as before. A model of another kind is left as it is: one that
@@ -34,7 +34,7 @@ def any_size(model: nn.Module) -> Iterator[None]:
 
 
 def native_size(model: nn.Module) -> tuple[int, int] | None:
-    """Height and width that a model was built for: timm's patch embedding or Hugging Face's config says it."""
+    """Return the height and width that a model was built for, by timm's patch embedding or Hugging Face's config."""
     for part in model.modules():
         for size in (getattr(part, "img_size", None), getattr(getattr(part, "config", None), "image_size", None)):
             if isinstance(size, int):
@@ -45,7 +45,7 @@ def native_size(model: nn.Module) -> tuple[int, int] | None:
 
 
 def patch_size(model: nn.Module) -> tuple[int, int]:
-    """Height and width of a patch in pixels: the stride of the model's first convolution; (1, 1) without one."""
+    """Return height and width of a patch in pixels: the stride of the first convolution; (1, 1) without one."""
     for part in model.modules():
         if isinstance(part, nn.Conv2d):
             return part.stride[0], part.stride[1]
@@ -53,15 +53,18 @@ def patch_size(model: nn.Module) -> tuple[int, int]:
 
 
 def scaled_size(size: tuple[int, int], scale: float, patch: tuple[int, int]) -> tuple[int, int]:
-    """An image size times a number, rounded to whole patches, of which there is at least one."""
+    """Return an image size times a number, rounded to whole patches, of which there is at least one."""
+    # At scale 1.5 an image of 224 pixels in patches of 16 has 21 patches, 336 pixels.
     height, width = (max(round(side * scale / step), 1) * step for side, step in zip(size, patch, strict=True))
     return height, width
 
 
 def _dynamic(vit: nn.Module) -> Undo:
-    """What timm's constructors do for `dynamic_img_size=True`: the patches stay a grid until they get positions."""
+    """Do what timm's constructors do for `dynamic_img_size=True`: the patches stay a grid until they get positions."""
     layers = require("timm.layers", "timm")
     embed: Any = vit.patch_embed
+    # timm's patch embedding then returns [batch, rows, columns, width], and the ViT resamples its positions to that
+    # grid.
     settings = {"flatten": False, "output_fmt": layers.Format.NHWC, "strict_img_size": False}
     undo_vit = _set(vit, {"dynamic_img_size": True})
     undo_embed = _set(embed, settings)
@@ -82,7 +85,7 @@ def _set(owner: Any, values: Mapping[str, Any]) -> Undo:
 def _interpolated(
     native: tuple[int, int] | None, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
-    """The arguments of a call on images of another size, with the request to interpolate."""
+    """Return the arguments of a call on images of another size, with the request to interpolate."""
     images = args[0] if args else kwargs.get("pixel_values")
     foreign = isinstance(images, Tensor) and images.ndim == 4 and tuple(images.shape[-2:]) != native
     return args, {**kwargs, _OPTION: True} if foreign else kwargs

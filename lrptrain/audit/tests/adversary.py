@@ -232,6 +232,7 @@ def train_adversary(
         # A parameter that the map and the output do not depend on has no gradient, and Adam leaves it as it is.
         for parameter, gradient in zip(parameters, gradients, strict=True):
             parameter.grad = gradient
+        # A single batch must not throw the weights far away.
         nn.utils.clip_grad_norm_(parameters, 1.0)
         optimizer.step()
     adversary.zero_grad(set_to_none=True)

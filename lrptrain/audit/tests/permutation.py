@@ -119,6 +119,7 @@ def _permute(block: LastBlock, shuffles: int, seed: int) -> PermutationEffect:
         # One key per place, the same for all samples: so a sample's shuffle does not depend on its batch.
         keys = torch.rand(attention.shape[-1], generator=generator, dtype=torch.float64)
         order = shuffled_places(block.content, keys.to(attention.device))
+        # All heads and rows [batch, heads, length, length] by the same order of the last axis.
         weights = attention.gather(-1, order[:, None, None].expand_as(attention))
         after = class_probabilities(block.logits(block.reweighted(weights)), dtype=None)
         distances.append(total_variation(before, after))

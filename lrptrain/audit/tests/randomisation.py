@@ -95,6 +95,7 @@ class RandomisationCheck:
     def means(self, absolute: bool = False) -> dict[str, Float[Tensor, " stages"]]:
         """Return per stage the mean over samples as `value`, and its 95 % t interval as `low` and `high`."""
         values = self.absolute if absolute else self.correlation
+        # A row per stage: values [stages, batch] are flattened stage by stage.
         row = torch.arange(len(values), device=values.device).repeat_interleave(values.shape[1])
         return mean_with_interval(moments_by_row(values.flatten(), row, len(values)))
 
@@ -139,6 +140,7 @@ def randomisation_check(
         recording = record(randomised, inputs)
     original = recording.attribute(target, method, **options)
     del recording  # it holds the tensors of the intact model
+    # Stages are cascading: each keeps what the earlier ones randomised.
     groups = _split_evenly(_from_the_logits_down(randomised, started), stages)
     usable = _not_padding(original, inputs)
     generator = torch.Generator().manual_seed(seed)
@@ -201,6 +203,7 @@ def _from_the_logits_down(model: nn.Module, started: Mapping[str, int]) -> list[
 def _split_evenly(names: list[str], most: int) -> list[list[str]]:
     """Divide names into at most `most` consecutive groups of about the same length, none of them empty."""
     groups = min(most, len(names))
+    # 5 names in 2 groups: the edges 0, 2, 5.
     edges = [round(i * len(names) / groups) for i in range(groups + 1)]
     return [names[low:high] for low, high in pairwise(edges)]
 

@@ -29,11 +29,12 @@ _PLAIN: dict[str, Callable[..., Any]] = {
     "dense_crf": dense_crf,
 }
 _OF_MODEL = {"attention_affinity": attention_affinity}
-_GIVEN = {"images", "maps", "model", "mean", "std"}
+# Parameters that `refinement` or its caller fills: a config cannot set them as options.
+_NOT_OPTIONS = {"images", "maps", "model", "mean", "std"}
 
 
 def refinements() -> tuple[str, ...]:
-    """The names that `refinement` knows."""
+    """Return the names of all refinements."""
     return tuple(sorted(_PLAIN | _OF_MODEL))
 
 
@@ -44,14 +45,14 @@ def refinement(
     std: Sequence[float] = (1.0, 1.0, 1.0),
     **options: Any,
 ) -> Refinement:
-    """A refinement by name.
+    """Return the refinement of a name, with its options.
 
     Args:
         name: One of `refinements()`.
-        model: For those that read its attention.
-        mean: What is subtracted from images in 0..1 for the model, per channel.
-        std: What they are divided by.
-        **options: Of the refinement.
+        model: The classifier, for refinements that read its attention.
+        mean: The mean of each channel, which is subtracted from images in 0..1 before the model sees them.
+        std: The standard deviation of each channel, by which the difference is divided.
+        **options: Options of the refinement.
 
     Returns:
         `refine(images, maps)`: images `[batch, 3, height, width]` in 0..1, maps `[batch, classes, height, width]`.
@@ -59,14 +60,14 @@ def refinement(
     Raises:
         ValueError: If the name or an option is unknown, or the model is missing.
     """
-    found = (_PLAIN | _OF_MODEL).get(name)
-    if found is None:
+    function = (_PLAIN | _OF_MODEL).get(name)
+    if function is None:
         raise ValueError(unknown_name("refinement", name, refinements()))
-    known = [option for option in inspect.signature(found).parameters if option not in _GIVEN]
-    for option in sorted(set(options) - set(known)):
-        raise ValueError(unknown_name(f"option of {name}", option, known))
+    allowed = [option for option in inspect.signature(function).parameters if option not in _NOT_OPTIONS]
+    for option in sorted(set(options) - set(allowed)):
+        raise ValueError(unknown_name(f"option of {name}", option, allowed))
     if name in _PLAIN:
-        return partial(found, **options)
+        return partial(function, **options)
     if model is None:
         raise ValueError(f"{name} reads the attention of a model: pass model=...")
-    return found(model, mean, std, **options)
+    return function(model, mean, std, **options)

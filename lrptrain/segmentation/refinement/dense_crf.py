@@ -22,12 +22,12 @@ def dense_crf(
     background's level and the maps, scaled to sum 1.
 
     Args:
-        images: RGB in 0..1.
-        maps: In 0..1.
-        background: Level at which a map's pixel is as likely background.
-        iterations: Of the mean field.
-        near: Weight of nearness, and its standard deviation in pixels.
-        alike: Weight of likeness, and its standard deviations in pixels and in levels of colour (0..255).
+        images: RGB images in 0..1.
+        maps: Maps in 0..1.
+        background: The value of a map at which its class and the background are equally likely.
+        iterations: The number of iterations of the mean field.
+        near: The weight of nearness, and its standard deviation in pixels.
+        alike: The weight of likeness, and its standard deviations in pixels and in levels of colour (0..255).
 
     Returns:
         Probabilities of the classes, in 0..1.
@@ -38,16 +38,18 @@ def dense_crf(
     require("pydensecrf.densecrf", "crf")
     refined = torch.zeros_like(maps)
     for row, (image, of_image) in enumerate(zip(images, maps, strict=True)):
-        shown = of_image.flatten(1).any(1).nonzero().flatten()
-        if len(shown):
-            probabilities = torch.cat([torch.full_like(of_image[:1], background), of_image[shown]]).clamp(min=1e-6)
+        present = of_image.flatten(1).any(1).nonzero().flatten()
+        if len(present):
+            # [1 + present classes, height, width], the background first; not 0, because the field takes their
+            # logarithm.
+            probabilities = torch.cat([torch.full_like(of_image[:1], background), of_image[present]]).clamp(min=1e-6)
             pixels = (image.clamp(0, 1) * 255).round().to(torch.uint8).permute(1, 2, 0)
-            found = _inferred(pixels, probabilities / probabilities.sum(0), iterations, near, alike)
-            refined[row, shown] = found[1:].to(maps)
+            labelled = _infer(pixels, probabilities / probabilities.sum(0), iterations, near, alike)
+            refined[row, present] = labelled[1:].to(maps)
     return refined
 
 
-def _inferred(
+def _infer(
     pixels: Tensor,
     probabilities: Float[Tensor, "labels height width"],
     iterations: int,
@@ -55,6 +57,8 @@ def _inferred(
     alike: tuple[float, float, float],
 ) -> Float[Tensor, "labels height width"]:
     labels, height, width = probabilities.shape
+    # The library takes the width first, and contiguous arrays: float32 [labels, height * width], uint8 [height, width,
+    # 3].
     field = require("pydensecrf.densecrf", "crf").DenseCRF2D(width, height, labels)
     unary = -probabilities.detach().cpu().float().log().flatten(1).numpy()
     field.setUnaryEnergy(np.ascontiguousarray(unary))

@@ -15,14 +15,15 @@ def guided_filter(
     """Refine maps by the edges of the image, with kornia's `guided_blur`.
 
     Args:
-        images: RGB in 0..1.
-        maps: In 0..1.
-        radius: Of the window, as a share of the image's longer side: 8 pixels of 224.
-        epsilon: Variance of colour below which an edge is smoothed away.
+        images: RGB images in 0..1.
+        maps: Maps in 0..1.
+        radius: The radius of the window as a share of the image's longer side: 8 pixels of 224.
+        epsilon: The variance of colour below which an edge is smoothed away.
 
     Returns:
-        In 0..1.
+        Maps in 0..1.
     """
     filters = require("kornia.filters", "refinement")
+    # kornia takes the window's side in pixels, which must be odd.
     reach = max(round(radius * max(images.shape[-2:])), 1)
     return filters.guided_blur(images.to(maps.dtype), maps, 2 * reach + 1, epsilon).clamp(0, 1)

@@ -31,12 +31,12 @@ def pixel_adaptive(
     published weights sum to 1 + w2; here they are divided by that, so that values stay in 0..1.
 
     Args:
-        images: RGB in 0..1.
-        maps: In 0..1.
+        images: RGB images in 0..1.
+        maps: Maps in 0..1.
         dilations: Distances of the neighbours in pixels.
         iterations: How often the maps are averaged.
-        w1: How much a difference may be, in standard deviations.
-        w2: Weight of nearness beside colour.
+        w1: The difference that lowers a weight to 1 / e, in standard deviations.
+        w2: The weight of nearness beside that of colour, which is 1.
 
     Raises:
         ValueError: If the sizes of images and maps differ, or an argument is out of range.
@@ -47,8 +47,11 @@ def pixel_adaptive(
         raise ValueError(
             "pixel_adaptive needs dilations of at least 1, iterations and w2 of at least 0, and w1 above 0"
         )
+    # The weights depend on the image alone: they are computed once for all iterations and classes.
     weights = affinities(images.to(maps.dtype), dilations, w1, w2)
     for _ in range(iterations):
+        # Neighbour by neighbour: all shifted copies at once would take 48 times the memory of the maps (8 x 6
+        # dilations).
         average = torch.zeros_like(maps)
         for near, weight in zip(_shifted(maps, dilations), weights, strict=True):
             average.addcmul_(near, weight[:, None])
@@ -59,17 +62,22 @@ def pixel_adaptive(
 def affinities(
     images: Float[Tensor, "batch 3 height width"], dilations: Sequence[int], w1: float, w2: float
 ) -> Float[Tensor, "neighbours batch height width"]:
-    """The weight of every neighbour of every pixel; they sum to 1."""
+    """Return the weight of every neighbour of every pixel; those of a pixel sum to 1."""
     count = 8 * len(dilations)
-    mean, squares = torch.zeros_like(images), torch.zeros_like(images)
+    mean = torch.zeros_like(images)
+    # Two passes over the neighbours: their mean first, then their squared deviations from it.
     for near in _shifted(images, dilations):
         mean += near / count
+    squares = torch.zeros_like(images)
     for near in _shifted(images, dilations):
         squares += (near - mean).square()
+    # The standard deviation of a pixel's neighbours per channel, [batch, 3, height, width]; never 0.
     spread = (squares / (count - 1)).sqrt() + _TINY
+    # [neighbours, batch, height, width]; the softmax makes the weights of a pixel's neighbours sum to 1.
     colour = torch.stack(
         [-((near - images) / (w1 * spread)).square().mean(1) for near in _shifted(images, dilations)]
     ).softmax(0)
+    # The same for all pixels: the diagonal neighbours at dilation 2 are 2 * sqrt(2) pixels away.
     distance = torch.tensor(
         [dilation * (dy**2 + dx**2) ** 0.5 for dilation in dilations for dy, dx in _AROUND], dtype=torch.float64
     )
@@ -81,10 +89,13 @@ _AROUND = tuple((dy, dx) for dy in (-1, 0, 1) for dx in (-1, 0, 1) if (dy, dx) !
 
 
 def _shifted(x: Tensor, dilations: Sequence[int]) -> Iterator[Tensor]:
-    """What stands at every neighbour, `[batch, channels, height, width]` each; a view, not a copy."""
-    height, width, most = x.shape[-2], x.shape[-1], max(dilations)
+    """Yield for every neighbour its value at each pixel, `[batch, channels, height, width]`; a view, not a copy."""
+    height, width = x.shape[-2:]
+    most = max(dilations)
+    # Padded by the largest dilation, so that every shift is a slice of the same size.
     padded = F.pad(x, (most,) * 4, mode="replicate")
     for dilation in dilations:
         for dy, dx in _AROUND:
-            top, left = most + dy * dilation, most + dx * dilation
+            top = most + dy * dilation
+            left = most + dx * dilation
             yield padded[..., top : top + height, left : left + width]
