@@ -11,7 +11,7 @@ from sklearn.metrics import roc_auc_score, roc_curve
 from experiments.detection.cases import CLEAN
 from experiments.detection.watch import ANNOTATED, MAPS, MONITORS
 from experiments.parallel import Run
-from lrptrain.findings.detectors import RelianceOutsideAnnotation
+from lrptrain.findings.detectors.focus import RelianceOutsideAnnotation
 
 ALPHA = 0.01
 """Of the test whether the accuracy shows a shortcut."""

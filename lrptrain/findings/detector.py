@@ -1,6 +1,7 @@
 """Kinds of findings: each is a `Detector`, an object that looks for them and says how they are put into words.
 
-A new kind is one file: a class with `kind`, `title` and `detect`, and a call of `register_detector`.
+A new kind is one file: a class with `kind`, `title` and `detect`, and a call of `register_detector`. A file in
+`lrptrain/findings/detectors` is imported without a list that names it.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -60,6 +61,7 @@ class Detector(Protocol):
     Attributes:
         kind: The identifier in records and tables, such as `"focus_at_position"`.
         title: What such a finding says, in a few words, for headings.
+        order: Detectors look, and are reported, in ascending order; the library's own have 10 to 60.
         named_by_place: Whether findings at two places, such as two tokens, are two findings. Otherwise the place may
             change from one evaluation to the next, and the finding is the same.
         least_effect: The least mean change of a probability that confirms the finding, in [0, 1), where it exceeds that
@@ -69,6 +71,7 @@ class Detector(Protocol):
 
     kind: str
     title: str
+    order: int = 100
     named_by_place: bool = False
     least_effect: float = 0.0
     reported_unconfirmed: bool = True
@@ -105,7 +108,8 @@ def register_detector(detector: Detector) -> Callable[[], None]:
     """Let every later evaluation look for another kind of finding.
 
     Args:
-        detector: The object for the kind; its candidates come after those of the detectors registered before.
+        detector: The object for the kind. Its candidates come in ascending `order`, among equals in the order of
+            registration.
 
     Returns:
         A function that removes the registration.
@@ -125,10 +129,10 @@ def register_detector(detector: Detector) -> Callable[[], None]:
 
 
 def detectors() -> list[Detector]:
-    """Return the detectors of all kinds: the library's own, then others, in the order in which they were registered."""
+    """Return the detectors of all kinds in ascending `order`; equals in the order in which they were registered."""
     # Not imported above: reading a record needs no detector, and these load the parts that intervene on models.
     import_module("lrptrain.findings.detectors")
-    return list(_DETECTORS.values())
+    return sorted(_DETECTORS.values(), key=lambda detector: detector.order)
 
 
 def get_detector(kind: str) -> Detector:

@@ -1,26 +1,11 @@
-"""One file per kind of finding (focus.py has three, which one family of tests decides), registered in their order."""
+"""One file per kind of finding (focus.py has three, which one family of tests decides).
 
-from lrptrain.findings.detector import register_detector
-from lrptrain.findings.detectors.clusters import RelevanceCluster
-from lrptrain.findings.detectors.focus import FocusInRegion, FocusOutsideAnnotation, RelianceOutsideAnnotation
-from lrptrain.findings.detectors.positions import FocusAtPosition
-from lrptrain.findings.detectors.tokens import SuspiciousToken
+All modules of this folder are imported, and each registers its detectors, so that a new file is a new kind.
+`Detector.order` says in which order they look.
+"""
 
-for _detector in (
-    FocusOutsideAnnotation(),
-    RelianceOutsideAnnotation(),
-    FocusInRegion(),
-    FocusAtPosition(),
-    RelevanceCluster(),
-    SuspiciousToken(),
-):
-    register_detector(_detector)
+import importlib
+import pkgutil
 
-__all__ = [
-    "FocusAtPosition",
-    "FocusInRegion",
-    "FocusOutsideAnnotation",
-    "RelevanceCluster",
-    "RelianceOutsideAnnotation",
-    "SuspiciousToken",
-]
+for _module in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
+    importlib.import_module(f"{__name__}.{_module.name}")

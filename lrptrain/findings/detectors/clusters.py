@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.extras import require
-from lrptrain.findings.detector import Candidate, DetectionConfig, Detector
+from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
 from lrptrain.findings.detectors.positions import describe
 from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.findings.evaluation import Evaluation
@@ -41,6 +41,7 @@ class RelevanceCluster(Detector):
 
     kind = "relevance_cluster"
     title = "The relevance of these samples is alike"
+    order = 50
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
         """Return clusters with something planted in their region, if no sample has an annotation."""
@@ -189,3 +190,6 @@ def _region_pixels(
     stacked = torch.stack(images).float()
     inside = pixels(region, {"image": stacked[:1]}, grid)[0]  # [height, width], the same in all images
     return stacked[:, :, inside].flatten(1).numpy()
+
+
+register_detector(RelevanceCluster())

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Float, Int
 
-from lrptrain.findings.detector import Candidate, DetectionConfig, Detector
+from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
 from lrptrain.findings.evaluation import Evaluation
 from lrptrain.findings.finding import MAX_WORST_SAMPLES, Evidence, Finding
 from lrptrain.findings.scopes import OVERALL, Scope, split_into_scopes
@@ -23,6 +23,7 @@ class FocusOutsideAnnotation(Detector):
 
     kind = "focus_outside_annotation"
     title = "The relevance lies outside the annotation"
+    order = 10
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
         """Return the scopes whose maps show it and, if there will be an intervention, those whose maps do not.
@@ -51,6 +52,7 @@ class RelianceOutsideAnnotation(Detector):
 
     kind = "reliance_outside_annotation"
     title = "The prediction leans on what lies outside the annotation"
+    order = 20
     least_effect = 0.3
     reported_unconfirmed = False
 
@@ -74,6 +76,7 @@ class FocusInRegion(Detector):
 
     kind = "focus_in_region"
     title = "The relevance lies on a region"
+    order = 30
     named_by_place = True
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
@@ -268,3 +271,8 @@ def _check_arguments(
         raise ValueError(
             f"labels from {labels.min()} to {labels.max()} do not all name one of {len(class_names)} classes"
         )
+
+
+register_detector(FocusOutsideAnnotation())
+register_detector(RelianceOutsideAnnotation())
+register_detector(FocusInRegion())

@@ -6,7 +6,7 @@ from typing import NamedTuple
 import numpy as np
 from jaxtyping import Bool, Float
 
-from lrptrain.findings.detector import Candidate, DetectionConfig, Detector
+from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
 from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.findings.evaluation import Evaluation
 from lrptrain.findings.scopes import OVERALL, ScopeMembers, split_into_scopes
@@ -25,6 +25,7 @@ class FocusAtPosition(Detector):
 
     kind = "focus_at_position"
     title = "The relevance lies at a fixed place"
+    order = 40
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
         """Return positions that most images of a scope are read at, with the samples whose evidence is elsewhere."""
@@ -148,3 +149,6 @@ def _nearer_to_the_centre(grid: tuple[int, int]) -> Float[np.ndarray, "tokens to
     nearer: Bool[np.ndarray, "tokens tokens"] = radius[None] < radius[:, None]
     weights: Float[np.ndarray, "tokens tokens"] = nearer / np.maximum(nearer.sum(1, keepdims=True), 1)
     return weights
+
+
+register_detector(FocusAtPosition())

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Bool, Float, Int
 
 from lrptrain.extras import require
-from lrptrain.findings.detector import Candidate, DetectionConfig, Detector
+from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
 from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.findings.evaluation import Evaluation, ExplainedSample
 from lrptrain.findings.scopes import OVERALL, Scope
@@ -29,6 +29,7 @@ class SuspiciousToken(Detector):
 
     kind = "suspicious_token"
     title = "The relevance lies on a token"
+    order = 60
     named_by_place = True
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
@@ -213,3 +214,6 @@ def _mostly_annotated(texts: Sequence[TextContent], places: dict[int, list[int]]
 
 def _is_annotated(text: TextContent, position: int) -> bool:
     return text.annotated is not None and bool(text.annotated[position])
+
+
+register_detector(SuspiciousToken())
