@@ -189,6 +189,9 @@ def token_annotations(
         if "rationale" not in batch:
             return None, {}
         return rationale_to_tokens(batch["rationale"], batch.get("attention_mask")), {}
+    if "mask" in batch and batch["mask"].ndim == 4 and batch["mask"].shape[1] == 1 and not region_names:
+        # A mask read like an image has a channel axis, [batch, 1, height, width], and no names of regions.
+        return mask_to_tokens(batch["mask"][:, 0], grid), {}
     if "mask" in batch and batch["mask"].ndim == 4:
         regions = regions_to_tokens(batch["mask"], region_names, grid)
         return next(iter(regions.values())), regions

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from lrptrain.batch import Sample, batch_length, batched, collate, read_batch, take
+from lrptrain.batch import Sample, batch_length, batched, collate, read_batch, take, token_annotations
 
 IMAGE = torch.zeros(2, 3, 4, 4)
 
@@ -67,3 +67,16 @@ def test_batches_of_samples_have_their_labels_and_need_no_padding_of_others():
     assert [batch["label"].tolist() for batch in (first, second, third)] == [[-1, 0], [1, -1], [0]]
     assert [batch["input_ids"].shape for batch in (first, second, third)] == [(2, 3), (2, 5), (1, 6)]
     assert first["attention_mask"].tolist() == [[1, 1, 0], [1, 1, 1]]
+
+
+def test_a_mask_with_a_channel_axis_is_the_mask():
+    mask = torch.zeros(2, 1, 8, 8)
+    mask[:, :, :4] = 1
+    with_axis, regions = token_annotations({"image": torch.rand(2, 3, 8, 8), "mask": mask}, (2, 2))
+    without, _ = token_annotations({"image": torch.rand(2, 3, 8, 8), "mask": mask[:, 0]}, (2, 2))
+    assert with_axis is not None
+    assert without is not None
+    assert torch.equal(with_axis.evidence, without.evidence)
+    assert regions == {}
+    _, regions = token_annotations({"image": torch.rand(2, 3, 8, 8), "mask": mask}, (2, 2), ("object",))
+    assert list(regions) == ["object"]

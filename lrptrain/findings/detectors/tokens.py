@@ -39,7 +39,7 @@ class SuspiciousToken(Detector):
         texts = [_content(explained) for explained in evaluation.samples]
         for token in suspicious_tokens(texts, config.confidence):
             if token.is_position:
-                where = _ordinal(token.what)
+                where = _position_in_words(token.what)
                 scope = OVERALL
                 region = Region("place", token.what)
             else:
@@ -73,10 +73,10 @@ def _content(explained: ExplainedSample) -> "TextContent":
     )
 
 
-def _ordinal(position: int) -> str:
+def _position_in_words(position: int) -> str:
     """Return a position in words; 0 is the first token, -1 the last."""
-    side, number = ("first", position) if position >= 0 else ("last", -1 - position)
-    return f"the {side} token" if number == 0 else f"the {side} token but {number}"
+    names = {0: "the first token", 1: "the second token", -1: "the last token", -2: "the second-to-last token"}
+    return names.get(position, f"token {position + 1}" if position >= 0 else f"token {-position} from the end")
 
 
 @dataclass(frozen=True)

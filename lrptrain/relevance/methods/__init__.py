@@ -1,25 +1,7 @@
-"""One file per family of methods; importing this package registers them all."""
+"""One file per family of methods; importing this package imports them all, and each registers its methods."""
 
-from lrptrain.relevance.methods import (
-    attention,
-    attention_flow,
-    control,
-    decomposition,
-    gradcam,
-    gradient,
-    lrp,
-    perturbation,
-    surrogate,
-)
+import importlib
+import pkgutil
 
-__all__ = [
-    "attention",
-    "attention_flow",
-    "control",
-    "decomposition",
-    "gradcam",
-    "gradient",
-    "lrp",
-    "perturbation",
-    "surrogate",
-]
+for _module in sorted(pkgutil.iter_modules(__path__), key=lambda module: module.name):
+    importlib.import_module(f"{__name__}.{_module.name}")

@@ -3,7 +3,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from lrptrain.findings.detectors.tokens import TextContent, suspicious_tokens
+from lrptrain.findings.detectors.tokens import TextContent, _position_in_words, suspicious_tokens
 
 WORD, COMMON = 900, 7
 
@@ -66,3 +66,14 @@ def test_few_texts_and_empty_ones_are_no_evidence():
     empty = TextContent(np.empty(0, int), np.empty(0), None, 0)
     assert found([empty] * 20) == []
     assert found([]) == []
+
+
+@pytest.mark.parametrize(
+    ("position", "words"),
+    [
+        (0, "the first token"), (1, "the second token"), (5, "token 6"), (-1, "the last token"),
+        (-2, "the second-to-last token"), (-4, "token 4 from the end"),
+    ],
+)  # fmt: skip
+def test_a_position_is_named_as_people_count(position, words):
+    assert _position_in_words(position) == words
