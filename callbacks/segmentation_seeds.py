@@ -148,6 +148,10 @@ class SegmentationSeeds(ModelCallback):
         """Export with the trained model."""
         self._export(trainer, pl_module, self.split, self._fit_loaders(trainer))
 
+    def on_predict_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
+        """Find the model in `trainer.predict`, in which the other callbacks that need one do nothing."""
+        self._find_model(trainer, pl_module)
+
     def on_predict_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Export the images of the prediction."""
         self._export(trainer, pl_module, "predict", trainer.predict_dataloaders)
