@@ -118,10 +118,14 @@ def test_any_map_can_be_packed(values):
 
 
 def test_a_share_that_is_nearly_all_is_not_rounded_to_all():
-    scored = [False, True]
-    assert 0.9995 < packed([1.0, 1e-9], scored)["unscored"] < 1
-    assert 0.9995 < packed([1.0, 1e-30], scored)["unscored"] < 1
-    assert packed([1.0, 0.0], scored)["unscored"] == 1
+    def unscored(values):
+        levels = packed(values, [False, True])
+        assert levels is not None
+        return levels["unscored"]
+
+    assert 0.9995 < unscored([1.0, 1e-9]) < 1
+    assert 0.9995 < unscored([1.0, 1e-30]) < 1
+    assert unscored([1.0, 0.0]) == 1
 
 
 def test_what_is_no_map_is_none():
