@@ -36,12 +36,20 @@ class InterventionConfig:
         batch_size: The number of samples per forward pass.
         controls: The number of random regions per sample, the control of all strategies but the swap; 2 at least.
         seed: The seed of the choice of donors and of the random regions.
+
+    Raises:
+        ValueError: If the strategy is unknown.
     """
 
     strategy: str = "swap"
     batch_size: int = 16
     controls: int = 2
     seed: int = 0
+
+    def __post_init__(self) -> None:
+        """Check the strategy: an unknown one would be carried out as another."""
+        if self.strategy not in INTERVENTIONS:
+            raise ValueError(f"strategy must be one of {INTERVENTIONS}, not {self.strategy!r}")
 
 
 @dataclass(frozen=True)

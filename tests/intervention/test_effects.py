@@ -199,3 +199,8 @@ def test_texts_without_a_mask_cannot_lose_tokens():
         run_effects(
             WordReader(), samples, Region("token", 2), np.full((3, 2), 0.5), [0], None, InterventionConfig("fill")
         )
+
+
+def test_a_strategy_that_is_unknown_is_not_carried_out_as_another():
+    with pytest.raises(ValueError, match="strategy must be one of"):
+        InterventionConfig("blur")
