@@ -9,6 +9,7 @@ from lrptrain.relevance.registry import RelevanceMaps, methods, register_method
 from lrptrain.relevance.types import (
     NonFiniteError,
     Relevance,
+    RelevanceWarning,
     TokenLayout,
     UnsupportedMethodError,
     UnsupportedModelError,
@@ -23,6 +24,7 @@ __all__ = [
     "Recording",
     "Relevance",
     "RelevanceMaps",
+    "RelevanceWarning",
     "Rule",
     "TokenLayout",
     "UnsupportedMethodError",

@@ -28,6 +28,14 @@ class NonFiniteError(ValueError):
     """Relevance, or the logits that it explains, hold NaN or infinity."""
 
 
+class RelevanceWarning(UserWarning):
+    """A map was made, but something about it has to be known before it is read.
+
+    Such as a method taken in place of the default one, or a model in train mode. `lrptrain.relevance.notices` says it
+    once per model.
+    """
+
+
 @dataclass(frozen=True)
 class TokenLayout:
     """Where a model's content tokens stand in its sequence.

@@ -1,0 +1,40 @@
+"""What a user has to know about a map, said once per model."""
+
+import sys
+import warnings
+from collections.abc import Hashable
+from threading import Lock
+from weakref import WeakKeyDictionary
+
+from torch import nn
+
+from lrptrain.relevance.types import RelevanceWarning
+
+_given: WeakKeyDictionary[nn.Module, set[Hashable]] = WeakKeyDictionary()
+_lock = Lock()
+
+
+def warn_once(model: nn.Module, kind: Hashable, message: str) -> None:
+    """Give a `RelevanceWarning`, the first time for this model and this kind.
+
+    Args:
+        model: What the warning is about. It is not kept alive.
+        kind: What tells this warning from others about the model: a word, or a tuple with a method's name, say.
+        message: One line.
+    """
+    with _lock:
+        kinds = _given.setdefault(model, set())
+        if kind in kinds:
+            return
+        kinds.add(kind)
+    warnings.warn(message, RelevanceWarning, stacklevel=_callers_level())
+
+
+def _callers_level() -> int:
+    """The stack level, as seen by `warn_once`, of the first frame outside this package: the line to look at."""
+    level = 1
+    frame = sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").startswith("lrptrain.relevance"):
+        frame = frame.f_back
+        level += 1
+    return level
