@@ -175,7 +175,7 @@ class Tape(TorchFunctionMode):
             return self.watch(result)  # type: ignore[arg-type]
         copies = name == "embedding" and self.root is not None and self._copied_tokens(args, kwargs)
         if copies:
-            return self._from_root(result, copies)
+            return self._from_root(result, copies)  # type: ignore[arg-type]
         self._check_versions(tensors, versions, node, written)
         self._keep(node, result, tensors if written is None else [])
         return None if name == "setitem" else result
@@ -270,7 +270,7 @@ class Tape(TorchFunctionMode):
         return tokens
 
     def _from_root(self, looked_up: Tensor, tokens: int) -> Tensor:
-        """What a second lookup gives, made of the explained embeddings, so that relevance of both copies meets there."""
+        """What a second lookup gives, made of the explained embeddings: relevance of both copies meets there."""
         assert self.root is not None
         embedded = self.root.tensor
         if self.value_of(embedded) is not self.root:  # the model has overwritten what it was given
