@@ -10,7 +10,9 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from lrptrain.relevance.explanation import Explanation, explained_class, rival_class, seed_scale
+from lrptrain.relevance.classes import class_names, explained_class, rival_class
+from lrptrain.relevance.default import check_method, first_that_serves
+from lrptrain.relevance.explanation import Explanation, seed_scale
 from lrptrain.relevance.flow import flow_to, unweighted
 from lrptrain.relevance.layout import attention_probabilities, image_layout, reads_sequence, text_layout, token_states
 from lrptrain.relevance.preserve import preserved
@@ -30,7 +32,7 @@ from lrptrain.relevance.types import (
 )
 
 Inputs = Tensor | Mapping[str, Any]
-Target = int | Sequence[int] | Int[Tensor, " batch"] | None
+Target = int | str | Sequence[int | str] | Int[Tensor, " batch"] | None
 Blocks = list[Float[Tensor, "batch heads length length"]]
 
 
@@ -82,7 +84,7 @@ class Recording:
     def attribute(
         self,
         target: Target = None,
-        method: str = "transformer_attribution",
+        method: str | None = None,
         *,
         other: Target = None,
         composite: Rules | str | None = None,
@@ -99,20 +101,28 @@ class Recording:
     def _attribute(
         self,
         target: Target,
-        method: str,
+        method: str | None,
         other: Target,
         create_graph: bool,
         first_order: bool,
         options: Mapping[str, Any],
     ) -> Relevance:
+        if method is None:
+            names = check_method(None, options)
+
+            def explain(name: str) -> Relevance:
+                return self._attribute(target, name, other, create_graph, first_order, options)
+
+            return first_that_serves(self.model, names, explain, create_graph=create_graph)
         chosen = get_method(method, options)
         options, composite = split_composite(options)
         logits = self.output.tensor
         if create_graph and not chosen.differentiable:
             raise UnsupportedMethodError(f"{method} cannot be differentiated; these can: {', '.join(differentiable())}")
-        target = explained_class(target, logits)
-        rival = None if other is None else rival_class(other, target, logits)
-        explanation = Explanation(self, target, rival, create_graph, first_order)
+        labels = class_names(self.model)
+        explained = explained_class(target, logits, labels)
+        rival = None if other is None else rival_class(other, explained, logits, labels)
+        explanation = Explanation(self, explained, rival, create_graph, first_order)
         with (
             composite,
             torch.inference_mode(False),
@@ -125,7 +135,7 @@ class Recording:
         relevance = Relevance(
             scores=maps.scores if self.padding is None else maps.scores * self.padding.to(maps.scores.dtype),
             logits=logits.detach(),
-            target=target,
+            target=explained,
             method=method,
             grid=self.patch_grid if self.is_image else None,
             input=maps.input,

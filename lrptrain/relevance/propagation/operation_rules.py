@@ -99,6 +99,12 @@ def masked(propagator: Propagator, node: Node, relevance: OutputRelevance) -> In
     return [shape_back(value, part.masked_fill(node.argument(1, "mask"), 0.0)) for value in only_input(node)]
 
 
+def finite(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """`nan_to_num(x)`: relevance of what was replaced goes nowhere."""
+    part = single_output(relevance)
+    return [(value, part.masked_fill(~value.tensor.isfinite(), 0.0)) for value in only_input(node)]
+
+
 def choose(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """`where(condition, a, b)`: relevance follows the chosen entries."""
     part = single_output(relevance)

@@ -12,6 +12,7 @@ from lrptrain.relevance.propagation.operation_rules import (
     choose,
     divide,
     entries,
+    finite,
     masked,
     multiply,
     product,
@@ -33,14 +34,13 @@ def add(propagator: Propagator, node: Node, relevance: OutputRelevance, *, norma
     part = single_output(relevance)
     operands, (first, second) = zip(*sum_operands(node, part), strict=True)
     z = node.outputs[0].tensor
-    constants = [x for x, operand in zip((first, second), operands, strict=True) if not isinstance(operand, Value)]
     # The rule in place is no function of autograd, and has no defence against masks of -inf.
     in_place = normalised and not torch.is_grad_enabled() and z.dtype == part.dtype
-    if in_place and all(x.isfinite().all() for x in constants):
+    if in_place and bool(z.sum().isfinite()):
         pair = in_place_rules.rescaled_sum(part, z, (first, second), propagator.total(node))
         return [shape_back(v, share) for v, share in zip(operands, pair, strict=True) if isinstance(v, Value)]
     # An additive mask of -inf carries no relevance, and inf * 0 must not make it NaN.
-    shares = tuple(torch.where(part == 0, 0.0, x) for x in rules.proportional(part, (first, second)))
+    shares = rules.proportional(part, (rules.bounded(first), rules.bounded(second)))
     if normalised:
         shares = rules.rescale(part, shares, propagator.total(node))
     return [shape_back(v, share) for v, share in zip(operands, shares, strict=True) if isinstance(v, Value)]
@@ -110,6 +110,7 @@ def _composite(name: str, sums: RuleFunction, weighted: RuleFunction) -> Composi
             "mul": multiply,
             "div": divide,
             "masked_fill": masked,
+            "nan_to_num": finite,
             "where": choose,
             "mean": average,
             "sum": average,

@@ -25,6 +25,16 @@ def safe_divide(numerator: Array, denominator: Array) -> Array:
     return numerator / denominator.masked_fill(denominator.abs() < limits.tiny / limits.eps, torch.inf)
 
 
+def bounded(x: Array) -> Array:
+    """The numbers, of which those that stand for infinity are small enough to be multiplied.
+
+    An additive mask is -inf, or as negative as numbers can be. Times relevance per unit that would be NaN, or overflow.
+    Where a rule multiplies and another one divides by the same number, any large one will do.
+    """
+    limit = torch.finfo(x.dtype).max ** 0.5
+    return x.clamp(-limit, limit)
+
+
 def zplus(relevance: Array, x: Array, weight: Array, z: Array, forward: Linear, transpose: Linear) -> Array:
     """Pass relevance along the positive contributions only (z+ rule; Montavon et al. 2017, Chefer et al. 2021, eq. 4).
 

@@ -19,6 +19,7 @@ from lrptrain.relevance.propagation.operation_rules import (
     choose,
     divide,
     entries,
+    finite,
     masked,
     multiply,
     product,
@@ -69,21 +70,25 @@ def sum_rule(propagator: Propagator, node: Node, relevance: OutputRelevance, *, 
     operands = sum_operands(node, part)
     # A mask of zeros must change nothing, so that nothing is added to the denominator where one operand is a constant.
     stabiliser = stabiliser if all(isinstance(operand, Value) for operand, _ in operands) else 0.0
-    share = rules.safe_divide(part, rules.stabilised(_output(node, part), stabiliser))
-    shares = [(value, torch.where(part == 0, 0.0, x * share)) for value, x in operands]
-    return [shape_back(value, part_of_operand) for value, part_of_operand in shares if isinstance(value, Value)]
+    y = rules.bounded(_output(node, part))
+    share = rules.safe_divide(part, rules.stabilised(y, stabiliser))
+    shares = [(value, rules.bounded(x) * share) for value, x in operands if isinstance(value, Value)]
+    return [shape_back(value, part_of_operand) for value, part_of_operand in shares]
 
 
 def softmax_rule(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Achtibat et al. 2024, proposition 3.1: R_x = x (R - p sum R)."""
     part = single_output(relevance)
+    # A row of which all scores are -inf has p = NaN, which a model replaces if it goes on: it attends to nothing.
     p = _output(node, part)
+    nothing = p.isnan()
+    p = p.masked_fill(nothing, 0.0)
     dim = node.argument(1, "dim", -1)
     for value in only_input(node):
-        x = value.tensor.to(part.dtype)
         # A score of -inf, as an additive mask makes it, has p = 0 and passes nothing; -inf * 0 would be NaN.
-        x = x.masked_fill(x.isneginf(), 0.0)
-        yield value, x * (part - p * part.sum(dim, keepdim=True))
+        x = rules.bounded(value.tensor.to(part.dtype))
+        passed = x * (part - p * part.sum(dim, keepdim=True))
+        yield value, passed.masked_fill(nothing | (p == 0), 0.0)
 
 
 def _fixed_map(propagator: Propagator, node: Node) -> Callable[[Tensor], Tensor]:
@@ -118,6 +123,7 @@ def _signed(stabiliser: float, gain: float) -> dict[str, RuleFunction]:
         "mul": multiply,
         "div": divide,
         "masked_fill": masked,
+        "nan_to_num": finite,
         "where": choose,
         **dict.fromkeys(("mean", "sum", *AVERAGES), averages),
         **dict.fromkeys(MAXIMA, to_the_winner),
@@ -203,8 +209,13 @@ def _through_softmax(propagator: Propagator, node: Node, relevance: OutputReleva
     dim = node.argument(1, "dim", -1)
     # p g - p sum(p g), with one temporary instead of three: it is as large as the attention.
     weighted = p * part
+    total = weighted.sum(dim, keepdim=True)
+    if bool(total.isnan().any()):  # rows of which all scores are -inf attend to nothing
+        p = p.masked_fill(p.isnan(), 0.0)
+        weighted = p * part
+        total = weighted.sum(dim, keepdim=True)
     for value in only_input(node):
-        yield value, weighted.addcmul_(p, weighted.sum(dim, keepdim=True), value=-1)
+        yield value, weighted.addcmul_(p, total, value=-1)
 
 
 def _through_fixed(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
@@ -242,6 +253,7 @@ GRADIENT_FORM = Composite(
         "mul": _through_multiplication,
         "div": _through_division,
         "masked_fill": masked,
+        "nan_to_num": finite,
         "where": choose,
         "softmax": _through_softmax,
     },
