@@ -7,10 +7,10 @@ import torch
 from torch import Tensor, nn
 
 from lrptrain.relevance import methods as _methods  # noqa: F401  (registers them)
+from lrptrain.relevance.default import check_method
 from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.propagation.composite import Rules
 from lrptrain.relevance.recording import Inputs, Recording, Target, explained_input, read_logits, run_on_tape
-from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.tape.canonizers import collapse, unflatten
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.tape import Tape
@@ -31,7 +31,7 @@ def attribute(
     model: nn.Module,
     inputs: Inputs,
     target: Target = None,
-    method: str = "transformer_attribution",
+    method: str | None = None,
     *,
     other: Target = None,
     layout: TokenLayout | None = None,
@@ -52,7 +52,9 @@ def attribute(
             keyword arguments with one of them (`pixel_values`, `image`, `input_ids`, `inputs_embeds`) and, for texts,
             the `attention_mask` (1 token, 0 padding).
         target: The class to explain: one for all, one per sample, or None for the predicted class.
-        method: One of `lrptrain.methods()`.
+        method: One of `lrptrain.methods()`. By default the first of `lrptrain.relevance.default.DEFAULT_METHODS` that
+            can serve the model: `Relevance.method` names it, and a `RelevanceWarning` says so if it is not the very
+            first. A method that is named is never replaced.
         other: A class to tell the target apart from: what is explained is then the difference of the two logits.
         layout: Where the content tokens stand, for models in which it cannot be found.
         composite: Rules that count before the method's own, for the methods that propagate relevance by rules: a
@@ -62,7 +64,7 @@ def attribute(
             README's table calls differentiable.
         first_order: Whether to take gradients inside a map with a graph as constants, as RobustViT does. Cheaper, and
             the loss then reaches the model through the attention and activations in the map only.
-        **options: Options of the method.
+        **options: Options of the method, of the default where none is named.
 
     Raises:
         ValueError: If the batch is empty, a target is out of range or of the wrong shape, or a pattern of the
@@ -75,7 +77,7 @@ def attribute(
     """
     if composite is not None:
         options["composite"] = composite
-    get_method(method, options)  # a wrong name raises before the model is run
+    check_method(method, options)  # a wrong name raises before the model is run
     model = unwrap(model)
     with preserved(model):
         recording = _record(model, inputs, layout, frugal=not create_graph)

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lrptrain.relevance.classes import class_names, explained_class, rival_class
+from lrptrain.relevance.default import check_method, first_that_serves
 from lrptrain.relevance.explanation import Explanation, seed_scale
 from lrptrain.relevance.flow import flow_to, unweighted
 from lrptrain.relevance.layout import attention_probabilities, image_layout, reads_sequence, text_layout, token_states
@@ -83,7 +84,7 @@ class Recording:
     def attribute(
         self,
         target: Target = None,
-        method: str = "transformer_attribution",
+        method: str | None = None,
         *,
         other: Target = None,
         composite: Rules | str | None = None,
@@ -100,12 +101,19 @@ class Recording:
     def _attribute(
         self,
         target: Target,
-        method: str,
+        method: str | None,
         other: Target,
         create_graph: bool,
         first_order: bool,
         options: Mapping[str, Any],
     ) -> Relevance:
+        if method is None:
+            names = check_method(None, options)
+
+            def explain(name: str) -> Relevance:
+                return self._attribute(target, name, other, create_graph, first_order, options)
+
+            return first_that_serves(self.model, names, explain, create_graph=create_graph)
         chosen = get_method(method, options)
         options, composite = split_composite(options)
         logits = self.output.tensor
