@@ -17,10 +17,12 @@ from typing import Any
 
 from experiments.parallel import load
 from experiments.sweep.case import Case
+from experiments.sweep.words import FEWER, METHODS
 
 RESULTS = Path(__file__).resolve().parent / "results"
 LIBRARIES = ("timm", "transformers", "torchvision")
 SECONDS = 40
+ASKED_LESS = ("token", "span", "choice")
 
 
 def cases(library: str) -> Iterator[Case]:
@@ -34,25 +36,25 @@ def commit() -> str:
     return done.stdout.strip()
 
 
-def run(library: str, only: str, again: str, jobs: int, seconds: int, tasks: tuple[str, ...], first: bool) -> None:
+def run(library: str, given: argparse.Namespace) -> None:
     """Do what is missing of a library."""
-    from experiments.sweep.checks import METHODS
     from experiments.sweep.workers import examined
 
-    path = RESULTS / f"{library}.jsonl"
+    path = given.results / f"{library}.jsonl"
     found = load(path)
-    chosen = [case for case in cases(library) if re.search(only, case.key) and (not tasks or case.task in tasks)]
-    if first:
+    chosen = [case for case in cases(library) if re.search(given.only, case.key)]
+    chosen = [case for case in chosen if not given.tasks or case.task in given.tasks]
+    if given.first:
         chosen = list({case.family: case for case in reversed(chosen)}.values())[::-1]
-    outdated = {key for key, row in found.items() if again and re.search(again, _line(row))}
+    outdated = {key for key, row in found.items() if given.again and re.search(given.again, _line(row))}
     missing = [case for case in chosen if case.key not in found or case.key in outdated]
     at = commit()
 
     def work(case: Case) -> dict[str, Any]:
         facts = {"key": case.key, "library": library, "family": case.family, "name": case.name, "task": case.task}
-        return {**facts, "commit": at, **examined(case, METHODS, seconds)}
+        return {**facts, "commit": at, **examined(case, FEWER if case.task in ASKED_LESS else METHODS, given.seconds)}
 
-    with ThreadPoolExecutor(jobs) as pool:
+    with ThreadPoolExecutor(given.jobs) as pool:
         for number, row in enumerate(pool.map(work, missing), 1):
             found[row["key"]] = row
             save(path, found)
@@ -86,12 +88,13 @@ def main() -> None:
     parser.add_argument("--only", default="", help="a pattern of library/family/name")
     parser.add_argument("--again", default="", help="also models whose line of JSON matches this pattern")
     parser.add_argument("--tasks", nargs="*", default=[], help="only these tasks")
+    parser.add_argument("--results", type=Path, default=RESULTS, help="another folder for the results")
     parser.add_argument("--first", action="store_true", help="one model per family")
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=int, default=SECONDS, help="processor time per model")
     given = parser.parse_args()
     for library in given.libraries:
-        run(library, given.only, given.again, given.jobs, given.seconds, tuple(given.tasks), given.first)
+        run(library, given)
 
 
 if __name__ == "__main__":

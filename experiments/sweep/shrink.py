@@ -16,7 +16,10 @@ LIMITS: tuple[tuple[str, int], ...] = (
     (r"(kv|q)_lora_rank$", 16),
     (r"qk_rope_head_dim|qk_nope_head_dim|v_head_dim|rope_head_dim", 8),
     (r"vocab_size$", 100),
-    (r"intermediate_size$|ffn_dim$|d_ff$|n_inner$|mlp_dim$|ffn_hidden_size$|inner_dim$|^hidden_dim$|intermediate_dim", 48),
+    (
+        r"intermediate_size$|ffn_dim$|d_ff$|n_inner$|mlp_dim$|ffn_hidden_size$|inner_dim$|^hidden_dim$|intermediate_dim",
+        48,
+    ),
     (r"^hidden_size$|^d_model$|^n_embd$|^embed_dim$|^dim$|^embedding_size$|^emb_dim$|^word_embed_proj_dim$", 32),
     (r"^projection_dim$|_hidden_size$|^output_hidden_size|encoder_hidden_size|^d_embedding|^d_inner$", 32),
     (r"^image_size$|^crop_size$|^input_size$", 32),

@@ -1,4 +1,4 @@
-"""Every structure of timm's models with attention, its depth, width and image made small where the constructor allows."""
+"""Every structure of timm's models with attention; depth, width and image are small where the constructor allows."""
 
 import inspect
 from collections import defaultdict
@@ -16,25 +16,30 @@ from experiments.sweep.case import SAMPLES, Case, Subject, randomised
 CLASSES = 3
 # The modules of timm whose classifiers attend from token to token (or, in XCiT and EdgeNeXt, from channel to channel).
 MODULES = (
-    "beit", "byoanet", "cait", "coat", "convit", "cpubone", "crossvit", "csatv2", "davit", "deepseek_vit", "deit", "edgenext",
-    "efficientformer", "efficientformer_v2", "efficientvim", "efficientvit_mit", "efficientvit_msra", "eva", "fastvit",
-    "focalnet", "gcvit", "gemma4_vit", "hiera", "hieradet_sam2", "iformer", "levit", "lowformer", "maxxvit", "metaformer",
-    "mobilenetv5", "mobilevit", "mvitv2", "naflexvit", "nest", "nextvit", "pit", "pvt_v2", "qwen3_vit", "repvit",
-    "sequencer", "shvit", "swiftformer", "swin_transformer", "swin_transformer_v2", "swin_transformer_v2_cr", "tiny_vit",
-    "tnt", "twins", "visformer", "vision_transformer", "vision_transformer_hybrid", "vision_transformer_relpos",
-    "vision_transformer_sam", "vitamin", "volo", "xcit",
+    "beit", "byoanet", "cait", "coat", "convit", "cpubone", "crossvit", "csatv2", "davit", "deepseek_vit", "deit",
+    "edgenext", "efficientformer", "efficientformer_v2", "efficientvim", "efficientvit_mit", "efficientvit_msra",
+    "eva", "fastvit", "focalnet", "gcvit", "gemma4_vit", "hiera", "hieradet_sam2", "iformer", "levit", "lowformer",
+    "maxxvit", "metaformer", "mobilenetv5", "mobilevit", "mvitv2", "naflexvit", "nest", "nextvit", "pit", "pvt_v2",
+    "qwen3_vit", "repvit", "sequencer", "shvit", "swiftformer", "swin_transformer", "swin_transformer_v2",
+    "swin_transformer_v2_cr", "tiny_vit", "tnt", "twins", "visformer", "vision_transformer",
+    "vision_transformer_hybrid", "vision_transformer_relpos", "vision_transformer_sam", "vitamin", "volo", "xcit",
 )  # fmt: skip
 # Arguments that are sizes: models that differ in these alone are one structure.
 SIZES = frozenset({
-    "embed_dim", "embed_dims", "depth", "depths", "num_heads", "img_size", "patch_size", "init_values", "layers", "dims",
-    "drop_path_rate", "mlp_ratio", "layer_scale", "ref_feat_shape", "eta", "inner_dim", "num_heads_outer", "base_dims", "heads",
-    "width_list", "depth_list", "widths", "head_widths", "key_dim", "state_dim", "layer_scale_init_value", "mlp_ratios",
-    "partial_dim", "serial_depths", "img_scale", "head_dim", "intermediate_size", "out_features", "stride", "hidden_sizes",
-    "window_size", "window_sizes", "block_args", "pos_embs", "norm_layers", "attn_groups", "layer_scale_init_values",
-    "res_scale_init_values", "num_vit", "stages", "window_spec", "global_att_blocks", "global_attn_indexes", "kernels", "state",
-    "mlp_layers", "sr_ratios", "pos_embed_type", "cfg", "backbone", "embed_layer",
+    "embed_dim", "embed_dims", "depth", "depths", "num_heads", "img_size", "patch_size", "init_values", "layers",
+    "dims", "drop_path_rate", "mlp_ratio", "layer_scale", "ref_feat_shape", "eta", "inner_dim", "num_heads_outer",
+    "base_dims", "heads", "width_list", "depth_list", "widths", "head_widths", "key_dim", "state_dim",
+    "layer_scale_init_value", "mlp_ratios", "partial_dim", "serial_depths", "img_scale", "head_dim",
+    "intermediate_size", "out_features", "stride", "hidden_sizes", "window_size", "window_sizes", "block_args",
+    "pos_embs", "norm_layers", "attn_groups", "layer_scale_init_values", "res_scale_init_values", "num_vit",
+    "stages", "window_spec", "global_att_blocks", "global_attn_indexes", "kernels", "state", "mlp_layers",
+    "sr_ratios", "pos_embed_type", "cfg", "backbone", "embed_layer",
 })  # fmt: skip
-IMAGES = (64, 56, 96, 128, 192, 224, 256)
+SIZE_WORDS = frozenset({
+    "pico", "nano", "tiny", "small", "base", "large", "xlarge", "huge", "femto", "atto", "xs", "xxs", "s", "m", "l",
+    "xl",
+})  # fmt: skip
+IMAGES = (64, 56, 96, 128, 192, 224, 240, 256)
 
 
 class _CapturedCallError(Exception):
@@ -87,17 +92,23 @@ def structures() -> dict[str, dict[str, list[str]]]:
 
 
 def _structure(module: str, name: str, call: _CapturedCallError) -> str:
-    if "cfg" in call.kwargs or call.kwargs.get("model_cfg") is not None or module in ("maxxvit", "byoanet", "mobilevit"):
+    if (
+        "cfg" in call.kwargs
+        or call.kwargs.get("model_cfg") is not None
+        or module in ("maxxvit", "byoanet", "mobilevit")
+    ):
         return _without_size(name)
     flags = {key: value for key, value in call.kwargs.items() if key not in SIZES and not key.startswith("pretrained")}
-    prefix = name.split("_")[0].rstrip("0123456789") if module in ("pit", "metaformer", "levit", "xcit", "hieradet_sam2") else ""
+    prefix = (
+        name.split("_")[0].rstrip("0123456789")
+        if module in ("pit", "metaformer", "levit", "xcit", "hieradet_sam2")
+        else ""
+    )
     return f"{prefix} {call.model_class} {sorted((key, _named(value)) for key, value in flags.items())}"
 
 
 def _without_size(name: str) -> str:
-    sizes = {"pico", "nano", "tiny", "small", "base", "large", "xlarge", "huge", "femto", "atto", "xs", "xxs", "s", "m", "l", "xl",
-             "rmlp"}  # fmt: skip
-    words = [word for word in name.split("_") if word not in sizes - {"rmlp"} and not word.isdigit()]
+    words = [word for word in name.split("_") if word not in SIZE_WORDS and not word.isdigit()]
     return "_".join(words)
 
 
@@ -116,7 +127,22 @@ def cases() -> Iterator[Case]:
 
 
 def _weight(name: str) -> int:
-    order = ("test", "atto", "femto", "pico", "nano", "_xxs", "_xs", "tiny", "mini", "_s", "small", "_m", "medium", "base")
+    order = (
+        "test",
+        "atto",
+        "femto",
+        "pico",
+        "nano",
+        "_xxs",
+        "_xs",
+        "tiny",
+        "mini",
+        "_s",
+        "small",
+        "_m",
+        "medium",
+        "base",
+    )
     return next((place for place, word in enumerate(order) if word in name), len(order))
 
 

@@ -220,9 +220,10 @@ def sound(config: Any, takes: Any) -> dict[str, Tensor]:
     """A waveform, or a spectrogram."""
     if "input_features" in takes:
         if config.model_type == "whisper":
-            return {"input_features": torch.randn(SAMPLES, config.num_mel_bins, 2 * config.max_source_positions).double()}
+            return {
+                "input_features": torch.randn(SAMPLES, config.num_mel_bins, 2 * config.max_source_positions).double()
+            }
         return {"input_features": torch.randn(SAMPLES, 12, config.feature_projection_input_dim).double()}
     if hasattr(config, "num_mel_bins"):
         return {"input_values": torch.randn(SAMPLES, config.max_length, config.num_mel_bins).double()}
     return {"input_values": torch.randn(SAMPLES, 1600).double()}
-
