@@ -72,6 +72,8 @@ class Tape(TorchFunctionMode):
         # The modules that run now, innermost last.
         self._path: list[str] = []
         self._records = False
+        # The weight in which the explained text was looked up.
+        self._table: Tensor | None = None
         # Whether the model itself wants a graph. What depends on the input has one in any case.
         self._graph = True
 
@@ -169,7 +171,11 @@ class Tape(TorchFunctionMode):
         result = written if name == "setitem" else result
         # A text's explained input is the output of its embedding, which starts the tape.
         if name == "embedding" and self._embeds_the_input(args, kwargs):
+            self._table = _table(args, kwargs)
             return self.watch(result)  # type: ignore[arg-type]
+        copies = name == "embedding" and self.root is not None and self._copied_tokens(args, kwargs)
+        if copies:
+            return self._from_root(result, copies)  # type: ignore[arg-type]
         self._check_versions(tensors, versions, node, written)
         self._keep(node, result, tensors if written is None else [])
         return None if name == "setitem" else result
@@ -237,11 +243,44 @@ class Tape(TorchFunctionMode):
         looked_up = args[0] if args else kwargs.get("input")
         if ids is None or looked_up is None or looked_up.shape != ids.shape:
             return False
-        if self.root is not None:
-            if looked_up is ids:
-                raise self._unsupported("embedding", "looks the same token ids up a second time")
-            return False
-        return looked_up is ids or torch.equal(looked_up, ids)
+        return self.root is None and (looked_up is ids or torch.equal(looked_up, ids))
+
+    def _copied_tokens(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+        """How many tokens of the explained text a second lookup reads once more, from its first token on.
+
+        All of them, or all but the last behind a start token, as the decoder of a classifier does.
+        """
+        ids = self.token_ids
+        looked_up = args[0] if args else kwargs.get("input")
+        table = _table(args, kwargs)
+        if ids is None or self._table is None or looked_up is None or looked_up.shape != ids.shape or ids.ndim != 2:
+            return 0
+        # Position ids may look like token ids, but are looked up in another table, of another size.
+        if looked_up is not ids and table.shape[0] != self._table.shape[0]:
+            return 0
+        length = ids.shape[1]
+        if looked_up is ids or torch.equal(looked_up, ids):
+            tokens = length
+        elif length > 1 and torch.equal(looked_up[:, 1:], ids[:, :-1]):
+            tokens = length - 1
+        else:
+            return 0
+        if table is not self._table:
+            raise self._unsupported("embedding", "looks the same token ids up a second time, in another table")
+        return tokens
+
+    def _from_root(self, looked_up: Tensor, tokens: int) -> Tensor:
+        """What a second lookup gives, made of the explained embeddings: relevance of both copies meets there."""
+        assert self.root is not None
+        embedded = self.root.tensor
+        if self.value_of(embedded) is not self.root:  # the model has overwritten what it was given
+            self._entries[id(embedded)] = (self.root, TensorWeakRef(embedded), embedded.grad_fn)
+        if looked_up.grad_fn is not None:
+            self._remember(looked_up, depends=False)
+        with torch.enable_grad(), self:
+            if tokens == looked_up.shape[1]:
+                return embedded.clone()
+            return torch.cat([looked_up[:, :1], embedded[:, :-1]], 1)
 
     def _check(self, tensor: Tensor, name: str) -> None:
         """Notice what happened outside of the tape."""
@@ -280,6 +319,12 @@ class Tape(TorchFunctionMode):
             f"{name} in module '{self._where() or '(model)'}' {why}; the recording has a gap there, for every method. "
             "Way out: a version of the module in plain torch operations, not in place."
         )
+
+
+def _table(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """The weight of an embedding."""
+    table: Tensor = args[1] if len(args) > 1 else kwargs["weight"]
+    return table
 
 
 def _in_graph(x: Any) -> bool:
