@@ -26,20 +26,18 @@ def as_arguments(inputs: Any) -> Tensor | Mapping[str, Any]:
     )
 
 
-def mask_of(inputs: Tensor | Mapping[str, Any], name: str) -> Tensor | None:
-    """Return the mask `[batch, tokens]` of an argument's own tokens (1 token, 0 padding), or None.
+def mask_name(inputs: Tensor | Mapping[str, Any], explained: str) -> str | None:
+    """Return the name of the mask `[batch, tokens]` of an argument's own tokens (1 token, 0 padding), or None.
 
     It is the one with the argument's own name (`input_ids_b`, `attention_mask_b`; `visual_embeds`,
     `visual_attention_mask`), or `attention_mask` itself if no other argument has more right to it.
     """
     if isinstance(inputs, Tensor):
         return None
-    explained = inputs[name]
-    own = next((mask for mask in _names_of_masks(name) if _fits(inputs.get(mask), explained)), None)
-    others = [other for other in inputs if other != name and "attention_mask" in _names_of_masks(other)]
-    if own is None and not others and _fits(inputs.get("attention_mask"), explained):
-        own = "attention_mask"
-    return None if own is None else inputs[own]
+    candidates = _names_of_masks(explained)
+    others = [name for name in inputs if name != explained and "attention_mask" in _names_of_masks(name)]
+    candidates += [] if others else ["attention_mask"]
+    return next((mask for mask in candidates if _fits(inputs.get(mask), inputs[explained])), None)
 
 
 def _names_of_masks(name: str) -> list[str]:

@@ -120,11 +120,9 @@ def attribute(
         return {name: attribute(model, inputs, target, method, explain=name, **given) for name in explain}
     with preserved(model):
         forward_pass = _forward_pass(model, inputs, explain, layout, frugal=not create_graph)
-        head = as_head(target, other, forward_pass.output)
-        if head is None:
-            return forward_pass.under(Head())._attribute(target, method, other, create_graph, first_order, options)
-        rival = None if other is None else 1
-        return forward_pass.under(head)._attribute(0, method, rival, create_graph, first_order, options)
+        head, target, other = as_head(target, other, forward_pass.output)
+        recording = forward_pass.under(head)
+        return recording._attribute(target, method, other, create_graph, first_order, options)
 
 
 def _forward_pass(

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lrptrain.relevance.arguments import mask_of
+from lrptrain.relevance.arguments import mask_name
 from lrptrain.relevance.heads import Head
 from lrptrain.relevance.recording import AutocastState, Inputs, Recording, explained_input
 from lrptrain.relevance.tape.canonizers import collapse, unflatten
@@ -77,13 +77,13 @@ class ForwardPass:
             return head.read(self.output, samples)
 
     def _recording(self, tape: Tape, read: Value | UnsupportedModelError, head: Head) -> Recording:
-        padding = mask_of(self.inputs, explained_input(self.inputs, self.explain)[0])
+        mask = mask_name(self.inputs, explained_input(self.inputs, self.explain)[0])
         return Recording(
             tape,
             read,
             self.model,
             self.inputs,
-            padding,
+            None if mask is None or isinstance(self.inputs, Tensor) else self.inputs[mask],
             self.layout,
             autocast=self.autocast,
             explain=self.explain,

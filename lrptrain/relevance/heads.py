@@ -20,6 +20,9 @@ HeadFunction = Callable[[Any], Float[Tensor, " batch"]]
 class KnowsRows(Protocol):
     """A function of a model's output that can be asked for some of the samples only."""
 
+    def __call__(self, output: Any) -> Float[Tensor, " batch"]:
+        """Return one number per sample."""
+
     def of_rows(self, rows: Int[Tensor, " rows"]) -> Self | None:
         """Return the function for the samples `rows`, or None if it needs the whole batch."""
 
@@ -50,9 +53,13 @@ class Head:
 
     def of_rows(self, rows: Int[Tensor, " rows"]) -> "Head | None":
         """Return the head for some samples, or None if only the whole batch can be read."""
-        parts = [function.of_rows(rows) if isinstance(function, KnowsRows) else None for function in self.functions]
-        known = tuple(part for part in parts if part is not None)
-        return Head(known) if len(known) == len(self.functions) else None
+        parts: list[HeadFunction] = []
+        for function in self.functions:
+            part = function.of_rows(rows) if isinstance(function, KnowsRows) else None
+            if part is None:
+                return None
+            parts.append(part)
+        return Head(tuple(parts))
 
 
 def _numbers(function: HeadFunction, output: Any, samples: int) -> Float[Tensor, "batch 1"]:
@@ -71,13 +78,16 @@ def _numbers(function: HeadFunction, output: Any, samples: int) -> Float[Tensor,
     return numbers if numbers.ndim == 2 else numbers.unsqueeze(1)
 
 
-def as_head(target: Any, other: Any, output: Any) -> Head | None:
-    """Return the head of targets that are functions or index an output of several axes; None for classes.
+def as_head(target: Any, other: Any, output: Any) -> tuple[Head, Any, Any]:
+    """Return the head of targets that are functions or index an output of several axes, and which numbers count.
 
     Args:
         target: What is explained.
         other: What it is told apart from, or None.
         output: What the model returned.
+
+    Returns:
+        The head, and the target and the other as classes of what it reads; classes themselves are left as they are.
 
     Raises:
         ValueError: If only one of the two names a class.
@@ -85,13 +95,13 @@ def as_head(target: Any, other: Any, output: Any) -> Head | None:
     first = _function(target, output)
     second = None if other is None else _function(other, output)
     if first is None and second is None:
-        return None
+        return Head(), target, other
     if first is None or (second is None and other is not None):
         raise ValueError(
             "target and other must both be classes, or both be functions or tuples (target=None is a class, the "
             "predicted one)"
         )
-    return Head((first,) if second is None else (first, second))
+    return (Head((first,)), 0, None) if second is None else (Head((first, second)), 0, 1)
 
 
 def _function(target: Any, output: Any) -> HeadFunction | None:

@@ -14,7 +14,7 @@ from lrptrain.relevance.classes import class_names, explained_class, rival_class
 from lrptrain.relevance.explanation import Explanation, seed_scale
 from lrptrain.relevance.flow import flow_to, unweighted
 from lrptrain.relevance.heads import Head, HeadFunction, as_head
-from lrptrain.relevance.layout import attention_probabilities, image_layout, reads_sequence, text_layout, token_states
+from lrptrain.relevance.layout import attention_probabilities, image_layout, joints, reads_sequence, text_layout, token_states
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.propagation.composite import Rules, check_active_names, custom_rules, split_composite
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
@@ -84,7 +84,7 @@ class Recording:
     given_layout: TokenLayout | None = None
     autocast: AutocastState = field(default_factory=autocast_state)
     explain: str | None = None
-    head: Head = Head()
+    head: Head = field(default_factory=Head)
     forward_pass: "ForwardPass | None" = field(default=None, repr=False)
     _pooling: dict[tuple[object, ...], Tensor] = field(default_factory=dict, init=False, repr=False)
 
@@ -117,10 +117,11 @@ class Recording:
         options: Mapping[str, Any],
     ) -> Relevance:
         chosen = get_method(method, options)
-        head = None if self.forward_pass is None else as_head(target, other, self.forward_pass.output)
-        if self.forward_pass is not None and head is not None:
-            recording = self.forward_pass.under(head)
-            return recording._attribute(0, method, None if other is None else 1, create_graph, first_order, options)
+        if self.forward_pass is not None:
+            head, target, other = as_head(target, other, self.forward_pass.output)
+            if head.functions:
+                recording = self.forward_pass.under(head)
+                return recording._attribute(target, method, other, create_graph, first_order, options)
         options, composite = split_composite(options)
         logits = self.output.tensor
         if create_graph and not chosen.differentiable:
@@ -306,7 +307,9 @@ class Recording:
                 f"no states [batch, {self.length}, width] were found for the {self.length} tokens that the attention "
                 "sees (windows, or attention over features?); take input_x_gradient or lrp"
             )
-        return unweighted(self.propagator, states[-1])
+        # A head may read the tokens in two ways, as the start and the end of an answer: both come from states before.
+        complete = joints(self.tape, self.output, self.blocks[-1])
+        return unweighted(self.propagator, next((x for x in reversed(states) if x in complete), states[-1]))
 
     @property
     def pooling(self) -> Float[Tensor, "batch length"]:
@@ -331,9 +334,7 @@ class Recording:
         return split_samples(at_least_float32(x), at, self.samples).reshape(self.samples, -1, *x.shape[-2:])
 
 
-def run_on_tape(
-    model: nn.Module, inputs: Inputs, frugal: bool = False, explain: str | None = None
-) -> tuple[Tape, Any]:
+def run_on_tape(model: nn.Module, inputs: Inputs, frugal: bool = False, explain: str | None = None) -> tuple[Tape, Any]:
     """Run `model` once on a clone of its inputs and record it, with its graph or frugally (see `Tape`).
 
     Raises:
@@ -384,7 +385,7 @@ def explained_input(inputs: Inputs, explain: str | None = None) -> tuple[str, Te
 
     Args:
         inputs: The arguments of the model.
-        explain: The name of the argument; None for the image, the embeddings or the token ids among them, in this order.
+        explain: The name of the argument; None for the image, the embeddings or the token ids, in this order.
 
     Raises:
         ValueError: If there is no tensor of the name `explain`.
@@ -393,8 +394,8 @@ def explained_input(inputs: Inputs, explain: str | None = None) -> tuple[str, Te
     if isinstance(inputs, Tensor):
         if explain is not None:
             raise ValueError(
-                f"explain={explain!r} names an argument of the model, but the input is one tensor; pass the inputs as a "
-                "dict, or leave explain out"
+                f"explain={explain!r} names an argument of the model, but the input is one tensor; pass a dict of the "
+                "arguments, or leave explain out"
             )
         return "inputs", inputs
     tensors = {name: x for name, x in inputs.items() if isinstance(x, Tensor)}

@@ -44,9 +44,8 @@ class Target(ABC):
         tensor = field_of(output, *names)
         if tensor is None or tensor.ndim != ndim:
             where = f" as a tensor or as {' or '.join(names)}" if names else ""
-            raise ValueError(
-                f"{type(self).__name__} needs [{', '.join(axes.split())}]{where}; the model returned {described(output)}"
-            )
+            needed = f"[{', '.join(axes.split())}]{where}"
+            raise ValueError(f"{type(self).__name__} needs {needed}; the model returned {described(output)}")
         return tensor
 
     def _index(self, index: Index, size: int, what: str, samples: int, device: torch.device) -> Tensor:
@@ -229,7 +228,7 @@ class NextTokenTarget(Target):
     def __call__(self, output: Any) -> Float[Tensor, " batch"]:
         """Return the word's logit."""
         logits = self._tensor(output, "batch tokens vocabulary", "logits")
-        samples, tokens, classes = logits.shape
+        samples, tokens = logits.shape[:2]
         last: Index = tokens - 1
         if self.attention_mask is not None:
             mask = self.attention_mask.to(logits.device)
@@ -283,8 +282,8 @@ class SemanticSegmentationTarget(Target):
 
     Attributes:
         category: The class, or one per sample.
-        mask: The region: True, or not 0, at its pixels; `[height, width]`, or one per sample. Of the size of the logits,
-            which is often smaller than the image's. One pixel is a region, too, or `target=(class, row, column)`.
+        mask: The region: True, or not 0, at its pixels; `[height, width]`, or one per sample. Of the logits'
+            size, which is often smaller than the image's. One pixel is a region, too, or `target=(class, row, column)`.
     """
 
     category: Index
@@ -367,7 +366,8 @@ class ImageTextSimilarityTarget(Target):
             return _entries(logits.t(), self._index(self.image, images, "image", texts, logits.device))
         if images != texts:
             raise ValueError(
-                f"ImageTextSimilarityTarget needs as many images as texts, not {images} and {texts}; give text= or image="
+                f"ImageTextSimilarityTarget pairs images with texts, and there are {images} and {texts}; give text= or "
+                "image="
             )
         return _entries(logits, torch.arange(images, device=logits.device))
 
@@ -396,11 +396,12 @@ class EmbeddingSimilarityTarget(Target):
         given = self.embedding.detach().to(own)
         if given.shape not in (own.shape, own.shape[1:]):
             raise ValueError(
-                f"EmbeddingSimilarityTarget: embedding must be {list(own.shape[1:])} or {list(own.shape)} as the model's, "
-                f"not {list(given.shape)}"
+                f"EmbeddingSimilarityTarget: embedding must be {list(own.shape[1:])} or {list(own.shape)} as the "
+                f"model's, not {list(given.shape)}"
             )
         direction = given / given.norm(dim=-1, keepdim=True)
-        return ((own / own.norm(dim=-1, keepdim=True)) * direction).sum(-1)
+        cosine: Tensor = ((own / own.norm(dim=-1, keepdim=True)) * direction).sum(-1)
+        return cosine
 
     def of_rows(self, rows: Int[Tensor, " rows"]) -> Self:
         """Return the target of some samples."""
@@ -429,7 +430,8 @@ class BoxScoreTarget(Target):
     def __call__(self, output: Any) -> Float[Tensor, " batch"]:
         """Return the score of the box."""
         fields = ("boxes", "labels", "scores")
-        if not isinstance(output, (list, tuple)) or any(field_of(one, name) is None for one in output for name in fields):
+        listed = isinstance(output, (list, tuple))
+        if not listed or any(field_of(detections, name) is None for detections in output for name in fields):
             raise ValueError(
                 f"BoxScoreTarget needs a list of dicts with boxes, labels and scores; the model returned "
                 f"{described(output)}; for logits [batch, queries, classes] there is QueryTarget"
@@ -437,20 +439,20 @@ class BoxScoreTarget(Target):
         boxes = self.box if isinstance(self.box, list) else [self.box] * len(output)
         if len(boxes) != len(output):
             raise ValueError(f"BoxScoreTarget: {len(boxes)} boxes for {len(output)} samples: give one per sample")
-        scores = [self._score(number, found, box) for number, (found, box) in enumerate(zip(output, boxes, strict=True))]
-        return torch.stack(scores)
+        pairs = enumerate(zip(output, boxes, strict=True))
+        return torch.stack([self._score(number, detections, box) for number, (detections, box) in pairs])
 
-    def _score(self, sample: int, found: Any, box: tuple[float, ...]) -> Float[Tensor, ""]:
-        of_class = (found["labels"] == self.category).nonzero()[:, 0]
-        overlaps = _overlap(found["boxes"].detach()[of_class], torch.as_tensor(box).to(found["boxes"]))
+    def _score(self, sample: int, detections: Any, box: tuple[float, ...]) -> Float[Tensor, ""]:
+        of_class = (detections["labels"] == self.category).nonzero()[:, 0]
+        overlaps = _overlap(detections["boxes"].detach()[of_class], torch.as_tensor(box).to(detections["boxes"]))
         if len(of_class) and overlaps.max() >= self.iou_threshold:
-            score: Tensor = found["scores"][of_class[overlaps.argmax()]]
+            score: Tensor = detections["scores"][of_class[overlaps.argmax()]]
             return score
         if self.may_be_missing:
-            return torch.zeros_like(found["scores"].sum())
+            return torch.zeros_like(detections["scores"].sum())
         raise ValueError(
             f"BoxScoreTarget: sample {sample} has no detection of class {self.category} that overlaps {box} by "
-            f"{self.iou_threshold}; it has the classes {found['labels'].tolist()[:10]}"
+            f"{self.iou_threshold}; it has the classes {detections['labels'].tolist()[:10]}"
         )
 
     def of_rows(self, rows: Int[Tensor, " rows"]) -> Self:
