@@ -7,12 +7,12 @@ from torch import nn
 
 from lrptrain.relevance import methods as _methods  # noqa: F401  (registers them)
 from lrptrain.relevance.arguments import as_arguments
+from lrptrain.relevance.default import check_method
 from lrptrain.relevance.forward_pass import ForwardPass
 from lrptrain.relevance.heads import Head, as_head
 from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.propagation.composite import Rules
 from lrptrain.relevance.recording import Inputs, Recording, Target, autocast_state, run_on_tape
-from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.types import Relevance, TokenLayout
 
@@ -35,7 +35,7 @@ def attribute(
     model: nn.Module,
     inputs: Inputs,
     target: Target = ...,
-    method: str = ...,
+    method: str | None = ...,
     *,
     explain: str | None = ...,
     **options: Any,
@@ -47,7 +47,7 @@ def attribute(
     model: nn.Module,
     inputs: Inputs,
     target: Target = ...,
-    method: str = ...,
+    method: str | None = ...,
     *,
     explain: tuple[str, ...],
     **options: Any,
@@ -58,7 +58,7 @@ def attribute(
     model: nn.Module,
     inputs: Inputs,
     target: Target = None,
-    method: str = "transformer_attribution",
+    method: str | None = None,
     *,
     other: Target = None,
     explain: str | tuple[str, ...] | None = None,
@@ -86,7 +86,9 @@ def attribute(
             `logits[i, token, class]`, a list of tuples one per sample. Or a function of the model's output that returns
             one number per sample, `[batch]`, such as those of `lrptrain.targets`; of a tuple or a function,
             `Relevance.logits` holds its numbers, `[batch, 1]`, and `Relevance.target` is 0.
-        method: One of `lrptrain.methods()`.
+        method: One of `lrptrain.methods()`. By default the first of `lrptrain.relevance.default.DEFAULT_METHODS` that
+            can serve the model: `Relevance.method` names it, and a `RelevanceWarning` says so if it is not the very
+            first. A method that is named is never replaced.
         other: A class (or, for a target that is a tuple or a function, another such) to tell the target apart from:
             what is explained is then the difference of the two logits.
         explain: The name of the explained argument, where the model reads several: "pixel_values" or "input_ids". By
@@ -100,7 +102,7 @@ def attribute(
             README's table calls differentiable.
         first_order: Whether to take gradients inside a map with a graph as constants, as RobustViT does. Cheaper, and
             the loss then reaches the model through the attention and activations in the map only.
-        **options: Options of the method.
+        **options: Options of the method, of the default where none is named.
 
     Raises:
         ValueError: If the batch is empty, a target is out of range or of the wrong shape, or a pattern of the
@@ -113,7 +115,7 @@ def attribute(
     """
     if composite is not None:
         options["composite"] = composite
-    get_method(method, options)  # a wrong name raises before the model is run
+    check_method(method, options)  # a wrong name raises before the model is run
     model = unwrap(model)
     given = {"other": other, "layout": layout, "create_graph": create_graph, "first_order": first_order, **options}
     if explain is not None and not isinstance(explain, str):

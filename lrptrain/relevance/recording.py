@@ -11,10 +11,18 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lrptrain.relevance.classes import class_names, explained_class, rival_class
+from lrptrain.relevance.default import check_method, first_that_serves
 from lrptrain.relevance.explanation import Explanation, seed_scale
 from lrptrain.relevance.flow import flow_to, unweighted
 from lrptrain.relevance.heads import Head, HeadFunction, as_head
-from lrptrain.relevance.layout import attention_probabilities, image_layout, joints, reads_sequence, text_layout, token_states
+from lrptrain.relevance.layout import (
+    attention_probabilities,
+    image_layout,
+    joints,
+    reads_sequence,
+    text_layout,
+    token_states,
+)
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.propagation.composite import Rules, check_active_names, custom_rules, split_composite
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
@@ -93,7 +101,7 @@ class Recording:
     def attribute(
         self,
         target: Target = None,
-        method: str = "transformer_attribution",
+        method: str | None = None,
         *,
         other: Target = None,
         composite: Rules | str | None = None,
@@ -110,18 +118,25 @@ class Recording:
     def _attribute(
         self,
         target: Target,
-        method: str,
+        method: str | None,
         other: Target,
         create_graph: bool,
         first_order: bool,
         options: Mapping[str, Any],
     ) -> Relevance:
-        chosen = get_method(method, options)
         if self.forward_pass is not None:
             head, target, other = as_head(target, other, self.forward_pass.output)
             if head.functions:
                 recording = self.forward_pass.under(head)
                 return recording._attribute(target, method, other, create_graph, first_order, options)
+        if method is None:
+            names = check_method(None, options)
+
+            def explain(name: str) -> Relevance:
+                return self._attribute(target, name, other, create_graph, first_order, options)
+
+            return first_that_serves(self.model, names, explain, create_graph=create_graph)
+        chosen = get_method(method, options)
         options, composite = split_composite(options)
         logits = self.output.tensor
         if create_graph and not chosen.differentiable:

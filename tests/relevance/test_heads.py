@@ -53,7 +53,8 @@ def test_a_function_that_reads_a_class_explains_that_class(method):
     close(found.scores, expected.scores)
     close(found.logits, expected.logits[:, 1:3])
     assert found.target.tolist() == [0, 0, 0]
-    assert found.other is not None and found.other.tolist() == [1, 1, 1]
+    assert found.other is not None
+    assert found.other.tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("method", METHODS)
