@@ -19,6 +19,7 @@ from lrptrain.guidance.objective import Objective, parse_losses
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
 from lrptrain.guidance.schedule import BOUND_EVERY_N_BATCHES, Decay, Schedule, bounded_factor, running_ratio
 from lrptrain.relevance.interception import InterceptedForward, checkpoints, intercepted
+from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.trainers.checks import check_counts
 from lrptrain.trainers.failures import Failures
@@ -339,7 +340,7 @@ class RelevanceGuidance(ModelCallback):
     def _interception(self, batch: dict[str, Any], rows: Tensor, compares: bool) -> Iterator[list[InterceptedForward]]:
         """Listen to the model during the user's step; the list holds its forward pass afterwards."""
         if not len(rows):  # another process may guide some, and then compare: two backward passes are not compiled
-            with torch.compiler.set_stance("force_eager") if compares else nullcontext():
+            with eager() if compares else nullcontext():
                 yield []
             return
         assert self._model is not None

@@ -14,6 +14,7 @@ from torch.overrides import TorchFunctionMode
 
 from lrptrain.relevance.arguments import mask_name
 from lrptrain.relevance.explanation import Explanation
+from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.recording import Inputs, Recording, explained_input
 from lrptrain.relevance.tape.functions import canonical_name
@@ -70,7 +71,7 @@ def rerun(
     text = recording.tape.token_ids is not None
     replacement = original[rows] if text else values
     with ExitStack() as stack:
-        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(eager())
         for kind, dtype, enabled in recording.autocast.devices:
             stack.enter_context(torch.autocast(kind, dtype, enabled))
         stack.enter_context(_Substitution(replacement if text else None, values))
