@@ -13,9 +13,10 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lrptrain.relevance.attribute import as_recording
+from lrptrain.relevance.outputs import read_logits
 from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.process_wide import eager
-from lrptrain.relevance.recording import Recording, explained_input, forward_on_tape, read_logits, run_on_tape
+from lrptrain.relevance.recording import Recording, explained_input, forward_on_tape, run_on_tape
 from lrptrain.relevance.tape.tape import Tape
 
 
