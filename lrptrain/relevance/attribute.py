@@ -11,6 +11,7 @@ from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.propagation.composite import Rules
 from lrptrain.relevance.recording import Inputs, Recording, Target, explained_input, read_logits, run_on_tape
 from lrptrain.relevance.registry import get_method
+from lrptrain.relevance.tape.assignments import choose_written
 from lrptrain.relevance.tape.canonizers import collapse, unflatten
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.tape import Tape
@@ -97,8 +98,9 @@ def as_recording(
         UnsupportedModelError: If the output is not `[batch, classes]`, or did not come from the input.
         NonFiniteError: If logits are NaN.
     """
-    logits = read_logits(output, explained_input(inputs)[1].shape[0])
-    return Recording(tape, _canonized(tape, logits), model, inputs, _padding(inputs), layout)
+    name, explained = explained_input(inputs)
+    logits = read_logits(output, explained.shape[0])
+    return Recording(tape, _canonized(tape, logits), model, inputs, _mask(inputs, name), layout)
 
 
 def _canonized(tape: Tape, logits: Tensor) -> Value:
@@ -108,11 +110,19 @@ def _canonized(tape: Tape, logits: Tensor) -> Value:
             "the logits do not come from the input by recorded operations (detached or precomputed?)"
         )
     tape.keep_only(value)
+    choose_written(tape)
     unflatten(tape)
     collapse(tape, logits.shape[0])
     return value
 
 
-def _padding(inputs: Inputs) -> Tensor | None:
-    mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
-    return mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
+# Where the mask of an input stands beside it; for all others, as for texts, it is the attention mask.
+_MASKS = {"pixel_values": ("pixel_attention_mask", "pixel_mask")}
+
+
+def _mask(inputs: Inputs, name: str) -> Tensor | None:
+    """The mask of what is content in the explained input."""
+    if not isinstance(inputs, Mapping):
+        return None
+    masks = (inputs.get(key) for key in _MASKS.get(name, ("attention_mask",)))
+    return next((mask for mask in masks if isinstance(mask, Tensor) and mask.ndim in (2, 3)), None)
