@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -12,29 +12,34 @@ from torch import Tensor, nn
 
 from lrptrain.relevance.advice import REACH_INPUT, called, other_methods
 from lrptrain.relevance.classes import class_names, explained_class, rival_class
+from lrptrain.relevance.default import check_method, first_that_serves
 from lrptrain.relevance.explanation import Explanation, seed_scale
 from lrptrain.relevance.flow import flow_to, unweighted
+from lrptrain.relevance.heads import Head, HeadFunction, as_head
 from lrptrain.relevance.inputs import ExplainedInput
 from lrptrain.relevance.inputs import explained_input as kind_of_input
-from lrptrain.relevance.layout import attention_probabilities, input_layout, reads_sequence, token_states
+from lrptrain.relevance.layout import attention_probabilities, input_layout, joints, reads_sequence, token_states
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.propagation.composite import Rules, check_active_names, custom_rules, split_composite
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
 from lrptrain.relevance.registry import check_finite, differentiable, get_method
 from lrptrain.relevance.tape.functions import enterable
-from lrptrain.relevance.tape.nodes import Value
+from lrptrain.relevance.tape.nodes import Value, map_nested
 from lrptrain.relevance.tape.sample_axes import split_samples
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.types import (
-    NonFiniteError,
     Relevance,
     TokenLayout,
     UnsupportedMethodError,
     UnsupportedModelError,
+    unknown_name,
 )
 
+if TYPE_CHECKING:
+    from lrptrain.relevance.forward_pass import ForwardPass
+
 Inputs = Tensor | Mapping[str, Any]
-Target = int | str | Sequence[int | str] | Int[Tensor, " batch"] | None
+Target = int | str | Sequence[int | str | tuple[int, ...]] | Int[Tensor, " batch"] | HeadFunction | None
 Blocks = list[Float[Tensor, "batch heads length length"]]
 
 
@@ -64,21 +69,27 @@ class Recording:
 
     Attributes:
         tape: The recorded operations.
-        output: The logits as a recorded value, `[batch, classes]`; `output.tensor` has their graph.
+        read: The logits, or what a head makes of the model's output, as a recorded value; or why there are none.
         model: The module that was run, for methods that run it again.
         inputs: The inputs that the module was given.
         mask: The mask of the explained input's content that the model was given, or None; see `padding`.
         given_layout: The layout that the caller knows better, or None.
         autocast: The precision in which the model was run.
+        explain: The name of the explained argument, or None for the one that is chosen by itself.
+        head: What of the model's output is explained.
+        forward_pass: The model's whole output, which other heads can be read from.
     """
 
     tape: Tape
-    output: Value
+    read: Value | UnsupportedModelError
     model: nn.Module
     inputs: Inputs
     mask: Tensor | None = None
     given_layout: TokenLayout | None = None
     autocast: AutocastState = field(default_factory=autocast_state)
+    explain: str | None = None
+    head: Head = field(default_factory=Head)
+    forward_pass: "ForwardPass | None" = field(default=None, repr=False)
     _pooling: dict[tuple[object, ...], Tensor] = field(default_factory=dict, init=False, repr=False)
 
     # -- Maps ---------------------------------------------------------------------------------------------------------
@@ -86,7 +97,7 @@ class Recording:
     def attribute(
         self,
         target: Target = None,
-        method: str = "transformer_attribution",
+        method: str | None = None,
         *,
         other: Target = None,
         composite: Rules | str | None = None,
@@ -103,12 +114,24 @@ class Recording:
     def _attribute(
         self,
         target: Target,
-        method: str,
+        method: str | None,
         other: Target,
         create_graph: bool,
         first_order: bool,
         options: Mapping[str, Any],
     ) -> Relevance:
+        if self.forward_pass is not None:
+            head, target, other = as_head(target, other, self.forward_pass.output)
+            if head.functions:
+                recording = self.forward_pass.under(head)
+                return recording._attribute(target, method, other, create_graph, first_order, options)
+        if method is None:
+            names = check_method(None, options)
+
+            def explain(name: str) -> Relevance:
+                return self._attribute(target, name, other, create_graph, first_order, options)
+
+            return first_that_serves(self.model, names, explain, create_graph=create_graph)
         chosen = get_method(method, options)
         options, composite = split_composite(options)
         logits = self.output.tensor
@@ -164,6 +187,17 @@ class Recording:
             return gradient if scale == 1 else at_least_float32(gradient) / scale
 
     # -- The batch ----------------------------------------------------------------------------------------------------
+
+    @property
+    def output(self) -> Value:
+        """The logits as a recorded value, `[batch, classes]`; `output.tensor` has their graph.
+
+        Raises:
+            UnsupportedModelError: If the model returns no logits; a target that is a function then says what to read.
+        """
+        if isinstance(self.read, UnsupportedModelError):
+            raise self.read
+        return self.read
 
     @property
     def logits(self) -> Float[Tensor, "batch classes"]:
@@ -319,7 +353,9 @@ class Recording:
                 f"no states [batch, {self.length}, width] were found for the {self.length} tokens that the attention "
                 f"sees (windows, or attention over features?); take {other_methods(*REACH_INPUT)}"
             )
-        return unweighted(self.propagator, states[-1])
+        # A head may read the tokens in two ways, as the start and the end of an answer: both come from states before.
+        complete = joints(self.tape, self.output, self.blocks[-1])
+        return unweighted(self.propagator, next((x for x in reversed(states) if x in complete), states[-1]))
 
     @property
     def pooling(self) -> Float[Tensor, "batch length"]:
@@ -344,14 +380,15 @@ class Recording:
         return split_samples(at_least_float32(x), at, self.samples).reshape(self.samples, -1, *x.shape[-2:])
 
 
-def run_on_tape(model: nn.Module, inputs: Inputs, frugal: bool = False) -> tuple[Tape, Any]:
+def run_on_tape(model: nn.Module, inputs: Inputs, frugal: bool = False, explain: str | None = None) -> tuple[Tape, Any]:
     """Run `model` once on a clone of its inputs and record it, with its graph or frugally (see `Tape`).
 
     Raises:
+        ValueError: If there is no argument of the name `explain`.
         UnsupportedModelError: If no input can be explained.
     """
-    name, explained = explained_input(inputs)
-    copies = {key: _copied(x) for key, x in inputs.items()} if isinstance(inputs, Mapping) else explained
+    name, explained = explained_input(inputs, explain)
+    copies = map_nested(dict(inputs), Tensor, Tensor.clone) if isinstance(inputs, Mapping) else explained
     watched = explained.detach() if explained.is_floating_point() else explained
 
     def forward(tensor: Tensor) -> Any:
@@ -389,43 +426,29 @@ def forward_on_tape(
     return tape, output
 
 
-def read_logits(output: Any, samples: int) -> Float[Tensor, "batch classes"]:
-    """Take the logits out of a model's output.
+def explained_input(inputs: Inputs, explain: str | None = None) -> tuple[str, Tensor]:
+    """Return the argument that is explained: its name and its tensor.
+
+    Args:
+        inputs: The arguments of the model.
+        explain: The name of the argument; None for the image, the embeddings or the token ids, in this order.
 
     Raises:
-        UnsupportedModelError: If they are not one row of class scores per sample.
-        NonFiniteError: If they are NaN.
+        ValueError: If there is no tensor of the name `explain`.
+        UnsupportedModelError: If there is no tensor at all.
     """
-    logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
-    if (
-        not isinstance(logits, Tensor)
-        or logits.ndim != 2
-        or logits.shape[0] != samples
-        or not logits.is_floating_point()
-    ):
-        returned = f"a tensor of shape {list(logits.shape)}" if isinstance(logits, Tensor) else type(output).__name__
-        raise UnsupportedModelError(
-            f"the model must return logits [batch, classes] (here [{samples}, classes]) or an object with .logits; "
-            f"it returned {returned}"
-        )
-    if logits.isnan().any():
-        rows = logits.isnan().any(1).nonzero().flatten().tolist()
-        raise NonFiniteError(
-            f"the logits of samples {rows[:10]} are NaN: there is no class to explain; check these samples of "
-            "the input, and the model's weights, for NaN"
-        )
-    return logits
-
-
-def _copied(x: Any) -> Any:
-    return x.clone() if isinstance(x, Tensor) else x
-
-
-def explained_input(inputs: Inputs) -> tuple[str, Tensor]:
-    """The image, the embeddings or the token ids among the inputs."""
     if isinstance(inputs, Tensor):
+        if explain is not None:
+            raise ValueError(
+                f"explain={explain!r} names an argument of the model, but the input is one tensor; pass a dict of the "
+                "arguments, or leave explain out"
+            )
         return "inputs", inputs
     tensors = {name: x for name, x in inputs.items() if isinstance(x, Tensor)}
+    if explain is not None:
+        if explain not in tensors:
+            raise ValueError(unknown_name("argument to explain", str(explain), tuple(tensors)))
+        return explain, tensors[explain]
     for name in ("pixel_values", "image", "inputs_embeds", "input_ids"):
         if name in tensors:
             return name, tensors[name]

@@ -130,8 +130,8 @@ def test_a_mask_that_fits_nothing_is_named():
         def forward(self, features: Tensor, attention_mask: Tensor) -> Tensor:
             return self.head(features).mean(1)
 
-    inputs = {"features": numbers(2, 5, 6), "attention_mask": torch.ones(2, 9)}
-    with pytest.raises(ValueError, match=r"the mask \[2, 9\] fits neither the 5 tokens"):
+    inputs = {"features": numbers(2, 5, 6), "attention_mask": torch.ones(2, 6)}
+    with pytest.raises(ValueError, match=r"the mask \[2, 6\] fits neither the 5 tokens"):
         lrptrain.attribute(Model(), inputs, method="input_x_gradient")
 
 

@@ -5,7 +5,6 @@ the attention probabilities are tensors of the autograd graph, whichever backend
 """
 
 import inspect
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
@@ -13,10 +12,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import TensorWeakRef
 
+from lrptrain.relevance.process_wide import eager, in_turn
 from lrptrain.relevance.tape.explicit import explicit_addmm, explicit_attention, explicit_baddbmm
 from lrptrain.relevance.tape.functions import (
     BACKWARD,
@@ -30,6 +29,7 @@ from lrptrain.relevance.tape.functions import (
     is_in_place,
 )
 from lrptrain.relevance.tape.nodes import Node, Value, map_nested, tensors_in, version_of
+from lrptrain.relevance.tape.running import RunningModule
 from lrptrain.relevance.types import UnsupportedOperationError
 
 # Fused operations, and their explicit forms.
@@ -67,10 +67,13 @@ class Tape(TorchFunctionMode):
         self._aliases: dict[int, list[Value]] = {}
         # Ids of tensors whose memory was overwritten through another view.
         self._stale: set[int] = set()
+        # The places in the graph of all that depends on the input; and of others, whether they lead to one.
+        self._dependent: set[Any] = set()
+        self._reaching: dict[Any, bool] = {}
         # Outputs of softmax, which a model must not overwrite: methods return them.
         self._probabilities: set[Value] = set()
-        # The modules that run now, innermost last.
-        self._path: list[str] = []
+        # Which module runs now; None before the recording.
+        self._running: RunningModule | None = None
         self._records = False
         # The weight in which the explained text was looked up.
         self._table: Tensor | None = None
@@ -82,24 +85,21 @@ class Tape(TorchFunctionMode):
         self.leaf = tensor if tensor.requires_grad else tensor.detach().requires_grad_()
         with torch.enable_grad():
             copy = self.leaf.clone()
+        if self.leaf.grad_fn is not None:
+            self._dependent.add(self.leaf.grad_fn)
         self.root = self._remember(copy, depends=True)
         return copy
 
     @contextmanager
     def recording(self, model: nn.Module) -> Iterator[None]:
         """Record the calls made inside; module paths in messages are those of `model`."""
-        names = {module: name for name, module in model.named_modules()}
-        enter = register_module_forward_pre_hook(lambda module, _: self._path.append(names.get(module, "?")))
-        leave = register_module_forward_hook(lambda *_: void(self._path.pop()), always_call=True)
+        self._running = RunningModule(model)
         self._records = self._graph = True
         try:
-            with warnings.catch_warnings(), torch.compiler.set_stance("force_eager"), self:
-                warnings.filterwarnings("ignore", "Using `torch.compile.module.` when there are global hooks")
+            with in_turn(), eager(), self:
                 yield
         finally:
             self._records = False
-            enter.remove()
-            leave.remove()
 
     def replaying(self) -> AbstractContextManager[Any]:
         """Keep attention explicit, without recording, while a backward pass computes a checkpointed block again."""
@@ -228,6 +228,8 @@ class Tape(TorchFunctionMode):
         value = Value(tensor, depends)
         self._entries[id(tensor)] = (value, TensorWeakRef(tensor), tensor.grad_fn)
         self._stale.discard(id(tensor))
+        if depends and tensor.grad_fn is not None:
+            self._dependent.add(tensor.grad_fn)
         self._aliases.setdefault(tensor.untyped_storage()._cdata, []).append(value)
         return value
 
@@ -289,9 +291,29 @@ class Tape(TorchFunctionMode):
         if tensor.grad_fn is None:
             return
         entry = self._lookup(tensor)
-        if entry is None or entry[2] is not tensor.grad_fn:
+        if (entry is None or entry[2] is not tensor.grad_fn) and self._reaches_input(tensor.grad_fn):
             why = "made a tensor outside of torch's functions (by a custom autograd function or a fused kernel?)"
             raise self._unsupported(type(tensor.grad_fn).__name__, why)
+
+    def _reaches_input(self, start: Any) -> bool:
+        """Whether a graph leads to something recorded; that of a cache of an earlier call ends in parameters."""
+        pending = [start]
+        seen = list[Any]()
+        while pending:
+            place = pending.pop()
+            if place in self._reaching:
+                reaches = self._reaching[place]
+            else:
+                self._reaching[place] = False  # until it turns out to
+                seen.append(place)
+                reaches = place in self._dependent or getattr(place, "variable", self) is self.leaf
+                pending.extend(before for before, _ in place.next_functions if before is not None)
+            if reaches:
+                for passed in seen:
+                    del self._reaching[passed]
+                self._reaching[start] = True
+                return True
+        return False
 
     def _save_before_overwriting(self, tensor: Tensor, name: str) -> None:
         for value in self._aliases.get(tensor.untyped_storage()._cdata, ()):
@@ -312,7 +334,7 @@ class Tape(TorchFunctionMode):
                 raise self._unsupported(node.name, "changes its argument in place, unannounced")
 
     def _where(self) -> str:
-        return self._path[-1] if self._path else ""
+        return self._running.name() if self._running is not None else ""
 
     def _unsupported(self, name: str, why: str) -> UnsupportedOperationError:
         return UnsupportedOperationError(
