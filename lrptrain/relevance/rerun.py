@@ -157,7 +157,8 @@ def input_gradient(
         if again:
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         values = values if again and values.requires_grad else values.detach().requires_grad_()
-        (gradient,) = torch.autograd.grad(answers(explanation, values, rows).sum(), values, create_graph=again)
+        read = values.clone()  # a model may write into what it was given
+        (gradient,) = torch.autograd.grad(answers(explanation, read, rows).sum(), values, create_graph=again)
     return gradient
 
 
