@@ -17,16 +17,18 @@ from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.recording import Inputs, Recording, explained_input
 from lrptrain.relevance.tape.functions import canonical_name
+from lrptrain.relevance.tape.lookup import first_lookup, later_lookup
 from lrptrain.relevance.tape.nodes import tensors_in
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 
 
 @dataclass(eq=False)
 class _Substitution(TorchFunctionMode):
-    """Gives the model other word embeddings than it looks up, once; it may switch no gradients on or off."""
+    """Gives the model other word embeddings than it looks up; it may switch no gradients on or off."""
 
     token_ids: Tensor | None
     embeddings: Tensor
+    table: Tensor | None = None
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -42,10 +44,13 @@ class _Substitution(TorchFunctionMode):
         if name != "embedding" or self.token_ids is None:
             return result
         ids = args[0] if args else kwargs["input"]
-        if ids is self.token_ids or (ids.shape == self.token_ids.shape and torch.equal(ids, self.token_ids)):
-            self.token_ids = None
-            return self.embeddings.to(result.dtype)
-        return result
+        table = args[1] if len(args) > 1 else kwargs["weight"]
+        lookup = first_lookup(self.token_ids, ids) if self.table is None else None
+        if lookup is not None:
+            self.table = table
+        elif table is self.table:
+            lookup = later_lookup(self.token_ids, ids)
+        return result if lookup is None else lookup.given(self.embeddings.to(result.dtype), result)
 
 
 def rerun(

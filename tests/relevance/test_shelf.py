@@ -4,6 +4,7 @@ from collections.abc import Callable
 from functools import partial
 
 import pytest
+
 from experiments.sweep import timm_models, transformers_models
 from experiments.sweep.case import Subject
 from experiments.sweep.checks import verdicts
@@ -23,7 +24,10 @@ def timm(module: str, name: str) -> Callable[[], Subject]:
 
 # By what is peculiar to it: the model, and the methods that serve it. The others must refuse it in one line.
 SHELF: dict[str, tuple[Callable[[], Subject], tuple[str, ...]]] = {
-    "attention with position biases in three parts": (hugging_face("deberta", "DebertaForSequenceClassification"), METHODS),
+    "attention with position biases in three parts": (
+        hugging_face("deberta", "DebertaForSequenceClassification"),
+        METHODS,
+    ),
     "linear position bias, causal": (hugging_face("mpt", "MptForSequenceClassification"), METHODS),
     "one key for all heads": (hugging_face("gpt_bigcode", "GPTBigCodeForSequenceClassification"), METHODS),
     "rotary positions, parallel feed-forward": (hugging_face("gpt_neox", "GPTNeoXForSequenceClassification"), METHODS),
