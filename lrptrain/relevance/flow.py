@@ -1,5 +1,6 @@
 """Where entries travel, whatever their values: which tokens the logits pool, and at which tokens the patches arrive."""
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -53,10 +54,15 @@ def _weighted_sum(propagator: Propagator, node: Node, relevance: OutputRelevance
     """Attention pooling: the attention weights say where the values come from."""
     (part,) = relevance
     assert part is not None
-    if len(node.inputs) < 2:
-        return _evenly(propagator, node, relevance)
     attention = node.argument(0, "input")
     values = node.argument(1, "mat2", node.kwargs.get("other"))
+    if not isinstance(values, Value):
+        return _evenly(propagator, node, relevance)
+    if not isinstance(attention, Value):
+        # A constant mixes rows, of either sign: the embeddings of texts, say, with which images are compared.
+        sizes = at_least_float32(attention).abs()
+        shares = sizes / sizes.sum(-1, keepdim=True).clamp(min=torch.finfo(sizes.dtype).tiny)
+        return [shape_back(values, shares.mT.to(part.dtype) @ part)]
     return [shape_back(values, at_least_float32(attention.tensor).mT @ part)]
 
 

@@ -235,6 +235,7 @@ def _read_alone(recording: Recording) -> Bool[Tensor, "batch tokens"]:
     assert recording.padding is not None
     try:
         pooled = recording.pooling > 0
+        alone = pooled & (pooled.sum(1, keepdim=True) == 1)
+        return recording.layout.content(alone)  # a text may share its sequence with an image
     except (UnsupportedModelError, UnsupportedMethodError):  # no attention: nothing says what is read
         return torch.zeros_like(recording.padding, dtype=torch.bool)
-    return pooled & (pooled.sum(1, keepdim=True) == 1)

@@ -21,6 +21,8 @@ from lrptrain.relevance.outputs import described, field_of
 # One index for all samples, or one per sample.
 Index = int | Sequence[int] | Int[Tensor, " batch"]
 Entry = tuple[int, ...]
+# Names of the logits in the outputs of transformers, DETR and torchvision.
+LOGITS = ("logits", "pred_logits", "out")
 
 
 class Target(ABC):
@@ -85,7 +87,7 @@ class EntryTarget(Target):
 
     def __call__(self, output: Any) -> Float[Tensor, " batch"]:
         """Return the entry of every sample."""
-        logits = field_of(output, "logits")
+        logits = field_of(output, *LOGITS)
         entries = [self.entry] if isinstance(self.entry, tuple) else self.entry
         if logits is None or {len(entry) for entry in entries} != {logits.ndim - 1}:
             shape = described(output) if logits is None else list(logits.shape)
