@@ -100,10 +100,17 @@ def _weights_of_tokens(node: Node) -> Tensor | None:
 
 
 def _weigh_tokens(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
-    """Such a weight says how much is read from a token."""
+    """Such a weight says how much is read from a token; of another constant, that nothing is where it is 0."""
+    (part,) = relevance
+    assert part is not None
     weight = _weights_of_tokens(node)
-    for value, part in multiply(propagator, node, relevance):
-        yield value, part if weight is None else part * weight.abs()
+    operands = (node.argument(0, "input"), node.argument(1, "other"))
+    constant = next((operand for operand in operands if isinstance(operand, Tensor)), None)
+    if weight is not None:
+        part = part * weight.abs()
+    elif constant is not None:
+        part = torch.where(constant == 0, 0.0, part)
+    yield from multiply(propagator, node, [part])
 
 
 def unweighted(propagator: Propagator, states: Value) -> Value:

@@ -301,12 +301,12 @@ class SemanticSegmentationTarget(Target):
                 f"SemanticSegmentationTarget: mask must be {size} as the logits, or {[samples, *size]}, not "
                 f"{list(mask.shape)}; resize it (nearest neighbour)"
             )
-        inside = mask.expand(samples, *size).to(logits.dtype)
+        inside = mask.expand(samples, *size)
         pixels = inside.flatten(1).sum(1)
         if (pixels == 0).any():
             raise ValueError("SemanticSegmentationTarget: mask is empty in some sample; there is no pixel to explain")
         maps = _entries(logits, self._index(self.category, classes, "category", samples, logits.device))
-        return (maps * (inside / pixels[:, None, None])).flatten(1).sum(1)
+        return torch.where(inside, maps, 0.0).flatten(1).sum(1) / pixels
 
     def of_rows(self, rows: Int[Tensor, " rows"]) -> Self:
         """Return the target of some samples."""

@@ -175,7 +175,7 @@ def test_a_region_of_a_segmentation():
 
     region = torch.zeros(4, 4)
     region[1, 2:] = 1
-    target = targets.SemanticSegmentationTarget(1, region)
+    target: Any = targets.SemanticSegmentationTarget(1, region)
     recording = lrptrain.record(Segmenter(), patches())
     by_rows = (recording.attribute((1, 1, column), "attnlrp").scores for column in (2, 3))
     found = recording.attribute(target, "attnlrp")
@@ -184,3 +184,5 @@ def test_a_region_of_a_segmentation():
     raw = recording.attribute(target, "raw_attention").scores
     each = torch.stack([recording.attribute((1, 1, column), "raw_attention").scores for column in (2, 3)])
     torch.testing.assert_close(raw, each.mean(0))
+    as_product = recording.attribute(lambda output: (output["out"][:, 1] * region).sum((1, 2)), "raw_attention")
+    torch.testing.assert_close(as_product.scores, raw)
