@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
@@ -158,7 +157,8 @@ def input_gradient(
         if again:
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         values = values if again and values.requires_grad else values.detach().requires_grad_()
-        (gradient,) = torch.autograd.grad(answers(explanation, values, rows).sum(), values, create_graph=again)
+        read = values.clone()  # a model may write into what it was given
+        (gradient,) = torch.autograd.grad(answers(explanation, read, rows).sum(), values, create_graph=again)
     return gradient
 
 
@@ -179,10 +179,7 @@ def in_parts(samples: int, copies: int, at_once: int, device: torch.device) -> I
 
 def number_of_tokens(recording: Recording) -> int:
     """Patches of an image, positions of a text: what can be taken away."""
-    assert recording.tape.root is not None
-    original = recording.tape.root.tensor
-    rows, columns = recording.patch_grid if original.ndim == 4 else (1, original.shape[1])
-    return rows * columns
+    return recording.explained.tokens
 
 
 def answers_without(
@@ -215,17 +212,16 @@ def without(
     baseline: float = 0.0,
 ) -> tuple[Float[Tensor, "rows ..."], Tensor | None]:
     """What to run the model on, see `rerun`: pixels or embeddings of the samples `rows`, and the mask of texts."""
-    if original.ndim == 3:
-        return torch.where(present[..., None], original[rows], baseline), _mask(recording, present, rows)
-    cells = torch.unflatten(present.to(torch.float32), 1, (1, *recording.patch_grid))
-    pixels = F.interpolate(cells, original.shape[-2:], mode="nearest-exact") > 0
-    return torch.where(pixels, original[rows], baseline), None
+    there = recording.explained.at_places(present, True)
+    # Of other inputs than texts the model's own mask says how long they are, not what is to be seen of them.
+    mask = _mask(recording, present, rows) if recording.explained.kind in ("text", "sequence") else None
+    return torch.where(there, original[rows], baseline), mask
 
 
 def _mask(recording: Recording, present: Tensor, rows: Tensor) -> Tensor | None:
-    if recording.padding is None:
+    if recording.padding is None or recording.mask is None or recording.mask.shape != recording.padding.shape:
         return None
-    mask = recording.padding[rows]
+    mask = recording.mask[rows]
     empty = ~(present & mask.bool()).any(1, keepdim=True)
     return torch.where(present | empty | _read_alone(recording)[rows], mask, torch.zeros_like(mask))
 

@@ -163,7 +163,7 @@ class Tape(TorchFunctionMode):
         # y.add_(1) writes into y: values that share its memory keep a copy of what they were.
         written = args[0] if is_in_place(func, args, kwargs) and isinstance(args[0], Tensor) else None
         if written is not None:
-            self._save_before_overwriting(written, name)
+            self._save_before_overwriting(written, node)
         # An operation that writes without saying so in its name shows in the versions of its arguments.
         versions = [version_of(tensor) for tensor in tensors]
         with torch.set_grad_enabled(self._graph or bool(node.inputs)):
@@ -315,16 +315,17 @@ class Tape(TorchFunctionMode):
                 return True
         return False
 
-    def _save_before_overwriting(self, tensor: Tensor, name: str) -> None:
+    def _save_before_overwriting(self, tensor: Tensor, node: Node) -> None:
         for value in self._aliases.get(tensor.untyped_storage()._cdata, ()):
             held = value.held
-            if held is None:
+            # A constant into which constants are written stays one: a part of a bias that is set to 0, say.
+            if held is None or not (value.depends or node.inputs):
                 continue
             # Another view of the memory: its numbers change without a call that names it.
             if held is not tensor and self.value_of(held) is value:
                 self._stale.add(id(held))
             if value in self._probabilities:
-                raise self._unsupported(name, "overwrites attention probabilities in place")
+                raise self._unsupported(node.name, "overwrites attention probabilities in place")
             with torch.enable_grad():
                 value.replace(held.clone())
 
