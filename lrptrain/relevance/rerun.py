@@ -18,6 +18,7 @@ from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.recording import Inputs, Recording, explained_input
 from lrptrain.relevance.tape.functions import canonical_name
 from lrptrain.relevance.tape.nodes import tensors_in
+from lrptrain.relevance.tape.tape import shares_memory
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 
 
@@ -27,6 +28,7 @@ class _Substitution(TorchFunctionMode):
 
     token_ids: Tensor | None
     embeddings: Tensor
+    others: tuple[Tensor, ...] = ()
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -42,6 +44,8 @@ class _Substitution(TorchFunctionMode):
         if name != "embedding" or self.token_ids is None:
             return result
         ids = args[0] if args else kwargs["input"]
+        if shares_memory(ids, self.others):
+            return result
         if ids is self.token_ids or (ids.shape == self.token_ids.shape and torch.equal(ids, self.token_ids)):
             self.token_ids = None
             return self.embeddings.to(result.dtype)
@@ -69,17 +73,18 @@ def rerun(
         rows = torch.arange(len(values), device=original.device) % recording.samples
     text = recording.tape.token_ids is not None
     replacement = original[rows] if text else values
+    given = recording.inputs if isinstance(recording.inputs, Mapping) else {}
+    others = {key: _of_rows(x, rows, recording.samples) for key, x in given.items() if key != name}
+    mask = mask_name(recording.inputs, name)
+    if attention_mask is not None and mask is not None:
+        others[mask] = attention_mask
     with ExitStack() as stack:
         stack.enter_context(eager())
         for kind, dtype, enabled in recording.autocast.devices:
             stack.enter_context(torch.autocast(kind, dtype, enabled))
-        stack.enter_context(_Substitution(replacement if text else None, values))
+        stack.enter_context(_Substitution(replacement if text else None, values, tuple(tensors_in(others))))
         if not isinstance(recording.inputs, Mapping):
             return recording.model(replacement)
-        others = {key: _of_rows(x, rows, recording.samples) for key, x in recording.inputs.items()}
-        mask = mask_name(recording.inputs, name)
-        if attention_mask is not None and mask is not None:
-            others[mask] = attention_mask
         return recording.model(**others | {name: replacement})
 
 

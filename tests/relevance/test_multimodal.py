@@ -193,27 +193,54 @@ def pair_of_texts() -> dict[str, Tensor]:
     return {**texts, **masks}
 
 
+def gradient_at(model: Twins, given: dict[str, Tensor], which: str) -> tuple[Tensor, Tensor]:
+    """The embeddings of one of the texts, and the gradient of a logit there."""
+    lookups = []
+
+    def watch(_: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        lookups.append(output.detach().requires_grad_())
+        return lookups[-1]
+
+    handle = model.embedding.register_forward_hook(watch)
+    logits = model(**given)
+    handle.remove()
+    leaf = lookups["ab".index(which)]
+    (gradient,) = torch.autograd.grad(logits[:, 1].sum(), leaf)
+    return leaf.detach(), gradient
+
+
 @pytest.mark.parametrize("which", ["a", "b"])
 @pytest.mark.parametrize("method", ["input_x_gradient", "attnlrp", "rollout", "leave_one_out"])
 def test_each_of_two_texts(which, method):
     model = Twins().double().eval()
     given = pair_of_texts()
     found = lrptrain.attribute(model, given, 1, method, explain=f"input_ids_{which}")
-    assert torch.equal(found.scores != 0, given[f"attention_mask_{which}"].bool())
+    mask = given[f"attention_mask_{which}"]
+    assert torch.equal(found.scores != 0, mask.bool())
     if method == "input_x_gradient":
-        copies = {name: x.clone() for name, x in given.items()}
-        calls = []
+        embeddings, gradient = gradient_at(model, given, which)
+        close(found.scores, (embeddings * gradient).sum(-1) * mask)
 
-        def watch(_: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
-            calls.append(output.detach().requires_grad_())
-            return calls[-1]
 
-        handle = model.embedding.register_forward_hook(watch)
-        logits = model(**copies)
-        handle.remove()
-        leaf = calls["ab".index(which)]
-        (gradient,) = torch.autograd.grad(logits[:, 1].sum(), leaf)
-        close(found.scores, (leaf * gradient).sum(-1).detach() * given[f"attention_mask_{which}"])
+@pytest.mark.parametrize("which", ["a", "b"])
+def test_each_of_two_equal_texts(which):
+    model = Twins().double().eval()
+    given = pair_of_texts()
+    given["input_ids_b"] = given["input_ids_a"]
+    given["attention_mask_b"] = given["attention_mask_a"]
+    found = lrptrain.attribute(model, given, 1, "input_x_gradient", explain=f"input_ids_{which}")
+    embeddings, gradient = gradient_at(model, given, which)
+    close(found.scores, (embeddings * gradient).sum(-1) * given["attention_mask_a"])
+    # The model is run again with other embeddings of that text only.
+    path = lrptrain.attribute(model, given, 1, "integrated_gradients", explain=f"input_ids_{which}", steps=64)
+    swapped = lrptrain.attribute(
+        model, given, 1, "integrated_gradients", explain=f"input_ids_{'ba'['ab'.index(which)]}", steps=64
+    )
+    assert relative(path.scores, swapped.scores) > 0.01
+
+
+def relative(one: Tensor, other: Tensor) -> float:
+    return float((one - other).norm() / one.norm())
 
 
 def test_the_mask_of_another_input_is_not_taken():

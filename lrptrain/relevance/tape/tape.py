@@ -50,6 +50,7 @@ class Tape(TorchFunctionMode):
         root: The explained input, the image or the word embeddings, as the model received it.
         leaf: The explained input for gradients; later writing in place does not touch it.
         frugal: Whether to keep no more than gradients at activations and relevance need: no graph of the weights.
+        others: The model's other arguments: what looks them up reads them, also where they hold the same numbers.
     """
 
     token_ids: Tensor | None = None
@@ -57,6 +58,7 @@ class Tape(TorchFunctionMode):
     root: Value | None = None
     leaf: Tensor | None = None
     frugal: bool = False
+    others: tuple[Tensor, ...] = ()
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -243,7 +245,7 @@ class Tape(TorchFunctionMode):
     def _embeds_the_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         ids = self.token_ids
         looked_up = args[0] if args else kwargs.get("input")
-        if ids is None or looked_up is None or looked_up.shape != ids.shape:
+        if ids is None or looked_up is None or looked_up.shape != ids.shape or shares_memory(looked_up, self.others):
             return False
         return self.root is None and (looked_up is ids or torch.equal(looked_up, ids))
 
@@ -255,6 +257,8 @@ class Tape(TorchFunctionMode):
         ids = self.token_ids
         looked_up = args[0] if args else kwargs.get("input")
         table = _table(args, kwargs)
+        if looked_up is not None and shares_memory(looked_up, self.others):
+            return 0
         if ids is None or self._table is None or looked_up is None or looked_up.shape != ids.shape or ids.ndim != 2:
             return 0
         # Position ids may look like token ids, but are looked up in another table, of another size.
@@ -357,6 +361,11 @@ def _in_graph(x: Any) -> bool:
 def _repeatable(node: Node) -> bool:
     """Whether the call's constants are the model's own weights: others may be overwritten before it is repeated."""
     return all(isinstance(x, nn.Parameter) for x in tensors_in((node.args, node.kwargs)))
+
+
+def shares_memory(tensor: Tensor, others: Sequence[Tensor]) -> bool:
+    """Return whether a tensor is one of the others, or a view of it."""
+    return any(tensor.untyped_storage()._cdata == other.untyped_storage()._cdata for other in others)
 
 
 def void(_: Any) -> None:
