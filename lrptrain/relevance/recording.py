@@ -24,7 +24,7 @@ from lrptrain.relevance.propagation.composite import Rules, check_active_names, 
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
 from lrptrain.relevance.registry import check_finite, differentiable, get_method
 from lrptrain.relevance.tape.functions import enterable
-from lrptrain.relevance.tape.nodes import Value, map_nested
+from lrptrain.relevance.tape.nodes import Value, map_nested, tensors_in
 from lrptrain.relevance.tape.sample_axes import split_samples
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.types import (
@@ -394,11 +394,16 @@ def run_on_tape(model: nn.Module, inputs: Inputs, frugal: bool = False, explain:
     def forward(tensor: Tensor) -> Any:
         return model(**{**copies, name: tensor}) if isinstance(copies, dict) else model(tensor)
 
-    return forward_on_tape(model, forward, watched, frugal)
+    others = {key: x for key, x in copies.items() if key != name} if isinstance(copies, dict) else {}
+    return forward_on_tape(model, forward, watched, frugal, others)
 
 
 def forward_on_tape(
-    model: nn.Module, forward: Callable[[Tensor], Any], explained: Tensor, frugal: bool = False
+    model: nn.Module,
+    forward: Callable[[Tensor], Any],
+    explained: Tensor,
+    frugal: bool = False,
+    others: Mapping[str, Any] | None = None,
 ) -> tuple[Tape, Any]:
     """Record what `forward` makes of (a clone of) the explained input.
 
@@ -407,6 +412,7 @@ def forward_on_tape(
         forward: Runs the model.
         explained: Image, embeddings or token ids. What has a graph keeps it.
         frugal: See `Tape`.
+        others: The other arguments that `forward` gives to the model.
 
     Raises:
         ValueError: If the input is empty.
@@ -414,7 +420,7 @@ def forward_on_tape(
     """
     if explained.numel() == 0:
         raise ValueError("the batch is empty: there is nothing to explain")
-    tape = Tape(frugal=frugal)
+    tape = Tape(frugal=frugal, others=tuple(tensors_in(others)))
     if explained.is_floating_point():
         watched = tape.watch(explained if explained.requires_grad else explained.clone())
     else:

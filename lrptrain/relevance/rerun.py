@@ -19,6 +19,7 @@ from lrptrain.relevance.recording import Inputs, Recording, explained_input
 from lrptrain.relevance.tape.functions import canonical_name
 from lrptrain.relevance.tape.lookup import first_lookup, later_lookup
 from lrptrain.relevance.tape.nodes import tensors_in
+from lrptrain.relevance.tape.tape import shares_memory
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 
 
@@ -28,7 +29,11 @@ class _Substitution(TorchFunctionMode):
 
     token_ids: Tensor | None
     embeddings: Tensor
+<<<<<<< HEAD
     table: Tensor | None = None
+=======
+    others: tuple[Tensor, ...] = ()
+>>>>>>> main
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -44,6 +49,7 @@ class _Substitution(TorchFunctionMode):
         if name != "embedding" or self.token_ids is None:
             return result
         ids = args[0] if args else kwargs["input"]
+<<<<<<< HEAD
         table = args[1] if len(args) > 1 else kwargs["weight"]
         lookup = first_lookup(self.token_ids, ids) if self.table is None else None
         if lookup is not None:
@@ -51,6 +57,14 @@ class _Substitution(TorchFunctionMode):
         elif table is self.table:
             lookup = later_lookup(self.token_ids, ids)
         return result if lookup is None else lookup.given(self.embeddings.to(result.dtype), result)
+=======
+        if shares_memory(ids, self.others):
+            return result
+        if ids is self.token_ids or (ids.shape == self.token_ids.shape and torch.equal(ids, self.token_ids)):
+            self.token_ids = None
+            return self.embeddings.to(result.dtype)
+        return result
+>>>>>>> main
 
 
 def rerun(
@@ -74,17 +88,18 @@ def rerun(
         rows = torch.arange(len(values), device=original.device) % recording.samples
     text = recording.tape.token_ids is not None
     replacement = original[rows] if text else values
+    given = recording.inputs if isinstance(recording.inputs, Mapping) else {}
+    others = {key: _of_rows(x, rows, recording.samples) for key, x in given.items() if key != name}
+    mask = mask_name(recording.inputs, name)
+    if attention_mask is not None and mask is not None:
+        others[mask] = attention_mask
     with ExitStack() as stack:
         stack.enter_context(eager())
         for kind, dtype, enabled in recording.autocast.devices:
             stack.enter_context(torch.autocast(kind, dtype, enabled))
-        stack.enter_context(_Substitution(replacement if text else None, values))
+        stack.enter_context(_Substitution(replacement if text else None, values, tuple(tensors_in(others))))
         if not isinstance(recording.inputs, Mapping):
             return recording.model(replacement)
-        others = {key: _of_rows(x, rows, recording.samples) for key, x in recording.inputs.items()}
-        mask = mask_name(recording.inputs, name)
-        if attention_mask is not None and mask is not None:
-            others[mask] = attention_mask
         return recording.model(**others | {name: replacement})
 
 
@@ -236,6 +251,7 @@ def _read_alone(recording: Recording) -> Bool[Tensor, "batch tokens"]:
     assert recording.padding is not None
     try:
         pooled = recording.pooling > 0
+        alone = pooled & (pooled.sum(1, keepdim=True) == 1)
+        return recording.layout.content(alone)  # a text may share its sequence with an image
     except (UnsupportedModelError, UnsupportedMethodError):  # no attention: nothing says what is read
         return torch.zeros_like(recording.padding, dtype=torch.bool)
-    return pooled & (pooled.sum(1, keepdim=True) == 1)

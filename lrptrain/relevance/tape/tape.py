@@ -52,6 +52,7 @@ class Tape(TorchFunctionMode):
         root: The explained input, the image or the word embeddings, as the model received it.
         leaf: The explained input for gradients; later writing in place does not touch it.
         frugal: Whether to keep no more than gradients at activations and relevance need: no graph of the weights.
+        others: The model's other arguments: what looks them up reads them, also where they hold the same numbers.
     """
 
     token_ids: Tensor | None = None
@@ -59,6 +60,7 @@ class Tape(TorchFunctionMode):
     root: Value | None = None
     leaf: Tensor | None = None
     frugal: bool = False
+    others: tuple[Tensor, ...] = ()
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -242,6 +244,7 @@ class Tape(TorchFunctionMode):
         values = (self.value_of(tensor) for tensor in tensors)
         return tuple(dict.fromkeys(value for value in values if value is not None and value.depends))
 
+<<<<<<< HEAD
     def _first_lookup(self, looked_up: Tensor, table: Tensor) -> Lookup | None:
         """How the model looks the explained text up, if this is the first time."""
         assert self.token_ids is not None
@@ -253,6 +256,27 @@ class Tape(TorchFunctionMode):
 
     def _later_lookup(self, looked_up: Tensor, table: Tensor) -> Lookup | None:
         """How a second lookup reads the explained text once more."""
+=======
+    def _embeds_the_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        ids = self.token_ids
+        looked_up = args[0] if args else kwargs.get("input")
+        if ids is None or looked_up is None or looked_up.shape != ids.shape or shares_memory(looked_up, self.others):
+            return False
+        return self.root is None and (looked_up is ids or torch.equal(looked_up, ids))
+
+    def _copied_tokens(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+        """How many tokens of the explained text a second lookup reads once more, from its first token on.
+
+        All of them, or all but the last behind a start token, as the decoder of a classifier does.
+        """
+        ids = self.token_ids
+        looked_up = args[0] if args else kwargs.get("input")
+        table = _table(args, kwargs)
+        if looked_up is not None and shares_memory(looked_up, self.others):
+            return 0
+        if ids is None or self._table is None or looked_up is None or looked_up.shape != ids.shape or ids.ndim != 2:
+            return 0
+>>>>>>> main
         # Position ids may look like token ids, but are looked up in another table, of another size.
         if self._table is None or self.root is None or self.token_ids is None:
             return None
@@ -352,6 +376,11 @@ def _in_graph(x: Any) -> bool:
 def _repeatable(node: Node) -> bool:
     """Whether the call's constants are the model's own weights: others may be overwritten before it is repeated."""
     return all(isinstance(x, nn.Parameter) for x in tensors_in((node.args, node.kwargs)))
+
+
+def shares_memory(tensor: Tensor, others: Sequence[Tensor]) -> bool:
+    """Return whether a tensor is one of the others, or a view of it."""
+    return any(tensor.untyped_storage()._cdata == other.untyped_storage()._cdata for other in others)
 
 
 def void(_: Any) -> None:
