@@ -17,7 +17,7 @@ from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.recording import Inputs, Recording, explained_input
 from lrptrain.relevance.tape.functions import canonical_name
-from lrptrain.relevance.tape.lookup import first_lookup, later_lookup
+from lrptrain.relevance.tape.lookup import first_lookup, later_lookup, lookup_arguments
 from lrptrain.relevance.tape.nodes import tensors_in
 from lrptrain.relevance.tape.tape import shares_memory
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
@@ -29,11 +29,8 @@ class _Substitution(TorchFunctionMode):
 
     token_ids: Tensor | None
     embeddings: Tensor
-<<<<<<< HEAD
-    table: Tensor | None = None
-=======
     others: tuple[Tensor, ...] = ()
->>>>>>> main
+    table: Tensor | None = None
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -48,23 +45,15 @@ class _Substitution(TorchFunctionMode):
         result = func(*args, **kwargs)
         if name != "embedding" or self.token_ids is None:
             return result
-        ids = args[0] if args else kwargs["input"]
-<<<<<<< HEAD
-        table = args[1] if len(args) > 1 else kwargs["weight"]
+        ids, table = lookup_arguments(args, kwargs)
+        if shares_memory(ids, self.others):
+            return result
         lookup = first_lookup(self.token_ids, ids) if self.table is None else None
         if lookup is not None:
             self.table = table
         elif table is self.table:
             lookup = later_lookup(self.token_ids, ids)
         return result if lookup is None else lookup.given(self.embeddings.to(result.dtype), result)
-=======
-        if shares_memory(ids, self.others):
-            return result
-        if ids is self.token_ids or (ids.shape == self.token_ids.shape and torch.equal(ids, self.token_ids)):
-            self.token_ids = None
-            return self.embeddings.to(result.dtype)
-        return result
->>>>>>> main
 
 
 def rerun(

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 import torch
 from jaxtyping import Float, Int
@@ -53,6 +54,13 @@ class Lookup:
         if self.order is Order.SHIFTED:
             return torch.cat([embedded[:, :1], explained[:, :-1]], 1)
         return explained
+
+
+def lookup_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """The ids and the table of a call of `torch.nn.functional.embedding`."""
+    ids = args[0] if args else kwargs["input"]
+    table = args[1] if len(args) > 1 else kwargs["weight"]
+    return ids, table
 
 
 def first_lookup(ids: Int[Tensor, "batch ..."], looked_up: Int[Tensor, "..."]) -> Lookup | None:

@@ -29,7 +29,7 @@ from lrptrain.relevance.tape.functions import (
     enterable,
     is_in_place,
 )
-from lrptrain.relevance.tape.lookup import Lookup, Order, first_lookup, later_lookup
+from lrptrain.relevance.tape.lookup import Lookup, Order, first_lookup, later_lookup, lookup_arguments
 from lrptrain.relevance.tape.nodes import Node, Value, is_idle, map_nested, tensors_in, version_of
 from lrptrain.relevance.tape.running import RunningModule
 from lrptrain.relevance.types import UnsupportedOperationError
@@ -176,8 +176,7 @@ class Tape(TorchFunctionMode):
         result = written if name == "setitem" else result
         # A text's explained input is the output of its embedding, which starts the tape.
         if name == "embedding" and self.token_ids is not None:
-            looked_up, table = _lookup_arguments(args, kwargs)
-            lookup = self._first_lookup(looked_up, table) or self._later_lookup(looked_up, table)
+            lookup = self._lookup_of_text(*lookup_arguments(args, kwargs))
             if lookup is not None:
                 return self._from_root(result, lookup)  # type: ignore[arg-type]
         self._check_versions(tensors, versions, node, written)
@@ -244,7 +243,12 @@ class Tape(TorchFunctionMode):
         values = (self.value_of(tensor) for tensor in tensors)
         return tuple(dict.fromkeys(value for value in values if value is not None and value.depends))
 
-<<<<<<< HEAD
+    def _lookup_of_text(self, looked_up: Tensor, table: Tensor) -> Lookup | None:
+        """How a lookup reads the explained text, or None if it reads something else."""
+        if shares_memory(looked_up, self.others):  # another argument, though it may hold the same words
+            return None
+        return self._first_lookup(looked_up, table) or self._later_lookup(looked_up, table)
+
     def _first_lookup(self, looked_up: Tensor, table: Tensor) -> Lookup | None:
         """How the model looks the explained text up, if this is the first time."""
         assert self.token_ids is not None
@@ -256,27 +260,6 @@ class Tape(TorchFunctionMode):
 
     def _later_lookup(self, looked_up: Tensor, table: Tensor) -> Lookup | None:
         """How a second lookup reads the explained text once more."""
-=======
-    def _embeds_the_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        ids = self.token_ids
-        looked_up = args[0] if args else kwargs.get("input")
-        if ids is None or looked_up is None or looked_up.shape != ids.shape or shares_memory(looked_up, self.others):
-            return False
-        return self.root is None and (looked_up is ids or torch.equal(looked_up, ids))
-
-    def _copied_tokens(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-        """How many tokens of the explained text a second lookup reads once more, from its first token on.
-
-        All of them, or all but the last behind a start token, as the decoder of a classifier does.
-        """
-        ids = self.token_ids
-        looked_up = args[0] if args else kwargs.get("input")
-        table = _table(args, kwargs)
-        if looked_up is not None and shares_memory(looked_up, self.others):
-            return 0
-        if ids is None or self._table is None or looked_up is None or looked_up.shape != ids.shape or ids.ndim != 2:
-            return 0
->>>>>>> main
         # Position ids may look like token ids, but are looked up in another table, of another size.
         if self._table is None or self.root is None or self.token_ids is None:
             return None
@@ -360,13 +343,6 @@ class Tape(TorchFunctionMode):
             f"{name} in module '{self._where() or '(model)'}' {why}; the recording has a gap there, for every method. "
             "Way out: a version of the module in plain torch operations, not in place."
         )
-
-
-def _lookup_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Tensor]:
-    """The ids and the table of an embedding."""
-    ids = args[0] if args else kwargs["input"]
-    table = args[1] if len(args) > 1 else kwargs["weight"]
-    return ids, table
 
 
 def _in_graph(x: Any) -> bool:
