@@ -26,6 +26,7 @@ from lrptrain.relevance.layout import (
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.propagation.composite import Rules, check_active_names, custom_rules, split_composite
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
+from lrptrain.relevance.recordable import check_recordable
 from lrptrain.relevance.registry import check_finite, differentiable, get_method
 from lrptrain.relevance.tape.functions import enterable
 from lrptrain.relevance.tape.nodes import Value, map_nested
@@ -379,8 +380,9 @@ def forward_on_tape(
 
     Raises:
         ValueError: If the input is empty.
-        UnsupportedModelError: If it is never looked up.
+        UnsupportedModelError: If the model cannot be recorded, or never looks the ids up.
     """
+    check_recordable(model)
     if explained.numel() == 0:
         raise ValueError("the batch is empty: there is nothing to explain")
     tape = Tape(frugal=frugal)
