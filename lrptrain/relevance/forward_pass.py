@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from lrptrain.relevance.arguments import mask_name
 from lrptrain.relevance.heads import Head
 from lrptrain.relevance.recording import AutocastState, Inputs, Recording, explained_input
+from lrptrain.relevance.tape.assignments import choose_written
 from lrptrain.relevance.tape.canonizers import collapse, unflatten
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.tape import Tape
@@ -100,6 +101,7 @@ def _canonized(tape: Tape, numbers: Float[Tensor, "batch numbers"], head: Head) 
             f"the {what} do not come from the input by recorded operations (detached or precomputed?)"
         )
     tape.keep_only(value)
+    choose_written(tape)
     unflatten(tape)
     collapse(tape, numbers.shape[0])
     return value
