@@ -69,8 +69,8 @@ class RelevanceGuidance(ModelCallback):
         weight: A factor for all losses, applied as it is. By default 1 for losses with weights by name, and else as
             large as the task's gradient allows, up to 1; see above.
         method: The relevance method of the maps that `energy` and the other losses on maps judge: a differentiable one
-            of `lrptrain.methods()`. In half precision the gradients through `transformer_attribution` are off by a
-            tenth and more: take another.
+            of `lrptrain.methods()`. Under autocast, methods that would amplify its rounding
+            (`transformer_attribution`, `lrp`, `epsilon_lrp`, `partial_lrp`) cost another forward pass, in float32.
         method_options: The options of the method.
         target: Whether maps explain the class of the label, or the predicted one.
         first_order: Whether gradients inside the maps count as constants: cheaper, and reaches attention only.

@@ -1,12 +1,22 @@
 """The entry points: relevance of a model's input for a class, or for several from one forward pass."""
 
 from collections.abc import Mapping
+from contextlib import ExitStack
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from lrptrain.relevance import methods as _methods  # noqa: F401  (registers them)
+from lrptrain.relevance.precision import (
+    autocast_state,
+    has_half_weights,
+    inputs_in_float32,
+    model_in_float32,
+    no_run_in_float32,
+    without_autocast,
+)
 from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.propagation.composite import Rules
 from lrptrain.relevance.recording import Inputs, Recording, Target, explained_input, read_logits, run_on_tape
@@ -24,7 +34,7 @@ def record(model: nn.Module, inputs: Inputs, *, layout: TokenLayout | None = Non
     """
     model = unwrap(model)
     with preserved(model):
-        return _record(model, inputs, layout)
+        return recorded(model, inputs, layout)
 
 
 def attribute(
@@ -44,6 +54,10 @@ def attribute(
 
     The unmodified model is run as it stands (dropout is active in training mode); its parameters, gradients, buffers,
     hooks, flags and the random state are as before afterwards. A batch of N equals N batches of one.
+
+    Autocast is switched off for it, so that maps and logits are those of the weights' own precision. Where the weights
+    themselves are in half precision, methods that would amplify its rounding (those that take quotients of small sums
+    or differences of answers) run a float32 copy of the model, which is dropped afterwards.
 
     Args:
         model: Any module whose forward returns logits `[batch, classes]` or an object with `.logits`. Compiled and
@@ -75,17 +89,51 @@ def attribute(
     """
     if composite is not None:
         options["composite"] = composite
-    get_method(method, options)  # a wrong name raises before the model is run
+    chosen = get_method(method, options)  # a wrong name raises before the model is run
     model = unwrap(model)
     with preserved(model):
-        recording = _record(model, inputs, layout, frugal=not create_graph)
+        recording = recorded(
+            model, inputs, layout, frugal=not create_graph, full_precision=chosen.in_full_precision(options)
+        )
         return recording._attribute(target, method, other, create_graph, first_order, options)
 
 
-def _record(model: nn.Module, inputs: Inputs, layout: TokenLayout | None, *, frugal: bool = False) -> Recording:
-    with torch.inference_mode(False), torch.enable_grad():
-        tape, output = run_on_tape(model, inputs, frugal)
-        return as_recording(tape, output, model, inputs, layout)
+def recorded(
+    model: nn.Module,
+    inputs: Inputs,
+    layout: TokenLayout | None = None,
+    *,
+    frugal: bool = False,
+    full_precision: bool = False,
+) -> Recording:
+    """Run a model and record it: without autocast where its weights are in float32.
+
+    Args:
+        model: The model.
+        inputs: Its inputs.
+        layout: Where the content tokens stand, if given.
+        frugal: See `Tape`.
+        full_precision: Whether to run a float32 copy of a model whose weights are in half precision.
+
+    Raises:
+        UnsupportedModelError: If there is no such copy, or nothing to explain.
+    """
+    has_half = has_half_weights(model)
+    with torch.inference_mode(False), torch.enable_grad(), ExitStack() as stack:
+        if full_precision or not has_half:
+            # A model of mixed weights may need autocast to run at all.
+            inputs = inputs_in_float32(inputs) if has_half or autocast_state().is_on else inputs
+            stack.enter_context(without_autocast())
+        if not (full_precision and has_half):
+            return as_recording(*run_on_tape(model, inputs, frugal), model, inputs, layout)
+        copy = model_in_float32(model, keep_graph=not frugal)
+        try:
+            tape, output = run_on_tape(copy, inputs, frugal)
+        except NotImplementedError:  # an operation that is refused in any precision
+            raise
+        except RuntimeError as error:
+            raise no_run_in_float32(error) from error
+        return as_recording(tape, output, copy, inputs, layout)
 
 
 def as_recording(
@@ -98,7 +146,8 @@ def as_recording(
         NonFiniteError: If logits are NaN.
     """
     logits = read_logits(output, explained_input(inputs)[1].shape[0])
-    return Recording(tape, _canonized(tape, logits), model, inputs, _padding(inputs), layout)
+    again = partial(recorded, model, inputs, layout, full_precision=True)
+    return Recording(tape, _canonized(tape, logits), model, inputs, _padding(inputs), layout, record_in_float32=again)
 
 
 def _canonized(tape: Tape, logits: Tensor) -> Value:

@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -14,6 +14,7 @@ from lrptrain.relevance.classes import class_names, explained_class, rival_class
 from lrptrain.relevance.explanation import Explanation, seed_scale
 from lrptrain.relevance.flow import flow_to, unweighted
 from lrptrain.relevance.layout import attention_probabilities, image_layout, reads_sequence, text_layout, token_states
+from lrptrain.relevance.precision import HALF, AutocastState, autocast_state, has_half_weights
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.propagation.composite import Rules, check_active_names, custom_rules, split_composite
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
@@ -35,24 +36,6 @@ Target = int | str | Sequence[int | str] | Int[Tensor, " batch"] | None
 Blocks = list[Float[Tensor, "batch heads length length"]]
 
 
-class AutocastState(NamedTuple):
-    """The precision in which the caller runs the model, for methods that run it again.
-
-    Attributes:
-        devices: Arguments of `torch.autocast` for each kind of device: its name, the precision, whether it is on.
-    """
-
-    devices: tuple[tuple[str, torch.dtype, bool], ...]
-
-
-def autocast_state() -> AutocastState:
-    """Return the state of autocast on the CPU and on the accelerator at hand, as it is now."""
-    kinds = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    return AutocastState(
-        tuple((kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)) for kind in kinds)
-    )
-
-
 @dataclass(eq=False)
 class Recording:
     """A forward pass on tape that any number of maps can be asked of: other targets, other methods.
@@ -67,6 +50,7 @@ class Recording:
         padding: Content mask of a text (1 token, 0 padding), `[batch, tokens]`, or None.
         given_layout: The layout that the caller knows better, or None.
         autocast: The precision in which the model was run.
+        record_in_float32: Records the same inputs once more, in float32, for methods that half precision misleads.
     """
 
     tape: Tape
@@ -76,6 +60,7 @@ class Recording:
     padding: Tensor | None = None
     given_layout: TokenLayout | None = None
     autocast: AutocastState = field(default_factory=autocast_state)
+    record_in_float32: Callable[[], "Recording"] | None = None
     _pooling: dict[tuple[object, ...], Tensor] = field(default_factory=dict, init=False, repr=False)
 
     # -- Maps ---------------------------------------------------------------------------------------------------------
@@ -107,6 +92,8 @@ class Recording:
         options: Mapping[str, Any],
     ) -> Relevance:
         chosen = get_method(method, options)
+        if chosen.in_full_precision(options) and self.in_float32 is not self:
+            return self.in_float32._attribute(target, method, other, create_graph, first_order, options)
         options, composite = split_composite(options)
         logits = self.output.tensor
         if create_graph and not chosen.differentiable:
@@ -138,6 +125,12 @@ class Recording:
             assert self.tape.leaf is not None
             check_finite(relevance, self.tape.leaf)
         return relevance
+
+    @cached_property
+    def in_float32(self) -> "Recording":
+        """This recording, or another of the same inputs where this one ran in half precision."""
+        is_half = self.autocast.is_on or has_half_weights(self.model)
+        return self.record_in_float32() if is_half and self.record_in_float32 is not None else self
 
     def input_gradient(
         self, of: Callable[[Float[Tensor, "batch classes"]], Float[Tensor, ""]], create_graph: bool = False
@@ -189,6 +182,8 @@ class Recording:
         samples = list(leaf.detach().cpu())
         if self.padding is not None:
             samples = [sample[content] for sample, content in zip(samples, self.padding.bool().cpu(), strict=True)]
+        # The same numbers are the same content in every precision.
+        samples = [sample.float() if sample.dtype in HALF else sample for sample in samples]
         contents = (sample.contiguous().view(torch.uint8).numpy().tobytes() for sample in samples)
         return [zlib.crc32(content) * 1_000_003 + seed for content in contents]
 
@@ -340,6 +335,7 @@ def forward_on_tape(
     if explained.numel() == 0:
         raise ValueError("the batch is empty: there is nothing to explain")
     tape = Tape(frugal=frugal)
+    tape.know(weight for weight in model.parameters() if weight.grad_fn is not None)
     if explained.is_floating_point():
         watched = tape.watch(explained if explained.requires_grad else explained.clone())
     else:

@@ -61,7 +61,7 @@ class Relevance:
 
     Attributes:
         scores: One number per patch (images, no prefix tokens) or input position (text; 0 at padding).
-        logits: The model's output of the same forward pass.
+        logits: The model's output of the forward pass that was recorded, in its precision (see `lrptrain.attribute`).
         target: The explained class of every sample.
         method: Name of the method.
         grid: Patches as (rows, columns) for images, None for text.

@@ -68,7 +68,7 @@ def test_methods_of_every_kind_run(method, tmp_path):
     )
 
 
-def test_autocast_of_the_trainer_is_that_of_the_monitor(tmp_path):
+def test_maps_are_recorded_in_float32_under_the_trainers_autocast(tmp_path):
     class Seen(torch.nn.Module):
         def __init__(self):
             super().__init__()
@@ -81,7 +81,7 @@ def test_autocast_of_the_trainer_is_that_of_the_monitor(tmp_path):
 
     seen = Seen()
     watching, _ = validated(tmp_path, module(net=seen), precision="bf16-mixed")
-    assert set(seen.kinds) == {torch.bfloat16}
+    assert set(seen.kinds) == {torch.float32}
     assert maps(watching).isfinite().all()
 
 

@@ -16,6 +16,7 @@ from lrptrain.intervention.swap import swap_outside, swap_tokens
 from lrptrain.relevance import Relevance
 from lrptrain.relevance.interception import InterceptedForward
 from lrptrain.relevance.recording import Recording
+from lrptrain.relevance.registry import get_method
 
 
 class Needs(IntEnum):
@@ -91,7 +92,10 @@ class GuidedBatch:
     @cached_property
     def recording(self) -> Recording:
         """The recorded step's own pass (all samples); if that was not recorded, a new pass of the guided rows."""
-        return self.forward.recording() if self._is_recorded else self.forward.recording(self.rows)
+        if self._is_recorded:
+            return self.forward.recording()
+        method = get_method(self.maps.method, self.maps.options)
+        return self.forward.recording(self.rows, method.in_full_precision(self.maps.options))
 
     @cached_property
     def recorded_annotation(self) -> Shaped[Tensor, "recorded *area"]:

@@ -6,7 +6,7 @@ the attention probabilities are tensors of the autograd graph, whichever backend
 
 import inspect
 import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -82,6 +82,11 @@ class Tape(TorchFunctionMode):
             copy = self.leaf.clone()
         self.root = self._remember(copy, depends=True)
         return copy
+
+    def know(self, constants: Iterable[Tensor]) -> None:
+        """Take tensors with a graph of their own, such as weights computed from others, for constants of the pass."""
+        for tensor in constants:
+            self._remember(tensor, depends=False)
 
     @contextmanager
     def recording(self, model: nn.Module) -> Iterator[None]:
