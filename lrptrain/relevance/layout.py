@@ -57,6 +57,21 @@ def token_states(propagator: Propagator, length: int) -> Iterator[Value]:
     return (value for value in candidates if propagator.token_axis(value, length) is not None)
 
 
+def joints(tape: Tape, output: Value, after: Value) -> set[Value]:
+    """The values behind `after` that all of the output passes through: nothing that it comes from goes by them."""
+    # From the output backwards: where one value only is still to be made, everything comes through it.
+    found = set[Value]()
+    awaited = {output}
+    for node in reversed(tape.nodes):
+        if len(awaited) == 1:
+            found |= awaited
+        if after in node.outputs:
+            break
+        if awaited.intersection(node.outputs):
+            awaited = awaited.difference(node.outputs).union(node.inputs)
+    return found
+
+
 def reads_sequence(propagator: Propagator, block: Value, length: int) -> bool:
     """Whether there are states of all tokens that the attention probabilities can come from; not so in windows."""
     for node in propagator.tape.nodes:

@@ -4,35 +4,47 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lrptrain.relevance.classes import class_names, explained_class, rival_class
+from lrptrain.relevance.default import check_method, first_that_serves
 from lrptrain.relevance.explanation import Explanation, seed_scale
 from lrptrain.relevance.flow import flow_to, unweighted
-from lrptrain.relevance.layout import attention_probabilities, image_layout, reads_sequence, text_layout, token_states
-from lrptrain.relevance.precision import HALF, AutocastState, autocast_state, has_half_weights
+from lrptrain.relevance.heads import Head, HeadFunction, as_head
+from lrptrain.relevance.layout import (
+    attention_probabilities,
+    image_layout,
+    joints,
+    reads_sequence,
+    text_layout,
+    token_states,
+)
+from lrptrain.relevance.precision import HALF, AutocastState, autocast_state
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.propagation.composite import Rules, check_active_names, custom_rules, split_composite
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
 from lrptrain.relevance.registry import check_finite, differentiable, get_method
 from lrptrain.relevance.tape.functions import enterable
-from lrptrain.relevance.tape.nodes import Value
+from lrptrain.relevance.tape.nodes import Value, map_nested
 from lrptrain.relevance.tape.sample_axes import split_samples
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.types import (
-    NonFiniteError,
     Relevance,
     TokenLayout,
     UnsupportedMethodError,
     UnsupportedModelError,
+    unknown_name,
 )
 
+if TYPE_CHECKING:
+    from lrptrain.relevance.forward_pass import ForwardPass
+
 Inputs = Tensor | Mapping[str, Any]
-Target = int | str | Sequence[int | str] | Int[Tensor, " batch"] | None
+Target = int | str | Sequence[int | str | tuple[int, ...]] | Int[Tensor, " batch"] | HeadFunction | None
 Blocks = list[Float[Tensor, "batch heads length length"]]
 
 
@@ -44,23 +56,27 @@ class Recording:
 
     Attributes:
         tape: The recorded operations.
-        output: The logits as a recorded value, `[batch, classes]`; `output.tensor` has their graph.
+        read: The logits, or what a head makes of the model's output, as a recorded value; or why there are none.
         model: The module that was run, for methods that run it again.
         inputs: The inputs that the module was given.
         padding: Content mask of a text (1 token, 0 padding), `[batch, tokens]`, or None.
         given_layout: The layout that the caller knows better, or None.
         autocast: The precision in which the model was run.
-        record_in_float32: Records the same inputs once more, in float32, for methods that half precision misleads.
+        explain: The name of the explained argument, or None for the one that is chosen by itself.
+        head: What of the model's output is explained.
+        forward_pass: The model's whole output, which other heads can be read from.
     """
 
     tape: Tape
-    output: Value
+    read: Value | UnsupportedModelError
     model: nn.Module
     inputs: Inputs
     padding: Tensor | None = None
     given_layout: TokenLayout | None = None
     autocast: AutocastState = field(default_factory=autocast_state)
-    record_in_float32: Callable[[], "Recording"] | None = None
+    explain: str | None = None
+    head: Head = field(default_factory=Head)
+    forward_pass: "ForwardPass | None" = field(default=None, repr=False)
     _pooling: dict[tuple[object, ...], Tensor] = field(default_factory=dict, init=False, repr=False)
 
     # -- Maps ---------------------------------------------------------------------------------------------------------
@@ -68,7 +84,7 @@ class Recording:
     def attribute(
         self,
         target: Target = None,
-        method: str = "transformer_attribution",
+        method: str | None = None,
         *,
         other: Target = None,
         composite: Rules | str | None = None,
@@ -85,12 +101,24 @@ class Recording:
     def _attribute(
         self,
         target: Target,
-        method: str,
+        method: str | None,
         other: Target,
         create_graph: bool,
         first_order: bool,
         options: Mapping[str, Any],
     ) -> Relevance:
+        if self.forward_pass is not None:
+            head, target, other = as_head(target, other, self.forward_pass.output)
+            if head.functions:
+                recording = self.forward_pass.under(head)
+                return recording._attribute(target, method, other, create_graph, first_order, options)
+        if method is None:
+            names = check_method(None, options)
+
+            def explain(name: str) -> Relevance:
+                return self._attribute(target, name, other, create_graph, first_order, options)
+
+            return first_that_serves(self.model, names, explain, create_graph=create_graph)
         chosen = get_method(method, options)
         if chosen.in_full_precision(options) and self.in_float32 is not self:
             return self.in_float32._attribute(target, method, other, create_graph, first_order, options)
@@ -129,8 +157,9 @@ class Recording:
     @cached_property
     def in_float32(self) -> "Recording":
         """This recording, or another of the same inputs where this one ran in half precision."""
-        is_half = self.autocast.is_on or has_half_weights(self.model)
-        return self.record_in_float32() if is_half and self.record_in_float32 is not None else self
+        if self.forward_pass is None or self.forward_pass.in_float32 is self.forward_pass:
+            return self
+        return self.forward_pass.in_float32.under(self.head)
 
     def input_gradient(
         self, of: Callable[[Float[Tensor, "batch classes"]], Float[Tensor, ""]], create_graph: bool = False
@@ -153,6 +182,17 @@ class Recording:
             return gradient if scale == 1 else at_least_float32(gradient) / scale
 
     # -- The batch ----------------------------------------------------------------------------------------------------
+
+    @property
+    def output(self) -> Value:
+        """The logits as a recorded value, `[batch, classes]`; `output.tensor` has their graph.
+
+        Raises:
+            UnsupportedModelError: If the model returns no logits; a target that is a function then says what to read.
+        """
+        if isinstance(self.read, UnsupportedModelError):
+            raise self.read
+        return self.read
 
     @property
     def logits(self) -> Float[Tensor, "batch classes"]:
@@ -276,7 +316,9 @@ class Recording:
                 f"no states [batch, {self.length}, width] were found for the {self.length} tokens that the attention "
                 "sees (windows, or attention over features?); take input_x_gradient or lrp"
             )
-        return unweighted(self.propagator, states[-1])
+        # A head may read the tokens in two ways, as the start and the end of an answer: both come from states before.
+        complete = joints(self.tape, self.output, self.blocks[-1])
+        return unweighted(self.propagator, next((x for x in reversed(states) if x in complete), states[-1]))
 
     @property
     def pooling(self) -> Float[Tensor, "batch length"]:
@@ -301,14 +343,15 @@ class Recording:
         return split_samples(at_least_float32(x), at, self.samples).reshape(self.samples, -1, *x.shape[-2:])
 
 
-def run_on_tape(model: nn.Module, inputs: Inputs, frugal: bool = False) -> tuple[Tape, Any]:
+def run_on_tape(model: nn.Module, inputs: Inputs, frugal: bool = False, explain: str | None = None) -> tuple[Tape, Any]:
     """Run `model` once on a clone of its inputs and record it, with its graph or frugally (see `Tape`).
 
     Raises:
+        ValueError: If there is no argument of the name `explain`.
         UnsupportedModelError: If no input can be explained.
     """
-    name, explained = explained_input(inputs)
-    copies = {key: _copied(x) for key, x in inputs.items()} if isinstance(inputs, Mapping) else explained
+    name, explained = explained_input(inputs, explain)
+    copies = map_nested(dict(inputs), Tensor, Tensor.clone) if isinstance(inputs, Mapping) else explained
     watched = explained.detach() if explained.is_floating_point() else explained
 
     def forward(tensor: Tensor) -> Any:
@@ -347,43 +390,29 @@ def forward_on_tape(
     return tape, output
 
 
-def read_logits(output: Any, samples: int) -> Float[Tensor, "batch classes"]:
-    """Take the logits out of a model's output.
+def explained_input(inputs: Inputs, explain: str | None = None) -> tuple[str, Tensor]:
+    """Return the argument that is explained: its name and its tensor.
+
+    Args:
+        inputs: The arguments of the model.
+        explain: The name of the argument; None for the image, the embeddings or the token ids, in this order.
 
     Raises:
-        UnsupportedModelError: If they are not one row of class scores per sample.
-        NonFiniteError: If they are NaN.
+        ValueError: If there is no tensor of the name `explain`.
+        UnsupportedModelError: If there is no tensor at all.
     """
-    logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
-    if (
-        not isinstance(logits, Tensor)
-        or logits.ndim != 2
-        or logits.shape[0] != samples
-        or not logits.is_floating_point()
-    ):
-        returned = f"a tensor of shape {list(logits.shape)}" if isinstance(logits, Tensor) else type(output).__name__
-        raise UnsupportedModelError(
-            f"the model must return logits [batch, classes] (here [{samples}, classes]) or an object with .logits; "
-            f"it returned {returned}"
-        )
-    if logits.isnan().any():
-        rows = logits.isnan().any(1).nonzero().flatten().tolist()
-        raise NonFiniteError(
-            f"the logits of samples {rows[:10]} are NaN: there is no class to explain; check these samples of "
-            "the input, and the model's weights, for NaN"
-        )
-    return logits
-
-
-def _copied(x: Any) -> Any:
-    return x.clone() if isinstance(x, Tensor) else x
-
-
-def explained_input(inputs: Inputs) -> tuple[str, Tensor]:
-    """The image, the embeddings or the token ids among the inputs."""
     if isinstance(inputs, Tensor):
+        if explain is not None:
+            raise ValueError(
+                f"explain={explain!r} names an argument of the model, but the input is one tensor; pass a dict of the "
+                "arguments, or leave explain out"
+            )
         return "inputs", inputs
     tensors = {name: x for name, x in inputs.items() if isinstance(x, Tensor)}
+    if explain is not None:
+        if explain not in tensors:
+            raise ValueError(unknown_name("argument to explain", str(explain), tuple(tensors)))
+        return explain, tensors[explain]
     for name in ("pixel_values", "image", "inputs_embeds", "input_ids"):
         if name in tensors:
             return name, tensors[name]

@@ -12,10 +12,13 @@ from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
+from lrptrain.relevance.arguments import mask_name
 from lrptrain.relevance.explanation import Explanation
+from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.propagation.propagator import at_least_float32
-from lrptrain.relevance.recording import Recording, explained_input, read_logits
+from lrptrain.relevance.recording import Inputs, Recording, explained_input
 from lrptrain.relevance.tape.functions import canonical_name
+from lrptrain.relevance.tape.nodes import tensors_in
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 
 
@@ -62,21 +65,22 @@ def rerun(
             them, `values` is one or several whole copies of the batch, one behind the other.
         attention_mask: The mask that takes the place of the recorded one (texts).
     """
-    name, original = explained_input(recording.inputs)
+    name, original = explained_input(recording.inputs, recording.explain)
     if rows is None:
         rows = torch.arange(len(values), device=original.device) % recording.samples
     text = recording.tape.token_ids is not None
     replacement = original[rows] if text else values
     with ExitStack() as stack:
-        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(eager())
         for kind, dtype, enabled in recording.autocast.devices:
             stack.enter_context(torch.autocast(kind, dtype, enabled))
         stack.enter_context(_Substitution(replacement if text else None, values))
         if not isinstance(recording.inputs, Mapping):
             return recording.model(replacement)
         others = {key: _of_rows(x, rows, recording.samples) for key, x in recording.inputs.items()}
-        if attention_mask is not None:
-            others["attention_mask"] = attention_mask
+        mask = mask_name(recording.inputs, name)
+        if attention_mask is not None and mask is not None:
+            others[mask] = attention_mask
         return recording.model(**others | {name: replacement})
 
 
@@ -95,8 +99,51 @@ def answers(
     probability: bool = False,
 ) -> Float[Tensor, " rows"]:
     """The explained logit, or probability, for other values of the samples `rows`; see `rerun`."""
-    logits = at_least_float32(read_logits(rerun(explanation.recording, values, rows, attention_mask), len(rows)))
+    recording = explanation.recording
+    if probability and (recording.head.functions or recording.output.shape[1] < 2):
+        raise UnsupportedMethodError(
+            "of='probability' needs the logits of two classes or more; take of='logit', or a target that returns the "
+            "probability"
+        )
+    head = None if _has_nested_tensors(recording.inputs) else recording.head.of_rows(rows)
+    if head is None:
+        return _answers_of_whole_batches(explanation, values, rows, attention_mask)
+    logits = at_least_float32(head.read(rerun(recording, values, rows, attention_mask), len(rows)))
     return explanation.explained(logits.softmax(1) if probability else logits, rows)
+
+
+def _has_nested_tensors(inputs: Inputs) -> bool:
+    """Whether some arguments hold tensors of which the samples cannot be told."""
+    others = () if isinstance(inputs, Tensor) else inputs.values()
+    return any(next(tensors_in(x), None) is not None for x in others if not isinstance(x, Tensor))
+
+
+def _answers_of_whole_batches(
+    explanation: Explanation,
+    values: Float[Tensor, "rows ..."],
+    rows: Int[Tensor, " rows"],
+    attention_mask: Tensor | None,
+) -> Float[Tensor, " rows"]:
+    """The same for a target that cannot be asked for some samples: the others of the batch are there as they were."""
+    recording = explanation.recording
+    assert recording.tape.leaf is not None
+    everyone = torch.arange(recording.samples, device=rows.device)
+    original = recording.tape.leaf.detach().to(values.dtype)
+    # rows 0 0 1 are the batches (0, 1) and (0, the second sample as it was): earlier counts the same sample before it.
+    earlier = (rows[:, None] == rows).tril(-1).sum(1)
+    parts = []
+    places = []
+    for number in range(int(earlier.max()) + 1):
+        chosen = (earlier == number).nonzero()[:, 0]
+        batch = original.index_put((rows[chosen],), values[chosen])
+        mask = recording.padding
+        if attention_mask is not None and mask is not None:
+            mask = mask.index_put((rows[chosen],), attention_mask[chosen].to(mask.dtype))
+        output = rerun(recording, batch, everyone, mask)
+        numbers = at_least_float32(recording.head.read(output, recording.samples))
+        parts.append(explanation.explained(numbers)[rows[chosen]])
+        places.append(chosen)
+    return torch.cat(parts)[torch.cat(places).argsort()]
 
 
 def input_gradient(
