@@ -49,7 +49,9 @@ def _names_of_masks(name: str) -> list[str]:
 
 
 def _fits(mask: Any, explained: Tensor) -> bool:
-    """Whether it masks tokens: those of an image are none of its channels, whatever their number."""
-    if not isinstance(mask, Tensor) or mask.ndim != 2 or explained.ndim > 3:
+    """Whether it masks tokens, steps or samples of a waveform; of an image only its pixels, none of its channels."""
+    if not isinstance(mask, Tensor) or mask.ndim < 2 or len(mask) != len(explained):
         return False
-    return mask.shape == explained.shape[:2]
+    if mask.ndim == 3:
+        return explained.ndim == 4 and mask.shape[1:] == explained.shape[2:]
+    return mask.ndim == 2 and explained.ndim <= 3 and mask.shape[1] in explained.shape[1:]

@@ -22,6 +22,7 @@ from lrptrain.relevance.precision import (
     without_autocast,
 )
 from lrptrain.relevance.recording import Inputs, Recording, explained_input, run_on_tape
+from lrptrain.relevance.tape.assignments import choose_written
 from lrptrain.relevance.tape.canonizers import collapse, unflatten
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.tape import Tape
@@ -159,6 +160,7 @@ def _canonized(tape: Tape, numbers: Float[Tensor, "batch numbers"], head: Head) 
             f"the {what} do not come from the input by recorded operations (detached or precomputed?)"
         )
     tape.keep_only(value)
+    choose_written(tape)
     unflatten(tape)
     collapse(tape, numbers.shape[0])
     return value

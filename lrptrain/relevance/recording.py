@@ -10,26 +10,22 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from lrptrain.relevance.advice import REACH_INPUT, called, other_methods
 from lrptrain.relevance.classes import class_names, explained_class, rival_class
 from lrptrain.relevance.default import check_method, first_that_serves
 from lrptrain.relevance.explanation import Explanation, seed_scale
 from lrptrain.relevance.flow import flow_to, unweighted
 from lrptrain.relevance.heads import Head, HeadFunction, as_head
-from lrptrain.relevance.layout import (
-    attention_probabilities,
-    image_layout,
-    joints,
-    reads_sequence,
-    text_layout,
-    token_states,
-)
+from lrptrain.relevance.inputs import ExplainedInput
+from lrptrain.relevance.inputs import explained_input as kind_of_input
+from lrptrain.relevance.layout import attention_probabilities, input_layout, joints, reads_sequence, token_states
 from lrptrain.relevance.precision import HALF, AutocastState, autocast_state
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.propagation.composite import Rules, check_active_names, custom_rules, split_composite
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
 from lrptrain.relevance.registry import check_finite, differentiable, get_method
 from lrptrain.relevance.tape.functions import enterable
-from lrptrain.relevance.tape.nodes import Value, map_nested
+from lrptrain.relevance.tape.nodes import Value, map_nested, tensors_in
 from lrptrain.relevance.tape.sample_axes import split_samples
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.types import (
@@ -59,7 +55,7 @@ class Recording:
         read: The logits, or what a head makes of the model's output, as a recorded value; or why there are none.
         model: The module that was run, for methods that run it again.
         inputs: The inputs that the module was given.
-        padding: Content mask of a text (1 token, 0 padding), `[batch, tokens]`, or None.
+        mask: The mask of the explained input's content that the model was given, or None; see `padding`.
         given_layout: The layout that the caller knows better, or None.
         autocast: The precision in which the model was run.
         explain: The name of the explained argument, or None for the one that is chosen by itself.
@@ -71,7 +67,7 @@ class Recording:
     read: Value | UnsupportedModelError
     model: nn.Module
     inputs: Inputs
-    padding: Tensor | None = None
+    mask: Tensor | None = None
     given_layout: TokenLayout | None = None
     autocast: AutocastState = field(default_factory=autocast_state)
     explain: str | None = None
@@ -131,6 +127,7 @@ class Recording:
         rival = None if other is None else rival_class(other, explained, logits, labels)
         explanation = Explanation(self, explained, rival, create_graph, first_order)
         with (
+            called(method),
             composite,
             torch.inference_mode(False),
             torch.set_grad_enabled(create_graph),
@@ -144,7 +141,7 @@ class Recording:
             logits=logits.detach(),
             target=explained,
             method=method,
-            grid=self.patch_grid if self.is_image else None,
+            grid=self.grid,
             input=maps.input,
             attention=maps.attention,
             other=rival,
@@ -209,6 +206,47 @@ class Recording:
         """Whether the explained input is an image batch, `[batch, channels, height, width]`."""
         return self.tape.root is not None and len(self.tape.root.shape) == 4
 
+    @cached_property
+    def explained(self) -> ExplainedInput:
+        """What the explained input is, and which of its parts are tokens."""
+        try:
+            block = self.blocks[0] if self.length else None
+        except (UnsupportedModelError, UnsupportedMethodError):  # no attention over the whole sequence
+            block = None
+        return kind_of_input(self.propagator, self.given_layout, block)
+
+    @property
+    def grid(self) -> tuple[int, ...] | None:
+        """The tokens as (rows, columns) for images, (frames, rows, columns) for videos, None if they form no grid."""
+        if self.tape.token_ids is not None:
+            return None
+        if self.given_layout is not None and self.given_layout.grid is not None:
+            return self.given_layout.grid
+        try:
+            return self.explained.grid
+        except UnsupportedModelError:
+            if self.given_layout is not None:  # its tokens are known, and that they form no grid
+                return None
+            raise
+
+    @cached_property
+    def padding(self) -> Bool[Tensor, "batch tokens"] | None:
+        """True at a sample's own tokens, False at its padding, or None where the model was given no mask.
+
+        Raises:
+            ValueError: If the mask does not fit the input.
+        """
+        if self.mask is None:
+            return None
+        content = self.explained.content(self.mask)
+        if content is None:
+            raise ValueError(
+                f"the mask {list(self.mask.shape)} fits neither the {self.explained.tokens} tokens of the input "
+                f"{list(self.explained.shape)} ({self.explained.kind}) nor its places; pass a mask of one of these "
+                "shapes, or none"
+            )
+        return content
+
     def content_mask(self, tokens: int) -> Bool[Tensor, "batch tokens"]:
         """Return True at a sample's own tokens, False at its padding."""
         if self.padding is not None:
@@ -221,7 +259,10 @@ class Recording:
         assert leaf is not None
         samples = list(leaf.detach().cpu())
         if self.padding is not None:
-            samples = [sample[content] for sample, content in zip(samples, self.padding.bool().cpu(), strict=True)]
+            places = self.explained.at_places(self.padding, True).expand(self.explained.shape)
+            # Token ids have no width.
+            content = (places[..., 0] if leaf.ndim < places.ndim else places).cpu()
+            samples = [sample[own] for sample, own in zip(samples, content, strict=True)]
         # The same numbers are the same content in every precision.
         samples = [sample.float() if sample.dtype in HALF else sample for sample in samples]
         contents = (sample.contiguous().view(torch.uint8).numpy().tobytes() for sample in samples)
@@ -241,7 +282,7 @@ class Recording:
         if not blocks:
             raise UnsupportedModelError(
                 "the model has no self-attention that the tape can see: no softmax over the last axis of a square "
-                "[tokens, tokens] matrix that weighs values; input_x_gradient and lrp need none"
+                f"[tokens, tokens] matrix that weighs values; {other_methods(*REACH_INPUT)} need none"
             )
         return blocks
 
@@ -252,13 +293,13 @@ class Recording:
         if len(lengths) > 1:
             raise UnsupportedMethodError(
                 f"the blocks attend over sequences of different lengths {sorted(lengths)}, so their attention maps "
-                "cannot be multiplied; lrp and input_x_gradient reach the input without that"
+                f"cannot be multiplied; {other_methods(*REACH_INPUT)} reach the input without that"
             )
         length = lengths.pop()
         if not reads_sequence(self.propagator, self.blocks[0], length):
             raise UnsupportedMethodError(
                 f"the attention sees {length} tokens at a time, not the whole sequence (windows?), so that its maps "
-                "are not maps of the input; lrp and input_x_gradient reach the input without them"
+                f"are not maps of the input; {other_methods(*REACH_INPUT)} reach the input without them"
             )
         return length
 
@@ -267,32 +308,22 @@ class Recording:
         """Where the content tokens stand in the sequence."""
         if self.given_layout is not None:
             return self.given_layout
-        assert self.tape.root is not None
-        if self.is_image:
-            return image_layout(self.propagator, self.length)
-        if self.tape.root.shape[1] != self.length:
-            raise UnsupportedModelError(
-                f"the text has {self.tape.root.shape[1]} positions but the attention sees {self.length} tokens; "
-                "pass layout=TokenLayout(length, positions)"
-            )
-        return text_layout(self.length)
+        return input_layout(self.propagator, self.explained, self.length, self.blocks[0])
 
     @property
     def patch_grid(self) -> tuple[int, int]:
         """Rows and columns of an image's patches.
 
         Raises:
-            UnsupportedModelError: If the image is not cut by a convolution and no layout was given.
+            UnsupportedModelError: If they are not known, or the input is no image.
         """
-        if self.given_layout is not None and self.given_layout.grid is not None:
-            return self.given_layout.grid
-        node = self.propagator.patch_embedding
-        if node is None:
+        grid = self.grid
+        if grid is None or len(grid) != 2:
             raise UnsupportedModelError(
-                "no patch convolution was found; pass layout=TokenLayout(length, positions, grid)"
+                f"the tokens of the input {list(self.explained.shape)} ({self.explained.kind}) form no grid of rows "
+                "and columns; pass layout=TokenLayout(length, positions, grid)"
             )
-        rows, columns = node.outputs[0].shape[-2:]
-        return rows, columns
+        return grid[0], grid[1]
 
     @cached_property
     def encoder_input(self) -> Value:
@@ -314,7 +345,7 @@ class Recording:
         if not states:
             raise UnsupportedModelError(
                 f"no states [batch, {self.length}, width] were found for the {self.length} tokens that the attention "
-                "sees (windows, or attention over features?); take input_x_gradient or lrp"
+                f"sees (windows, or attention over features?); take {other_methods(*REACH_INPUT)}"
             )
         # A head may read the tokens in two ways, as the start and the end of an answer: both come from states before.
         complete = joints(self.tape, self.output, self.blocks[-1])
@@ -357,11 +388,16 @@ def run_on_tape(model: nn.Module, inputs: Inputs, frugal: bool = False, explain:
     def forward(tensor: Tensor) -> Any:
         return model(**{**copies, name: tensor}) if isinstance(copies, dict) else model(tensor)
 
-    return forward_on_tape(model, forward, watched, frugal)
+    others = {key: x for key, x in copies.items() if key != name} if isinstance(copies, dict) else {}
+    return forward_on_tape(model, forward, watched, frugal, others)
 
 
 def forward_on_tape(
-    model: nn.Module, forward: Callable[[Tensor], Any], explained: Tensor, frugal: bool = False
+    model: nn.Module,
+    forward: Callable[[Tensor], Any],
+    explained: Tensor,
+    frugal: bool = False,
+    others: Mapping[str, Any] | None = None,
 ) -> tuple[Tape, Any]:
     """Record what `forward` makes of (a clone of) the explained input.
 
@@ -370,6 +406,7 @@ def forward_on_tape(
         forward: Runs the model.
         explained: Image, embeddings or token ids. What has a graph keeps it.
         frugal: See `Tape`.
+        others: The other arguments that `forward` gives to the model.
 
     Raises:
         ValueError: If the input is empty.
@@ -377,7 +414,7 @@ def forward_on_tape(
     """
     if explained.numel() == 0:
         raise ValueError("the batch is empty: there is nothing to explain")
-    tape = Tape(frugal=frugal)
+    tape = Tape(frugal=frugal, others=tuple(tensors_in(others)))
     tape.know(weight for weight in model.parameters() if weight.grad_fn is not None)
     if explained.is_floating_point():
         watched = tape.watch(explained if explained.requires_grad else explained.clone())

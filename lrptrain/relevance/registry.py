@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lrptrain.relevance.advice import other_methods
 from lrptrain.relevance.types import NonFiniteError, Registration, Relevance, UnsupportedMethodError, unknown_name
 
 
@@ -17,7 +18,7 @@ class RelevanceMaps:
     """What a method returns: relevance per token, and of the input and at the attention where it has them."""
 
     scores: Float[Tensor, "batch tokens"]
-    input: Float[Tensor, "batch _ _"] | None = None
+    input: Float[Tensor, "batch *places"] | None = None
     attention: tuple[Float[Tensor, "batch heads length length"], ...] | None = None
 
 
@@ -229,5 +230,5 @@ def _why_not_finite(relevance: Relevance, leaf: Tensor, field: str, rows: list[i
         return f"{what}, as are the explained logits: choose another target, or check the model's weights"
     return (
         f"{what}, though input and logits are not: run the model in float32 or float64, check its weights, or take "
-        "another method (generic_attention needs gradients only)"
+        f"another method ({other_methods('generic_attention', 'input_x_gradient')} propagate no relevance)"
     )

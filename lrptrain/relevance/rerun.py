@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
@@ -19,6 +18,7 @@ from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.recording import Inputs, Recording, explained_input
 from lrptrain.relevance.tape.functions import canonical_name
 from lrptrain.relevance.tape.nodes import tensors_in
+from lrptrain.relevance.tape.tape import shares_memory
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 
 
@@ -28,6 +28,7 @@ class _Substitution(TorchFunctionMode):
 
     token_ids: Tensor | None
     embeddings: Tensor
+    others: tuple[Tensor, ...] = ()
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -43,6 +44,8 @@ class _Substitution(TorchFunctionMode):
         if name != "embedding" or self.token_ids is None:
             return result
         ids = args[0] if args else kwargs["input"]
+        if shares_memory(ids, self.others):
+            return result
         if ids is self.token_ids or (ids.shape == self.token_ids.shape and torch.equal(ids, self.token_ids)):
             self.token_ids = None
             return self.embeddings.to(result.dtype)
@@ -70,17 +73,18 @@ def rerun(
         rows = torch.arange(len(values), device=original.device) % recording.samples
     text = recording.tape.token_ids is not None
     replacement = original[rows] if text else values
+    given = recording.inputs if isinstance(recording.inputs, Mapping) else {}
+    others = {key: _of_rows(x, rows, recording.samples) for key, x in given.items() if key != name}
+    mask = mask_name(recording.inputs, name)
+    if attention_mask is not None and mask is not None:
+        others[mask] = attention_mask
     with ExitStack() as stack:
         stack.enter_context(eager())
         for kind, dtype, enabled in recording.autocast.devices:
             stack.enter_context(torch.autocast(kind, dtype, enabled))
-        stack.enter_context(_Substitution(replacement if text else None, values))
+        stack.enter_context(_Substitution(replacement if text else None, values, tuple(tensors_in(others))))
         if not isinstance(recording.inputs, Mapping):
             return recording.model(replacement)
-        others = {key: _of_rows(x, rows, recording.samples) for key, x in recording.inputs.items()}
-        mask = mask_name(recording.inputs, name)
-        if attention_mask is not None and mask is not None:
-            others[mask] = attention_mask
         return recording.model(**others | {name: replacement})
 
 
@@ -158,7 +162,8 @@ def input_gradient(
         if again:
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         values = values if again and values.requires_grad else values.detach().requires_grad_()
-        (gradient,) = torch.autograd.grad(answers(explanation, values, rows).sum(), values, create_graph=again)
+        read = values.clone()  # a model may write into what it was given
+        (gradient,) = torch.autograd.grad(answers(explanation, read, rows).sum(), values, create_graph=again)
     return gradient
 
 
@@ -179,10 +184,7 @@ def in_parts(samples: int, copies: int, at_once: int, device: torch.device) -> I
 
 def number_of_tokens(recording: Recording) -> int:
     """Patches of an image, positions of a text: what can be taken away."""
-    assert recording.tape.root is not None
-    original = recording.tape.root.tensor
-    rows, columns = recording.patch_grid if original.ndim == 4 else (1, original.shape[1])
-    return rows * columns
+    return recording.explained.tokens
 
 
 def answers_without(
@@ -215,17 +217,16 @@ def without(
     baseline: float = 0.0,
 ) -> tuple[Float[Tensor, "rows ..."], Tensor | None]:
     """What to run the model on, see `rerun`: pixels or embeddings of the samples `rows`, and the mask of texts."""
-    if original.ndim == 3:
-        return torch.where(present[..., None], original[rows], baseline), _mask(recording, present, rows)
-    cells = torch.unflatten(present.to(torch.float32), 1, (1, *recording.patch_grid))
-    pixels = F.interpolate(cells, original.shape[-2:], mode="nearest-exact") > 0
-    return torch.where(pixels, original[rows], baseline), None
+    there = recording.explained.at_places(present, True)
+    # Of other inputs than texts the model's own mask says how long they are, not what is to be seen of them.
+    mask = _mask(recording, present, rows) if recording.explained.kind in ("text", "sequence") else None
+    return torch.where(there, original[rows], baseline), mask
 
 
 def _mask(recording: Recording, present: Tensor, rows: Tensor) -> Tensor | None:
-    if recording.padding is None:
+    if recording.padding is None or recording.mask is None or recording.mask.shape != recording.padding.shape:
         return None
-    mask = recording.padding[rows]
+    mask = recording.mask[rows]
     empty = ~(present & mask.bool()).any(1, keepdim=True)
     return torch.where(present | empty | _read_alone(recording)[rows], mask, torch.zeros_like(mask))
 
@@ -235,6 +236,7 @@ def _read_alone(recording: Recording) -> Bool[Tensor, "batch tokens"]:
     assert recording.padding is not None
     try:
         pooled = recording.pooling > 0
+        alone = pooled & (pooled.sum(1, keepdim=True) == 1)
+        return recording.layout.content(alone)  # a text may share its sequence with an image
     except (UnsupportedModelError, UnsupportedMethodError):  # no attention: nothing says what is read
         return torch.zeros_like(recording.padding, dtype=torch.bool)
-    return pooled & (pooled.sum(1, keepdim=True) == 1)

@@ -66,8 +66,11 @@ def _groups(recording: Recording, window: int) -> Int[Tensor, " tokens"]:
     """Which tokens are taken away together: every token's number of its group."""
     device = recording.logits.device
     tokens = number_of_tokens(recording)
-    assert recording.tape.root is not None
-    if len(recording.tape.root.shape) == 3:
+    grid = recording.grid
+    if grid is None:
         return torch.arange(tokens, device=device) // window
-    rows, columns = (torch.arange(size, device=device) // window for size in recording.patch_grid)
-    return (rows[:, None] * (columns.max() + 1) + columns).flatten()
+    group = torch.zeros([1] * len(grid), dtype=torch.long, device=device)
+    for axis, size in enumerate(grid):
+        of_axis = torch.arange(size, device=device) // window
+        group = group * (int(of_axis.max()) + 1) + of_axis.view([-1 if i == axis else 1 for i in range(len(grid))])
+    return group.flatten()

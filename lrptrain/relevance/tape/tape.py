@@ -50,6 +50,7 @@ class Tape(TorchFunctionMode):
         root: The explained input, the image or the word embeddings, as the model received it.
         leaf: The explained input for gradients; later writing in place does not touch it.
         frugal: Whether to keep no more than gradients at activations and relevance need: no graph of the weights.
+        others: The model's other arguments: what looks them up reads them, also where they hold the same numbers.
     """
 
     token_ids: Tensor | None = None
@@ -57,6 +58,7 @@ class Tape(TorchFunctionMode):
     root: Value | None = None
     leaf: Tensor | None = None
     frugal: bool = False
+    others: tuple[Tensor, ...] = ()
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -168,7 +170,7 @@ class Tape(TorchFunctionMode):
         # y.add_(1) writes into y: values that share its memory keep a copy of what they were.
         written = args[0] if is_in_place(func, args, kwargs) and isinstance(args[0], Tensor) else None
         if written is not None:
-            self._save_before_overwriting(written, name)
+            self._save_before_overwriting(written, node)
         # An operation that writes without saying so in its name shows in the versions of its arguments.
         versions = [version_of(tensor) for tensor in tensors]
         with torch.set_grad_enabled(self._graph or bool(node.inputs)):
@@ -248,7 +250,7 @@ class Tape(TorchFunctionMode):
     def _embeds_the_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         ids = self.token_ids
         looked_up = args[0] if args else kwargs.get("input")
-        if ids is None or looked_up is None or looked_up.shape != ids.shape:
+        if ids is None or looked_up is None or looked_up.shape != ids.shape or shares_memory(looked_up, self.others):
             return False
         return self.root is None and (looked_up is ids or torch.equal(looked_up, ids))
 
@@ -260,6 +262,8 @@ class Tape(TorchFunctionMode):
         ids = self.token_ids
         looked_up = args[0] if args else kwargs.get("input")
         table = _table(args, kwargs)
+        if looked_up is not None and shares_memory(looked_up, self.others):
+            return 0
         if ids is None or self._table is None or looked_up is None or looked_up.shape != ids.shape or ids.ndim != 2:
             return 0
         # Position ids may look like token ids, but are looked up in another table, of another size.
@@ -320,16 +324,17 @@ class Tape(TorchFunctionMode):
                 return True
         return False
 
-    def _save_before_overwriting(self, tensor: Tensor, name: str) -> None:
+    def _save_before_overwriting(self, tensor: Tensor, node: Node) -> None:
         for value in self._aliases.get(tensor.untyped_storage()._cdata, ()):
             held = value.held
-            if held is None:
+            # A constant into which constants are written stays one: a part of a bias that is set to 0, say.
+            if held is None or not (value.depends or node.inputs):
                 continue
             # Another view of the memory: its numbers change without a call that names it.
             if held is not tensor and self.value_of(held) is value:
                 self._stale.add(id(held))
             if value in self._probabilities:
-                raise self._unsupported(name, "overwrites attention probabilities in place")
+                raise self._unsupported(node.name, "overwrites attention probabilities in place")
             with torch.enable_grad():
                 value.replace(held.clone())
 
@@ -361,6 +366,11 @@ def _in_graph(x: Any) -> bool:
 def _repeatable(node: Node) -> bool:
     """Whether the call's constants are the model's own weights: others may be overwritten before it is repeated."""
     return all(isinstance(x, nn.Parameter) for x in tensors_in((node.args, node.kwargs)))
+
+
+def shares_memory(tensor: Tensor, others: Sequence[Tensor]) -> bool:
+    """Return whether a tensor is one of the others, or a view of it."""
+    return any(tensor.untyped_storage()._cdata == other.untyped_storage()._cdata for other in others)
 
 
 def void(_: Any) -> None:
