@@ -19,6 +19,7 @@ from lrptrain.guidance.objective import Objective, parse_losses
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
 from lrptrain.guidance.schedule import BOUND_EVERY_N_BATCHES, Decay, Schedule, bounded_factor, running_ratio
 from lrptrain.relevance.interception import InterceptedForward, checkpoints, intercepted
+from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.trainers.checks import check_counts
 from lrptrain.trainers.failures import Failures
@@ -69,8 +70,9 @@ class RelevanceGuidance(ModelCallback):
         weight: A factor for all losses, applied as it is. By default 1 for losses with weights by name, and else as
             large as the task's gradient allows, up to 1; see above.
         method: The relevance method of the maps that `energy` and the other losses on maps judge: a differentiable one
-            of `lrptrain.methods()`. In half precision the gradients through `transformer_attribution` are off by a
-            tenth and more: take another.
+            of `lrptrain.methods()`. By default `generic_attention`, and for models without attention maps `attnlrp`,
+            with a `RelevanceWarning`. Under autocast, methods that would amplify its rounding
+            (`transformer_attribution`, `lrp`, `epsilon_lrp`, `partial_lrp`) cost another forward pass, in float32.
         method_options: The options of the method.
         target: Whether maps explain the class of the label, or the predicted one.
         first_order: Whether gradients inside the maps count as constants: cheaper, and reaches attention only.
@@ -113,7 +115,7 @@ class RelevanceGuidance(ModelCallback):
         self,
         loss: str | Mapping[str, float],
         weight: float | None = None,
-        method: str = "generic_attention",
+        method: str | None = None,
         method_options: dict[str, Any] | None = None,
         target: Literal["label", "predicted"] = "label",
         first_order: bool = False,
@@ -338,7 +340,7 @@ class RelevanceGuidance(ModelCallback):
     def _interception(self, batch: dict[str, Any], rows: Tensor, compares: bool) -> Iterator[list[InterceptedForward]]:
         """Listen to the model during the user's step; the list holds its forward pass afterwards."""
         if not len(rows):  # another process may guide some, and then compare: two backward passes are not compiled
-            with torch.compiler.set_stance("force_eager") if compares else nullcontext():
+            with eager() if compares else nullcontext():
                 yield []
             return
         assert self._model is not None
@@ -419,9 +421,10 @@ class RelevanceGuidance(ModelCallback):
         with self._replay or nullcontext():
             lost = [name for name, loss in losses.items() if flat_gradient(loss.total, weights) is None]
         if lost:
+            method = self.objective.method or "the default method"
             raise ValueError(
-                f"{', '.join(lost)} reaches no weight that is trained: are all of them frozen, or does "
-                f"{self.objective.method} with first_order={self.objective.first_order} leave no way to them?"
+                f"{', '.join(lost)} reaches no weight that is trained: are all of them frozen, or does {method} with "
+                f"first_order={self.objective.first_order} leave no way to them?"
             )
 
     def _compare(

@@ -26,8 +26,8 @@ from lrptrain.monitor.intervene import intervene
 from lrptrain.monitor.record_builder import RecordBuilder
 from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.monitor.summary import logged_metrics
+from lrptrain.relevance.default import DEFAULT_METHODS, check_method
 from lrptrain.relevance.preserve import preserved
-from lrptrain.relevance.registry import get_method
 from lrptrain.trainers.checks import check_counts, check_normalisation
 from lrptrain.trainers.discover import name_sources
 from lrptrain.trainers.failures import Failures, describe_error
@@ -76,7 +76,8 @@ class RelevanceMonitor(ModelCallback):
         max_samples: The size of the sample, in all processes together. A class needs about 8 annotated samples to be
             flagged among ten; with fewer, only all classes together can be.
         every_n_epochs: Evaluate in the first validation, then when this many epochs have passed.
-        method: One of `lrptrain.methods()`.
+        method: One of `lrptrain.methods()`. By default that of `lrptrain.attribute`: the sanity check, or else the
+            first evaluation, decides what serves the model, and the run keeps to it, also when it is resumed.
         method_options: The options of the method.
         model: The attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: Brings a batch of another form to the names above.
@@ -126,7 +127,7 @@ class RelevanceMonitor(ModelCallback):
         self,
         max_samples: int = 128,
         every_n_epochs: int = 1,
-        method: str = "transformer_attribution",
+        method: str | None = None,
         method_options: dict[str, Any] | None = None,
         model: str | None = None,
         batch_adapter: BatchAdapter | None = None,
@@ -154,7 +155,7 @@ class RelevanceMonitor(ModelCallback):
         name: str | None = None,
     ) -> None:
         super().__init__()
-        get_method(method, method_options or {})
+        check_method(method, method_options or {})
         check_counts(max_samples=max_samples, every_n_epochs=every_n_epochs, batch_size=batch_size)
         check_counts(0, max_pictures=max_pictures, class_maps=class_maps)
         check_choices(bound, confidence, targets, on_error)
@@ -210,6 +211,7 @@ class RelevanceMonitor(ModelCallback):
         self._scalars: dict[str, float] = {}
         self._evaluated_epoch: int | None = None
         self._resumed_folder: str | None = None
+        self._method = self.explanation.method
         self._finished = False
         self._failures_before = 0
 
@@ -237,6 +239,7 @@ class RelevanceMonitor(ModelCallback):
             "findings": [finding.to_dict() for finding in self.findings],
             "scalars": dict(self._scalars),
             "evaluated_epoch": self._evaluated_epoch,
+            "method": self._method,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -247,6 +250,8 @@ class RelevanceMonitor(ModelCallback):
         self._resumed_folder = state_dict["run"]
         self._scalars = dict(state_dict["scalars"])
         self._evaluated_epoch = state_dict["evaluated_epoch"]
+        # Checkpoints of earlier versions name none: their monitors were given one, which the state's key holds.
+        self._method = state_dict.get("method", self.explanation.method)
 
     def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
         """Reject what cannot work, before anything is lost."""
@@ -349,7 +354,23 @@ class RelevanceMonitor(ModelCallback):
         """Return what runs the model as it stands now, with the trainer's autocast."""
         assert self._model is not None
         context = trainer.precision_plugin.val_step_context
-        return Evaluator(self._model, self.explanation, pl_module.device, context)
+        return Evaluator(self._model, replace(self.explanation, method=self._method), pl_module.device, context)
+
+    def _decide_method(self, explained: Sequence[ExplainedSample]) -> None:
+        """Keep to the method of the first maps, where none was named.
+
+        Raises:
+            RuntimeError: If several processes came to different ones.
+        """
+        names = sorted({each.method for each in explained})
+        if len(names) > 1:
+            raise RuntimeError(f"the processes explain by {' and '.join(names)}: name one with method=")
+        if self._method is None and names:
+            (self._method,) = names
+            if self._method != DEFAULT_METHODS[0]:
+                rank_zero_info(
+                    f"RelevanceMonitor: the maps are by {self._method}, for {DEFAULT_METHODS[0]} cannot make any"
+                )
 
     def _check_masks(self, trainer: "pl.Trainer", batch: Any) -> None:
         """Check the first batch of a first validation, where no sanity check has."""
@@ -367,6 +388,7 @@ class RelevanceMonitor(ModelCallback):
         sources = name_sources(trainer, pl_module)
         with preserved(pl_module):
             evaluation = Evaluation(self._evaluator(trainer, pl_module).evaluate(samples))
+            self._decide_method(evaluation.samples)
             record = self._builder.build(evaluation, sources, self._builder.candidates(evaluation, sources))
             self._builder.draw(record, evaluation.samples[: min(1, self.max_pictures)], sources)
 
@@ -403,6 +425,7 @@ class RelevanceMonitor(ModelCallback):
         if gathered.error:
             self._failures.note("computing relevance", RuntimeError(gathered.error))
             return
+        self._decide_method(gathered.explained)
         # Only maps and scores travel in every epoch; inputs do so once, as the sample stays the same.
         if self.intervention_config is not None and self._inputs is None:
             self._inputs = gather_inputs(samples)
@@ -468,7 +491,7 @@ class RelevanceMonitor(ModelCallback):
                 resumed=self._resumed_folder if fits else None,
             )
             settings = {
-                "method": self.explanation.method,
+                "method": self._method,
                 "method_options": self.explanation.options,
                 "module": type(pl_module).__name__,
                 "model": type(self._model).__name__,

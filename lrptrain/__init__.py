@@ -1,6 +1,6 @@
 """lrptrain: what is my model looking at, and how do I make it look at the right thing?"""
 
-from lrptrain import rules
+from lrptrain import rules, targets
 from lrptrain.relevance import (
     Composite,
     Decomposition,
@@ -45,5 +45,6 @@ __all__ = [
     "register_method",
     "register_rule",
     "rules",
+    "targets",
     "use_rules",
 ]

@@ -20,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from lrptrain.batch.content import content_tokens
 from lrptrain.relevance import UnsupportedModelError, record
 from lrptrain.relevance.preserve import preserved, unwrap
+from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.recording import Inputs, Recording, explained_input
 from lrptrain.relevance.tape.explicit import explicit_attention
 from lrptrain.relevance.tape.functions import DECOMPOSED, canonical_name, enterable
@@ -90,7 +91,7 @@ def replaced_attention(replace: Replace, samples: int) -> Iterator[ReplacedAtten
         replace: `replace(block, probabilities)`, called for every block in order.
         samples: Size of the batch, which some models merge with their heads.
     """
-    with torch.compiler.set_stance("force_eager"), ReplacedAttention(replace, samples) as mode:
+    with eager(), ReplacedAttention(replace, samples) as mode:
         yield mode
 
 
@@ -105,7 +106,7 @@ def uniform_rows(block: int, probabilities: Probabilities) -> Probabilities:
 def evaluating(model: nn.Module) -> Iterator[nn.Module]:
     """Yield the model itself, unwrapped, in evaluation mode and without checkpointing; it is left as it was."""
     model = unwrap(model)
-    with preserved(model), torch.inference_mode(False), torch.compiler.set_stance("force_eager"):
+    with preserved(model), torch.inference_mode(False), eager():
         # Not `model.eval()`, which a module may override.
         for module in model.modules():
             module.training = False

@@ -14,7 +14,8 @@ from lrptrain.audit.store import Values, to_list
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.extras import require
 from lrptrain.relevance import attribute, record
-from lrptrain.relevance.recording import Inputs, Recording, Target, read_logits
+from lrptrain.relevance.outputs import read_logits
+from lrptrain.relevance.recording import Inputs, Recording, Target
 from lrptrain.relevance.rerun import number_of_tokens, rerun, without
 
 Reference = Literal["gradient", "leave_one_out"]

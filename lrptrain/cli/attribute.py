@@ -17,7 +17,7 @@ def show_relevance(
     checkpoint: str,
     source: str,
     target: int | None = None,
-    method: str = "transformer_attribution",
+    method: str | None = None,
     output: str = "relevance.png",
     size: int | None = None,
     mean: Sequence[float] | None = None,
@@ -33,7 +33,8 @@ def show_relevance(
         checkpoint: Path of a checkpoint of `lrptrain fit`, or of any LightningModule named by --module.
         source: The path of an image, or a text.
         target: The class to explain; else the predicted one.
-        method: One of `lrptrain.methods()`.
+        method: One of `lrptrain.methods()`; else the default one, or what takes its place where that cannot serve the
+            model.
         output: The file to which the overlay of an image is written.
         size: Side to which an image is resized; else the model's own.
         mean: Mean of each channel that the training images were normalised with; else as the checkpoint's datamodule
@@ -84,7 +85,7 @@ def _show_image(
     model: torch.nn.Module,
     path: Path,
     target: int | None,
-    method: str,
+    method: str | None,
     output: Path,
     size: int | None,
     mean: Sequence[float] | None,
@@ -108,7 +109,7 @@ def _show_image(
     print(f"{_prediction(relevance)}\n{output}")
 
 
-def _show_text(model: torch.nn.Module, text: str, target: int | None, method: str, tokenizer: str) -> None:
+def _show_text(model: torch.nn.Module, text: str, target: int | None, method: str | None, tokenizer: str) -> None:
     from lrptrain.models.pretrained import load_pretrained
     from lrptrain.render import token_ansi
 

@@ -5,7 +5,7 @@ from typing import Any
 
 from lrptrain.cli.lightning import lightning_cli
 from lrptrain.cli.loading import default_device, load_data, load_module, module_path
-from lrptrain.relevance.registry import get_method
+from lrptrain.relevance.default import check_method
 from lrptrain.segmentation.config import PseudoMaskConfig
 from lrptrain.segmentation.export import MASK_FOLDERS
 from lrptrain.segmentation.export_files import describe_entries, read_index
@@ -42,7 +42,7 @@ def segment(
     Raises:
         ValueError: If neither a checkpoint nor a config is given, or no threshold can be chosen.
     """
-    get_method(masks.method, masks.options)  # a wrong name ends it here, not after a training
+    check_method(masks.method, masks.options)  # a wrong name ends it here, not after a training
     root = Path(output)
     checkpoint = checkpoint or _trained(data, root / "classifier.ckpt")
     classifier = load_module(module or module_path(checkpoint, is_image=True), checkpoint)

@@ -26,6 +26,7 @@ class ExplainedSample:
         annotated: True at tokens that hold any evidence; None without an annotation.
         areas: The share of the area, in [0, 1], of every named region.
         content_ids: The token ids of a text, -1 where a token is no content; None for an image.
+        method: The name of the method that made the maps; "" where it is not known.
     """
 
     sample: Sample
@@ -39,6 +40,7 @@ class ExplainedSample:
     annotated: Bool[np.ndarray, " tokens"] | None = None
     areas: dict[str, float] = field(default_factory=dict)
     content_ids: Int[np.ndarray, " tokens"] | None = None
+    method: str = ""
 
     @property
     def probability(self) -> float:

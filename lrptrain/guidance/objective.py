@@ -11,6 +11,7 @@ from torch import Tensor
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.guidance.losses import LOSSES, GuidedBatch, LossSum, MapSettings, Needs
 from lrptrain.relevance import UnsupportedMethodError
+from lrptrain.relevance.default import GUIDANCE_METHODS, check_method
 from lrptrain.relevance.interception import InterceptedForward
 from lrptrain.relevance.registry import differentiable, get_method
 from lrptrain.relevance.types import unknown_name
@@ -25,7 +26,8 @@ class Objective:
 
     Attributes:
         weights: The weight by name of the loss, of `lrptrain.guidance.LOSSES`.
-        method: The relevance method of the maps that losses on maps judge.
+        method: The relevance method of the maps that losses on maps judge; None for the first of
+            `lrptrain.relevance.default.GUIDANCE_METHODS` that can serve the model.
         options: The options of the method.
         target: Whether maps explain the class of the label, or the predicted one.
         first_order: Whether gradients inside the map count as constants; see `lrptrain.attribute`.
@@ -38,7 +40,7 @@ class Objective:
     """
 
     weights: Mapping[str, float]
-    method: str = "generic_attention"
+    method: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     target: Literal["label", "predicted"] = "label"
     first_order: bool = False
@@ -54,7 +56,8 @@ class Objective:
             raise ValueError(f"margin must not be negative, not {self.margin}")
         if self.target not in ("label", "predicted"):
             raise ValueError(f"target must be 'label' or 'predicted', not {self.target!r}")
-        if not get_method(self.method, self.options).differentiable and self.needs_map:
+        chosen = check_method(self.method, self.options, GUIDANCE_METHODS)
+        if not get_method(chosen[0], self.options).differentiable and self.needs_map:
             names = ", ".join(differentiable())
             raise UnsupportedMethodError(f"guidance cannot train through {self.method}; it can through: {names}")
 

@@ -18,7 +18,7 @@ from lrptrain.intervention.regions import Region, image_of, pixels, tokens
 from lrptrain.intervention.swap import donors_by_prediction, places_in_order, swap_pixels, swap_places
 from lrptrain.intervention.texts import random_tokens
 from lrptrain.metrics.deletion import delete_tokens
-from lrptrain.relevance.recording import read_logits
+from lrptrain.relevance.outputs import read_logits
 
 INTERVENTIONS = ("swap", "inpaint", "fill")
 

@@ -31,9 +31,13 @@ def compute_class_maps(
         For each sample its classes, the most probable first. Empty for a method whose map is the same for all classes.
     """
     config = evaluator.config
+    if config.class_maps == 0 or not displayed or displayed[0].num_logits == 1:
+        return []
+    # Where no method is named, the maps that are there already say which one it is.
+    method = config.method or displayed[0].method
+    evaluator = evaluator.with_method(method)
     # A map projected on a class differs between classes even if the method's own does not.
-    class_specific = get_method(config.method, config.options).class_specific or config.options.get("project")
-    if not class_specific or config.class_maps == 0 or not displayed or displayed[0].num_logits == 1:
+    if not (get_method(method, config.options).class_specific or config.options.get("project")):
         return []
     maps: list[ClassMap] = []
     for start in range(0, len(displayed), config.batch_size):

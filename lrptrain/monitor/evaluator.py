@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -29,7 +29,7 @@ class ExplanationConfig:
     """How samples are explained and scored.
 
     Attributes:
-        method: One of `lrptrain.methods()`.
+        method: One of `lrptrain.methods()`; None for the default one, or what takes its place for this model.
         options: The options of the method.
         targets: The classes to explain, of "label" and "predicted"; samples without a label are always explained for
             the latter.
@@ -40,7 +40,7 @@ class ExplanationConfig:
             `lrptrain.monitor.class_maps`.
     """
 
-    method: str = "transformer_attribution"
+    method: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     targets: tuple[str, ...] = TARGETS
     batch_size: int = 16
@@ -66,15 +66,24 @@ class Evaluator:
     forward_context: Callable[[], AbstractContextManager] = nullcontext
 
     def evaluate(self, samples: Sequence[Sample], progress_bar: bool = False) -> list[ExplainedSample]:
-        """Explain and score samples, all images or all texts, batch by batch; those without a label come last."""
+        """Explain and score samples, all images or all texts, batch by batch; those without a label come last.
+
+        Where no method is named, the first batch decides, and all others have the method of its maps.
+        """
         from tqdm.auto import tqdm
 
         explained: list[ExplainedSample] = []
+        evaluator = self
         with tqdm(total=len(samples), desc="Relevance", leave=False, disable=not progress_bar) as bar:
             for batch_of_samples in _batches(samples, self.config.batch_size):
-                explained += self._evaluate_batch(batch_of_samples)
+                explained += evaluator._evaluate_batch(batch_of_samples)
+                evaluator = self.with_method(explained[0].method)
                 bar.update(len(batch_of_samples))
         return explained
+
+    def with_method(self, method: str) -> "Evaluator":
+        """Return the evaluator with another method."""
+        return replace(self, config=replace(self.config, method=method))
 
     def _evaluate_batch(self, samples: Sequence[Sample]) -> Iterator[ExplainedSample]:
         batch = collate(samples, self.device)
@@ -91,12 +100,12 @@ class Evaluator:
         labels = torch.tensor([sample.label for sample in samples], device=next(iter(batch.values())).device)
         inputs = model_inputs(self.model, batch)
 
-        def explain(rows: Tensor | None, target: Tensor | None) -> Relevance:
-            return attribute(self.model, _rows(inputs, rows), target, self.config.method, **self.config.options)
+        def explain(rows: Tensor | None, target: Tensor | None, method: str | None) -> Relevance:
+            return attribute(self.model, _rows(inputs, rows), target, method, **self.config.options)
 
         if "label" not in self.config.targets or not bool((labels >= 0).all()):
-            return {"predicted": explain(None, None)}
-        for_label = explain(None, labels)
+            return {"predicted": explain(None, None, self.config.method)}
+        for_label = explain(None, labels, self.config.method)
         if "predicted" not in self.config.targets:
             return {"label": for_label}
         # Where both classes are the same, so are the maps. With labels [3, 5, 5] and predictions [3, 5, 1] only the
@@ -105,8 +114,8 @@ class Evaluator:
         misclassified = (predicted != labels).nonzero().flatten()
         scores = for_label.scores.clone()
         if len(misclassified):
-            scores[misclassified] = explain(misclassified, predicted[misclassified]).scores
-        for_predicted = Relevance(scores, for_label.logits, predicted, self.config.method, for_label.grid)
+            scores[misclassified] = explain(misclassified, predicted[misclassified], for_label.method).scores
+        for_predicted = Relevance(scores, for_label.logits, predicted, for_label.method, for_label.grid)
         return {"label": for_label, "predicted": for_predicted}
 
 
@@ -195,6 +204,7 @@ def _explained_samples(
             else None,
             areas={name: column[i] for name, column in areas.items()},
             content_ids=content_ids[i, :length] if content_ids is not None else None,
+            method=first.method,
         )
 
 

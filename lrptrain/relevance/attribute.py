@@ -1,59 +1,104 @@
 """The entry points: relevance of a model's input for a class, or for several from one forward pass."""
 
-from collections.abc import Mapping
-from typing import Any
+from typing import Any, overload
 
-import torch
-from torch import Tensor, nn
+from torch import nn
 
 from lrptrain.relevance import methods as _methods  # noqa: F401  (registers them)
+from lrptrain.relevance.arguments import as_arguments
+from lrptrain.relevance.default import check_method
+from lrptrain.relevance.forward_pass import ForwardPass, forward_pass
+from lrptrain.relevance.heads import Head, as_head
+from lrptrain.relevance.precision import autocast_state
 from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.propagation.composite import Rules
-from lrptrain.relevance.recording import Inputs, Recording, Target, explained_input, read_logits, run_on_tape
+from lrptrain.relevance.recording import Inputs, Recording, Target
 from lrptrain.relevance.registry import get_method
-from lrptrain.relevance.tape.canonizers import collapse, unflatten
-from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.tape import Tape
-from lrptrain.relevance.types import Relevance, TokenLayout, UnsupportedModelError
+from lrptrain.relevance.types import Relevance, TokenLayout
 
 
-def record(model: nn.Module, inputs: Inputs, *, layout: TokenLayout | None = None) -> Recording:
+def record(
+    model: nn.Module, inputs: Inputs, *, explain: str | None = None, layout: TokenLayout | None = None
+) -> Recording:
     """Run a model once, for several maps: `record(model, images).attribute(target=3, method="attnlrp")`.
 
-    Arguments and errors are those of `lrptrain.attribute`.
+    Arguments and errors are those of `lrptrain.attribute`, but `explain` is one argument: a forward pass is recorded
+    for one. Where the model returns no logits, the maps need a target that says what is read.
     """
     model = unwrap(model)
     with preserved(model):
-        return _record(model, inputs, layout)
+        return forward_pass(model, as_arguments(inputs), explain, layout).logits()
+
+
+@overload
+def attribute(
+    model: nn.Module,
+    inputs: Inputs,
+    target: Target = ...,
+    method: str | None = ...,
+    *,
+    explain: str | None = ...,
+    **options: Any,
+) -> Relevance: ...
+
+
+@overload
+def attribute(
+    model: nn.Module,
+    inputs: Inputs,
+    target: Target = ...,
+    method: str | None = ...,
+    *,
+    explain: tuple[str, ...],
+    **options: Any,
+) -> dict[str, Relevance]: ...
 
 
 def attribute(
     model: nn.Module,
     inputs: Inputs,
     target: Target = None,
-    method: str = "transformer_attribution",
+    method: str | None = None,
     *,
     other: Target = None,
+    explain: str | tuple[str, ...] | None = None,
     layout: TokenLayout | None = None,
     composite: Rules | str | None = None,
     create_graph: bool = False,
     first_order: bool = False,
     **options: Any,
-) -> Relevance:
+) -> Relevance | dict[str, Relevance]:
     """Compute the relevance of every patch or token for one class of every sample.
 
     The unmodified model is run as it stands (dropout is active in training mode); its parameters, gradients, buffers,
     hooks, flags and the random state are as before afterwards. A batch of N equals N batches of one.
 
+    Autocast is switched off for it, so that maps and logits are those of the weights' own precision. Where the weights
+    themselves are in half precision, methods that would amplify its rounding (those that take quotients of small sums
+    or differences of answers) run a float32 copy of the model, which is dropped afterwards.
+
     Args:
-        model: Any module whose forward returns logits `[batch, classes]` or an object with `.logits`. Compiled and
-            wrapped models are unwrapped.
+        model: Any module whose forward returns logits `[batch, classes]`, one logit per sample (`[batch]`), or an
+            object with `.logits`; with a target that is a function, or a tuple, anything. Compiled and wrapped models
+            are unwrapped.
         inputs: The image batch `[batch, channels, height, width]` or the token ids `[batch, tokens]`, or a dict of
             keyword arguments with one of them (`pixel_values`, `image`, `input_ids`, `inputs_embeds`) and, for texts,
             the `attention_mask` (1 token, 0 padding).
-        target: The class to explain: one for all, one per sample, or None for the predicted class.
-        method: One of `lrptrain.methods()`.
-        other: A class to tell the target apart from: what is explained is then the difference of the two logits.
+        target: What is explained. A class: one for all, one per sample, or None for the predicted class; its number, or
+            its name in the model's `config.label2id`. Of one logit per sample (a regression, a binary classifier) the
+            predicted class is that logit, whatever its sign. A tuple, for logits of more axes: `(token, class)` is
+            `logits[i, token, class]`, a list of tuples one per sample. Or a function of the model's output that returns
+            one number per sample, `[batch]`, such as those of `lrptrain.targets`; of a tuple or a function,
+            `Relevance.logits` holds its numbers, `[batch, 1]`, and `Relevance.target` is 0.
+        method: One of `lrptrain.methods()`. By default the first of `lrptrain.relevance.default.DEFAULT_METHODS` that
+            can serve the model: `Relevance.method` names it, and a `RelevanceWarning` says so if it is not the very
+            first. A method that is named is never replaced.
+        other: A class (or, for a target that is a tuple or a function, another such) to tell the target apart from:
+            what is explained is then the difference of the two logits.
+        explain: The name of the explained argument, where the model reads several: "pixel_values" or "input_ids". By
+            default the first of those above. A tuple of names gives a dict with the relevance of each, by one forward
+            pass each, in which the others are constants.
         layout: Where the content tokens stand, for models in which it cannot be found.
         composite: Rules that count before the method's own, for the methods that propagate relevance by rules: a
             `lrptrain.Composite`, or a mapping from operations to rules, `{"cumsum": lrptrain.rules.epsilon()}`. For
@@ -62,7 +107,7 @@ def attribute(
             README's table calls differentiable.
         first_order: Whether to take gradients inside a map with a graph as constants, as RobustViT does. Cheaper, and
             the loss then reaches the model through the attention and activations in the map only.
-        **options: Options of the method.
+        **options: Options of the method, of the default where none is named.
 
     Raises:
         ValueError: If the batch is empty, a target is out of range or of the wrong shape, or a pattern of the
@@ -75,17 +120,20 @@ def attribute(
     """
     if composite is not None:
         options["composite"] = composite
-    get_method(method, options)  # a wrong name raises before the model is run
+    check_method(method, options)  # a wrong name raises before the model is run
     model = unwrap(model)
+    given = {"other": other, "layout": layout, "create_graph": create_graph, "first_order": first_order, **options}
+    if explain is not None and not isinstance(explain, str):
+        return {name: attribute(model, inputs, target, method, explain=name, **given) for name in explain}
     with preserved(model):
-        recording = _record(model, inputs, layout, frugal=not create_graph)
+        # Without a name, what cannot be run in float32 is the default method's failure, and another takes its place.
+        in_float32 = method is not None and get_method(method, options).in_full_precision(options)
+        recorded = forward_pass(
+            model, as_arguments(inputs), explain, layout, frugal=not create_graph, full_precision=in_float32
+        )
+        head, target, other = as_head(target, other, recorded.output)
+        recording = recorded.under(head)
         return recording._attribute(target, method, other, create_graph, first_order, options)
-
-
-def _record(model: nn.Module, inputs: Inputs, layout: TokenLayout | None, *, frugal: bool = False) -> Recording:
-    with torch.inference_mode(False), torch.enable_grad():
-        tape, output = run_on_tape(model, inputs, frugal)
-        return as_recording(tape, output, model, inputs, layout)
 
 
 def as_recording(
@@ -97,22 +145,4 @@ def as_recording(
         UnsupportedModelError: If the output is not `[batch, classes]`, or did not come from the input.
         NonFiniteError: If logits are NaN.
     """
-    logits = read_logits(output, explained_input(inputs)[1].shape[0])
-    return Recording(tape, _canonized(tape, logits), model, inputs, _padding(inputs), layout)
-
-
-def _canonized(tape: Tape, logits: Tensor) -> Value:
-    value = tape.value_of(logits)
-    if value is None or not value.depends:
-        raise UnsupportedModelError(
-            "the logits do not come from the input by recorded operations (detached or precomputed?)"
-        )
-    tape.keep_only(value)
-    unflatten(tape)
-    collapse(tape, logits.shape[0])
-    return value
-
-
-def _padding(inputs: Inputs) -> Tensor | None:
-    mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
-    return mask if isinstance(mask, Tensor) and mask.ndim == 2 else None
+    return ForwardPass(tape, output, model, inputs, None, layout, autocast_state()).under(Head())

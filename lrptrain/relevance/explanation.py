@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 from jaxtyping import Float, Int
@@ -138,44 +138,6 @@ class Explanation:
         of_other = torch.where(self.direction < 0, -start, 0.0)
         first, second = (propagator.propagate({output: x}, composite, keep) for x in (of_target, of_other))
         return [first[value] - second[value] for value in keep]
-
-
-def explained_class(target: Any, logits: Float[Tensor, "batch classes"]) -> Int[Tensor, " batch"]:
-    """Return the target as one class per sample.
-
-    Args:
-        target: One class for all samples, one per sample, or None for the predicted class.
-        logits: The model's output.
-
-    Raises:
-        ValueError: If the target is out of range or of the wrong shape.
-    """
-    samples, classes = logits.shape
-    if target is None:
-        return logits.detach().argmax(1)
-    chosen = torch.as_tensor(target, device=logits.device)
-    if chosen.is_floating_point() or chosen.dtype == torch.bool or chosen.shape not in ((), (samples,)):
-        raise ValueError(
-            f"target must be an integer or one integer per sample (shape [{samples}]), not {chosen.dtype} of shape "
-            f"{list(chosen.shape)}"
-        )
-    chosen = chosen.long().expand(samples).clone()
-    if ((chosen < 0) | (chosen >= classes)).any():
-        raise ValueError(f"target {chosen.tolist()[:10]} is out of range for {classes} classes (0 to {classes - 1})")
-    return chosen
-
-
-def rival_class(other: Any, target: Int[Tensor, " batch"], logits: Float[Tensor, "batch classes"]) -> Tensor:
-    """Return the class that the target is compared with, one per sample.
-
-    Raises:
-        ValueError: If it is out of range, of the wrong shape, or the target itself in some sample.
-    """
-    rival = explained_class(other, logits)
-    if (rival == target).any():
-        rows = (rival == target).nonzero().flatten().tolist()
-        raise ValueError(f"target and other are the same class in samples {rows[:10]}: their difference is 0")
-    return rival
 
 
 def seed_scale(logits: Tensor) -> float:

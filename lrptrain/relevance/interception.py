@@ -1,6 +1,8 @@
 """Listen to a model while somebody else calls it: in a training step, say, which knows nothing of relevance."""
 
+import copy
 import inspect
+import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
@@ -11,8 +13,12 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lrptrain.relevance.attribute import as_recording
+from lrptrain.relevance.forward_pass import forward_pass
+from lrptrain.relevance.heads import Head
+from lrptrain.relevance.outputs import read_logits
 from lrptrain.relevance.preserve import preserved, unwrap
-from lrptrain.relevance.recording import Recording, explained_input, forward_on_tape, read_logits, run_on_tape
+from lrptrain.relevance.process_wide import eager
+from lrptrain.relevance.recording import Recording, explained_input, forward_on_tape, run_on_tape
 from lrptrain.relevance.tape.tape import Tape
 
 
@@ -51,12 +57,20 @@ class InterceptedForward:
         """Return the logits of the output, with their graph; see `read_logits` for errors."""
         return read_logits(self.output, self.samples)
 
-    def recording(self, rows: Int[Tensor, " rows"] | None = None) -> Recording:
-        """The recording of this call; or, of some samples or where there was none, of a new one."""
+    def recording(self, rows: Int[Tensor, " rows"] | None = None, full_precision: bool = False) -> Recording:
+        """The recording of this call; or, of some samples or where there was none, of a new one.
+
+        Args:
+            rows: The samples, or None for all.
+            full_precision: Whether a new one is made in float32, also under autocast. The recording of this call stays
+                as it is; methods that need float32 record it again.
+        """
         if rows is None and self.tape is not None:
             return as_recording(self.tape, self.output, self.model, self.arguments)
         arguments = self.chosen(rows)
         with preserved(self.model):
+            if full_precision:
+                return forward_pass(self.model, arguments, full_precision=True).under(Head())
             tape, output = run_on_tape(self.model, arguments)
         return as_recording(tape, output, self.model, arguments)
 
@@ -72,8 +86,7 @@ class InterceptedForward:
         """
         replayed = self.tape if checkpoints(self.model) else None  # one backward pass computes both calls again
         mode = replayed.replaying() if replayed else nullcontext()
-        eager = torch.compiler.set_stance("force_eager")
-        with preserved(self.model), mode, eager:
+        with preserved(self.model), mode, eager():
             if evaluating:
                 self.model.eval()
             output = self.model(**{**self.chosen(rows), self.name: explained})
@@ -103,37 +116,66 @@ def intercepted(model: nn.Module, samples: int, record: bool) -> Iterator[list[I
         The call, once it was made.
     """
     model = unwrap(model)
-    calls: list[InterceptedForward] = []
-    instance_forward = vars(model).get("forward")
-    forward = model.forward
+    listener = _Listener(model, samples, record)
+    vars(model)["forward"] = listener
+    try:
+        with eager():
+            yield listener.calls
+    finally:
+        listener.leave()
 
-    def listening(*args: Any, **kwargs: Any) -> Any:
-        arguments = _named(forward, args, kwargs)
+
+class _Listener:
+    """Stands in the place of a model's forward; the calls of other threads go by."""
+
+    def __init__(self, model: nn.Module, samples: int, record: bool):
+        self.model = model
+        self.samples = samples
+        self.record = record
+        self.calls: list[InterceptedForward] = []
+        self.listens = True
+        self.thread = threading.get_ident()
+        self.own = vars(model).get("forward")  # of the instance: a patch, or another thread's listener
+        self.forward = model.forward
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if not self.listens or threading.get_ident() != self.thread:
+            return self.forward(*args, **kwargs)
+        arguments = _named(self.forward, args, kwargs)
         name = _explained_name(arguments)
-        if calls or name is None or not torch.is_grad_enabled() or arguments[name].shape[:1] != (samples,):
-            return forward(*args, **kwargs)
-        tape = None
-        output = None
-        failure = None
-        if record:
-            try:
-                # The arguments are those of the caller: a graph that leads into the input goes on through the tape.
-                tape, output = forward_on_tape(model, lambda x: forward(**{**arguments, name: x}), arguments[name])
-            except Exception as error:
-                failure = error.with_traceback(None)  # its frames hold the graph
+        if self.calls or name is None or not torch.is_grad_enabled() or arguments[name].shape[:1] != (self.samples,):
+            return self.forward(*args, **kwargs)
+        tape, output, failure = self._recorded(arguments, name) if self.record else (None, None, None)
         if tape is None:
-            output = forward(*args, **kwargs)
-        calls.append(InterceptedForward(model, arguments, name, output, tape, failure))
+            output = self.forward(*args, **kwargs)
+        self.calls.append(InterceptedForward(self.model, arguments, name, output, tape, failure))
         return output
 
-    vars(model)["forward"] = listening
-    try:
-        with torch.compiler.set_stance("force_eager"):
-            yield calls
-    finally:
-        vars(model).pop("forward")
-        if instance_forward is not None:
-            vars(model)["forward"] = instance_forward
+    def _recorded(self, arguments: Mapping[str, Any], name: str) -> tuple[Tape | None, Any, Exception | None]:
+        try:
+            # The arguments are those of the caller: a graph that leads into the input goes on through the tape.
+            tape, output = forward_on_tape(
+                self.model, lambda x: self.forward(**{**arguments, name: x}), arguments[name]
+            )
+        except Exception as error:
+            return None, None, error.with_traceback(None)  # its frames hold the graph
+        return tape, output, None
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Callable[..., Any]:
+        """A copy of the model, for an average of its weights, say, has its own forward and no listener."""
+        copied: Callable[..., Any] = copy.deepcopy(self.forward, memo)
+        return copied
+
+    def leave(self) -> None:
+        """Give the forward back, unless another thread listens on top; it does so when it leaves."""
+        self.listens = False
+        own = vars(self.model).get("forward")
+        while isinstance(own, _Listener) and not own.listens:
+            own = own.own
+        if own is None:
+            vars(self.model).pop("forward", None)
+        else:
+            vars(self.model)["forward"] = own
 
 
 def checkpoints(model: nn.Module) -> bool:

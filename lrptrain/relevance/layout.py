@@ -2,9 +2,9 @@
 
 from collections.abc import Iterator
 
-import torch
-
-from lrptrain.relevance.flow import FLOW
+from lrptrain.relevance.advice import REACH_INPUT, other_methods
+from lrptrain.relevance.cells import tokens_of_cells
+from lrptrain.relevance.inputs import ExplainedInput
 from lrptrain.relevance.propagation.propagator import Propagator
 from lrptrain.relevance.tape.functions import ELEMENTWISE
 from lrptrain.relevance.tape.nodes import Node, Value, einsum_labels
@@ -57,6 +57,21 @@ def token_states(propagator: Propagator, length: int) -> Iterator[Value]:
     return (value for value in candidates if propagator.token_axis(value, length) is not None)
 
 
+def joints(tape: Tape, output: Value, after: Value) -> set[Value]:
+    """The values behind `after` that all of the output passes through: nothing that it comes from goes by them."""
+    # From the output backwards: where one value only is still to be made, everything comes through it.
+    found = set[Value]()
+    awaited = {output}
+    for node in reversed(tape.nodes):
+        if len(awaited) == 1:
+            found |= awaited
+        if after in node.outputs:
+            break
+        if awaited.intersection(node.outputs):
+            awaited = awaited.difference(node.outputs).union(node.inputs)
+    return found
+
+
 def reads_sequence(propagator: Propagator, block: Value, length: int) -> bool:
     """Whether there are states of all tokens that the attention probabilities can come from; not so in windows."""
     for node in propagator.tape.nodes:
@@ -67,47 +82,36 @@ def reads_sequence(propagator: Propagator, block: Value, length: int) -> bool:
     return False
 
 
-def text_layout(length: int) -> TokenLayout:
-    """Every input position of a text is content."""
-    return TokenLayout(length, tuple(range(length)))
+def input_layout(propagator: Propagator, explained: ExplainedInput, length: int, block: Value) -> TokenLayout:
+    """Find the input's tokens among those that the attention sees, by following them back to what they are made of.
 
-
-def image_layout(propagator: Propagator, length: int) -> TokenLayout:
-    """Find the patches among the tokens by following the patch embedding's output to the sequence.
+    Args:
+        propagator: Of the recording.
+        explained: The explained input.
+        length: Number of tokens that the attention sees.
+        block: The attention probabilities of the first block.
 
     Raises:
-        UnsupportedModelError: If the tokens cannot be matched with a grid of patches.
+        UnsupportedModelError: If they are not the same, one by one.
     """
-    node = propagator.patch_embedding
-    if node is None or len(node.outputs[0].shape) != 4:
-        raise UnsupportedModelError(
-            "no patch convolution was found, so the grid of the tokens is unknown; pass "
-            "layout=TokenLayout(length, positions, grid)"
-        )
-    patches = node.outputs[0]
-    rows, columns = patches.shape[-2:]
-    for tokens in token_states(propagator, length):
-        positions = _positions(propagator, patches, tokens, length)
-        if positions is not None:
-            return TokenLayout(length, positions, (rows, columns))
+    if explained.kind in ("text", "sequence") and explained.tokens == length:
+        return TokenLayout(length, tuple(range(length)))
+    if explained.cells is not None and explained.order is not None:
+        for tokens in _states_before(propagator, length, block):
+            numbers = tokens_of_cells(propagator, explained.cells, tokens, length)
+            if numbers is not None:
+                return TokenLayout(length, tuple(numbers[explained.order].tolist()), explained.grid)
+    grid = "" if explained.grid is None else f" on a grid of {' x '.join(map(str, explained.grid))}"
+    arguments = f"length={length}, positions=..., grid={explained.grid}" if grid else f"length={length}, positions=..."
     raise UnsupportedModelError(
-        f"the {rows} x {columns} patches cannot be found among the {length} tokens that the attention sees (windows, "
-        "merged or dropped tokens?); pass layout=TokenLayout(length, positions, grid), or take input_x_gradient or lrp"
+        f"the {explained.tokens} tokens of the input ({explained.kind}{grid}) cannot be found one by one among the "
+        f"{length} tokens that the attention sees (merged, dropped or added ones?); pass "
+        f"layout=TokenLayout({arguments}), or take {other_methods(*REACH_INPUT)}"
     )
 
 
-def _positions(propagator: Propagator, patches: Value, tokens: Value, length: int) -> tuple[int, ...] | None:
-    """Number the tokens, walk back to the patches, and read off which number arrives at which patch."""
-    # Token i holds the number i + 1, spread over its width. At the patch that token i stands for arrives i + 1; where
-    # several tokens are merged, or one is dropped, no whole number arrives, or 0.
-    axis = propagator.token_axis(tokens, length)
-    assert axis is not None
-    shape = [length if i == axis else 1 for i in range(3)]
-    numbers = torch.arange(1, length + 1, dtype=torch.float64, device=tokens.tensor.device).view(shape)
-    start = (numbers / tokens.shape[-1]).expand(tokens.shape)
-    arrived = propagator.propagate({tokens: start}, FLOW, [patches])[patches]
-    arrived_numbers = arrived.sum(1).flatten(1)
-    positions = arrived_numbers.round()
-    distinct = (torch.unique(positions[0]).numel() == positions.shape[1]) and bool((positions == positions[0]).all())
-    integral = bool((arrived_numbers - positions).abs().max() < 1e-6) and bool((positions >= 1).all())
-    return tuple((positions[0].long() - 1).tolist()) if distinct and integral else None
+def _states_before(propagator: Propagator, length: int, block: Value) -> list[Value]:
+    """The token states up to the first attention, the last ones first: earlier ones may be in another order."""
+    end = next(i for i, node in enumerate(propagator.tape.nodes) if block in node.outputs)
+    early = {value for node in propagator.tape.nodes[:end] for value in (*node.inputs, *node.outputs)}
+    return [value for value in token_states(propagator, length) if value in early][::-1]

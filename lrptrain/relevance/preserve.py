@@ -9,6 +9,10 @@ import numpy as np
 import torch
 from torch import nn
 
+from lrptrain.relevance.contents import Contents
+from lrptrain.relevance.notices import warn_once
+from lrptrain.relevance.process_wide import in_turn
+
 
 def unwrap(model: nn.Module) -> nn.Module:
     """The module itself, out of `torch.compile` and (Distributed) Data Parallel wrappers."""
@@ -23,19 +27,19 @@ def unwrap(model: nn.Module) -> nn.Module:
 
 @contextmanager
 def preserved(model: nn.Module) -> Iterator[None]:
-    """Restore buffers, attributes of modules and the random state, also after an exception.
+    """Restore buffers, attributes of modules, what these hold, and the random state, also after an exception.
 
-    The random state is that of Python, NumPy, torch and the model's devices.
+    The random state is that of Python, NumPy, torch and the model's devices. Threads take turns.
     """
+    with in_turn(), _random_state(model), _attributes(model):
+        yield
+
+
+@contextmanager
+def _random_state(model: nn.Module) -> Iterator[None]:
     devices = {tensor.device for tensor in (*model.parameters(), *model.buffers()) if tensor.device.type != "cpu"}
     kinds = {device.type for device in devices}
     states = random.getstate(), np.random.get_state()
-    attributes = [(module, dict(vars(module)), dict(module._buffers)) for module in model.modules()]
-    # The graph of an earlier forward pass may hold the buffers themselves: copies are worked on, not written back.
-    with torch.inference_mode(False):
-        copies = {id(buffer): buffer.detach().clone() for buffer in model.buffers()}
-    for module, _, own_buffers in attributes:
-        module._buffers.update({name: copies[id(x)] for name, x in own_buffers.items() if x is not None})
     indices = [device.index for device in devices if device.index is not None]
     try:
         with torch.random.fork_rng(indices, device_type=kinds.pop() if kinds else "cuda"):
@@ -43,13 +47,39 @@ def preserved(model: nn.Module) -> Iterator[None]:
     finally:
         random.setstate(states[0])
         np.random.set_state(states[1])
-        for module, values, own_buffers in attributes:
+
+
+@contextmanager
+def _attributes(model: nn.Module) -> Iterator[None]:
+    modules = [(name, module, _own_attributes(module), dict(module._buffers)) for name, module in model.named_modules()]
+    contents = Contents(((name, values) for name, _, values, _ in modules), model.buffers())
+    # The graph of an earlier forward pass may hold the buffers themselves: copies are worked on, not written back.
+    with torch.inference_mode(False):
+        copies = {id(buffer): buffer.detach().clone() for buffer in model.buffers()}
+    for _, module, _, own_buffers in modules:
+        module._buffers.update({name: copies[id(x)] for name, x in own_buffers.items() if x is not None})
+    try:
+        yield
+    finally:
+        for _, module, values, own_buffers in modules:
             _restore(vars(module), values)
             _restore(module._buffers, own_buffers)
+        for name in contents.restore():
+            warn_once(
+                model,
+                ("written", name),
+                f"the model writes into its tensor '{name}' in every call, which is too large to be put back after an "
+                "attribution; make it a buffer (register_buffer), which is",
+            )
+
+
+def _own_attributes(module: nn.Module) -> dict[str, Any]:
+    """All but a forward, which who listens to a model's calls puts there and takes away: see `interception`."""
+    return {name: value for name, value in vars(module).items() if name != "forward"}
 
 
 def _restore(now: dict[str, Any], before: dict[str, Any]) -> None:
     """Set every entry back to the object that it was, and remove new ones."""
-    for name in now.keys() - before.keys():
+    for name in now.keys() - before.keys() - {"forward"}:
         del now[name]
     now.update(before)

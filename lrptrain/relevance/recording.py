@@ -4,52 +4,44 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from lrptrain.relevance.explanation import Explanation, explained_class, rival_class, seed_scale
+from lrptrain.relevance.advice import REACH_INPUT, called, other_methods
+from lrptrain.relevance.classes import class_names, explained_class, rival_class
+from lrptrain.relevance.default import check_method, first_that_serves
+from lrptrain.relevance.explanation import Explanation, seed_scale
 from lrptrain.relevance.flow import flow_to, unweighted
-from lrptrain.relevance.layout import attention_probabilities, image_layout, reads_sequence, text_layout, token_states
+from lrptrain.relevance.heads import Head, HeadFunction, as_head
+from lrptrain.relevance.inputs import ExplainedInput
+from lrptrain.relevance.inputs import explained_input as kind_of_input
+from lrptrain.relevance.layout import attention_probabilities, input_layout, joints, reads_sequence, token_states
+from lrptrain.relevance.precision import HALF, AutocastState, autocast_state
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.propagation.composite import Rules, check_active_names, custom_rules, split_composite
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
 from lrptrain.relevance.registry import check_finite, differentiable, get_method
 from lrptrain.relevance.tape.functions import enterable
-from lrptrain.relevance.tape.nodes import Value
+from lrptrain.relevance.tape.nodes import Value, map_nested, tensors_in
 from lrptrain.relevance.tape.sample_axes import split_samples
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.types import (
-    NonFiniteError,
     Relevance,
     TokenLayout,
     UnsupportedMethodError,
     UnsupportedModelError,
+    unknown_name,
 )
 
+if TYPE_CHECKING:
+    from lrptrain.relevance.forward_pass import ForwardPass
+
 Inputs = Tensor | Mapping[str, Any]
-Target = int | Sequence[int] | Int[Tensor, " batch"] | None
+Target = int | str | Sequence[int | str | tuple[int, ...]] | Int[Tensor, " batch"] | HeadFunction | None
 Blocks = list[Float[Tensor, "batch heads length length"]]
-
-
-class AutocastState(NamedTuple):
-    """The precision in which the caller runs the model, for methods that run it again.
-
-    Attributes:
-        devices: Arguments of `torch.autocast` for each kind of device: its name, the precision, whether it is on.
-    """
-
-    devices: tuple[tuple[str, torch.dtype, bool], ...]
-
-
-def autocast_state() -> AutocastState:
-    """Return the state of autocast on the CPU and on the accelerator at hand, as it is now."""
-    kinds = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    return AutocastState(
-        tuple((kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)) for kind in kinds)
-    )
 
 
 @dataclass(eq=False)
@@ -60,21 +52,27 @@ class Recording:
 
     Attributes:
         tape: The recorded operations.
-        output: The logits as a recorded value, `[batch, classes]`; `output.tensor` has their graph.
+        read: The logits, or what a head makes of the model's output, as a recorded value; or why there are none.
         model: The module that was run, for methods that run it again.
         inputs: The inputs that the module was given.
-        padding: Content mask of a text (1 token, 0 padding), `[batch, tokens]`, or None.
+        mask: The mask of the explained input's content that the model was given, or None; see `padding`.
         given_layout: The layout that the caller knows better, or None.
         autocast: The precision in which the model was run.
+        explain: The name of the explained argument, or None for the one that is chosen by itself.
+        head: What of the model's output is explained.
+        forward_pass: The model's whole output, which other heads can be read from.
     """
 
     tape: Tape
-    output: Value
+    read: Value | UnsupportedModelError
     model: nn.Module
     inputs: Inputs
-    padding: Tensor | None = None
+    mask: Tensor | None = None
     given_layout: TokenLayout | None = None
     autocast: AutocastState = field(default_factory=autocast_state)
+    explain: str | None = None
+    head: Head = field(default_factory=Head)
+    forward_pass: "ForwardPass | None" = field(default=None, repr=False)
     _pooling: dict[tuple[object, ...], Tensor] = field(default_factory=dict, init=False, repr=False)
 
     # -- Maps ---------------------------------------------------------------------------------------------------------
@@ -82,7 +80,7 @@ class Recording:
     def attribute(
         self,
         target: Target = None,
-        method: str = "transformer_attribution",
+        method: str | None = None,
         *,
         other: Target = None,
         composite: Rules | str | None = None,
@@ -99,21 +97,37 @@ class Recording:
     def _attribute(
         self,
         target: Target,
-        method: str,
+        method: str | None,
         other: Target,
         create_graph: bool,
         first_order: bool,
         options: Mapping[str, Any],
     ) -> Relevance:
+        if self.forward_pass is not None:
+            head, target, other = as_head(target, other, self.forward_pass.output)
+            if head.functions:
+                recording = self.forward_pass.under(head)
+                return recording._attribute(target, method, other, create_graph, first_order, options)
+        if method is None:
+            names = check_method(None, options)
+
+            def explain(name: str) -> Relevance:
+                return self._attribute(target, name, other, create_graph, first_order, options)
+
+            return first_that_serves(self.model, names, explain, create_graph=create_graph)
         chosen = get_method(method, options)
+        if chosen.in_full_precision(options) and self.in_float32 is not self:
+            return self.in_float32._attribute(target, method, other, create_graph, first_order, options)
         options, composite = split_composite(options)
         logits = self.output.tensor
         if create_graph and not chosen.differentiable:
             raise UnsupportedMethodError(f"{method} cannot be differentiated; these can: {', '.join(differentiable())}")
-        target = explained_class(target, logits)
-        rival = None if other is None else rival_class(other, target, logits)
-        explanation = Explanation(self, target, rival, create_graph, first_order)
+        labels = class_names(self.model)
+        explained = explained_class(target, logits, labels)
+        rival = None if other is None else rival_class(other, explained, logits, labels)
+        explanation = Explanation(self, explained, rival, create_graph, first_order)
         with (
+            called(method),
             composite,
             torch.inference_mode(False),
             torch.set_grad_enabled(create_graph),
@@ -125,9 +139,9 @@ class Recording:
         relevance = Relevance(
             scores=maps.scores if self.padding is None else maps.scores * self.padding.to(maps.scores.dtype),
             logits=logits.detach(),
-            target=target,
+            target=explained,
             method=method,
-            grid=self.patch_grid if self.is_image else None,
+            grid=self.grid,
             input=maps.input,
             attention=maps.attention,
             other=rival,
@@ -136,6 +150,13 @@ class Recording:
             assert self.tape.leaf is not None
             check_finite(relevance, self.tape.leaf)
         return relevance
+
+    @cached_property
+    def in_float32(self) -> "Recording":
+        """This recording, or another of the same inputs where this one ran in half precision."""
+        if self.forward_pass is None or self.forward_pass.in_float32 is self.forward_pass:
+            return self
+        return self.forward_pass.in_float32.under(self.head)
 
     def input_gradient(
         self, of: Callable[[Float[Tensor, "batch classes"]], Float[Tensor, ""]], create_graph: bool = False
@@ -160,6 +181,17 @@ class Recording:
     # -- The batch ----------------------------------------------------------------------------------------------------
 
     @property
+    def output(self) -> Value:
+        """The logits as a recorded value, `[batch, classes]`; `output.tensor` has their graph.
+
+        Raises:
+            UnsupportedModelError: If the model returns no logits; a target that is a function then says what to read.
+        """
+        if isinstance(self.read, UnsupportedModelError):
+            raise self.read
+        return self.read
+
+    @property
     def logits(self) -> Float[Tensor, "batch classes"]:
         """The model's output, without its graph."""
         return self.output.tensor.detach()
@@ -174,6 +206,47 @@ class Recording:
         """Whether the explained input is an image batch, `[batch, channels, height, width]`."""
         return self.tape.root is not None and len(self.tape.root.shape) == 4
 
+    @cached_property
+    def explained(self) -> ExplainedInput:
+        """What the explained input is, and which of its parts are tokens."""
+        try:
+            block = self.blocks[0] if self.length else None
+        except (UnsupportedModelError, UnsupportedMethodError):  # no attention over the whole sequence
+            block = None
+        return kind_of_input(self.propagator, self.given_layout, block)
+
+    @property
+    def grid(self) -> tuple[int, ...] | None:
+        """The tokens as (rows, columns) for images, (frames, rows, columns) for videos, None if they form no grid."""
+        if self.tape.token_ids is not None:
+            return None
+        if self.given_layout is not None and self.given_layout.grid is not None:
+            return self.given_layout.grid
+        try:
+            return self.explained.grid
+        except UnsupportedModelError:
+            if self.given_layout is not None:  # its tokens are known, and that they form no grid
+                return None
+            raise
+
+    @cached_property
+    def padding(self) -> Bool[Tensor, "batch tokens"] | None:
+        """True at a sample's own tokens, False at its padding, or None where the model was given no mask.
+
+        Raises:
+            ValueError: If the mask does not fit the input.
+        """
+        if self.mask is None:
+            return None
+        content = self.explained.content(self.mask)
+        if content is None:
+            raise ValueError(
+                f"the mask {list(self.mask.shape)} fits neither the {self.explained.tokens} tokens of the input "
+                f"{list(self.explained.shape)} ({self.explained.kind}) nor its places; pass a mask of one of these "
+                "shapes, or none"
+            )
+        return content
+
     def content_mask(self, tokens: int) -> Bool[Tensor, "batch tokens"]:
         """Return True at a sample's own tokens, False at its padding."""
         if self.padding is not None:
@@ -186,7 +259,12 @@ class Recording:
         assert leaf is not None
         samples = list(leaf.detach().cpu())
         if self.padding is not None:
-            samples = [sample[content] for sample, content in zip(samples, self.padding.bool().cpu(), strict=True)]
+            places = self.explained.at_places(self.padding, True).expand(self.explained.shape)
+            # Token ids have no width.
+            content = (places[..., 0] if leaf.ndim < places.ndim else places).cpu()
+            samples = [sample[own] for sample, own in zip(samples, content, strict=True)]
+        # The same numbers are the same content in every precision.
+        samples = [sample.float() if sample.dtype in HALF else sample for sample in samples]
         contents = (sample.contiguous().view(torch.uint8).numpy().tobytes() for sample in samples)
         return [zlib.crc32(content) * 1_000_003 + seed for content in contents]
 
@@ -204,7 +282,7 @@ class Recording:
         if not blocks:
             raise UnsupportedModelError(
                 "the model has no self-attention that the tape can see: no softmax over the last axis of a square "
-                "[tokens, tokens] matrix that weighs values; input_x_gradient and lrp need none"
+                f"[tokens, tokens] matrix that weighs values; {other_methods(*REACH_INPUT)} need none"
             )
         return blocks
 
@@ -215,13 +293,13 @@ class Recording:
         if len(lengths) > 1:
             raise UnsupportedMethodError(
                 f"the blocks attend over sequences of different lengths {sorted(lengths)}, so their attention maps "
-                "cannot be multiplied; lrp and input_x_gradient reach the input without that"
+                f"cannot be multiplied; {other_methods(*REACH_INPUT)} reach the input without that"
             )
         length = lengths.pop()
         if not reads_sequence(self.propagator, self.blocks[0], length):
             raise UnsupportedMethodError(
                 f"the attention sees {length} tokens at a time, not the whole sequence (windows?), so that its maps "
-                "are not maps of the input; lrp and input_x_gradient reach the input without them"
+                f"are not maps of the input; {other_methods(*REACH_INPUT)} reach the input without them"
             )
         return length
 
@@ -230,32 +308,22 @@ class Recording:
         """Where the content tokens stand in the sequence."""
         if self.given_layout is not None:
             return self.given_layout
-        assert self.tape.root is not None
-        if self.is_image:
-            return image_layout(self.propagator, self.length)
-        if self.tape.root.shape[1] != self.length:
-            raise UnsupportedModelError(
-                f"the text has {self.tape.root.shape[1]} positions but the attention sees {self.length} tokens; "
-                "pass layout=TokenLayout(length, positions)"
-            )
-        return text_layout(self.length)
+        return input_layout(self.propagator, self.explained, self.length, self.blocks[0])
 
     @property
     def patch_grid(self) -> tuple[int, int]:
         """Rows and columns of an image's patches.
 
         Raises:
-            UnsupportedModelError: If the image is not cut by a convolution and no layout was given.
+            UnsupportedModelError: If they are not known, or the input is no image.
         """
-        if self.given_layout is not None and self.given_layout.grid is not None:
-            return self.given_layout.grid
-        node = self.propagator.patch_embedding
-        if node is None:
+        grid = self.grid
+        if grid is None or len(grid) != 2:
             raise UnsupportedModelError(
-                "no patch convolution was found; pass layout=TokenLayout(length, positions, grid)"
+                f"the tokens of the input {list(self.explained.shape)} ({self.explained.kind}) form no grid of rows "
+                "and columns; pass layout=TokenLayout(length, positions, grid)"
             )
-        rows, columns = node.outputs[0].shape[-2:]
-        return rows, columns
+        return grid[0], grid[1]
 
     @cached_property
     def encoder_input(self) -> Value:
@@ -277,9 +345,11 @@ class Recording:
         if not states:
             raise UnsupportedModelError(
                 f"no states [batch, {self.length}, width] were found for the {self.length} tokens that the attention "
-                "sees (windows, or attention over features?); take input_x_gradient or lrp"
+                f"sees (windows, or attention over features?); take {other_methods(*REACH_INPUT)}"
             )
-        return unweighted(self.propagator, states[-1])
+        # A head may read the tokens in two ways, as the start and the end of an answer: both come from states before.
+        complete = joints(self.tape, self.output, self.blocks[-1])
+        return unweighted(self.propagator, next((x for x in reversed(states) if x in complete), states[-1]))
 
     @property
     def pooling(self) -> Float[Tensor, "batch length"]:
@@ -304,24 +374,30 @@ class Recording:
         return split_samples(at_least_float32(x), at, self.samples).reshape(self.samples, -1, *x.shape[-2:])
 
 
-def run_on_tape(model: nn.Module, inputs: Inputs, frugal: bool = False) -> tuple[Tape, Any]:
+def run_on_tape(model: nn.Module, inputs: Inputs, frugal: bool = False, explain: str | None = None) -> tuple[Tape, Any]:
     """Run `model` once on a clone of its inputs and record it, with its graph or frugally (see `Tape`).
 
     Raises:
+        ValueError: If there is no argument of the name `explain`.
         UnsupportedModelError: If no input can be explained.
     """
-    name, explained = explained_input(inputs)
-    copies = {key: _copied(x) for key, x in inputs.items()} if isinstance(inputs, Mapping) else explained
+    name, explained = explained_input(inputs, explain)
+    copies = map_nested(dict(inputs), Tensor, Tensor.clone) if isinstance(inputs, Mapping) else explained
     watched = explained.detach() if explained.is_floating_point() else explained
 
     def forward(tensor: Tensor) -> Any:
         return model(**{**copies, name: tensor}) if isinstance(copies, dict) else model(tensor)
 
-    return forward_on_tape(model, forward, watched, frugal)
+    others = {key: x for key, x in copies.items() if key != name} if isinstance(copies, dict) else {}
+    return forward_on_tape(model, forward, watched, frugal, others)
 
 
 def forward_on_tape(
-    model: nn.Module, forward: Callable[[Tensor], Any], explained: Tensor, frugal: bool = False
+    model: nn.Module,
+    forward: Callable[[Tensor], Any],
+    explained: Tensor,
+    frugal: bool = False,
+    others: Mapping[str, Any] | None = None,
 ) -> tuple[Tape, Any]:
     """Record what `forward` makes of (a clone of) the explained input.
 
@@ -330,6 +406,7 @@ def forward_on_tape(
         forward: Runs the model.
         explained: Image, embeddings or token ids. What has a graph keeps it.
         frugal: See `Tape`.
+        others: The other arguments that `forward` gives to the model.
 
     Raises:
         ValueError: If the input is empty.
@@ -337,7 +414,8 @@ def forward_on_tape(
     """
     if explained.numel() == 0:
         raise ValueError("the batch is empty: there is nothing to explain")
-    tape = Tape(frugal=frugal)
+    tape = Tape(frugal=frugal, others=tuple(tensors_in(others)))
+    tape.know(weight for weight in model.parameters() if weight.grad_fn is not None)
     if explained.is_floating_point():
         watched = tape.watch(explained if explained.requires_grad else explained.clone())
     else:
@@ -349,43 +427,29 @@ def forward_on_tape(
     return tape, output
 
 
-def read_logits(output: Any, samples: int) -> Float[Tensor, "batch classes"]:
-    """Take the logits out of a model's output.
+def explained_input(inputs: Inputs, explain: str | None = None) -> tuple[str, Tensor]:
+    """Return the argument that is explained: its name and its tensor.
+
+    Args:
+        inputs: The arguments of the model.
+        explain: The name of the argument; None for the image, the embeddings or the token ids, in this order.
 
     Raises:
-        UnsupportedModelError: If they are not one row of class scores per sample.
-        NonFiniteError: If they are NaN.
+        ValueError: If there is no tensor of the name `explain`.
+        UnsupportedModelError: If there is no tensor at all.
     """
-    logits = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", output)
-    if (
-        not isinstance(logits, Tensor)
-        or logits.ndim != 2
-        or logits.shape[0] != samples
-        or not logits.is_floating_point()
-    ):
-        returned = f"a tensor of shape {list(logits.shape)}" if isinstance(logits, Tensor) else type(output).__name__
-        raise UnsupportedModelError(
-            f"the model must return logits [batch, classes] (here [{samples}, classes]) or an object with .logits; "
-            f"it returned {returned}"
-        )
-    if logits.isnan().any():
-        rows = logits.isnan().any(1).nonzero().flatten().tolist()
-        raise NonFiniteError(
-            f"the logits of samples {rows[:10]} are NaN: there is no class to explain; check these samples of "
-            "the input, and the model's weights, for NaN"
-        )
-    return logits
-
-
-def _copied(x: Any) -> Any:
-    return x.clone() if isinstance(x, Tensor) else x
-
-
-def explained_input(inputs: Inputs) -> tuple[str, Tensor]:
-    """The image, the embeddings or the token ids among the inputs."""
     if isinstance(inputs, Tensor):
+        if explain is not None:
+            raise ValueError(
+                f"explain={explain!r} names an argument of the model, but the input is one tensor; pass a dict of the "
+                "arguments, or leave explain out"
+            )
         return "inputs", inputs
     tensors = {name: x for name, x in inputs.items() if isinstance(x, Tensor)}
+    if explain is not None:
+        if explain not in tensors:
+            raise ValueError(unknown_name("argument to explain", str(explain), tuple(tensors)))
+        return explain, tensors[explain]
     for name in ("pixel_values", "image", "inputs_embeds", "input_ids"):
         if name in tensors:
             return name, tensors[name]

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lrptrain.relevance.advice import other_methods
 from lrptrain.relevance.types import NonFiniteError, Registration, Relevance, UnsupportedMethodError, unknown_name
 
 
@@ -17,7 +18,7 @@ class RelevanceMaps:
     """What a method returns: relevance per token, and of the input and at the attention where it has them."""
 
     scores: Float[Tensor, "batch tokens"]
-    input: Float[Tensor, "batch _ _"] | None = None
+    input: Float[Tensor, "batch *places"] | None = None
     attention: tuple[Float[Tensor, "batch heads length length"], ...] | None = None
 
 
@@ -33,6 +34,7 @@ class Method:
         differentiable: Whether a loss on the scores reaches the model's parameters (`create_graph=True`).
         reaches_input: Whether `Relevance.input` is given.
         uses_rules: Whether the method propagates relevance by rules, so that a composite changes it.
+        full_precision: Whether the model is recorded in float32 for it, also where it runs in half precision.
         source: Paper.
     """
 
@@ -43,6 +45,7 @@ class Method:
     differentiable: bool
     reaches_input: bool
     uses_rules: bool
+    full_precision: bool
     source: str
 
     @property
@@ -50,6 +53,10 @@ class Method:
         """Options with their defaults."""
         parameters = list(inspect.signature(self.function).parameters.values())[1:]
         return {parameter.name: parameter.default for parameter in parameters}
+
+    def in_full_precision(self, options: Mapping[str, object]) -> bool:
+        """Whether to record in float32 for a call with these options: nothing is known of the rules of a user's."""
+        return self.full_precision or "composite" in options
 
 
 _METHODS: dict[str, Method] = {}
@@ -80,6 +87,7 @@ def register_method(
     differentiable: bool = True,
     reaches_input: bool = False,
     uses_rules: bool = False,
+    full_precision: bool | None = None,
     name: str | None = None,
 ) -> RegisteredMethod:
     """Add a method that `attribute`, the callbacks and the command line then know.
@@ -94,6 +102,8 @@ def register_method(
         differentiable: Whether a loss on the scores reaches the model's parameters.
         reaches_input: Whether the maps have relevance of the input itself.
         uses_rules: Whether it propagates relevance by rules, so that a composite changes it.
+        full_precision: Whether it needs a recording in float32 where the model runs in half precision, since it would
+            amplify the rounding (quotients of small sums, differences of answers). By default it does if it uses rules.
         name: The name of the method; that of the function by default.
 
     Returns:
@@ -113,6 +123,7 @@ def register_method(
         differentiable=differentiable,
         reaches_input=reaches_input,
         uses_rules=uses_rules,
+        full_precision=uses_rules if full_precision is None else full_precision,
         source=source,
     )
     _METHODS[name] = entry
@@ -130,6 +141,7 @@ def method(
     differentiable: bool = True,
     reaches_input: bool = False,
     uses_rules: bool = False,
+    full_precision: bool | None = None,
 ) -> Callable[[MethodFunction], MethodFunction]:
     """Register the decorated function under its own name; see `register_method`."""
 
@@ -142,6 +154,7 @@ def method(
             differentiable=differentiable,
             reaches_input=reaches_input,
             uses_rules=uses_rules,
+            full_precision=full_precision,
         )
         return function
 
@@ -217,5 +230,5 @@ def _why_not_finite(relevance: Relevance, leaf: Tensor, field: str, rows: list[i
         return f"{what}, as are the explained logits: choose another target, or check the model's weights"
     return (
         f"{what}, though input and logits are not: run the model in float32 or float64, check its weights, or take "
-        "another method (generic_attention needs gradients only)"
+        f"another method ({other_methods('generic_attention', 'input_x_gradient')} propagate no relevance)"
     )

@@ -8,14 +8,17 @@ from typing import Any
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
-from torch.nn import functional as F
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.overrides import TorchFunctionMode
 
+from lrptrain.relevance.arguments import mask_name
 from lrptrain.relevance.explanation import Explanation
+from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.propagation.propagator import at_least_float32
-from lrptrain.relevance.recording import Recording, explained_input, read_logits
+from lrptrain.relevance.recording import Inputs, Recording, explained_input
 from lrptrain.relevance.tape.functions import canonical_name
+from lrptrain.relevance.tape.nodes import tensors_in
+from lrptrain.relevance.tape.tape import shares_memory
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 
 
@@ -25,6 +28,7 @@ class _Substitution(TorchFunctionMode):
 
     token_ids: Tensor | None
     embeddings: Tensor
+    others: tuple[Tensor, ...] = ()
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -40,6 +44,8 @@ class _Substitution(TorchFunctionMode):
         if name != "embedding" or self.token_ids is None:
             return result
         ids = args[0] if args else kwargs["input"]
+        if shares_memory(ids, self.others):
+            return result
         if ids is self.token_ids or (ids.shape == self.token_ids.shape and torch.equal(ids, self.token_ids)):
             self.token_ids = None
             return self.embeddings.to(result.dtype)
@@ -62,21 +68,23 @@ def rerun(
             them, `values` is one or several whole copies of the batch, one behind the other.
         attention_mask: The mask that takes the place of the recorded one (texts).
     """
-    name, original = explained_input(recording.inputs)
+    name, original = explained_input(recording.inputs, recording.explain)
     if rows is None:
         rows = torch.arange(len(values), device=original.device) % recording.samples
     text = recording.tape.token_ids is not None
     replacement = original[rows] if text else values
+    given = recording.inputs if isinstance(recording.inputs, Mapping) else {}
+    others = {key: _of_rows(x, rows, recording.samples) for key, x in given.items() if key != name}
+    mask = mask_name(recording.inputs, name)
+    if attention_mask is not None and mask is not None:
+        others[mask] = attention_mask
     with ExitStack() as stack:
-        stack.enter_context(torch.compiler.set_stance("force_eager"))
+        stack.enter_context(eager())
         for kind, dtype, enabled in recording.autocast.devices:
             stack.enter_context(torch.autocast(kind, dtype, enabled))
-        stack.enter_context(_Substitution(replacement if text else None, values))
+        stack.enter_context(_Substitution(replacement if text else None, values, tuple(tensors_in(others))))
         if not isinstance(recording.inputs, Mapping):
             return recording.model(replacement)
-        others = {key: _of_rows(x, rows, recording.samples) for key, x in recording.inputs.items()}
-        if attention_mask is not None:
-            others["attention_mask"] = attention_mask
         return recording.model(**others | {name: replacement})
 
 
@@ -95,8 +103,51 @@ def answers(
     probability: bool = False,
 ) -> Float[Tensor, " rows"]:
     """The explained logit, or probability, for other values of the samples `rows`; see `rerun`."""
-    logits = at_least_float32(read_logits(rerun(explanation.recording, values, rows, attention_mask), len(rows)))
+    recording = explanation.recording
+    if probability and (recording.head.functions or recording.output.shape[1] < 2):
+        raise UnsupportedMethodError(
+            "of='probability' needs the logits of two classes or more; take of='logit', or a target that returns the "
+            "probability"
+        )
+    head = None if _has_nested_tensors(recording.inputs) else recording.head.of_rows(rows)
+    if head is None:
+        return _answers_of_whole_batches(explanation, values, rows, attention_mask)
+    logits = at_least_float32(head.read(rerun(recording, values, rows, attention_mask), len(rows)))
     return explanation.explained(logits.softmax(1) if probability else logits, rows)
+
+
+def _has_nested_tensors(inputs: Inputs) -> bool:
+    """Whether some arguments hold tensors of which the samples cannot be told."""
+    others = () if isinstance(inputs, Tensor) else inputs.values()
+    return any(next(tensors_in(x), None) is not None for x in others if not isinstance(x, Tensor))
+
+
+def _answers_of_whole_batches(
+    explanation: Explanation,
+    values: Float[Tensor, "rows ..."],
+    rows: Int[Tensor, " rows"],
+    attention_mask: Tensor | None,
+) -> Float[Tensor, " rows"]:
+    """The same for a target that cannot be asked for some samples: the others of the batch are there as they were."""
+    recording = explanation.recording
+    assert recording.tape.leaf is not None
+    everyone = torch.arange(recording.samples, device=rows.device)
+    original = recording.tape.leaf.detach().to(values.dtype)
+    # rows 0 0 1 are the batches (0, 1) and (0, the second sample as it was): earlier counts the same sample before it.
+    earlier = (rows[:, None] == rows).tril(-1).sum(1)
+    parts = []
+    places = []
+    for number in range(int(earlier.max()) + 1):
+        chosen = (earlier == number).nonzero()[:, 0]
+        batch = original.index_put((rows[chosen],), values[chosen])
+        mask = recording.padding
+        if attention_mask is not None and mask is not None:
+            mask = mask.index_put((rows[chosen],), attention_mask[chosen].to(mask.dtype))
+        output = rerun(recording, batch, everyone, mask)
+        numbers = at_least_float32(recording.head.read(output, recording.samples))
+        parts.append(explanation.explained(numbers)[rows[chosen]])
+        places.append(chosen)
+    return torch.cat(parts)[torch.cat(places).argsort()]
 
 
 def input_gradient(
@@ -111,7 +162,8 @@ def input_gradient(
         if again:
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         values = values if again and values.requires_grad else values.detach().requires_grad_()
-        (gradient,) = torch.autograd.grad(answers(explanation, values, rows).sum(), values, create_graph=again)
+        read = values.clone()  # a model may write into what it was given
+        (gradient,) = torch.autograd.grad(answers(explanation, read, rows).sum(), values, create_graph=again)
     return gradient
 
 
@@ -132,10 +184,7 @@ def in_parts(samples: int, copies: int, at_once: int, device: torch.device) -> I
 
 def number_of_tokens(recording: Recording) -> int:
     """Patches of an image, positions of a text: what can be taken away."""
-    assert recording.tape.root is not None
-    original = recording.tape.root.tensor
-    rows, columns = recording.patch_grid if original.ndim == 4 else (1, original.shape[1])
-    return rows * columns
+    return recording.explained.tokens
 
 
 def answers_without(
@@ -168,17 +217,16 @@ def without(
     baseline: float = 0.0,
 ) -> tuple[Float[Tensor, "rows ..."], Tensor | None]:
     """What to run the model on, see `rerun`: pixels or embeddings of the samples `rows`, and the mask of texts."""
-    if original.ndim == 3:
-        return torch.where(present[..., None], original[rows], baseline), _mask(recording, present, rows)
-    cells = torch.unflatten(present.to(torch.float32), 1, (1, *recording.patch_grid))
-    pixels = F.interpolate(cells, original.shape[-2:], mode="nearest-exact") > 0
-    return torch.where(pixels, original[rows], baseline), None
+    there = recording.explained.at_places(present, True)
+    # Of other inputs than texts the model's own mask says how long they are, not what is to be seen of them.
+    mask = _mask(recording, present, rows) if recording.explained.kind in ("text", "sequence") else None
+    return torch.where(there, original[rows], baseline), mask
 
 
 def _mask(recording: Recording, present: Tensor, rows: Tensor) -> Tensor | None:
-    if recording.padding is None:
+    if recording.padding is None or recording.mask is None or recording.mask.shape != recording.padding.shape:
         return None
-    mask = recording.padding[rows]
+    mask = recording.mask[rows]
     empty = ~(present & mask.bool()).any(1, keepdim=True)
     return torch.where(present | empty | _read_alone(recording)[rows], mask, torch.zeros_like(mask))
 
@@ -188,6 +236,7 @@ def _read_alone(recording: Recording) -> Bool[Tensor, "batch tokens"]:
     assert recording.padding is not None
     try:
         pooled = recording.pooling > 0
+        alone = pooled & (pooled.sum(1, keepdim=True) == 1)
+        return recording.layout.content(alone)  # a text may share its sequence with an image
     except (UnsupportedModelError, UnsupportedMethodError):  # no attention: nothing says what is read
         return torch.zeros_like(recording.padding, dtype=torch.bool)
-    return pooled & (pooled.sum(1, keepdim=True) == 1)

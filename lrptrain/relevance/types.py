@@ -43,12 +43,12 @@ class TokenLayout:
     Attributes:
         length: Number of tokens in the sequence, prefix tokens included.
         positions: Index in the sequence of every content token, in reading order (row by row for patches).
-        grid: Patches as (rows, columns) for images, None for text.
+        grid: Tokens as (rows, columns) for images, (frames, rows, columns) for videos, None for what has no grid.
     """
 
     length: int
     positions: tuple[int, ...]
-    grid: tuple[int, int] | None = None
+    grid: tuple[int, ...] | None = None
 
     def content(self, rows: Float[Tensor, "*batch length"]) -> Float[Tensor, "*batch tokens"]:
         """Keep the content tokens of the last axis, in reading order."""
@@ -60,13 +60,17 @@ class Relevance:
     """Relevance of every token for one class of every sample.
 
     Attributes:
-        scores: One number per patch (images, no prefix tokens) or input position (text; 0 at padding).
-        logits: The model's output of the same forward pass.
+        scores: One number per token in reading order: per patch of an image or a spectrogram, per tube of a video, per
+            frame of the encoder for a waveform, per position of a text; no prefix tokens, 0 at padding.
+        logits: The model's output of the forward pass that was recorded, in its precision (see `lrptrain.attribute`).
         target: The explained class of every sample.
         method: Name of the method.
-        grid: Patches as (rows, columns) for images, None for text.
-        input: Relevance of the input itself where the method reaches it: `[batch, height, width]` (channels summed) for
-            images, `[batch, tokens, width]` for the word embeddings of a text. `scores` is its sum per token.
+        grid: Tokens as (rows, columns) for images, (frames, rows, columns) for videos, (frequency, time) for
+            spectrograms that the model cuts in both, None for texts, waveforms and sequences.
+        input: Relevance of the input itself where the method reaches it: `[batch, height, width]` for images and
+            `[batch, frames, height, width]` for videos (channels summed); for all others of the input's own shape:
+            `[batch, tokens, width]` for the word embeddings of a text, `[batch, samples]` for a waveform. `scores` is
+            its sum per token.
         other: The class that the target was told apart from, or None.
         attention: On request, per block the relevance at the attention probabilities, `[batch, heads, length, length]`.
     """
@@ -75,25 +79,29 @@ class Relevance:
     logits: Float[Tensor, "batch classes"]
     target: Int[Tensor, " batch"]
     method: str
-    grid: tuple[int, int] | None = None
-    input: Float[Tensor, "batch _ _"] | None = None
+    grid: tuple[int, ...] | None = None
+    input: Float[Tensor, "batch *places"] | None = None
     attention: tuple[Float[Tensor, "batch heads length length"], ...] | None = None
     other: Int[Tensor, " batch"] | None = None
 
-    def to_image(self, size: int | tuple[int, int]) -> Float[Tensor, "batch height width"]:
-        """Up-sample the patch scores to an image, bilinearly.
+    def to_image(self, size: int | tuple[int, int]) -> Float[Tensor, "batch *frames height width"]:
+        """Up-sample the patch scores to an image, bilinearly; those of a video to one image per frame of its grid.
 
         Args:
             size: (height, width) in pixels, or one number for a square.
 
         Raises:
-            ValueError: If the relevance is of a text, which has no grid.
+            ValueError: If the relevance is of a text or a waveform, which have no grid.
         """
         if self.grid is None:
-            raise ValueError("to_image needs an image's relevance; a text has one score per token and no grid")
+            raise ValueError(
+                "to_image needs relevance with a grid, as images and videos have it; a text or a waveform has one "
+                "score per token and no grid: take .scores"
+            )
         height, width = (size, size) if isinstance(size, int) else size
-        maps = torch.unflatten(self.scores, 1, self.grid).unsqueeze(1)
-        return torch.nn.functional.interpolate(maps, (height, width), mode="bilinear", align_corners=False)[:, 0]
+        maps = self.scores.reshape(-1, 1, *self.grid[-2:])
+        images = torch.nn.functional.interpolate(maps, (height, width), mode="bilinear", align_corners=False)
+        return images.view(len(self.scores), *self.grid[:-2], height, width)
 
 
 class Registration(ABC):

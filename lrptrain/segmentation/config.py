@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lrptrain.relevance.registry import get_method
+from lrptrain.relevance.default import check_method
 from lrptrain.segmentation.refinement import refinements
 from lrptrain.segmentation.seeds import CHUNK, SCALES
 from lrptrain.trainers.checks import check_normalisation
@@ -15,7 +15,8 @@ class PseudoMaskConfig:
     """How seeds and pseudo-masks are made.
 
     Attributes:
-        method: Attribution method of the seeds, one of `lrptrain.methods()`.
+        method: Attribution method of the seeds, one of `lrptrain.methods()`; None for the default one, as in
+            `lrptrain.attribute`.
         options: Options of the method.
         scales: Factors by which images are resized; the maps of all scales are averaged.
         flip: Whether the maps of mirror images are averaged in, too.
@@ -38,7 +39,7 @@ class PseudoMaskConfig:
         ValueError: If another argument is none of those.
     """
 
-    method: str = "transformer_attribution"
+    method: str | None = None
     options: dict[str, Any] = field(default_factory=dict)
     scales: Sequence[float] = SCALES
     flip: bool = True
@@ -54,7 +55,7 @@ class PseudoMaskConfig:
     chunk: int = CHUNK
 
     def __post_init__(self) -> None:
-        get_method(self.method, self.options)
+        check_method(self.method, self.options)
         check_normalisation(self.mean, self.std)
         if self.refine is not None and self.refine not in refinements():
             raise ValueError(f"refine must be one of {', '.join(refinements())} or None, not {self.refine!r}")

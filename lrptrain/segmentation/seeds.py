@@ -9,9 +9,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lrptrain.relevance import UnsupportedModelError, attribute
+from lrptrain.relevance.default import check_method
 from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.propagation.propagator import at_least_float32
-from lrptrain.relevance.registry import get_method
 from lrptrain.segmentation.sizes import any_size, patch_size, scaled_size
 
 SCALES = (1.0, 0.5, 1.5)
@@ -22,7 +22,7 @@ def seed_maps(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],
     present: Bool[Tensor, "batch classes"],
-    method: str = "transformer_attribution",
+    method: str | None = None,
     options: Mapping[str, Any] | None = None,
     scales: Sequence[float] = SCALES,
     flip: bool = True,
@@ -36,7 +36,7 @@ def seed_maps(
         model: As `lrptrain.attribute` takes it, in evaluation mode.
         images: Images, normalised as the model expects.
         present: Whether each image shows each class.
-        method: One of `lrptrain.methods()`.
+        method: One of `lrptrain.methods()`; None for the default one, as in `lrptrain.attribute`.
         options: Options of the method.
         scales: Factors by which images are resized, see `multi_scale_maps`.
         flip: Whether mirror images are averaged in.
@@ -66,7 +66,7 @@ def multi_scale_maps(
     images: Float[Tensor, "batch 3 height width"],
     rows: Int[Tensor, " maps"],
     classes: Int[Tensor, " maps"],
-    method: str = "transformer_attribution",
+    method: str | None = None,
     options: Mapping[str, Any] | None = None,
     scales: Sequence[float] = SCALES,
     flip: bool = True,
@@ -84,7 +84,7 @@ def multi_scale_maps(
         images: Images, normalised as the model expects.
         rows: The index in `images` of the image that each map is of.
         classes: The class that each map is of.
-        method: One of `lrptrain.methods()`.
+        method: One of `lrptrain.methods()`; None for the default one, as in `lrptrain.attribute`.
         options: Options of the method.
         scales: Factors by which images are resized.
         flip: Whether mirror images are averaged in.
@@ -102,7 +102,7 @@ def multi_scale_maps(
     model = unwrap(model)
     options = dict(options or {})
     # An unknown method or option is refused before anything is computed.
-    get_method(method, options)
+    check_method(method, options)
     with torch.no_grad():
         total = at_least_float32(images).new_zeros(len(rows), *images.shape[-2:])
         for start in range(0, len(rows), chunk):
@@ -139,7 +139,7 @@ def _positive(
     model: nn.Module,
     images: Float[Tensor, "batch 3 height width"],
     classes: Int[Tensor, " batch"],
-    method: str,
+    method: str | None,
     options: Mapping[str, Any],
 ) -> Float[Tensor, "batch rows columns"]:
     try:

@@ -1,14 +1,17 @@
 """What other callbacks, the loggers, the folder and a resumed run see."""
 
 import json
+import warnings
 
 import pytest
 import torch
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
-from setting import PACKAGES, Points, loader, messages, module, monitor, trainer
+from setting import PACKAGES, Points, loader, messages, module, monitor, trainer, vit
+from torch import nn
 
 from lrptrain.findings import OVERALL
 from lrptrain.loggers import read_events, read_findings, read_samples
+from lrptrain.relevance import RelevanceWarning
 
 FOCUS = "relevance/label/energy_pointing_game"
 COSTS = {"relevance/seconds", "relevance/cost_share"}
@@ -176,3 +179,45 @@ def test_two_monitors_of_different_methods_keep_their_own_state(tmp_path):
 def test_two_monitors_of_one_name_are_refused(tmp_path):
     with pytest.raises(ValueError, match="give each a name="):
         fit(tmp_path, monitor(), monitor(method="rollout"), max_epochs=1)
+
+
+def cumulative_vit():
+    """A ViT with an operation through which no relevance passes, so that the default method cannot serve it."""
+
+    class Cumulated(nn.Module):
+        def forward(self, tokens):
+            return torch.logcumsumexp(tokens, 1)
+
+    net = vit()
+    net.norm = Cumulated()
+    return net
+
+
+def test_the_run_keeps_to_the_method_that_the_sanity_check_chose_and_names_it(tmp_path):
+    watched = monitor()
+    with messages() as lines, warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        end = trainer(tmp_path, watched, max_epochs=2)
+        end.fit(module(net=cumulative_vit()), loader(), loader())
+    assert watched.failures == 0
+    assert {each.method for each in watched.scored} == {"generic_attention"}
+    assert json.loads((watched.folder / "run.json").read_text())["method"] == "generic_attention"
+    assert sum("maps are by generic_attention" in line for line in lines) == 1
+    assert sum(issubclass(each.category, RelevanceWarning) for each in given) == 1
+    # The key of the state is that of the arguments: what was chosen is in the state, and a resumed run keeps to it.
+    state = watched.state_dict()
+    resumed = monitor()
+    assert resumed.state_key == watched.state_key
+    resumed.load_state_dict(state)
+    assert resumed.state_dict()["method"] == "generic_attention"
+
+
+@pytest.mark.filterwarnings("ignore::lrptrain.RelevanceWarning")
+def test_without_a_sanity_check_the_first_evaluation_chooses(tmp_path):
+    watched = monitor(class_maps=3)
+    trainer(tmp_path, watched, max_epochs=1, num_sanity_val_steps=0).fit(
+        module(net=cumulative_vit()), loader(), loader()
+    )
+    assert watched.failures == 0
+    assert watched.state_dict()["method"] == "generic_attention"
+    assert list((watched.folder / "class_maps").glob("*.parquet"))

@@ -36,6 +36,9 @@ digits = load(Path("experiments/segment_digits/results/seeds.jsonl")).values()
 check("segment_digits", import_module("experiments.segment_digits.report").tables(list(digits)).values())
 stages = ("classifiers", "sources", "refined", "segmenters")
 pets = {name: list(load(Path(f"experiments/segment_pets/results/{name}.jsonl")).values()) for name in stages}
+shelf = import_module("experiments.sweep.table")
+assert shelf.PAGE.read_text(encoding="utf-8") == shelf.page(), "run python -m experiments.sweep.table"
+check("sweep", [shelf.summary()])
 check("segment_pets", import_module("experiments.segment_pets.report").tables(pets).values())
 """
 

@@ -9,7 +9,8 @@ from lrptrain.batch.annotations import IGNORED, mask_to_tokens
 from lrptrain.guidance import LOSSES, MAP_LOSSES, guidance_loss, swap_outside
 from lrptrain.guidance.losses.consistency import divergences
 from lrptrain.guidance.objective import Objective, parse_losses
-from lrptrain.relevance import UnsupportedMethodError
+from lrptrain.relevance import UnsupportedMethodError, UnsupportedModelError
+from lrptrain.relevance.default import GUIDANCE_METHODS
 from lrptrain.relevance.interception import intercepted
 
 SAMPLES = 5
@@ -148,3 +149,22 @@ def test_a_model_that_reads_the_evidence_alone_has_no_swap_distance():
         net(images)
     found = Objective({"energy": 1.0}).swap_distance(calls[0], mask, torch.arange(SAMPLES))
     assert found.total < 1e-12
+
+
+def test_without_a_method_guidance_takes_what_serves_the_model_and_says_so():
+    images, mask, label = batch()
+    named = losses(Objective({"energy": 1.0}, GUIDANCE_METHODS[0]), [0, 1, 2])["energy"].total
+    assert torch.equal(losses(Objective({"energy": 1.0}), [0, 1, 2])["energy"].total, named)
+    convolutions = torch.nn.Sequential(
+        torch.nn.Conv2d(3, 4, 4, 4), torch.nn.GELU(), torch.nn.Flatten(), torch.nn.Linear(64, 3)
+    ).double()
+    with intercepted(convolutions, SAMPLES, True) as calls:
+        convolutions(images)
+    with pytest.warns(lrptrain.RelevanceWarning, match="generic_attention: the model has no self-attention"):
+        loss = Objective({"energy": 1.0}).losses(calls[0], mask, label, torch.arange(SAMPLES))["energy"].total
+    loss.backward()
+    assert convolutions[0].weight.grad is not None
+    with intercepted(convolutions, SAMPLES, True) as calls:
+        convolutions(images)
+    with pytest.raises(UnsupportedModelError, match="no self-attention"):
+        Objective({"energy": 1.0}, "generic_attention").losses(calls[0], mask, label, torch.arange(SAMPLES))

@@ -24,7 +24,7 @@ from lrptrain.metrics import (
     text_probability,
 )
 from lrptrain.relevance import attribute
-from lrptrain.relevance.explanation import explained_class
+from lrptrain.relevance.classes import explained_class
 from lrptrain.relevance.recording import Inputs, Target
 from lrptrain.render.audit import BLUE, GREY, saved_plot
 
@@ -97,7 +97,7 @@ def perturbation_gain(
     model: nn.Module,
     inputs: Inputs,
     target: Target = None,
-    method: str = "transformer_attribution",
+    method: str | None = None,
     *,
     fill: Fill = 0.0,
     random_maps: int = 3,
@@ -109,7 +109,7 @@ def perturbation_gain(
         model: As for `lrptrain.attribute`, in evaluation mode.
         inputs: As for `lrptrain.attribute`; texts need an `attention_mask`.
         target: The class to explain; None for the predicted one.
-        method: One of `lrptrain.methods()`.
+        method: One of `lrptrain.methods()`; None for the default one, as in `lrptrain.attribute`.
         fill: What removed pixels become; see `perturbation_curve`.
         random_maps: Number of random maps over which the mean is taken.
         seed: Seed of the random maps.

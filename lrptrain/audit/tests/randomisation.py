@@ -104,7 +104,7 @@ def randomisation_check(
     model: nn.Module,
     inputs: Tensor | Mapping[str, Tensor],
     target: int | Int[Tensor, " batch"] | None = None,
-    method: str = "transformer_attribution",
+    method: str | None = None,
     *,
     stages: int = 8,
     seed: int = 0,
@@ -124,7 +124,7 @@ def randomisation_check(
         model: As for `lrptrain.attribute`; it is not changed.
         inputs: As for `lrptrain.attribute`.
         target: The class to explain; None for the one that the intact model predicts.
-        method: One of `lrptrain.methods()`.
+        method: One of `lrptrain.methods()`; None for the default one, as in `lrptrain.attribute`.
         stages: Number of stages, each with a map; fewer if the model has fewer modules.
         seed: Seed of the redrawn weights.
         **options: Options of the method.
@@ -151,7 +151,7 @@ def randomisation_check(
     for group in groups:
         for name in group:
             _redraw(randomised.get_submodule(name), generator, redrawn)
-        after = attribute(randomised, inputs, original.target, method, **options).scores.detach()
+        after = attribute(randomised, inputs, original.target, original.method, **options).scores.detach()
         signed.append(rank_correlation(before, after, usable))
         absolute.append(rank_correlation(before.abs(), after.abs(), usable))
     return RandomisationCheck(

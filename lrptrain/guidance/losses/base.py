@@ -14,8 +14,10 @@ from lrptrain.batch.annotations import IGNORED, TokenAnnotation
 from lrptrain.guidance.evidence import at_tokens
 from lrptrain.intervention.swap import swap_outside, swap_tokens
 from lrptrain.relevance import Relevance
+from lrptrain.relevance.default import GUIDANCE_METHODS, check_method, first_that_serves
 from lrptrain.relevance.interception import InterceptedForward
 from lrptrain.relevance.recording import Recording
+from lrptrain.relevance.registry import get_method
 
 
 class Needs(IntEnum):
@@ -54,13 +56,14 @@ class MapSettings:
     """Which relevance maps the losses on maps judge.
 
     Attributes:
-        method: The relevance method, one of `lrptrain.methods()` that can be trained through.
+        method: The relevance method, one of `lrptrain.methods()` that can be trained through; None for the first of
+            `lrptrain.relevance.default.GUIDANCE_METHODS` that can serve the model.
         options: The options of the method.
         target: Whether to explain the class of the label, or the predicted one.
         first_order: Whether gradients inside the map count as constants; see `lrptrain.attribute`.
     """
 
-    method: str = "generic_attention"
+    method: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
     target: Literal["label", "predicted"] = "label"
     first_order: bool = False
@@ -91,7 +94,10 @@ class GuidedBatch:
     @cached_property
     def recording(self) -> Recording:
         """The recorded step's own pass (all samples); if that was not recorded, a new pass of the guided rows."""
-        return self.forward.recording() if self._is_recorded else self.forward.recording(self.rows)
+        if self._is_recorded:
+            return self.forward.recording()
+        first, *_ = check_method(self.maps.method, self.maps.options, GUIDANCE_METHODS)
+        return self.forward.recording(self.rows, get_method(first, {}).in_full_precision(self.maps.options))
 
     @cached_property
     def recorded_annotation(self) -> Shaped[Tensor, "recorded *area"]:
@@ -106,9 +112,15 @@ class GuidedBatch:
     def relevance(self) -> Relevance:
         """The relevance maps of the recording's samples, with their graph."""
         target = self._recorded_label if self.maps.target == "label" else None
-        return self.recording.attribute(
-            target, self.maps.method, create_graph=True, first_order=self.maps.first_order, **self.maps.options
-        )
+        recording = self.recording
+
+        def explain(method: str) -> Relevance:
+            return recording.attribute(
+                target, method, create_graph=True, first_order=self.maps.first_order, **self.maps.options
+            )
+
+        names = check_method(self.maps.method, self.maps.options, GUIDANCE_METHODS)
+        return first_that_serves(recording.model, names, explain)
 
     @cached_property
     def token_annotation(self) -> TokenAnnotation:

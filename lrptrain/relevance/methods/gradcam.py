@@ -3,6 +3,7 @@
 import torch
 from torch import Tensor
 
+from lrptrain.relevance.advice import REACH_INPUT, other_methods
 from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.recording import Recording
@@ -47,7 +48,7 @@ def attention_input(recording: Recording) -> Value:
                 frontier.append(value)
     raise UnsupportedMethodError(
         "gradcam finds no token states that the last block's attention reads (windows, or no linear projection to "
-        "queries?); input_x_gradient and lrp reach the input without them"
+        f"queries?); {other_methods(*REACH_INPUT)} reach the input without them"
     )
 
 

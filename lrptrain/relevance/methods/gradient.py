@@ -112,22 +112,21 @@ def _noise(explanation: Explanation, level: float, seed: int, copies: int) -> Ca
     """Noise for copies of samples; every sample draws its own, for its content only."""
     recording = explanation.recording
     leaf = at_least_float32(_leaf(explanation))
-    image = leaf.ndim == 4
     ones = [1] * (leaf.ndim - 1)
-    content = recording.content_mask(1 if image else leaf.shape[1])
-    is_content = content.view(len(leaf), -1, *ones[1:])
-    high = torch.where(is_content, leaf, -torch.inf).flatten(1).amax(1)
-    low = torch.where(is_content, leaf, torch.inf).flatten(1).amin(1)
+    explained = recording.explained
+    content = explained.at_places(recording.content_mask(explained.tokens), True).expand(leaf.shape)
+    high = torch.where(content, leaf, -torch.inf).flatten(1).amax(1)
+    low = torch.where(content, leaf, torch.inf).flatten(1).amin(1)
     scale = (level * (high - low)).view(-1, *ones)
     seeds = recording.content_seeds(seed * copies)
+    own = content.cpu()
 
     def draw(copy: Int[Tensor, " rows"], rows: Int[Tensor, " rows"]) -> Float[Tensor, "rows ..."]:
         unit = torch.zeros(len(rows), *leaf.shape[1:], dtype=leaf.dtype)
         for i, (number, row) in enumerate(zip(copy.tolist(), rows.tolist(), strict=True)):
             generator = torch.Generator().manual_seed(seeds[row] + number)
-            tokens = content[row].cpu()
-            shape = leaf.shape[1:] if image else (int(tokens.sum()), *leaf.shape[2:])
-            unit[(i, ...) if image else (i, tokens)] = torch.randn(shape, generator=generator, dtype=leaf.dtype)
+            count = int(own[row].sum())
+            unit[i][own[row]] = torch.randn(count, generator=generator, dtype=leaf.dtype)
         return unit.to(leaf.device) * scale[rows]
 
     return draw

@@ -176,6 +176,7 @@ def epsilon_lrp(explanation: Explanation, epsilon: float = 1e-6) -> RelevanceMap
     signed=True,
     reaches_input=True,
     uses_rules=True,
+    full_precision=False,
     source="Montavon et al. 2019; Achtibat et al. 2024",
 )
 def gamma_lrp(explanation: Explanation, gamma: float = 0.25) -> RelevanceMaps:
@@ -193,6 +194,7 @@ def gamma_lrp(explanation: Explanation, gamma: float = 0.25) -> RelevanceMaps:
     signed=True,
     reaches_input=True,
     uses_rules=True,
+    full_precision=False,
     source="Achtibat et al. 2024; Arras et al. 2025",
 )
 def attnlrp(explanation: Explanation, form: Literal["gradient", "explicit"] = "gradient") -> RelevanceMaps:

@@ -12,7 +12,7 @@ from lrptrain.relevance.registry import RelevanceMaps, method
 from lrptrain.relevance.rerun import answers_without, number_of_tokens
 
 
-@method(class_specific=True, signed=True, source="Zeiler & Fergus 2014; Li et al. 2016")
+@method(class_specific=True, signed=True, full_precision=True, source="Zeiler & Fergus 2014; Li et al. 2016")
 def leave_one_out(
     explanation: Explanation,
     window: int = 1,
@@ -66,8 +66,11 @@ def _groups(recording: Recording, window: int) -> Int[Tensor, " tokens"]:
     """Which tokens are taken away together: every token's number of its group."""
     device = recording.logits.device
     tokens = number_of_tokens(recording)
-    assert recording.tape.root is not None
-    if len(recording.tape.root.shape) == 3:
+    grid = recording.grid
+    if grid is None:
         return torch.arange(tokens, device=device) // window
-    rows, columns = (torch.arange(size, device=device) // window for size in recording.patch_grid)
-    return (rows[:, None] * (columns.max() + 1) + columns).flatten()
+    group = torch.zeros([1] * len(grid), dtype=torch.long, device=device)
+    for axis, size in enumerate(grid):
+        of_axis = torch.arange(size, device=device) // window
+        group = group * (int(of_axis.max()) + 1) + of_axis.view([-1 if i == axis else 1 for i in range(len(grid))])
+    return group.flatten()

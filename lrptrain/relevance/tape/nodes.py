@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 from torch.utils.weak import TensorWeakRef
 
+from lrptrain.relevance.advice import WITHOUT_RULES, other_methods
 from lrptrain.relevance.types import UnsupportedOperationError
 
 
@@ -114,9 +115,9 @@ def _called(
 def unsupported(name: str, path: str, why: str) -> UnsupportedOperationError:
     """The error for an operation that relevance cannot pass, with the ways out."""
     return UnsupportedOperationError(
-        f"{name} in module '{path or '(model)'}' {why}; relevance would leak there. Ways out: a method that needs "
-        f"gradients only (generic_attention, rollout, raw_attention, input_x_gradient), a plain-torch version of the "
-        f"module, or a rule of your own: lrptrain.relevance.register_rule({name!r}, rule)."
+        f"{name} in module '{path or '(model)'}' {why}; relevance would leak there. Ways out: a method that propagates "
+        f"no relevance ({other_methods(*WITHOUT_RULES)}), a plain-torch version of the module, or a rule of your own: "
+        f"lrptrain.relevance.register_rule({name!r}, rule)."
     )
 
 

@@ -5,18 +5,17 @@ the attention probabilities are tensors of the autograd graph, whichever backend
 """
 
 import inspect
-import warnings
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import TensorWeakRef
 
+from lrptrain.relevance.process_wide import eager, in_turn
 from lrptrain.relevance.tape.explicit import explicit_addmm, explicit_attention, explicit_baddbmm
 from lrptrain.relevance.tape.functions import (
     BACKWARD,
@@ -30,6 +29,7 @@ from lrptrain.relevance.tape.functions import (
     is_in_place,
 )
 from lrptrain.relevance.tape.nodes import Node, Value, map_nested, tensors_in, version_of
+from lrptrain.relevance.tape.running import RunningModule
 from lrptrain.relevance.types import UnsupportedOperationError
 
 # Fused operations, and their explicit forms.
@@ -50,6 +50,7 @@ class Tape(TorchFunctionMode):
         root: The explained input, the image or the word embeddings, as the model received it.
         leaf: The explained input for gradients; later writing in place does not touch it.
         frugal: Whether to keep no more than gradients at activations and relevance need: no graph of the weights.
+        others: The model's other arguments: what looks them up reads them, also where they hold the same numbers.
     """
 
     token_ids: Tensor | None = None
@@ -57,6 +58,7 @@ class Tape(TorchFunctionMode):
     root: Value | None = None
     leaf: Tensor | None = None
     frugal: bool = False
+    others: tuple[Tensor, ...] = ()
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -67,11 +69,16 @@ class Tape(TorchFunctionMode):
         self._aliases: dict[int, list[Value]] = {}
         # Ids of tensors whose memory was overwritten through another view.
         self._stale: set[int] = set()
+        # The places in the graph of all that depends on the input; and of others, whether they lead to one.
+        self._dependent: set[Any] = set()
+        self._reaching: dict[Any, bool] = {}
         # Outputs of softmax, which a model must not overwrite: methods return them.
         self._probabilities: set[Value] = set()
-        # The modules that run now, innermost last.
-        self._path: list[str] = []
+        # Which module runs now; None before the recording.
+        self._running: RunningModule | None = None
         self._records = False
+        # The weight in which the explained text was looked up.
+        self._table: Tensor | None = None
         # Whether the model itself wants a graph. What depends on the input has one in any case.
         self._graph = True
 
@@ -80,24 +87,26 @@ class Tape(TorchFunctionMode):
         self.leaf = tensor if tensor.requires_grad else tensor.detach().requires_grad_()
         with torch.enable_grad():
             copy = self.leaf.clone()
+        if self.leaf.grad_fn is not None:
+            self._dependent.add(self.leaf.grad_fn)
         self.root = self._remember(copy, depends=True)
         return copy
+
+    def know(self, constants: Iterable[Tensor]) -> None:
+        """Take tensors with a graph of their own, such as weights computed from others, for constants of the pass."""
+        for tensor in constants:
+            self._remember(tensor, depends=False)
 
     @contextmanager
     def recording(self, model: nn.Module) -> Iterator[None]:
         """Record the calls made inside; module paths in messages are those of `model`."""
-        names = {module: name for name, module in model.named_modules()}
-        enter = register_module_forward_pre_hook(lambda module, _: self._path.append(names.get(module, "?")))
-        leave = register_module_forward_hook(lambda *_: void(self._path.pop()), always_call=True)
+        self._running = RunningModule(model)
         self._records = self._graph = True
         try:
-            with warnings.catch_warnings(), torch.compiler.set_stance("force_eager"), self:
-                warnings.filterwarnings("ignore", "Using `torch.compile.module.` when there are global hooks")
+            with in_turn(), eager(), self:
                 yield
         finally:
             self._records = False
-            enter.remove()
-            leave.remove()
 
     def replaying(self) -> AbstractContextManager[Any]:
         """Keep attention explicit, without recording, while a backward pass computes a checkpointed block again."""
@@ -161,7 +170,7 @@ class Tape(TorchFunctionMode):
         # y.add_(1) writes into y: values that share its memory keep a copy of what they were.
         written = args[0] if is_in_place(func, args, kwargs) and isinstance(args[0], Tensor) else None
         if written is not None:
-            self._save_before_overwriting(written, name)
+            self._save_before_overwriting(written, node)
         # An operation that writes without saying so in its name shows in the versions of its arguments.
         versions = [version_of(tensor) for tensor in tensors]
         with torch.set_grad_enabled(self._graph or bool(node.inputs)):
@@ -169,7 +178,11 @@ class Tape(TorchFunctionMode):
         result = written if name == "setitem" else result
         # A text's explained input is the output of its embedding, which starts the tape.
         if name == "embedding" and self._embeds_the_input(args, kwargs):
+            self._table = _table(args, kwargs)
             return self.watch(result)  # type: ignore[arg-type]
+        copies = name == "embedding" and self.root is not None and self._copied_tokens(args, kwargs)
+        if copies:
+            return self._from_root(result, copies)  # type: ignore[arg-type]
         self._check_versions(tensors, versions, node, written)
         self._keep(node, result, tensors if written is None else [])
         return None if name == "setitem" else result
@@ -222,6 +235,8 @@ class Tape(TorchFunctionMode):
         value = Value(tensor, depends)
         self._entries[id(tensor)] = (value, TensorWeakRef(tensor), tensor.grad_fn)
         self._stale.discard(id(tensor))
+        if depends and tensor.grad_fn is not None:
+            self._dependent.add(tensor.grad_fn)
         self._aliases.setdefault(tensor.untyped_storage()._cdata, []).append(value)
         return value
 
@@ -235,13 +250,48 @@ class Tape(TorchFunctionMode):
     def _embeds_the_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         ids = self.token_ids
         looked_up = args[0] if args else kwargs.get("input")
-        if ids is None or looked_up is None or looked_up.shape != ids.shape:
+        if ids is None or looked_up is None or looked_up.shape != ids.shape or shares_memory(looked_up, self.others):
             return False
-        if self.root is not None:
-            if looked_up is ids:
-                raise self._unsupported("embedding", "looks the same token ids up a second time")
-            return False
-        return looked_up is ids or torch.equal(looked_up, ids)
+        return self.root is None and (looked_up is ids or torch.equal(looked_up, ids))
+
+    def _copied_tokens(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
+        """How many tokens of the explained text a second lookup reads once more, from its first token on.
+
+        All of them, or all but the last behind a start token, as the decoder of a classifier does.
+        """
+        ids = self.token_ids
+        looked_up = args[0] if args else kwargs.get("input")
+        table = _table(args, kwargs)
+        if looked_up is not None and shares_memory(looked_up, self.others):
+            return 0
+        if ids is None or self._table is None or looked_up is None or looked_up.shape != ids.shape or ids.ndim != 2:
+            return 0
+        # Position ids may look like token ids, but are looked up in another table, of another size.
+        if looked_up is not ids and table.shape[0] != self._table.shape[0]:
+            return 0
+        length = ids.shape[1]
+        if looked_up is ids or torch.equal(looked_up, ids):
+            tokens = length
+        elif length > 1 and torch.equal(looked_up[:, 1:], ids[:, :-1]):
+            tokens = length - 1
+        else:
+            return 0
+        if table is not self._table:
+            raise self._unsupported("embedding", "looks the same token ids up a second time, in another table")
+        return tokens
+
+    def _from_root(self, looked_up: Tensor, tokens: int) -> Tensor:
+        """What a second lookup gives, made of the explained embeddings: relevance of both copies meets there."""
+        assert self.root is not None
+        embedded = self.root.tensor
+        if self.value_of(embedded) is not self.root:  # the model has overwritten what it was given
+            self._entries[id(embedded)] = (self.root, TensorWeakRef(embedded), embedded.grad_fn)
+        if looked_up.grad_fn is not None:
+            self._remember(looked_up, depends=False)
+        with torch.enable_grad(), self:
+            if tokens == looked_up.shape[1]:
+                return embedded.clone()
+            return torch.cat([looked_up[:, :1], embedded[:, :-1]], 1)
 
     def _check(self, tensor: Tensor, name: str) -> None:
         """Notice what happened outside of the tape."""
@@ -250,20 +300,41 @@ class Tape(TorchFunctionMode):
         if tensor.grad_fn is None:
             return
         entry = self._lookup(tensor)
-        if entry is None or entry[2] is not tensor.grad_fn:
+        if (entry is None or entry[2] is not tensor.grad_fn) and self._reaches_input(tensor.grad_fn):
             why = "made a tensor outside of torch's functions (by a custom autograd function or a fused kernel?)"
             raise self._unsupported(type(tensor.grad_fn).__name__, why)
 
-    def _save_before_overwriting(self, tensor: Tensor, name: str) -> None:
+    def _reaches_input(self, start: Any) -> bool:
+        """Whether a graph leads to something recorded; that of a cache of an earlier call ends in parameters."""
+        pending = [start]
+        seen = list[Any]()
+        while pending:
+            place = pending.pop()
+            if place in self._reaching:
+                reaches = self._reaching[place]
+            else:
+                self._reaching[place] = False  # until it turns out to
+                seen.append(place)
+                reaches = place in self._dependent or getattr(place, "variable", self) is self.leaf
+                pending.extend(before for before, _ in place.next_functions if before is not None)
+            if reaches:
+                for passed in seen:
+                    del self._reaching[passed]
+                self._reaching[start] = True
+                return True
+        return False
+
+    def _save_before_overwriting(self, tensor: Tensor, node: Node) -> None:
         for value in self._aliases.get(tensor.untyped_storage()._cdata, ()):
             held = value.held
-            if held is None:
+            # A constant into which constants are written stays one: a part of a bias that is set to 0, say.
+            if held is None or not (value.depends or node.inputs):
                 continue
             # Another view of the memory: its numbers change without a call that names it.
             if held is not tensor and self.value_of(held) is value:
                 self._stale.add(id(held))
             if value in self._probabilities:
-                raise self._unsupported(name, "overwrites attention probabilities in place")
+                raise self._unsupported(node.name, "overwrites attention probabilities in place")
             with torch.enable_grad():
                 value.replace(held.clone())
 
@@ -273,13 +344,19 @@ class Tape(TorchFunctionMode):
                 raise self._unsupported(node.name, "changes its argument in place, unannounced")
 
     def _where(self) -> str:
-        return self._path[-1] if self._path else ""
+        return self._running.name() if self._running is not None else ""
 
     def _unsupported(self, name: str, why: str) -> UnsupportedOperationError:
         return UnsupportedOperationError(
             f"{name} in module '{self._where() or '(model)'}' {why}; the recording has a gap there, for every method. "
             "Way out: a version of the module in plain torch operations, not in place."
         )
+
+
+def _table(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """The weight of an embedding."""
+    table: Tensor = args[1] if len(args) > 1 else kwargs["weight"]
+    return table
 
 
 def _in_graph(x: Any) -> bool:
@@ -289,6 +366,11 @@ def _in_graph(x: Any) -> bool:
 def _repeatable(node: Node) -> bool:
     """Whether the call's constants are the model's own weights: others may be overwritten before it is repeated."""
     return all(isinstance(x, nn.Parameter) for x in tensors_in((node.args, node.kwargs)))
+
+
+def shares_memory(tensor: Tensor, others: Sequence[Tensor]) -> bool:
+    """Return whether a tensor is one of the others, or a view of it."""
+    return any(tensor.untyped_storage()._cdata == other.untyped_storage()._cdata for other in others)
 
 
 def void(_: Any) -> None:

@@ -52,6 +52,15 @@ def test_integrated_gradients_of_a_text_are_those_of_captum_at_the_word_embeddin
     assert relative_error(found.scores, expected.sum(-1)).max() < FLOAT32
 
 
+def test_a_model_may_write_into_what_it_is_given():
+    class Doubling(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return MODEL(x.mul_(2))
+
+    found = lrptrain.attribute(Doubling(), patches() / 2, TARGET, "integrated_gradients", steps=4)
+    assert relative_error(found.input, small(method="integrated_gradients", steps=4).input).max() < 1e-12
+
+
 @pytest.mark.parametrize("other", [None, 2])
 def test_integrated_gradients_sum_to_the_difference_of_the_logits(other):
     with torch.no_grad():

@@ -126,6 +126,19 @@ def split_in_place(x: Tensor) -> Tensor:
     return torch.cat([first, second.clone().add_(1)], -1)
 
 
+BIAS = nn.Parameter(torch.ones(8, dtype=torch.float64))
+
+
+def bias_without_its_middle(x: Tensor) -> Tensor:
+    bias = BIAS.clone()
+    bias[2:6].zero_()  # as Swin V2 of torchvision does with the bias of its keys
+    return F.linear(x, torch.eye(8, dtype=x.dtype), bias)
+
+
+def bias_in_parts(x: Tensor) -> Tensor:
+    return F.linear(x, torch.eye(8, dtype=x.dtype), torch.cat([BIAS[:2], torch.zeros_like(BIAS[:4]), BIAS[:2]]))
+
+
 IDENTICAL: dict[str, tuple[Callable, Callable]] = {
     "augmented addition": (in_place_add, lambda x: x.flip(1) + 1),
     "add_ on a part": (split_in_place, lambda x: x + F.pad(torch.ones(4, dtype=x.dtype), (4, 0))),
@@ -135,6 +148,7 @@ IDENTICAL: dict[str, tuple[Callable, Callable]] = {
     "leaky relu, in place": (lambda x: nn.LeakyReLU(inplace=True)(x * 1), F.leaky_relu),
     "elu, in place": (lambda x: nn.ELU(inplace=True)(x * 1), F.elu),
     "hardtanh, in place": (lambda x: nn.Hardtanh(inplace=True)(x * 1), F.hardtanh),
+    "a part of a constant set to 0": (bias_without_its_middle, bias_in_parts),
     "unbind": (lambda x: torch.stack(x.unbind(1), 1), lambda x: x * 1),
     "chunk and split": (lambda x: torch.cat([*x.chunk(2, 1)[0].split(2, 1), x[:, 8:]], 1), lambda x: x * 1),
     "squeeze in place": (lambda x: (x * 1).unsqueeze(1).squeeze_(1), lambda x: x * 1),

@@ -1,0 +1,386 @@
+"""What must hold of a map: each check gives a word where it does not."""
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import TorchDispatchMode
+
+import lrptrain
+from experiments.sweep.case import SAMPLES, Subject
+from experiments.sweep.words import METHODS, OK
+from lrptrain.relevance.types import (
+    NonFiniteError,
+    UnsupportedMethodError,
+    UnsupportedModelError,
+    UnsupportedOperationError,
+)
+
+# Where relu takes all that speaks against the class, nothing may be left.
+MAY_BE_ZERO = frozenset({"gradcam", "generic_attention", "transformer_attribution"})
+# The path of integrated gradients is short, so that few steps suffice; kinks of relu leave an error.
+NEAR, KINKS = 0.9, 0.02
+REFUSALS = (UnsupportedOperationError, UnsupportedModelError, UnsupportedMethodError, NonFiniteError)
+
+
+class Census(TorchDispatchMode):
+    """Counts the square attention of a plain forward pass."""
+
+    def __init__(self, samples: int) -> None:
+        super().__init__()
+        self.samples = samples
+        self.lengths: list[int] = []
+        self.cut = False
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        name = func.overloadpacket.__name__
+        if name.startswith("_scaled_dot_product"):
+            self._seen((*args[0].shape[:-1], args[1].shape[-2]))
+        elif name in ("_softmax", "_safe_softmax") and out.ndim >= 3:
+            self._seen(tuple(out.shape))
+        return out
+
+    def _seen(self, shape: tuple[int, ...]) -> None:
+        if shape[-1] == shape[-2] and shape[-1] > 1:
+            self.lengths.append(shape[-1])
+            windows = (len(shape) >= 4 and shape[0] != self.samples) or (len(shape) >= 5 and max(shape[1:-3]) > 1)
+            self.cut = self.cut or windows
+
+    @property
+    def kind(self) -> str:
+        """none, global (every block sees all tokens) or local (windows, reduced or merged tokens)."""
+        if not self.lengths:
+            return "none"
+        return "local" if self.cut or len(set(self.lengths)) > 1 else "global"
+
+
+class Coarsest(TorchDispatchMode):
+    """The coarsest precision that a forward pass goes through."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.eps = torch.finfo(torch.float64).eps
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple = (), kwargs: dict | None = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        for x in out if isinstance(out, tuple | list) else (out,):
+            if isinstance(x, Tensor) and x.is_floating_point() and x.numel() > 1:
+                self.eps = max(self.eps, torch.finfo(x.dtype).eps)
+        return out
+
+
+def bound(subject: Subject, model: nn.Module | None = None) -> float:
+    """Half of the digits of the coarsest precision that the model computes in."""
+    coarsest = Coarsest()
+    with torch.no_grad(), coarsest:
+        subject.run(model=model)
+    return coarsest.eps**0.5
+
+
+def attention_kind(subject: Subject) -> str:
+    """What attention the model has."""
+    census = Census(SAMPLES)
+    with census:  # with gradients, so that torch takes none of its fused encoder layers
+        subject.run()
+    return census.kind
+
+
+def state(model: nn.Module) -> dict[str, Any]:
+    """Everything of a model that a map must leave as it was."""
+    found: dict[str, Any] = {f"value of {name}": x.clone() for name, x in model.state_dict().items()}
+    for name, module in model.named_modules():
+        for attribute, value in vars(module).items():
+            if attribute not in ("_parameters", "_buffers", "_modules"):
+                found[f"{name}.{attribute}"] = dict(value) if isinstance(value, dict) else _frozen(value)
+        for attribute, buffer in module._buffers.items():
+            found[f"buffer {name}.{attribute}"] = id(buffer)
+    for name, parameter in model.named_parameters():
+        found[f"grad of {name}"] = parameter.grad
+        found[f"flag of {name}"] = parameter.requires_grad
+    return found
+
+
+def _frozen(value: Any) -> Any:
+    return list(value) if isinstance(value, list) else value
+
+
+def touched(before: dict[str, Any], after: dict[str, Any]) -> list[str]:
+    """What is not as it was."""
+    changed = list(before.keys() ^ after.keys())
+    changed += [name for name in before.keys() & after.keys() if not _same(before[name], after[name])]
+    return sorted(changed)
+
+
+def _same(a: Any, b: Any) -> bool:
+    if a is b:
+        return True
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return a.shape == b.shape and a.dtype == b.dtype and bool(((a == b) | (a.isnan() & b.isnan())).all())
+    if isinstance(a, Tensor) or isinstance(b, Tensor) or type(a) is not type(b):
+        return False
+    if isinstance(a, dict):
+        return a.keys() == b.keys() and all(_same(a[name], b[name]) for name in a)
+    if isinstance(a, list | tuple):
+        return len(a) == len(b) and all(_same(x, y) for x, y in zip(a, b, strict=True))
+    try:
+        return bool(a == b)
+    except Exception:
+        return True
+
+
+def verdicts(subject: Subject, methods: tuple[str, ...] = METHODS) -> Iterator[tuple[str, str]]:
+    """By method ok, a refusal, or what is wrong with the map; last "model" if it was changed."""
+    limit = bound(subject)
+    before = state(subject.model)
+    modes = [module.training for module in subject.model.modules()]
+    recordings = _recordings(subject)
+    for method in methods:
+        if isinstance(recordings, str):
+            yield method, recordings
+        else:
+            yield method, _guarded(lambda name=method: _verdict(subject, recordings, name, limit))
+    changed = touched(before, state(subject.model))
+    if changed or modes != [module.training for module in subject.model.modules()]:
+        yield "model", f"wrong: changed {', '.join(changed[:3])}"
+
+
+def _recordings(subject: Subject) -> Any:
+    def both() -> Any:
+        return lrptrain.record(subject.model, subject.inputs, **subject.options), lrptrain.record(
+            subject.model, subject.sample(1), **subject.options
+        )
+
+    found: list[Any] = []
+    said = _guarded(lambda: found.append(both()) or OK)
+    return found[0] if said == OK else said
+
+
+def _guarded(call: Any) -> str:
+    try:
+        return call()
+    except REFUSALS as error:
+        message = str(error)
+        return f"refused: {message}" if "\n" not in message else f"traceback: a refusal in several lines: {message}"
+    except (ValueError, TypeError) as error:
+        frame = _last_frame(error)
+        kind = "refused" if "lrptrain/relevance" in frame and "raise" in frame else "traceback"
+        return f"{kind}: {type(error).__name__}: {_short(error)}" + ("" if kind == "refused" else f" [{frame}]")
+    except MemoryError:
+        raise
+    except Exception as error:
+        return f"traceback: {type(error).__name__}: {_short(error)} [{_last_frame(error)}]"
+
+
+def _short(error: Exception) -> str:
+    return re.sub(r"\s+", " ", str(error))[:200]
+
+
+def _last_frame(error: BaseException) -> str:
+    import traceback
+
+    frames = traceback.extract_tb(error.__traceback__)
+    last = frames[-1]
+    at = "/".join(last.filename.split("/")[-3:])
+    ours = [frame for frame in frames if "lrptrain/relevance" in frame.filename]
+    return f"{at}:{last.lineno} {last.line or ''}" + (
+        f" < {ours[-1].filename.split('/')[-1]}:{ours[-1].lineno}" if ours and ours[-1] is not last else ""
+    )
+
+
+def _verdict(subject: Subject, recordings: Any, method: str, limit: float) -> str:
+    options, alone = ({"steps": 3, "baseline": NEAR * x.tape.leaf.detach()} for x in recordings)
+    if method != "integrated_gradients":
+        options = alone = {}
+    whole, single = (
+        recording.attribute(subject.target, method, **given)
+        for recording, given in zip(recordings, (options, alone), strict=True)
+    )
+    scores = whole.scores
+    if not scores.isfinite().all():
+        return "wrong: not finite"
+    if (scores == 0).flatten(1).all(1).any() and method not in MAY_BE_ZERO:
+        return "wrong: all zero"
+    if whole.method != method:
+        return f"wrong: {whole.method} was taken"
+    size = float(scores.abs().amax()) or 1.0
+    if difference(scores[1:2], single.scores) > limit * size:
+        return f"wrong: batch is not singles ({difference(scores[1:2], single.scores) / size:.0e})"
+    again = lrptrain.attribute(subject.model, subject.inputs, subject.target, method, **options, **subject.options)
+    if difference(again.scores, scores) > limit * size:
+        return f"wrong: second call is not the first ({difference(again.scores, scores) / size:.0e})"
+    if method == "input_x_gradient":
+        return _product(subject, whole, limit)
+    if method == "integrated_gradients":
+        return _complete(subject, whole)
+    if method in ("rollout", "raw_attention"):
+        return _attention(subject, recordings[0], method, scores, limit)
+    return OK
+
+
+def _complete(subject: Subject, whole: Any) -> str:
+    """The sum is what the explained number loses on the way to the baseline."""
+    with torch.no_grad():
+        before = subject.explained(subject.run())
+        near = _near_baseline(subject)
+        if near is None:
+            return OK
+        after = subject.explained(near)
+    relevance = whole.scores if whole.input is None else whole.input.flatten(1)
+    apart = ((relevance.sum(1) - (before - after)).abs() / relevance.abs().sum(1)).max()
+    return OK if float(apart) <= KINKS else f"wrong: not complete ({float(apart):.0e})"
+
+
+def _near_baseline(subject: Subject) -> Any:
+    inputs = subject.inputs
+    if isinstance(inputs, Tensor):
+        return subject.run(NEAR * inputs)
+    name = next(iter(inputs))
+    if inputs[name].is_floating_point():
+        return subject.run({**inputs, name: NEAR * inputs[name]})
+    if subject.embedding is None:
+        return None
+    handle = subject.embedding.register_forward_hook(_nearer)
+    try:
+        return subject.run()
+    finally:
+        handle.remove()
+
+
+def _nearer(module: nn.Module, args: Any, out: Any) -> Any:
+    return (NEAR * out[0], *out[1:]) if isinstance(out, tuple) else NEAR * out
+
+
+def difference(a: Tensor, b: Tensor) -> float:
+    """The largest; infinite where the shapes differ."""
+    return float((a - b).abs().max()) if a.shape == b.shape else float("inf")
+
+
+def _product(subject: Subject, whole: Any, limit: float) -> str:
+    """Input times gradient with autograd alone."""
+    expected = plain_product(subject)
+    if expected is None or whole.input is None:
+        return OK
+    axis = next((i for i in range(1, expected.ndim) if _without(expected, i) == whole.input.shape), None)
+    if whole.input.shape == expected.shape:
+        summed = expected
+    elif axis is None:
+        return OK
+    else:
+        summed = expected.sum(axis)
+    size = float(summed.abs().amax()) or 1.0
+    apart = difference(summed, whole.input) / size
+    return OK if apart <= limit else f"wrong: not input times gradient ({apart:.0e})"
+
+
+def _without(x: Tensor, axis: int) -> torch.Size:
+    return torch.Size([*x.shape[:axis], *x.shape[axis + 1 :]])
+
+
+def plain_product(subject: Subject) -> Tensor | None:
+    """Input times gradient of the explained number, by autograd; None where the input cannot be reached."""
+    inputs = subject.inputs
+    name = None if isinstance(inputs, Tensor) else next(iter(inputs))
+    tensor = inputs if name is None else inputs[name]
+    leaves: list[Tensor] = []
+    if tensor.is_floating_point():
+        leaves.append(tensor.clone().requires_grad_())
+        read = leaves[0].clone()  # models write into it
+        output = subject.run(read if name is None else {**inputs, name: read})
+    elif subject.embedding is not None:
+
+        def watch(module: nn.Module, args: Any, out: Any) -> Any:
+            if leaves or not isinstance(out, Tensor):
+                return out
+            leaves.append(out.detach().clone().requires_grad_())
+            return leaves[0].clone()  # models write into it
+
+        handle = subject.embedding.register_forward_hook(watch)
+        try:
+            output = subject.run()
+        finally:
+            handle.remove()
+    if not leaves:
+        return None
+    explained = subject.explained(output).sum()
+    (gradient,) = torch.autograd.grad(explained, leaves[0], allow_unused=True)
+    return None if gradient is None else (leaves[0] * gradient).detach()
+
+
+def _attention(subject: Subject, recording: Any, method: str, scores: Tensor, limit: float) -> str:
+    """The model's own attention probabilities, and the row of the one token that is read from the last states."""
+    model = explicit_model(subject)
+    maps, row = (own_attention(subject, model)) if model is not None else ([], None)
+    if not maps:
+        return OK
+    limit = max(limit, bound(subject, model))
+    found = recording.attention
+    if len(found) != len(maps):
+        return f"wrong: {len(found)} blocks of {len(maps)}"
+    apart = max(difference(a, b) for a, b in zip(found, maps, strict=True))
+    if apart > limit:
+        return f"wrong: not the model's attention ({apart:.0e})"
+    if row is None:
+        return OK
+    expected = _rolled(maps, row) if method == "rollout" else _row(maps[-1].mean(1), row)
+    mask = subject.inputs.get("attention_mask")
+    expected = expected if mask is None else expected * mask
+    if expected.shape != scores.shape:  # patches without their prefix tokens
+        expected = expected[:, -scores.shape[1] :]
+    apart = difference(expected, scores) / float(scores.abs().amax())
+    return OK if apart <= limit else f"wrong: not {method} by hand ({apart:.0e})"
+
+
+def _row(x: Tensor, row: Tensor) -> Tensor:
+    return x[torch.arange(len(x)), row]
+
+
+def _rolled(maps: list[Tensor], row: Tensor) -> Tensor:
+    product = None
+    for block in maps:
+        average = block.mean(1) + torch.eye(block.shape[-1], dtype=block.dtype)
+        average = average / average.sum(-1, keepdim=True)
+        product = average if product is None else average @ product
+    assert product is not None
+    return _row(product, row)
+
+
+def explicit_model(subject: Subject) -> nn.Module | None:
+    """The same model with attention in separate operations, where there is one."""
+    try:
+        return None if subject.explicit is None or not isinstance(subject.inputs, dict) else subject.explicit()
+    except Exception:
+        return None
+
+
+def own_attention(subject: Subject, model: nn.Module) -> tuple[list[Tensor], Tensor | None]:
+    """What a transformers model says that its attention was, and which token of its last states is read."""
+    try:
+        output = subject.run(model=model, output_attentions=True, output_hidden_states=True)
+    except Exception:  # many models take neither
+        return [], None
+    maps = output.get("attentions") if isinstance(output, dict) else None
+    if not maps or output.get("encoder_attentions") is not None or any(x is None for x in maps):
+        return [], None
+    square = all(
+        isinstance(x, Tensor) and x.ndim == 4 and x.shape[-1] == x.shape[-2] == maps[0].shape[-1] for x in maps
+    )
+    if not square:
+        return [], None
+    states = output.get("hidden_states")
+    row = _read_token(subject, output, states[-1]) if states else None
+    return [x.detach() for x in maps], row
+
+
+def _read_token(subject: Subject, output: Any, states: Tensor) -> Tensor | None:
+    """The one token per sample that the explained number depends on, or None."""
+    try:
+        (gradient,) = torch.autograd.grad(subject.explained(output).sum(), states, allow_unused=True)
+    except RuntimeError:
+        return None
+    if gradient is None:
+        return None
+    read = gradient.abs().sum(-1) > 0
+    return read.float().argmax(1) if bool((read.sum(1) == 1).all()) else None

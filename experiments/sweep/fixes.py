@@ -1,0 +1,29 @@
+"""What single configurations of transformers need beside being small; None leaves an entry at its default."""
+
+from typing import Any
+
+_MLA = {"num_key_value_heads": 4, "head_dim": None}
+_HYBRID = {"num_hidden_layers": 4}
+FIXES: dict[str, dict[str, Any]] = {
+    "axk1": _MLA,
+    "axk2": _MLA,
+    "deepseek_v2": _MLA,
+    "deepseek_v3": _MLA,
+    "minicpm3": _MLA,
+    "mistral4": _MLA,
+    "esmc": {"num_key_value_heads": 4},
+    "esm": {"vocab_size": 100},
+    "gpt_neo": {"attention_types": [[["global", "local"], 1]]},
+    "gptj": {"rotary_dim": 4},
+    "hunyuan_v1_dense": {"head_dim": 8},
+    "hunyuan_v1_moe": {"head_dim": 8},
+    "ministral": {"head_dim": 8},
+    "nemotron": {"num_key_value_heads": 2},
+    "qwen3_5": {"text_config": _HYBRID},
+    "qwen3_5_text": _HYBRID,
+    "qwen3_next": _HYBRID,
+    "jamba": {"num_hidden_layers": 4, "attn_layer_period": 2, "attn_layer_offset": 1, "use_mamba_kernels": False},
+    "layoutlmv3": {"coordinate_size": 4, "shape_size": 8},
+    "lilt": {"hidden_size": 48, "num_attention_heads": 4},
+    "reformer": {"axial_pos_embds_dim": [16, 16], "axial_pos_shape": [4, 4], "attn_layers": ["local", "lsh"]},
+}

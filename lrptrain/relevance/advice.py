@@ -1,0 +1,28 @@
+"""The ways out that messages of errors name: never the method that was just called."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+
+_CALLED: ContextVar[str | None] = ContextVar("the method that runs", default=None)
+
+# Methods that need neither attention maps nor one sequence, from the one that asks least of a model.
+REACH_INPUT = ("input_x_gradient", "attnlrp", "lrp")
+# Methods that propagate no relevance.
+WITHOUT_RULES = ("input_x_gradient", "generic_attention", "rollout", "raw_attention")
+
+
+@contextmanager
+def called(method: str) -> Iterator[None]:
+    """Remember the method that runs, in this thread, so that no message advises it."""
+    token = _CALLED.set(method)
+    try:
+        yield
+    finally:
+        _CALLED.reset(token)
+
+
+def other_methods(*names: str) -> str:
+    """Name methods that may serve instead: "input_x_gradient or lrp", without the one that was called."""
+    others = [name for name in names if name != _CALLED.get()]
+    return " or ".join([", ".join(others[:-1]), others[-1]] if len(others) > 1 else others)

@@ -1,0 +1,57 @@
+"""The arguments of a model: what is taken as its inputs, and which mask belongs to which of them."""
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from torch import Tensor
+
+# Endings and parts of the names of inputs, in the place of which the name of a mask has "attention_mask".
+_CONTENTS = ("input_ids", "inputs_embeds", "input_values", "input_features", "embeds", "ids", "values")
+
+
+def as_arguments(inputs: Any) -> Tensor | Mapping[str, Any]:
+    """Return inputs as a tensor or a mapping from the names of arguments.
+
+    Raises:
+        TypeError: If they are neither, nor a dataclass.
+    """
+    if isinstance(inputs, (Tensor, Mapping)):
+        return inputs
+    if is_dataclass(inputs) and not isinstance(inputs, type):
+        return {field.name: getattr(inputs, field.name) for field in fields(inputs)}
+    raise TypeError(
+        f"inputs must be a tensor or a dict of the arguments of the model's forward, by name, not "
+        f"{type(inputs).__name__}"
+    )
+
+
+def mask_name(inputs: Tensor | Mapping[str, Any], explained: str) -> str | None:
+    """Return the name of the mask `[batch, tokens]` of an argument's own tokens (1 token, 0 padding), or None.
+
+    It is the one with the argument's own name (`input_ids_b`, `attention_mask_b`; `visual_embeds`,
+    `visual_attention_mask`), or `attention_mask` itself if no other argument has more right to it.
+    """
+    if isinstance(inputs, Tensor):
+        return None
+    candidates = _names_of_masks(explained)
+    others = [name for name in inputs if name != explained and "attention_mask" in _names_of_masks(name)]
+    candidates += [] if others else ["attention_mask"]
+    return next((mask for mask in candidates if _fits(inputs.get(mask), inputs[explained])), None)
+
+
+def _names_of_masks(name: str) -> list[str]:
+    """Names that the mask of an argument may have: attention_mask_b and mask_b for input_ids_b."""
+    content = next((content for content in _CONTENTS if content in name), None)
+    if content is None:
+        return []
+    return [name.replace(content, mask) for mask in ("attention_mask", "mask")]
+
+
+def _fits(mask: Any, explained: Tensor) -> bool:
+    """Whether it masks tokens, steps or samples of a waveform; of an image only its pixels, none of its channels."""
+    if not isinstance(mask, Tensor) or mask.ndim < 2 or len(mask) != len(explained):
+        return False
+    if mask.ndim == 3:
+        return explained.ndim == 4 and mask.shape[1:] == explained.shape[2:]
+    return mask.ndim == 2 and explained.ndim <= 3 and mask.shape[1] in explained.shape[1:]

@@ -1,0 +1,242 @@
+"""The values of a forward pass that tokens are made of: the last feature map before the sequence, or rows."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import partial
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lrptrain.relevance.flow import FLOW
+from lrptrain.relevance.geometry import Line, even_line, lines_to, moved_from, tiled
+from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
+from lrptrain.relevance.propagation.operation_rules import shape_back
+from lrptrain.relevance.propagation.propagator import Propagator, unchanged
+from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ELEMENTWISE, MAXIMA, PRODUCTS
+from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.sample_axes import SampleAxis, split_samples
+from lrptrain.relevance.types import UnsupportedOperationError
+
+
+@dataclass(frozen=True, eq=False)
+class Cells:
+    """Values of which every cell becomes a token.
+
+    Attributes:
+        value: A feature map `[samples, channels, *spatial]`, or rows `[..., cells, width]`.
+        channels: The axis of the features of a cell.
+        start: The value nearest to the cells that holds the input's own entries.
+        lines: Where cells stand in `start`, one line for each spatial axis; () for rows, which are `start` itself.
+    """
+
+    value: Value
+    channels: int
+    start: Value
+    lines: tuple[Line, ...] = ()
+
+    def per_cell(self, propagator: Propagator, x: Float[Tensor, "..."]) -> Float[Tensor, "samples cells"]:
+        """Sum numbers of the shape of `value` over the features of every cell."""
+        return by_sample(propagator, self.value, self.channels, x.sum(self.channels, keepdim=True)).flatten(1)
+
+
+def by_sample(propagator: Propagator, value: Value, channels: int, x: Tensor) -> Float[Tensor, "samples cells width"]:
+    """Bring the samples of a value to the front and its features to the end, what is between them in its order.
+
+    Raises:
+        UnsupportedOperationError: If the samples cannot be told apart.
+    """
+    at = propagator.axis(value)
+    axis = at.axis - (channels < at.axis)
+    parts = split_samples(x.movedim(channels, -1), SampleAxis(axis, at.inner), propagator.samples)
+    return parts.reshape(propagator.samples, -1, x.shape[channels])
+
+
+def find_cells(propagator: Propagator, block: Value | None = None) -> Cells | None:
+    """Find the cells that the tokens of a model are made of.
+
+    Where a model has attention, they are those of the last feature map before it; where it has none, those of its last
+    feature map of more than one cell. A model that reads its input by a linear layer has rows.
+
+    Args:
+        propagator: Of the recording.
+        block: The first attention probabilities over the whole sequence; where there are none, the first product of two
+            activations counts.
+
+    Returns:
+        None if the model reads its input by none of these.
+    """
+    nodes = propagator.tape.nodes
+    root = propagator.tape.root
+    assert root is not None
+    first = next((node for node in nodes if node.name in DENSE | PRODUCTS), None)
+    if first is None:
+        return None
+    moved = moved_from(nodes, root)
+    source = first.inputs[0]
+    if first.name not in ("conv1d", "conv2d", "conv3d"):
+        is_read = source in moved and len(first.inputs) == 1 and _reads_last_axis(first, source)
+        return Cells(source, len(source.shape) - 1, source) if is_read else None
+    product = _attention_product(nodes, block)
+    maps = [node.outputs[0] for node in _feature_maps(nodes, first.name, product)]
+    if product is not None:
+        maps = [value for value in maps if _is_read(propagator, value, product.inputs[0])] or maps
+    if not maps:
+        return None
+    last = maps[0]
+    # A convolution of positions after the last feature map has the same cells, but may be hard to follow.
+    for value in (value for value in maps if value.shape[2:] == last.shape[2:] and value.shape[0] == last.shape[0]):
+        path = lines_to(nodes, value, moved, len(last.shape) - 2)
+        if path is not None and path[0].shape[0] == last.shape[0]:
+            lines = map(tiled, path[1], path[0].shape[2:], last.shape[2:])
+            return Cells(value, 1, path[0], tuple(lines))
+    start = source if source in moved else root
+    if len(start.shape) != len(last.shape) or start.shape[0] != last.shape[0]:
+        return None
+    return Cells(last, 1, start, tuple(map(even_line, start.shape[2:], last.shape[2:])))
+
+
+def _reads_last_axis(node: Node, source: Value) -> bool:
+    if node.name == "einsum" or len(source.shape) < 2:
+        return False
+    return node.argument(0, "input") is source
+
+
+def _feature_maps(nodes: list[Node], convolution: str, end: Node | None) -> Iterator[Node]:
+    """The convolutions that may make the cells, the last one first; before attention also pooling."""
+    kinds = {convolution} if end is None else {convolution, f"avg_pool{convolution[4:]}", f"max_pool{convolution[4:]}"}
+    for node in reversed(nodes if end is None else nodes[: nodes.index(end)]):
+        sizes = node.outputs[0].shape
+        # Without attention, a gate or the classifier may be a convolution of a single cell.
+        if node.name in kinds and len(sizes) == int(convolution[4]) + 2 and (end or sizes[2:].numel() > 1):
+            yield node
+
+
+def _attention_product(nodes: list[Node], block: Value | None) -> Node | None:
+    """The product of queries and keys: the last one of two activations before the block, or the first one of all."""
+    products = [node for node in nodes if node.name in PRODUCTS and len(node.inputs) > 1]
+    if block is None:
+        return products[0] if products else None
+    end = next(i for i, node in enumerate(nodes) if block in node.outputs)
+    before = set(nodes[:end])
+    return next((node for node in reversed(products) if node in before), None)
+
+
+def _is_read(propagator: Propagator, cells: Value, query: Value) -> bool:
+    """Whether the queries come from a feature map: all they know came through it, or its every cell reaches them."""
+    return _is_passed(propagator, cells, query) or _reaches(propagator, cells, query)
+
+
+def _is_passed(propagator: Propagator, cells: Value, query: Value) -> bool:
+    """Whether no way from the queries to the input goes around a feature map, as it does around a side branch."""
+    reached = {query} - {cells}
+    for node in reversed(propagator.tape.nodes):
+        if reached.intersection(node.outputs):
+            reached.update(value for value in node.inputs if value is not cells)
+    return propagator.tape.root not in reached
+
+
+def _reaches(propagator: Propagator, cells: Value, query: Value) -> bool:
+    """Whether every cell of a feature map reaches the queries by operations on single tokens, in some sample."""
+    # Of a padded sample the model may overwrite what is padding.
+    ones = torch.ones(query.shape, dtype=torch.float64, device=query.tensor.device)
+    arrived = traced(propagator, {query: ones}, cells)
+    try:
+        by_cell = by_sample(propagator, cells, 1, arrived).sum(-1)
+    except UnsupportedOperationError:  # the samples are lost before the attention
+        by_cell = arrived.sum(1).flatten()[None]
+    return bool((by_cell > 0).any(0).all())
+
+
+def tokens_of_cells(propagator: Propagator, cells: Cells, tokens: Value, length: int) -> Int[Tensor, " cells"] | None:
+    """Which token every cell becomes, in all samples.
+
+    Args:
+        propagator: Of the recording.
+        cells: The cells.
+        tokens: States `[batch, length, width]` or `[length, batch, width]`.
+        length: Number of tokens.
+
+    Returns:
+        Numbers from 0 on; None if the tokens are no copies of the cells, one of each.
+    """
+    # Token i holds the number i, and its square. What arrives at a cell is divided by how much of a token arrives at
+    # all, so that it does not matter what goes elsewhere. Where parts of several tokens arrive, the squares do not fit.
+    axis = propagator.token_axis(tokens, length)
+    numbers = torch.arange(length, dtype=torch.float64, device=tokens.tensor.device)
+    numbers = numbers.view([-1 if i == axis else 1 for i in range(len(tokens.shape))]).expand(tokens.shape)
+    whole, first, second = (
+        cells.per_cell(propagator, traced(propagator, {tokens: numbers**power / tokens.shape[-1]}, cells.value))
+        for power in (0, 1, 2)
+    )
+    # What a model overwrites in a padded sample arrives in the others only.
+    there = whole > 1e-9
+    mean = torch.where(there, first / whole, 0.0)
+    spread = torch.where(there, second / whole - mean**2, 0.0)
+    number = mean.round()
+    in_any = number.where(there, -1.0).amax(0)
+    # A share of a half of two neighbours has a variance of 1/4.
+    exact = bool(((mean - number).abs() < 1e-6).all()) and bool((spread.abs() < 1e-3).all())
+    same = bool(((number == in_any) | ~there).all())
+    distinct = bool((in_any >= 0).all()) and torch.unique(in_any).numel() == in_any.numel()
+    return in_any.long() if exact and same and distinct else None
+
+
+def traced(propagator: Propagator, start: Mapping[Value, Tensor], at: Value) -> Tensor:
+    """What of `start` stays with single tokens all the way back to a value; what is mixed with others is dropped."""
+    return propagator.propagate(start, _TRACE, [at])[at]
+
+
+class _Trace(Composite):
+    """The rules of the flow, for single tokens; through everything else passes nothing."""
+
+    def rule_for(self, node: Node) -> RuleFunction:
+        """Return the rule that serves a recorded operation; there always is one."""
+        rule = super().rule_for(node)
+        if rule is None:
+            rule = unchanged if node.name in ELEMENTWISE else _nothing
+        return partial(_where_possible, rule)
+
+
+def _where_possible(
+    rule: RuleFunction, propagator: Propagator, node: Node, relevance: OutputRelevance
+) -> InputRelevance:
+    try:
+        return list(rule(propagator, node, relevance))
+    except UnsupportedOperationError:
+        return []
+
+
+def _nothing(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    return []
+
+
+def _numerator(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """A quotient belongs to the token that is divided, whatever it is divided by."""
+    (part,) = relevance
+    value = node.argument(0, "input")
+    assert part is not None
+    return [shape_back(value, part)] if isinstance(value, Value) else []
+
+
+def _of_features(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """A product with a weight from the right mixes features; from the left it mixes tokens, as attention does."""
+    (part,) = relevance
+    value = node.argument(0, "input")
+    assert part is not None
+    if len(node.inputs) > 1 or not isinstance(value, Value) or part.shape[:-1] != value.shape[:-1]:
+        return []
+    return [(value, (part.sum(-1, keepdim=True) / value.shape[-1]).expand(value.shape))]
+
+
+_TRACE = _Trace(
+    {
+        **FLOW.type_map,
+        "linear": _of_features,
+        "div": _numerator,
+        **dict.fromkeys(("matmul", "bmm", "mm"), _of_features),
+        **dict.fromkeys({"mean", "sum"} | AVERAGES | MAXIMA, _nothing),
+    },
+    name="trace",
+    replaceable=False,
+)

@@ -1,0 +1,109 @@
+"""Which class of every sample a target names."""
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from lrptrain.relevance.types import unknown_name
+
+# How many names of classes a message lists.
+_LISTED = 20
+
+
+def class_names(model: nn.Module) -> dict[str, int]:
+    """Return the number of every class that the model's configuration names (`config.label2id`), or nothing."""
+    labels = getattr(getattr(model, "config", None), "label2id", None)
+    return dict(labels) if isinstance(labels, Mapping) else {}
+
+
+def explained_class(
+    target: Any, logits: Float[Tensor, "batch classes"], labels: Mapping[str, int] | None = None
+) -> Int[Tensor, " batch"]:
+    """Return the target as one class per sample.
+
+    Args:
+        target: One class for all samples, one per sample (a list, a range, an array or a tensor on any device), or None
+            for the predicted class. A class is its number, or its name in `labels`. Of a single logit the predicted
+            class is that logit itself, also where it is negative.
+        logits: The model's output.
+        labels: Numbers of the classes that have a name.
+
+    Raises:
+        ValueError: If the target is out of range, of the wrong shape, an unknown name, or no integer.
+    """
+    samples, classes = logits.shape
+    if target is None:
+        return logits.detach().argmax(1)
+    chosen = _as_tensor(_numbered(target, labels or {}, classes), samples).to(logits.device)
+    if chosen.is_floating_point() or chosen.dtype in (torch.bool, *_COMPLEX) or chosen.shape not in ((), (samples,)):
+        raise ValueError(
+            f"target must be an integer or one integer per sample (shape [{samples}]), not {chosen.dtype} of shape "
+            f"{list(chosen.shape)}"
+        )
+    chosen = chosen.long().expand(samples).clone()
+    if ((chosen < 0) | (chosen >= classes)).any():
+        raise ValueError(f"target {chosen.tolist()[:10]} is out of range for {classes} classes (0 to {classes - 1})")
+    return chosen
+
+
+def rival_class(
+    other: Any, target: Int[Tensor, " batch"], logits: Float[Tensor, "batch classes"], labels: Mapping[str, int]
+) -> Int[Tensor, " batch"]:
+    """Return the class that the target is compared with, one per sample.
+
+    Raises:
+        ValueError: If it is out of range, of the wrong shape, or the target itself in some sample.
+    """
+    rival = explained_class(other, logits, labels)
+    if (rival == target).any():
+        rows = (rival == target).nonzero().flatten().tolist()
+        raise ValueError(f"target and other are the same class in samples {rows[:10]}: their difference is 0")
+    return rival
+
+
+_COMPLEX = (torch.complex32, torch.complex64, torch.complex128)
+
+
+def _numbered(target: Any, labels: Mapping[str, int], classes: int) -> Any:
+    """The target with numbers in the places of names."""
+    if isinstance(target, np.ndarray) and target.dtype.kind in "UO":
+        target = target.tolist()
+    if isinstance(target, str):
+        return _number(target, labels, classes)
+    if not isinstance(target, (list, tuple, range)):
+        return target
+    if any(entry is None for entry in target):
+        raise ValueError(
+            "target holds None beside classes: give every sample its class, or target=None for the predicted ones"
+        )
+    if any(isinstance(entry, (bool, np.bool_)) for entry in target):
+        raise ValueError("target must be an integer or one integer per sample, and holds True or False")
+    return [_number(entry, labels, classes) if isinstance(entry, str) else entry for entry in target]
+
+
+def _number(name: str, labels: Mapping[str, int], classes: int) -> int:
+    if not labels:
+        raise ValueError(
+            f"target {name!r} is a name, but the model has no config.label2id with names of classes: give the class's "
+            f"number (0 to {classes - 1})"
+        )
+    if name not in labels:
+        raise ValueError(f"{unknown_name('class', name, list(labels)[:_LISTED])}{', ...' * (len(labels) > _LISTED)}")
+    return labels[name]
+
+
+def _as_tensor(target: Any, samples: int) -> Tensor:
+    if isinstance(target, (list, tuple)) and not target:
+        raise ValueError(f"target is empty: give one class, or one per sample (here {samples})")
+    try:
+        return torch.as_tensor(target)
+    except (TypeError, ValueError, RuntimeError, OverflowError) as error:
+        what = " ".join(repr(target).split())
+        raise ValueError(
+            f"target must be an integer or one integer per sample (shape [{samples}]), not {type(target).__name__} "
+            f"{what if len(what) < 80 else what[:80] + '...'}"
+        ) from error

@@ -1,0 +1,166 @@
+"""A recorded forward pass with the model's whole output, which several heads can be read from."""
+
+import copy
+from contextlib import ExitStack
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from lrptrain.relevance.arguments import mask_name
+from lrptrain.relevance.heads import Head
+from lrptrain.relevance.precision import (
+    AutocastState,
+    autocast_state,
+    has_half_weights,
+    inputs_in_float32,
+    model_in_float32,
+    no_run_in_float32,
+    without_autocast,
+)
+from lrptrain.relevance.recording import Inputs, Recording, explained_input, run_on_tape
+from lrptrain.relevance.tape.assignments import choose_written
+from lrptrain.relevance.tape.canonizers import collapse, unflatten
+from lrptrain.relevance.tape.nodes import Value
+from lrptrain.relevance.tape.tape import Tape
+from lrptrain.relevance.types import TokenLayout, UnsupportedModelError
+
+
+@dataclass(frozen=True, eq=False)
+class ForwardPass:
+    """What one run of a model left: its tape, as recorded, and all that the model returned.
+
+    A tape that is read for a head keeps only what that head comes from, so that every head gets one of its own.
+
+    Attributes:
+        tape: All recorded operations.
+        output: What the model returned, with its graph.
+        model: The module that was run.
+        inputs: The inputs that it was given.
+        explain: The name of the explained argument, or None for the one that is chosen by itself.
+        layout: The layout that the caller knows better, or None.
+        autocast: The precision in which the model was run, and in which heads are.
+    """
+
+    tape: Tape
+    output: Any
+    model: nn.Module
+    inputs: Inputs
+    explain: str | None
+    layout: TokenLayout | None
+    autocast: AutocastState
+
+    @cached_property
+    def in_float32(self) -> "ForwardPass":
+        """This pass, or another of the same inputs where it ran in half precision."""
+        if not self.autocast.is_on and not has_half_weights(self.model):
+            return self
+        return forward_pass(self.model, self.inputs, self.explain, self.layout, full_precision=True)
+
+    def under(self, head: Head) -> Recording:
+        """Read a head from the output, and return the recording of what it comes from.
+
+        Raises:
+            UnsupportedModelError: If the output is not what the head needs, or did not come from the input.
+            ValueError: If the head returns anything but one number per sample.
+            NonFiniteError: If a number is NaN.
+        """
+        tape = self._own_tape()
+        with torch.inference_mode(False), torch.enable_grad():
+            numbers = self._numbers(tape, head)
+            return self._recording(tape, _canonized(tape, numbers, head), head)
+
+    def logits(self) -> Recording:
+        """Return the recording of the logits; if there are none, one that can be asked for other heads."""
+        try:
+            return self.under(Head())
+        except UnsupportedModelError as error:
+            return self._recording(self._own_tape(), error, Head())
+
+    def _own_tape(self) -> Tape:
+        tape = copy.copy(self.tape)
+        tape.nodes = list(self.tape.nodes)
+        return tape
+
+    def _numbers(self, tape: Tape, head: Head) -> Float[Tensor, "batch numbers"]:
+        """Read the head, as further operations of the tape."""
+        samples = explained_input(self.inputs, self.explain)[1].shape[0]
+        with ExitStack() as stack:
+            for kind, dtype, enabled in self.autocast.devices:
+                stack.enter_context(torch.autocast(kind, dtype, enabled))
+            stack.enter_context(tape.recording(self.model))
+            return head.read(self.output, samples)
+
+    def _recording(self, tape: Tape, read: Value | UnsupportedModelError, head: Head) -> Recording:
+        mask = mask_name(self.inputs, explained_input(self.inputs, self.explain)[0])
+        return Recording(
+            tape,
+            read,
+            self.model,
+            self.inputs,
+            None if mask is None or isinstance(self.inputs, Tensor) else self.inputs[mask],
+            self.layout,
+            autocast=self.autocast,
+            explain=self.explain,
+            head=head,
+            forward_pass=self,
+        )
+
+
+def forward_pass(
+    model: nn.Module,
+    inputs: Inputs,
+    explain: str | None = None,
+    layout: TokenLayout | None = None,
+    *,
+    frugal: bool = False,
+    full_precision: bool = False,
+) -> ForwardPass:
+    """Run a model on a tape, without autocast where its weights are in float32.
+
+    Args:
+        model: The model.
+        inputs: Its inputs.
+        explain: The name of the explained argument, or None for the one that is chosen by itself.
+        layout: Where the content tokens stand, if given.
+        frugal: See `Tape`.
+        full_precision: Whether to run a float32 copy of a model whose weights are in half precision.
+
+    Raises:
+        ValueError: If there is no argument of the name `explain`.
+        UnsupportedModelError: If there is no such copy, or nothing to explain.
+    """
+    has_half = has_half_weights(model)
+    with torch.inference_mode(False), torch.enable_grad(), ExitStack() as stack:
+        if full_precision or not has_half:
+            # A model of mixed weights may need autocast to run at all.
+            inputs = inputs_in_float32(inputs) if has_half or autocast_state().is_on else inputs
+            stack.enter_context(without_autocast())
+        if not (full_precision and has_half):
+            tape, output = run_on_tape(model, inputs, frugal, explain)
+            return ForwardPass(tape, output, model, inputs, explain, layout, autocast_state())
+        copied = model_in_float32(model, keep_graph=not frugal)
+        try:
+            tape, output = run_on_tape(copied, inputs, frugal, explain)
+        except NotImplementedError:  # an operation that is refused in any precision
+            raise
+        except RuntimeError as error:
+            raise no_run_in_float32(error) from error
+        return ForwardPass(tape, output, copied, inputs, explain, layout, autocast_state())
+
+
+def _canonized(tape: Tape, numbers: Float[Tensor, "batch numbers"], head: Head) -> Value:
+    value = tape.value_of(numbers)
+    if value is None or not value.depends:
+        what = "numbers of the target" if head.functions else "logits"
+        raise UnsupportedModelError(
+            f"the {what} do not come from the input by recorded operations (detached or precomputed?)"
+        )
+    tape.keep_only(value)
+    choose_written(tape)
+    unflatten(tape)
+    collapse(tape, numbers.shape[0])
+    return value

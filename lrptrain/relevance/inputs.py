@@ -1,0 +1,316 @@
+"""What is explained: the kinds of input, which parts of it are tokens, and how numbers go from one to the other."""
+
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import torch
+from jaxtyping import Bool, Float, Int, Shaped
+from torch import Tensor
+
+from lrptrain.relevance.cells import Cells, by_sample, find_cells
+from lrptrain.relevance.geometry import cells_of_places, entry_numbers, even_line, moved_from
+from lrptrain.relevance.propagation.propagator import Propagator
+from lrptrain.relevance.tape.nodes import Value
+from lrptrain.relevance.types import TokenLayout, UnsupportedModelError
+
+Kind = Literal["text", "image", "video", "waveform", "spectrogram", "sequence", "table"]
+
+
+@dataclass(frozen=True, eq=False)
+class ExplainedInput:
+    """The explained input of a recording: what its axes mean, and which token each of its places belongs to.
+
+    A place is an entry of the axes that are neither samples nor features: a pixel, a sample of a waveform, a word.
+
+    | kind | shape | features | tokens | `Relevance.input` |
+    | --- | --- | --- | --- | --- |
+    | text | `[batch, tokens, width]` | width | positions | all |
+    | image | `[batch, channels, height, width]`, channels anywhere | channels | patches | `[batch, height, width]` |
+    | video | `[batch, frames, channels, height, width]` | channels | tubes | `[batch, frames, height, width]` |
+    | waveform | `[batch, samples]` | - | frames of the encoder | all |
+    | spectrogram, read by `conv1d` | `[batch, bins, time]` | bins | steps of the encoder | all |
+    | spectrogram, read by `conv2d` | `[batch, time, bins]` | - | patches | all |
+    | sequence | `[batch, patches, numbers]`, `[batch, steps, bins]` | numbers | patches, steps | all |
+    | table | `[batch, columns]` | - | columns | all |
+
+    Attributes:
+        kind: Which of these it is.
+        shape: Its shape.
+        features: The axes that a token's score is a sum over.
+        owner: The token of every place, `tokens` where there is none, for places in reading order.
+        tokens: Number of tokens.
+        grid: Tokens as (rows, columns), (frames, rows, columns), or None.
+        cells: The values that tokens are made of, or None where the forward pass has none.
+        order: The cell of every token.
+    """
+
+    kind: Kind
+    shape: torch.Size
+    features: tuple[int, ...]
+    owner: Int[Tensor, " places"]
+    tokens: int
+    grid: tuple[int, ...] | None = None
+    cells: Cells | None = None
+    order: Int[Tensor, " tokens"] | None = None
+
+    @property
+    def place_axes(self) -> tuple[int, ...]:
+        """The axes that are neither samples nor features."""
+        return tuple(axis for axis in range(1, len(self.shape)) if axis not in self.features)
+
+    def scores(self, relevance: Float[Tensor, "batch ..."]) -> Float[Tensor, "batch tokens"]:
+        """Sum relevance of the input over the places and features of every token."""
+        places = self._without_features(relevance).flatten(1)
+        sums = places.new_zeros(len(places), self.tokens + 1)
+        return sums.index_add(1, self.owner, places)[:, : self.tokens]
+
+    def map(self, relevance: Float[Tensor, "batch ..."]) -> Float[Tensor, "batch ..."]:
+        """What `Relevance.input` holds: relevance of the input, the colours of images and videos summed."""
+        return self._without_features(relevance) if self.kind in ("image", "video") else relevance
+
+    def _without_features(self, x: Float[Tensor, "batch ..."]) -> Float[Tensor, "batch ..."]:
+        return x.sum(self.features) if self.features else x
+
+    def at_places(self, of_tokens: Shaped[Tensor, "rows tokens"], elsewhere: float) -> Shaped[Tensor, "rows ..."]:
+        """Give every place the value of its token, shaped to broadcast against the input."""
+        beyond = of_tokens.new_full((len(of_tokens), 1), elsewhere)
+        places = torch.cat([of_tokens, beyond], 1)[:, self.owner]
+        shape = [1 if axis in self.features else size for axis, size in enumerate(self.shape)]
+        return places.view(len(of_tokens), *shape[1:])
+
+    def content(self, mask: Shaped[Tensor, "batch ..."]) -> Bool[Tensor, "batch tokens"] | None:
+        """Bring a mask of the input's places, or of its tokens, to one number per token: whether any of it is content.
+
+        Args:
+            mask: Not 0 at content; of the shape `[batch, tokens]`, of the shape of the places, or along one axis.
+
+        Returns:
+            None if it has another shape.
+        """
+        sizes = [self.shape[axis] for axis in self.place_axes]
+        if mask.ndim == 2 and mask.shape[1] == self.tokens and sizes[0] == self.tokens:
+            return mask != 0
+        if list(mask.shape[1:]) != sizes:
+            along = [i for i, size in enumerate(sizes) if mask.ndim == 2 and size == mask.shape[1]]
+            if len(along) != 1:
+                return None
+            mask = mask.view(len(mask), *[-1 if i == along[0] else 1 for i in range(len(sizes))])
+        places = (mask != 0).expand(len(mask), *sizes).flatten(1)
+        counts = torch.zeros(len(mask), self.tokens + 1, device=mask.device)
+        return counts.index_add(1, self.owner, places.to(counts.dtype))[:, : self.tokens] > 0
+
+
+def explained_input(
+    propagator: Propagator, layout: TokenLayout | None = None, block: Value | None = None
+) -> ExplainedInput:
+    """Find out what the explained input is, by what the first operations make of it.
+
+    Args:
+        propagator: Of the recording.
+        layout: The layout that the caller gave, whose grid counts.
+        block: The first attention probabilities over the whole sequence, or None.
+
+    Raises:
+        UnsupportedModelError: If nothing tells which parts of the input are tokens.
+    """
+    root = propagator.tape.root
+    assert root is not None
+    if propagator.tape.token_ids is not None:
+        return _rows(root, "text")
+    cells = find_cells(propagator, block)
+    kind = _kind(root, cells)
+    if cells is not None:
+        found = _of_cells(propagator, root, cells, kind)
+        if found.tokens > 1 or len(root.shape) == 3:
+            return found if layout is None or layout.grid is None else _regular(found, layout.grid)
+    if len(root.shape) == 2:
+        return _every_place(root, kind="table", features=(), grid=None)
+    if len(root.shape) == 3:
+        return _rows(root, "sequence")
+    return _unstructured(root, kind, layout)
+
+
+def _kind(root: Value, cells: Cells | None) -> Kind:
+    ndim = len(root.shape)
+    if ndim == 2:
+        return "table" if cells is None else "waveform"
+    if ndim == 3:
+        return "sequence" if cells is None or not cells.lines else "spectrogram"
+    return "image" if ndim == 4 else "video"
+
+
+def _rows(root: Value, kind: Kind) -> ExplainedInput:
+    """One token per entry of the first axis behind the batch."""
+    tokens = root.shape[1]
+    numbers = torch.arange(tokens, device=root.tensor.device)
+    cells = Cells(root, 2, root) if len(root.shape) == 3 else None
+    return ExplainedInput(kind, root.shape, tuple(range(2, len(root.shape))), numbers, tokens, None, cells, numbers)
+
+
+def _every_place(root: Value, kind: Kind, features: tuple[int, ...], grid: tuple[int, ...] | None) -> ExplainedInput:
+    """One token per place."""
+    count = root.shape[1:].numel()
+    for axis in features:
+        count //= root.shape[axis]
+    return ExplainedInput(kind, root.shape, features, torch.arange(count, device=root.tensor.device), count, grid)
+
+
+def _unstructured(root: Value, kind: Kind, layout: TokenLayout | None) -> ExplainedInput:
+    """An image or a video that no convolution and no layer of patches reads: a token per pixel, or the given grid."""
+    channels = _channel_axis(root.shape)
+    if channels is None and layout is not None and layout.grid is not None:
+        channels = 1
+    if channels is None or len(root.shape) > 5:
+        raise UnsupportedModelError(
+            f"nothing tells which axis of the input {list(root.shape)} holds channels and which of its parts are "
+            "tokens; pass layout=TokenLayout(length, positions, grid) for channels in axis 1"
+        )
+    grid = tuple(size for axis, size in enumerate(root.shape) if axis not in (0, channels))
+    pixels = _every_place(root, kind, (channels,), grid)
+    return pixels if layout is None or layout.grid is None else _regular(pixels, layout.grid)
+
+
+def _channel_axis(shape: torch.Size) -> int | None:
+    """The one axis of one or three entries, if it is where models have channels."""
+    axes = [axis for axis in {1, len(shape) - 3, len(shape) - 1} if shape[axis] in (1, 3)]
+    return axes[0] if len(axes) == 1 else None
+
+
+def _regular(found: ExplainedInput, grid: tuple[int, ...]) -> ExplainedInput:
+    """The same input with another grid, of cells of equal size."""
+    sizes = [found.shape[axis] for axis in found.place_axes]
+    if len(grid) != len(sizes):
+        raise ValueError(f"layout.grid must have {len(sizes)} numbers for an input {list(found.shape)}, not {grid}")
+    lines = [even_line(size, cells) for size, cells in zip(sizes, grid, strict=True)]
+    owner = cells_of_places(sizes, grid, lines, found.owner.device).flatten()
+    tokens = torch.Size(grid).numel()
+    return replace(found, owner=owner, tokens=tokens, grid=grid, order=None)
+
+
+# -- The places of cells -----------------------------------------------------------------------------------------------
+
+
+def _of_cells(propagator: Propagator, root: Value, cells: Cells, kind: Kind) -> ExplainedInput:
+    """Follow the entries of one sample from the input to the cells."""
+    numbers, cell = _entries_and_cells(propagator, root, cells)
+    count = cells.value.shape.numel() // (propagator.samples * cells.value.shape[cells.channels])
+    size = root.shape[1:].numel()
+    if bool(((numbers < 0) | (numbers > size)).any()):
+        raise UnsupportedModelError(
+            "the input's samples are mixed before the model reads them; pass layout=TokenLayout(length, positions, "
+            "grid) and a batch of one"
+        )
+    places = [int(x) for x in root.shape[1:]]
+    coordinates = torch.stack(torch.unravel_index((numbers - 1).clamp(min=0), places))
+    is_entry = numbers > 0
+    order = torch.arange(count, device=numbers.device)
+    if not cells.lines:  # a row without entries is a token that the model puts beside them
+        order = order[is_entry.any(1)]
+        cell = torch.cumsum(is_entry.any(1), 0)[:, None].expand_as(cell) - 1
+        count = len(order)
+    features = _feature_axes(root, cells, coordinates, is_entry, cell)
+    kept = [i for i in range(len(places)) if i + 1 not in features]
+    place = torch.zeros_like(numbers)
+    for i in kept:
+        place = place * places[i] + coordinates[i]
+    owner = torch.full((torch.Size([places[i] for i in kept]).numel(),), count, device=numbers.device)
+    owner[place[is_entry]] = cell[is_entry]
+    grid = _own_grid(cells) if kind in ("spectrogram", "image", "video") else None
+    if len(kept) == 1 or len(root.shape) > 3:
+        reading, grid = _reading_order(owner, [places[i] for i in kept], count, grid)
+        rank = torch.cat([torch.argsort(reading), torch.tensor([count], device=owner.device)])
+        owner = rank[owner]
+        order = order[reading]
+    return ExplainedInput(kind, root.shape, features, owner, count, grid, cells, order)
+
+
+def _entries_and_cells(
+    propagator: Propagator, root: Value, cells: Cells
+) -> tuple[Int[Tensor, "lead width *places"], Int[Tensor, "lead width *places"]]:
+    """Of the first sample: which entry of the input stands at each place of `cells.start`, and in which cell it is."""
+    start = cells.start
+    moved = moved_from(propagator.tape.nodes, root)
+    numbers = entry_numbers(moved, start)
+    if not cells.lines:
+        rows = by_sample(propagator, start, cells.channels, numbers)[0].long()
+        return rows, torch.arange(len(rows), device=rows.device)[:, None].expand_as(rows)
+    # Frames may have become samples: all those of the first sample, in their order.
+    first = by_sample(propagator, start, 1, numbers)
+    leads = first.shape[1] // start.shape[2:].numel()
+    maps = first[0].view(leads, *start.shape[2:], start.shape[1]).movedim(-1, 1).long()
+    counts = cells.value.shape[2:]
+    cell = cells_of_places(start.shape[2:], counts, cells.lines, maps.device)
+    lead = torch.arange(leads, device=maps.device).view(-1, *[1] * (maps.ndim - 1))
+    return maps, (lead * counts.numel() + cell).expand_as(maps)
+
+
+def _feature_axes(
+    root: Value,
+    cells: Cells,
+    coordinates: Int[Tensor, "axes lead width *places"],
+    is_entry: Bool[Tensor, "lead width *places"],
+    cell: Int[Tensor, "lead width *places"],
+) -> tuple[int, ...]:
+    """The axes of the input that its features lie along."""
+    test = _only_along_channels if cells.lines else _complete_in_every_cell
+    axes = [axis for axis in range(1, len(root.shape)) if test(coordinates[axis - 1], is_entry, root.shape[axis], cell)]
+    if len(root.shape) == 2:
+        return ()
+    if len(root.shape) == 3:
+        return tuple(axes[-1:])
+    # An image of one row of pixels has several axes that could be it: the one that has more than an entry is.
+    several = [axis for axis in axes if root.shape[axis] > 1]
+    chosen = several if several else axes
+    if len(chosen) > 1:
+        chosen = [axis for axis in chosen if axis == _channel_axis(root.shape)] or chosen
+    if not chosen:
+        raise UnsupportedModelError(
+            f"no axis of the input {list(root.shape)} is read as channels; pass an image [batch, channels, height, "
+            "width] or a video [batch, frames, channels, height, width]"
+        )
+    return (chosen[0],)
+
+
+def _only_along_channels(coordinate: Tensor, is_entry: Tensor, size: int, cell: Tensor) -> bool:
+    """Whether the coordinate is the same at all places of a channel of the map."""
+    by_channel = coordinate.movedim(1, 0).flatten(1)
+    there = is_entry.movedim(1, 0).flatten(1)
+    low = torch.where(there, by_channel, size).amin(1)
+    high = torch.where(there, by_channel, -1).amax(1)
+    return bool((low >= high).all())
+
+
+def _complete_in_every_cell(coordinate: Tensor, is_entry: Tensor, size: int, cell: Tensor) -> bool:
+    """Whether every cell holds entries at all coordinates of the axis."""
+    held = torch.zeros(int(cell[is_entry].max()) + 1, size, dtype=torch.bool, device=cell.device)
+    held[cell[is_entry], coordinate[is_entry]] = True
+    return bool(held.all())
+
+
+def _own_grid(cells: Cells) -> tuple[int, ...] | None:
+    sizes = tuple(cells.value.shape[2:])
+    return sizes if len(cells.lines) > 1 else None
+
+
+def _reading_order(
+    owner: Int[Tensor, " places"], sizes: list[int], count: int, grid: tuple[int, ...] | None
+) -> tuple[Int[Tensor, " tokens"], tuple[int, ...] | None]:
+    """Sort cells by their first corner, and tell whether they form a grid.
+
+    Returns:
+        The cells in the order of their corners, and how many there are along every axis; the order as it is, and the
+        given grid, where a cell holds no place.
+    """
+    coordinates = torch.unravel_index(torch.arange(len(owner), device=owner.device), sizes)
+    first = [
+        torch.full((count + 1,), size, device=owner.device).scatter_reduce(0, owner, x, "amin")[:count]
+        for size, x in zip(sizes, coordinates, strict=True)
+    ]
+    if any(bool((corner == size).any()) for corner, size in zip(first, sizes, strict=True)):
+        return torch.arange(count, device=owner.device), grid
+    key = torch.zeros(count, dtype=torch.long, device=owner.device)
+    for corner, size in zip(first, sizes, strict=True):
+        key = key * size + corner
+    counts = tuple(torch.unique(corner).numel() for corner in first)
+    is_grid = len(sizes) > 1 and torch.Size(counts).numel() == count == torch.unique(key).numel()
+    return torch.argsort(key, stable=True), counts if is_grid else None

@@ -1,0 +1,82 @@
+"""How what a model returns is read: its logits, a named field of it, and what a message says of it."""
+
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from typing import Any
+
+from jaxtyping import Float
+from torch import Tensor
+
+from lrptrain.relevance.types import NonFiniteError, UnsupportedModelError
+
+
+def named_fields(output: Any) -> dict[str, Any]:
+    """Return the fields of a dict, a dataclass, a NamedTuple or any other object; a tensor or a list has none."""
+    if isinstance(output, Mapping):
+        return {str(name): field for name, field in output.items()}
+    if hasattr(output, "_fields"):
+        return dict(output._asdict())
+    if is_dataclass(output) and not isinstance(output, type):
+        return {field.name: getattr(output, field.name) for field in fields(output)}
+    return {} if isinstance(output, (Tensor, list, tuple)) else dict(getattr(output, "__dict__", {}))
+
+
+def described(output: Any) -> str:
+    """Say in a few words what a model returned: its type, and its tensors with their names and shapes."""
+    if isinstance(output, Tensor):
+        return f"a tensor of shape {list(output.shape)}"
+    entries = named_fields(output)
+    if not entries and isinstance(output, (list, tuple)):
+        entries = {f"[{number}]": entry for number, entry in enumerate(output[:5])}
+    tensors = [f"{name} {list(entry.shape)}" for name, entry in entries.items() if isinstance(entry, Tensor)]
+    others = [f"{name} ({type(entry).__name__})" for name, entry in entries.items() if not isinstance(entry, Tensor)]
+    parts = ", ".join([*tensors, *others][:12])
+    return f"{type(output).__name__} with {parts}" if parts else type(output).__name__
+
+
+def field_of(output: Any, *names: str) -> Tensor | None:
+    """Return the output itself if it is a tensor, else the first of its fields of these names that is one, or None."""
+    if isinstance(output, Tensor):
+        return output
+    entries = named_fields(output)
+    found = (entries[name] if name in entries else getattr(output, name, None) for name in names)
+    return next((entry for entry in found if isinstance(entry, Tensor)), None)
+
+
+def read_logits(output: Any, samples: int) -> Float[Tensor, "batch classes"]:
+    """Take the logits out of a model's output; one number per sample, `[batch]`, is one logit.
+
+    Raises:
+        UnsupportedModelError: If they are not one row of class scores per sample.
+        NonFiniteError: If they are NaN.
+    """
+    logits = field_of(output, "logits")
+    if logits is None or logits.ndim not in (1, 2) or len(logits) != samples or not logits.is_floating_point():
+        raise UnsupportedModelError(_no_logits(output, logits, samples))
+    check_not_nan(logits, "logits")
+    return logits if logits.ndim == 2 else logits.unsqueeze(1)
+
+
+def _no_logits(output: Any, logits: Tensor | None, samples: int) -> str:
+    way_out = "target=lambda output: ... (one number per sample, [batch])"
+    if logits is not None and logits.ndim > 2 and len(logits) == samples and logits.is_floating_point():
+        axes = logits.ndim - 1
+        way_out = f"target=({', '.join('ijk'[:axes] if axes < 4 else ['i', '...'])}), one index per axis, or {way_out}"
+    return (
+        f"the model must return logits [batch, classes] (here [{samples}, classes]) or an object with .logits; it "
+        f"returned {described(output)}: say what is explained by {way_out}; lrptrain.targets has such functions"
+    )
+
+
+def check_not_nan(numbers: Float[Tensor, "batch ..."], what: str) -> None:
+    """Raise if the numbers that are to be explained are NaN.
+
+    Raises:
+        NonFiniteError: If they are in some sample.
+    """
+    if numbers.isnan().any():
+        rows = numbers.isnan().flatten(1).any(1) if numbers.ndim > 1 else numbers.isnan()
+        raise NonFiniteError(
+            f"the {what} of samples {rows.nonzero().flatten().tolist()[:10]} are NaN: there is no class to explain; "
+            "check these samples of the input, and the model's weights, for NaN"
+        )

@@ -1,0 +1,45 @@
+"""Which module of a model runs now, from the stack of the thread that asks: no hook, and no other thread's calls."""
+
+import inspect
+import sys
+from types import CodeType, FrameType
+
+from torch import nn
+
+# The code that runs a module's hooks and its forward, and the function inside of it that does so if there are hooks.
+_CALL = nn.Module._call_impl.__code__
+_CALLERS = {_CALL, *(constant for constant in _CALL.co_consts if isinstance(constant, CodeType))}
+
+
+class RunningModule:
+    """Finds the innermost module of a model that runs."""
+
+    def __init__(self, model: nn.Module):
+        """Learn the names of the model's modules."""
+        self._names: dict[int, str] = {}
+        # The code of every forward, for those that are called without hooks.
+        self._forwards = set[CodeType]()
+        for name, module in model.named_modules():
+            self._names[id(module)] = name
+            code = getattr(inspect.unwrap(getattr(type(module), "forward", len)), "__code__", None)
+            if code is not None and code.co_argcount:
+                self._forwards.add(code)
+
+    def name(self) -> str:
+        """The module's name in the model; "" for the model itself, and where none runs."""
+        frame: FrameType | None = sys._getframe(1)
+        while frame is not None:
+            name = self._name_at(frame)
+            if name is not None:
+                return name
+            frame = frame.f_back
+        return ""
+
+    def _name_at(self, frame: FrameType) -> str | None:
+        code = frame.f_code
+        if code is _CALL:
+            return self._names.get(id(frame.f_locals["self"]))
+        # What `_CALL` calls, the frame of `_CALL` will name.
+        if code not in self._forwards or (frame.f_back is not None and frame.f_back.f_code in _CALLERS):
+            return None
+        return self._names.get(id(frame.f_locals.get(code.co_varnames[0])))
