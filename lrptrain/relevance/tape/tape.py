@@ -5,7 +5,7 @@ the attention probabilities are tensors of the autograd graph, whichever backend
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -97,6 +97,11 @@ class Tape(TorchFunctionMode):
             self._dependent.add(self.leaf.grad_fn)
         self.root = self._remember(copy, depends=True)
         return copy
+
+    def know(self, constants: Iterable[Tensor]) -> None:
+        """Take tensors with a graph of their own, such as weights computed from others, for constants of the pass."""
+        for tensor in constants:
+            self._remember(tensor, depends=False)
 
     @contextmanager
     def recording(self, model: nn.Module) -> Iterator[None]:
