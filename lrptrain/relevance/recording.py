@@ -4,13 +4,15 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lrptrain.relevance.advice import REACH_INPUT, called, other_methods
+from lrptrain.relevance.attention_layers import DECODER, AttentionLayers, AttentionMap
+from lrptrain.relevance.attentions import Attention, find_attentions
 from lrptrain.relevance.classes import class_names, explained_class, rival_class
 from lrptrain.relevance.default import check_method, first_that_serves
 from lrptrain.relevance.explanation import Explanation, seed_scale
@@ -18,15 +20,18 @@ from lrptrain.relevance.flow import flow_to, unweighted
 from lrptrain.relevance.heads import Head, HeadFunction, as_head
 from lrptrain.relevance.inputs import ExplainedInput
 from lrptrain.relevance.inputs import explained_input as kind_of_input
-from lrptrain.relevance.layout import attention_probabilities, input_layout, joints, reads_sequence, token_states
+from lrptrain.relevance.layout import input_layout, joints, reads_sequence, token_states
+from lrptrain.relevance.precision import HALF, AutocastState, autocast_state
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.propagation.composite import Rules, check_active_names, custom_rules, split_composite
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
+from lrptrain.relevance.recordable import check_recordable
 from lrptrain.relevance.registry import check_finite, differentiable, get_method
 from lrptrain.relevance.tape.functions import enterable
 from lrptrain.relevance.tape.nodes import Value, map_nested, tensors_in
 from lrptrain.relevance.tape.sample_axes import split_samples
 from lrptrain.relevance.tape.tape import Tape
+from lrptrain.relevance.token_walk import last_unmixed
 from lrptrain.relevance.types import (
     Relevance,
     TokenLayout,
@@ -41,24 +46,6 @@ if TYPE_CHECKING:
 Inputs = Tensor | Mapping[str, Any]
 Target = int | str | Sequence[int | str | tuple[int, ...]] | Int[Tensor, " batch"] | HeadFunction | None
 Blocks = list[Float[Tensor, "batch heads length length"]]
-
-
-class AutocastState(NamedTuple):
-    """The precision in which the caller runs the model, for methods that run it again.
-
-    Attributes:
-        devices: Arguments of `torch.autocast` for each kind of device: its name, the precision, whether it is on.
-    """
-
-    devices: tuple[tuple[str, torch.dtype, bool], ...]
-
-
-def autocast_state() -> AutocastState:
-    """Return the state of autocast on the CPU and on the accelerator at hand, as it is now."""
-    kinds = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    return AutocastState(
-        tuple((kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)) for kind in kinds)
-    )
 
 
 @dataclass(eq=False)
@@ -133,6 +120,8 @@ class Recording:
 
             return first_that_serves(self.model, names, explain, create_graph=create_graph)
         chosen = get_method(method, options)
+        if chosen.in_full_precision(options) and self.in_float32 is not self:
+            return self.in_float32._attribute(target, method, other, create_graph, first_order, options)
         options, composite = split_composite(options)
         logits = self.output.tensor
         if create_graph and not chosen.differentiable:
@@ -165,6 +154,13 @@ class Recording:
             assert self.tape.leaf is not None
             check_finite(relevance, self.tape.leaf)
         return relevance
+
+    @cached_property
+    def in_float32(self) -> "Recording":
+        """This recording, or another of the same inputs where this one ran in half precision."""
+        if self.forward_pass is None or self.forward_pass.in_float32 is self.forward_pass:
+            return self
+        return self.forward_pass.in_float32.under(self.head)
 
     def input_gradient(
         self, of: Callable[[Float[Tensor, "batch classes"]], Float[Tensor, ""]], create_graph: bool = False
@@ -271,6 +267,8 @@ class Recording:
             # Token ids have no width.
             content = (places[..., 0] if leaf.ndim < places.ndim else places).cpu()
             samples = [sample[own] for sample, own in zip(samples, content, strict=True)]
+        # The same numbers are the same content in every precision.
+        samples = [sample.float() if sample.dtype in HALF else sample for sample in samples]
         contents = (sample.contiguous().view(torch.uint8).numpy().tobytes() for sample in samples)
         return [zlib.crc32(content) * 1_000_003 + seed for content in contents]
 
@@ -283,14 +281,27 @@ class Recording:
 
     @cached_property
     def blocks(self) -> list[Value]:
-        """The attention probabilities of every block."""
-        blocks = attention_probabilities(self.tape)
+        """The attention probabilities of every block, in order: self-attention, and cross-attention of equal lengths.
+
+        Where a model mixes its heads before they weigh the values, what it makes of them.
+        """
+        blocks = list(dict.fromkeys(attention.block for attention in self.attentions))
         if not blocks:
             raise UnsupportedModelError(
                 "the model has no self-attention that the tape can see: no softmax over the last axis of a square "
                 f"[tokens, tokens] matrix that weighs values; {other_methods(*REACH_INPUT)} need none"
             )
         return blocks
+
+    @cached_property
+    def attentions(self) -> list[Attention]:
+        """Where attention maps weigh values."""
+        return find_attentions(self.tape)
+
+    @cached_property
+    def attention_layers(self) -> AttentionLayers:
+        """How the blocks follow one another."""
+        return AttentionLayers(self.propagator, self.attentions, self.token_output, self.length)
 
     @cached_property
     def length(self) -> int:
@@ -355,7 +366,8 @@ class Recording:
             )
         # A head may read the tokens in two ways, as the start and the end of an answer: both come from states before.
         complete = joints(self.tape, self.output, self.blocks[-1])
-        return unweighted(self.propagator, next((x for x in reversed(states) if x in complete), states[-1]))
+        last = unweighted(self.propagator, next((x for x in reversed(states) if x in complete), states[-1]))
+        return last_unmixed(self.propagator, self.output, self.attentions[-1], last, self.length)
 
     @property
     def pooling(self) -> Float[Tensor, "batch length"]:
@@ -370,6 +382,20 @@ class Recording:
     def attention(self) -> Blocks:
         """The attention probabilities of every block."""
         return [self.per_head(value, value.tensor) for value in self.blocks]
+
+    def map_tensor(self, attention: AttentionMap) -> Float[Tensor, "batch heads length length"]:
+        """What weighs the values: the probabilities of a block, or a sum of several with factors."""
+        parts = [self.per_head(value, value.tensor) for value in attention.parts]
+        total = parts[0]
+        for part, factor in zip(parts[1:], attention.factors[1:], strict=True):
+            total = total + factor * part
+        return total
+
+    def content_of(self, row: Float[Tensor, "*batch length"], stream: int) -> Float[Tensor, "*batch tokens"]:
+        """Relevance of the content tokens, of a row over the tokens of a stream; a decoder reads them one later."""
+        if stream == DECODER:
+            row = torch.nn.functional.pad(row[..., 1:], (0, 1))
+        return self.layout.content(row)
 
     def per_head(self, block: Value, x: Tensor) -> Float[Tensor, "batch heads length length"]:
         """Bring what belongs to a block's attention probabilities to one shape, whichever way heads are merged.
@@ -416,11 +442,13 @@ def forward_on_tape(
 
     Raises:
         ValueError: If the input is empty.
-        UnsupportedModelError: If it is never looked up.
+        UnsupportedModelError: If the model cannot be recorded, or never looks the ids up.
     """
+    check_recordable(model)
     if explained.numel() == 0:
         raise ValueError("the batch is empty: there is nothing to explain")
     tape = Tape(frugal=frugal, others=tuple(tensors_in(others)))
+    tape.know(weight for weight in model.parameters() if weight.grad_fn is not None)
     if explained.is_floating_point():
         watched = tape.watch(explained if explained.requires_grad else explained.clone())
     else:
