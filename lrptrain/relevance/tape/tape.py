@@ -29,6 +29,7 @@ from lrptrain.relevance.tape.functions import (
     is_in_place,
 )
 from lrptrain.relevance.tape.nodes import Node, Value, map_nested, tensors_in, version_of
+from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
 from lrptrain.relevance.tape.running import RunningModule
 from lrptrain.relevance.types import UnsupportedOperationError
 
@@ -153,7 +154,7 @@ class Tape(TorchFunctionMode):
             with self:
                 return enterable(func)(*args, **kwargs)
         if not self._records or name == "requires_grad":
-            return func(*self._without_weights(name, args), **kwargs)
+            return with_ordered_gradient(name, func(*self._without_weights(name, args), **kwargs))
         if name == "set_grad_enabled":
             # `torch.no_grad()` inside of a model: noted for constants, but the input keeps its graph.
             self._graph = args[0]
@@ -174,7 +175,7 @@ class Tape(TorchFunctionMode):
         # An operation that writes without saying so in its name shows in the versions of its arguments.
         versions = [version_of(tensor) for tensor in tensors]
         with torch.set_grad_enabled(self._graph or bool(node.inputs)):
-            result = func(*self._without_weights(name, args), **kwargs)
+            result = with_ordered_gradient(name, func(*self._without_weights(name, args), **kwargs))
         result = written if name == "setitem" else result
         # A text's explained input is the output of its embedding, which starts the tape.
         if name == "embedding" and self._embeds_the_input(args, kwargs):
