@@ -425,7 +425,10 @@ def forward_on_tape(
     with tape.recording(model):
         output = forward(watched)
     if tape.root is None:
-        raise UnsupportedModelError("the model never looks up an embedding of its token ids; pass embeddings instead")
+        raise UnsupportedModelError(
+            "the model never looks up an embedding of its token ids (it changes them before, or multiplies a one-hot "
+            "matrix?); look them up with nn.Embedding, or pass inputs_embeds where the model takes them"
+        )
     return tape, output
 
 

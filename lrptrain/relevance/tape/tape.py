@@ -30,6 +30,7 @@ from lrptrain.relevance.tape.functions import (
     enterable,
     is_in_place,
 )
+from lrptrain.relevance.tape.lookups import Lookup, lookup_of
 from lrptrain.relevance.tape.nodes import Node, Value, map_nested, tensors_in, version_of
 from lrptrain.relevance.tape.outside import Outside, without_graph
 from lrptrain.relevance.tape.running import RunningModule
@@ -191,9 +192,10 @@ class Tape(TorchFunctionMode):
             result = func(*self._without_weights(name, without_graph(func, args)), **kwargs)
         result = written if name == "setitem" else result
         # A text's explained input is the output of its embedding, which starts the tape.
-        if name == "embedding" and self._embeds_the_input(args, kwargs):
+        lookup = self._explained_lookup(args, kwargs) if name == "embedding" else None
+        if lookup is not None:
             self._table = _table(args, kwargs)
-            return self.watch(result)  # type: ignore[arg-type]
+            return self._watch_lookup(lookup, result)  # type: ignore[arg-type]
         copies = name == "embedding" and self.root is not None and self._copied_tokens(args, kwargs)
         if copies:
             return self._from_root(result, copies)  # type: ignore[arg-type]
@@ -299,12 +301,20 @@ class Tape(TorchFunctionMode):
         values = (self.value_of(tensor) for tensor in tensors)
         return tuple(dict.fromkeys(value for value in values if value is not None and value.depends))
 
-    def _embeds_the_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def _explained_lookup(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Lookup | None:
         ids = self.token_ids
         looked_up = args[0] if args else kwargs.get("input")
-        if ids is None or looked_up is None or looked_up.shape != ids.shape or shares_memory(looked_up, self.others):
-            return False
-        return self.root is None and (looked_up is ids or torch.equal(looked_up, ids))
+        if ids is None or looked_up is None or self.root is not None or shares_memory(looked_up, self.others):
+            return None
+        return lookup_of(looked_up, ids)
+
+    def _watch_lookup(self, lookup: Lookup, result: Tensor) -> Tensor:
+        """Declare what was looked up as the explained input, sample by sample, and return it as the model expects."""
+        watched = self.watch(lookup.to_samples(result))
+        if watched.shape == result.shape and not lookup.transposed:
+            return watched
+        with self:
+            return lookup.from_samples(watched, result.shape)
 
     def _copied_tokens(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
         """How many tokens of the explained text a second lookup reads once more, from its first token on.
