@@ -1,7 +1,7 @@
 """Run the recorded model again, on other values of the explained input, or without some of its tokens."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.recording import Inputs, Recording, explained_input
-from lrptrain.relevance.tape.functions import canonical_name
+from lrptrain.relevance.tape.functions import as_python, canonical_name
 from lrptrain.relevance.tape.nodes import tensors_in
 from lrptrain.relevance.tape.tape import shares_memory
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
@@ -37,6 +37,8 @@ class _Substitution(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if not kwargs:
+            func, args = as_python(func, args)
         name = canonical_name(func)
         if name == "set_grad_enabled":
             return None
@@ -83,9 +85,24 @@ def rerun(
         for kind, dtype, enabled in recording.autocast.devices:
             stack.enter_context(torch.autocast(kind, dtype, enabled))
         stack.enter_context(_Substitution(replacement if text else None, values, tuple(tensors_in(others))))
+        stack.enter_context(_of_any_size(recording, len(values)))
         if not isinstance(recording.inputs, Mapping):
             return recording.model(replacement)
         return recording.model(**others | {name: replacement})
+
+
+@contextmanager
+def _of_any_size(recording: Recording, rows: int) -> Iterator[None]:
+    """An exported model may have been made for one size of the batch, and asserts it."""
+    try:
+        yield
+    except AssertionError as error:
+        if rows == recording.samples or "Guard failed" not in str(error):
+            raise
+        raise UnsupportedModelError(
+            f"the model was exported for batches of another size than {rows}: give at_once={recording.samples}, or "
+            "export it with dynamic_shapes"
+        ) from error
 
 
 def _of_rows(x: Any, rows: Tensor, samples: int) -> Any:
