@@ -43,6 +43,8 @@ _EXPLICIT: dict[str, Callable[..., Any]] = {
     "addmm": explicit_addmm,
     "baddbmm": explicit_baddbmm,
 }
+# The second argument gives a type or a shape only.
+_AS_ANOTHER = frozenset({"to", "type_as", "view_as", "reshape_as", "expand_as"})
 
 
 @dataclass(eq=False)
@@ -54,6 +56,7 @@ class Tape(TorchFunctionMode):
         nodes: The recorded calls, in order.
         root: The explained input, the image or the word embeddings, as the model received it.
         leaf: The explained input for gradients; later writing in place does not touch it.
+        has_decoder: Whether the explained text is read a second time, one token later.
         frugal: Whether to keep no more than gradients at activations and relevance need: no graph of the weights.
         others: The model's other arguments: what looks them up reads them, also where they hold the same numbers.
     """
@@ -64,6 +67,7 @@ class Tape(TorchFunctionMode):
     leaf: Tensor | None = None
     frugal: bool = False
     others: tuple[Tensor, ...] = ()
+    has_decoder: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -239,7 +243,7 @@ class Tape(TorchFunctionMode):
         """Remember the outputs, and the node if relevance can flow through it."""
         # What the call returns as it was given (`x.to(x.dtype)`) stays the value that it is.
         outputs = [out for out in tensors_in(result) if out.is_floating_point() and not any(out is t for t in same)]
-        depends = bool(node.inputs) and node.name not in CONSTANT
+        depends = bool(node.inputs) and node.name not in CONSTANT and not _casts_a_constant(node)
         if self._outside.exported:
             self._outside.know_results(node.name, node.args, tensors, outputs)
         if depends:
@@ -353,6 +357,7 @@ class Tape(TorchFunctionMode):
         with torch.enable_grad(), self:
             if tokens == looked_up.shape[1]:
                 return embedded.clone()
+            self.has_decoder = True
             return torch.cat([looked_up[:, :1], embedded[:, :-1]], 1)
 
     def _check(self, tensor: Tensor, name: str) -> None:
@@ -426,6 +431,11 @@ def _table(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
 
 def _in_graph(x: Any) -> bool:
     return isinstance(x, Tensor) and x.requires_grad and not isinstance(x, nn.Parameter)
+
+
+def _casts_a_constant(node: Node) -> bool:
+    """Whether the call brings a constant to the type or the shape of a value, on which no number of it depends."""
+    return node.name in _AS_ANOTHER and isinstance(node.argument(0, "input"), Tensor)
 
 
 def _goes_back(node: Node, out: Tensor) -> bool:
