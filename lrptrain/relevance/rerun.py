@@ -17,6 +17,7 @@ from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.recording import Inputs, Recording, explained_input
 from lrptrain.relevance.tape.functions import as_python, canonical_name
+from lrptrain.relevance.tape.lookups import lookup_of
 from lrptrain.relevance.tape.nodes import tensors_in
 from lrptrain.relevance.tape.tape import shares_memory
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
@@ -48,10 +49,11 @@ class _Substitution(TorchFunctionMode):
         ids = args[0] if args else kwargs["input"]
         if shares_memory(ids, self.others):
             return result
-        if ids is self.token_ids or (ids.shape == self.token_ids.shape and torch.equal(ids, self.token_ids)):
-            self.token_ids = None
-            return self.embeddings.to(result.dtype)
-        return result
+        lookup = lookup_of(ids, self.token_ids)
+        if lookup is None:
+            return result
+        self.token_ids = None
+        return lookup.from_samples(self.embeddings, result.shape).to(result.dtype)
 
 
 def rerun(

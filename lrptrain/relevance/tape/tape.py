@@ -30,6 +30,7 @@ from lrptrain.relevance.tape.functions import (
     enterable,
     is_in_place,
 )
+from lrptrain.relevance.tape.lookups import Lookup, lookup_of
 from lrptrain.relevance.tape.nodes import Node, Value, map_nested, tensors_in, version_of
 from lrptrain.relevance.tape.outside import Outside, without_graph
 from lrptrain.relevance.tape.running import RunningModule
@@ -42,6 +43,8 @@ _EXPLICIT: dict[str, Callable[..., Any]] = {
     "addmm": explicit_addmm,
     "baddbmm": explicit_baddbmm,
 }
+# The second argument gives a type or a shape only.
+_AS_ANOTHER = frozenset({"to", "type_as", "view_as", "reshape_as", "expand_as"})
 
 
 @dataclass(eq=False)
@@ -53,6 +56,7 @@ class Tape(TorchFunctionMode):
         nodes: The recorded calls, in order.
         root: The explained input, the image or the word embeddings, as the model received it.
         leaf: The explained input for gradients; later writing in place does not touch it.
+        has_decoder: Whether the explained text is read a second time, one token later.
         frugal: Whether to keep no more than gradients at activations and relevance need: no graph of the weights.
         others: The model's other arguments: what looks them up reads them, also where they hold the same numbers.
     """
@@ -63,6 +67,7 @@ class Tape(TorchFunctionMode):
     leaf: Tensor | None = None
     frugal: bool = False
     others: tuple[Tensor, ...] = ()
+    has_decoder: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -191,9 +196,10 @@ class Tape(TorchFunctionMode):
             result = func(*self._without_weights(name, without_graph(func, args)), **kwargs)
         result = written if name == "setitem" else result
         # A text's explained input is the output of its embedding, which starts the tape.
-        if name == "embedding" and self._embeds_the_input(args, kwargs):
+        lookup = self._explained_lookup(args, kwargs) if name == "embedding" else None
+        if lookup is not None:
             self._table = _table(args, kwargs)
-            return self.watch(result)  # type: ignore[arg-type]
+            return self._watch_lookup(lookup, result)  # type: ignore[arg-type]
         copies = name == "embedding" and self.root is not None and self._copied_tokens(args, kwargs)
         if copies:
             return self._from_root(result, copies)  # type: ignore[arg-type]
@@ -237,7 +243,7 @@ class Tape(TorchFunctionMode):
         """Remember the outputs, and the node if relevance can flow through it."""
         # What the call returns as it was given (`x.to(x.dtype)`) stays the value that it is.
         outputs = [out for out in tensors_in(result) if out.is_floating_point() and not any(out is t for t in same)]
-        depends = bool(node.inputs) and node.name not in CONSTANT
+        depends = bool(node.inputs) and node.name not in CONSTANT and not _casts_a_constant(node)
         if self._outside.exported:
             self._outside.know_results(node.name, node.args, tensors, outputs)
         if depends:
@@ -299,12 +305,20 @@ class Tape(TorchFunctionMode):
         values = (self.value_of(tensor) for tensor in tensors)
         return tuple(dict.fromkeys(value for value in values if value is not None and value.depends))
 
-    def _embeds_the_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    def _explained_lookup(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Lookup | None:
         ids = self.token_ids
         looked_up = args[0] if args else kwargs.get("input")
-        if ids is None or looked_up is None or looked_up.shape != ids.shape or shares_memory(looked_up, self.others):
-            return False
-        return self.root is None and (looked_up is ids or torch.equal(looked_up, ids))
+        if ids is None or looked_up is None or self.root is not None or shares_memory(looked_up, self.others):
+            return None
+        return lookup_of(looked_up, ids)
+
+    def _watch_lookup(self, lookup: Lookup, result: Tensor) -> Tensor:
+        """Declare what was looked up as the explained input, sample by sample, and return it as the model expects."""
+        watched = self.watch(lookup.to_samples(result))
+        if watched.shape == result.shape and not lookup.transposed:
+            return watched
+        with self:
+            return lookup.from_samples(watched, result.shape)
 
     def _copied_tokens(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
         """How many tokens of the explained text a second lookup reads once more, from its first token on.
@@ -343,6 +357,7 @@ class Tape(TorchFunctionMode):
         with torch.enable_grad(), self:
             if tokens == looked_up.shape[1]:
                 return embedded.clone()
+            self.has_decoder = True
             return torch.cat([looked_up[:, :1], embedded[:, :-1]], 1)
 
     def _check(self, tensor: Tensor, name: str) -> None:
@@ -416,6 +431,11 @@ def _table(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
 
 def _in_graph(x: Any) -> bool:
     return isinstance(x, Tensor) and x.requires_grad and not isinstance(x, nn.Parameter)
+
+
+def _casts_a_constant(node: Node) -> bool:
+    """Whether the call brings a constant to the type or the shape of a value, on which no number of it depends."""
+    return node.name in _AS_ANOTHER and isinstance(node.argument(0, "input"), Tensor)
 
 
 def _goes_back(node: Node, out: Tensor) -> bool:
