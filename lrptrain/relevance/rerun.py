@@ -1,7 +1,7 @@
 """Run the recorded model again, on other values of the explained input, or without some of its tokens."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,8 @@ from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.recording import Inputs, Recording, explained_input
-from lrptrain.relevance.tape.functions import canonical_name
+from lrptrain.relevance.tape.functions import as_python, canonical_name
+from lrptrain.relevance.tape.lookups import lookup_of
 from lrptrain.relevance.tape.nodes import tensors_in
 from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
 from lrptrain.relevance.tape.tape import shares_memory
@@ -38,6 +39,8 @@ class _Substitution(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if not kwargs:
+            func, args = as_python(func, args)
         name = canonical_name(func)
         if name == "set_grad_enabled":
             return None
@@ -47,10 +50,11 @@ class _Substitution(TorchFunctionMode):
         ids = args[0] if args else kwargs["input"]
         if shares_memory(ids, self.others):
             return result
-        if ids is self.token_ids or (ids.shape == self.token_ids.shape and torch.equal(ids, self.token_ids)):
-            self.token_ids = None
-            return self.embeddings.to(result.dtype)
-        return result
+        lookup = lookup_of(ids, self.token_ids)
+        if lookup is None:
+            return result
+        self.token_ids = None
+        return lookup.from_samples(self.embeddings, result.shape).to(result.dtype)
 
 
 def rerun(
@@ -84,9 +88,24 @@ def rerun(
         for kind, dtype, enabled in recording.autocast.devices:
             stack.enter_context(torch.autocast(kind, dtype, enabled))
         stack.enter_context(_Substitution(replacement if text else None, values, tuple(tensors_in(others))))
+        stack.enter_context(_of_any_size(recording, len(values)))
         if not isinstance(recording.inputs, Mapping):
             return recording.model(replacement)
         return recording.model(**others | {name: replacement})
+
+
+@contextmanager
+def _of_any_size(recording: Recording, rows: int) -> Iterator[None]:
+    """An exported model may have been made for one size of the batch, and asserts it."""
+    try:
+        yield
+    except AssertionError as error:
+        if rows == recording.samples or "Guard failed" not in str(error):
+            raise
+        raise UnsupportedModelError(
+            f"the model was exported for batches of another size than {rows}: give at_once={recording.samples}, or "
+            "export it with dynamic_shapes"
+        ) from error
 
 
 def _of_rows(x: Any, rows: Tensor, samples: int) -> Any:
