@@ -15,7 +15,7 @@ class Order(Enum):
     SAME = "as it was given"
     TRANSPOSED = "tokens first, then samples"
     PADDED = "with more tokens behind it"
-    FLATTENED = "several texts of a sample as samples of their own"
+    FLATTENED = "in reading order, several texts of a sample as samples of their own, say"
     SHIFTED = "behind a start token, without its last token"
 
 
@@ -70,25 +70,28 @@ def first_lookup(ids: Int[Tensor, "batch ..."], looked_up: Int[Tensor, "..."]) -
 
 
 def _order(ids: Tensor, looked_up: Tensor) -> Order | None:
-    if looked_up is ids or (looked_up.shape == ids.shape and torch.equal(looked_up, ids)):
+    if looked_up is ids or (looked_up.shape == ids.shape and _equal(looked_up, ids)):
         return Order.SAME
-    if ids.ndim == 3:
-        flat = looked_up.numel() == ids.numel() and looked_up.shape == (ids.shape[0] * ids.shape[1], ids.shape[2])
-        return Order.FLATTENED if flat and torch.equal(looked_up, ids.flatten(0, 1)) else None
-    if ids.ndim != 2 or looked_up.ndim != 2:
-        return None
-    samples, tokens = ids.shape
-    if looked_up.shape == (tokens, samples) and torch.equal(looked_up, ids.t()):
+    if ids.ndim == 2 and looked_up.shape == ids.shape[::-1] and _equal(looked_up, ids.t()):
         return Order.TRANSPOSED
-    longer = looked_up.shape[0] == samples and looked_up.shape[1] > tokens
-    return Order.PADDED if longer and torch.equal(looked_up[:, :tokens], ids) else None
+    if looked_up.numel() == ids.numel() and looked_up.ndim <= ids.ndim and _equal(looked_up.flatten(), ids.flatten()):
+        return Order.FLATTENED
+    if ids.ndim != 2 or looked_up.ndim != 2 or looked_up.shape[0] != ids.shape[0]:
+        return None
+    tokens = ids.shape[1]
+    return Order.PADDED if looked_up.shape[1] > tokens and _equal(looked_up[:, :tokens], ids) else None
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    """Whether both hold the same numbers, in any integer type."""
+    return one.device == other.device and bool((one == other).all())
 
 
 def later_lookup(ids: Int[Tensor, "batch tokens"], looked_up: Int[Tensor, "..."]) -> Lookup | None:
     """How a later lookup in the same table reads the text once more, as the decoder of a classifier does."""
     if looked_up.shape != ids.shape or ids.ndim != 2:
         return None
-    if looked_up is ids or torch.equal(looked_up, ids):
+    if looked_up is ids or _equal(looked_up, ids):
         return Lookup(Order.SAME, ids.shape)
-    shifted = ids.shape[1] > 1 and torch.equal(looked_up[:, 1:], ids[:, :-1])
+    shifted = ids.shape[1] > 1 and _equal(looked_up[:, 1:], ids[:, :-1])
     return Lookup(Order.SHIFTED, ids.shape) if shifted else None
