@@ -120,7 +120,7 @@ class Recording:
 
             return first_that_serves(self.model, names, explain, create_graph=create_graph)
         chosen = get_method(method, options)
-        if chosen.in_full_precision(options) and self.in_float32 is not self:
+        if chosen.in_full_precision(options) and self.forward_pass is not None and self.forward_pass.is_half:
             return self.in_float32._attribute(target, method, other, create_graph, first_order, options)
         options, composite = split_composite(options)
         logits = self.output.tensor
@@ -157,9 +157,8 @@ class Recording:
 
     @cached_property
     def in_float32(self) -> "Recording":
-        """This recording, or another of the same inputs where this one ran in half precision."""
-        if self.forward_pass is None or self.forward_pass.in_float32 is self.forward_pass:
-            return self
+        """Another recording of the same inputs, in float32."""
+        assert self.forward_pass is not None
         return self.forward_pass.in_float32.under(self.head)
 
     def input_gradient(

@@ -19,6 +19,7 @@ from lrptrain.relevance.recording import Inputs, Recording, explained_input
 from lrptrain.relevance.tape.functions import as_python, canonical_name
 from lrptrain.relevance.tape.lookups import lookup_of
 from lrptrain.relevance.tape.nodes import tensors_in
+from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
 from lrptrain.relevance.tape.tape import shares_memory
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 
@@ -43,7 +44,7 @@ class _Substitution(TorchFunctionMode):
         name = canonical_name(func)
         if name == "set_grad_enabled":
             return None
-        result = func(*args, **kwargs)
+        result = with_ordered_gradient(name, func(*args, **kwargs))
         if name != "embedding" or self.token_ids is None:
             return result
         ids = args[0] if args else kwargs["input"]

@@ -32,6 +32,7 @@ from lrptrain.relevance.tape.functions import (
 )
 from lrptrain.relevance.tape.lookups import Lookup, lookup_of
 from lrptrain.relevance.tape.nodes import Node, Value, map_nested, tensors_in, version_of
+from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
 from lrptrain.relevance.tape.outside import Outside, without_graph
 from lrptrain.relevance.tape.running import RunningModule
 from lrptrain.relevance.tape.transforms import is_transforming, unwrapped
@@ -168,7 +169,7 @@ class Tape(TorchFunctionMode):
             with self:
                 return enterable(func)(*args, **kwargs)
         if not self._records or name == "requires_grad":
-            return func(*self._without_weights(name, args), **kwargs)
+            return with_ordered_gradient(name, func(*self._without_weights(name, args), **kwargs))
         if name == "set_grad_enabled":
             # `torch.no_grad()` inside of a model: noted for constants, but the input keeps its graph.
             self._graph = args[0]
@@ -194,6 +195,7 @@ class Tape(TorchFunctionMode):
         versions = [version_of(tensor) for tensor in tensors]
         with torch.set_grad_enabled(self._graph or bool(node.inputs)):
             result = func(*self._without_weights(name, without_graph(func, args)), **kwargs)
+            result = with_ordered_gradient(name, result)
         result = written if name == "setitem" else result
         # A text's explained input is the output of its embedding, which starts the tape.
         lookup = self._explained_lookup(args, kwargs) if name == "embedding" else None
