@@ -11,7 +11,7 @@ from torch import Tensor
 from lrptrain.relevance.flow import FLOW
 from lrptrain.relevance.geometry import Line, even_line, lines_to, moved_from, tiled
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
-from lrptrain.relevance.propagation.operation_rules import shape_back
+from lrptrain.relevance.propagation.operation_rules import choose, shape_back
 from lrptrain.relevance.propagation.propagator import Propagator, unchanged
 from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ELEMENTWISE, MAXIMA, PRODUCTS
 from lrptrain.relevance.tape.nodes import Node, Value
@@ -77,7 +77,7 @@ def find_cells(propagator: Propagator, block: Value | None = None) -> Cells | No
     if first.name not in ("conv1d", "conv2d", "conv3d"):
         is_read = source in moved and len(first.inputs) == 1 and _reads_last_axis(first, source)
         return Cells(source, len(source.shape) - 1, source) if is_read else None
-    product = _attention_product(nodes, block)
+    product = attention_product(nodes, block)
     maps = [node.outputs[0] for node in _feature_maps(nodes, first.name, product)]
     if product is not None:
         maps = [value for value in maps if _is_read(propagator, value, product.inputs[0])] or maps
@@ -112,7 +112,7 @@ def _feature_maps(nodes: list[Node], convolution: str, end: Node | None) -> Iter
             yield node
 
 
-def _attention_product(nodes: list[Node], block: Value | None) -> Node | None:
+def attention_product(nodes: list[Node], block: Value | None) -> Node | None:
     """The product of queries and keys: the last one of two activations before the block, or the first one of all."""
     products = [node for node in nodes if node.name in PRODUCTS and len(node.inputs) > 1]
     if block is None:
@@ -219,6 +219,15 @@ def _numerator(propagator: Propagator, node: Node, relevance: OutputRelevance) -
     return [shape_back(value, part)] if isinstance(value, Value) else []
 
 
+def _stays(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """A token that a constant overwrites, as padding, keeps its place."""
+    (part,) = relevance
+    assert part is not None
+    if len(node.inputs) > 1:
+        return choose(propagator, node, relevance) if node.name == "where" else []
+    return [shape_back(node.inputs[0], part)]
+
+
 def _of_features(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """A product with a weight from the right mixes features; from the left it mixes tokens, as attention does."""
     (part,) = relevance
@@ -234,6 +243,8 @@ _TRACE = _Trace(
         **FLOW.type_map,
         "linear": _of_features,
         "div": _numerator,
+        "where": _stays,
+        "masked_fill": _stays,
         **dict.fromkeys(("matmul", "bmm", "mm"), _of_features),
         **dict.fromkeys({"mean", "sum"} | AVERAGES | MAXIMA, _nothing),
     },
