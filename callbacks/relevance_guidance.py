@@ -71,8 +71,8 @@ class RelevanceGuidance(ModelCallback):
             large as the task's gradient allows, up to 1; see above.
         method: The relevance method of the maps that `energy` and the other losses on maps judge: a differentiable one
             of `lrptrain.methods()`. By default `generic_attention`, and for models without attention maps `attnlrp`,
-            with a `RelevanceWarning`. In half precision the gradients through `transformer_attribution` are off by a
-            tenth and more: take another.
+            with a `RelevanceWarning`. Under autocast, methods that would amplify its rounding
+            (`transformer_attribution`, `lrp`, `epsilon_lrp`, `partial_lrp`) cost another forward pass, in float32.
         method_options: The options of the method.
         target: Whether maps explain the class of the label, or the predicted one.
         first_order: Whether gradients inside the maps count as constants: cheaper, and reaches attention only.

@@ -43,7 +43,7 @@ class Row:
 DEAR = {"attention_flow", "integrated_gradients", "kernel_shap", "leave_one_out", "lime", "smoothgrad"}
 """Methods whose cost is that of many passes; so is that of the feed-forward forms of the norm-based family."""
 MORE: dict[str, list[dict[str, Any]]] = {
-    "lrp": [{"composite": "chefer"}],
+    "lrp": [{"composite": "split_alpha_beta"}, {"composite": "chefer"}],
     "transformer_attribution": [{"start_layer": 1}],
     "generic_attention": [{"start_layer": 1}],
     "attention_norm": [{"start_layer": 1}],

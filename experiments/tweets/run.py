@@ -29,7 +29,7 @@ HERE = Path(__file__).resolve().parent
 
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "transformer_attribution": [{}, {"normalize_rows": True, "start_layer": -1}],
-    "lrp": [{}, {"composite": "chefer"}],
+    "lrp": [{}, {"composite": "split_alpha_beta"}, {"composite": "chefer"}],
 }
 KS = (1, 3, 5, 10)
 

@@ -2,17 +2,18 @@
 
 from typing import Any, overload
 
-import torch
 from torch import nn
 
 from lrptrain.relevance import methods as _methods  # noqa: F401  (registers them)
 from lrptrain.relevance.arguments import as_arguments
 from lrptrain.relevance.default import check_method
-from lrptrain.relevance.forward_pass import ForwardPass
+from lrptrain.relevance.forward_pass import ForwardPass, forward_pass
 from lrptrain.relevance.heads import Head, as_head
+from lrptrain.relevance.precision import autocast_state
 from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.propagation.composite import Rules
-from lrptrain.relevance.recording import Inputs, Recording, Target, autocast_state, run_on_tape
+from lrptrain.relevance.recording import Inputs, Recording, Target
+from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.types import Relevance, TokenLayout
 
@@ -27,7 +28,7 @@ def record(
     """
     model = unwrap(model)
     with preserved(model):
-        return _forward_pass(model, inputs, explain, layout).logits()
+        return forward_pass(model, as_arguments(inputs), explain, layout).logits()
 
 
 @overload
@@ -73,6 +74,10 @@ def attribute(
     The unmodified model is run as it stands (dropout is active in training mode); its parameters, gradients, buffers,
     hooks, flags and the random state are as before afterwards. A batch of N equals N batches of one.
 
+    Autocast is switched off for it, so that maps and logits are those of the weights' own precision. Where the weights
+    themselves are in half precision, methods that would amplify its rounding (those that take quotients of small sums
+    or differences of answers) run a float32 copy of the model, which is dropped afterwards.
+
     Args:
         model: Any module whose forward returns logits `[batch, classes]`, one logit per sample (`[batch]`), or an
             object with `.logits`; with a target that is a function, or a tuple, anything. Compiled and wrapped models
@@ -97,7 +102,7 @@ def attribute(
         layout: Where the content tokens stand, for models in which it cannot be found.
         composite: Rules that count before the method's own, for the methods that propagate relevance by rules: a
             `lrptrain.Composite`, or a mapping from operations to rules, `{"cumsum": lrptrain.rules.epsilon()}`. For
-            `lrp` also the name of its own composite, "alpha_beta" or "chefer".
+            `lrp` also the name of its own composite, "alpha_beta", "split_alpha_beta" or "chefer".
         create_graph: Keep the graph, so that a loss on the scores reaches the model's parameters; for the methods that
             README's table calls differentiable.
         first_order: Whether to take gradients inside a map with a graph as constants, as RobustViT does. Cheaper, and
@@ -121,19 +126,14 @@ def attribute(
     if explain is not None and not isinstance(explain, str):
         return {name: attribute(model, inputs, target, method, explain=name, **given) for name in explain}
     with preserved(model):
-        forward_pass = _forward_pass(model, inputs, explain, layout, frugal=not create_graph)
-        head, target, other = as_head(target, other, forward_pass.output)
-        recording = forward_pass.under(head)
+        # Without a name, what cannot be run in float32 is the default method's failure, and another takes its place.
+        in_float32 = method is not None and get_method(method, options).in_full_precision(options)
+        recorded = forward_pass(
+            model, as_arguments(inputs), explain, layout, frugal=not create_graph, full_precision=in_float32
+        )
+        head, target, other = as_head(target, other, recorded.output)
+        recording = recorded.under(head)
         return recording._attribute(target, method, other, create_graph, first_order, options)
-
-
-def _forward_pass(
-    model: nn.Module, inputs: Inputs, explain: str | None, layout: TokenLayout | None, *, frugal: bool = False
-) -> ForwardPass:
-    arguments = as_arguments(inputs)
-    with torch.inference_mode(False), torch.enable_grad():
-        tape, output = run_on_tape(model, arguments, frugal, explain)
-        return ForwardPass(tape, output, model, arguments, explain, layout, autocast_state())
 
 
 def as_recording(

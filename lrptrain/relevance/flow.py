@@ -1,5 +1,6 @@
 """Where entries travel, whatever their values: which tokens the logits pool, and at which tokens the patches arrive."""
 
+import torch
 from jaxtyping import Float
 from torch import Tensor
 
@@ -53,10 +54,15 @@ def _weighted_sum(propagator: Propagator, node: Node, relevance: OutputRelevance
     """Attention pooling: the attention weights say where the values come from."""
     (part,) = relevance
     assert part is not None
-    if len(node.inputs) < 2:
-        return _evenly(propagator, node, relevance)
     attention = node.argument(0, "input")
     values = node.argument(1, "mat2", node.kwargs.get("other"))
+    if not isinstance(values, Value):
+        return _evenly(propagator, node, relevance)
+    if not isinstance(attention, Value):
+        # A constant mixes rows, of either sign: the embeddings of texts, say, with which images are compared.
+        sizes = at_least_float32(attention).abs()
+        shares = sizes / sizes.sum(-1, keepdim=True).clamp(min=torch.finfo(sizes.dtype).tiny)
+        return [shape_back(values, shares.mT.to(part.dtype) @ part)]
     return [shape_back(values, at_least_float32(attention.tensor).mT @ part)]
 
 
@@ -94,10 +100,17 @@ def _weights_of_tokens(node: Node) -> Tensor | None:
 
 
 def _weigh_tokens(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
-    """Such a weight says how much is read from a token."""
+    """Such a weight says how much is read from a token; of another constant, that nothing is where it is 0."""
+    (part,) = relevance
+    assert part is not None
     weight = _weights_of_tokens(node)
-    for value, part in multiply(propagator, node, relevance):
-        yield value, part if weight is None else part * weight.abs()
+    operands = (node.argument(0, "input"), node.argument(1, "other"))
+    constant = next((operand for operand in operands if isinstance(operand, Tensor)), None)
+    if weight is not None:
+        part = part * weight.abs()
+    elif constant is not None:
+        part = torch.where(constant == 0, 0.0, part)
+    yield from multiply(propagator, node, [part])
 
 
 def unweighted(propagator: Propagator, states: Value) -> Value:

@@ -3,6 +3,7 @@
 import copy
 from contextlib import ExitStack
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import torch
@@ -11,7 +12,16 @@ from torch import Tensor, nn
 
 from lrptrain.relevance.arguments import mask_name
 from lrptrain.relevance.heads import Head
-from lrptrain.relevance.recording import AutocastState, Inputs, Recording, explained_input
+from lrptrain.relevance.precision import (
+    AutocastState,
+    autocast_state,
+    has_half_weights,
+    inputs_in_float32,
+    model_in_float32,
+    no_run_in_float32,
+    without_autocast,
+)
+from lrptrain.relevance.recording import Inputs, Recording, explained_input, run_on_tape
 from lrptrain.relevance.tape.assignments import choose_written
 from lrptrain.relevance.tape.canonizers import collapse, unflatten
 from lrptrain.relevance.tape.nodes import Value
@@ -42,6 +52,13 @@ class ForwardPass:
     explain: str | None
     layout: TokenLayout | None
     autocast: AutocastState
+
+    @cached_property
+    def in_float32(self) -> "ForwardPass":
+        """This pass, or another of the same inputs where it ran in half precision."""
+        if not self.autocast.is_on and not has_half_weights(self.model):
+            return self
+        return forward_pass(self.model, self.inputs, self.explain, self.layout, full_precision=True)
 
     def under(self, head: Head) -> Recording:
         """Read a head from the output, and return the recording of what it comes from.
@@ -91,6 +108,48 @@ class ForwardPass:
             head=head,
             forward_pass=self,
         )
+
+
+def forward_pass(
+    model: nn.Module,
+    inputs: Inputs,
+    explain: str | None = None,
+    layout: TokenLayout | None = None,
+    *,
+    frugal: bool = False,
+    full_precision: bool = False,
+) -> ForwardPass:
+    """Run a model on a tape, without autocast where its weights are in float32.
+
+    Args:
+        model: The model.
+        inputs: Its inputs.
+        explain: The name of the explained argument, or None for the one that is chosen by itself.
+        layout: Where the content tokens stand, if given.
+        frugal: See `Tape`.
+        full_precision: Whether to run a float32 copy of a model whose weights are in half precision.
+
+    Raises:
+        ValueError: If there is no argument of the name `explain`.
+        UnsupportedModelError: If there is no such copy, or nothing to explain.
+    """
+    has_half = has_half_weights(model)
+    with torch.inference_mode(False), torch.enable_grad(), ExitStack() as stack:
+        if full_precision or not has_half:
+            # A model of mixed weights may need autocast to run at all.
+            inputs = inputs_in_float32(inputs) if has_half or autocast_state().is_on else inputs
+            stack.enter_context(without_autocast())
+        if not (full_precision and has_half):
+            tape, output = run_on_tape(model, inputs, frugal, explain)
+            return ForwardPass(tape, output, model, inputs, explain, layout, autocast_state())
+        copied = model_in_float32(model, keep_graph=not frugal)
+        try:
+            tape, output = run_on_tape(copied, inputs, frugal, explain)
+        except NotImplementedError:  # an operation that is refused in any precision
+            raise
+        except RuntimeError as error:
+            raise no_run_in_float32(error) from error
+        return ForwardPass(tape, output, copied, inputs, explain, layout, autocast_state())
 
 
 def _canonized(tape: Tape, numbers: Float[Tensor, "batch numbers"], head: Head) -> Value:

@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lrptrain.relevance.outputs import check_not_nan, described, field_of, read_logits
-from lrptrain.relevance.targets import EntryTarget
+from lrptrain.relevance.targets import LOGITS, EntryTarget
 from lrptrain.relevance.types import UnsupportedModelError
 
 # Makes one number per sample of a model's output.
@@ -112,7 +112,7 @@ def _function(target: Any, output: Any) -> HeadFunction | None:
     several = isinstance(target, list) and all(isinstance(entry, tuple) for entry in target)
     if not several and not isinstance(target, tuple):
         return None
-    logits = field_of(output, "logits")
+    logits = field_of(output, *LOGITS)
     if logits is None:
         raise UnsupportedModelError(
             f"a target that is a tuple indexes logits, and the model returned {described(output)}: take "

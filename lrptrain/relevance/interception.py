@@ -13,6 +13,8 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from lrptrain.relevance.attribute import as_recording
+from lrptrain.relevance.forward_pass import forward_pass
+from lrptrain.relevance.heads import Head
 from lrptrain.relevance.outputs import read_logits
 from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.process_wide import eager
@@ -55,12 +57,20 @@ class InterceptedForward:
         """Return the logits of the output, with their graph; see `read_logits` for errors."""
         return read_logits(self.output, self.samples)
 
-    def recording(self, rows: Int[Tensor, " rows"] | None = None) -> Recording:
-        """The recording of this call; or, of some samples or where there was none, of a new one."""
+    def recording(self, rows: Int[Tensor, " rows"] | None = None, full_precision: bool = False) -> Recording:
+        """The recording of this call; or, of some samples or where there was none, of a new one.
+
+        Args:
+            rows: The samples, or None for all.
+            full_precision: Whether a new one is made in float32, also under autocast. The recording of this call stays
+                as it is; methods that need float32 record it again.
+        """
         if rows is None and self.tape is not None:
             return as_recording(self.tape, self.output, self.model, self.arguments)
         arguments = self.chosen(rows)
         with preserved(self.model):
+            if full_precision:
+                return forward_pass(self.model, arguments, full_precision=True).under(Head())
             tape, output = run_on_tape(self.model, arguments)
         return as_recording(tape, output, self.model, arguments)
 

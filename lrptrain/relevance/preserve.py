@@ -51,7 +51,9 @@ def _random_state(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def _attributes(model: nn.Module) -> Iterator[None]:
-    modules = [(name, module, _own_attributes(module), dict(module._buffers)) for name, module in model.named_modules()]
+    # TorchScript keeps its state where Python does not reach.
+    named = [(n, module) for n, module in model.named_modules() if not isinstance(module, torch.jit.ScriptModule)]
+    modules = [(name, module, _own_attributes(module), dict(module._buffers)) for name, module in named]
     contents = Contents(((name, values) for name, _, values, _ in modules), model.buffers())
     # The graph of an earlier forward pass may hold the buffers themselves: copies are worked on, not written back.
     with torch.inference_mode(False):

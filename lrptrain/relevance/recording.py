@@ -4,7 +4,7 @@ import zlib
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -19,12 +19,14 @@ from lrptrain.relevance.heads import Head, HeadFunction, as_head
 from lrptrain.relevance.inputs import ExplainedInput, with_sizes
 from lrptrain.relevance.inputs import explained_input as kind_of_input
 from lrptrain.relevance.layout import attention_probabilities, input_layout, joints, reads_sequence, token_states
+from lrptrain.relevance.precision import HALF, AutocastState, autocast_state
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.propagation.composite import Rules, check_active_names, custom_rules, split_composite
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
+from lrptrain.relevance.recordable import check_recordable
 from lrptrain.relevance.registry import check_finite, differentiable, get_method
 from lrptrain.relevance.tape.functions import enterable
-from lrptrain.relevance.tape.nodes import Value, map_nested
+from lrptrain.relevance.tape.nodes import Value, map_nested, tensors_in
 from lrptrain.relevance.tape.sample_axes import split_samples
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.types import (
@@ -41,24 +43,6 @@ if TYPE_CHECKING:
 Inputs = Tensor | Mapping[str, Any]
 Target = int | str | Sequence[int | str | tuple[int, ...]] | Int[Tensor, " batch"] | HeadFunction | None
 Blocks = list[Float[Tensor, "batch heads length length"]]
-
-
-class AutocastState(NamedTuple):
-    """The precision in which the caller runs the model, for methods that run it again.
-
-    Attributes:
-        devices: Arguments of `torch.autocast` for each kind of device: its name, the precision, whether it is on.
-    """
-
-    devices: tuple[tuple[str, torch.dtype, bool], ...]
-
-
-def autocast_state() -> AutocastState:
-    """Return the state of autocast on the CPU and on the accelerator at hand, as it is now."""
-    kinds = ["cpu", *(["cuda"] if torch.cuda.is_available() else [])]
-    return AutocastState(
-        tuple((kind, torch.get_autocast_dtype(kind), torch.is_autocast_enabled(kind)) for kind in kinds)
-    )
 
 
 @dataclass(eq=False)
@@ -133,6 +117,8 @@ class Recording:
 
             return first_that_serves(self.model, names, explain, create_graph=create_graph)
         chosen = get_method(method, options)
+        if chosen.in_full_precision(options) and self.in_float32 is not self:
+            return self.in_float32._attribute(target, method, other, create_graph, first_order, options)
         options, composite = split_composite(options)
         logits = self.output.tensor
         if create_graph and not chosen.differentiable:
@@ -165,6 +151,13 @@ class Recording:
             assert self.tape.leaf is not None
             check_finite(relevance, self.tape.leaf)
         return relevance
+
+    @cached_property
+    def in_float32(self) -> "Recording":
+        """This recording, or another of the same inputs where this one ran in half precision."""
+        if self.forward_pass is None or self.forward_pass.in_float32 is self.forward_pass:
+            return self
+        return self.forward_pass.in_float32.under(self.head)
 
     def input_gradient(
         self, of: Callable[[Float[Tensor, "batch classes"]], Float[Tensor, ""]], create_graph: bool = False
@@ -272,6 +265,8 @@ class Recording:
             # Token ids have no width.
             content = (places[..., 0] if leaf.ndim < places.ndim else places).cpu()
             samples = [sample[own] for sample, own in zip(samples, content, strict=True)]
+        # The same numbers are the same content in every precision.
+        samples = [sample.float() if sample.dtype in HALF else sample for sample in samples]
         contents = (sample.contiguous().view(torch.uint8).numpy().tobytes() for sample in samples)
         return [zlib.crc32(content) * 1_000_003 + seed for content in contents]
 
@@ -395,11 +390,16 @@ def run_on_tape(model: nn.Module, inputs: Inputs, frugal: bool = False, explain:
     def forward(tensor: Tensor) -> Any:
         return model(**{**copies, name: tensor}) if isinstance(copies, dict) else model(tensor)
 
-    return forward_on_tape(model, forward, watched, frugal)
+    others = {key: x for key, x in copies.items() if key != name} if isinstance(copies, dict) else {}
+    return forward_on_tape(model, forward, watched, frugal, others)
 
 
 def forward_on_tape(
-    model: nn.Module, forward: Callable[[Tensor], Any], explained: Tensor, frugal: bool = False
+    model: nn.Module,
+    forward: Callable[[Tensor], Any],
+    explained: Tensor,
+    frugal: bool = False,
+    others: Mapping[str, Any] | None = None,
 ) -> tuple[Tape, Any]:
     """Record what `forward` makes of (a clone of) the explained input.
 
@@ -408,14 +408,17 @@ def forward_on_tape(
         forward: Runs the model.
         explained: Image, embeddings or token ids. What has a graph keeps it.
         frugal: See `Tape`.
+        others: The other arguments that `forward` gives to the model.
 
     Raises:
         ValueError: If the input is empty.
-        UnsupportedModelError: If it is never looked up.
+        UnsupportedModelError: If the model cannot be recorded, or never looks the ids up.
     """
+    check_recordable(model)
     if explained.numel() == 0:
         raise ValueError("the batch is empty: there is nothing to explain")
-    tape = Tape(frugal=frugal)
+    tape = Tape(frugal=frugal, others=tuple(tensors_in(others)))
+    tape.know(weight for weight in model.parameters() if weight.grad_fn is not None)
     if explained.is_floating_point():
         watched = tape.watch(explained if explained.requires_grad else explained.clone())
     else:

@@ -34,6 +34,7 @@ class Method:
         differentiable: Whether a loss on the scores reaches the model's parameters (`create_graph=True`).
         reaches_input: Whether `Relevance.input` is given.
         uses_rules: Whether the method propagates relevance by rules, so that a composite changes it.
+        full_precision: Whether the model is recorded in float32 for it, also where it runs in half precision.
         source: Paper.
     """
 
@@ -44,6 +45,7 @@ class Method:
     differentiable: bool
     reaches_input: bool
     uses_rules: bool
+    full_precision: bool
     source: str
 
     @property
@@ -51,6 +53,10 @@ class Method:
         """Options with their defaults."""
         parameters = list(inspect.signature(self.function).parameters.values())[1:]
         return {parameter.name: parameter.default for parameter in parameters}
+
+    def in_full_precision(self, options: Mapping[str, object]) -> bool:
+        """Whether to record in float32 for a call with these options: nothing is known of the rules of a user's."""
+        return self.full_precision or "composite" in options
 
 
 _METHODS: dict[str, Method] = {}
@@ -81,6 +87,7 @@ def register_method(
     differentiable: bool = True,
     reaches_input: bool = False,
     uses_rules: bool = False,
+    full_precision: bool | None = None,
     name: str | None = None,
 ) -> RegisteredMethod:
     """Add a method that `attribute`, the callbacks and the command line then know.
@@ -95,6 +102,8 @@ def register_method(
         differentiable: Whether a loss on the scores reaches the model's parameters.
         reaches_input: Whether the maps have relevance of the input itself.
         uses_rules: Whether it propagates relevance by rules, so that a composite changes it.
+        full_precision: Whether it needs a recording in float32 where the model runs in half precision, since it would
+            amplify the rounding (quotients of small sums, differences of answers). By default it does if it uses rules.
         name: The name of the method; that of the function by default.
 
     Returns:
@@ -114,6 +123,7 @@ def register_method(
         differentiable=differentiable,
         reaches_input=reaches_input,
         uses_rules=uses_rules,
+        full_precision=uses_rules if full_precision is None else full_precision,
         source=source,
     )
     _METHODS[name] = entry
@@ -131,6 +141,7 @@ def method(
     differentiable: bool = True,
     reaches_input: bool = False,
     uses_rules: bool = False,
+    full_precision: bool | None = None,
 ) -> Callable[[MethodFunction], MethodFunction]:
     """Register the decorated function under its own name; see `register_method`."""
 
@@ -143,6 +154,7 @@ def method(
             differentiable=differentiable,
             reaches_input=reaches_input,
             uses_rules=uses_rules,
+            full_precision=full_precision,
         )
         return function
 

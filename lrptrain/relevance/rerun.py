@@ -1,7 +1,7 @@
 """Run the recorded model again, on other values of the explained input, or without some of its tokens."""
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,8 +16,9 @@ from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.recording import Inputs, Recording, explained_input
-from lrptrain.relevance.tape.functions import canonical_name
+from lrptrain.relevance.tape.functions import as_python, canonical_name
 from lrptrain.relevance.tape.nodes import tensors_in
+from lrptrain.relevance.tape.tape import shares_memory
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 
 
@@ -27,6 +28,7 @@ class _Substitution(TorchFunctionMode):
 
     token_ids: Tensor | None
     embeddings: Tensor
+    others: tuple[Tensor, ...] = ()
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -35,6 +37,8 @@ class _Substitution(TorchFunctionMode):
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
     ) -> Any:
         kwargs = kwargs or {}
+        if not kwargs:
+            func, args = as_python(func, args)
         name = canonical_name(func)
         if name == "set_grad_enabled":
             return None
@@ -42,6 +46,8 @@ class _Substitution(TorchFunctionMode):
         if name != "embedding" or self.token_ids is None:
             return result
         ids = args[0] if args else kwargs["input"]
+        if shares_memory(ids, self.others):
+            return result
         if ids is self.token_ids or (ids.shape == self.token_ids.shape and torch.equal(ids, self.token_ids)):
             self.token_ids = None
             return self.embeddings.to(result.dtype)
@@ -69,18 +75,34 @@ def rerun(
         rows = torch.arange(len(values), device=original.device) % recording.samples
     text = recording.tape.token_ids is not None
     replacement = original[rows] if text else values
+    given = recording.inputs if isinstance(recording.inputs, Mapping) else {}
+    others = {key: _of_rows(x, rows, recording.samples) for key, x in given.items() if key != name}
+    mask = mask_name(recording.inputs, name)
+    if attention_mask is not None and mask is not None:
+        others[mask] = attention_mask
     with ExitStack() as stack:
         stack.enter_context(eager())
         for kind, dtype, enabled in recording.autocast.devices:
             stack.enter_context(torch.autocast(kind, dtype, enabled))
-        stack.enter_context(_Substitution(replacement if text else None, values))
+        stack.enter_context(_Substitution(replacement if text else None, values, tuple(tensors_in(others))))
+        stack.enter_context(_of_any_size(recording, len(values)))
         if not isinstance(recording.inputs, Mapping):
             return recording.model(replacement)
-        others = {key: _of_rows(x, rows, recording.samples) for key, x in recording.inputs.items()}
-        mask = mask_name(recording.inputs, name)
-        if attention_mask is not None and mask is not None:
-            others[mask] = attention_mask
         return recording.model(**others | {name: replacement})
+
+
+@contextmanager
+def _of_any_size(recording: Recording, rows: int) -> Iterator[None]:
+    """An exported model may have been made for one size of the batch, and asserts it."""
+    try:
+        yield
+    except AssertionError as error:
+        if rows == recording.samples or "Guard failed" not in str(error):
+            raise
+        raise UnsupportedModelError(
+            f"the model was exported for batches of another size than {rows}: give at_once={recording.samples}, or "
+            "export it with dynamic_shapes"
+        ) from error
 
 
 def _of_rows(x: Any, rows: Tensor, samples: int) -> Any:
@@ -231,6 +253,7 @@ def _read_alone(recording: Recording) -> Bool[Tensor, "batch tokens"]:
     assert recording.padding is not None
     try:
         pooled = recording.pooling > 0
+        alone = pooled & (pooled.sum(1, keepdim=True) == 1)
+        return recording.layout.content(alone)  # a text may share its sequence with an image
     except (UnsupportedModelError, UnsupportedMethodError):  # no attention: nothing says what is read
         return torch.zeros_like(recording.padding, dtype=torch.bool)
-    return pooled & (pooled.sum(1, keepdim=True) == 1)

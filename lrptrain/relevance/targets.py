@@ -21,6 +21,8 @@ from lrptrain.relevance.outputs import described, field_of
 # One index for all samples, or one per sample.
 Index = int | Sequence[int] | Int[Tensor, " batch"]
 Entry = tuple[int, ...]
+# Names of the logits in the outputs of transformers, DETR and torchvision.
+LOGITS = ("logits", "pred_logits", "out")
 
 
 class Target(ABC):
@@ -85,7 +87,7 @@ class EntryTarget(Target):
 
     def __call__(self, output: Any) -> Float[Tensor, " batch"]:
         """Return the entry of every sample."""
-        logits = field_of(output, "logits")
+        logits = field_of(output, *LOGITS)
         entries = [self.entry] if isinstance(self.entry, tuple) else self.entry
         if logits is None or {len(entry) for entry in entries} != {logits.ndim - 1}:
             shape = described(output) if logits is None else list(logits.shape)
@@ -299,12 +301,12 @@ class SemanticSegmentationTarget(Target):
                 f"SemanticSegmentationTarget: mask must be {size} as the logits, or {[samples, *size]}, not "
                 f"{list(mask.shape)}; resize it (nearest neighbour)"
             )
-        inside = mask.expand(samples, *size).to(logits.dtype)
+        inside = mask.expand(samples, *size)
         pixels = inside.flatten(1).sum(1)
         if (pixels == 0).any():
             raise ValueError("SemanticSegmentationTarget: mask is empty in some sample; there is no pixel to explain")
         maps = _entries(logits, self._index(self.category, classes, "category", samples, logits.device))
-        return (maps * (inside / pixels[:, None, None])).flatten(1).sum(1)
+        return torch.where(inside, maps, 0.0).flatten(1).sum(1) / pixels
 
     def of_rows(self, rows: Int[Tensor, " rows"]) -> Self:
         """Return the target of some samples."""

@@ -62,7 +62,7 @@ class Relevance:
     Attributes:
         scores: One number per token in reading order: per patch of an image or a spectrogram, per tube of a video, per
             frame of the encoder for a waveform, per position of a text; no prefix tokens, 0 at padding.
-        logits: The model's output of the same forward pass.
+        logits: The model's output of the forward pass that was recorded, in its precision (see `lrptrain.attribute`).
         target: The explained class of every sample.
         method: Name of the method.
         grid: Tokens as (rows, columns) for images, (frames, rows, columns) for videos, (frequency, time) for

@@ -23,7 +23,7 @@ CALLS: dict[str, tuple[str, str, dict]] = {
     "attention_relevance": ("attention", "transformer_attribution", {"keep_attention": True}),
     "full_relevance_pixels": ("input", "lrp", {"composite": "chefer"}),
     "embedding_relevance": ("input", "lrp", {"composite": "chefer"}),
-    "lrp_baseline_pixels": ("input", "lrp", {}),
+    "lrp_baseline_pixels": ("input", "lrp", {"composite": "split_alpha_beta"}),
     "logits": ("logits", "rollout", {}),
     **{
         name: ("scores", name, {})
@@ -76,7 +76,11 @@ def _bert(config: dict, state: dict, arrays: dict) -> tuple[nn.Module, dict]:
     return model, {"input_ids": arrays["inputs/input_ids"]}
 
 
-def computed(case: Case, name: str) -> Tensor:
+# The methods that divide, which the published code does with 1e-9 in every denominator.
+DIVIDING = ("transformer_attribution", "lrp", "partial_lrp")
+
+
+def computed(case: Case, name: str, stabiliser: float = 0.0) -> Tensor:
     """What lrptrain gives for one expected array."""
     if name in ("attention", "attention_grad"):
         recording = lrptrain.record(case.model, case.inputs)
@@ -84,6 +88,7 @@ def computed(case: Case, name: str) -> Tensor:
         blocks = recording.attention if name == "attention" else explanation.attention_gradient(recording.blocks)
         return torch.stack(blocks, 1).detach()
     field, method, options = CALLS[name]
+    options = options | {"stabiliser": stabiliser} if method in DIVIDING else options
     found = getattr(lrptrain.attribute(case.model, case.inputs, case.target, method, **options), field)
     return torch.stack(found, 1) if field == "attention" else found
 

@@ -129,7 +129,12 @@ def test_models_without_attention_still_have_gradients():
         ),
         ("rollout", {"start_layer": 1}, ValueError, "start_layer=1 is out of range for a model of 1 blocks"),
         ("transformer_attribution", {"start_layer": -2}, ValueError, "start_layer=-2 is out of range"),
-        ("lrp", {"composite": "zplus"}, ValueError, "unknown composite 'zplus'; known are alpha_beta, chefer"),
+        (
+            "lrp",
+            {"composite": "zplus"},
+            ValueError,
+            "unknown composite 'zplus'; known are alpha_beta, chefer, split_alpha_beta",
+        ),
     ],
 )
 def test_methods_and_options(method, options, error, message):

@@ -4,7 +4,6 @@ from typing import Any
 
 import pytest
 import torch
-from golden_cases import relative_error
 from model_zoo import KINDS
 from small_models import Small, patches, raises, same
 from torch import distributed, nn
@@ -61,22 +60,16 @@ def test_wrapped_models_are_unwrapped():
 
 @pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
 @pytest.mark.parametrize("name", ["vit", "bert"])
-def test_rules_run_in_float32_under_autocast(name, dtype, record_property):
+def test_maps_are_those_of_float32_under_autocast(name, dtype):
     kind = KINDS[name]
     model, inputs = kind.build(True).float(), kind.inputs(dtype=torch.float32)
     exact = lrptrain.attribute(model, inputs, 1)
     with torch.autocast("cpu", dtype):
         low = lrptrain.attribute(model, inputs, 1)
     assert low.scores.dtype == torch.float32
-    assert relative_error(low.logits, exact.logits).max() < 0.05
-    change = relative_error(low.scores, exact.scores).max().item()
-    likeness = min(
-        float(torch.corrcoef(torch.stack(pair))[0, 1]) for pair in zip(low.scores, exact.scores, strict=True)
-    )
-    record_property("change of the map", change)
-    print(f"{name}, {dtype}: map changes by {change:.1e}, correlation {likeness:.3f}")
-    # LRP amplifies rounding: bfloat16's moved the map of the random ViT by more than half on some images.
-    assert likeness > (0.4 if dtype == torch.bfloat16 else 0.9)
+    assert torch.equal(low.logits, exact.logits)
+    # LRP amplifies rounding: recorded in bfloat16, some maps of the random ViT moved by more than half.
+    assert torch.equal(low.scores, exact.scores)
 
 
 def test_dropout_in_training_mode():

@@ -17,6 +17,7 @@ from lrptrain.relevance import Relevance
 from lrptrain.relevance.default import GUIDANCE_METHODS, check_method, first_that_serves
 from lrptrain.relevance.interception import InterceptedForward
 from lrptrain.relevance.recording import Recording
+from lrptrain.relevance.registry import get_method
 
 
 class Needs(IntEnum):
@@ -93,7 +94,10 @@ class GuidedBatch:
     @cached_property
     def recording(self) -> Recording:
         """The recorded step's own pass (all samples); if that was not recorded, a new pass of the guided rows."""
-        return self.forward.recording() if self._is_recorded else self.forward.recording(self.rows)
+        if self._is_recorded:
+            return self.forward.recording()
+        first, *_ = check_method(self.maps.method, self.maps.options, GUIDANCE_METHODS)
+        return self.forward.recording(self.rows, get_method(first, {}).in_full_precision(self.maps.options))
 
     @cached_property
     def recorded_annotation(self) -> Shaped[Tensor, "recorded *area"]:

@@ -39,7 +39,10 @@ def attention_flow(explanation: Explanation, max_seconds: float = 600.0) -> Rele
             not installed.
     """
     recording = explanation.recording
-    content = recording.content_mask(recording.length).cpu().numpy()
+    positions = torch.tensor(recording.layout.positions)
+    # A text's padding stands at its own positions; what shares the sequence with it is content.
+    own = recording.content_mask(len(positions)).cpu()
+    content = torch.ones(len(own), recording.length, dtype=torch.bool).index_copy(1, positions, own).numpy()
     check_cost(content.sum(1).tolist(), len(recording.blocks), max_seconds)
     maps = torch.stack([block.mean(1) for block in recording.attention], 1).detach().cpu().double().numpy()
     pooling = recording.pooling.detach().cpu().double().numpy()

@@ -11,13 +11,29 @@ from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.methods.attention import chosen, pooled_row, positive_mean_over_heads, rolled_out
 from lrptrain.relevance.methods.input_maps import input_maps
 from lrptrain.relevance.propagation.composite import Composite
-from lrptrain.relevance.propagation.positive_composites import ALPHA_BETA, CHEFER
+from lrptrain.relevance.propagation.named_rules import PatchRule, check_alpha_beta, first_rule
+from lrptrain.relevance.propagation.pixels import Bound
+from lrptrain.relevance.propagation.positive_composites import (
+    CHEFER,
+    SPLIT_ALPHA_BETA,
+    alpha_beta_composite,
+    chefer_composite,
+    split_alpha_beta_composite,
+)
 from lrptrain.relevance.propagation.signed_composites import GRADIENT_FORM, attnlrp_composite, epsilon_composite
 from lrptrain.relevance.registry import RelevanceMaps, method
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.types import unknown_name
 
-COMPOSITES = {"alpha_beta": ALPHA_BETA, "chefer": CHEFER}
+COMPOSITES = ("alpha_beta", "chefer", "split_alpha_beta")
+
+
+def _chefer(stabiliser: float) -> Composite:
+    return chefer_composite(_not_negative("stabiliser", stabiliser)) if stabiliser else CHEFER
+
+
+def _split_alpha_beta(stabiliser: float) -> Composite:
+    return split_alpha_beta_composite(_not_negative("stabiliser", stabiliser)) if stabiliser else SPLIT_ALPHA_BETA
 
 
 def _row_weights(weights: Float[Tensor, "batch length"], pooling: Tensor) -> Float[Tensor, "batch length"]:
@@ -28,7 +44,11 @@ def _row_weights(weights: Float[Tensor, "batch length"], pooling: Tensor) -> Flo
 
 @method(class_specific=True, signed=False, uses_rules=True, source="Chefer et al. 2021 (CVPR)")
 def transformer_attribution(
-    explanation: Explanation, start_layer: int = 0, normalize_rows: bool = False, keep_attention: bool = False
+    explanation: Explanation,
+    start_layer: int = 0,
+    normalize_rows: bool = False,
+    keep_attention: bool = False,
+    stabiliser: float = 0.0,
 ) -> RelevanceMaps:
     """Transformer attribution (Chefer, Gur, Wolf, CVPR 2021): gradient times relevance of every block's attention.
 
@@ -41,12 +61,14 @@ def transformer_attribution(
             the last (-1).
         normalize_rows: Scale the rows of every block's map to 1, as the paper's BERT code does.
         keep_attention: Return the relevance at the attention of every block, from the first on.
+        stabiliser: Added to every denominator. The published code adds 1e-9, which makes the map depend on the scale of
+            activations; with it, the paper's numbers are met to the digit, at about twice the cost.
     """
     recording = explanation.recording
     used = chosen(recording.blocks, start_layer)
     wanted = recording.blocks if keep_attention else used
     start = {recording.output: replace(explanation, other=None).direction}
-    steps = recording.propagator.propagate_stepwise(start, CHEFER, [*wanted, recording.token_output])
+    steps = recording.propagator.propagate_stepwise(start, _chefer(stabiliser), [*wanted, recording.token_output])
     arrived: dict[Value, Tensor] = {}
 
     def combined(block: Value, gradient: Tensor) -> Tensor:
@@ -65,31 +87,74 @@ def transformer_attribution(
 
 
 @method(class_specific=True, signed=False, uses_rules=True, source="Voita et al. 2019")
-def partial_lrp(explanation: Explanation) -> RelevanceMaps:
-    """Partial LRP (Voita et al. 2019, as in Chefer et al. 2021): relevance of the last block's attention."""
+def partial_lrp(explanation: Explanation, stabiliser: float = 0.0) -> RelevanceMaps:
+    """Partial LRP (Voita et al. 2019, as in Chefer et al. 2021): relevance of the last block's attention.
+
+    Args:
+        explanation: The forward pass and the target.
+        stabiliser: Added to every denominator; see `transformer_attribution`.
+    """
     recording = explanation.recording
     last = recording.blocks[-1]
-    (relevance,) = explanation.relevance(ALPHA_BETA, [last])
+    (relevance,) = explanation.relevance(_split_alpha_beta(stabiliser), [last])
     maps = recording.per_head(last, relevance).clamp(min=0).mean(1)
     return RelevanceMaps(recording.layout.content(pooled_row(recording.pooling, maps)))
 
 
 @method(class_specific=True, signed=True, reaches_input=True, uses_rules=True, source="Bach et al. 2015")
-def lrp(explanation: Explanation, composite: Literal["alpha_beta", "chefer"] = "alpha_beta") -> RelevanceMaps:
+def lrp(
+    explanation: Explanation,
+    composite: Literal["alpha_beta", "split_alpha_beta", "chefer"] = "alpha_beta",
+    alpha: float = 1.0,
+    beta: float = 0.0,
+    bias: bool = True,
+    patch_rule: PatchRule | None = "zbox",
+    low: Bound = None,
+    high: Bound = None,
+    stabiliser: float = 0.0,
+) -> RelevanceMaps:
     """Layer-wise relevance propagation down to the pixels, or to the sum of embeddings that a text's encoder reads.
+
+    By the alpha-beta rule (Bach et al. 2015, eq. 60), z+ by default: relevance is 1 at the explained logit, and what
+    arrives at the input adds up to 1 less what biases and other constants take. Products of two activations are shared
+    among their terms in the same way and halved; sums are shared by absolute values; all else passes.
 
     Args:
         explanation: The forward pass and the target.
-        composite: "alpha_beta", the LRP baseline of Chefer et al. 2021 (alpha-1-beta-0), or "chefer", the rules of
-            their transformer attribution ("full relevance"). The patch embedding takes the z^B rule.
+        composite: "alpha_beta", the rule of the paper; "chefer", the rules of the transformer attribution of Chefer et
+            al. 2021 ("full relevance"); or "split_alpha_beta", the LRP baseline of their code, which passes relevance
+            once along x+W+ and once along x-W-, and so up to twice per layer.
+        alpha: Weight of the positive contributions.
+        beta: Weight of the negative ones, not negative; alpha - beta = 1.
+        bias: Whether a bias is a contribution like any other, as in the paper; its share goes nowhere.
+        patch_rule: The rule of the convolutions, and linear layers on patches, that read pixels: "zbox" (z^B, Montavon
+            et al. 2017), "wsquare", "flat", or None for the same rule as elsewhere. The other two composites have z^B
+            in the patch convolution, with the image's own bounds.
+        low: The smallest value that pixels can have, or one per channel, for z^B; None for the minimum of every sample
+            and channel.
+        high: The largest value, likewise.
+        stabiliser: Added to every denominator of the other two composites; see `transformer_attribution`.
 
     Raises:
-        ValueError: If the composite is unknown.
+        ValueError: If the composite or the patch rule is unknown, or alpha - beta is not 1.
     """
     if composite not in COMPOSITES:
-        raise ValueError(unknown_name("composite", composite, tuple(COMPOSITES)))
+        raise ValueError(unknown_name("composite", composite, COMPOSITES))
+    check_alpha_beta(alpha, beta)
+    if composite == "alpha_beta":
+        chosen = alpha_beta_composite(alpha, beta, bias, first_rule(patch_rule, low, high))
+        if stabiliser:
+            raise ValueError(
+                "stabiliser is an option of composite='chefer' and 'split_alpha_beta': alpha_beta needs none"
+            )
+    else:
+        chosen = _chefer(stabiliser) if composite == "chefer" else _split_alpha_beta(stabiliser)
+    if composite != "alpha_beta" and (alpha, bias, patch_rule, low, high) != (1.0, True, "zbox", None, None):
+        raise ValueError(
+            f"alpha, beta, bias, patch_rule, low and high are options of 'alpha_beta', not of {composite!r}"
+        )
     place = explanation.recording.encoder_input
-    (relevance,) = explanation.relevance(COMPOSITES[composite], [place], linear=composite != "chefer")
+    (relevance,) = explanation.relevance(chosen, [place], linear=composite != "chefer")
     return input_maps(explanation.recording, relevance)
 
 
@@ -111,6 +176,7 @@ def epsilon_lrp(explanation: Explanation, epsilon: float = 1e-6) -> RelevanceMap
     signed=True,
     reaches_input=True,
     uses_rules=True,
+    full_precision=False,
     source="Montavon et al. 2019; Achtibat et al. 2024",
 )
 def gamma_lrp(explanation: Explanation, gamma: float = 0.25) -> RelevanceMaps:
@@ -128,6 +194,7 @@ def gamma_lrp(explanation: Explanation, gamma: float = 0.25) -> RelevanceMaps:
     signed=True,
     reaches_input=True,
     uses_rules=True,
+    full_precision=False,
     source="Achtibat et al. 2024; Arras et al. 2025",
 )
 def attnlrp(explanation: Explanation, form: Literal["gradient", "explicit"] = "gradient") -> RelevanceMaps:

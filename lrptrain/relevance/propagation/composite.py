@@ -71,6 +71,8 @@ class Composite:
             mapping from operations to rules of any kind.
         name: The composite's name.
         replaceable: Whether rules of the user's go before these; otherwise they serve only what has no rule here.
+        stabiliser: What the rules add to denominators. If there is one, relevance of a tensor that several operations
+            read is divided by that tensor once more, as the published code of Chefer et al. 2021 does.
 
     Raises:
         TypeError: If a rule is no function, or a rule in the name map does not say for which operations it is meant.
@@ -83,8 +85,10 @@ class Composite:
         *,
         name: str = "custom",
         replaceable: bool = True,
+        stabiliser: float = 0.0,
     ) -> None:
         self.name = name
+        self.stabiliser = stabiliser
         self.replaceable = replaceable
         self.type_map: dict[str, RuleFunction] = dict(type_map or {})
         self._by_path = [
@@ -168,7 +172,7 @@ def use_rules(rules: Rules) -> Composite:
 # -- Rules for the process ---------------------------------------------------------------------------------------------
 
 # The composites of the methods, which a registration can be limited to.
-COMPOSITES = ("alpha_beta", "attnlrp", "chefer", "epsilon", "gamma")
+COMPOSITES = ("alpha_beta", "attnlrp", "chefer", "cp_lrp", "epsilon", "gamma", "split_alpha_beta")
 
 
 @dataclass(frozen=True, eq=False)
@@ -208,8 +212,8 @@ def register_rule(name: str, rule: RuleFunction, composites: Iterable[str] | Non
             `(value, relevance)` for the values in `node.inputs`; or one of `lrptrain.rules`. It must not write into the
             tensors that it is given. A rule that differentiates repeats the call (`node.call`) on inputs of its own:
             recorded tensors may come without a graph.
-        composites: The composites that use the rule ("alpha_beta", "attnlrp", "chefer", "epsilon", "gamma"); None for
-            all of them.
+        composites: The composites that use the rule ("alpha_beta", "attnlrp", "chefer", "cp_lrp", "epsilon", "gamma",
+            "split_alpha_beta"); None for all of them.
 
     Returns:
         A handle with `remove()`, which is also a context manager.

@@ -24,21 +24,26 @@ def zplus(
     weight: Float[Tensor, "out in"],
     z: Float[Tensor, "*rows out"],
     bias: Float[Tensor, " out"] | None,
+    takes: bool = False,
 ) -> Float[Tensor, "*rows in"]:
-    """The z+ rule of a dense layer; `z` is its output with the bias. Rows without relevance cost nothing."""
+    """The z+ rule of a dense layer; `z` is its output with the bias, which takes its share or none.
+
+    Rows without relevance cost nothing.
+    """
     rows_in = x.reshape(-1, x.shape[-1])
     rows_out = z.reshape(-1, z.shape[-1])
     rows = relevance.reshape(rows_out.shape)
     active = rows.any(-1).nonzero()[:, 0]
     if 2 * len(active) < len(rows):
-        passed = _zplus_rows(rows[active], rows_in[active], weight, rows_out[active], bias)
+        passed = _zplus_rows(rows[active], rows_in[active], weight, rows_out[active], bias, takes)
         return torch.zeros_like(rows_in).index_copy_(0, active, passed).view(x.shape)
-    return _zplus_rows(rows, rows_in, weight, rows_out, bias).view(x.shape)
+    return _zplus_rows(rows, rows_in, weight, rows_out, bias, takes).view(x.shape)
 
 
-def _zplus_rows(relevance: Tensor, x: Tensor, weight: Tensor, z: Tensor, bias: Tensor | None) -> Tensor:
+def _zplus_rows(relevance: Tensor, x: Tensor, weight: Tensor, z: Tensor, bias: Tensor | None, takes: bool) -> Tensor:
     limits = torch.finfo(z.dtype)
     size_of_weight = weight.abs()
+    of_bias = 2 * bias.clamp(min=0) if takes and bias is not None else None
     floor = torch.tensor(limits.tiny / limits.eps, dtype=z.dtype, device=z.device)
     result = torch.empty_like(x)
     height = math.ceil(len(x) / max(1, math.ceil(len(x) / _ROWS)))  # slices of one size
@@ -53,7 +58,10 @@ def _zplus_rows(relevance: Tensor, x: Tensor, weight: Tensor, z: Tensor, bias: T
         if bias is not None:
             share -= bias
         noise = torch.add(floor, size, alpha=16 * limits.eps, out=size)
-        share.masked_fill_(share <= noise, torch.inf)
+        share.masked_fill_(share <= noise, 0.0 if of_bias is not None else torch.inf)
+        if of_bias is not None:
+            share += of_bias
+            share.masked_fill_(share <= floor, torch.inf)
         torch.div(relevance[rows], share, out=share)
         torch.mm(share, size_of_weight, out=back).mul_(size_of_x)
         torch.addcmul(back, torch.mm(share, weight, out=size_of_x), x[rows], out=result[rows])

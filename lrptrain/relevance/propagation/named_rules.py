@@ -6,6 +6,7 @@ operations of a module the rules that are meant for them: linear layers, norms, 
 
 from collections.abc import Callable
 from functools import partial
+from typing import Literal
 
 import torch
 from torch import Tensor
@@ -14,6 +15,8 @@ from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import InputRelevance, OutputRelevance, Rule, RuleFunction
 from lrptrain.relevance.propagation.linear_maps import linear_map, transpose_of, vjp
 from lrptrain.relevance.propagation.operation_rules import multiply, product, repeat_values, single_output
+from lrptrain.relevance.propagation.pixels import Bound
+from lrptrain.relevance.propagation.positive_composites import alpha_beta_rule, zbox_rule
 from lrptrain.relevance.propagation.propagator import Propagator, unchanged
 from lrptrain.relevance.propagation.signed_composites import (
     fixed_rule,
@@ -23,10 +26,8 @@ from lrptrain.relevance.propagation.signed_composites import (
 )
 from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ELEMENTWISE, NORMALISATIONS, PRODUCTS
 from lrptrain.relevance.tape.nodes import Node, Value, unsupported
-from lrptrain.relevance.tape.sample_axes import join_samples, split_samples
+from lrptrain.relevance.types import unknown_name
 
-# torch.amin or torch.amax: the smallest or largest number along an axis.
-Extreme = Callable[[Tensor, int], Tensor]
 # Operations with a weight; a product of two activations among them is halved between the two.
 WEIGHTED_OPERATIONS = DENSE | PRODUCTS
 
@@ -54,37 +55,68 @@ def gamma(gamma: float = 0.25) -> Rule:
     return _weighted("gamma", partial(signed_linear_rule, stabiliser=0.0, gain=gamma))
 
 
-def zplus() -> Rule:
-    """Return the z+ rule (Montavon et al. 2017): relevance follows positive contributions; the bias takes none."""
-    return _weighted("zplus", partial(_alpha_beta, alpha=1.0, beta=0.0))
+def zplus(bias: bool = False) -> Rule:
+    """Return the z+ rule (Montavon et al. 2017): relevance follows the positive contributions.
+
+    Args:
+        bias: Whether a positive bias is a contribution, of which the share goes nowhere; otherwise it takes none.
+    """
+    return _weighted("zplus", partial(alpha_beta_rule, alpha=1.0, beta=0.0, bias=bias))
 
 
-def alpha_beta(alpha: float = 2.0, beta: float = 1.0) -> Rule:
+def alpha_beta(alpha: float = 2.0, beta: float = 1.0, bias: bool = False) -> Rule:
     """Return the alpha-beta rule (Bach et al. 2015, eq. 60): positive contributions count alpha, others -beta.
-
-    The bias takes no share.
 
     Args:
         alpha: Weight of the positive contributions.
         beta: Weight of the negative ones, not negative; alpha - beta = 1.
+        bias: Whether the bias is a contribution, as in the paper and in zennit; otherwise it takes no share.
 
     Raises:
         ValueError: If alpha - beta is not 1, or beta negative.
     """
+    check_alpha_beta(alpha, beta)
+    return _weighted("alpha_beta", partial(alpha_beta_rule, alpha=alpha, beta=beta, bias=bias))
+
+
+def check_alpha_beta(alpha: float, beta: float) -> None:
+    """Raise if the weights do not conserve relevance."""
     _check_not_negative("beta", beta)
-    if abs(alpha - beta - 1) > 1e-9:
+    if not abs(alpha - beta - 1) <= 1e-9:
         raise ValueError(f"alpha - beta must be 1, so that relevance is conserved; got {alpha} - {beta}")
-    return _weighted("alpha_beta", partial(_alpha_beta, alpha=alpha, beta=beta))
 
 
-def zbox(low: float | None = None, high: float | None = None) -> Rule:
+def zbox(low: Bound = None, high: Bound = None) -> Rule:
     """Return the z^B rule (Montavon et al. 2017, eq. 15) for a layer that reads a bounded input, such as pixels.
 
     Args:
-        low: Smallest value that the input can have; None for every sample's own minimum.
-        high: Largest value that the input can have; None for every sample's own maximum.
+        low: Smallest value that the input can have, or one per channel (a tensor or a sequence); None for the minimum
+            of every sample and channel.
+        high: Largest value that the input can have, likewise.
     """
-    return _weighted("zbox", partial(_zbox, low=low, high=high))
+    return _weighted("zbox", partial(zbox_rule, low=low, high=high))
+
+
+PatchRule = Literal["zbox", "wsquare", "flat"]
+
+
+def first_rule(name: PatchRule | None, low: Bound = None, high: Bound = None) -> Rule | None:
+    """Return the rule of the layers that read pixels by its name.
+
+    Args:
+        name: "zbox", "wsquare" or "flat"; None for none of their own.
+        low: The smallest value that pixels can have, for "zbox"; see there.
+        high: The largest value.
+
+    Raises:
+        ValueError: If the name is unknown, or bounds are given for another rule than "zbox".
+    """
+    by_name: dict[str, Callable[[], Rule]] = {"zbox": partial(zbox, low, high), "wsquare": wsquare, "flat": flat}
+    if name is not None and name not in by_name:
+        raise ValueError(unknown_name("patch_rule", name, tuple(by_name)))
+    if name != "zbox" and not (low is None and high is None):
+        raise ValueError(f"low and high are bounds for patch_rule='zbox', not for {name!r}")
+    return None if name is None else by_name[name]()
 
 
 def wsquare() -> Rule:
@@ -167,32 +199,6 @@ def _operands(
     value, weight, _, forward = linear_map(node)
     x = value.tensor.to(part.dtype)
     return part, value, x, weight.to(part.dtype), forward, transpose_of(node, x, forward)
-
-
-def _alpha_beta(
-    propagator: Propagator, node: Node, relevance: OutputRelevance, *, alpha: float, beta: float
-) -> InputRelevance:
-    part, value, x, weight, forward, transpose = _operands(node, relevance)
-    yield value, rules.alpha_beta(part, x, weight, alpha, beta, forward, transpose)
-
-
-def _zbox(
-    propagator: Propagator, node: Node, relevance: OutputRelevance, *, low: float | None, high: float | None
-) -> InputRelevance:
-    part, value, x, weight, forward, transpose = _operands(node, relevance)
-    lowest = _bound(propagator, value, x, low, torch.amin)
-    highest = _bound(propagator, value, x, high, torch.amax)
-    yield value, rules.zbox(part, x, lowest, highest, weight, forward, transpose)
-
-
-def _bound(propagator: Propagator, value: Value, x: Tensor, bound: float | None, extreme: Extreme) -> Tensor:
-    """Return a bound of the input that broadcasts to it: the given number, or every sample's own extreme."""
-    if bound is not None:
-        return x.new_tensor(bound)
-    axis = propagator.axis(value)
-    per_sample = split_samples(x, axis, propagator.samples)  # [samples, ...], wherever the samples are in x
-    extremes = extreme(per_sample.flatten(1), 1).view(-1, *[1] * (per_sample.ndim - 1))
-    return join_samples(extremes.expand_as(per_sample), axis, x.shape)
 
 
 def _by_weights(propagator: Propagator, node: Node, relevance: OutputRelevance, *, power: int) -> InputRelevance:

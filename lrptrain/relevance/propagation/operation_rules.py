@@ -77,6 +77,15 @@ def entries(propagator: Propagator, node: Node, relevance: OutputRelevance) -> I
     return [(value, part) for value, part in zip(node.inputs, parts, strict=True) if part is not None]
 
 
+def selected(propagator: Propagator, node: Node, relevance: OutputRelevance, *, stabiliser: float) -> InputRelevance:
+    """Entries that are picked out, divided by themselves as the published code of Chefer et al. 2021 does."""
+    divided = [
+        None if part is None else value.tensor.to(part.dtype) * rules.safe_divide(part, value.tensor, stabiliser)
+        for value, part in zip(node.outputs, relevance, strict=True)
+    ]
+    return entries(propagator, node, divided)
+
+
 def multiply(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """A product with a constant passes relevance unchanged; one of two activations halves it."""
     part = single_output(relevance)
@@ -118,7 +127,7 @@ def choose(propagator: Propagator, node: Node, relevance: OutputRelevance) -> In
 
 
 def product(
-    propagator: Propagator, node: Node, relevance: OutputRelevance, *, constant: RuleFunction
+    propagator: Propagator, node: Node, relevance: OutputRelevance, *, constant: RuleFunction, stabiliser: float = 0.0
 ) -> InputRelevance:
     """Matrix products of two activations; one with a constant is a linear layer."""
     left, right, _ = factors(node)
@@ -126,22 +135,34 @@ def product(
         return constant(propagator, node, relevance)
     part = single_output(relevance)
     if node.name == "einsum":
-        return _einsum(node, part)
+        return _einsum(node, part, stabiliser)
     a = left.tensor.to(part.dtype)
     b = right.tensor.to(part.dtype)
     z = node.outputs[0].copy()
     z = z if z.dtype == part.dtype else a @ b
-    halves = rules.halves if torch.is_grad_enabled() else in_place_rules.halves
+    stabiliser *= _factor(propagator, left) * _factor(propagator, right) if stabiliser else 1.0
+    stabilised = partial(rules.halves, stabiliser=stabiliser)
+    halves = stabilised if stabiliser or torch.is_grad_enabled() else in_place_rules.halves
     shares = halves(part, z, a, b, lambda s: s @ b.mT, lambda s: a.mT @ s)
     return [shape_back(left, shares[0]), shape_back(right, shares[1])]
 
 
-def _einsum(node: Node, part: Tensor) -> InputRelevance:
+def _factor(propagator: Propagator, value: Value) -> float:
+    """The constant that a factor was multiplied by: published stabilisers belong to products of what is not scaled."""
+    node = propagator.producer(value)
+    if node is None or node.name not in ("mul", "div") or len(node.inputs) != 1:
+        return 1.0
+    constant = node.argument(1, "other")
+    constant = float(constant) if isinstance(constant, (int, float)) else 1.0
+    return constant if node.name == "mul" else 1 / constant
+
+
+def _einsum(node: Node, part: Tensor, stabiliser: float) -> InputRelevance:
     """The same rule, with the transposes by differentiation."""
     left, right, multiply = factors(node)
     a = left.tensor.to(part.dtype)
     b = right.tensor.to(part.dtype)
-    back = vjp(multiply, [a, b], [rules.safe_divide(part, multiply(a, b))])
+    back = vjp(multiply, [a, b], [rules.safe_divide(part, multiply(a, b), stabiliser)])
     return [(v, x * s / 2) for v, x, s in zip((left, right), (a, b), back, strict=True) if s is not None]
 
 

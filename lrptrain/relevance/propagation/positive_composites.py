@@ -1,4 +1,4 @@
-"""Composites without negative contributions: the rules of transformer attribution, and alpha-1-beta-0."""
+"""Composites that tell contributions apart by their sign: alpha-beta, and the rules of transformer attribution."""
 
 from functools import partial
 
@@ -7,7 +7,7 @@ from torch import Tensor
 
 from lrptrain.relevance.propagation import in_place_rules, rules
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
-from lrptrain.relevance.propagation.linear_maps import linear_map, transpose_of, vjp
+from lrptrain.relevance.propagation.linear_maps import factors, linear_map, transpose_of, vjp
 from lrptrain.relevance.propagation.operation_rules import (
     choose,
     divide,
@@ -18,31 +18,35 @@ from lrptrain.relevance.propagation.operation_rules import (
     product,
     reduced_axes,
     repeat_values,
+    selected,
     shape_back,
     single_output,
     spread,
     sum_operands,
     to_the_winner,
 )
+from lrptrain.relevance.propagation.pixels import Bound, bounds, with_first_rule
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
 from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ENTRIES, MAXIMA, PRODUCTS
 from lrptrain.relevance.tape.nodes import Node, Value
 
 
-def add(propagator: Propagator, node: Node, relevance: OutputRelevance, *, normalised: bool) -> InputRelevance:
+def add(
+    propagator: Propagator, node: Node, relevance: OutputRelevance, *, normalised: bool, stabiliser: float
+) -> InputRelevance:
     """Sums and differences; a constant is an operand like any other, and its share goes nowhere."""
     part = single_output(relevance)
     operands, (first, second) = zip(*sum_operands(node, part), strict=True)
     z = node.outputs[0].tensor
     # The rule in place is no function of autograd, and has no defence against masks of -inf.
-    in_place = normalised and not torch.is_grad_enabled() and z.dtype == part.dtype
+    in_place = normalised and not (stabiliser or torch.is_grad_enabled()) and z.dtype == part.dtype
     if in_place and bool(z.sum().isfinite()):
         pair = in_place_rules.rescaled_sum(part, z, (first, second), propagator.total(node))
         return [shape_back(v, share) for v, share in zip(operands, pair, strict=True) if isinstance(v, Value)]
     # An additive mask of -inf carries no relevance, and inf * 0 must not make it NaN.
-    shares = rules.proportional(part, (rules.bounded(first), rules.bounded(second)))
+    shares = rules.proportional(part, (rules.bounded(first), rules.bounded(second)), stabiliser)
     if normalised:
-        shares = rules.rescale(part, shares, propagator.total(node))
+        shares = rules.rescale(part, shares, propagator.total(node), stabiliser)
     return [shape_back(v, share) for v, share in zip(operands, shares, strict=True) if isinstance(v, Value)]
 
 
@@ -54,13 +58,16 @@ def average(propagator: Propagator, node: Node, relevance: OutputRelevance) -> I
     yield node.inputs[0], rules.positive_mean(spread(part, axes, x), x, lambda t: t.sum(axes, keepdim=True))
 
 
-def averaged(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
-    """Average pooling: a linear map with positive weights (z+ rule)."""
+def averaged(
+    propagator: Propagator, node: Node, relevance: OutputRelevance, *, of_size: bool = False
+) -> InputRelevance:
+    """Average pooling: a linear map with positive weights, by the positive numbers (z+ rule) or by absolute values."""
     (part,) = relevance
     assert part is not None
     propagator.axis(node.outputs[0])
     for value in only_input(node):
-        positive = value.tensor.to(part.dtype).clamp(min=0)
+        x = value.tensor.to(part.dtype)
+        positive = x.abs() if of_size else x.clamp(min=0)
         share = rules.safe_divide(part, repeat_values(node, positive)[0])
         (back,) = vjp(partial(repeat_values, node), [positive], [share])
         assert back is not None
@@ -75,13 +82,15 @@ def _output_less_bias(node: Node, x: Tensor, weight: Tensor, bias: Tensor | None
     return z if bias is None else z - bias
 
 
-def affine(propagator: Propagator, node: Node, relevance: OutputRelevance, *, zplus: bool) -> InputRelevance:
+def affine(
+    propagator: Propagator, node: Node, relevance: OutputRelevance, *, zplus: bool, stabiliser: float
+) -> InputRelevance:
     """Linear layers and convolutions; the patch embedding takes the z^B rule with the image's own bounds."""
     part = single_output(relevance)
     value, weight, bias, forward = linear_map(node)
     x = value.tensor.to(part.dtype)
     weight = weight.to(part.dtype)
-    if zplus and node.name == "linear" and not torch.is_grad_enabled():
+    if zplus and node.name == "linear" and not (stabiliser or torch.is_grad_enabled()):
         y = node.outputs[0].tensor
         output = (y, bias) if y.dtype == part.dtype else (forward(x, weight), None)
         yield value, in_place_rules.zplus(part, x, weight, *output)
@@ -90,12 +99,97 @@ def affine(propagator: Propagator, node: Node, relevance: OutputRelevance, *, zp
     if node is propagator.patch_embedding:
         low = x.flatten(1).amin(1).view(-1, 1, 1, 1)
         high = x.flatten(1).amax(1).view(-1, 1, 1, 1)
-        yield value, rules.zbox(part, x, low, high, weight, forward, transpose)
+        yield value, rules.zbox(part, x, low, high, weight, forward, transpose, stabiliser)
     elif zplus:
         z = _output_less_bias(node, x, weight, bias, forward)
-        yield value, rules.zplus(part, x, weight, z, forward, transpose)
+        yield value, rules.zplus(part, x, weight, z, forward, transpose, stabiliser)
     else:
-        yield value, rules.alpha1_beta0(part, x, weight, forward, transpose)
+        yield value, rules.alpha1_beta0(part, x, weight, forward, transpose, stabiliser)
+
+
+def alpha_beta_rule(
+    propagator: Propagator, node: Node, relevance: OutputRelevance, *, alpha: float, beta: float, bias: bool = False
+) -> InputRelevance:
+    """Linear layers and convolutions by the alpha-beta rule; the bias takes its share, or none."""
+    part = single_output(relevance)
+    value, weight, constant, forward = linear_map(node)
+    x = value.tensor.to(part.dtype)
+    weight = weight.to(part.dtype)
+    y = node.outputs[0].tensor
+    zplus = alpha == 1 and not beta and y.dtype == part.dtype
+    if zplus and node.name == "linear" and not torch.is_grad_enabled():
+        yield value, in_place_rules.zplus(part, x, weight, y, constant, takes=bias)
+        return
+    transpose = transpose_of(node, x, forward)
+    share_of_bias = constant.to(part.dtype) if bias and constant is not None else None
+    yield value, rules.alpha_beta(part, x, weight, alpha, beta, forward, transpose, share_of_bias)
+
+
+def zbox_rule(
+    propagator: Propagator, node: Node, relevance: OutputRelevance, *, low: Bound, high: Bound
+) -> InputRelevance:
+    """The z^B rule for a layer that reads a bounded input."""
+    part = single_output(relevance)
+    value, weight, _, forward = linear_map(node)
+    x = value.tensor.to(part.dtype)
+    lowest, highest = (end.to(part.dtype) for end in bounds(propagator, node, value, low, high))
+    transpose = transpose_of(node, x, forward)
+    yield value, rules.zbox(part, x, lowest, highest, weight.to(part.dtype), forward, transpose)
+
+
+def _by_size(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """Sums and differences by absolute values; a constant is an operand, and its share goes nowhere.
+
+    Not so where pixels are shifted by a constant before a layer reads them: they stay pixels.
+    """
+    part = single_output(relevance)
+    operands = sum_operands(node, part)
+    if node.outputs[0] in propagator.pixels[1]:
+        return [shape_back(value, part) for value in node.inputs]
+    shares = rules.by_size(part, tuple(rules.bounded(x) for _, x in operands))
+    pairs = zip(operands, shares, strict=True)
+    return [shape_back(value, share) for (value, _), share in pairs if isinstance(value, Value)]
+
+
+def _reduced_by_size(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """Means and sums along axes, in the same way."""
+    part = single_output(relevance)
+    axes = reduced_axes(propagator, node)
+    size = node.inputs[0].tensor.to(part.dtype).abs()
+    yield node.inputs[0], size * rules.safe_divide(spread(part, axes, size), size.sum(axes, keepdim=True))
+
+
+def _product_by_sign(
+    propagator: Propagator, node: Node, relevance: OutputRelevance, *, alpha: float, beta: float, constant: RuleFunction
+) -> InputRelevance:
+    """Matrix products of two activations; one with a constant is a linear layer."""
+    left, right, multiplied = factors(node)
+    if not (isinstance(left, Value) and isinstance(right, Value)):
+        return constant(propagator, node, relevance)
+    part = single_output(relevance)
+    a = left.tensor.to(part.dtype)
+    b = right.tensor.to(part.dtype)
+    product = (multiplied, *_transposes(node, multiplied, a, b))
+    shares = rules.alpha_beta_of_product(part, a, b, alpha, beta, product)
+    return [shape_back(left, shares[0]), shape_back(right, shares[1])]
+
+
+def _transposes(node: Node, multiplied: rules.Linear, a: Tensor, b: Tensor) -> tuple[rules.Linear, rules.Linear]:
+    """The transposes of a product to its two factors, each with the other factor as its second argument."""
+    if node.name != "einsum":
+        return (lambda s, y: s @ y.mT), (lambda s, x: x.mT @ s)
+
+    def to_a(s: Tensor, y: Tensor) -> Tensor:
+        (back,) = vjp(lambda x: multiplied(x, y), [a], [s])
+        assert back is not None
+        return back
+
+    def to_b(s: Tensor, x: Tensor) -> Tensor:
+        (back,) = vjp(lambda y: multiplied(x, y), [b], [s])
+        assert back is not None
+        return back
+
+    return to_a, to_b
 
 
 def _composite(name: str, sums: RuleFunction, weighted: RuleFunction) -> Composite:
@@ -121,7 +215,72 @@ def _composite(name: str, sums: RuleFunction, weighted: RuleFunction) -> Composi
     )
 
 
-# Chefer, Gur, Wolf, CVPR 2021: z+, halved products, rescaled sums.
-CHEFER = _composite("chefer", partial(add, normalised=True), partial(affine, zplus=True))
-# The LRP baseline of the same paper: alpha-1-beta-0 without the normalisations.
-ALPHA_BETA = _composite("alpha_beta", partial(add, normalised=False), partial(affine, zplus=False))
+def alpha_beta_composite(alpha: float, beta: float, bias: bool, first: RuleFunction | None = None) -> Composite:
+    """Bach et al. 2015, eq. 60: positive contributions count alpha, negative ones -beta; sums by absolute values.
+
+    Args:
+        alpha: Weight of the positive contributions.
+        beta: Weight of the negative ones.
+        bias: Whether the bias is a contribution, as in the paper.
+        first: The rule of the layers that read pixels; None for the same one.
+    """
+    weighted = partial(alpha_beta_rule, alpha=alpha, beta=beta, bias=bias)
+    dense = weighted if first is None else with_first_rule(weighted, first)
+    by_sign = partial(_product_by_sign, alpha=alpha, beta=beta, constant=dense)
+    return Composite(
+        {
+            **_composite("alpha_beta", _by_size, dense).type_map,
+            **dict.fromkeys(PRODUCTS, by_sign),
+            "mean": _reduced_by_size,
+            "sum": _reduced_by_size,
+            **dict.fromkeys(AVERAGES, partial(averaged, of_size=True)),
+        },
+        name="alpha_beta",
+    )
+
+
+def chefer_composite(stabiliser: float = 0.0) -> Composite:
+    """Chefer, Gur, Wolf, CVPR 2021: z+, halved products, rescaled sums.
+
+    Args:
+        stabiliser: Added to every denominator; 1e-9 in the published code, 0 for a map that does not depend on the
+            scale of a model's activations.
+    """
+    return _stabilised("chefer", stabiliser, normalised=True, zplus=True)
+
+
+def split_alpha_beta_composite(stabiliser: float = 0.0) -> Composite:
+    """The LRP baseline of their code: x+W+ and x-W- are each divided by their own sum; sums are not rescaled.
+
+    Args:
+        stabiliser: Added to every denominator; 1e-9 in the published code.
+    """
+    return _stabilised("split_alpha_beta", stabiliser, normalised=False, zplus=False)
+
+
+def _stabilised(name: str, stabiliser: float, *, normalised: bool, zplus: bool) -> Composite:
+    weighted = partial(affine, zplus=zplus, stabiliser=stabiliser)
+    plain = _composite(name, partial(add, normalised=normalised, stabiliser=stabiliser), weighted).type_map
+    if not stabiliser:
+        return Composite(plain, name=name)
+    products = partial(product, constant=weighted, stabiliser=stabiliser)
+    picked = partial(selected, stabiliser=stabiliser)
+    stabilised = {**dict.fromkeys(PRODUCTS, products), **dict.fromkeys(("getitem", "select", "index_select"), picked)}
+    stabilised["softmax"] = partial(_scores, stabiliser=stabiliser)
+    return Composite({**plain, **stabilised}, name=name, stabiliser=stabiliser)
+
+
+def _scores(propagator: Propagator, node: Node, relevance: OutputRelevance, *, stabiliser: float) -> InputRelevance:
+    """A softmax passes relevance; the published code for texts has added a mask before it, be it of zeros."""
+    part = single_output(relevance)
+    for value in only_input(node):
+        producer = propagator.producer(value)
+        if propagator.tape.token_ids is None or (producer is not None and producer.name == "add"):
+            yield value, part
+        else:
+            x = value.tensor.to(part.dtype)
+            yield value, x * rules.safe_divide(part, x, stabiliser)
+
+
+CHEFER = chefer_composite()
+SPLIT_ALPHA_BETA = split_alpha_beta_composite()

@@ -1,5 +1,6 @@
 """The backward walk over a tape: relevance flows from the logits towards the input, one rule per operation."""
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -14,10 +15,14 @@ from lrptrain.relevance.propagation.composite import (
     RuleFunction,
     custom_rule,
 )
-from lrptrain.relevance.tape.functions import ELEMENTWISE
+from lrptrain.relevance.propagation.rules import safe_divide
+from lrptrain.relevance.tape.functions import COPIES, ELEMENTWISE, ENTRIES
 from lrptrain.relevance.tape.nodes import Node, Value, unsupported
 from lrptrain.relevance.tape.sample_axes import Axes, SampleAxis, sample_axes, sum_per_sample
 from lrptrain.relevance.tape.tape import Tape
+
+# Scaling and shifting by constants leaves pixels what they are.
+_PREPROCESSING = frozenset({"add", "sub", "mul", "div"})
 
 
 @dataclass(eq=False)
@@ -43,6 +48,28 @@ class Propagator:
         """The convolution that cuts an image into patches: the first weighted operation, if it is a convolution."""
         weighted = [node for node in self.tape.nodes if node.name in ("linear", "conv2d", "matmul")]
         return weighted[0] if weighted and weighted[0].name == "conv2d" else None
+
+    @cached_property
+    def pixels(self) -> tuple[list[Node], set[Value]]:
+        """The operations that only move, scale or shift the pixels of an image, and all values that hold pixels."""
+        root = self.tape.root
+        assert root is not None
+        nodes: list[Node] = []
+        copies = {root} if len(root.shape) >= 4 else set[Value]()
+        for node in self.tape.nodes if copies else ():
+            affine = node.name in _PREPROCESSING and len(node.inputs) == 1
+            if (affine or node.name in ENTRIES | COPIES) and copies.issuperset(node.inputs):
+                nodes.append(node)
+                copies.update(node.outputs)
+        return nodes, copies
+
+    def producer(self, value: Value) -> Node | None:
+        """The operation that made a value; None for the input."""
+        return self._producers.get(value)
+
+    @cached_property
+    def _producers(self) -> dict[Value, Node]:
+        return {value: node for node in self.tape.nodes for value in node.outputs}
 
     def has_custom_rule(self, composite: Composite) -> bool:
         """Return whether a rule of the user's serves one of the operations, in the place of the composite's own."""
@@ -114,7 +141,7 @@ class Propagator:
         first = min((i for i, node in enumerate(self.tape.nodes) if wanted.intersection(node.outputs)), default=0)
         end = 0 if self.tape.root in wanted else first + 1
         for node in reversed(self.tape.nodes[end:]):
-            relevance = [arrived.get(value) for value in node.outputs]
+            relevance = [self._complete(value, arrived.get(value), composite) for value in node.outputs]
             if all(part is None for part in relevance):
                 continue
             node.check_constants()
@@ -127,7 +154,20 @@ class Propagator:
                     wanted.remove(value)
                     yield value, part
         for value in wanted:
-            yield value, arrived[value] if value in arrived else torch.zeros_like(at_least_float32(value.tensor))
+            part = self._complete(value, arrived.get(value), composite)
+            yield value, torch.zeros_like(at_least_float32(value.tensor)) if part is None else part
+
+    def _complete(self, value: Value, part: Tensor | None, composite: Composite) -> Tensor | None:
+        """What has arrived at a value, divided by the value once more if the composite does so."""
+        if part is None or not composite.stabiliser or self._reads[value] < 2:
+            return part
+        x = value.tensor.to(part.dtype)
+        return x * safe_divide(part, x, composite.stabiliser)
+
+    @cached_property
+    def _reads(self) -> Counter[Value]:
+        """How many operations read each value."""
+        return Counter(value for node in self.tape.nodes for value in node.inputs)
 
 
 def at_least_float32(tensor: Tensor) -> Tensor:

@@ -15,12 +15,16 @@ Array = Float[Tensor, "..."]
 Linear = Callable[[Tensor, Tensor], Tensor]
 
 
-def safe_divide(numerator: Array, denominator: Array) -> Array:
+def safe_divide(numerator: Array, denominator: Array, stabiliser: float = 0.0) -> Array:
     """Divide; 0 where the denominator is 0, or so small that a quotient could overflow.
 
-    The published code of Chefer et al. 2021 adds 1e-9 to every denominator. That constant makes the result depend on
-    the scale of a model's activations (a query scaled before or after the product gives another map): it is left out.
+    The published code of Chefer et al. 2021 adds 1e-9 to every denominator, whatever its sign. That constant makes the
+    result depend on the scale of a model's activations (a query scaled before or after the product gives another map):
+    it is left out, unless somebody asks for it.
     """
+    if stabiliser:
+        moved = denominator + stabiliser
+        return torch.where(denominator == 0, 0.0, numerator / torch.where(moved == 0, stabiliser, moved))
     limits = torch.finfo(denominator.dtype)
     return numerator / denominator.masked_fill(denominator.abs() < limits.tiny / limits.eps, torch.inf)
 
@@ -35,7 +39,15 @@ def bounded(x: Array) -> Array:
     return x.clamp(-limit, limit)
 
 
-def zplus(relevance: Array, x: Array, weight: Array, z: Array, forward: Linear, transpose: Linear) -> Array:
+def zplus(
+    relevance: Array,
+    x: Array,
+    weight: Array,
+    z: Array,
+    forward: Linear,
+    transpose: Linear,
+    stabiliser: float = 0.0,
+) -> Array:
     """Pass relevance along the positive contributions only (z+ rule; Montavon et al. 2017, Chefer et al. 2021, eq. 4).
 
     With z = xW (no bias), x+W+ + x-W- = (z + |x||W|) / 2: one product forwards and two backwards, no clamped copies.
@@ -48,27 +60,37 @@ def zplus(relevance: Array, x: Array, weight: Array, z: Array, forward: Linear, 
         z: `forward(x, weight)`, that is, the output less the bias.
         forward: The linear map.
         transpose: The transpose of the linear map.
+        stabiliser: Added to the denominator; see `safe_divide`.
     """
     size = forward(x.abs(), weight.abs())
     positive = (z + size) / 2
     noise = 8 * torch.finfo(z.dtype).eps * size
-    share = safe_divide(relevance, torch.where(positive > noise, positive, 0.0))
+    share = safe_divide(relevance, torch.where(positive > noise, positive, 0.0), stabiliser)
     return (x * transpose(share, weight) + x.abs() * transpose(share, weight.abs())) / 2
 
 
-def alpha1_beta0(relevance: Array, x: Array, weight: Array, forward: Linear, transpose: Linear) -> Array:
+def alpha1_beta0(
+    relevance: Array, x: Array, weight: Array, forward: Linear, transpose: Linear, stabiliser: float = 0.0
+) -> Array:
     """Divide x+W+ and x-W- each by its own sum (alpha-1-beta-0 as in the LRP baseline of Chefer et al. 2021's code)."""
     result = torch.zeros_like(x)
     for part, of_weight in ((x.clamp(min=0), weight.clamp(min=0)), (x.clamp(max=0), weight.clamp(max=0))):
-        share = safe_divide(relevance, forward(part, of_weight))
+        share = safe_divide(relevance, forward(part, of_weight), stabiliser)
         result = result + part * transpose(share, of_weight)
     return result
 
 
 def alpha_beta(
-    relevance: Array, x: Array, weight: Array, alpha: float, beta: float, forward: Linear, transpose: Linear
+    relevance: Array,
+    x: Array,
+    weight: Array,
+    alpha: float,
+    beta: float,
+    forward: Linear,
+    transpose: Linear,
+    bias: Array | None = None,
 ) -> Array:
-    """Weigh positive contributions by alpha and negative ones by -beta (Bach et al. 2015, eq. 60), without the bias.
+    """Weigh positive contributions by alpha and negative ones by -beta (Bach et al. 2015, eq. 60).
 
     With z = xW and s = |x||W|, positive contributions sum to (z + s) / 2 and negative ones to (z - s) / 2. Where
     rounding alone makes a sum differ from 0, it is taken as 0.
@@ -81,6 +103,7 @@ def alpha_beta(
         beta: Weight of the negative ones.
         forward: The linear map.
         transpose: The transpose of the linear map.
+        bias: The bias, if it is a contribution like any other, of which the share goes nowhere.
     """
     z = forward(x, weight)
     size = forward(x.abs(), weight.abs())
@@ -89,9 +112,59 @@ def alpha_beta(
     for factor, sign in ((alpha, 1), (-beta, -1)):
         if factor:
             total = (z + sign * size) / 2
-            share = factor * safe_divide(relevance, torch.where(total.abs() > noise, total, 0.0))
+            total = torch.where(total.abs() > noise, total, 0.0)
+            if bias is not None:
+                total = total + sign * (sign * bias).clamp(min=0)
+            share = factor * safe_divide(relevance, total)
             result = result + (x * transpose(share, weight) + sign * x.abs() * transpose(share, weight.abs())) / 2
     return result
+
+
+# (x, y) -> product, and its transposes: (output-shaped, y) -> x-shaped, (output-shaped, x) -> y-shaped.
+Product = tuple[Linear, Linear, Linear]
+
+
+def alpha_beta_of_product(
+    relevance: Array, a: Array, b: Array, alpha: float, beta: float, product: Product
+) -> tuple[Array, Array]:
+    """Share relevance of a product of two activations among its terms a_ik b_kj by their sign, and halve each share.
+
+    Terms are weighed by alpha and -beta as the contributions of a linear layer are. Where there are none of one sign,
+    those of the other take all, so that relevance is conserved.
+
+    Args:
+        relevance: R at the product.
+        a: The first factor.
+        b: The second factor.
+        alpha: Weight of the positive terms.
+        beta: Weight of the negative ones.
+        product: The product, and its transposes to `a` and to `b`.
+    """
+    forward, to_a, to_b = product
+    z = forward(a, b)
+    size = forward(a.abs(), b.abs())
+    noise = 8 * torch.finfo(z.dtype).eps * size
+    totals = {sign: (z + sign * size) / 2 for sign in (1, -1)}
+    exist = {sign: total.abs() > noise for sign, total in totals.items()}
+    results = [torch.zeros_like(a), torch.zeros_like(b)]
+    for factor, sign in ((alpha, 1), (-beta, -1)):
+        alone = ~exist[-sign]
+        if factor or bool((alone & exist[sign]).any()):
+            share = torch.where(alone, 1.0, factor) * relevance
+            share = safe_divide(share, torch.where(exist[sign], totals[sign], 0.0)) / 4
+            results[0] = results[0] + a * to_a(share, b) + sign * a.abs() * to_a(share, b.abs())
+            results[1] = results[1] + b * to_b(share, a) + sign * b.abs() * to_b(share, a.abs())
+    return results[0], results[1]
+
+
+def by_size(relevance: Array, operands: tuple[Array, ...]) -> tuple[Array, ...]:
+    """Split relevance of a sum by each operand's part of the absolute values, which neither cancel nor blow up.
+
+    This is the ratio-based splitting of Otsuki et al. (ECCV 2024) for skip connections.
+    """
+    sizes = [operand.abs() for operand in operands]
+    share = safe_divide(relevance, sum(sizes[1:], sizes[0]))
+    return tuple(size * share for size in sizes)
 
 
 def epsilon(relevance: Array, x: Array, weight: Array, y: Array, stabiliser: float, transpose: Linear) -> Array:
@@ -143,7 +216,14 @@ def gamma(
 
 
 def zbox(
-    relevance: Array, x: Array, low: Array, high: Array, weight: Array, forward: Linear, transpose: Linear
+    relevance: Array,
+    x: Array,
+    low: Array,
+    high: Array,
+    weight: Array,
+    forward: Linear,
+    transpose: Linear,
+    stabiliser: float = 0.0,
 ) -> Array:
     """Pass relevance to an input bounded by [low, high] (z^B rule; Montavon et al. 2017, eq. 15)."""
     positive = weight.clamp(min=0)
@@ -151,25 +231,33 @@ def zbox(
     low = low.expand_as(x)
     high = high.expand_as(x)
     z = forward(x, weight) - forward(low, positive) - forward(high, negative)
-    share = safe_divide(relevance, z)
+    share = safe_divide(relevance, z, stabiliser)
     return x * transpose(share, weight) - low * transpose(share, positive) - high * transpose(share, negative)
 
 
 def halves(
-    relevance: Array, z: Array, a: Array, b: Array, transpose_a: Callable[..., Any], transpose_b: Callable[..., Any]
+    relevance: Array,
+    z: Array,
+    a: Array,
+    b: Array,
+    transpose_a: Callable[..., Any],
+    transpose_b: Callable[..., Any],
+    stabiliser: float = 0.0,
 ) -> tuple[Array, Array]:
     """Halve relevance of a product of two activations (Chefer et al. 2021, eq. 8 and 9, as their code does it)."""
-    share = safe_divide(relevance, z)
+    share = safe_divide(relevance, z, stabiliser)
     return a * transpose_a(share) / 2, b * transpose_b(share) / 2
 
 
-def proportional(relevance: Array, operands: tuple[Array, ...]) -> tuple[Array, ...]:
+def proportional(relevance: Array, operands: tuple[Array, ...], stabiliser: float = 0.0) -> tuple[Array, ...]:
     """Split relevance of a sum by each operand's part of it (z rule)."""
-    share = safe_divide(relevance, sum(operands[1:], operands[0]))
+    share = safe_divide(relevance, sum(operands[1:], operands[0]), stabiliser)
     return tuple(operand * share for operand in operands)
 
 
-def rescale(relevance: Array, parts: tuple[Array, ...], total: Callable[[Array], Array]) -> tuple[Array, ...]:
+def rescale(
+    relevance: Array, parts: tuple[Array, ...], total: Callable[[Array], Array], stabiliser: float = 0.0
+) -> tuple[Array, ...]:
     """Give every operand the absolute share of its sum (Chefer et al. 2021, eq. 10).
 
     Cancelling terms then cannot blow up.
@@ -178,12 +266,13 @@ def rescale(relevance: Array, parts: tuple[Array, ...], total: Callable[[Array],
         relevance: R at the output.
         parts: R of each operand before.
         total: Sum per sample, shaped to broadcast.
+        stabiliser: Added to the denominators; see `safe_divide`.
     """
     sums = [total(part) for part in parts]
     total_relevance = total(relevance)
     absolute = sum((s.abs() for s in sums[1:]), sums[0].abs())
     return tuple(
-        part * safe_divide(s.abs(), absolute) * safe_divide(total_relevance, s)
+        part * safe_divide(safe_divide(s.abs(), absolute, stabiliser) * total_relevance, s, stabiliser)
         for part, s in zip(parts, sums, strict=True)
     )
 

@@ -4,6 +4,9 @@ import types
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import torch
+from torch.nn import functional as F
+
 
 class Activation(NamedTuple):
     """An operation on every entry of one tensor, as the engine's families need it.
@@ -76,7 +79,7 @@ POINTWISE = {name for name, activation in ACTIVATIONS.items() if activation.repe
 ENTRIES = frozenset({
     "reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "ravel", "permute", "transpose", "swapaxes",
     "swapdims", "movedim", "moveaxis", "t", "T", "mT", "unbind", "chunk", "split", "split_with_sizes", "tensor_split",
-    "select", "narrow", "getitem", "squeeze", "unsqueeze", "expand", "expand_as", "broadcast_to", "repeat",
+    "select", "narrow", "slice", "getitem", "squeeze", "unsqueeze", "expand", "expand_as", "broadcast_to", "repeat",
     "repeat_interleave", "tile", "cat", "concat", "concatenate", "stack", "roll", "flip", "rot90", "index_select",
     "gather", "take_along_dim", "pad", "constant_pad_nd", "unfold",
 })  # fmt: skip
@@ -95,6 +98,8 @@ CONSTANT = frozenset({
     "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "new_zeros", "new_ones",
     "new_empty", "new_full", "new_tensor", "grad",
 })  # fmt: skip
+# The same numbers without their graph, by what they are for.
+DETACHING = CONSTANT | {"detach", "data", "tensor", "as_tensor", "asarray"}
 # Worth less memory than time: made once more from their input where they are needed.
 REPEATABLE = {name for name, activation in ACTIVATIONS.items() if activation.recomputed} | {
     "layer_norm",
@@ -124,7 +129,8 @@ def canonical_name(function: Callable[..., Any]) -> str:
 
     `constant / x` and `constant @ x` keep names of their own: they are no linear functions of their first argument.
     """
-    name = getattr(function, "__name__", type(function).__name__)
+    # An operation of `torch.ops` names its overload, too: "add.Tensor".
+    name = getattr(function, "__name__", type(function).__name__).partition(".")[0]
     if name == "__get__":
         name = function.__self__.__name__  # type: ignore[attr-defined]
     augmented = name.startswith(("__i", "__r"))
@@ -134,9 +140,41 @@ def canonical_name(function: Callable[..., Any]) -> str:
     return _SPELLINGS.get(name, name)
 
 
+def _batch_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, *settings: Any) -> tuple[Any, ...]:
+    training, momentum, epsilon, *_ = settings
+    return x, mean, var, weight, bias, training, momentum, epsilon
+
+
+def _instance_norm(x: Any, weight: Any, bias: Any, mean: Any, var: Any, *settings: Any) -> tuple[Any, ...]:
+    use_input_stats, momentum, epsilon, *_ = settings
+    return x, mean, var, weight, bias, use_input_stats, momentum, epsilon
+
+
+def _embedding(weight: Any, indices: Any, *settings: Any) -> tuple[Any, ...]:
+    padding = settings[0] if settings and settings[0] >= 0 else None
+    return indices, weight, padding
+
+
+# Functions of C++ of which the Python function of the same name takes the same arguments in another order.
+_REORDERED: dict[Any, tuple[Callable[..., Any], Callable[..., tuple[Any, ...]]]] = {
+    torch.batch_norm: (F.batch_norm, _batch_norm),
+    torch.ops.aten.batch_norm.default: (F.batch_norm, _batch_norm),
+    torch.instance_norm: (F.instance_norm, _instance_norm),
+    torch.ops.aten.instance_norm.default: (F.instance_norm, _instance_norm),
+    torch.embedding: (F.embedding, _embedding),
+    torch.ops.aten.embedding.default: (F.embedding, _embedding),
+}
+
+
+def as_python(function: Callable[..., Any], args: tuple[Any, ...]) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    """The call of `torch.nn.functional` that a call of C++ is, for the names that have two orders of arguments."""
+    python, reorder = _REORDERED.get(function, (function, None))
+    return python, args if reorder is None else reorder(*args)
+
+
 def is_in_place(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Tell whether a call writes into its first argument."""
-    name = getattr(function, "__name__", "")
+    name = getattr(function, "__name__", "").partition(".")[0]
     augmented = name.startswith("__i") and name[3:-2] in _ALIASED | {"floordiv", "and", "or"}
     trailing = name.endswith("_") and not name.endswith("__")
     return (

@@ -59,6 +59,8 @@ def _follow(node: Node, source: Value, output: Value, at: SampleAxis | None, sam
     if node.name in _RESHAPES and source.shape.numel() == output.shape.numel():
         return _reshaped(at, before, after, samples)
     axis = _axis(node, source, output, at, samples)
+    if axis < 0 and node.name == "getitem":
+        return _merged(node, source, output, at, samples)
     return SampleAxis(axis, at.inner) if 0 <= axis < len(after) and after[axis] == before[at.axis] else None
 
 
@@ -127,6 +129,21 @@ def _by_numbers(node: Node, source: Value, output: Value, at: SampleAxis, sample
         if size == samples and bool((result == shaped).all()):
             return axis
     return -1
+
+
+def _merged(node: Node, source: Value, output: Value, at: SampleAxis, samples: int) -> SampleAxis | None:
+    """The same where indices of samples and of tokens pick rows one by one: `x[[0, 0, 1, 1], [3, 2, 0, 1]]`."""
+    x = source.tensor
+    if at.inner > 1 or x.shape[at.axis] != samples:
+        return None
+    numbers = torch.arange(samples, device=x.device)
+    result = node.call(lambda _: numbers.view([-1 if i == at.axis else 1 for i in range(x.ndim)]).expand(x.shape))
+    for axis, size in enumerate(output.shape):
+        inner = size // samples
+        rows = numbers.repeat_interleave(inner).view([-1 if i == axis else 1 for i in range(len(output.shape))])
+        if size == samples * inner and bool((result == rows).all()):
+            return SampleAxis(axis, inner)
+    return None
 
 
 def _reduced(node: Node, axis: int, ndim: int) -> int:

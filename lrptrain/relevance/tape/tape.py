@@ -5,7 +5,7 @@ the attention probabilities are tensors of the autograd graph, whichever backend
 """
 
 import inspect
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -21,15 +21,19 @@ from lrptrain.relevance.tape.functions import (
     BACKWARD,
     CONSTANT,
     DECOMPOSED,
+    DETACHING,
     ELEMENTWISE,
     REPEATABLE,
     WEIGHTED,
+    as_python,
     canonical_name,
     enterable,
     is_in_place,
 )
 from lrptrain.relevance.tape.nodes import Node, Value, map_nested, tensors_in, version_of
+from lrptrain.relevance.tape.outside import Outside, without_graph
 from lrptrain.relevance.tape.running import RunningModule
+from lrptrain.relevance.tape.transforms import is_transforming, unwrapped
 from lrptrain.relevance.types import UnsupportedOperationError
 
 # Fused operations, and their explicit forms.
@@ -50,6 +54,7 @@ class Tape(TorchFunctionMode):
         root: The explained input, the image or the word embeddings, as the model received it.
         leaf: The explained input for gradients; later writing in place does not touch it.
         frugal: Whether to keep no more than gradients at activations and relevance need: no graph of the weights.
+        others: The model's other arguments: what looks them up reads them, also where they hold the same numbers.
     """
 
     token_ids: Tensor | None = None
@@ -57,6 +62,7 @@ class Tape(TorchFunctionMode):
     root: Value | None = None
     leaf: Tensor | None = None
     frugal: bool = False
+    others: tuple[Tensor, ...] = ()
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -67,6 +73,8 @@ class Tape(TorchFunctionMode):
         self._aliases: dict[int, list[Value]] = {}
         # Ids of tensors whose memory was overwritten through another view.
         self._stale: set[int] = set()
+        # What left torch, and what may have come back.
+        self._outside = Outside()
         # The places in the graph of all that depends on the input; and of others, whether they lead to one.
         self._dependent: set[Any] = set()
         self._reaching: dict[Any, bool] = {}
@@ -90,6 +98,11 @@ class Tape(TorchFunctionMode):
         self.root = self._remember(copy, depends=True)
         return copy
 
+    def know(self, constants: Iterable[Tensor]) -> None:
+        """Take tensors with a graph of their own, such as weights computed from others, for constants of the pass."""
+        for tensor in constants:
+            self._remember(tensor, depends=False)
+
     @contextmanager
     def recording(self, model: nn.Module) -> Iterator[None]:
         """Record the calls made inside; module paths in messages are those of `model`."""
@@ -98,6 +111,8 @@ class Tape(TorchFunctionMode):
         try:
             with in_turn(), eager(), self:
                 yield
+            if self._outside.written():
+                raise self._unsupported("numpy", f"writes into a tensor's memory ({self._outside.exported} shares it)")
         finally:
             self._records = False
 
@@ -130,6 +145,8 @@ class Tape(TorchFunctionMode):
     ) -> Any:
         """Carry out one call of the model, and record it."""
         kwargs = kwargs or {}
+        if not kwargs:
+            func, args = as_python(func, args)
         name = canonical_name(func)
         explicit = _EXPLICIT.get(name)
         if explicit is not None and not is_in_place(func, args, kwargs) and "out" not in kwargs:
@@ -157,17 +174,21 @@ class Tape(TorchFunctionMode):
         if torch.is_inference_mode_enabled():
             raise self._unsupported(name, "runs under torch.inference_mode inside the model, which keeps no graph")
         tensors = list(tensors_in((args, kwargs)))
+        if is_transforming():
+            return self._transformed(name, func, args, kwargs, tensors)
         for tensor in tensors:
             self._check(tensor, name)
         node = Node(name, func, self._wrap(args), self._wrap(kwargs), self._inputs(tensors), path=self._where())
         # y.add_(1) writes into y: values that share its memory keep a copy of what they were.
-        written = args[0] if is_in_place(func, args, kwargs) and isinstance(args[0], Tensor) else None
+        written = tensors[0] if tensors and is_in_place(func, args, kwargs) else None
+        if node.inputs:
+            self._check_call(node, func, tensors)
         if written is not None:
             self._save_before_overwriting(written, node)
         # An operation that writes without saying so in its name shows in the versions of its arguments.
         versions = [version_of(tensor) for tensor in tensors]
         with torch.set_grad_enabled(self._graph or bool(node.inputs)):
-            result = func(*self._without_weights(name, args), **kwargs)
+            result = func(*self._without_weights(name, without_graph(func, args)), **kwargs)
         result = written if name == "setitem" else result
         # A text's explained input is the output of its embedding, which starts the tape.
         if name == "embedding" and self._embeds_the_input(args, kwargs):
@@ -177,8 +198,31 @@ class Tape(TorchFunctionMode):
         if copies:
             return self._from_root(result, copies)  # type: ignore[arg-type]
         self._check_versions(tensors, versions, node, written)
-        self._keep(node, result, tensors if written is None else [])
+        self._keep(node, result, tensors, tensors if written is None else [])
         return None if name == "setitem" else result
+
+    def _check_call(self, node: Node, func: Callable[..., Any], tensors: list[Tensor]) -> None:
+        """Notice calls on values that no tape can follow."""
+        if node.name in BACKWARD and (inspect.isfunction(func) or inspect.ismethod(func)):
+            raise self._unsupported(node.name, "takes a gradient of activations inside of the forward pass")
+        if node.name == "array_wrap" or any(self._outside.came_from_there(x) for x in tensors if not self._depends(x)):
+            exported = self._outside.exported
+            raise self._unsupported(node.name, f"reads numbers that may have left torch before (by {exported})")
+        self._outside.note(node.name, node.path, (x for x in tensors if self._depends(x)))
+
+    def _depends(self, tensor: Tensor) -> bool:
+        value = self.value_of(tensor)
+        return value is not None and value.depends
+
+    def _transformed(
+        self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]
+    ) -> Any:
+        """Carry out a call inside of `torch.func` or `vmap`, which is served for constants only (masks, say)."""
+        result = func(*args, **kwargs)
+        follows = any(self._depends(unwrapped(tensor)) for tensor in tensors)
+        if follows and any(out.is_floating_point() for out in tensors_in(result)):
+            raise self._unsupported(name, "runs inside of torch.vmap or a transform of torch.func")
+        return result
 
     def _without_weights(self, name: str, args: tuple[Any, ...]) -> tuple[Any, ...]:
         """The arguments of a call that would keep its input for the gradient of its weight, which nobody asks for.
@@ -189,11 +233,15 @@ class Tape(TorchFunctionMode):
             return args
         return tuple(x.detach() if isinstance(x, nn.Parameter) else x for x in args)
 
-    def _keep(self, node: Node, result: Any, same: list[Tensor]) -> None:
+    def _keep(self, node: Node, result: Any, tensors: list[Tensor], same: list[Tensor]) -> None:
         """Remember the outputs, and the node if relevance can flow through it."""
         # What the call returns as it was given (`x.to(x.dtype)`) stays the value that it is.
         outputs = [out for out in tensors_in(result) if out.is_floating_point() and not any(out is t for t in same)]
         depends = bool(node.inputs) and node.name not in CONSTANT
+        if self._outside.exported:
+            self._outside.know_results(node.name, node.args, tensors, outputs)
+        if depends:
+            self._check_outputs(node, outputs)
         if depends and outputs:
             node.outputs = tuple(self._remember(out, depends=True) for out in outputs)
             # Rules of elementwise operations read input and output only, so that their constants may change later.
@@ -209,6 +257,17 @@ class Tape(TorchFunctionMode):
             for out in outputs:
                 if out.grad_fn is not None:
                     self._remember(out, depends=False)
+
+    def _check_outputs(self, node: Node, outputs: list[Tensor]) -> None:
+        """Notice results that are no numbers in a strided memory, or have no gradient though their input has one."""
+        for out in outputs:
+            if out.is_nested or out.layout is not torch.strided:
+                kind = "nested" if out.is_nested else "sparse"
+                raise self._unsupported(node.name, f"makes a {kind} tensor, which cannot be recorded")
+            grad_fn = out.grad_fn
+            cut = grad_fn is None and node.name not in DETACHING and any(v.edge is not None for v in node.inputs)
+            if cut or "NotImplemented" in type(grad_fn).__name__ or not _goes_back(node, out):
+                raise self._unsupported(node.name, "has no gradient (a kernel for inference, or quantised?)")
 
     def _release_scores(self, attention: list[Node]) -> None:
         """Attention scores are as large as the probabilities, and rules seldom need them."""
@@ -243,7 +302,7 @@ class Tape(TorchFunctionMode):
     def _embeds_the_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         ids = self.token_ids
         looked_up = args[0] if args else kwargs.get("input")
-        if ids is None or looked_up is None or looked_up.shape != ids.shape:
+        if ids is None or looked_up is None or looked_up.shape != ids.shape or shares_memory(looked_up, self.others):
             return False
         return self.root is None and (looked_up is ids or torch.equal(looked_up, ids))
 
@@ -255,6 +314,8 @@ class Tape(TorchFunctionMode):
         ids = self.token_ids
         looked_up = args[0] if args else kwargs.get("input")
         table = _table(args, kwargs)
+        if looked_up is not None and shares_memory(looked_up, self.others):
+            return 0
         if ids is None or self._table is None or looked_up is None or looked_up.shape != ids.shape or ids.ndim != 2:
             return 0
         # Position ids may look like token ids, but are looked up in another table, of another size.
@@ -292,8 +353,11 @@ class Tape(TorchFunctionMode):
             return
         entry = self._lookup(tensor)
         if (entry is None or entry[2] is not tensor.grad_fn) and self._reaches_input(tensor.grad_fn):
+            maker = type(tensor.grad_fn).__name__
             why = "made a tensor outside of torch's functions (by a custom autograd function or a fused kernel?)"
-            raise self._unsupported(type(tensor.grad_fn).__name__, why)
+            if maker == "CheckpointFunctionBackward":
+                why = "is a reentrant checkpoint, whose operations have no graph (use_reentrant=False has one)"
+            raise self._unsupported(maker, why)
 
     def _reaches_input(self, start: Any) -> bool:
         """Whether a graph leads to something recorded; that of a cache of an earlier call ends in parameters."""
@@ -354,9 +418,27 @@ def _in_graph(x: Any) -> bool:
     return isinstance(x, Tensor) and x.requires_grad and not isinstance(x, nn.Parameter)
 
 
+def _goes_back(node: Node, out: Tensor) -> bool:
+    """Whether the output of an operation that is not torch's own has a gradient: only trying tells."""
+    own = getattr(node.function, "namespace", getattr(node.function, "_qualified_op_name", "aten").partition(":")[0])
+    edges = [value.edge for value in node.inputs if value.edge is not None]
+    if own in ("aten", "prim", "prims") or not out.requires_grad or not edges:
+        return True
+    try:
+        torch.autograd.grad(out, edges, torch.zeros_like(out), retain_graph=True, allow_unused=True)
+    except (RuntimeError, NotImplementedError):
+        return False
+    return True
+
+
 def _repeatable(node: Node) -> bool:
     """Whether the call's constants are the model's own weights: others may be overwritten before it is repeated."""
     return all(isinstance(x, nn.Parameter) for x in tensors_in((node.args, node.kwargs)))
+
+
+def shares_memory(tensor: Tensor, others: Sequence[Tensor]) -> bool:
+    """Return whether a tensor is one of the others, or a view of it."""
+    return any(tensor.untyped_storage()._cdata == other.untyped_storage()._cdata for other in others)
 
 
 def void(_: Any) -> None:

@@ -341,7 +341,7 @@ def test_what_is_no_rule(make, message):
 def test_unknown_composites():
     with pytest.raises(ValueError, match="unknown composite 'chefr'; did you mean chefer"):
         lrptrain.register_rule("abs", doubled, composites=["chefr"])
-    with pytest.raises(ValueError, match="unknown composite 'zplus'; known are alpha_beta, chefer"):
+    with pytest.raises(ValueError, match="unknown composite 'zplus'; known are alpha_beta, chefer, split_alpha_beta"):
         attributed(Deep(), "lrp", composite="zplus")
     with pytest.raises(UnsupportedMethodError, match="unknown option of attnlrp 'composite'; known are form"):
         attributed(Deep(), "attnlrp", composite="chefer")

@@ -1,0 +1,45 @@
+"""Which models cannot be recorded, as far as their modules say so before anything runs."""
+
+import torch
+from torch import Tensor, nn
+from torch.utils._python_dispatch import is_traceable_wrapper_subclass
+
+from lrptrain.relevance.types import UnsupportedModelError
+
+# The modules of torch that compute with packed integers.
+_QUANTISED_MODULES = (".nn.quantized", ".intrinsic.quantized")
+_INTEGERS = frozenset({torch.int8, torch.uint8})
+
+
+def check_recordable(model: nn.Module) -> None:
+    """Check that all modules compute with torch functions on floating-point numbers.
+
+    Raises:
+        UnsupportedModelError: If one is TorchScript or quantised.
+    """
+    for name, module in model.named_modules():
+        where = f"{type(module).__name__} in module '{name or '(model)'}'"
+        if isinstance(module, torch.jit.ScriptModule):
+            raise UnsupportedModelError(
+                f"{where} is TorchScript, whose operations cannot be recorded; explain the model that was scripted or "
+                "traced, which has the same weights"
+            )
+        if _is_quantised(module):
+            raise UnsupportedModelError(
+                f"{where} is quantised: it computes with integers, which carry no relevance and no gradient; explain "
+                "the float model that it was made from"
+            )
+
+
+def _is_quantised(module: nn.Module) -> bool:
+    # A FloatFunctional stands in the package, too, but is what a float model calls for sums until it is converted.
+    named = any(part in type(module).__module__ for part in _QUANTISED_MODULES)
+    if named and type(module).__name__ != "FloatFunctional":
+        return True
+    weight = module._parameters.get("weight", module._buffers.get("weight"))
+    return weight is not None and (weight.dtype in _INTEGERS or weight.is_quantized or _is_packed(weight))
+
+
+def _is_packed(weight: Tensor) -> bool:
+    """Whether a tensor subclass keeps the numbers in tensors of its own, quantised ones; a shard is plain numbers."""
+    return is_traceable_wrapper_subclass(weight) and type(weight).__name__ != "DTensor"

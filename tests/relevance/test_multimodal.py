@@ -1,0 +1,294 @@
+"""Models that read several inputs: which of them is explained, with which mask, and where its tokens stand."""
+
+from collections import UserDict
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+import torch
+from model_zoo import in_float64, randomised, select
+from small_models import Small, patches
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import lrptrain
+from lrptrain import targets
+
+SIZES: dict[str, Any] = {
+    "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24,
+}  # fmt: skip
+TEXT: dict[str, Any] = {"vocab_size": 50, "max_position_embeddings": 20, "pad_token_id": 1}
+IMAGE = {"image_size": 16, "patch_size": 8}
+METHODS = ("input_x_gradient", "attnlrp", "lrp", "integrated_gradients", "leave_one_out")
+
+
+def inputs(samples: int = 3) -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    mask = (torch.arange(6) < torch.tensor([6, 4, 3])[:, None]).long()
+    ids = torch.randint(5, 40, (3, 6), generator=generator) * mask + (1 - mask)
+    pixels = torch.randn(3, 3, 16, 16, dtype=torch.float64, generator=generator)
+    return {"input_ids": ids[:samples], "attention_mask": mask[:samples], "pixel_values": pixels[:samples]}
+
+
+def model_of(family: str, config: Any) -> Any:
+    import transformers
+
+    return in_float64(randomised(getattr(transformers, family)(config)))
+
+
+def clip() -> tuple[Any, dict[str, Tensor], Any]:
+    from transformers import CLIPConfig
+
+    text = {**SIZES, **TEXT, "eos_token_id": 39, "bos_token_id": 2}
+    config = CLIPConfig(text_config=text, vision_config={**SIZES, **IMAGE}, projection_dim=8)
+    return model_of("CLIPModel", config), inputs(), targets.ImageTextSimilarityTarget()
+
+
+def layoutlmv3() -> tuple[Any, dict[str, Tensor], Any]:
+    from transformers import LayoutLMv3Config
+
+    boxes: dict[str, Any] = {"max_2d_position_embeddings": 32, "coordinate_size": 3, "shape_size": 2}
+    config = LayoutLMv3Config(**SIZES, **TEXT, **boxes, input_size=16, patch_size=8, num_labels=4)
+    corners = torch.arange(3 * 6 * 4).view(3, 6, 4) % 7
+    return model_of("LayoutLMv3ForSequenceClassification", config), {**inputs(), "bbox": corners.cumsum(-1)}, 1
+
+
+def vilt() -> tuple[Any, dict[str, Tensor], Any]:
+    from transformers import ViltConfig
+
+    config = ViltConfig(**SIZES, **TEXT, **IMAGE, num_labels=4)
+    return model_of("ViltForQuestionAnswering", config), inputs(), 1
+
+
+def visual_bert() -> tuple[Any, dict[str, Tensor], Any]:
+    from transformers import VisualBertConfig
+
+    config = VisualBertConfig(**SIZES, **TEXT, visual_embedding_dim=5, num_labels=3)
+    text = {name: x for name, x in inputs().items() if name != "pixel_values"}
+    regions = torch.randn(3, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+    mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0]])
+    seen = {"visual_embeds": regions, "visual_attention_mask": mask, "visual_token_type_ids": torch.ones(3, 4).long()}
+    return model_of("VisualBertForVisualReasoning", config), {**text, **seen}, 2
+
+
+BUILDS = {"clip": clip, "layoutlmv3": layoutlmv3, "vilt": vilt, "visual_bert": visual_bert}
+EXPLAINED = [
+    ("clip", "pixel_values"), ("clip", "input_ids"), ("layoutlmv3", "pixel_values"), ("layoutlmv3", "input_ids"),
+    ("vilt", "pixel_values"), ("vilt", "input_ids"), ("visual_bert", "visual_embeds"), ("visual_bert", "input_ids"),
+]  # fmt: skip
+
+
+def close(one: Tensor, other: Tensor) -> None:
+    torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
+
+
+def explained_number(output: Any, target: Any) -> Tensor:
+    return target(output) if callable(target) else output.logits[:, target]
+
+
+@pytest.mark.parametrize(("name", "argument"), EXPLAINED)
+def test_the_gradient_at_each_input(name, argument):
+    model, given, target = BUILDS[name]()
+    if argument == "input_ids":
+        table = next(x for path, x in model.named_modules() if path.endswith(("word_embeddings", "token_embedding")))
+        leaf = table(given[argument]).detach().requires_grad_()
+        handle = table.register_forward_hook(lambda *_: leaf)
+        output = model(**given)
+        handle.remove()
+    else:
+        leaf = given[argument].clone().requires_grad_()
+        output = model(**{**given, argument: leaf})
+    (gradient,) = torch.autograd.grad(explained_number(output, target).sum(), leaf)
+    product = (leaf * gradient).detach()
+    found = lrptrain.attribute(model, given, target, "input_x_gradient", explain=argument)
+    if argument == "pixel_values":
+        close(found.scores, F.avg_pool2d(product.sum(1), 8).flatten(1) * 64)
+    else:
+        mask = given["attention_mask" if argument == "input_ids" else "visual_attention_mask"]
+        close(found.scores, product.sum(-1) * mask)
+
+
+@pytest.mark.parametrize(("name", "argument"), EXPLAINED)
+def test_a_batch_is_its_samples_and_a_second_call_is_the_first(name, argument):
+    model, given, target = BUILDS[name]()
+    for method in METHODS:
+        options = {"steps": 2} if method == "integrated_gradients" else {}
+        found = lrptrain.attribute(model, given, target, method, explain=argument, **options)
+        again = lrptrain.attribute(model, given, target, method, explain=argument, **options)
+        assert torch.equal(found.scores, again.scores)
+        for row in range(3):
+            one = select(given, slice(row, row + 1))
+            alone = lrptrain.attribute(model, one, target, method, explain=argument, **options)
+            close(alone.scores[0], found.scores[row])
+
+
+@pytest.mark.parametrize("name", ["clip", "vilt"])
+def test_several_inputs_at_once(name):
+    model, given, target = BUILDS[name]()
+    both = lrptrain.attribute(model, given, target, "attnlrp", explain=("pixel_values", "input_ids"))
+    assert list(both) == ["pixel_values", "input_ids"]
+    for argument, relevance in both.items():
+        close(relevance.scores, lrptrain.attribute(model, given, target, "attnlrp", explain=argument).scores)
+    assert both["pixel_values"].grid == (2, 2)
+    assert both["input_ids"].grid is None
+    close(both["pixel_values"].scores, lrptrain.attribute(model, given, target, "attnlrp").scores)
+
+
+def test_attention_methods_on_the_towers_of_clip():
+    model, given, target = clip()
+    for argument, tower in (("pixel_values", model.vision_model), ("input_ids", model.text_model)):
+        recording = lrptrain.record(model, given, explain=argument)
+        found = recording.attribute(target, "rollout")
+        own = {name: x for name, x in given.items() if name == argument}
+        if argument == "input_ids":
+            own["attention_mask"] = given["attention_mask"]
+        alone = lrptrain.attribute(tower, own, lambda output: output.pooler_output[:, 0], "rollout")
+        close(found.scores, alone.scores)
+
+
+def test_one_text_of_all():
+    model, given, _ = clip()
+    for text in range(3):
+        target = targets.ImageTextSimilarityTarget(text=text)
+        for method in METHODS:
+            options = {"steps": 2} if method == "integrated_gradients" else {}
+            found = lrptrain.attribute(model, given, target, method, **options)
+            alone = lrptrain.attribute(
+                model,
+                {name: x[:1] if name == "pixel_values" else x for name, x in given.items()},
+                target,
+                method,
+                **options,
+            )
+            close(found.scores[:1], alone.scores)
+
+
+class Twins(nn.Module):
+    """Two texts, read by one encoder, and what they have in common."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(20, 8)
+        self.encoder = nn.TransformerEncoderLayer(8, 2, 16, batch_first=True)
+        self.head = nn.Linear(16, 3)
+        randomised(self)
+
+    def embedded(self, ids: Tensor, mask: Tensor) -> Tensor:
+        states = self.encoder(self.embedding(ids), src_key_padding_mask=mask == 0)
+        return (states * mask[..., None]).sum(1) / mask.sum(1, keepdim=True)
+
+    def forward(
+        self, input_ids_a: Tensor, input_ids_b: Tensor, attention_mask_a: Tensor, attention_mask_b: Tensor
+    ) -> Tensor:
+        first = self.embedded(input_ids_a, attention_mask_a)
+        second = self.embedded(input_ids_b, attention_mask_b)
+        return self.head(torch.cat([first * second, first - second], -1))
+
+
+def pair_of_texts() -> dict[str, Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    lengths = {"a": torch.tensor([5, 3]), "b": torch.tensor([2, 5])}
+    texts = {f"input_ids_{name}": torch.randint(1, 20, (2, 5), generator=generator) for name in lengths}
+    masks = {f"attention_mask_{name}": (torch.arange(5) < long[:, None]).long() for name, long in lengths.items()}
+    return {**texts, **masks}
+
+
+def gradient_at(model: Twins, given: dict[str, Tensor], which: str) -> tuple[Tensor, Tensor]:
+    """The embeddings of one of the texts, and the gradient of a logit there."""
+    lookups = []
+
+    def watch(_: nn.Module, args: tuple[Tensor, ...], output: Tensor) -> Tensor:
+        lookups.append(output.detach().requires_grad_())
+        return lookups[-1]
+
+    handle = model.embedding.register_forward_hook(watch)
+    logits = model(**given)
+    handle.remove()
+    leaf = lookups["ab".index(which)]
+    (gradient,) = torch.autograd.grad(logits[:, 1].sum(), leaf)
+    return leaf.detach(), gradient
+
+
+@pytest.mark.parametrize("which", ["a", "b"])
+@pytest.mark.parametrize("method", ["input_x_gradient", "attnlrp", "rollout", "leave_one_out"])
+def test_each_of_two_texts(which, method):
+    model = Twins().double().eval()
+    given = pair_of_texts()
+    found = lrptrain.attribute(model, given, 1, method, explain=f"input_ids_{which}")
+    mask = given[f"attention_mask_{which}"]
+    assert torch.equal(found.scores != 0, mask.bool())
+    if method == "input_x_gradient":
+        embeddings, gradient = gradient_at(model, given, which)
+        close(found.scores, (embeddings * gradient).sum(-1) * mask)
+
+
+@pytest.mark.parametrize("which", ["a", "b"])
+def test_each_of_two_equal_texts(which):
+    model = Twins().double().eval()
+    given = pair_of_texts()
+    given["input_ids_b"] = given["input_ids_a"]
+    given["attention_mask_b"] = given["attention_mask_a"]
+    found = lrptrain.attribute(model, given, 1, "input_x_gradient", explain=f"input_ids_{which}")
+    embeddings, gradient = gradient_at(model, given, which)
+    close(found.scores, (embeddings * gradient).sum(-1) * given["attention_mask_a"])
+    # The model is run again with other embeddings of that text only.
+    path = lrptrain.attribute(model, given, 1, "integrated_gradients", explain=f"input_ids_{which}", steps=64)
+    swapped = lrptrain.attribute(
+        model, given, 1, "integrated_gradients", explain=f"input_ids_{'ba'['ab'.index(which)]}", steps=64
+    )
+    assert relative(path.scores, swapped.scores) > 0.01
+
+
+def relative(one: Tensor, other: Tensor) -> float:
+    return float((one - other).norm() / one.norm())
+
+
+def test_the_mask_of_another_input_is_not_taken():
+    class Joint(Small):
+        def forward(self, pixel_values: Tensor, input_ids: Tensor, attention_mask: Tensor) -> Tensor:  # type: ignore[override]
+            return super().forward(pixel_values)
+
+    model = Joint().eval()
+    given = {
+        "pixel_values": patches(),
+        "input_ids": torch.ones(3, 16).long(),
+        "attention_mask": torch.zeros(3, 16).long(),
+    }
+    for method in ("attnlrp", "rollout", "leave_one_out"):
+        expected = lrptrain.attribute(Small(), patches(), 1, method).scores
+        close(lrptrain.attribute(model, given, 1, method).scores, expected)
+
+
+def test_an_argument_that_is_not_there():
+    model, given, target = clip()
+    with pytest.raises(ValueError, match=r"unknown argument to explain 'pixels'.*known are input_ids, attention_mask"):
+        lrptrain.attribute(model, given, target, explain="pixels")
+    with pytest.raises(ValueError, match=r"explain='pixel_values' names an argument.*pass a dict"):
+        lrptrain.attribute(Small(), patches(), explain="pixel_values")
+    with pytest.raises(TypeError, match=r"inputs must be a tensor or a dict of the arguments.*not list"):
+        lrptrain.attribute(Small(), [patches()])  # type: ignore[arg-type]
+
+
+@dataclass
+class Batch:
+    pixel_values: Tensor
+    scale: float
+    extra: list[Tensor]
+
+
+class Scaled(Small):
+    def forward(self, pixel_values: Tensor, scale: float, extra: list[Tensor]) -> Tensor:  # type: ignore[override]
+        return scale * super().forward(pixel_values) + extra[0].sum(1, keepdim=True)
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "rollout", "integrated_gradients", "leave_one_out"])
+def test_inputs_of_other_types(method):
+    from transformers import BatchFeature
+
+    extra = [torch.arange(3.0, dtype=torch.float64)[:, None]]
+    arguments = {"pixel_values": patches(), "scale": 2.0, "extra": extra}
+    kinds: tuple[Any, ...] = (arguments, UserDict(arguments), BatchFeature(arguments), Batch(**arguments))  # type: ignore[arg-type]
+    expected = lrptrain.attribute(Small(), patches(), 1, method).scores
+    scale = 1 if method == "rollout" else 2
+    for given in kinds:
+        close(lrptrain.attribute(Scaled(), given, 1, method).scores, scale * expected)
