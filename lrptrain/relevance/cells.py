@@ -11,6 +11,7 @@ from torch import Tensor
 from lrptrain.relevance.flow import FLOW
 from lrptrain.relevance.geometry import Line, even_line, lines_to, moved_from, tiled
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
+from lrptrain.relevance.propagation.linear_maps import linear_map, vjp
 from lrptrain.relevance.propagation.operation_rules import choose, shape_back
 from lrptrain.relevance.propagation.propagator import Propagator, unchanged
 from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ELEMENTWISE, MAXIMA, PRODUCTS
@@ -188,13 +189,13 @@ def traced(propagator: Propagator, start: Mapping[Value, Tensor], at: Value) -> 
 
 
 class _Trace(Composite):
-    """The rules of the flow, for single tokens; through everything else passes nothing."""
+    """The rules of the flow, for single tokens; other operations keep a token in its place, or nothing passes them."""
 
     def rule_for(self, node: Node) -> RuleFunction:
         """Return the rule that serves a recorded operation; there always is one."""
         rule = super().rule_for(node)
         if rule is None:
-            rule = unchanged if node.name in ELEMENTWISE else _nothing
+            rule = unchanged if node.name in ELEMENTWISE else _same_shape
         return partial(_where_possible, rule)
 
 
@@ -209,6 +210,14 @@ def _where_possible(
 
 def _nothing(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     return []
+
+
+def _same_shape(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """What an operation of no known kind makes of a token, by itself or from its neighbours, stands where it stood."""
+    value = node.inputs[0]
+    part = relevance[0]
+    is_kept = len(relevance) == len(node.inputs) == 1 and part is not None and part.shape == value.shape
+    return [(value, part)] if is_kept and part is not None else []
 
 
 def _numerator(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
@@ -228,25 +237,29 @@ def _stays(propagator: Propagator, node: Node, relevance: OutputRelevance) -> In
     return [shape_back(node.inputs[0], part)]
 
 
-def _of_features(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
-    """A product with a weight from the right mixes features; from the left it mixes tokens, as attention does."""
+def _weighted(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """A product with a constant comes from what it weighs, by the size of the weights: exact if it only reorders."""
     (part,) = relevance
-    value = node.argument(0, "input")
     assert part is not None
-    if len(node.inputs) > 1 or not isinstance(value, Value) or part.shape[:-1] != value.shape[:-1]:
-        return []
-    return [(value, (part.sum(-1, keepdim=True) / value.shape[-1]).expand(value.shape))]
+    value, weight, _, forward = linear_map(node)  # two activations raise: attention mixes tokens
+    ones = torch.ones(value.shape, dtype=part.dtype, device=part.device)
+    weight = weight.detach().abs().to(part.dtype)
+    total = forward(ones, weight)
+    share = torch.where(total > 0, part / total, 0.0)
+    (back,) = vjp(lambda x: forward(x, weight), [ones], [share])
+    return [] if back is None else [(value, back)]
 
 
+_MIXING = {"mean", "sum", "rmatmul", "tensordot"} | AVERAGES | MAXIMA | DENSE - {"linear"}
 _TRACE = _Trace(
     {
         **FLOW.type_map,
-        "linear": _of_features,
+        "linear": _weighted,
         "div": _numerator,
         "where": _stays,
         "masked_fill": _stays,
-        **dict.fromkeys(("matmul", "bmm", "mm"), _of_features),
-        **dict.fromkeys({"mean", "sum"} | AVERAGES | MAXIMA, _nothing),
+        **dict.fromkeys(PRODUCTS, _weighted),
+        **dict.fromkeys(_MIXING, _nothing),
     },
     name="trace",
     replaceable=False,

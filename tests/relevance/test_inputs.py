@@ -320,9 +320,6 @@ def test_advice_never_names_the_method_that_was_called():
             lrptrain.attribute(model, numbers(2, 3, 16, 24), 1, method)
         assert method not in str(raised.value)
     unknown = Patches(lambda x: x.flatten(2).mT.cumsum(1), 5, nn.Conv2d(3, 5, 4, 4))
-    for method in ("lrp", "generic_attention"):
-        with pytest.raises((lrptrain.UnsupportedOperationError, lrptrain.UnsupportedModelError)) as raised:
-            lrptrain.attribute(unknown, numbers(2, 3, 16, 24), 1, method)
-        advice = str(raised.value).partition("; ")[2]
-        assert "input_x_gradient" in advice
-        assert re.search(rf"\b{method}\b", advice) is None
+    with pytest.raises(lrptrain.UnsupportedOperationError, match="cumsum") as raised_by_lrp:
+        lrptrain.attribute(unknown, numbers(2, 3, 16, 24), 1, "lrp")
+    assert re.search(r"a method .*\(input_x_gradient, .*\blrp\b.*\)", str(raised_by_lrp.value)) is None

@@ -100,6 +100,8 @@ CONSTANT = frozenset({
 })  # fmt: skip
 # The same numbers without their graph, by what they are for.
 DETACHING = CONSTANT | {"detach", "data", "tensor", "as_tensor", "asarray"}
+# Operations on their first argument, which take no more than the shape or the type of another.
+LIKE = frozenset({"to", "type_as", "expand_as", "view_as", "reshape_as"})
 # Worth less memory than time: made once more from their input where they are needed.
 REPEATABLE = {name for name, activation in ACTIVATIONS.items() if activation.recomputed} | {
     "layer_norm",

@@ -23,6 +23,7 @@ from lrptrain.relevance.tape.functions import (
     DECOMPOSED,
     DETACHING,
     ELEMENTWISE,
+    LIKE,
     REPEATABLE,
     WEIGHTED,
     as_python,
@@ -237,7 +238,7 @@ class Tape(TorchFunctionMode):
         """Remember the outputs, and the node if relevance can flow through it."""
         # What the call returns as it was given (`x.to(x.dtype)`) stays the value that it is.
         outputs = [out for out in tensors_in(result) if out.is_floating_point() and not any(out is t for t in same)]
-        depends = bool(node.inputs) and node.name not in CONSTANT
+        depends = bool(node.inputs) and node.name not in CONSTANT and not _only_like(node)
         if self._outside.exported:
             self._outside.know_results(node.name, node.args, tensors, outputs)
         if depends:
@@ -412,6 +413,11 @@ def _table(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
     """The weight of an embedding."""
     table: Tensor = args[1] if len(args) > 1 else kwargs["weight"]
     return table
+
+
+def _only_like(node: Node) -> bool:
+    """Whether a constant takes the type or the shape of a value, which it then does not depend on."""
+    return node.name in LIKE and not isinstance(node.argument(0, "input"), Value)
 
 
 def _in_graph(x: Any) -> bool:
