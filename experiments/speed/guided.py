@@ -22,6 +22,7 @@ from experiments.table import markdown, write_between
 from lrptrain.guidance import guidance_loss
 from lrptrain.guidance.evidence import at_tokens
 from lrptrain.guidance.objective import Objective
+from lrptrain.relevance.attention_layers import OWN
 from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.interception import InterceptedForward, intercepted
 from lrptrain.relevance.methods.attention import positive_mean_over_heads, rolled_out
@@ -103,7 +104,9 @@ def published_step(model: nn.Module, inputs: Inputs) -> None:
         (gradient,) = explanation.gradient([block])
         attention = recording.per_head(block, block.tensor)
         maps.append(positive_mean_over_heads(recording.per_head(block, gradient), attention))
-    scores = recording.layout.content(rolled_out(recording.pooling, maps, normalize_rows=False))
+    layers = recording.attention_layers.layers()
+    rows = rolled_out(recording.pooling, layers, maps, normalize_rows=False)
+    scores = recording.layout.content(rows[OWN])
     loss = guidance_loss(scores, at_tokens(evidence_of(inputs), recording.layout.grid), "robust_vit")
     (loss + F.cross_entropy(run_model(model, inputs), labels)).backward()
     model.zero_grad(set_to_none=True)

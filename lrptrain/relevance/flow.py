@@ -74,6 +74,7 @@ FLOW = Composite(
         "bmm": _weighted_sum,
         "add": _shared,
         "sub": _shared,
+        "rsub": _shared,
         "mul": multiply,
         "div": divide,
         "masked_fill": masked,

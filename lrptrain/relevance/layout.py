@@ -6,48 +6,9 @@ from lrptrain.relevance.advice import REACH_INPUT, other_methods
 from lrptrain.relevance.cells import attention_product, tokens_of_cells
 from lrptrain.relevance.inputs import ExplainedInput
 from lrptrain.relevance.propagation.propagator import Propagator
-from lrptrain.relevance.tape.functions import ELEMENTWISE
-from lrptrain.relevance.tape.nodes import Node, Value, einsum_labels
+from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.types import TokenLayout, UnsupportedModelError
-
-# What may stand between the softmax and the product with the values.
-_TRANSPARENT = ELEMENTWISE | {"mul", "div", "masked_fill", "where", "view", "reshape", "unflatten", "flatten"}
-
-
-def attention_probabilities(tape: Tape) -> list[Value]:
-    """The self-attention probabilities of every block, in order.
-
-    They are softmax outputs over the last axis, square, and weigh values.
-    """
-    readers: dict[Value, list[Node]] = {}
-    for node in tape.nodes:
-        for value in node.inputs:
-            readers.setdefault(value, []).append(node)
-    # A gate or a classifier may have a softmax, too: it is not square, or its output weighs no values.
-    outputs = (node.outputs[0] for node in tape.nodes if node.name == "softmax" and _over_last_axis(node))
-    return [value for value in outputs if _is_square(value) and _weighs_values(value, readers)]
-
-
-def _over_last_axis(node: Node) -> bool:
-    dim = node.argument(1, "dim")
-    ndim = len(node.outputs[0].shape)
-    return dim is not None and dim % ndim == ndim - 1
-
-
-def _is_square(probabilities: Value) -> bool:
-    return len(probabilities.shape) >= 3 and probabilities.shape[-1] == probabilities.shape[-2]
-
-
-def _weighs_values(value: Value, readers: dict[Value, list[Node]]) -> bool:
-    for node in readers.get(value, ()):
-        if node.name in ("matmul", "bmm") and node.argument(0, "input") is value:
-            return True
-        if node.name == "einsum" and einsum_labels(node, value)[0][-1:] not in einsum_labels(node, value)[1]:
-            return True
-        if node.name in _TRANSPARENT and _weighs_values(node.outputs[0], readers):
-            return True
-    return False
 
 
 def token_states(propagator: Propagator, length: int) -> Iterator[Value]:

@@ -11,6 +11,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lrptrain.relevance.advice import REACH_INPUT, called, other_methods
+from lrptrain.relevance.attention_layers import DECODER, AttentionLayers, AttentionMap
+from lrptrain.relevance.attentions import Attention, find_attentions
 from lrptrain.relevance.classes import class_names, explained_class, rival_class
 from lrptrain.relevance.default import check_method, first_that_serves
 from lrptrain.relevance.explanation import Explanation, seed_scale
@@ -18,7 +20,7 @@ from lrptrain.relevance.flow import flow_to, unweighted
 from lrptrain.relevance.heads import Head, HeadFunction, as_head
 from lrptrain.relevance.inputs import ExplainedInput, with_sizes
 from lrptrain.relevance.inputs import explained_input as kind_of_input
-from lrptrain.relevance.layout import attention_probabilities, input_layout, joints, reads_sequence, token_states
+from lrptrain.relevance.layout import input_layout, joints, reads_sequence, token_states
 from lrptrain.relevance.precision import HALF, AutocastState, autocast_state
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.propagation.composite import Rules, check_active_names, custom_rules, split_composite
@@ -29,6 +31,7 @@ from lrptrain.relevance.tape.functions import enterable
 from lrptrain.relevance.tape.nodes import Value, map_nested, tensors_in
 from lrptrain.relevance.tape.sample_axes import split_samples
 from lrptrain.relevance.tape.tape import Tape
+from lrptrain.relevance.token_walk import last_unmixed
 from lrptrain.relevance.types import (
     Relevance,
     TokenLayout,
@@ -117,7 +120,7 @@ class Recording:
 
             return first_that_serves(self.model, names, explain, create_graph=create_graph)
         chosen = get_method(method, options)
-        if chosen.in_full_precision(options) and self.in_float32 is not self:
+        if chosen.in_full_precision(options) and self.forward_pass is not None and self.forward_pass.is_half:
             return self.in_float32._attribute(target, method, other, create_graph, first_order, options)
         options, composite = split_composite(options)
         logits = self.output.tensor
@@ -154,9 +157,8 @@ class Recording:
 
     @cached_property
     def in_float32(self) -> "Recording":
-        """This recording, or another of the same inputs where this one ran in half precision."""
-        if self.forward_pass is None or self.forward_pass.in_float32 is self.forward_pass:
-            return self
+        """Another recording of the same inputs, in float32."""
+        assert self.forward_pass is not None
         return self.forward_pass.in_float32.under(self.head)
 
     def input_gradient(
@@ -279,14 +281,27 @@ class Recording:
 
     @cached_property
     def blocks(self) -> list[Value]:
-        """The attention probabilities of every block."""
-        blocks = attention_probabilities(self.tape)
+        """The attention probabilities of every block, in order: self-attention, and cross-attention of equal lengths.
+
+        Where a model mixes its heads before they weigh the values, what it makes of them.
+        """
+        blocks = list(dict.fromkeys(attention.block for attention in self.attentions))
         if not blocks:
             raise UnsupportedModelError(
                 "the model has no self-attention that the tape can see: no softmax over the last axis of a square "
                 f"[tokens, tokens] matrix that weighs values; {other_methods(*REACH_INPUT)} need none"
             )
         return blocks
+
+    @cached_property
+    def attentions(self) -> list[Attention]:
+        """Where attention maps weigh values."""
+        return find_attentions(self.tape)
+
+    @cached_property
+    def attention_layers(self) -> AttentionLayers:
+        """How the blocks follow one another."""
+        return AttentionLayers(self.propagator, self.attentions, self.token_output, self.length)
 
     @cached_property
     def length(self) -> int:
@@ -351,7 +366,8 @@ class Recording:
             )
         # A head may read the tokens in two ways, as the start and the end of an answer: both come from states before.
         complete = joints(self.tape, self.output, self.blocks[-1])
-        return unweighted(self.propagator, next((x for x in reversed(states) if x in complete), states[-1]))
+        last = unweighted(self.propagator, next((x for x in reversed(states) if x in complete), states[-1]))
+        return last_unmixed(self.propagator, self.output, self.attentions[-1], last, self.length)
 
     @property
     def pooling(self) -> Float[Tensor, "batch length"]:
@@ -366,6 +382,20 @@ class Recording:
     def attention(self) -> Blocks:
         """The attention probabilities of every block."""
         return [self.per_head(value, value.tensor) for value in self.blocks]
+
+    def map_tensor(self, attention: AttentionMap) -> Float[Tensor, "batch heads length length"]:
+        """What weighs the values: the probabilities of a block, or a sum of several with factors."""
+        parts = [self.per_head(value, value.tensor) for value in attention.parts]
+        total = parts[0]
+        for part, factor in zip(parts[1:], attention.factors[1:], strict=True):
+            total = total + factor * part
+        return total
+
+    def content_of(self, row: Float[Tensor, "*batch length"], stream: int) -> Float[Tensor, "*batch tokens"]:
+        """Relevance of the content tokens, of a row over the tokens of a stream; a decoder reads them one later."""
+        if stream == DECODER:
+            row = torch.nn.functional.pad(row[..., 1:], (0, 1))
+        return self.layout.content(row)
 
     def per_head(self, block: Value, x: Tensor) -> Float[Tensor, "batch heads length length"]:
         """Bring what belongs to a block's attention probabilities to one shape, whichever way heads are merged.
@@ -426,7 +456,10 @@ def forward_on_tape(
     with tape.recording(model):
         output = forward(watched)
     if tape.root is None:
-        raise UnsupportedModelError("the model never looks up an embedding of its token ids; pass embeddings instead")
+        raise UnsupportedModelError(
+            "the model never looks up an embedding of its token ids (it changes them before, or multiplies a one-hot "
+            "matrix?); look them up with nn.Embedding, or pass inputs_embeds where the model takes them"
+        )
     return tape, output
 
 

@@ -58,8 +58,13 @@ def transformer_blocks(recording: Recording) -> list[Block]:
         UnsupportedModelError: If there is no attention.
     """
     graph = Graph(recording.tape)
-    _ = recording.length  # raises where the attention sees windows
-    return [_block(recording, graph, probabilities) for probabilities in recording.blocks]
+    layers = recording.attention_layers.layers()
+    if any(layer.queries != layer.keys or len(layer.blocks) > 1 for layer in layers):
+        raise UnsupportedMethodError(
+            "the attention is not one block after another on the same tokens (an encoder and a decoder, several side "
+            "by side, or differential attention), which has no decomposition; generic_attention and attnlrp serve it"
+        )
+    return [_block(recording, graph, layer.blocks[0]) for layer in layers]
 
 
 def _block(recording: Recording, graph: Graph, probabilities: Value) -> Block:

@@ -1,39 +1,97 @@
 """Methods on the attention probabilities: raw attention, rollout, attention Grad-CAM, generic attention."""
 
-from collections.abc import Sequence
-from typing import TypeVar
+from collections.abc import Callable, Sequence
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lrptrain.relevance.attention_layers import DECODER, OWN, AttentionLayer
 from lrptrain.relevance.explanation import Explanation
+from lrptrain.relevance.recording import Recording
 from lrptrain.relevance.registry import RelevanceMaps, method
+from lrptrain.relevance.tape.nodes import Value
+from lrptrain.relevance.types import UnsupportedMethodError
 
-Block = TypeVar("Block")
+# By stream of tokens: relevance of its tokens.
+Rows = dict[int, Float[Tensor, "batch length"]]
 
 
 def rolled_out(
     weights: Float[Tensor, "batch length"],
+    layers: Sequence[AttentionLayer],
     maps: Sequence[Float[Tensor, "batch length length"]],
     *,
     normalize_rows: bool,
-) -> Float[Tensor, "batch length"]:
-    """The pooled token's row of (I + A_B) ... (I + A_1), later blocks on the left; other poolings weigh the rows.
+) -> Rows:
+    """The pooled token's row of (I + A_B) ... (I + A_1), later layers on the left; other poolings weigh the rows.
 
-    Taken from the left, it costs a product of a vector with every map, not of matrices.
+    Taken from the left, it costs a product of a vector with every map, not of matrices. In cross-attention the row of
+    the queries' stream goes over to the stream of the keys.
 
     Args:
         weights: Share of the pooling per token.
-        maps: A per block, first to last.
+        layers: Between which streams each map is.
+        maps: A per layer, first to last; the sum over what acts side by side.
         normalize_rows: Scale the rows of every I + A to sum 1.
     """
-    row = weights.to(maps[0].dtype)
-    for block in reversed(maps):
+    rows = {layers[-1].queries: weights.to(maps[0].dtype)}
+    for layer, block in zip(reversed(layers), reversed(maps), strict=True):
+        if layer.queries not in rows:  # nothing behind it reads this stream
+            continue
+        row = rows[layer.queries]
         if normalize_rows:
             row = row / (1 + block.sum(-1))
-        row = row + pooled_row(row, block)
-    return row
+        rows[layer.queries] = row
+        passed = pooled_row(row, block)
+        rows[layer.keys] = rows[layer.keys] + passed if layer.keys in rows else passed
+    return rows
+
+
+def crosses(layers: Sequence[AttentionLayer]) -> bool:
+    """Whether one stream of tokens attends to another."""
+    return any(layer.queries != layer.keys for layer in layers)
+
+
+def related(
+    weights: Float[Tensor, "batch length"],
+    layers: Sequence[AttentionLayer],
+    maps: Sequence[Float[Tensor, "batch length length"]],
+) -> Rows:
+    """The pooled token's row of the relevancy that gradient-weighted maps have gathered, for each stream.
+
+    One stream: R <- R + A R. An encoder and a decoder follow the rules of Chefer, Gur and Wolf (ICCV 2021): with d the
+    decoder's tokens and e the encoder's, R_ee <- R_ee + A R_ee in the encoder; R_dd <- R_dd + A R_dd and
+    R_de <- R_de + A R_de in the decoder's self-attention (equations 6 and 7); R_de <- R_de + N(R_dd)^T A N(R_ee) in
+    cross-attention (10), where N scales the rows of R - I to 1 and adds I again (8 and 9). What the decoder itself has
+    gathered is R_dd - I (8): its start at the pooled token is no attention.
+    """
+    if not crosses(layers):
+        return rolled_out(weights, layers, maps, normalize_rows=False)
+    unit = torch.eye(maps[0].shape[-1], dtype=maps[0].dtype, device=maps[0].device).expand_as(maps[0])
+    own = decoder = unit
+    crossed = torch.zeros_like(maps[0])
+    for layer, block in zip(layers, maps, strict=True):
+        if layer.queries != layer.keys:
+            crossed = crossed + _normalized(decoder, unit).mT @ block @ _normalized(own, unit)
+        elif layer.queries == OWN:
+            own = own + block @ own
+        else:
+            decoder = decoder + block @ decoder
+            crossed = crossed + block @ crossed
+    return {OWN: pooled_row(weights, crossed), DECODER: pooled_row(weights, decoder - unit)}
+
+
+def _normalized(relevancy: Tensor, unit: Tensor) -> Tensor:
+    gathered = relevancy - unit
+    total = gathered.sum(-1, keepdim=True)
+    return gathered / torch.where(total > 0, total, 1.0) + unit
+
+
+def content(recording: Recording, rows: Rows) -> Float[Tensor, "batch tokens"]:
+    """Relevance of the content tokens, wherever they are read."""
+    parts = [recording.content_of(row, stream) for stream, row in rows.items()]
+    return torch.stack(parts).sum(0) if len(parts) > 1 else parts[0]
 
 
 def pooled_row(weights: Float[Tensor, "batch length"], maps: Float[Tensor, "batch length length"]) -> Tensor:
@@ -55,31 +113,55 @@ def positive_mean_over_heads(
     return total / gradient.shape[1]
 
 
-def chosen(blocks: list[Block], start_layer: int) -> list[Block]:
-    """The blocks from `start_layer` on; negative numbers count from the end.
+def weighted_maps(
+    explanation: Explanation,
+    layers: Sequence[AttentionLayer],
+    weigh: Callable[[Value, Tensor], Float[Tensor, "batch heads length length"]] | None = None,
+) -> list[Float[Tensor, "batch length length"]]:
+    """Per layer, the positive part of gradient times weights, mean over heads; what acts side by side is added up.
 
-    Raises:
-        ValueError: If there is no such block.
+    Args:
+        explanation: What is explained.
+        layers: The layers.
+        weigh: The weights of a block, of its first part and its gradient; what weighs the values by default.
     """
-    if not -len(blocks) <= start_layer < len(blocks):
-        raise ValueError(f"start_layer={start_layer} is out of range for a model of {len(blocks)} blocks")
-    return blocks[start_layer:]
+    recording = explanation.recording
+    maps = {attention.parts[0]: attention for layer in layers for attention in layer.maps}
+
+    def combined(block: Value, gradient: Tensor) -> Tensor:
+        weights = recording.map_tensor(maps[block]) if weigh is None else weigh(block, gradient)
+        return positive_mean_over_heads(gradient, weights)
+
+    weighted = dict(zip(maps, explanation.with_attention_gradient(list(maps), combined), strict=True))
+    return [_added([weighted[attention.parts[0]] for attention in layer.maps]) for layer in layers]
+
+
+def mean_maps(recording: Recording, layer: AttentionLayer) -> list[Float[Tensor, "batch length length"]]:
+    """The maps of a layer, mean over heads. What differential attention makes negative counts as nothing."""
+    return [recording.map_tensor(attention).mean(1).clamp(min=0) for attention in layer.maps]
+
+
+def _added(maps: Sequence[Tensor]) -> Tensor:
+    return torch.stack(list(maps)).sum(0) if len(maps) > 1 else maps[0]
 
 
 @method(class_specific=False, signed=False, source="-")
 def raw_attention(explanation: Explanation) -> RelevanceMaps:
     """Attention of the pooled token in the last block, mean over heads."""
     recording = explanation.recording
-    last = recording.attention[-1].mean(1)
-    return RelevanceMaps(recording.layout.content(pooled_row(recording.pooling, last)))
+    (last,) = recording.attention_layers.layers(-1)
+    maps = mean_maps(recording, last)
+    row = pooled_row(recording.pooling, _added(maps) / len(maps))
+    return RelevanceMaps(recording.content_of(row, last.keys))
 
 
 @method(class_specific=False, signed=False, source="Abnar & Zuidema 2020")
 def rollout(explanation: Explanation, start_layer: int = 0) -> RelevanceMaps:
     """Attention rollout (Abnar & Zuidema 2020): mean over heads plus identity, rows normalised, multiplied."""
     recording = explanation.recording
-    maps = [block.mean(1) for block in chosen(recording.attention, start_layer)]
-    return RelevanceMaps(recording.layout.content(rolled_out(recording.pooling, maps, normalize_rows=True)))
+    layers = recording.attention_layers.layers(start_layer)
+    maps = [_added(mean_maps(recording, layer)) for layer in layers]
+    return RelevanceMaps(content(recording, rolled_out(recording.pooling, layers, maps, normalize_rows=True)))
 
 
 @method(class_specific=True, signed=False, source="Chefer et al. 2021, after Selvaraju et al. 2017")
@@ -87,30 +169,32 @@ def attention_gradcam(explanation: Explanation) -> RelevanceMaps:
     """Grad-CAM on the last block's attention: the mean gradient of each head's content tokens weighs its attention."""
     recording = explanation.recording
     weights = recording.pooling
-    layout = recording.layout
-    last = recording.blocks[-1]
-    attention = recording.attention[-1]
-    (gradient,) = explanation.attention_gradient([last])
+    (last,) = recording.attention_layers.layers(-1)
+    attention = torch.cat([recording.map_tensor(x) for x in last.maps], 1)
+    gradient = torch.cat(explanation.attention_gradient([x.parts[0] for x in last.maps]), 1)
     rows = [
-        layout.content(torch.einsum("bi,bhij->bhj", weights.to(block.dtype), block)) for block in (attention, gradient)
+        recording.content_of(torch.einsum("bi,bhij->bhj", weights.to(block.dtype), block), last.keys)
+        for block in (attention, gradient)
     ]
-    content = torch.ones_like(rows[0][:, 0]) if recording.padding is None else recording.padding.to(rows[0].dtype)
-    importance = (rows[1] * content[:, None]).sum(-1, keepdim=True) / content.sum(-1)[:, None, None]
+    kept = torch.ones_like(rows[0][:, 0]) if recording.padding is None else recording.padding.to(rows[0].dtype)
+    importance = (rows[1] * kept[:, None]).sum(-1, keepdim=True) / kept.sum(-1)[:, None, None]
     cam = (rows[0] * importance).mean(1).clamp(min=0)
-    low = torch.where(content > 0, cam, torch.inf).amin(1, keepdim=True)
-    high = torch.where(content > 0, cam, -torch.inf).amax(1, keepdim=True)
+    low = torch.where(kept > 0, cam, torch.inf).amin(1, keepdim=True)
+    high = torch.where(kept > 0, cam, -torch.inf).amax(1, keepdim=True)
     return RelevanceMaps(torch.where(high > low, (cam - low) / (high - low), 0.0))
 
 
 @method(class_specific=True, signed=False, source="Chefer et al. 2021 (ICCV)")
 def generic_attention(explanation: Explanation, start_layer: int = 0) -> RelevanceMaps:
-    """Generic attention explainability (Chefer, Gur, Wolf, ICCV 2021): R <- R + mean_h((dy/dA * A)+) R."""
+    """Generic attention explainability (Chefer, Gur, Wolf, ICCV 2021): R <- R + mean_h((dy/dA * A)+) R.
+
+    An encoder-decoder has its two streams and cross-attention, by the same paper's rules. Attention that acts side by
+    side adds up; differential attention has one map, what weighs the values.
+    """
     recording = explanation.recording
-    maps = explanation.with_attention_gradient(
-        chosen(recording.blocks, start_layer),
-        lambda block, gradient: positive_mean_over_heads(gradient, recording.per_head(block, block.tensor)),
-    )
-    return RelevanceMaps(recording.layout.content(rolled_out(recording.pooling, maps, normalize_rows=False)))
+    layers = recording.attention_layers.layers(start_layer)
+    maps = weighted_maps(explanation, layers)
+    return RelevanceMaps(content(recording, related(recording.pooling, layers, maps)))
 
 
 @method(class_specific=True, signed=True, source="after Chefer et al. 2021 (ICCV) and Barkan et al. 2021")
@@ -122,14 +206,21 @@ def attention_x_gradient(explanation: Explanation, block: int = -1) -> Relevance
     Args:
         explanation: The forward pass and the target.
         block: Which one; negative numbers count from the end.
+
+    Raises:
+        ValueError: If there is no such block.
+        UnsupportedMethodError: If it is a block of an encoder, and the pooled token one of a decoder.
     """
     recording = explanation.recording
-    attention = _one(recording.attention, block)
-    (gradient,) = explanation.attention_gradient([_one(recording.blocks, block)])
-    return RelevanceMaps(recording.layout.content(pooled_row(recording.pooling, (attention * gradient).mean(1))))
-
-
-def _one(blocks: list[Block], block: int) -> Block:
-    if not -len(blocks) <= block < len(blocks):
-        raise ValueError(f"block={block} is out of range for a model of {len(blocks)} blocks")
-    return blocks[block]
+    layers = recording.attention_layers.layers(block, argument="block")
+    if layers[0].queries != layers[-1].queries:
+        raise UnsupportedMethodError(
+            f"block={block} is a block of the encoder, which the classifier reads through the decoder only; take "
+            "block=-1, or generic_attention"
+        )
+    gradients = explanation.attention_gradient([attention.parts[0] for attention in layers[0].maps])
+    maps = [
+        (recording.map_tensor(attention) * gradient).mean(1)
+        for attention, gradient in zip(layers[0].maps, gradients, strict=True)
+    ]
+    return RelevanceMaps(recording.content_of(pooled_row(recording.pooling, _added(maps)), layers[0].keys))

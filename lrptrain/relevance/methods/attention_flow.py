@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float
 
 from lrptrain.relevance.explanation import Explanation
+from lrptrain.relevance.methods.attention import crosses, mean_maps
 from lrptrain.relevance.registry import RelevanceMaps, method
 from lrptrain.relevance.types import UnsupportedMethodError
 
@@ -23,7 +24,8 @@ BYTES_PER_EDGE = 100
 def attention_flow(explanation: Explanation, max_seconds: float = 600.0) -> RelevanceMaps:
     """Attention flow (Abnar & Zuidema 2020): the maximum flow from the pooled token at the top to each input token.
 
-    The edges of every block are half its attention, mean over heads, plus half the identity. Where several tokens are
+    The edges of every block are half its attention, mean over heads, plus half the identity; where n blocks act side by
+    side, all of them and the identity have a share of 1 / (n + 1). Where several tokens are
     pooled, their shares bound what leaves each of them. It takes one maximum flow per token, by scipy on the CPU, so
     that time grows with blocks times tokens^3.
 
@@ -39,20 +41,32 @@ def attention_flow(explanation: Explanation, max_seconds: float = 600.0) -> Rele
             not installed.
     """
     recording = explanation.recording
+    layers = recording.attention_layers.layers()
+    if crosses(layers):
+        raise UnsupportedMethodError(
+            "attention_flow does not know two streams of tokens, an encoder's and a decoder's; rollout and "
+            "generic_attention do"
+        )
     positions = torch.tensor(recording.layout.positions)
     # A text's padding stands at its own positions; what shares the sequence with it is content.
     own = recording.content_mask(len(positions)).cpu()
     content = torch.ones(len(own), recording.length, dtype=torch.bool).index_copy(1, positions, own).numpy()
-    check_cost(content.sum(1).tolist(), len(recording.blocks), max_seconds)
-    maps = torch.stack([block.mean(1) for block in recording.attention], 1).detach().cpu().double().numpy()
+    check_cost(content.sum(1).tolist(), len(layers), max_seconds)
+    edges_of = [_with_identity(mean_maps(recording, layer)) for layer in layers]
+    all_edges = torch.stack(edges_of, 1).detach().cpu().double().numpy()
     pooling = recording.pooling.detach().cpu().double().numpy()
     scores = np.zeros(pooling.shape)
     wanted = np.isin(np.arange(recording.length), recording.layout.positions)
     for row, tokens in enumerate(content):
-        edges = 0.5 * maps[row][:, tokens][:, :, tokens] + 0.5 * np.eye(tokens.sum())
+        edges = all_edges[row][:, tokens][:, :, tokens]
         (sinks,) = wanted[tokens].nonzero()
         scores[row, tokens & wanted] = maximum_flows(edges, pooling[row, tokens], sinks.tolist())
     return RelevanceMaps(recording.layout.content(torch.as_tensor(scores).to(recording.logits)))
+
+
+def _with_identity(maps: Sequence[Float[torch.Tensor, "batch length length"]]) -> Float[torch.Tensor, "batch _ _"]:
+    unit = torch.eye(maps[0].shape[-1], dtype=maps[0].dtype, device=maps[0].device)
+    return (torch.stack(list(maps)).sum(0) + unit) / (len(maps) + 1)
 
 
 def check_cost(tokens: Sequence[int], blocks: int, max_seconds: float) -> None:

@@ -16,7 +16,7 @@ from torch import Tensor
 from lrptrain.relevance.decomposition.blocks import Block, transformer_blocks
 from lrptrain.relevance.decomposition.contributions import Contributions
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.methods.attention import chosen, pooled_row
+from lrptrain.relevance.methods.attention import pooled_row
 from lrptrain.relevance.registry import RelevanceMaps, method
 
 KOBAYASHI_2020 = "Kobayashi et al. 2020"
@@ -36,7 +36,7 @@ def _decomposed(
         _in_range(block, len(blocks))
         used = [blocks[block]]
     else:
-        used = chosen(blocks, start_layer)
+        used = blocks[-len(recording.attention_layers.layers(start_layer)) :]
     for used_block in used:
         used_block.site(form)
     if project:

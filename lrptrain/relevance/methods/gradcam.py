@@ -35,6 +35,11 @@ def attention_input(recording: Recording) -> Value:
     Raises:
         UnsupportedMethodError: If there are none of shape `[batch, tokens, width]`.
     """
+    if recording.tape.has_decoder:
+        raise UnsupportedMethodError(
+            "gradcam does not know which of the two streams, the encoder's or the decoder's, to take; "
+            "generic_attention and attnlrp serve both"
+        )
     producers = {output: node for node in recording.tape.nodes for output in node.outputs}
     frontier: list[Value] = [recording.blocks[-1]]
     seen = set(frontier)

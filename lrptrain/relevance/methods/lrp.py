@@ -7,8 +7,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lrptrain.relevance.attention_layers import AttentionMap
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.methods.attention import chosen, pooled_row, positive_mean_over_heads, rolled_out
+from lrptrain.relevance.methods.attention import content, pooled_row, related, rolled_out, weighted_maps
 from lrptrain.relevance.methods.input_maps import input_maps
 from lrptrain.relevance.propagation.composite import Composite
 from lrptrain.relevance.propagation.named_rules import PatchRule, check_alpha_beta, first_rule
@@ -23,7 +24,7 @@ from lrptrain.relevance.propagation.positive_composites import (
 from lrptrain.relevance.propagation.signed_composites import GRADIENT_FORM, attnlrp_composite, epsilon_composite
 from lrptrain.relevance.registry import RelevanceMaps, method
 from lrptrain.relevance.tape.nodes import Value
-from lrptrain.relevance.types import unknown_name
+from lrptrain.relevance.types import UnsupportedMethodError, unknown_name
 
 COMPOSITES = ("alpha_beta", "chefer", "split_alpha_beta")
 
@@ -59,31 +60,47 @@ def transformer_attribution(
         explanation: The forward pass and the target.
         start_layer: First block used; the segmentation test of the paper skips the first (1), its BERT code uses only
             the last (-1).
-        normalize_rows: Scale the rows of every block's map to 1, as the paper's BERT code does.
+        normalize_rows: Scale the rows of every block's map to 1, as the paper's BERT code does. The streams of an
+            encoder-decoder are then rolled out together, as `rollout` does.
         keep_attention: Return the relevance at the attention of every block, from the first on.
         stabiliser: Added to every denominator. The published code adds 1e-9, which makes the map depend on the scale of
             activations; with it, the paper's numbers are met to the digit, at about twice the cost.
     """
     recording = explanation.recording
-    used = chosen(recording.blocks, start_layer)
+    layers = recording.attention_layers.layers(start_layer)
+    used = [_single(attention) for layer in layers for attention in layer.maps]
     wanted = recording.blocks if keep_attention else used
     start = {recording.output: replace(explanation, other=None).direction}
     steps = recording.propagator.propagate_stepwise(start, _chefer(stabiliser), [*wanted, recording.token_output])
     arrived: dict[Value, Tensor] = {}
 
-    def combined(block: Value, gradient: Tensor) -> Tensor:
+    def relevance(block: Value, gradient: Tensor) -> Tensor:
         """Relevance goes back in step with the gradient, so that only one block's are there at a time."""
         while block not in arrived:
             arrived.update([next(steps)])
-        relevance = arrived[block] if keep_attention else arrived.pop(block)
-        return positive_mean_over_heads(gradient, recording.per_head(block, relevance))
+        return recording.per_head(block, arrived[block] if keep_attention else arrived.pop(block))
 
-    maps = explanation.with_attention_gradient(used, combined)
+    maps = weighted_maps(explanation, layers, relevance)
     arrived.update(steps)
     states = recording.propagator.per_token(recording.token_output, arrived[recording.token_output], recording.length)
-    row = rolled_out(_row_weights(states, recording.pooling), maps, normalize_rows=normalize_rows)
+    pooling = _row_weights(states, recording.pooling)
+    rows = rolled_out(pooling, layers, maps, normalize_rows=True) if normalize_rows else related(pooling, layers, maps)
     attention = tuple(recording.per_head(block, arrived[block]) for block in wanted) if keep_attention else None
-    return RelevanceMaps(recording.layout.content(row), attention=attention)
+    return RelevanceMaps(content(recording, rows), attention=attention)
+
+
+def _single(attention: AttentionMap) -> Value:
+    """The value at which relevance of a map arrives.
+
+    Raises:
+        UnsupportedMethodError: If the map is a sum, at which none arrives.
+    """
+    if len(attention.parts) > 1:
+        raise UnsupportedMethodError(
+            "relevance arrives at two softmaxes, whose difference weighs the values (differential attention): "
+            "generic_attention and attnlrp serve it"
+        )
+    return attention.parts[0]
 
 
 @method(class_specific=True, signed=False, uses_rules=True, source="Voita et al. 2019")
@@ -95,10 +112,11 @@ def partial_lrp(explanation: Explanation, stabiliser: float = 0.0) -> RelevanceM
         stabiliser: Added to every denominator; see `transformer_attribution`.
     """
     recording = explanation.recording
-    last = recording.blocks[-1]
-    (relevance,) = explanation.relevance(_split_alpha_beta(stabiliser), [last])
-    maps = recording.per_head(last, relevance).clamp(min=0).mean(1)
-    return RelevanceMaps(recording.layout.content(pooled_row(recording.pooling, maps)))
+    (last,) = recording.attention_layers.layers(-1)
+    blocks = [_single(attention) for attention in last.maps]
+    arrived = explanation.relevance(_split_alpha_beta(stabiliser), blocks)
+    maps = [recording.per_head(block, x).clamp(min=0).mean(1) for block, x in zip(blocks, arrived, strict=True)]
+    return RelevanceMaps(recording.content_of(pooled_row(recording.pooling, torch.stack(maps).sum(0)), last.keys))
 
 
 @method(class_specific=True, signed=True, reaches_input=True, uses_rules=True, source="Bach et al. 2015")

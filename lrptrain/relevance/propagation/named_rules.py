@@ -173,7 +173,7 @@ def _epsilon(propagator: Propagator, node: Node, relevance: OutputRelevance, *, 
         return product(propagator, node, relevance, constant=weighted)
     if node.name in DENSE:
         return weighted(propagator, node, relevance)
-    if node.name in ("add", "sub"):
+    if node.name in ("add", "sub", "rsub"):
         return sum_rule(propagator, node, relevance, stabiliser=stabiliser)
     return _by_jacobian(node, relevance, stabiliser)
 

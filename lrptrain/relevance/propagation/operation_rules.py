@@ -36,9 +36,18 @@ def shape_back(value: Value, share: Tensor) -> tuple[Value, Tensor]:
 def sum_operands(node: Node, like: Tensor) -> list[tuple[Value | Tensor | float, Tensor]]:
     """The two operands of a sum or difference, each with what it contributes."""
     operands = [node.argument(0, "input"), node.argument(1, "other")]
-    first, second = (resolve(operand, like) for operand in operands)
-    factor = node.kwargs.get("alpha", 1) * (-1 if node.name == "sub" else 1)
-    return [(operands[0], first), (operands[1], second if factor == 1 else second * factor)]
+    numbers = [resolve(operand, like) for operand in operands]
+    factors = sum_factors(node)
+    return [
+        (operand, x if factor == 1 else x * factor)
+        for operand, x, factor in zip(operands, numbers, factors, strict=True)
+    ]
+
+
+def sum_factors(node: Node) -> tuple[float, float]:
+    """The factors of the two operands of a sum or difference; `rsub(x, y)` is y - x."""
+    alpha = node.kwargs.get("alpha", 1)
+    return {"add": (1, alpha), "sub": (1, -alpha), "rsub": (-alpha, 1)}[node.name]
 
 
 def reduced_axes(propagator: Propagator, node: Node) -> list[int]:

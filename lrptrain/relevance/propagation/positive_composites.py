@@ -201,6 +201,7 @@ def _composite(name: str, sums: RuleFunction, weighted: RuleFunction) -> Composi
             **dict.fromkeys(PRODUCTS, partial(product, constant=weighted)),
             "add": sums,
             "sub": sums,
+            "rsub": sums,
             "mul": multiply,
             "div": divide,
             "masked_fill": masked,

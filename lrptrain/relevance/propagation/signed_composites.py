@@ -27,6 +27,7 @@ from lrptrain.relevance.propagation.operation_rules import (
     resolve,
     shape_back,
     single_output,
+    sum_factors,
     sum_operands,
     to_the_winner,
 )
@@ -120,6 +121,7 @@ def _signed(stabiliser: float, gain: float) -> dict[str, RuleFunction]:
         **dict.fromkeys(PRODUCTS, partial(product, constant=weighted)),
         "add": sums,
         "sub": sums,
+        "rsub": sums,
         "mul": multiply,
         "div": divide,
         "masked_fill": masked,
@@ -179,9 +181,8 @@ def _through_product(propagator: Propagator, node: Node, relevance: OutputReleva
 
 def _through_sum(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     part = single_output(relevance)
-    factor = node.kwargs.get("alpha", 1) * (-1 if node.name == "sub" else 1)
     operands = (node.argument(0, "input"), node.argument(1, "other"))
-    shares = zip(operands, (part, part if factor == 1 else part * factor), strict=True)
+    shares = [(v, part if by == 1 else part * by) for v, by in zip(operands, sum_factors(node), strict=True)]
     return [shape_back(value, share) for value, share in shares if isinstance(value, Value)]
 
 
@@ -250,6 +251,7 @@ GRADIENT_FORM = Composite(
         **dict.fromkeys(MAXIMA, to_the_winner),
         "add": _through_sum,
         "sub": _through_sum,
+        "rsub": _through_sum,
         "mul": _through_multiplication,
         "div": _through_division,
         "masked_fill": masked,

@@ -98,10 +98,10 @@ CONSTANT = frozenset({
     "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "new_zeros", "new_ones",
     "new_empty", "new_full", "new_tensor", "grad",
 })  # fmt: skip
+# Of their second tensor they read type or shape only.
+OF_FIRST = frozenset({"type_as", "view_as", "reshape_as", "expand_as"})
 # The same numbers without their graph, by what they are for.
 DETACHING = CONSTANT | {"detach", "data", "tensor", "as_tensor", "asarray"}
-# Operations on their first argument, which take no more than the shape or the type of another.
-LIKE = frozenset({"to", "type_as", "expand_as", "view_as", "reshape_as"})
 # Worth less memory than time: made once more from their input where they are needed.
 REPEATABLE = {name for name, activation in ACTIVATIONS.items() if activation.recomputed} | {
     "layer_norm",
@@ -123,21 +123,24 @@ _SPELLINGS = {
     "special_expit": "sigmoid",
     "special_softmax": "softmax",
 }
+_COMMUTATIVE = frozenset({"add", "mul"})
 _ALIASED = frozenset({"add", "sub", "mul", "truediv", "pow", "matmul"})
 
 
 def canonical_name(function: Callable[..., Any]) -> str:
     """Give one name to every spelling of an operation: `x + y`, `x += y`, `torch.add` and `x.add_` are all "add".
 
-    `constant / x` and `constant @ x` keep names of their own: they are no linear functions of their first argument.
+    `constant / x`, `constant - x`, `constant ** x` and `constant @ x` keep names of their own ("rdiv", "rsub"): they
+    are other functions of their first argument. The name of an overload is that of the operation: `aten.add.Tensor`.
     """
     # An operation of `torch.ops` names its overload, too: "add.Tensor".
     name = getattr(function, "__name__", type(function).__name__).partition(".")[0]
     if name == "__get__":
         name = function.__self__.__name__  # type: ignore[attr-defined]
-    augmented = name.startswith(("__i", "__r"))
-    name = name.strip("_")
-    if augmented and name[1:] in _ALIASED and name != "rmatmul":
+    augmented = name.startswith("__i")
+    reflected = name.startswith("__r")
+    name = name.partition(".")[0].strip("_")
+    if (augmented and name[1:] in _ALIASED) or (reflected and name[1:] in _COMMUTATIVE):
         name = name[1:]
     return _SPELLINGS.get(name, name)
 

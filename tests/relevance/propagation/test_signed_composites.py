@@ -6,6 +6,7 @@ import pytest
 import torch
 from golden_cases import relative_error
 from model_zoo import KINDS, randomised
+from small_models import Small
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -130,3 +131,20 @@ def test_of_a_perceptron_as_captum_has_it(method, options):
 def test_wrong_options(method, options):
     with pytest.raises(ValueError, match=r"must not be negative|did you mean gradient"):
         lrptrain.attribute(Transformer(), images(), 0, method, **options)
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "gamma_lrp", "epsilon_lrp", "lrp", "transformer_attribution"])
+@pytest.mark.parametrize("function", [lambda x: 0 - x, lambda x: torch.rsub(x, 0), lambda x: torch.sub(0 * x, x)])
+def test_a_constant_less_an_activation_is_its_negative(method, function):
+    options = {"epsilon": 0.0} if method == "epsilon_lrp" else {}
+    maps = [lrptrain.attribute(Small(after=f), images(), 1, method, **options).scores for f in (function, torch.neg)]
+    assert relative_error(*maps).max() < 1e-9
+
+
+@pytest.mark.parametrize("form", ["gradient", "explicit"])
+def test_one_less_an_activation_leaves_the_ones_share_out(form):
+    """R_x = -x / (1 - x) R, of which the gradient form is -g: input times gradient, for linear models."""
+    model, x = Small(after=lambda tokens: 1 - 2 * tokens), images()
+    plain = Small(after=lambda tokens: torch.add(torch.ones(()).double(), tokens, alpha=-2))
+    maps = [lrptrain.attribute(m, x, 1, "attnlrp", form=form).scores for m in (model, plain)]
+    assert relative_error(*maps).max() < 1e-9

@@ -103,3 +103,11 @@ def test_families_are_derived_from_the_table():
     assert not random & functions.POINTWISE
     assert {"celu", "hardsigmoid", "softsign", "logsigmoid", "prelu", "softshrink"} <= functions.POINTWISE
     assert {"gelu", "relu", "silu", "tanh", "sigmoid", "layer_norm"} <= functions.REPEATABLE
+
+
+def test_overloads_and_reflected_operators():
+    assert canonical_name(torch.ops.aten.add.Tensor) == "add"
+    assert canonical_name(torch.ops.aten.linear.default) == "linear"
+    assert canonical_name(Tensor.__radd__) == "add"
+    assert canonical_name(Tensor.__rsub__) == "rsub"
+    assert canonical_name(Tensor.__rpow__) == "rpow"

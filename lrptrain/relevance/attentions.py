@@ -1,0 +1,155 @@
+"""Attention on a tape: probabilities that weigh values, and how they come to the product with them."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor
+
+from lrptrain.relevance.tape.functions import CAST, DENSE, ELEMENTWISE, ENTRIES
+from lrptrain.relevance.tape.nodes import Node, Value, einsum_operands
+from lrptrain.relevance.tape.regions import Graph
+from lrptrain.relevance.tape.tape import Tape
+
+# What may stand between the softmax and the product with the values: the map is then that of the softmax.
+_TRANSPARENT = (ELEMENTWISE - {"softmax"}) | {
+    "mul",
+    "div",
+    "masked_fill",
+    "where",
+    "view",
+    "reshape",
+    "unflatten",
+    "flatten",
+}
+# Behind these the map is what they make: heads that are mixed, or subtracted from one another.
+_REWRITING = _TRANSPARENT | ENTRIES | CAST | DENSE | {"add", "sub", "einsum", "matmul"}
+_JOINING = frozenset({"add", "sub", "mul", "div", "stack", "cat"})
+
+
+@dataclass(frozen=True, eq=False)
+class Attention:
+    """One attention.
+
+    Attributes:
+        block: Its map, `[..., queries, keys]`: the probabilities, or what the model makes of them.
+        product: The operation in which it weighs the values.
+        weights: The map as it stands there, behind dropout and masks.
+    """
+
+    block: Value
+    product: Node
+    weights: Value
+
+    @property
+    def values(self) -> Value | Tensor:
+        """What is weighed."""
+        first, second = _factors(self.product)
+        values: Value | Tensor = second if first is self.weights else first
+        return values
+
+    @property
+    def axes(self) -> tuple[int, int]:
+        """The axis of the values that counts the keys, and the axis of the output that counts the queries."""
+        if self.product.name != "einsum":
+            return -2, -2
+        weights, values, output = _letters(self.product, self.weights)
+        return values.index(weights[-1]), output.index(weights[-2])
+
+
+def find_attentions(tape: Tape) -> list[Attention]:
+    """The attention maps of a model that are square, in order, each with every product in which it weighs values."""
+    graph = Graph(tape)
+    return [attention for node in tape.nodes for attention in _attention(graph, node)]
+
+
+def _attention(graph: Graph, product: Node) -> Iterator[Attention]:
+    if product.name not in ("matmul", "bmm", "einsum"):
+        return
+    for weights in _factors(product):
+        if isinstance(weights, Value) and _is_square(weights) and _weighs(product, weights):
+            block = _map(graph, weights)
+            if block is not None:
+                yield Attention(block, product, weights)
+                return
+
+
+def _factors(product: Node) -> tuple[Any, ...]:
+    if product.name == "einsum":
+        operands = product.args[1:]
+        nested = len(operands) == 1 and isinstance(operands[0], (tuple, list))
+        return tuple(operands[0]) if nested else operands
+    return product.argument(0, "input"), product.argument(1, "mat2", product.kwargs.get("other"))
+
+
+def _letters(product: Node, weights: Value) -> tuple[str, str, str]:
+    """The labels of the axes of the weights, of the values and of the output."""
+    equation, first, _ = einsum_operands(product)
+    operands, _, output = equation.partition("->")
+    left, _, right = operands.partition(",")
+    return (left, right, output) if first is weights else (right, left, output)
+
+
+def _weighs(product: Node, weights: Value) -> bool:
+    """Whether the last axis of the weights is summed over, and the one before it stays."""
+    factors = _factors(product)
+    if product.name != "einsum":
+        return factors[0] is weights
+    if len(factors) != 2 or not isinstance(product.args[0], str) or "." in product.args[0]:
+        return False
+    letters, values, output = _letters(product, weights)
+    return bool(output) and letters[-1] not in output and letters[-1] in values and letters[-2] in output
+
+
+def has_constant_queries(graph: Graph, attention: Attention) -> bool:
+    """Whether the queries are none of the input's tokens, but learned."""
+    pending = [attention.block]
+    seen = set(pending)
+    while pending:
+        node = graph.producer(pending.pop())
+        if node is None:
+            continue
+        if node.name in ("matmul", "bmm", "einsum"):
+            left = _factors(node)[0]
+            return isinstance(left, Tensor) and len(node.inputs) == 1
+        pending.extend(value for value in node.inputs if value not in seen)
+        seen.update(node.inputs)
+    return False
+
+
+def _is_square(weights: Value) -> bool:
+    return len(weights.shape) >= 3 and weights.shape[-1] == weights.shape[-2]
+
+
+def _map(graph: Graph, weights: Value) -> Value | None:
+    """The softmax that the weights are, or else the weights themselves if there is a softmax in them."""
+    value = weights
+    node = graph.producer(value)
+    while node is not None and node.name in _TRANSPARENT and len(node.inputs) == 1:
+        value = node.inputs[0]
+        node = graph.producer(value)
+    if node is not None and _is_probabilities(node):
+        return node.outputs[0]
+    return weights if _has_softmax(graph, weights) else None
+
+
+def _is_probabilities(node: Node) -> bool:
+    """A softmax over the last axis of a square matrix."""
+    dim = node.argument(1, "dim")
+    ndim = len(node.outputs[0].shape)
+    return node.name == "softmax" and dim is not None and dim % ndim == ndim - 1 and _is_square(node.outputs[0])
+
+
+def _has_softmax(graph: Graph, weights: Value) -> bool:
+    pending = [weights]
+    seen = set(pending)
+    while pending:
+        node = graph.producer(pending.pop())
+        if node is None:
+            continue
+        if _is_probabilities(node):
+            return True
+        if node.name in _REWRITING and (len(node.inputs) == 1 or node.name in _JOINING):
+            pending.extend(value for value in node.inputs if value not in seen)
+            seen.update(node.inputs)
+    return False

@@ -1,0 +1,74 @@
+"""Walks of token labels along a tape: from states of all tokens to later ones."""
+
+from collections.abc import Iterable, Iterator, Mapping
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lrptrain.relevance.attentions import Attention
+from lrptrain.relevance.propagation.propagator import Propagator
+from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tokens import TokenLabels
+
+
+def bottlenecks(propagator: Propagator, targets: Iterable[Value], length: int) -> Iterator[Value]:
+    """States of all tokens from which the targets come, and from nothing else beside; the latest first."""
+    frontier = set(targets)
+    for node in reversed(propagator.tape.nodes):
+        if not frontier.intersection(node.outputs):
+            continue
+        frontier = frontier.difference(node.outputs).union(node.inputs)
+        if len(frontier) == 1:
+            (value,) = frontier
+            if propagator.token_axis(value, length) is not None:
+                yield value
+
+
+def between(propagator: Propagator, entry: Value, end: Value, products: Mapping[Node, Attention]) -> list[Node]:
+    """The operations through which token states go from `entry` to `end`; attention passes its values on."""
+    needed = {end}
+    nodes: list[Node] = []
+    for node in reversed(propagator.tape.nodes):
+        if not needed.intersection(node.outputs) or entry in node.outputs:
+            continue
+        attention = products.get(node)
+        # What makes the probabilities is theirs to say.
+        read = node.inputs if attention is None else [x for x in (attention.values,) if isinstance(x, Value)]
+        needed.update(value for value in read if value is not entry)
+        nodes.append(node)
+    return nodes[::-1]
+
+
+def numbered(propagator: Propagator, entry: Value, length: int) -> tuple[TokenLabels, Float[Tensor, " length"]]:
+    """Labels that number the tokens of `entry`, and the numbers."""
+    axis = propagator.token_axis(entry, length)
+    numbers = torch.arange(1, length + 1, dtype=torch.float32, device=entry.tensor.device)
+    labels = TokenLabels()
+    labels[entry] = numbers.view([length if i == axis else 1 for i in range(len(entry.shape))])
+    return labels, numbers
+
+
+def last_unmixed(propagator: Propagator, logits: Value, last: Attention, states: Value, length: int) -> Value:
+    """The last states of all tokens, or those before something behind the last attention that mixes tokens.
+
+    The pooling's weights then say what is read through the mixing.
+
+    Args:
+        propagator: The tape.
+        logits: The model's output.
+        last: The last attention.
+        states: The last states.
+        length: Number of tokens.
+    """
+    order = {value: i for i, node in enumerate(propagator.tape.nodes) for value in node.outputs}
+    attended = order[last.product.outputs[0]]
+    candidates = [x for x in bottlenecks(propagator, [logits], length) if order.get(x, -1) > attended]
+    if not candidates or states in candidates[-1:]:
+        return states
+    labels, _ = numbered(propagator, candidates[-1], length)
+    for node in between(propagator, candidates[-1], states, {}):
+        labels.follow(node)
+        if labels.mixed(node):
+            return next(value for value in candidates if value in labels and order[value] < order[node.outputs[0]])
+    return states

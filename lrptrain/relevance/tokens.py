@@ -1,0 +1,299 @@
+"""Which token every entry of a value belongs to: labels go forwards along a tape, and what mixes tokens shows.
+
+An entry that comes from token i only has the label i + 1, an entry that comes from no token (a constant) NOWHERE, and
+one that comes from several MIXED. An operation that is not known to treat tokens apart mixes what it reads.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.nn import functional as F
+
+from lrptrain.relevance.tape.functions import (
+    AVERAGES,
+    CAST,
+    COPIES,
+    DENSE,
+    ELEMENTWISE,
+    ENTRIES,
+    MAXIMA,
+    POINTWISE,
+    PRODUCTS,
+    is_in_place,
+)
+from lrptrain.relevance.tape.nodes import Node, Value, map_nested, tensors_in
+from lrptrain.relevance.types import UnsupportedOperationError
+
+NOWHERE = 0.0
+MIXED = -1.0
+
+# Entries of several tensors, as they are broadcast.
+_BROADCAST = frozenset({
+    "add", "sub", "rsub", "mul", "div", "rdiv", "pow", "rpow", "where", "masked_fill", "maximum", "minimum", "addcmul",
+    "addcdiv", "lerp", "fmod", "remainder", "floor_divide",
+}) | POINTWISE | (ELEMENTWISE - {"softmax", "layer_norm", "rms_norm", "group_norm", "native_layer_norm"}) | {
+    "sign", "round", "floor", "ceil", "trunc", "logit", "sinh", "cosh", "tan", "asin", "acos", "log2", "log10", "exp2",
+}  # fmt: skip
+# One number per line of the axes that the argument at this position names.
+_REDUCTIONS = {
+    **dict.fromkeys(("mean", "sum", "amax", "amin", "max", "min", "prod", "var", "std", "var_mean", "logsumexp"), 1),
+    **dict.fromkeys(("norm", "vector_norm", "linalg_vector_norm"), 2),
+}
+# As many numbers per line as before.
+_ALONG = {
+    **dict.fromkeys(("softmax", "log_softmax", "cumsum", "cumprod", "logcumsumexp", "sort"), 1),
+    "topk": 2,
+    "normalize": 2,
+}
+
+Labels = Float[Tensor, "..."]
+
+
+class TokenLabels:
+    """The labels of the values of a tape, as far as they were asked for."""
+
+    def __init__(self) -> None:
+        self._labels: dict[Value, Labels] = {}
+
+    def __contains__(self, value: object) -> bool:
+        """Return whether a value has labels."""
+        return value in self._labels
+
+    def __setitem__(self, value: Value, labels: Labels) -> None:
+        """Give a value its labels, which are expanded to its shape."""
+        self._labels[value] = labels.expand(value.shape)
+
+    def __getitem__(self, value: Any) -> Labels:
+        """Return the labels of a value, or of a constant."""
+        if isinstance(value, Value) and value in self._labels:
+            return self._labels[value]
+        tensor = value.tensor if isinstance(value, Value) else torch.as_tensor(value)
+        return torch.full((1,), NOWHERE, device=tensor.device).expand(tensor.shape)
+
+    def follow(self, node: Node) -> None:
+        """Label what an operation makes."""
+        rule = _rule(node)
+        try:
+            labels = rule(self, node)
+        except (RuntimeError, IndexError, TypeError, ValueError, UnsupportedOperationError):
+            labels = _unknown(self, node)
+        for value, label in zip(node.outputs, labels, strict=True):
+            self[value] = label
+
+    def mixed(self, node: Node) -> bool:
+        """Whether an operation makes entries of several tokens of such that have one each."""
+        before = any(_any_mixed(self[value]) for value in node.inputs)
+        return not before and any(_any_mixed(self[value]) for value in node.outputs)
+
+    def along(self, value: Any, axis: int) -> Float[Tensor, " length"]:
+        """One label for each place along an axis; MIXED where other axes differ there."""
+        labels = self[value]
+        axis %= labels.ndim
+        lines = merged(labels, [i for i in range(labels.ndim) if i != axis])
+        return lines.expand([size if i == axis else 1 for i, size in enumerate(labels.shape)]).flatten()
+
+
+def _any_mixed(labels: Labels) -> bool:
+    return bool((compact(labels) == MIXED).any())
+
+
+def compact(labels: Labels) -> Labels:
+    """One entry along the axes over which labels are only expanded."""
+    return labels[tuple(slice(0, 1) if stride == 0 else slice(None) for stride in labels.stride())]
+
+
+def merged(labels: Labels, axes: Sequence[int]) -> Labels:
+    """The label of all entries along some axes together, which stay with size 1."""
+    labels = compact(labels)
+    if not axes or labels.numel() == 0:
+        return labels
+    high = labels.amax(list(axes), keepdim=True)
+    # NOWHERE counts for nothing beside a token; MIXED is the lowest of all.
+    low = torch.where(labels == NOWHERE, torch.inf, labels).amin(list(axes), keepdim=True)
+    return torch.where((low == high) | (high == NOWHERE) & low.isinf(), high, MIXED)
+
+
+def together(*labels: Labels) -> Labels:
+    """The labels of entries that are made of an entry of each."""
+    first, *rest = (compact(x) for x in labels)
+    for other in rest:
+        both = torch.where(first == other, first, MIXED)
+        first = torch.where(first == NOWHERE, other, torch.where(other == NOWHERE, first, both))
+    return first
+
+
+# -- Rules: labels of the outputs, which are then expanded to their shapes ---------------------------------------------
+
+LabelRule = Callable[[TokenLabels, Node], list[Labels]]
+
+
+def _rule(node: Node) -> LabelRule:
+    name = node.name
+    if name in CAST | COPIES:
+        return lambda labels, node: [labels[node.inputs[0]]]
+    if hasattr(node.function, "frozen") or name in ("layer_norm", "rms_norm", "group_norm", "native_layer_norm"):
+        return _normalised
+    if name in ("max", "min") and node.argument(1, "dim", node.kwargs.get("other")).__class__ in (Value, Tensor):
+        return _broadcast
+    if name in _BROADCAST:
+        return _broadcast
+    if name in ENTRIES:
+        return _entries
+    if name in _REDUCTIONS:
+        return _reduced
+    if name in _ALONG:
+        return _along
+    if name in PRODUCTS | {"linear"}:
+        return _product if name != "linear" else _linear
+    if name in DENSE:
+        return _convolved
+    if name in AVERAGES | MAXIMA | {"interpolate"}:
+        return _pooled
+    return {"setitem": _written, "index_add": _added, "glu": _gated}.get(name, _unknown)
+
+
+def _unknown(labels: TokenLabels, node: Node) -> list[Labels]:
+    """Nothing is known of it: every entry may come from all that it reads."""
+    all_of = together(*(merged(labels[value], range(len(value.shape))).flatten() for value in node.inputs))
+    return [all_of.view([1] * len(value.shape)) for value in node.outputs]
+
+
+def _broadcast(labels: TokenLabels, node: Node) -> list[Labels]:
+    return [together(*(labels[value] for value in node.inputs))]
+
+
+def _entries(labels: TokenLabels, node: Node) -> list[Labels]:
+    """Repeat the call on labels."""
+    if node.name == "constant_pad_nd" or (node.name == "pad" and node.argument(2, "mode", "constant") == "constant"):
+        return [F.pad(labels[node.inputs[0]], node.argument(1, "pad"), value=NOWHERE)]
+    constants = map_nested(
+        (node.args, node.kwargs), Tensor, lambda x: torch.full_like(x, NOWHERE) if x.is_floating_point() else x
+    )
+    in_place = is_in_place(node.function, node.args, node.kwargs)
+    args, kwargs = map_nested(constants, Value, lambda value: labels[value].clone() if in_place else labels[value])
+    # Labels are not laid out in memory as the recorded value was.
+    function = torch.Tensor.reshape if node.name == "view" else node.function
+    return [x for x in tensors_in(function(*args, **kwargs)) if x.is_floating_point()]
+
+
+def _axes(node: Node, position: int) -> list[int]:
+    """The axes that an operation names; all of them if it names none."""
+    ndim = len(node.inputs[0].shape)
+    dims = node.argument(position, "dim", node.kwargs.get("axis"))
+    dims = [dims] if isinstance(dims, int) else dims
+    return sorted(d % ndim for d in (dims if dims is not None else range(ndim)))
+
+
+def _reduced(labels: TokenLabels, node: Node) -> list[Labels]:
+    axes = _axes(node, _REDUCTIONS[node.name])
+    x = merged(labels[node.inputs[0]], axes)
+    return [x if x.ndim == len(value.shape) else _without(x, axes) for value in node.outputs]
+
+
+def _without(labels: Labels, axes: Sequence[int]) -> Labels:
+    return labels[tuple(0 if i in axes else slice(None) for i in range(labels.ndim))]
+
+
+def _along(labels: TokenLabels, node: Node) -> list[Labels]:
+    default = -1 if node.name in ("sort", "topk") else 1 if node.name == "normalize" else None
+    dim = node.argument(_ALONG[node.name], "dim", default)
+    x = labels[node.inputs[0]]
+    return [merged(x, range(x.ndim) if dim is None else [dim % x.ndim])] * len(node.outputs)
+
+
+def _normalised(labels: TokenLabels, node: Node) -> list[Labels]:
+    x = labels[node.inputs[0]]
+    factor = getattr(node.function, "factor", None)
+    if factor is not None:  # written out: the factor has one number per line of the axes that are reduced
+        shape = [1] * (x.ndim - len(factor.shape)) + list(factor.shape)
+        axes = [i for i, size in enumerate(shape) if size == 1 and x.shape[i] > 1]
+    elif node.name == "group_norm":
+        axes = list(range(1, x.ndim))
+    else:
+        shape = node.argument(1, "normalized_shape")
+        axes = list(range(x.ndim - (1 if isinstance(shape, int) else len(shape)), x.ndim))
+    return [merged(x, axes)] * len(node.outputs)
+
+
+def _linear(labels: TokenLabels, node: Node) -> list[Labels]:
+    return [merged(together(*(labels[value] for value in node.inputs)), [len(node.outputs[0].shape) - 1])]
+
+
+def _product(labels: TokenLabels, node: Node) -> list[Labels]:
+    """Every entry comes from a line of each factor, along the axes that are summed over."""
+    if node.name == "einsum":
+        return [_einsum(labels, node)]
+    left = labels[node.argument(0, "input")]
+    right = labels[node.argument(1, "mat2", node.kwargs.get("other"))]
+    if min(left.ndim, right.ndim) < 2:
+        return _unknown(labels, node)
+    return [together(merged(left, [left.ndim - 1]), merged(right, [right.ndim - 2]))]
+
+
+def _einsum(labels: TokenLabels, node: Node) -> Labels:
+    equation = node.args[0]
+    operands = node.args[1] if isinstance(node.args[1], (tuple, list)) else node.args[1:]
+    inside, arrow, output = equation.replace(" ", "").partition("->")
+    if not arrow or "." in equation:
+        return _unknown(labels, node)[0]
+    aligned = []
+    for letters, operand in zip(inside.split(","), operands, strict=True):
+        x = labels[operand]
+        gone = [i for i, letter in enumerate(letters) if letter not in output]
+        kept = _without(merged(x, gone), gone)
+        left = [letter for letter in letters if letter in output]
+        order = [left.index(letter) for letter in output if letter in left]
+        places = tuple(slice(None) if letter in left else None for letter in output)
+        aligned.append(kept.permute(order)[places])
+    return together(*aligned)
+
+
+def _convolved(labels: TokenLabels, node: Node) -> list[Labels]:
+    """A kernel of several pixels sees neighbours; one of a single pixel mixes channels only."""
+    x = labels[node.argument(0, "input")]
+    weight = node.argument(1, "weight")
+    rank = weight.ndim - 2
+    first = x.ndim - rank
+    stride = node.argument(3, "stride", 1)
+    step = [stride] * rank if isinstance(stride, int) else list(stride) * (rank if len(stride) == 1 else 1)
+    apart = (
+        list(weight.shape[2:]) == [1] * rank and step == [1] * rank and x.shape[first:] == node.outputs[0].shape[first:]
+    )
+    # Each channel by itself: what is a token may be the channel.
+    channelwise = node.argument(6, "groups", 1) == weight.shape[0] == x.shape[first - 1]
+    axes = [] if apart else list(range(first, x.ndim))
+    return [merged(x, axes if channelwise else [first - 1, *axes])]
+
+
+def _pooled(labels: TokenLabels, node: Node) -> list[Labels]:
+    x = labels[node.inputs[0]]
+    rank = int(node.name[-2]) if node.name[-2:-1].isdigit() else x.ndim - 2
+    return [merged(x, range(x.ndim - rank, x.ndim))] * len(node.outputs)
+
+
+def _written(labels: TokenLabels, node: Node) -> list[Labels]:
+    """`x[place] = y`."""
+    x = labels[node.args[0]].clone()
+    x[node.args[1]] = labels[node.args[2]]
+    return [x]
+
+
+def _added(labels: TokenLabels, node: Node) -> list[Labels]:
+    """`x.index_add(axis, places, y)`."""
+    x = labels[node.argument(0, "input")]
+    axis = node.argument(1, "dim")
+    places = node.argument(2, "index")
+    y = labels[node.argument(3, "source")].contiguous()
+    added = torch.full_like(x, NOWHERE, memory_format=torch.contiguous_format).index_copy(axis, places, y)
+    # Where several are added at one place, only one was copied.
+    if not torch.equal(added.index_select(axis, places), y):
+        return _unknown(labels, node)
+    return [together(x, added)]
+
+
+def _gated(labels: TokenLabels, node: Node) -> list[Labels]:
+    x = labels[node.inputs[0]]
+    return [together(*x.chunk(2, node.argument(1, "dim", -1)))]
