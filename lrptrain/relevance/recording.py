@@ -149,6 +149,7 @@ class Recording:
             input=maps.input,
             attention=maps.attention,
             other=rival,
+            convergence_delta=maps.convergence_delta,
         )
         if not create_graph:
             assert self.tape.leaf is not None
