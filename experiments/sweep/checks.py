@@ -23,6 +23,8 @@ from lrptrain.relevance.types import (
 MAY_BE_ZERO = frozenset({"gradcam", "generic_attention", "transformer_attribution"})
 # The path of integrated gradients is short, so that few steps suffice; kinks of relu leave an error.
 NEAR, KINKS = 0.9, 0.02
+# How far from 1 a row of attention may sum, in float32.
+SUM = 1e-3
 REFUSALS = (UnsupportedOperationError, UnsupportedModelError, UnsupportedMethodError, NonFiniteError)
 
 
@@ -381,7 +383,8 @@ def own_attention(subject: Subject, model: nn.Module) -> tuple[list[Tensor], Ten
     square = all(
         isinstance(x, Tensor) and x.ndim == 4 and x.shape[-1] == x.shape[-2] == maps[0].shape[-1] for x in maps
     )
-    if not square:
+    # SqueezeBERT returns what the softmax reads.
+    if not square or any(float((x.sum(-1) - 1).abs().max()) > SUM for x in maps):
         return [], None
     states = output.get("hidden_states")
     row = _read_token(subject, output, states[-1]) if states else None

@@ -33,7 +33,7 @@ SHELF: dict[str, tuple[Callable[[], Subject], tuple[str, ...]]] = {
     "rotary positions, parallel feed-forward": (hugging_face("gpt_neox", "GPTNeoXForSequenceClassification"), METHODS),
     "capped scores": (hugging_face("gemma2", "Gemma2ForSequenceClassification"), METHODS),
     "projected words": (hugging_face("opt", "OPTForSequenceClassification"), METHODS),
-    "bottlenecks": (hugging_face("mobilebert", "MobileBertForSequenceClassification"), METHODS),
+    "words read with their neighbours": (hugging_face("mobilebert", "MobileBertForSequenceClassification"), MAPS),
     "grouped convolutions": (hugging_face("squeezebert", "SqueezeBertForSequenceClassification"), METHODS),
     "landmarks": (hugging_face("nystromformer", "NystromformerForSequenceClassification"), MAPS),
     "positions on a page": (hugging_face("layoutlm", "LayoutLMForSequenceClassification"), METHODS),
