@@ -17,7 +17,7 @@ from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.recording import Inputs, Recording, explained_input
 from lrptrain.relevance.tape.functions import as_python, canonical_name
-from lrptrain.relevance.tape.lookups import lookup_of
+from lrptrain.relevance.tape.lookups import copied_tokens, embedding_table, lookup_of
 from lrptrain.relevance.tape.nodes import tensors_in
 from lrptrain.relevance.tape.tape import shares_memory
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
@@ -25,7 +25,7 @@ from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelErr
 
 @dataclass(eq=False)
 class _Substitution(TorchFunctionMode):
-    """Gives the model other word embeddings than it looks up, once; it may switch no gradients on or off."""
+    """Gives the model other word embeddings than it looks up; it may switch no gradients on or off."""
 
     token_ids: Tensor | None
     embeddings: Tensor
@@ -33,6 +33,8 @@ class _Substitution(TorchFunctionMode):
 
     def __post_init__(self) -> None:
         super().__init__()
+        # The weight in which the explained words were looked up, as soon as they are.
+        self._table: Tensor | None = None
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -49,11 +51,23 @@ class _Substitution(TorchFunctionMode):
         ids = args[0] if args else kwargs["input"]
         if shares_memory(ids, self.others):
             return result
+        table = embedding_table(args, kwargs)
+        if self._table is not None:
+            return self._copied(result, ids) if table is self._table else result
         lookup = lookup_of(ids, self.token_ids)
         if lookup is None:
             return result
-        self.token_ids = None
+        self._table = table
         return lookup.from_samples(self.embeddings, result.shape).to(result.dtype)
+
+    def _copied(self, result: Tensor, ids: Tensor) -> Tensor:
+        """What a second lookup of the same words gives, as on the tape: a decoder reads them behind a start token."""
+        assert self.token_ids is not None
+        tokens = copied_tokens(ids, self.token_ids)
+        if not tokens:
+            return result
+        own = self.embeddings.to(result.dtype)
+        return own if tokens == ids.shape[1] else torch.cat([result[:, :1], own[:, :-1]], 1)
 
 
 def rerun(

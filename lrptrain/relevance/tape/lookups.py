@@ -1,6 +1,7 @@
 """In which order a model looks the explained token ids up: as they are, token by token, or in one row."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -40,6 +41,25 @@ def lookup_of(looked_up: Tensor, ids: Tensor) -> Lookup | None:
     if looked_up.numel() == ids.numel() and looked_up.ndim <= ids.ndim and _equal(looked_up.flatten(), ids.flatten()):
         return Lookup(ids.shape[0])
     return None
+
+
+def copied_tokens(looked_up: Tensor, ids: Tensor) -> int:
+    """Return how many tokens of the explained ids a second lookup reads once more, from its first token on.
+
+    All of them, or all but the last behind a start token, as the decoder of a classifier does.
+    """
+    if looked_up.shape != ids.shape or ids.ndim != 2:
+        return 0
+    length = ids.shape[1]
+    if looked_up is ids or _equal(looked_up, ids):
+        return length
+    return length - 1 if length > 1 and _equal(looked_up[:, 1:], ids[:, :-1]) else 0
+
+
+def embedding_table(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
+    """Return the weight that a call of `embedding` looks up."""
+    table: Tensor = args[1] if len(args) > 1 else kwargs["weight"]
+    return table
 
 
 def _equal(one: Tensor, other: Tensor) -> bool:

@@ -30,7 +30,7 @@ from lrptrain.relevance.tape.functions import (
     enterable,
     is_in_place,
 )
-from lrptrain.relevance.tape.lookups import Lookup, lookup_of
+from lrptrain.relevance.tape.lookups import Lookup, copied_tokens, embedding_table, lookup_of
 from lrptrain.relevance.tape.nodes import Node, Value, map_nested, tensors_in, version_of
 from lrptrain.relevance.tape.outside import Outside, without_graph
 from lrptrain.relevance.tape.running import RunningModule
@@ -198,7 +198,7 @@ class Tape(TorchFunctionMode):
         # A text's explained input is the output of its embedding, which starts the tape.
         lookup = self._explained_lookup(args, kwargs) if name == "embedding" else None
         if lookup is not None:
-            self._table = _table(args, kwargs)
+            self._table = embedding_table(args, kwargs)
             return self._watch_lookup(lookup, result)  # type: ignore[arg-type]
         copies = name == "embedding" and self.root is not None and self._copied_tokens(args, kwargs)
         if copies:
@@ -321,13 +321,10 @@ class Tape(TorchFunctionMode):
             return lookup.from_samples(watched, result.shape)
 
     def _copied_tokens(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-        """How many tokens of the explained text a second lookup reads once more, from its first token on.
-
-        All of them, or all but the last behind a start token, as the decoder of a classifier does.
-        """
+        """How many tokens of the explained text this call looks up a second time; see `copied_tokens`."""
         ids = self.token_ids
         looked_up = args[0] if args else kwargs.get("input")
-        table = _table(args, kwargs)
+        table = embedding_table(args, kwargs)
         if looked_up is not None and shares_memory(looked_up, self.others):
             return 0
         if ids is None or self._table is None or looked_up is None or looked_up.shape != ids.shape or ids.ndim != 2:
@@ -335,12 +332,8 @@ class Tape(TorchFunctionMode):
         # Position ids may look like token ids, but are looked up in another table, of another size.
         if looked_up is not ids and table.shape[0] != self._table.shape[0]:
             return 0
-        length = ids.shape[1]
-        if looked_up is ids or torch.equal(looked_up, ids):
-            tokens = length
-        elif length > 1 and torch.equal(looked_up[:, 1:], ids[:, :-1]):
-            tokens = length - 1
-        else:
+        tokens = copied_tokens(looked_up, ids)
+        if not tokens:
             return 0
         if table is not self._table:
             raise self._unsupported("embedding", "looks the same token ids up a second time, in another table")
@@ -421,12 +414,6 @@ class Tape(TorchFunctionMode):
             f"{name} in module '{self._where() or '(model)'}' {why}; the recording has a gap there, for every method. "
             "Way out: a version of the module in plain torch operations, not in place."
         )
-
-
-def _table(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    """The weight of an embedding."""
-    table: Tensor = args[1] if len(args) > 1 else kwargs["weight"]
-    return table
 
 
 def _in_graph(x: Any) -> bool:
