@@ -18,7 +18,7 @@ from lrptrain.relevance.default import check_method, first_that_serves
 from lrptrain.relevance.explanation import Explanation, seed_scale
 from lrptrain.relevance.flow import flow_to, unweighted
 from lrptrain.relevance.heads import Head, HeadFunction, as_head
-from lrptrain.relevance.inputs import ExplainedInput
+from lrptrain.relevance.inputs import ExplainedInput, with_sizes
 from lrptrain.relevance.inputs import explained_input as kind_of_input
 from lrptrain.relevance.layout import input_layout, joints, reads_sequence, token_states
 from lrptrain.relevance.precision import HALF, AutocastState, autocast_state
@@ -120,7 +120,7 @@ class Recording:
 
             return first_that_serves(self.model, names, explain, create_graph=create_graph)
         chosen = get_method(method, options)
-        if chosen.in_full_precision(options) and self.in_float32 is not self:
+        if chosen.in_full_precision(options) and self.forward_pass is not None and self.forward_pass.is_half:
             return self.in_float32._attribute(target, method, other, create_graph, first_order, options)
         options, composite = split_composite(options)
         logits = self.output.tensor
@@ -149,6 +149,7 @@ class Recording:
             input=maps.input,
             attention=maps.attention,
             other=rival,
+            convergence_delta=maps.convergence_delta,
         )
         if not create_graph:
             assert self.tape.leaf is not None
@@ -157,9 +158,8 @@ class Recording:
 
     @cached_property
     def in_float32(self) -> "Recording":
-        """This recording, or another of the same inputs where this one ran in half precision."""
-        if self.forward_pass is None or self.forward_pass.in_float32 is self.forward_pass:
-            return self
+        """Another recording of the same inputs, in float32."""
+        assert self.forward_pass is not None
         return self.forward_pass.in_float32.under(self.head)
 
     def input_gradient(
@@ -217,7 +217,8 @@ class Recording:
             block = self.blocks[0] if self.length else None
         except (UnsupportedModelError, UnsupportedMethodError):  # no attention over the whole sequence
             block = None
-        return kind_of_input(self.propagator, self.given_layout, block)
+        found = kind_of_input(self.propagator, self.given_layout, block)
+        return with_sizes(found, self.inputs.get("spatial_shapes") if isinstance(self.inputs, Mapping) else None)
 
     @property
     def grid(self) -> tuple[int, ...] | None:

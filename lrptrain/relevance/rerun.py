@@ -16,9 +16,11 @@ from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.recording import Inputs, Recording, explained_input
+from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
 from lrptrain.relevance.tape.functions import as_python, canonical_name
-from lrptrain.relevance.tape.lookups import copied_tokens, embedding_table, lookup_of
+from lrptrain.relevance.tape.lookup import first_lookup, later_lookup, lookup_arguments
 from lrptrain.relevance.tape.nodes import tensors_in
+from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
 from lrptrain.relevance.tape.tape import shares_memory
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 
@@ -30,11 +32,10 @@ class _Substitution(TorchFunctionMode):
     token_ids: Tensor | None
     embeddings: Tensor
     others: tuple[Tensor, ...] = ()
+    table: Tensor | None = None
 
     def __post_init__(self) -> None:
         super().__init__()
-        # The weight in which the explained words were looked up, as soon as they are.
-        self._table: Tensor | None = None
 
     def __torch_function__(
         self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
@@ -45,29 +46,22 @@ class _Substitution(TorchFunctionMode):
         name = canonical_name(func)
         if name == "set_grad_enabled":
             return None
-        result = func(*args, **kwargs)
+        if name == "requires_grad" and asks_for_kernel():
+            return False
+        if name == "flex_attention":
+            return explicit_flex_attention(*args, **kwargs)
+        result = with_ordered_gradient(name, func(*args, **kwargs))
         if name != "embedding" or self.token_ids is None:
             return result
-        ids = args[0] if args else kwargs["input"]
+        ids, table = lookup_arguments(args, kwargs)
         if shares_memory(ids, self.others):
             return result
-        table = embedding_table(args, kwargs)
-        if self._table is not None:
-            return self._copied(result, ids) if table is self._table else result
-        lookup = lookup_of(ids, self.token_ids)
-        if lookup is None:
-            return result
-        self._table = table
-        return lookup.from_samples(self.embeddings, result.shape).to(result.dtype)
-
-    def _copied(self, result: Tensor, ids: Tensor) -> Tensor:
-        """What a second lookup of the same words gives, as on the tape: a decoder reads them behind a start token."""
-        assert self.token_ids is not None
-        tokens = copied_tokens(ids, self.token_ids)
-        if not tokens:
-            return result
-        own = self.embeddings.to(result.dtype)
-        return own if tokens == ids.shape[1] else torch.cat([result[:, :1], own[:, :-1]], 1)
+        lookup = first_lookup(self.token_ids, ids) if self.table is None else None
+        if lookup is not None:
+            self.table = table
+        elif table is self.table:
+            lookup = later_lookup(self.token_ids, ids)
+        return result if lookup is None else lookup.given(self.embeddings.to(result.dtype), result)
 
 
 def rerun(

@@ -122,6 +122,11 @@ def unsupported(name: str, path: str, why: str) -> UnsupportedOperationError:
     )
 
 
+def is_idle(node: Node) -> bool:
+    """Whether the call is a dropout that drops nothing, so that it writes nothing either."""
+    return "dropout" in node.name and (node.argument(2, "training", True) is False or node.argument(1, "p", 0.5) == 0)
+
+
 def version_of(tensor: Tensor) -> int:
     """How often a tensor was written in place; inference tensors do not count."""
     return 0 if tensor.is_inference() else tensor._version

@@ -74,6 +74,8 @@ def _axis(node: Node, source: Value, output: Value, at: SampleAxis, samples: int
     if node.name == "einsum":
         inside, outside = einsum_labels(node, source)
         return outside.find(inside[at.axis])
+    if node.name == "unfold" and after < before:  # F.unfold: patches behind the channels; Tensor.unfold adds an axis
+        return at.axis
     if node.name in _REDUCTIONS and after < before:
         return _reduced(node, at.axis, before)
     if node.name in ENTRIES:

@@ -17,12 +17,14 @@ from torch.utils.weak import TensorWeakRef
 
 from lrptrain.relevance.process_wide import eager, in_turn
 from lrptrain.relevance.tape.explicit import explicit_addmm, explicit_attention, explicit_baddbmm
+from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
 from lrptrain.relevance.tape.functions import (
     BACKWARD,
     CONSTANT,
     DECOMPOSED,
     DETACHING,
     ELEMENTWISE,
+    OF_FIRST,
     REPEATABLE,
     WEIGHTED,
     as_python,
@@ -30,8 +32,9 @@ from lrptrain.relevance.tape.functions import (
     enterable,
     is_in_place,
 )
-from lrptrain.relevance.tape.lookups import Lookup, copied_tokens, embedding_table, lookup_of
-from lrptrain.relevance.tape.nodes import Node, Value, map_nested, tensors_in, version_of
+from lrptrain.relevance.tape.lookup import Lookup, Order, first_lookup, later_lookup, lookup_arguments
+from lrptrain.relevance.tape.nodes import Node, Value, is_idle, map_nested, tensors_in, version_of
+from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
 from lrptrain.relevance.tape.outside import Outside, without_graph
 from lrptrain.relevance.tape.running import RunningModule
 from lrptrain.relevance.tape.transforms import is_transforming, unwrapped
@@ -42,6 +45,7 @@ _EXPLICIT: dict[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": explicit_attention,
     "addmm": explicit_addmm,
     "baddbmm": explicit_baddbmm,
+    "flex_attention": explicit_flex_attention,
 }
 # The second argument gives a type or a shape only.
 _AS_ANOTHER = frozenset({"to", "type_as", "view_as", "reshape_as", "expand_as"})
@@ -167,8 +171,10 @@ class Tape(TorchFunctionMode):
         if decomposed and inspect.isfunction(func):
             with self:
                 return enterable(func)(*args, **kwargs)
+        if name == "requires_grad" and asks_for_kernel():
+            return False
         if not self._records or name == "requires_grad":
-            return func(*self._without_weights(name, args), **kwargs)
+            return with_ordered_gradient(name, func(*self._without_weights(name, args), **kwargs))
         if name == "set_grad_enabled":
             # `torch.no_grad()` inside of a model: noted for constants, but the input keeps its graph.
             self._graph = args[0]
@@ -181,11 +187,12 @@ class Tape(TorchFunctionMode):
         tensors = list(tensors_in((args, kwargs)))
         if is_transforming():
             return self._transformed(name, func, args, kwargs, tensors)
-        for tensor in tensors:
+        for tensor in tensors_in((args[:1], kwargs)) if name in OF_FIRST else tensors:
             self._check(tensor, name)
         node = Node(name, func, self._wrap(args), self._wrap(kwargs), self._inputs(tensors), path=self._where())
         # y.add_(1) writes into y: values that share its memory keep a copy of what they were.
-        written = tensors[0] if tensors and is_in_place(func, args, kwargs) else None
+        in_place = is_in_place(func, args, kwargs) and not is_idle(node)
+        written = tensors[0] if tensors and in_place else None
         if node.inputs:
             self._check_call(node, func, tensors)
         if written is not None:
@@ -194,15 +201,13 @@ class Tape(TorchFunctionMode):
         versions = [version_of(tensor) for tensor in tensors]
         with torch.set_grad_enabled(self._graph or bool(node.inputs)):
             result = func(*self._without_weights(name, without_graph(func, args)), **kwargs)
+            result = with_ordered_gradient(name, result)
         result = written if name == "setitem" else result
         # A text's explained input is the output of its embedding, which starts the tape.
-        lookup = self._explained_lookup(args, kwargs) if name == "embedding" else None
-        if lookup is not None:
-            self._table = embedding_table(args, kwargs)
-            return self._watch_lookup(lookup, result)  # type: ignore[arg-type]
-        copies = name == "embedding" and self.root is not None and self._copied_tokens(args, kwargs)
-        if copies:
-            return self._from_root(result, copies)  # type: ignore[arg-type]
+        if name == "embedding" and self.token_ids is not None:
+            lookup = self._lookup_of_text(*lookup_arguments(args, kwargs))
+            if lookup is not None:
+                return self._from_root(result, lookup)  # type: ignore[arg-type]
         self._check_versions(tensors, versions, node, written)
         self._keep(node, result, tensors, tensors if written is None else [])
         return None if name == "setitem" else result
@@ -305,53 +310,50 @@ class Tape(TorchFunctionMode):
         values = (self.value_of(tensor) for tensor in tensors)
         return tuple(dict.fromkeys(value for value in values if value is not None and value.depends))
 
-    def _explained_lookup(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Lookup | None:
-        ids = self.token_ids
-        looked_up = args[0] if args else kwargs.get("input")
-        if ids is None or looked_up is None or self.root is not None or shares_memory(looked_up, self.others):
+    def _lookup_of_text(self, looked_up: Tensor, table: Tensor) -> Lookup | None:
+        """How a lookup reads the explained text, or None if it reads something else."""
+        if shares_memory(looked_up, self.others):  # another argument, though it may hold the same words
             return None
-        return lookup_of(looked_up, ids)
+        return self._first_lookup(looked_up, table) or self._later_lookup(looked_up, table)
 
-    def _watch_lookup(self, lookup: Lookup, result: Tensor) -> Tensor:
-        """Declare what was looked up as the explained input, sample by sample, and return it as the model expects."""
-        watched = self.watch(lookup.to_samples(result))
-        if watched.shape == result.shape and not lookup.transposed:
-            return watched
-        with self:
-            return lookup.from_samples(watched, result.shape)
+    def _first_lookup(self, looked_up: Tensor, table: Tensor) -> Lookup | None:
+        """How the model looks the explained text up, if this is the first time."""
+        assert self.token_ids is not None
+        if self.root is not None:
+            return None
+        lookup = first_lookup(self.token_ids, looked_up)
+        self._table = None if lookup is None else table
+        return lookup
 
-    def _copied_tokens(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-        """How many tokens of the explained text this call looks up a second time; see `copied_tokens`."""
-        ids = self.token_ids
-        looked_up = args[0] if args else kwargs.get("input")
-        table = embedding_table(args, kwargs)
-        if looked_up is not None and shares_memory(looked_up, self.others):
-            return 0
-        if ids is None or self._table is None or looked_up is None or looked_up.shape != ids.shape or ids.ndim != 2:
-            return 0
+    def _later_lookup(self, looked_up: Tensor, table: Tensor) -> Lookup | None:
+        """How a second lookup reads the explained text once more."""
         # Position ids may look like token ids, but are looked up in another table, of another size.
-        if looked_up is not ids and table.shape[0] != self._table.shape[0]:
-            return 0
-        tokens = copied_tokens(looked_up, ids)
-        if not tokens:
-            return 0
-        if table is not self._table:
+        if self._table is None or self.root is None or self.token_ids is None:
+            return None
+        if looked_up is not self.token_ids and table.shape[0] != self._table.shape[0]:
+            return None
+        lookup = later_lookup(self.token_ids, looked_up)
+        if lookup is not None and table is not self._table:
             raise self._unsupported("embedding", "looks the same token ids up a second time, in another table")
-        return tokens
+        return lookup
 
-    def _from_root(self, looked_up: Tensor, tokens: int) -> Tensor:
-        """What a second lookup gives, made of the explained embeddings: relevance of both copies meets there."""
-        assert self.root is not None
-        embedded = self.root.tensor
-        if self.value_of(embedded) is not self.root:  # the model has overwritten what it was given
-            self._entries[id(embedded)] = (self.root, TensorWeakRef(embedded), embedded.grad_fn)
+    def _from_root(self, looked_up: Tensor, lookup: Lookup) -> Tensor:
+        """What a lookup gives, made of the explained embeddings: relevance of all their copies meets there."""
         if looked_up.grad_fn is not None:
             self._remember(looked_up, depends=False)
+        if self.root is None:
+            embedded = self.watch(lookup.taken(looked_up))
+            if lookup.order is Order.SAME:
+                return embedded
+        else:
+            embedded = self.root.tensor
+            if self.value_of(embedded) is not self.root:  # the model has overwritten what it was given
+                self._entries[id(embedded)] = (self.root, TensorWeakRef(embedded), embedded.grad_fn)
         with torch.enable_grad(), self:
-            if tokens == looked_up.shape[1]:
+            if lookup.order is Order.SAME:
                 return embedded.clone()
-            self.has_decoder = True
-            return torch.cat([looked_up[:, :1], embedded[:, :-1]], 1)
+            self.has_decoder = self.has_decoder or lookup.order is Order.SHIFTED
+            return lookup.given(embedded, looked_up)
 
     def _check(self, tensor: Tensor, name: str) -> None:
         """Notice what happened outside of the tape."""
