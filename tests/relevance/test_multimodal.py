@@ -14,6 +14,9 @@ from torch.nn import functional as F
 import lrptrain
 from lrptrain import targets
 
+# Two steps are enough to compare a batch with its samples.
+pytestmark = pytest.mark.filterwarnings("ignore:integrated_gradients has not converged")
+
 SIZES: dict[str, Any] = {
     "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24,
 }  # fmt: skip
@@ -337,6 +340,8 @@ def test_an_argument_that_is_not_there():
     model, given, target = clip()
     with pytest.raises(ValueError, match=r"unknown argument to explain 'pixels'.*known are input_ids, attention_mask"):
         lrptrain.attribute(model, given, target, explain="pixels")
+    with pytest.raises(ValueError, match="explain is an empty tuple"):
+        lrptrain.attribute(model, given, target, explain=())
     with pytest.raises(ValueError, match=r"explain='pixel_values' names an argument.*pass a dict"):
         lrptrain.attribute(Small(), patches(), explain="pixel_values")
     with pytest.raises(TypeError, match=r"inputs must be a tensor or a dict of the arguments.*not list"):
