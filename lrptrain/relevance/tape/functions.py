@@ -199,6 +199,10 @@ def _positional_inplace(name: str, args: tuple[Any, ...]) -> bool:
 
 def enterable(function: Any) -> Callable[..., Any]:
     """A Python function of torch whose body runs under the mode, instead of arriving there as one call."""
+    redispatch = getattr(torch.overrides, "redispatch_function", None)
+    if redispatch is not None:
+        return lambda *args, **kwargs: redispatch(function, (), args, kwargs)
+    # Older versions of torch: the same function, which finds no mode to hand the call to.
     without_modes = {name: _no_torch_function for name in function.__globals__ if name.startswith("has_torch_function")}
     code = function.__code__
     defaults = function.__defaults__
