@@ -6,7 +6,8 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parent.parent
-sys.path[:0] = [str(ROOT / "tests" / "relevance"), str(ROOT / "tests")]  # model_zoo, doc_tables
+# model_zoo, doc_tables, experiments.sweep
+sys.path[:0] = [str(ROOT / "tests" / "relevance"), str(ROOT / "tests"), str(ROOT)]
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,8 @@
 """What must hold of a map: each check gives a word where it does not."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -240,17 +241,40 @@ def _near_baseline(subject: Subject) -> Any:
     name = next(iter(inputs))
     if inputs[name].is_floating_point():
         return subject.run({**inputs, name: NEAR * inputs[name]})
-    if subject.embedding is None:
+    if not _same_tables(subject):
         return None
-    handle = subject.embedding.register_forward_hook(_nearer)
-    try:
+    with _changed_lookups(subject, lambda out: NEAR * out):
         return subject.run()
+
+
+def _same_tables(subject: Subject) -> list[nn.Module]:
+    """All modules that look words up: a decoder may have one of its own, with the encoder's weight."""
+    weight = getattr(subject.embedding, "weight", None)
+    if not isinstance(weight, Tensor):
+        return []
+    modules = subject.model.modules()
+    return [module for module in modules if isinstance(module, nn.Embedding) and module.weight is weight]
+
+
+@contextmanager
+def _changed_lookups(subject: Subject, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
+    handles = [module.register_forward_hook(lambda module, args, out: change(out)) for module in _same_tables(subject)]
+    try:
+        yield
     finally:
-        handle.remove()
+        for handle in handles:
+            handle.remove()
 
 
-def _nearer(module: nn.Module, args: Any, out: Any) -> Any:
-    return (NEAR * out[0], *out[1:]) if isinstance(out, tuple) else NEAR * out
+def _leaf_or_copy(leaves: list[Tensor], out: Tensor) -> Tensor:
+    """What is looked up first becomes a leaf; what a decoder looks up later is made of it, behind a start token."""
+    if not leaves:
+        leaves.append(out.detach().clone().requires_grad_())
+        return leaves[0].clone()  # models write into it
+    leaf = leaves[0]
+    if out.shape != leaf.shape:
+        return out
+    return leaf.clone() if torch.equal(out, leaf) else torch.cat([out[:, :1], leaf[:, :-1]], 1)
 
 
 def difference(a: Tensor, b: Tensor) -> float:
@@ -290,18 +314,8 @@ def plain_product(subject: Subject) -> Tensor | None:
         read = leaves[0].clone()  # models write into it
         output = subject.run(read if name is None else {**inputs, name: read})
     elif subject.embedding is not None:
-
-        def watch(module: nn.Module, args: Any, out: Any) -> Any:
-            if leaves or not isinstance(out, Tensor):
-                return out
-            leaves.append(out.detach().clone().requires_grad_())
-            return leaves[0].clone()  # models write into it
-
-        handle = subject.embedding.register_forward_hook(watch)
-        try:
+        with _changed_lookups(subject, lambda out: _leaf_or_copy(leaves, out)):
             output = subject.run()
-        finally:
-            handle.remove()
     if not leaves:
         return None
     explained = subject.explained(output).sum()

@@ -4,9 +4,13 @@ from typing import Any
 
 _MLA = {"num_key_value_heads": 4, "head_dim": None}
 _HYBRID = {"num_hidden_layers": 4}
+_T5 = {"decoder_start_token_id": 2}
 FIXES: dict[str, dict[str, Any]] = {
-    "axk1": _MLA,
-    "axk2": _MLA,
+    "t5": _T5,
+    "mt5": _T5,
+    "umt5": _T5,
+    "axk1": {**_MLA, "n_group": 2, "topk_group": 1},
+    "axk2": {**_MLA, "n_group": 2, "topk_group": 1},
     "deepseek_v2": _MLA,
     "deepseek_v3": _MLA,
     "minicpm3": _MLA,

@@ -22,6 +22,7 @@ LIMITS: tuple[tuple[str, int], ...] = (
     ),
     (r"^hidden_size$|^d_model$|^n_embd$|^embed_dim$|^dim$|^embedding_size$|^emb_dim$|^word_embed_proj_dim$", 32),
     (r"^projection_dim$|_hidden_size$|^output_hidden_size|encoder_hidden_size|^d_embedding|^d_inner$", 32),
+    (r"^patch_size$", 8),
     (r"^image_size$|^crop_size$|^input_size$", 32),
     (r"^max_position_embeddings$|^n_positions$|^n_ctx$|max_seq_len$|^max_sequence_length$", 64),
     (r"^classifier_proj_size$|^hidden_act_size", 32),

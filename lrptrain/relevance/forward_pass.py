@@ -53,11 +53,14 @@ class ForwardPass:
     layout: TokenLayout | None
     autocast: AutocastState
 
+    @property
+    def is_half(self) -> bool:
+        """Whether the model ran in half precision, by autocast or by its weights."""
+        return self.autocast.is_on or has_half_weights(self.model)
+
     @cached_property
     def in_float32(self) -> "ForwardPass":
-        """This pass, or another of the same inputs where it ran in half precision."""
-        if not self.autocast.is_on and not has_half_weights(self.model):
-            return self
+        """Another pass of the same inputs, in float32."""
         return forward_pass(self.model, self.inputs, self.explain, self.layout, full_precision=True)
 
     def under(self, head: Head) -> Recording:

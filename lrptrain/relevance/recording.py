@@ -120,7 +120,7 @@ class Recording:
 
             return first_that_serves(self.model, names, explain, create_graph=create_graph)
         chosen = get_method(method, options)
-        if chosen.in_full_precision(options) and self.in_float32 is not self:
+        if chosen.in_full_precision(options) and self.forward_pass is not None and self.forward_pass.is_half:
             return self.in_float32._attribute(target, method, other, create_graph, first_order, options)
         options, composite = split_composite(options)
         logits = self.output.tensor
@@ -149,6 +149,7 @@ class Recording:
             input=maps.input,
             attention=maps.attention,
             other=rival,
+            convergence_delta=maps.convergence_delta,
         )
         if not create_graph:
             assert self.tape.leaf is not None
@@ -157,9 +158,8 @@ class Recording:
 
     @cached_property
     def in_float32(self) -> "Recording":
-        """This recording, or another of the same inputs where this one ran in half precision."""
-        if self.forward_pass is None or self.forward_pass.in_float32 is self.forward_pass:
-            return self
+        """Another recording of the same inputs, in float32."""
+        assert self.forward_pass is not None
         return self.forward_pass.in_float32.under(self.head)
 
     def input_gradient(
@@ -456,7 +456,10 @@ def forward_on_tape(
     with tape.recording(model):
         output = forward(watched)
     if tape.root is None:
-        raise UnsupportedModelError("the model never looks up an embedding of its token ids; pass embeddings instead")
+        raise UnsupportedModelError(
+            "the model never looks up an embedding of its token ids (it changes them before, or multiplies a one-hot "
+            "matrix?); look them up with nn.Embedding, or pass inputs_embeds where the model takes them"
+        )
     return tape, output
 
 

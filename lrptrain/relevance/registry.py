@@ -15,11 +15,15 @@ from lrptrain.relevance.types import NonFiniteError, Registration, Relevance, Un
 
 @dataclass(frozen=True)
 class RelevanceMaps:
-    """What a method returns: relevance per token, and of the input and at the attention where it has them."""
+    """What a method returns: relevance per token, and of the input and at the attention where it has them.
+
+    `convergence_delta` is what a map whose sum is promised misses that sum by, `[batch]`; see `Relevance`.
+    """
 
     scores: Float[Tensor, "batch tokens"]
     input: Float[Tensor, "batch *places"] | None = None
     attention: tuple[Float[Tensor, "batch heads length length"], ...] | None = None
+    convergence_delta: Float[Tensor, " batch"] | None = None
 
 
 @dataclass(frozen=True)

@@ -16,19 +16,23 @@ from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.recording import Inputs, Recording, explained_input
+from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
 from lrptrain.relevance.tape.functions import as_python, canonical_name
+from lrptrain.relevance.tape.lookup import first_lookup, later_lookup, lookup_arguments
 from lrptrain.relevance.tape.nodes import tensors_in
+from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
 from lrptrain.relevance.tape.tape import shares_memory
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 
 
 @dataclass(eq=False)
 class _Substitution(TorchFunctionMode):
-    """Gives the model other word embeddings than it looks up, once; it may switch no gradients on or off."""
+    """Gives the model other word embeddings than it looks up; it may switch no gradients on or off."""
 
     token_ids: Tensor | None
     embeddings: Tensor
     others: tuple[Tensor, ...] = ()
+    table: Tensor | None = None
 
     def __post_init__(self) -> None:
         super().__init__()
@@ -42,16 +46,22 @@ class _Substitution(TorchFunctionMode):
         name = canonical_name(func)
         if name == "set_grad_enabled":
             return None
-        result = func(*args, **kwargs)
+        if name == "requires_grad" and asks_for_kernel():
+            return False
+        if name == "flex_attention":
+            return explicit_flex_attention(*args, **kwargs)
+        result = with_ordered_gradient(name, func(*args, **kwargs))
         if name != "embedding" or self.token_ids is None:
             return result
-        ids = args[0] if args else kwargs["input"]
+        ids, table = lookup_arguments(args, kwargs)
         if shares_memory(ids, self.others):
             return result
-        if ids is self.token_ids or (ids.shape == self.token_ids.shape and torch.equal(ids, self.token_ids)):
-            self.token_ids = None
-            return self.embeddings.to(result.dtype)
-        return result
+        lookup = first_lookup(self.token_ids, ids) if self.table is None else None
+        if lookup is not None:
+            self.table = table
+        elif table is self.table:
+            lookup = later_lookup(self.token_ids, ids)
+        return result if lookup is None else lookup.given(self.embeddings.to(result.dtype), result)
 
 
 def rerun(

@@ -73,6 +73,9 @@ class Relevance:
             its sum per token.
         other: The class that the target was told apart from, or None.
         attention: On request, per block the relevance at the attention probabilities, `[batch, heads, length, length]`.
+        convergence_delta: Of `integrated_gradients`, by how much the relevance of the input sums to more than the
+            explained logit minus that of the baseline, which it would equal after enough steps; None for other methods,
+            and with `create_graph`.
     """
 
     scores: Float[Tensor, "batch tokens"]
@@ -83,6 +86,7 @@ class Relevance:
     input: Float[Tensor, "batch *places"] | None = None
     attention: tuple[Float[Tensor, "batch heads length length"], ...] | None = None
     other: Int[Tensor, " batch"] | None = None
+    convergence_delta: Float[Tensor, " batch"] | None = None
 
     def to_image(self, size: int | tuple[int, int]) -> Float[Tensor, "batch *frames height width"]:
         """Up-sample the patch scores to an image, bilinearly; those of a video to one image per frame of its grid.

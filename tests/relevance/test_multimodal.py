@@ -146,6 +146,34 @@ def test_attention_methods_on_the_towers_of_clip():
         close(found.scores, alone.scores)
 
 
+@pytest.mark.parametrize(
+    ("name", "argument", "positions"),
+    [
+        ("layoutlmv3", "input_ids", range(6)),
+        ("layoutlmv3", "pixel_values", range(7, 11)),  # behind the image's own class token
+        ("vilt", "input_ids", range(6)),
+        ("visual_bert", "input_ids", range(6)),
+        ("visual_bert", "visual_embeds", range(6, 10)),
+    ],
+)
+def test_the_tokens_of_each_input_in_one_sequence(name, argument, positions):
+    model, given, target = BUILDS[name]()
+    recording = lrptrain.record(model, given, explain=argument)
+    assert recording.layout.positions == tuple(positions)
+    for method in ("rollout", "generic_attention", "attention_flow", "gradcam"):
+        found = recording.attribute(target, method)
+        assert found.scores.shape == (3, len(positions))
+        for row in range(3):
+            one = select(given, slice(row, row + 1))
+            close(lrptrain.attribute(model, one, target, method, explain=argument).scores[0], found.scores[row])
+
+
+def test_patches_in_another_order_for_every_sample_are_refused():
+    model, given, target = vilt()  # it draws the order of the patches
+    with pytest.raises(lrptrain.UnsupportedModelError, match="cannot be found one by one among the 11 tokens"):
+        lrptrain.attribute(model, given, target, "rollout", explain="pixel_values")
+
+
 def test_one_text_of_all():
     model, given, _ = clip()
     for text in range(3):
@@ -241,6 +269,25 @@ def test_each_of_two_equal_texts(which):
 
 def relative(one: Tensor, other: Tensor) -> float:
     return float((one - other).norm() / one.norm())
+
+
+@pytest.mark.parametrize("method", ["input_x_gradient", "attnlrp", "rollout"])
+def test_a_pair_of_sentences_in_one_text(method):
+    from transformers import BertConfig
+
+    model = model_of("BertForSequenceClassification", BertConfig(**SIZES, **TEXT, num_labels=3))
+    given: dict[str, Any] = {name: x for name, x in inputs().items() if name != "pixel_values"}
+    first = lrptrain.attribute(model, given, 1, method)
+    given["token_type_ids"] = (torch.arange(6) >= 2).long().expand(3, 6)
+    found = lrptrain.attribute(model, given, 1, method)
+    assert relative(found.scores, first.scores) > 1e-3
+    embedded = model.bert.embeddings.word_embeddings(given["input_ids"]).detach().requires_grad_()
+    others = {name: x for name, x in given.items() if name != "input_ids"}
+    logits = model(inputs_embeds=embedded, **others).logits
+    close(found.logits, logits.detach())
+    if method == "input_x_gradient":
+        (gradient,) = torch.autograd.grad(logits[:, 1].sum(), embedded)
+        close(found.scores, (embedded * gradient).sum(-1).detach() * given["attention_mask"])
 
 
 def test_the_mask_of_another_input_is_not_taken():

@@ -1,6 +1,7 @@
 """Methods on the gradient at the input: once, along a path, or averaged over noise."""
 
 from collections.abc import Callable
+from dataclasses import replace
 
 import numpy as np
 import torch
@@ -9,9 +10,10 @@ from torch import Tensor
 
 from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.methods.input_maps import input_maps
+from lrptrain.relevance.notices import warn_once
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.registry import RelevanceMaps, method
-from lrptrain.relevance.rerun import in_parts, input_gradient
+from lrptrain.relevance.rerun import answers, in_parts, input_gradient
 
 
 @method(class_specific=True, signed=True, reaches_input=True, source="Shrikumar et al. 2016")
@@ -29,22 +31,62 @@ def input_x_gradient(explanation: Explanation) -> RelevanceMaps:
 
 @method(class_specific=True, signed=True, reaches_input=True, source="Sundararajan et al. 2017")
 def integrated_gradients(
-    explanation: Explanation, steps: int = 32, baseline: float | Tensor = 0.0, at_once: int = 16
+    explanation: Explanation,
+    steps: int | None = None,
+    baseline: float | Tensor = 0.0,
+    at_once: int = 16,
+    tolerance: float = 0.02,
 ) -> RelevanceMaps:
     """Integrated gradients (Sundararajan et al. 2017), at the pixels or the word embeddings.
 
     The integral along the straight line from the baseline is taken by Gauss-Legendre quadrature. The relevance sums to
-    the explained logit minus that of the baseline, up to the quadrature's error. It costs `steps` forward and backward
-    passes.
+    the explained logit minus that of the baseline, up to the quadrature's error: `Relevance.convergence_delta`. It
+    costs `steps` forward and backward passes. A map that has not converged comes with a `RelevanceWarning`.
 
     Args:
         explanation: The forward pass and the target.
-        steps: Points on the line.
+        steps: Points on the line. By default 32, and twice as many, up to 256, for every sample whose map has not
+            converged; with `create_graph` 32.
         baseline: Where the line starts: a number, or a tensor that broadcasts to the input.
         at_once: Samples in one forward and backward pass; with `create_graph` all their graphs are kept to the end.
+        tolerance: The largest convergence delta of a map that counts as converged, as a share of the change of the
+            logit, or of a tenth of the sum of absolute relevance where that is more.
     """
     leaf = _leaf(explanation)
     start = torch.as_tensor(baseline, dtype=at_least_float32(leaf).dtype, device=leaf.device).expand_as(leaf)
+    points = FIRST_STEPS if steps is None else steps
+    everyone = torch.arange(len(leaf), device=leaf.device)
+    relevance = _along_line(explanation, start, everyone, points, at_once)
+    if explanation.create_graph:
+        return input_maps(explanation.recording, relevance)
+    change = _change_of_answer(explanation, start, at_once)
+    error = _convergence_error(relevance, change)
+    while steps is None and points < MOST_STEPS and bool((error > tolerance).any()):
+        points *= 2
+        rows = (error > tolerance).nonzero().flatten()
+        again = _along_line(explanation, start, rows, points, at_once)
+        relevance = relevance.index_copy(0, rows, again[rows])
+        error = _convergence_error(relevance, change)
+    # Whoever chose the steps is told of an error that changes the map's reading, not of every rounding.
+    if bool((error > (tolerance if steps is None else BADLY_CONVERGED)).any()):
+        _warn_of_error(explanation, error, points)
+    delta = relevance.flatten(1).sum(1) - change
+    return replace(input_maps(explanation.recording, relevance), convergence_delta=delta)
+
+
+FIRST_STEPS = 32
+"""Points on the line of integrated gradients, at first."""
+MOST_STEPS = 256
+"""The most points for a map that does not converge."""
+BADLY_CONVERGED = 0.25
+"""From which share of the logit's change on an error is said of a map whose steps were chosen by the caller."""
+
+
+def _along_line(
+    explanation: Explanation, start: Float[Tensor, "batch ..."], rows: Int[Tensor, " rows"], steps: int, at_once: int
+) -> Float[Tensor, "batch ..."]:
+    """Integrated gradients of some samples; 0 for the others."""
+    leaf = _leaf(explanation)
     nodes, weights = (
         torch.as_tensor(x, device=leaf.device) / 2 for x in np.polynomial.legendre.leggauss(max(steps, 1))
     )
@@ -54,8 +96,43 @@ def integrated_gradients(
         lambda step, rows: torch.lerp(start[rows], at_least_float32(leaf[rows]), positions[step]),
         weights[: max(steps, 0)],
         at_once,
+        rows,
     )
-    return input_maps(explanation.recording, (at_least_float32(leaf) - start) * gradient)
+    return (at_least_float32(leaf) - start) * gradient
+
+
+def _change_of_answer(
+    explanation: Explanation, start: Float[Tensor, "batch ..."], at_once: int
+) -> Float[Tensor, " batch"]:
+    """The explained logit minus that of the baseline."""
+    leaf = _leaf(explanation)
+    answer = explanation.explained(at_least_float32(explanation.recording.logits))
+    everyone = torch.arange(len(leaf), device=leaf.device)
+    at_baseline = [
+        answers(explanation, start[rows].to(leaf.dtype), rows) for rows in torch.split(everyone, max(at_once, 1))
+    ]
+    return answer - torch.cat(at_baseline)
+
+
+def _convergence_error(
+    relevance: Float[Tensor, "batch ..."], change: Float[Tensor, " batch"]
+) -> Float[Tensor, " batch"]:
+    """The convergence delta as a share; see `tolerance` of `integrated_gradients`."""
+    relevance = relevance.flatten(1)
+    scale = torch.maximum(change.abs(), relevance.abs().sum(1) / 10)
+    return (relevance.sum(1) - change).abs() / scale
+
+
+def _warn_of_error(explanation: Explanation, error: Float[Tensor, " batch"], steps: int) -> None:
+    worst = int(error.nan_to_num().argmax())
+    more = f"pass steps={2 * steps} or more" if steps >= MOST_STEPS else "leave steps out, for as many as are needed"
+    warn_once(
+        explanation.recording.model,
+        "integrated_gradients",
+        f"integrated_gradients has not converged: after {steps} steps the map of sample {worst} is off by "
+        f"{float(error[worst]):.0%} of the change of the logit (Relevance.convergence_delta says it of every sample); "
+        f"{more}, or a nearer baseline",
+    )
 
 
 @method(class_specific=True, signed=False, reaches_input=True, source="Smilkov et al. 2017")
@@ -97,11 +174,17 @@ def _mean_gradient(
     point: Callable[[Tensor, Tensor], Tensor],
     weights: Float[Tensor, " copies"],
     at_once: int,
+    chosen: Int[Tensor, " rows"] | None = None,
 ) -> Float[Tensor, "batch ..."]:
-    """Weighted sum of the gradients at `point(copies, rows)`, several points and samples per forward pass."""
+    """Weighted sum of the gradients at `point(copies, rows)`, several points and samples per forward pass.
+
+    It is 0 for samples that are not chosen.
+    """
     leaf = _leaf(explanation)
     total = torch.zeros_like(at_least_float32(leaf))
-    for copy, rows in in_parts(len(leaf), len(weights), at_once, leaf.device):
+    chosen = torch.arange(len(leaf), device=leaf.device) if chosen is None else chosen
+    for copy, part in in_parts(len(chosen), len(weights), at_once, leaf.device):
+        rows = chosen[part]
         gradient = at_least_float32(input_gradient(explanation, point(copy, rows).to(leaf.dtype), rows))
         weighted = gradient * weights[copy].to(gradient.dtype).view(-1, *[1] * (leaf.ndim - 1))
         total = total.index_add(0, rows, weighted)

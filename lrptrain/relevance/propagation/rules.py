@@ -183,7 +183,8 @@ def epsilon(relevance: Array, x: Array, weight: Array, y: Array, stabiliser: flo
 
 def stabilised(y: Array, stabiliser: float) -> Array:
     """`y` moved away from 0."""
-    return y + torch.where(y < 0, -stabiliser, stabiliser) if stabiliser else y
+    # Not `y + where(y < 0, -s, s)`: of two Python numbers torch makes float32, which rounds s.
+    return torch.where(y < 0, y - stabiliser, y + stabiliser) if stabiliser else y
 
 
 def gamma(

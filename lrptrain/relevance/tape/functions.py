@@ -111,6 +111,8 @@ CONSTANT = frozenset({
     "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "new_zeros", "new_ones",
     "new_empty", "new_full", "new_tensor", "grad",
 })  # fmt: skip
+# Of their second tensor they read type or shape only.
+OF_FIRST = frozenset({"type_as", "view_as", "reshape_as", "expand_as"})
 # The same numbers without their graph, by what they are for.
 DETACHING = CONSTANT | {"detach", "data", "tensor", "as_tensor", "asarray"}
 # Worth less memory than time: made once more from their input where they are needed.

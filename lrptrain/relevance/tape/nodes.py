@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
+from string import ascii_letters
 from typing import Any
 
 import torch
@@ -121,6 +122,11 @@ def unsupported(name: str, path: str, why: str) -> UnsupportedOperationError:
     )
 
 
+def is_idle(node: Node) -> bool:
+    """Whether the call is a dropout that drops nothing, so that it writes nothing either."""
+    return "dropout" in node.name and (node.argument(2, "training", True) is False or node.argument(1, "p", 0.5) == 0)
+
+
 def version_of(tensor: Tensor) -> int:
     """How often a tensor was written in place; inference tensors do not count."""
     return 0 if tensor.is_inference() else tensor._version
@@ -138,11 +144,27 @@ def einsum_operands(node: Node) -> tuple[str, Any, Any]:
         operands = tuple(operands[0])
     if not isinstance(equation, str) or len(operands) != 2:
         raise unsupported(node.name, node.path, "is not a product of two operands by an equation")
-    return equation.replace(" ", ""), *operands
+    return _written_out(equation.replace(" ", ""), [len(operand.shape) for operand in operands]), *operands
+
+
+def _written_out(equation: str, ndims: list[int]) -> str:
+    """An equation with its output, and with letters in the place of "..."."""
+    inputs, arrow, output = equation.partition("->")
+    parts = inputs.split(",")
+    free = [letter for letter in ascii_letters if letter not in equation]
+    hidden = [ndim - len(part) + 3 if "..." in part else 0 for part, ndim in zip(parts, ndims, strict=True)]
+    # Hidden axes are aligned at their last one, as in broadcasting.
+    letters = "".join(free[: max(hidden)])
+    if not arrow:
+        named = inputs.replace("...", "").replace(",", "")
+        output = "..." + "".join(sorted(label for label in set(named) if named.count(label) == 1))
+    aligned = [letters[len(letters) - count :] for count in hidden]
+    parts = [part.replace("...", own) for part, own in zip(parts, aligned, strict=True)]
+    return f"{','.join(parts)}->{output.replace('...', letters)}"
 
 
 def einsum_labels(node: Node, value: Value) -> tuple[str, str]:
-    """The labels of `value`'s axes and of the output's axes; "" where the equation leaves the output out."""
+    """The labels of `value`'s axes and of the output's axes."""
     equation, first, _ = einsum_operands(node)
     operands, _, output = equation.partition("->")
     left, _, right = operands.partition(",")

@@ -75,7 +75,9 @@ def _axis(node: Node, source: Value, output: Value, at: SampleAxis, samples: int
         return at.axis
     if node.name == "einsum":
         inside, outside = einsum_labels(node, source)
-        return outside.find(inside[at.axis]) if outside and "." not in inside + outside else -1
+        return outside.find(inside[at.axis])
+    if node.name == "unfold" and after < before:  # F.unfold: patches behind the channels; Tensor.unfold adds an axis
+        return at.axis
     if node.name in _REDUCTIONS and after < before:
         return _reduced(node, at.axis, before)
     if node.name in ENTRIES:

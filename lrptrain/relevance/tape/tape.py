@@ -24,12 +24,14 @@ from lrptrain.relevance.tape.explicit import (
     explicit_baddbmm,
     explicit_glu,
 )
+from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
 from lrptrain.relevance.tape.functions import (
     BACKWARD,
     CONSTANT,
     DECOMPOSED,
     DETACHING,
     ELEMENTWISE,
+    OF_FIRST,
     REPEATABLE,
     WEIGHTED,
     as_python,
@@ -37,7 +39,9 @@ from lrptrain.relevance.tape.functions import (
     enterable,
     is_in_place,
 )
-from lrptrain.relevance.tape.nodes import Node, Value, map_nested, tensors_in, version_of
+from lrptrain.relevance.tape.lookup import Lookup, Order, first_lookup, later_lookup, lookup_arguments
+from lrptrain.relevance.tape.nodes import Node, Value, is_idle, map_nested, tensors_in, version_of
+from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
 from lrptrain.relevance.tape.outside import Outside, without_graph
 from lrptrain.relevance.tape.running import RunningModule
 from lrptrain.relevance.tape.transforms import is_transforming, unwrapped
@@ -51,6 +55,7 @@ _EXPLICIT: dict[str, Callable[..., Any]] = {
     "glu": explicit_glu,
     "addcmul": explicit_addcmul,
     "addcdiv": explicit_addcdiv,
+    "flex_attention": explicit_flex_attention,
 }
 # The second argument gives a type or a shape only.
 _AS_ANOTHER = frozenset({"to", "type_as", "view_as", "reshape_as", "expand_as"})
@@ -176,8 +181,10 @@ class Tape(TorchFunctionMode):
         if decomposed and inspect.isfunction(func):
             with self:
                 return enterable(func)(*args, **kwargs)
+        if name == "requires_grad" and asks_for_kernel():
+            return False
         if not self._records or name == "requires_grad":
-            return func(*self._without_weights(name, args), **kwargs)
+            return with_ordered_gradient(name, func(*self._without_weights(name, args), **kwargs))
         if name == "set_grad_enabled":
             # `torch.no_grad()` inside of a model: noted for constants, but the input keeps its graph.
             self._graph = args[0]
@@ -190,11 +197,12 @@ class Tape(TorchFunctionMode):
         tensors = list(tensors_in((args, kwargs)))
         if is_transforming():
             return self._transformed(name, func, args, kwargs, tensors)
-        for tensor in tensors:
+        for tensor in tensors_in((args[:1], kwargs)) if name in OF_FIRST else tensors:
             self._check(tensor, name)
         node = Node(name, func, self._wrap(args), self._wrap(kwargs), self._inputs(tensors), path=self._where())
         # y.add_(1) writes into y: values that share its memory keep a copy of what they were.
-        written = tensors[0] if tensors and is_in_place(func, args, kwargs) else None
+        in_place = is_in_place(func, args, kwargs) and not is_idle(node)
+        written = tensors[0] if tensors and in_place else None
         if node.inputs:
             self._check_call(node, func, tensors)
         if written is not None:
@@ -203,14 +211,13 @@ class Tape(TorchFunctionMode):
         versions = [version_of(tensor) for tensor in tensors]
         with torch.set_grad_enabled(self._graph or bool(node.inputs)):
             result = func(*self._without_weights(name, without_graph(func, args)), **kwargs)
+            result = with_ordered_gradient(name, result)
         result = written if name == "setitem" else result
         # A text's explained input is the output of its embedding, which starts the tape.
-        if name == "embedding" and self._embeds_the_input(args, kwargs):
-            self._table = _table(args, kwargs)
-            return self.watch(result)  # type: ignore[arg-type]
-        copies = name == "embedding" and self.root is not None and self._copied_tokens(args, kwargs)
-        if copies:
-            return self._from_root(result, copies)  # type: ignore[arg-type]
+        if name == "embedding" and self.token_ids is not None:
+            lookup = self._lookup_of_text(*lookup_arguments(args, kwargs))
+            if lookup is not None:
+                return self._from_root(result, lookup)  # type: ignore[arg-type]
         self._check_versions(tensors, versions, node, written)
         self._keep(node, result, tensors, tensors if written is None else [])
         return None if name == "setitem" else result
@@ -313,52 +320,50 @@ class Tape(TorchFunctionMode):
         values = (self.value_of(tensor) for tensor in tensors)
         return tuple(dict.fromkeys(value for value in values if value is not None and value.depends))
 
-    def _embeds_the_input(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        ids = self.token_ids
-        looked_up = args[0] if args else kwargs.get("input")
-        if ids is None or looked_up is None or looked_up.shape != ids.shape or shares_memory(looked_up, self.others):
-            return False
-        return self.root is None and (looked_up is ids or torch.equal(looked_up, ids))
+    def _lookup_of_text(self, looked_up: Tensor, table: Tensor) -> Lookup | None:
+        """How a lookup reads the explained text, or None if it reads something else."""
+        if shares_memory(looked_up, self.others):  # another argument, though it may hold the same words
+            return None
+        return self._first_lookup(looked_up, table) or self._later_lookup(looked_up, table)
 
-    def _copied_tokens(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> int:
-        """How many tokens of the explained text a second lookup reads once more, from its first token on.
+    def _first_lookup(self, looked_up: Tensor, table: Tensor) -> Lookup | None:
+        """How the model looks the explained text up, if this is the first time."""
+        assert self.token_ids is not None
+        if self.root is not None:
+            return None
+        lookup = first_lookup(self.token_ids, looked_up)
+        self._table = None if lookup is None else table
+        return lookup
 
-        All of them, or all but the last behind a start token, as the decoder of a classifier does.
-        """
-        ids = self.token_ids
-        looked_up = args[0] if args else kwargs.get("input")
-        table = _table(args, kwargs)
-        if looked_up is not None and shares_memory(looked_up, self.others):
-            return 0
-        if ids is None or self._table is None or looked_up is None or looked_up.shape != ids.shape or ids.ndim != 2:
-            return 0
+    def _later_lookup(self, looked_up: Tensor, table: Tensor) -> Lookup | None:
+        """How a second lookup reads the explained text once more."""
         # Position ids may look like token ids, but are looked up in another table, of another size.
-        if looked_up is not ids and table.shape[0] != self._table.shape[0]:
-            return 0
-        length = ids.shape[1]
-        if looked_up is ids or torch.equal(looked_up, ids):
-            tokens = length
-        elif length > 1 and torch.equal(looked_up[:, 1:], ids[:, :-1]):
-            tokens = length - 1
-        else:
-            return 0
-        if table is not self._table:
+        if self._table is None or self.root is None or self.token_ids is None:
+            return None
+        if looked_up is not self.token_ids and table.shape[0] != self._table.shape[0]:
+            return None
+        lookup = later_lookup(self.token_ids, looked_up)
+        if lookup is not None and table is not self._table:
             raise self._unsupported("embedding", "looks the same token ids up a second time, in another table")
-        return tokens
+        return lookup
 
-    def _from_root(self, looked_up: Tensor, tokens: int) -> Tensor:
-        """What a second lookup gives, made of the explained embeddings: relevance of both copies meets there."""
-        assert self.root is not None
-        embedded = self.root.tensor
-        if self.value_of(embedded) is not self.root:  # the model has overwritten what it was given
-            self._entries[id(embedded)] = (self.root, TensorWeakRef(embedded), embedded.grad_fn)
+    def _from_root(self, looked_up: Tensor, lookup: Lookup) -> Tensor:
+        """What a lookup gives, made of the explained embeddings: relevance of all their copies meets there."""
         if looked_up.grad_fn is not None:
             self._remember(looked_up, depends=False)
+        if self.root is None:
+            embedded = self.watch(lookup.taken(looked_up))
+            if lookup.order is Order.SAME:
+                return embedded
+        else:
+            embedded = self.root.tensor
+            if self.value_of(embedded) is not self.root:  # the model has overwritten what it was given
+                self._entries[id(embedded)] = (self.root, TensorWeakRef(embedded), embedded.grad_fn)
         with torch.enable_grad(), self:
-            if tokens == looked_up.shape[1]:
+            if lookup.order is Order.SAME:
                 return embedded.clone()
-            self.has_decoder = True
-            return torch.cat([looked_up[:, :1], embedded[:, :-1]], 1)
+            self.has_decoder = self.has_decoder or lookup.order is Order.SHIFTED
+            return lookup.given(embedded, looked_up)
 
     def _check(self, tensor: Tensor, name: str) -> None:
         """Notice what happened outside of the tape."""
@@ -421,12 +426,6 @@ class Tape(TorchFunctionMode):
             f"{name} in module '{self._where() or '(model)'}' {why}; the recording has a gap there, for every method. "
             "Way out: a version of the module in plain torch operations, not in place."
         )
-
-
-def _table(args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor:
-    """The weight of an embedding."""
-    table: Tensor = args[1] if len(args) > 1 else kwargs["weight"]
-    return table
 
 
 def _in_graph(x: Any) -> bool:

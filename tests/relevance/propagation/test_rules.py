@@ -174,3 +174,8 @@ RULES: dict[str, Callable] = {
 def test_rules_can_be_trained_through(name, layer):
     x, weight, relevance = (tensor.requires_grad_() for tensor in layer)
     assert gradcheck(RULES[name], (relevance, x, weight))
+
+
+def test_a_stabiliser_is_not_rounded_to_float32():
+    y = torch.tensor([-1.0, 0.0, 2.0], dtype=torch.float64)
+    assert torch.equal(rules.stabilised(y, 0.1) - y, torch.tensor([-1.1 + 1.0, 0.1, 2.1 - 2.0], dtype=torch.float64))

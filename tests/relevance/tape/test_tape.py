@@ -69,7 +69,6 @@ def constant_overwritten(x: Tensor) -> Tensor:
         (under_no_grad, "DoubleBackward in module 'qkv'"),
         (under_inference_mode, "inference_mode"),
         (stale_view, "cat in module 'between' reads a tensor that was changed in place"),
-        (assigned, "setitem in module 'between'"),
         (filled, "setitem in module 'between'"),
         (constant_overwritten, "reads a constant that the model overwrites"),
         (lambda x: x.cumsum(1), r"cumsum in module 'between' has no propagation rule.*register_rule\('cumsum', rule\)"),
@@ -145,6 +144,15 @@ IDENTICAL: dict[str, tuple[Callable, Callable]] = {
     "leaky relu, in place": (lambda x: nn.LeakyReLU(inplace=True)(x * 1), F.leaky_relu),
     "elu, in place": (lambda x: nn.ELU(inplace=True)(x * 1), F.elu),
     "hardtanh, in place": (lambda x: nn.Hardtanh(inplace=True)(x * 1), F.hardtanh),
+    "unfold": (
+        lambda x: F.unfold(x.mT.unflatten(2, (4, 4)), 1).mT,
+        lambda x: x * 1,
+    ),
+    "dropout of attention, in place but idle": (
+        lambda x: F.dropout(x.softmax(-1), 0.5, training=False, inplace=True),
+        lambda x: x.softmax(-1),
+    ),
+    "a constant assigned": (assigned, lambda x: x.masked_fill((torch.arange(16) == 0)[:, None], 0.0)),
     "a part of a constant set to 0": (bias_without_its_middle, bias_in_parts),
     "unbind": (lambda x: torch.stack(x.unbind(1), 1), lambda x: x * 1),
     "chunk and split": (lambda x: torch.cat([*x.chunk(2, 1)[0].split(2, 1), x[:, 8:]], 1), lambda x: x * 1),

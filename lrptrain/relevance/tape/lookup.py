@@ -1,0 +1,97 @@
+"""How the token ids that a model looks up hold those of the explained text."""
+
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+class Order(Enum):
+    """Where the text stands among what is looked up."""
+
+    SAME = "as it was given"
+    TRANSPOSED = "tokens first, then samples"
+    PADDED = "with more tokens behind it"
+    FLATTENED = "in reading order, several texts of a sample as samples of their own, say"
+    SHIFTED = "behind a start token, without its last token"
+
+
+@dataclass(frozen=True)
+class Lookup:
+    """A lookup of the explained text.
+
+    Attributes:
+        order: Where the text stands among what is looked up.
+        shape: That of the explained token ids.
+    """
+
+    order: Order
+    shape: torch.Size
+
+    def taken(self, embedded: Float[Tensor, "..."]) -> Float[Tensor, "batch tokens width"]:
+        """The text's embeddings out of all that were looked up."""
+        if self.order is Order.TRANSPOSED:
+            return embedded.transpose(0, 1)
+        if self.order is Order.PADDED:
+            return embedded[:, : self.shape[1]]
+        if self.order is Order.FLATTENED:
+            return embedded.reshape(self.shape[0], -1, embedded.shape[-1])
+        return embedded
+
+    def given(
+        self, explained: Float[Tensor, "batch tokens width"], embedded: Float[Tensor, "..."]
+    ) -> Float[Tensor, "..."]:
+        """What the model reads in place of what it looked up, made of the text's embeddings."""
+        if self.order is Order.TRANSPOSED:
+            return explained.transpose(0, 1)
+        if self.order is Order.PADDED:
+            return torch.cat([explained, embedded[:, self.shape[1] :]], 1)
+        if self.order is Order.FLATTENED:
+            return explained.reshape(embedded.shape)
+        if self.order is Order.SHIFTED:
+            return torch.cat([embedded[:, :1], explained[:, :-1]], 1)
+        return explained
+
+
+def lookup_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Tensor]:
+    """The ids and the table of a call of `torch.nn.functional.embedding`."""
+    ids = args[0] if args else kwargs["input"]
+    table = args[1] if len(args) > 1 else kwargs["weight"]
+    return ids, table
+
+
+def first_lookup(ids: Int[Tensor, "batch ..."], looked_up: Int[Tensor, "..."]) -> Lookup | None:
+    """How a lookup reads the text, or None if it reads something else."""
+    order = _order(ids, looked_up)
+    return None if order is None else Lookup(order, ids.shape)
+
+
+def _order(ids: Tensor, looked_up: Tensor) -> Order | None:
+    if looked_up is ids or (looked_up.shape == ids.shape and _equal(looked_up, ids)):
+        return Order.SAME
+    if ids.ndim == 2 and looked_up.shape == ids.shape[::-1] and _equal(looked_up, ids.t()):
+        return Order.TRANSPOSED
+    if looked_up.numel() == ids.numel() and looked_up.ndim <= ids.ndim and _equal(looked_up.flatten(), ids.flatten()):
+        return Order.FLATTENED
+    if ids.ndim != 2 or looked_up.ndim != 2 or looked_up.shape[0] != ids.shape[0]:
+        return None
+    tokens = ids.shape[1]
+    return Order.PADDED if looked_up.shape[1] > tokens and _equal(looked_up[:, :tokens], ids) else None
+
+
+def _equal(one: Tensor, other: Tensor) -> bool:
+    """Whether both hold the same numbers, in any integer type."""
+    return one.device == other.device and bool((one == other).all())
+
+
+def later_lookup(ids: Int[Tensor, "batch tokens"], looked_up: Int[Tensor, "..."]) -> Lookup | None:
+    """How a later lookup in the same table reads the text once more, as the decoder of a classifier does."""
+    if looked_up.shape != ids.shape or ids.ndim != 2:
+        return None
+    if looked_up is ids or _equal(looked_up, ids):
+        return Lookup(Order.SAME, ids.shape)
+    shifted = ids.shape[1] > 1 and _equal(looked_up[:, 1:], ids[:, :-1])
+    return Lookup(Order.SHIFTED, ids.shape) if shifted else None

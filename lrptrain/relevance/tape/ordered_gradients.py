@@ -1,0 +1,29 @@
+"""A guard against a fault of torch: the gradient of batch norm is wrong where that at its output is transposed.
+
+Seen with torch 2.15 on the CPU: `native_batch_norm_backward` mixes up the channels if the gradient at the output lies
+in memory as [height, batch, width, channels], say, and the batch is 1. `instance_norm` runs it on one batch of all
+samples, so that there more orders do it. `tests/relevance/tape/test_ordered_gradients.py` has the smallest case, and
+fails once torch has mended it.
+"""
+
+from typing import Any
+
+from torch import Tensor
+
+_NORMS = frozenset({"batch_norm", "instance_norm"})
+
+
+def with_ordered_gradient(name: str, result: Any) -> Any:
+    """Return what an operation returned; the gradient at the output of such a norm will lie in memory in order.
+
+    Args:
+        name: The name of the operation; see `canonical_name`.
+        result: What it returned.
+    """
+    if name in _NORMS and isinstance(result, Tensor) and result.requires_grad:
+        result.register_hook(_in_order)  # type: ignore[no-untyped-call]
+    return result
+
+
+def _in_order(gradient: Tensor) -> Tensor:
+    return gradient.contiguous()
