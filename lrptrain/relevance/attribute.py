@@ -126,6 +126,8 @@ def attribute(
     model = unwrap(model)
     given = {"other": other, "layout": layout, "create_graph": create_graph, "first_order": first_order, **options}
     if explain is not None and not isinstance(explain, str):
+        if not explain:
+            raise ValueError("explain is an empty tuple: name at least one argument, or leave explain out")
         return {name: attribute(model, inputs, target, method, explain=name, **given) for name in explain}
     if not create_graph:  # who trains through a map means to be in train mode
         warn_of_train_mode(model)

@@ -11,7 +11,8 @@ from torch import Tensor
 from lrptrain.relevance.flow import FLOW
 from lrptrain.relevance.geometry import Line, even_line, lines_to, moved_from, tiled
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
-from lrptrain.relevance.propagation.operation_rules import shape_back
+from lrptrain.relevance.propagation.linear_maps import linear_map, vjp
+from lrptrain.relevance.propagation.operation_rules import choose, shape_back
 from lrptrain.relevance.propagation.propagator import Propagator, unchanged
 from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ELEMENTWISE, MAXIMA, PRODUCTS
 from lrptrain.relevance.tape.nodes import Node, Value
@@ -77,7 +78,7 @@ def find_cells(propagator: Propagator, block: Value | None = None) -> Cells | No
     if first.name not in ("conv1d", "conv2d", "conv3d"):
         is_read = source in moved and len(first.inputs) == 1 and _reads_last_axis(first, source)
         return Cells(source, len(source.shape) - 1, source) if is_read else None
-    product = _attention_product(nodes, block)
+    product = attention_product(nodes, block)
     maps = [node.outputs[0] for node in _feature_maps(nodes, first.name, product)]
     if product is not None:
         maps = [value for value in maps if _is_read(propagator, value, product.inputs[0])] or maps
@@ -112,7 +113,7 @@ def _feature_maps(nodes: list[Node], convolution: str, end: Node | None) -> Iter
             yield node
 
 
-def _attention_product(nodes: list[Node], block: Value | None) -> Node | None:
+def attention_product(nodes: list[Node], block: Value | None) -> Node | None:
     """The product of queries and keys: the last one of two activations before the block, or the first one of all."""
     products = [node for node in nodes if node.name in PRODUCTS and len(node.inputs) > 1]
     if block is None:
@@ -188,13 +189,13 @@ def traced(propagator: Propagator, start: Mapping[Value, Tensor], at: Value) -> 
 
 
 class _Trace(Composite):
-    """The rules of the flow, for single tokens; through everything else passes nothing."""
+    """The rules of the flow, for single tokens; other operations keep a token in its place, or nothing passes them."""
 
     def rule_for(self, node: Node) -> RuleFunction:
         """Return the rule that serves a recorded operation; there always is one."""
         rule = super().rule_for(node)
         if rule is None:
-            rule = unchanged if node.name in ELEMENTWISE else _nothing
+            rule = unchanged if node.name in ELEMENTWISE else _same_shape
         return partial(_where_possible, rule)
 
 
@@ -211,6 +212,14 @@ def _nothing(propagator: Propagator, node: Node, relevance: OutputRelevance) -> 
     return []
 
 
+def _same_shape(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """What an operation of no known kind makes of a token, by itself or from its neighbours, stands where it stood."""
+    value = node.inputs[0]
+    part = relevance[0]
+    is_kept = len(relevance) == len(node.inputs) == 1 and part is not None and part.shape == value.shape
+    return [(value, part)] if is_kept and part is not None else []
+
+
 def _numerator(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """A quotient belongs to the token that is divided, whatever it is divided by."""
     (part,) = relevance
@@ -219,23 +228,38 @@ def _numerator(propagator: Propagator, node: Node, relevance: OutputRelevance) -
     return [shape_back(value, part)] if isinstance(value, Value) else []
 
 
-def _of_features(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
-    """A product with a weight from the right mixes features; from the left it mixes tokens, as attention does."""
+def _stays(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """A token that a constant overwrites, as padding, keeps its place."""
     (part,) = relevance
-    value = node.argument(0, "input")
     assert part is not None
-    if len(node.inputs) > 1 or not isinstance(value, Value) or part.shape[:-1] != value.shape[:-1]:
-        return []
-    return [(value, (part.sum(-1, keepdim=True) / value.shape[-1]).expand(value.shape))]
+    if len(node.inputs) > 1:
+        return choose(propagator, node, relevance) if node.name == "where" else []
+    return [shape_back(node.inputs[0], part)]
 
 
+def _weighted(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """A product with a constant comes from what it weighs, by the size of the weights: exact if it only reorders."""
+    (part,) = relevance
+    assert part is not None
+    value, weight, _, forward = linear_map(node)  # two activations raise: attention mixes tokens
+    ones = torch.ones(value.shape, dtype=part.dtype, device=part.device)
+    weight = weight.detach().abs().to(part.dtype)
+    total = forward(ones, weight)
+    share = torch.where(total > 0, part / total, 0.0)
+    (back,) = vjp(lambda x: forward(x, weight), [ones], [share])
+    return [] if back is None else [(value, back)]
+
+
+_MIXING = {"mean", "sum", "rmatmul", "tensordot"} | AVERAGES | MAXIMA | DENSE - {"linear"}
 _TRACE = _Trace(
     {
         **FLOW.type_map,
-        "linear": _of_features,
+        "linear": _weighted,
         "div": _numerator,
-        **dict.fromkeys(("matmul", "bmm", "mm"), _of_features),
-        **dict.fromkeys({"mean", "sum"} | AVERAGES | MAXIMA, _nothing),
+        "where": _stays,
+        "masked_fill": _stays,
+        **dict.fromkeys(PRODUCTS, _weighted),
+        **dict.fromkeys(_MIXING, _nothing),
     },
     name="trace",
     replaceable=False,

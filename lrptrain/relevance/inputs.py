@@ -187,6 +187,20 @@ def _regular(found: ExplainedInput, grid: tuple[int, ...]) -> ExplainedInput:
     return replace(found, owner=owner, tokens=tokens, grid=grid, order=None)
 
 
+def with_sizes(found: ExplainedInput, sizes: object) -> ExplainedInput:
+    """Give patches the grid that the model was given their sizes for, if it is the same in all samples.
+
+    Args:
+        found: The explained input.
+        sizes: (rows, columns) of every sample, `[batch, 2]`, as SigLIP 2 takes them; all else is left alone.
+    """
+    if found.kind != "sequence" or not isinstance(sizes, Tensor) or sizes.shape != (found.shape[0], 2):
+        return found
+    grid = tuple(sizes[0].tolist())
+    is_shared = bool((sizes == sizes[0]).all()) and torch.Size(grid).numel() == found.tokens
+    return replace(found, grid=grid) if is_shared else found
+
+
 # -- The places of cells -----------------------------------------------------------------------------------------------
 
 

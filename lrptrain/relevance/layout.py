@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from lrptrain.relevance.advice import REACH_INPUT, other_methods
-from lrptrain.relevance.cells import tokens_of_cells
+from lrptrain.relevance.cells import attention_product, tokens_of_cells
 from lrptrain.relevance.inputs import ExplainedInput
 from lrptrain.relevance.propagation.propagator import Propagator
 from lrptrain.relevance.tape.nodes import Value
@@ -58,7 +58,7 @@ def input_layout(propagator: Propagator, explained: ExplainedInput, length: int,
     if explained.kind in ("text", "sequence") and explained.tokens == length:
         return TokenLayout(length, tuple(range(length)))
     if explained.cells is not None and explained.order is not None:
-        for tokens in _states_before(propagator, length, block):
+        for tokens in _states_read(propagator, length, block):
             numbers = tokens_of_cells(propagator, explained.cells, tokens, length)
             if numbers is not None:
                 return TokenLayout(length, tuple(numbers[explained.order].tolist()), explained.grid)
@@ -71,8 +71,13 @@ def input_layout(propagator: Propagator, explained: ExplainedInput, length: int,
     )
 
 
-def _states_before(propagator: Propagator, length: int, block: Value) -> list[Value]:
-    """The token states up to the first attention, the last ones first: earlier ones may be in another order."""
-    end = next(i for i, node in enumerate(propagator.tape.nodes) if block in node.outputs)
-    early = {value for node in propagator.tape.nodes[:end] for value in (*node.inputs, *node.outputs)}
-    return [value for value in token_states(propagator, length) if value in early][::-1]
+def _states_read(propagator: Propagator, length: int, block: Value) -> list[Value]:
+    """The last token states that the first queries come from, if any: earlier ones may be in another order."""
+    product = attention_product(propagator.tape.nodes, block)
+    if product is None:
+        return []
+    needed = {product.inputs[0]}
+    for node in reversed(propagator.tape.nodes):
+        if needed.intersection(node.outputs):
+            needed.update(node.inputs)
+    return [value for value in token_states(propagator, length) if value in needed][-1:]

@@ -18,7 +18,7 @@ from lrptrain.relevance.default import check_method, first_that_serves
 from lrptrain.relevance.explanation import Explanation, seed_scale
 from lrptrain.relevance.flow import flow_to, unweighted
 from lrptrain.relevance.heads import Head, HeadFunction, as_head
-from lrptrain.relevance.inputs import ExplainedInput
+from lrptrain.relevance.inputs import ExplainedInput, with_sizes
 from lrptrain.relevance.inputs import explained_input as kind_of_input
 from lrptrain.relevance.layout import input_layout, joints, reads_sequence, token_states
 from lrptrain.relevance.precision import HALF, AutocastState, autocast_state
@@ -220,7 +220,8 @@ class Recording:
             block = self.blocks[0] if self.length else None
         except (UnsupportedModelError, UnsupportedMethodError):  # no attention over the whole sequence
             block = None
-        return kind_of_input(self.propagator, self.given_layout, block)
+        found = kind_of_input(self.propagator, self.given_layout, block)
+        return with_sizes(found, self.inputs.get("spatial_shapes") if isinstance(self.inputs, Mapping) else None)
 
     @property
     def grid(self) -> tuple[int, ...] | None:

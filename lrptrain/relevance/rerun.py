@@ -16,6 +16,7 @@ from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.recording import Inputs, Recording, explained_input
+from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
 from lrptrain.relevance.tape.functions import as_python, canonical_name
 from lrptrain.relevance.tape.lookup import first_lookup, later_lookup, lookup_arguments
 from lrptrain.relevance.tape.nodes import tensors_in
@@ -45,6 +46,10 @@ class _Substitution(TorchFunctionMode):
         name = canonical_name(func)
         if name == "set_grad_enabled":
             return None
+        if name == "requires_grad" and asks_for_kernel():
+            return False
+        if name == "flex_attention":
+            return explicit_flex_attention(*args, **kwargs)
         result = with_ordered_gradient(name, func(*args, **kwargs))
         if name != "embedding" or self.token_ids is None:
             return result

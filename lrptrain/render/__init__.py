@@ -2,6 +2,7 @@
 
 from lrptrain.render.image import enlarge, overlay, to_picture, to_pixels
 from lrptrain.render.sheet import contact_sheet
+from lrptrain.render.signals import spectrogram, video_frames, waveform
 from lrptrain.render.text import scored_tokens, token_ansi, token_html, token_markdown
 
 __all__ = [
@@ -9,9 +10,12 @@ __all__ = [
     "enlarge",
     "overlay",
     "scored_tokens",
+    "spectrogram",
     "to_picture",
     "to_pixels",
     "token_ansi",
     "token_html",
     "token_markdown",
+    "video_frames",
+    "waveform",
 ]

@@ -47,12 +47,18 @@ def overlay(
         A picture, enlarged as by `to_picture`.
     """
     picture = to_picture(image, mean=mean, std=std)
-    # [height, width, 1] in 0..1: the colour, by the colour map, and the opacity of each pixel.
-    strength = _strength(_array(heat), (picture.shape[0], picture.shape[1]))[..., None]
-    colors = require("matplotlib", "monitor").colormaps[COLORMAP](strength[..., 0])[..., :3] * 255
-    alpha = opacity * strength
-    blended = np.rint((1 - alpha) * _paler(picture) + alpha * colors).astype(np.uint8)
+    blended = blend(picture, _scaled(_strength(_array(heat), (picture.shape[0], picture.shape[1]))), opacity)
     return blended if mask is None else _outlined(blended, enlarge(_array(mask)) == 1)
+
+
+def blend(
+    picture: UInt8[np.ndarray, "height width 3"], strength: Float[np.ndarray, "height width"], opacity: float = 0.75
+) -> UInt8[np.ndarray, "height width 3"]:
+    """A picture, paler, under the colours of a strength in [0, 1]: the larger, the brighter and the more opaque."""
+    # [height, width, 1] in 0..1: the opacity of each pixel.
+    alpha = opacity * strength[..., None]
+    colors = require("matplotlib", "monitor").colormaps[COLORMAP](strength)[..., :3] * 255
+    return np.rint((1 - alpha) * _paler(picture) + alpha * colors).astype(np.uint8)
 
 
 def to_picture(
@@ -110,12 +116,17 @@ def enlarge(
 
 
 def _strength(heat: Float[np.ndarray, "rows columns"], size: tuple[int, int]) -> Float[np.ndarray, "height width"]:
-    """Positive relevance at the picture's size, its maximum 1."""
+    """Positive relevance at the picture's size."""
     # interpolate() wants [batch, channels, rows, columns].
     positive = torch.from_numpy(np.nan_to_num(heat, posinf=0.0).clip(min=0))[None, None]
-    resized = F.interpolate(positive, size=size, mode="bilinear", align_corners=False)[0, 0].numpy()
-    peak = resized.max()
-    return resized / peak if peak > 0 else resized
+    resized: np.ndarray = F.interpolate(positive, size=size, mode="bilinear", align_corners=False)[0, 0].numpy()
+    return resized
+
+
+def _scaled(strength: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+    """Its maximum 1, unless it is 0 everywhere."""
+    peak = strength.max()
+    return strength / peak if peak > 0 else strength
 
 
 def _paler(picture: UInt8[np.ndarray, "height width 3"]) -> Float[np.ndarray, "height width 3"]:

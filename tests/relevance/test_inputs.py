@@ -1,5 +1,6 @@
 """Kinds of input: what is a token of them, what `scores` and `input` hold, what is taken away with a token."""
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -300,3 +301,25 @@ def test_maps_of_videos_as_images():
     found = lrptrain.attribute(build(), inputs, 1, "attnlrp")
     assert found.to_image(16).shape == (2, 2, 16, 16)
     assert torch.equal(found.to_image(2).flatten(1), found.scores)
+
+
+def test_patches_of_the_same_size_form_a_grid():
+    model = CASES["SigLIP 2"][0]()
+    inputs = {**patched(), "spatial_shapes": torch.tensor([[3, 4], [3, 4]]), "pixel_attention_mask": torch.ones(2, 12)}
+    assert lrptrain.attribute(model, inputs, 1, "input_x_gradient").grid == (3, 4)
+    assert lrptrain.attribute(model, patched(), 1, "input_x_gradient").grid is None
+
+
+# Advice
+
+
+def test_advice_never_names_the_method_that_was_called():
+    model = Patches(lambda x: F.avg_pool1d(x.flatten(2), 2).mT, 5, nn.Conv2d(3, 5, 4, 4))
+    for method in ("generic_attention", "rollout"):
+        with pytest.raises(lrptrain.UnsupportedModelError) as raised:
+            lrptrain.attribute(model, numbers(2, 3, 16, 24), 1, method)
+        assert method not in str(raised.value)
+    unknown = Patches(lambda x: x.flatten(2).mT.cumsum(1), 5, nn.Conv2d(3, 5, 4, 4))
+    with pytest.raises(lrptrain.UnsupportedOperationError, match="cumsum") as raised_by_lrp:
+        lrptrain.attribute(unknown, numbers(2, 3, 16, 24), 1, "lrp")
+    assert re.search(r"a method .*\(input_x_gradient, .*\blrp\b.*\)", str(raised_by_lrp.value)) is None

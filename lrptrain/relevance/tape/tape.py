@@ -16,7 +16,15 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.weak import TensorWeakRef
 
 from lrptrain.relevance.process_wide import eager, in_turn
-from lrptrain.relevance.tape.explicit import explicit_addmm, explicit_attention, explicit_baddbmm
+from lrptrain.relevance.tape.explicit import (
+    explicit_addcdiv,
+    explicit_addcmul,
+    explicit_addmm,
+    explicit_attention,
+    explicit_baddbmm,
+    explicit_glu,
+)
+from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
 from lrptrain.relevance.tape.functions import (
     BACKWARD,
     CONSTANT,
@@ -44,6 +52,10 @@ _EXPLICIT: dict[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": explicit_attention,
     "addmm": explicit_addmm,
     "baddbmm": explicit_baddbmm,
+    "glu": explicit_glu,
+    "addcmul": explicit_addcmul,
+    "addcdiv": explicit_addcdiv,
+    "flex_attention": explicit_flex_attention,
 }
 # The second argument gives a type or a shape only.
 _AS_ANOTHER = frozenset({"to", "type_as", "view_as", "reshape_as", "expand_as"})
@@ -169,6 +181,8 @@ class Tape(TorchFunctionMode):
         if decomposed and inspect.isfunction(func):
             with self:
                 return enterable(func)(*args, **kwargs)
+        if name == "requires_grad" and asks_for_kernel():
+            return False
         if not self._records or name == "requires_grad":
             return with_ordered_gradient(name, func(*self._without_weights(name, args), **kwargs))
         if name == "set_grad_enabled":
