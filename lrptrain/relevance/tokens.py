@@ -77,16 +77,16 @@ class TokenLabels:
         """Label what an operation makes."""
         rule = _rule(node)
         try:
-            labels = rule(self, node)
-        except (RuntimeError, IndexError, TypeError, ValueError, UnsupportedOperationError):
+            made = zip(node.outputs, rule(self, node), strict=True)
+            labels = [label.expand(value.shape) for value, label in made]
+        except (RuntimeError, IndexError, TypeError, ValueError, AttributeError, UnsupportedOperationError):
             labels = _unknown(self, node)
         for value, label in zip(node.outputs, labels, strict=True):
             self[value] = label
 
     def mixed(self, node: Node) -> bool:
-        """Whether an operation makes entries of several tokens of such that have one each."""
-        before = any(_any_mixed(self[value]) for value in node.inputs)
-        return not before and any(_any_mixed(self[value]) for value in node.outputs)
+        """Whether an operation makes entries of several tokens."""
+        return any(bool((compact(self[value]) == MIXED).any()) for value in node.outputs)
 
     def along(self, value: Any, axis: int) -> Float[Tensor, " length"]:
         """One label for each place along an axis; MIXED where other axes differ there."""
@@ -94,10 +94,6 @@ class TokenLabels:
         axis %= labels.ndim
         lines = merged(labels, [i for i in range(labels.ndim) if i != axis])
         return lines.expand([size if i == axis else 1 for i, size in enumerate(labels.shape)]).flatten()
-
-
-def _any_mixed(labels: Labels) -> bool:
-    return bool((compact(labels) == MIXED).any())
 
 
 def compact(labels: Labels) -> Labels:
@@ -157,8 +153,10 @@ def _rule(node: Node) -> LabelRule:
 
 def _unknown(labels: TokenLabels, node: Node) -> list[Labels]:
     """Nothing is known of it: every entry may come from all that it reads."""
-    all_of = together(*(merged(labels[value], range(len(value.shape))).flatten() for value in node.inputs))
-    return [all_of.view([1] * len(value.shape)) for value in node.outputs]
+    read = torch.cat([compact(labels[value]).flatten() for value in node.inputs]).unique()  # type: ignore[no-untyped-call]
+    tokens = read[read != NOWHERE]
+    label = MIXED if len(tokens) > 1 else tokens.sum()  # of one token, or of none
+    return [torch.as_tensor(label, dtype=read.dtype, device=read.device).expand(value.shape) for value in node.outputs]
 
 
 def _broadcast(labels: TokenLabels, node: Node) -> list[Labels]:
