@@ -72,7 +72,7 @@ def variants() -> dict[str, Any]:
 def variant_time(model: Any, inputs: Any, context: Any, rounds: int) -> dict[str, float]:
     def work() -> None:
         with context():
-            lrptrain.attribute(model, inputs)
+            lrptrain.attribute(model, inputs, method="transformer_attribution")
 
     return time_ratio(work, partial(training_pass, model, inputs), rounds)
 

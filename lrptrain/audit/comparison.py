@@ -197,7 +197,7 @@ def _update_localization(metrics: dict[str, Metric], case: Case, relevance: Rele
     mask = case.batch.get("mask")
     # Several regions `[batch, regions, height, width]` count as one evidence; their names do not matter here.
     regions = tuple(map(str, range(mask.shape[1]))) if mask is not None and mask.ndim == 4 else ()
-    evidence, _ = token_annotations(case.batch, relevance.grid, regions)
+    evidence, _ = token_annotations(case.batch, relevance.image_grid, regions)
     if evidence is None:
         return
     for name, kind in (("EPG", EnergyPointingGame), ("AUPRC", LocalizationAUPRC), ("pointing game", PointingGame)):

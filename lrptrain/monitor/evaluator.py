@@ -90,7 +90,7 @@ class Evaluator:
         with self.forward_context():
             relevance = self._explain(batch, samples)
             ratios = _mixing_ratios(self.model, batch) if self.config.mixing_ratios else {}
-        evidence, regions = token_annotations(batch, _first(relevance).grid, self.config.region_names)
+        evidence, regions = token_annotations(batch, _first(relevance).image_grid, self.config.region_names)
         # columns[name][i] is the value of sample i, such as columns["label/energy_pointing_game"][0].
         columns = ratios | _scores(relevance, evidence, regions)
         yield from _explained_samples(samples, batch, relevance, columns, evidence, regions)
@@ -195,7 +195,7 @@ def _explained_samples(
             predicted=predicted[i],
             probabilities=probabilities[i],
             maps={target: scores[i, :length] for target, scores in maps.items()},
-            grid=first.grid,
+            grid=first.image_grid,
             num_logits=first.logits.shape[1],
             chance=chance[i],
             values={name: column[i] for name, column in columns.items()},

@@ -289,14 +289,31 @@ class _Walk:
                 raise _refusal(attention, "does not lead to the last states of the sequence")
 
     def _entry(self) -> Value | None:
-        """The latest states from which all of it comes; of a text, the embeddings, if all blocks are used."""
+        """The latest states from which all of it comes; of a text, the embeddings, if more is mixed before."""
+        targets = [self.output, *(value for attention in self.used for value in attention.product.inputs)]
+        latest = next(bottlenecks(self.propagator, targets, self.length), None)
         root = self.propagator.tape.root
         # The patches of an image are cut by convolutions, and those may well mix what is no token yet.
         is_text = root is not None and self.propagator.token_axis(root, self.length) is not None
-        if is_text and len(self.used) == len(self.attentions):
+        if is_text and len(self.used) == len(self.attentions) and (latest is None or not self._is_local(latest)):
             return root
-        targets = [self.output, *(value for attention in self.used for value in attention.product.inputs)]
-        return next(bottlenecks(self.propagator, targets, self.length), None)
+        return latest
+
+    def _is_local(self, states: Value) -> bool:
+        """Whether states of a text come from their own token and at most two neighbours on each side (trigrams)."""
+        leaf = self.propagator.tape.leaf
+        axis = self.propagator.token_axis(states, self.length)
+        if states is self.propagator.tape.root or states.edge is None or leaf is None or axis is None:
+            return states is self.propagator.tape.root
+        # A sum of features would have no slope behind a norm.
+        slope = torch.arange(states.shape.numel(), device=leaf.device).view(states.shape).sin().to(states.tensor.dtype)
+        for token in (self.length // 2, self.length - 1):
+            here = torch.zeros_like(slope).index_fill(axis, torch.tensor([token], device=leaf.device), 1.0)
+            (gradient,) = torch.autograd.grad([states.edge], [leaf], [slope * here], retain_graph=True)
+            read = gradient.abs().sum((0, 2)).nonzero().flatten()
+            if ((read - token).abs() > 2).any():
+                return False
+        return True
 
     def _attend(self, attention: Attention, numbers: Float[Tensor, " length"]) -> None:
         """A query is passed on to itself."""

@@ -15,6 +15,7 @@ from lrptrain.relevance.propagation.composite import Rules
 from lrptrain.relevance.recording import Inputs, Recording, Target
 from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.tape.tape import Tape
+from lrptrain.relevance.train_mode import warn_of_train_mode
 from lrptrain.relevance.types import Relevance, TokenLayout
 
 
@@ -71,8 +72,9 @@ def attribute(
 ) -> Relevance | dict[str, Relevance]:
     """Compute the relevance of every patch or token for one class of every sample.
 
-    The unmodified model is run as it stands (dropout is active in training mode); its parameters, gradients, buffers,
-    hooks, flags and the random state are as before afterwards. A batch of N equals N batches of one.
+    The unmodified model is run as it stands (dropout is active in training mode, with a `RelevanceWarning`); its
+    parameters, gradients, buffers, hooks, flags and the random state are as before afterwards. A batch of N
+    equals N batches of one.
 
     Autocast is switched off for it, so that maps and logits are those of the weights' own precision. Where the weights
     themselves are in half precision, methods that would amplify its rounding (those that take quotients of small sums
@@ -124,7 +126,11 @@ def attribute(
     model = unwrap(model)
     given = {"other": other, "layout": layout, "create_graph": create_graph, "first_order": first_order, **options}
     if explain is not None and not isinstance(explain, str):
+        if not explain:
+            raise ValueError("explain is an empty tuple: name at least one argument, or leave explain out")
         return {name: attribute(model, inputs, target, method, explain=name, **given) for name in explain}
+    if not create_graph:  # who trains through a map means to be in train mode
+        warn_of_train_mode(model)
     with preserved(model):
         # Without a name, what cannot be run in float32 is the default method's failure, and another takes its place.
         in_float32 = method is not None and get_method(method, options).in_full_precision(options)

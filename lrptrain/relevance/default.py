@@ -15,7 +15,7 @@ from lrptrain.relevance.types import (
     UnsupportedOperationError,
 )
 
-DEFAULT_METHODS = ("transformer_attribution", "attnlrp", "generic_attention", "input_x_gradient")
+DEFAULT_METHODS = ("attnlrp", "generic_attention", "input_x_gradient")
 """The default method of maps, and those that take its place, the next where all before it cannot serve a model."""
 GUIDANCE_METHODS = ("generic_attention", "attnlrp", "input_x_gradient")
 """The same for maps that a loss is made of, in each training step."""

@@ -17,7 +17,7 @@ from lrptrain.relevance.propagation.operation_rules import (
     to_the_winner,
 )
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
-from lrptrain.relevance.tape.functions import AVERAGES, ENTRIES, MAXIMA
+from lrptrain.relevance.tape.functions import AVERAGES, ENTRIES, MAXIMA, MIXTURES
 from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.types import UnsupportedModelError
 
@@ -81,7 +81,7 @@ FLOW = Composite(
         "where": choose,
         "mean": _averaged,
         "sum": _averaged,
-        **dict.fromkeys(AVERAGES | MAXIMA, to_the_winner),  # the slope of an average, too, is its share
+        **dict.fromkeys(AVERAGES | MAXIMA | MIXTURES, to_the_winner),  # the slope of an average, too, is its share
     },
     name="flow",
     replaceable=False,

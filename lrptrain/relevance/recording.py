@@ -32,6 +32,7 @@ from lrptrain.relevance.tape.nodes import Value, map_nested, tensors_in
 from lrptrain.relevance.tape.sample_axes import split_samples
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.token_walk import last_unmixed
+from lrptrain.relevance.train_mode import warn_of_train_mode
 from lrptrain.relevance.types import (
     Relevance,
     TokenLayout,
@@ -95,6 +96,8 @@ class Recording:
         """Compute relevance for one class of every sample; see `lrptrain.attribute` for arguments and errors."""
         if composite is not None:
             options["composite"] = composite
+        if not create_graph:
+            warn_of_train_mode(self.model)
         with preserved(self.model):
             return self._attribute(target, method, other, create_graph, first_order, options)
 

@@ -88,6 +88,21 @@ class Relevance:
     other: Int[Tensor, " batch"] | None = None
     convergence_delta: Float[Tensor, " batch"] | None = None
 
+    @property
+    def image_grid(self) -> tuple[int, int] | None:
+        """The grid as (rows, columns), for what works on images; None where there is none.
+
+        Raises:
+            ValueError: If the relevance is of a video.
+        """
+        if self.grid is None:
+            return None
+        if len(self.grid) != 2:
+            raise ValueError(
+                f"the grid {self.grid} is of a video, and images are needed: take .scores.unflatten(1, grid) apart"
+            )
+        return self.grid[0], self.grid[1]
+
     def to_image(self, size: int | tuple[int, int]) -> Float[Tensor, "batch *frames height width"]:
         """Up-sample the patch scores to an image, bilinearly; those of a video to one image per frame of its grid.
 

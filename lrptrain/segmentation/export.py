@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.data.pictures import read_mask
 from lrptrain.files import write_json
+from lrptrain.relevance.default import DEFAULT_METHODS
 from lrptrain.segmentation import export_files
 from lrptrain.segmentation.config import PseudoMaskConfig
 from lrptrain.segmentation.generator import SeedBatch, SeedGenerator, compute_logits, weights_checksum
@@ -129,7 +130,10 @@ def count_classes(model: nn.Module, source: ImageSource) -> int:
 def export_settings(generator: SeedGenerator) -> dict[str, Any]:
     """Return what must be the same for an export to be continued: the config and the weights."""
     config = generator.config
-    return {**asdict(config), "scales": list(config.scales), "weights": weights_checksum(generator.model)}
+    # The default may be another one in a later version of the library: its name, not None, is what stays.
+    method = config.method or DEFAULT_METHODS[0]
+    weights = weights_checksum(generator.model)
+    return {**asdict(config), "method": method, "scales": list(config.scales), "weights": weights}
 
 
 def _thresholds(folder: Path, generator: SeedGenerator, validation: ImageSource | None) -> Thresholds:

@@ -189,7 +189,7 @@ def cumulative_vit():
             return torch.logcumsumexp(tokens, 1)
 
     net = vit()
-    net.norm = Cumulated()
+    net.norm_pre = Cumulated()
     return net
 
 

@@ -8,6 +8,7 @@ from PIL import Image
 
 from lrptrain.cli.demo import Outcome, compare_outcomes, demo
 from lrptrain.findings import OVERALL, Evidence
+from lrptrain.relevance.default import DEFAULT_METHODS
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning"),
@@ -59,4 +60,4 @@ def test_a_small_demo_writes_all_it_promises(tmp_path: Path, monkeypatch, capsys
         assert (folder / name / "model.ckpt").exists()
         assert list((folder / name / "wandb").glob("offline-run-*"))
         (run,) = (folder / name / "relevance").iterdir()
-        assert json.loads((run / "run.json").read_text())["method"] == "transformer_attribution"
+        assert json.loads((run / "run.json").read_text())["method"] == DEFAULT_METHODS[0]

@@ -73,7 +73,9 @@ def test_a_block_that_nobody_reads_does_not_count():
 
 def test_softmax_over_another_axis_is_no_attention():
     model = Small(after=Block(lambda x: (x @ x.mT).softmax(1) @ x))
-    (block,) = lrptrain.attribute(model, patches(), keep_attention=True).attention or ()
+    (block,) = (
+        lrptrain.attribute(model, patches(), None, "transformer_attribution", keep_attention=True).attention or ()
+    )
     assert block.shape == (3, 1, 16, 16)
 
 

@@ -268,3 +268,26 @@ def test_learned_tokens_are_not_those_of_the_input(residual):
     for method in ("rollout", "generic_attention", "transformer_attribution", "raw_attention"):
         with pytest.raises(lrptrain.UnsupportedMethodError, match="between other tokens than those of the sequence"):
             lrptrain.attribute(Latents(residual), patches(), 1, method)
+
+
+class Texts(nn.Module):
+    """Something before the one block of a text model."""
+
+    def __init__(self, before: Block):
+        super().__init__()
+        self.words, self.before, self.qkv = nn.Embedding(20, 8), before, nn.Linear(8, 24)
+        self.head = nn.Linear(8, 3)
+        randomised(self)
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        tokens = self.before(self.words(input_ids))
+        a, v = probabilities(self.qkv, tokens)
+        return self.head((tokens + a @ v).mean(1))
+
+
+def test_neighbours_may_be_mixed_before_the_first_block_of_a_text_but_not_the_whole():
+    ids = torch.arange(16).view(2, 8)
+    trigrams = Texts(Block(lambda x: x + F.pad(x[:, 1:], (0, 0, 0, 1)) + F.pad(x[:, :-1], (0, 0, 1, 0))))
+    assert lrptrain.attribute(trigrams, ids, 1, "rollout").scores.isfinite().all()
+    with pytest.raises(lrptrain.UnsupportedMethodError, match=r"^cumsum in module 'before'"):
+        lrptrain.attribute(Texts(Block(lambda x: x + x.cumsum(1))), ids, 1, "rollout")

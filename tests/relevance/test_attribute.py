@@ -178,6 +178,7 @@ REFUSED = ("atb_norm", "attn_res_ln_norm", "atb_ff_norm", "atb_ff_res_norm", "at
 REFUSED_IN_TRAINING = (*REFUSED, "attnlrp", "gamma_lrp")
 
 
+@pytest.mark.filterwarnings("ignore::lrptrain.RelevanceWarning")
 @pytest.mark.parametrize("training", [True, False])
 @pytest.mark.parametrize("method", lrptrain.methods())
 def test_the_model_is_as_before(method, training):

@@ -14,7 +14,7 @@ from lrptrain.relevance.default import DEFAULT_METHODS, check_method, first_that
 
 def without_a_rule() -> Small:
     """A model with attention, with an operation through which gradients pass, but no relevance."""
-    return Small(after=Block(lambda tokens: torch.logcumsumexp(tokens, 1))).double().eval()
+    return Small(Block(lambda tokens: torch.logcumsumexp(tokens, 1))).double().eval()
 
 
 def test_the_default_has_its_own_numbers_and_says_nothing():

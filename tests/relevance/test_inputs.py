@@ -301,6 +301,8 @@ def test_maps_of_videos_as_images():
     found = lrptrain.attribute(build(), inputs, 1, "attnlrp")
     assert found.to_image(16).shape == (2, 2, 16, 16)
     assert torch.equal(found.to_image(2).flatten(1), found.scores)
+    with pytest.raises(ValueError, match="is of a video"):
+        _ = found.image_grid
 
 
 def test_patches_of_the_same_size_form_a_grid():

@@ -14,6 +14,9 @@ from torch.nn import functional as F
 import lrptrain
 from lrptrain import targets
 
+# Two steps are enough to compare a batch with its samples.
+pytestmark = pytest.mark.filterwarnings("ignore:integrated_gradients has not converged")
+
 SIZES: dict[str, Any] = {
     "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 24,
 }  # fmt: skip
@@ -271,6 +274,33 @@ def relative(one: Tensor, other: Tensor) -> float:
     return float((one - other).norm() / one.norm())
 
 
+def test_a_decoders_copy_of_the_text_is_taken_away_with_it():
+    from transformers import BartConfig
+
+    sizes = {
+        f"{part}_{name}": size
+        for part in ("encoder", "decoder")
+        for name, size in {"layers": 1, "attention_heads": 2, "ffn_dim": 16}.items()
+    }
+    config = BartConfig(**{**TEXT, **sizes, "d_model": 16, "eos_token_id": 2, "bos_token_id": 0, "num_labels": 3})
+    model = model_of("BartForSequenceClassification", config)
+    ids = torch.tensor([[0, 5, 6, 7, 2], [0, 8, 9, 10, 2]])
+    before = model(input_ids=ids).logits[:, 1]
+    hooks = [
+        model.model.encoder.embed_tokens.register_forward_hook(lambda _, args, output: output * 0),
+        model.model.decoder.embed_tokens.register_forward_hook(
+            lambda _, args, output: torch.cat([output[:, :1], output[:, 1:] * 0], 1)
+        ),
+    ]
+    fall = (before - model(input_ids=ids).logits[:, 1]).detach()
+    for hook in hooks:
+        hook.remove()
+    given = {"input_ids": ids}
+    close(lrptrain.attribute(model, given, 1, "leave_one_out", window=5).scores[:, 0], fall)
+    path = lrptrain.attribute(model, given, 1, "integrated_gradients", steps=128).scores.sum(1)
+    torch.testing.assert_close(path, fall, rtol=1e-6, atol=1e-9)
+
+
 @pytest.mark.parametrize("method", ["input_x_gradient", "attnlrp", "rollout"])
 def test_a_pair_of_sentences_in_one_text(method):
     from transformers import BertConfig
@@ -310,6 +340,8 @@ def test_an_argument_that_is_not_there():
     model, given, target = clip()
     with pytest.raises(ValueError, match=r"unknown argument to explain 'pixels'.*known are input_ids, attention_mask"):
         lrptrain.attribute(model, given, target, explain="pixels")
+    with pytest.raises(ValueError, match="explain is an empty tuple"):
+        lrptrain.attribute(model, given, target, explain=())
     with pytest.raises(ValueError, match=r"explain='pixel_values' names an argument.*pass a dict"):
         lrptrain.attribute(Small(), patches(), explain="pixel_values")
     with pytest.raises(TypeError, match=r"inputs must be a tensor or a dict of the arguments.*not list"):

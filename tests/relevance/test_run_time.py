@@ -76,7 +76,8 @@ def test_dropout_in_training_mode():
     model = Small(nn.Dropout(0.5)).train()
     torch.manual_seed(3)
     state = torch.get_rng_state()
-    first = lrptrain.attribute(model, patches(), 1)
+    with pytest.warns(lrptrain.RelevanceWarning, match=r"train mode: its Dropout 'between'.*call model.eval\(\)"):
+        first = lrptrain.attribute(model, patches(), 1)
     assert torch.equal(state, torch.get_rng_state())
     assert torch.equal(first.scores, lrptrain.attribute(model, patches(), 1).scores)
     assert not torch.equal(first.scores, lrptrain.attribute(model.eval(), patches(), 1).scores)

@@ -62,7 +62,7 @@ class PerturbationTest(AuditTest):
         gains = []
         for batch, relevance, random_score in zip(context.batches, context.maps(unit), random_scores, strict=True):
             score = order_score(
-                context.model, batch.inputs, batch.target, relevance.scores, relevance.grid, context.fill
+                context.model, batch.inputs, batch.target, relevance.scores, relevance.image_grid, context.fill
             )
             gains.append(score - random_score)
         return {"gain": to_list(torch.cat(gains))}
@@ -120,7 +120,7 @@ def perturbation_gain(
     with torch.no_grad():
         target = explained_class(target, predict_logits(model, inputs))
     relevance = attribute(model, inputs, target, method)
-    score = order_score(model, inputs, target, relevance.scores, relevance.grid, fill)
+    score = order_score(model, inputs, target, relevance.scores, relevance.image_grid, fill)
     return score - random_order_score(model, inputs, target, fill=fill, random_maps=random_maps, seed=seed)
 
 
@@ -146,7 +146,7 @@ def random_order_score(
     for number in range(random_maps):
         # From 1 on: seed 0 is that of the method `random`, which would be compared with itself.
         relevance = attribute(model, inputs, target, "random", seed=1 + seed * random_maps + number)
-        scores.append(order_score(model, inputs, target, relevance.scores, relevance.grid, fill))
+        scores.append(order_score(model, inputs, target, relevance.scores, relevance.image_grid, fill))
     return torch.stack(scores).mean(0)
 
 

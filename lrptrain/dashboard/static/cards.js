@@ -70,7 +70,9 @@ function lookControls(targets, redraw) {
     labelled("", h("input", { id: "heat", type: "checkbox", checked: look.heat, onchange: (event) => set("heat")(event.target.checked) })),
     h("label", { htmlFor: "heat", className: "after" }, "map"),
     labelled("", h("input", { id: "mask", type: "checkbox", checked: look.mask, onchange: (event) => set("mask")(event.target.checked) })),
-    h("label", { htmlFor: "mask", className: "after" }, "annotation"));
+    h("label", { htmlFor: "mask", className: "after" }, "annotation"),
+    // Methods such as AttnLRP have both signs; shares and findings count what speaks for the class.
+    h("span", { className: "muted" }, "images: bright speaks for the class, what speaks against it is not coloured; texts: red for, blue against"));
 }
 
 function redrawAll() {

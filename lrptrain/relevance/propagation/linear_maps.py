@@ -76,6 +76,8 @@ def transpose_of(node: Node, x: Tensor, forward: rules.Linear) -> rules.Linear:
 
 
 def _convolution_options(node: Node) -> dict[str, Any]:
-    names = ("stride", "padding", "dilation", "groups")
+    names: tuple[str, ...] = ("stride", "padding", "dilation", "groups")
+    if node.name.startswith("conv_transpose"):
+        names = ("stride", "padding", "output_padding", "groups", "dilation")
     options = {name: node.argument(i, name) for i, name in enumerate(names, start=3)}
     return {name: option for name, option in options.items() if option is not None}

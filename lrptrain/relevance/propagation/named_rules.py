@@ -13,8 +13,8 @@ from torch import Tensor
 
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import InputRelevance, OutputRelevance, Rule, RuleFunction
-from lrptrain.relevance.propagation.linear_maps import linear_map, transpose_of, vjp
-from lrptrain.relevance.propagation.operation_rules import multiply, product, repeat_values, single_output
+from lrptrain.relevance.propagation.linear_maps import linear_map, transpose_of
+from lrptrain.relevance.propagation.operation_rules import by_jacobian, multiply, product, single_output
 from lrptrain.relevance.propagation.pixels import Bound
 from lrptrain.relevance.propagation.positive_composites import alpha_beta_rule, zbox_rule
 from lrptrain.relevance.propagation.propagator import Propagator, unchanged
@@ -175,20 +175,7 @@ def _epsilon(propagator: Propagator, node: Node, relevance: OutputRelevance, *, 
         return weighted(propagator, node, relevance)
     if node.name in ("add", "sub", "rsub"):
         return sum_rule(propagator, node, relevance, stabiliser=stabiliser)
-    return _by_jacobian(node, relevance, stabiliser)
-
-
-def _by_jacobian(node: Node, relevance: OutputRelevance, stabiliser: float) -> InputRelevance:
-    precision = next(part.dtype for part in relevance if part is not None)
-    shares = [
-        None if part is None else rules.safe_divide(part, rules.stabilised(value.tensor.to(precision), stabiliser))
-        for value, part in zip(node.outputs, relevance, strict=True)
-    ]
-    inputs = [value.tensor.to(precision) for value in node.inputs]
-    gradients = vjp(partial(repeat_values, node), inputs, shares)
-    for value, x, gradient in zip(node.inputs, inputs, gradients, strict=True):
-        if gradient is not None:
-            yield value, x * gradient
+    return by_jacobian(propagator, node, relevance, stabiliser=stabiliser)
 
 
 def _operands(

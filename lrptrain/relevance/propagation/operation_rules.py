@@ -1,5 +1,6 @@
 """Rules per operation that the composites share: entries, products, choices, maxima; and how a rule reads its node."""
 
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -9,7 +10,7 @@ from lrptrain.relevance.propagation import in_place_rules, rules
 from lrptrain.relevance.propagation.composite import InputRelevance, OutputRelevance, RuleFunction
 from lrptrain.relevance.propagation.linear_maps import factors, vjp
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
-from lrptrain.relevance.tape.functions import is_in_place
+from lrptrain.relevance.tape.functions import CAST, ENTRIES, INVERSES, SIZES, is_in_place
 from lrptrain.relevance.tape.nodes import Node, Value, tensors_in, unsupported
 
 # -- How a rule reads its node ----------------------------------------------------------------------------------------
@@ -96,19 +97,59 @@ def selected(propagator: Propagator, node: Node, relevance: OutputRelevance, *, 
 
 
 def multiply(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
-    """A product with a constant passes relevance unchanged; one of two activations halves it."""
+    """A product with a constant passes relevance unchanged; one of two activations halves it.
+
+    A product with one over an activation is a quotient, whose denominator is held fixed as that of a norm is.
+    """
     part = single_output(relevance)
-    values = [
-        operand for operand in (node.argument(0, "input"), node.argument(1, "other")) if isinstance(operand, Value)
-    ]
+    values = carriers(propagator, node)
     return [shape_back(value, part / len(values)) for value in values]
 
 
+def carriers(propagator: Propagator, node: Node) -> list[Value]:
+    """The factors of a product that relevance goes to: those that are no denominators."""
+    operands = [node.argument(0, "input"), node.argument(1, "other")]
+    values = [operand for operand in operands if isinstance(operand, Value)]
+    numerators = [value for value in values if not is_inverse(propagator, value)]
+    return numerators if len(values) > 1 and numerators else values
+
+
+def is_inverse(propagator: Propagator, value: Value) -> bool:
+    """Whether a value is one over an activation, expanded or times a constant."""
+    node = propagator.producer(value)
+    while node is not None and len(node.inputs) == 1 and node.name in ENTRIES | CAST | {"mul"}:
+        node = propagator.producer(node.inputs[0])
+    if node is None:
+        return False
+    exponent = node.argument(1, "exponent") if node.name == "pow" else None
+    return node.name in INVERSES or (isinstance(exponent, (int, float)) and exponent < 0)
+
+
 def divide(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
-    """A quotient by a constant passes relevance unchanged."""
-    if isinstance(node.argument(1, "other"), Value):
-        raise unsupported(node.name, node.path, "divides by an activation")
-    return multiply(propagator, node, relevance)
+    """A quotient passes relevance to its numerator; a denominator is held fixed, as that of a norm is."""
+    part = single_output(relevance)
+    numerator = node.argument(0, "input")
+    if not isinstance(numerator, Value):
+        raise unsupported(node.name, node.path, "divides a constant by an activation")
+    return [shape_back(numerator, part)]
+
+
+def by_jacobian(
+    propagator: Propagator, node: Node, relevance: OutputRelevance, *, stabiliser: float = 0.0
+) -> InputRelevance:
+    """R_i = x_i sum_o J_oi R_o / y_o with the Jacobian J: conserving for what grows as its input does."""
+    precision = next(part.dtype for part in relevance if part is not None)
+    for value in node.outputs if node.name in SIZES else ():
+        propagator.axis(value)
+    shares = [
+        None if part is None else rules.safe_divide(part, rules.stabilised(value.tensor.to(precision), stabiliser))
+        for value, part in zip(node.outputs, relevance, strict=True)
+    ]
+    inputs = [value.tensor.to(precision) for value in node.inputs]
+    gradients = vjp(partial(repeat_values, node), inputs, shares)
+    for value, x, gradient in zip(node.inputs, inputs, gradients, strict=True):
+        if gradient is not None:
+            yield value, x * gradient
 
 
 def masked(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
@@ -190,5 +231,7 @@ def repeat_values(node: Node, *inputs: Tensor) -> tuple[Tensor, ...]:
     What is not floating-point is left out: the indices of a maximum, say.
     """
     in_place = is_in_place(node.function, node.args, node.kwargs)
+    if in_place and isinstance(node.args[0], Tensor):  # a constant, which is not to be written into once more
+        node = replace(node, args=(node.args[0].clone(), *node.args[1:]))
     replacements = {value: x.clone() if in_place else x for value, x in zip(node.inputs, inputs, strict=True)}
     return tuple(x for x in tensors_in(node.call(replacements.__getitem__)) if x.is_floating_point())

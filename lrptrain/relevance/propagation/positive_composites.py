@@ -9,6 +9,7 @@ from lrptrain.relevance.propagation import in_place_rules, rules
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
 from lrptrain.relevance.propagation.linear_maps import factors, linear_map, transpose_of, vjp
 from lrptrain.relevance.propagation.operation_rules import (
+    by_jacobian,
     choose,
     divide,
     entries,
@@ -27,7 +28,7 @@ from lrptrain.relevance.propagation.operation_rules import (
 )
 from lrptrain.relevance.propagation.pixels import Bound, bounds, with_first_rule
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
-from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ENTRIES, MAXIMA, PRODUCTS
+from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ENTRIES, MAXIMA, MIXTURES, PRODUCTS, SIZES
 from lrptrain.relevance.tape.nodes import Node, Value
 
 
@@ -105,6 +106,18 @@ def affine(
         yield value, rules.zplus(part, x, weight, z, forward, transpose, stabiliser)
     else:
         yield value, rules.alpha1_beta0(part, x, weight, forward, transpose, stabiliser)
+
+
+def mixed(propagator: Propagator, node: Node, relevance: OutputRelevance, *, of_size: bool = False) -> InputRelevance:
+    """Sums of entries with fixed weights, by the positive numbers (z+ rule) or by absolute values."""
+    part = single_output(relevance)
+    inputs = [value.tensor.to(part.dtype) for value in node.inputs]
+    sizes = [x.abs() if of_size else x.clamp(min=0) for x in inputs]
+    (total,) = repeat_values(node, *sizes)
+    backs = vjp(partial(repeat_values, node), sizes, [rules.safe_divide(part, total)])
+    for value, size, back in zip(node.inputs, sizes, backs, strict=True):
+        assert back is not None
+        yield value, size * back
 
 
 def alpha_beta_rule(
@@ -211,6 +224,8 @@ def _composite(name: str, sums: RuleFunction, weighted: RuleFunction) -> Composi
             "sum": average,
             **dict.fromkeys(AVERAGES, averaged),
             **dict.fromkeys(MAXIMA, to_the_winner),
+            **dict.fromkeys(MIXTURES, mixed),
+            **dict.fromkeys(SIZES, by_jacobian),
         },
         name=name,
     )
@@ -235,6 +250,7 @@ def alpha_beta_composite(alpha: float, beta: float, bias: bool, first: RuleFunct
             "mean": _reduced_by_size,
             "sum": _reduced_by_size,
             **dict.fromkeys(AVERAGES, partial(averaged, of_size=True)),
+            **dict.fromkeys(MIXTURES, partial(mixed, of_size=True)),
         },
         name="alpha_beta",
     )

@@ -204,6 +204,9 @@ def only_input(node: Node) -> Iterator[Value]:
         UnsupportedOperationError: If another argument depends on the explained input, too.
     """
     source = node.argument(0, "input")
+    exponent = node.argument(1, "exponent") if node.name == "pow" else None
+    if isinstance(exponent, (int, float)) and exponent < 0:
+        raise unsupported(node.name, node.path, "has no propagation rule where it is one over an activation")
     if node.name not in ("to", "type_as") and any(value is not source for value in node.inputs):
         raise unsupported(node.name, node.path, "depends on the input in more than its first argument")
     if isinstance(source, Value):

@@ -16,6 +16,8 @@ from lrptrain.relevance.propagation.in_place_rules import divide_
 from lrptrain.relevance.propagation.linear_maps import factors, linear_map, transpose_of, vjp
 from lrptrain.relevance.propagation.normalisation import frozen
 from lrptrain.relevance.propagation.operation_rules import (
+    by_jacobian,
+    carriers,
     choose,
     divide,
     entries,
@@ -39,8 +41,10 @@ from lrptrain.relevance.tape.functions import (
     ELEMENTWISE,
     ENTRIES,
     MAXIMA,
+    MIXTURES,
     NORMALISATIONS,
     PRODUCTS,
+    SIZES,
 )
 from lrptrain.relevance.tape.nodes import Node, Value, unsupported
 
@@ -129,6 +133,7 @@ def _signed(stabiliser: float, gain: float) -> dict[str, RuleFunction]:
         "where": choose,
         **dict.fromkeys(("mean", "sum", *AVERAGES), averages),
         **dict.fromkeys(MAXIMA, to_the_winner),
+        **dict.fromkeys(MIXTURES | SIZES, partial(by_jacobian, stabiliser=stabiliser)),
     }
 
 
@@ -190,18 +195,26 @@ def _through_multiplication(propagator: Propagator, node: Node, relevance: Outpu
     part = single_output(relevance)
     first = node.argument(0, "input")
     second = node.argument(1, "other")
-    weight = 0.5 if isinstance(first, Value) and isinstance(second, Value) else 1.0
+    values = carriers(propagator, node)
     pairs = ((first, second), (second, first))
-    return [shape_back(v, part * (resolve(by, part) * weight)) for v, by in pairs if isinstance(v, Value)]
+    return [
+        shape_back(v, part * (resolve(by, part) / len(values)))
+        for v, by in pairs
+        if isinstance(v, Value) and any(v is value for value in values)
+    ]
 
 
 def _through_division(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     part = single_output(relevance)
-    by = node.argument(1, "other")
-    if isinstance(by, Value):
-        raise unsupported(node.name, node.path, "divides by an activation")
-    for value in only_input(node):
-        yield shape_back(value, part / resolve(by, part))
+    numerator = node.argument(0, "input")
+    if not isinstance(numerator, Value):
+        raise unsupported(node.name, node.path, "divides a constant by an activation")
+    yield shape_back(numerator, part / resolve(node.argument(1, "other"), part))
+
+
+def _through_size(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    propagator.axis(node.outputs[0])
+    return entries(propagator, node, relevance)
 
 
 def _through_softmax(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
@@ -249,6 +262,8 @@ GRADIENT_FORM = Composite(
         **dict.fromkeys(PRODUCTS, _through_product),
         **dict.fromkeys((*NORMALISATIONS, "mean", "sum", *AVERAGES), _through_fixed),
         **dict.fromkeys(MAXIMA, to_the_winner),
+        **dict.fromkeys(MIXTURES, entries),
+        **dict.fromkeys(SIZES, _through_size),
         "add": _through_sum,
         "sub": _through_sum,
         "rsub": _through_sum,

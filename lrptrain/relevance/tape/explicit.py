@@ -68,3 +68,21 @@ def explicit_baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: flo
     if beta == 0:
         return product
     return (input if beta == 1 else input * beta) + product
+
+
+def explicit_glu(input: Tensor, dim: int = -1) -> Tensor:
+    """Compute `a * sigmoid(b)` of the two halves of `input`."""
+    first, second = input.chunk(2, dim)
+    return first * torch.sigmoid(second)
+
+
+def explicit_addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
+    """Compute `input + value * tensor1 * tensor2`."""
+    product = tensor1 * tensor2
+    return input + (product if value == 1 else product * value)
+
+
+def explicit_addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Tensor:
+    """Compute `input + value * tensor1 / tensor2`."""
+    quotient = tensor1 / tensor2
+    return input + (quotient if value == 1 else quotient * value)

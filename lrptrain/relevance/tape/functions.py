@@ -69,11 +69,16 @@ COPIES = CAST | {"detach", "data", "identity"}
 # A tensor less its mean, or as it is, over its own size; `normalisation.frozen` holds the size fixed.
 NORMALISATIONS = frozenset({"layer_norm", "rms_norm", "group_norm", "batch_norm"})
 # One input, same shape: relevance passes unchanged. "pointwise" is an activation that the model writes out.
-ELEMENTWISE = ACTIVATIONS.keys() | COPIES | NORMALISATIONS | {"softmax", "native_layer_norm", "pointwise"}
-# Elementary functions of which models write activations; alone, they have no rule.
+ELEMENTWISE = ACTIVATIONS.keys() | COPIES | NORMALISATIONS | {"softmax", "native_layer_norm", "pointwise"} | {
+    "abs", "exp", "expm1", "log", "log1p", "sqrt", "square", "pow", "rpow", "erf", "sin", "cos", "atan", "clamp_min",
+    "clamp_max",
+}  # fmt: skip
+# One over something: a product with it is a quotient, of which the denominator is held fixed.
+INVERSES = frozenset({"rsqrt", "reciprocal", "rdiv"})
+# Elementary functions of which models write activations.
 POINTWISE = {name for name, activation in ACTIVATIONS.items() if activation.repeats} | CAST | {
     "abs", "exp", "expm1", "log", "log1p", "sqrt", "rsqrt", "reciprocal", "square", "erf", "sin", "cos", "atan",
-    "clamp_min", "clamp_max",
+    "clamp_min", "clamp_max", "rpow",
 }  # fmt: skip
 # The output's entries are copies of the input's entries: relevance follows them.
 ENTRIES = frozenset({
@@ -81,18 +86,26 @@ ENTRIES = frozenset({
     "swapdims", "movedim", "moveaxis", "t", "T", "mT", "unbind", "chunk", "split", "split_with_sizes", "tensor_split",
     "select", "narrow", "slice", "getitem", "squeeze", "unsqueeze", "expand", "expand_as", "broadcast_to", "repeat",
     "repeat_interleave", "tile", "cat", "concat", "concatenate", "stack", "roll", "flip", "rot90", "index_select",
-    "gather", "take_along_dim", "pad", "constant_pad_nd", "unfold",
+    "gather", "take_along_dim", "pad", "constant_pad_nd", "unfold", "pixel_shuffle", "pixel_unshuffle",
+    "channel_shuffle", "fliplr", "flipud", "hstack", "vstack", "diagonal",
 })  # fmt: skip
 # Linear layers and convolutions: a weight that does not depend on the input.
-DENSE = frozenset({"linear", "conv1d", "conv2d", "conv3d"})
+DENSE = frozenset({
+    "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+})  # fmt: skip
 # Products of two tensors, of which one may be a weight.
 PRODUCTS = frozenset({"matmul", "bmm", "mm", "einsum"})
 # Operations that keep their input for the gradient of their weight.
 WEIGHTED = DENSE | {"matmul", "mm"}
 AVERAGES = frozenset({f"{kind}avg_pool{n}d" for kind in ("", "adaptive_") for n in (1, 2, 3)})
 MAXIMA = frozenset(
-    {f"{kind}max_pool{n}d" for kind in ("", "adaptive_") for n in (1, 2, 3)} | {"max", "amax", "maximum"}
+    {f"{kind}max_pool{n}d" for kind in ("", "adaptive_") for n in (1, 2, 3)}
+    | {"max", "amax", "maximum", "min", "amin", "minimum"}
 )
+# Sums of entries with fixed weights that are not negative: every entry of the output is a mean or a sum of some.
+MIXTURES = frozenset({"interpolate", "upsample", "index_add", "index_put", "index_copy", "scatter_add", "fold"})
+# Sizes along axes, which grow as their input does: |c x| = c |x|.
+SIZES = frozenset({"norm", "vector_norm", "linalg_vector_norm", "linalg_norm", "std"})
 # Outputs that depend on the input's shape or type only.
 CONSTANT = frozenset({
     "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "new_zeros", "new_ones",
@@ -199,6 +212,10 @@ def _positional_inplace(name: str, args: tuple[Any, ...]) -> bool:
 
 def enterable(function: Any) -> Callable[..., Any]:
     """A Python function of torch whose body runs under the mode, instead of arriving there as one call."""
+    redispatch = getattr(torch.overrides, "redispatch_function", None)
+    if redispatch is not None:
+        return lambda *args, **kwargs: redispatch(function, (), args, kwargs)
+    # Older versions of torch: the same function, which finds no mode to hand the call to.
     without_modes = {name: _no_torch_function for name in function.__globals__ if name.startswith("has_torch_function")}
     code = function.__code__
     defaults = function.__defaults__

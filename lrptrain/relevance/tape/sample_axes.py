@@ -8,13 +8,13 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.tape.functions import ENTRIES
+from lrptrain.relevance.tape.functions import ENTRIES, SIZES
 from lrptrain.relevance.tape.nodes import Node, Value, einsum_labels, tensors_in
 
 _RESHAPES = frozenset(
     ["reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "ravel", "squeeze", "unsqueeze"]
 )
-_REDUCTIONS = frozenset(["mean", "sum", "max", "amax"])
+_REDUCTIONS = frozenset(["mean", "sum", "max", "amax", "min", "amin"]) | SIZES
 
 
 class SampleAxis(NamedTuple):
@@ -71,6 +71,8 @@ def _axis(node: Node, source: Value, output: Value, at: SampleAxis, samples: int
     if node.name == "stack":
         new_axis: int = node.argument(1, "dim", 0) % after
         return at.axis + (new_axis <= at.axis)
+    if node.name == "fold" or (node.name == "unfold" and after < before):  # of images, samples first
+        return at.axis
     if node.name == "einsum":
         inside, outside = einsum_labels(node, source)
         return outside.find(inside[at.axis])
@@ -149,7 +151,9 @@ def _merged(node: Node, source: Value, output: Value, at: SampleAxis, samples: i
 
 
 def _reduced(node: Node, axis: int, ndim: int) -> int:
-    dims = node.argument(1, "dim", node.kwargs.get("axis"))
+    # The order of a norm comes before its axes.
+    position = 2 if node.name in SIZES - {"std"} else 1
+    dims = node.argument(position, "dim", node.kwargs.get("axis"))
     gone = [d % ndim for d in ([dims] if isinstance(dims, int) else dims or range(ndim))]
     return axis - sum(d < axis for d in gone) if axis not in gone else -1
 

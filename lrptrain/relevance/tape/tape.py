@@ -16,7 +16,14 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.weak import TensorWeakRef
 
 from lrptrain.relevance.process_wide import eager, in_turn
-from lrptrain.relevance.tape.explicit import explicit_addmm, explicit_attention, explicit_baddbmm
+from lrptrain.relevance.tape.explicit import (
+    explicit_addcdiv,
+    explicit_addcmul,
+    explicit_addmm,
+    explicit_attention,
+    explicit_baddbmm,
+    explicit_glu,
+)
 from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
 from lrptrain.relevance.tape.functions import (
     BACKWARD,
@@ -45,6 +52,9 @@ _EXPLICIT: dict[str, Callable[..., Any]] = {
     "scaled_dot_product_attention": explicit_attention,
     "addmm": explicit_addmm,
     "baddbmm": explicit_baddbmm,
+    "glu": explicit_glu,
+    "addcmul": explicit_addcmul,
+    "addcdiv": explicit_addcdiv,
     "flex_attention": explicit_flex_attention,
 }
 # The second argument gives a type or a shape only.

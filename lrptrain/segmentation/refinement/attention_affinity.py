@@ -103,4 +103,4 @@ def attention_between_patches(
         used = attention if blocks is None else attention[-blocks:]
         # [batch, heads, length, length] -> mean over heads -> the rows and columns of patches, without special tokens.
         total = sum(at_least_float32(block.detach()).mean(1)[:, positions][:, :, positions] for block in used)
-        return torch.as_tensor(total) / len(used), layout.grid
+        return torch.as_tensor(total) / len(used), recording.patch_grid

@@ -1,0 +1,89 @@
+"""The tables of the README: every method beside the others, and who is worse than the best, surely."""
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from experiments.table import markdown, mean_interval
+
+Runs = dict[str, list[dict[str, Any]]]
+CRITERIA = (("images", "share"), ("texts", "share"), ("images", "order"), ("texts", "order"))
+"""Detection and perturbation, on images and texts; higher is better."""
+NAMED = 0.5
+"""A map names the shortcut of a model if it is first in more than this share of the samples."""
+
+
+def values(runs: Runs, task: str, method: str, measure: str) -> np.ndarray:
+    """One number per model."""
+    return np.array([run["methods"][method][measure] for run in runs[task]])
+
+
+def tables(runs: Runs, costs: dict[str, Any], methods: Sequence[str], references: Sequence[str]) -> str:
+    """All tables."""
+    parts = [_models(runs)]
+    for task in ("images", "texts"):
+        parts.append(f"**{task.capitalize()}**\n\n{_task(runs, task, costs, methods, references)}")
+    parts.append(f"**The rule**\n\n{_rule(runs, costs, methods)}")
+    return "\n\n".join(parts)
+
+
+def _models(runs: Runs) -> str:
+    lines = []
+    for task, of_task in runs.items():
+        shown, without = (np.array([run[name] for run in of_task]) for name in ("accuracy", "accuracy without"))
+        lines.append(
+            f"{task}: {len(of_task)} models, right on {shown.mean():.0%} of the samples with the shortcut and on "
+            f"{without.mean():.0%} without it"
+        )
+    return "Models. " + "; ".join(lines) + "."
+
+
+def _task(runs: Runs, task: str, costs: dict[str, Any], methods: Sequence[str], references: Sequence[str]) -> str:
+    rows = []
+    for method in (*methods, *references):
+        first = values(runs, task, method, "first")
+        row = {"method": f"`{method}`"}
+        row["share of all tokens"] = f"{values(runs, task, method, 'share of all').mean():.2f}"
+        row["share on the shortcut"] = _cell(values(runs, task, method, "share"))
+        row["least"] = f"{values(runs, task, method, 'share').min():.2f}"
+        row["it is first"] = _cell(first)
+        row["models that it names"] = f"{int((first > NAMED).sum())} of {len(first)}"
+        row["mean rank"] = f"{values(runs, task, method, 'rank').mean():.1f}"
+        row["perturbation"] = _cell(values(runs, task, method, "order"))
+        row["time"] = _time(costs, task, method)
+        if "bf16 distance" in runs[task][0]["methods"][method]:
+            row["bf16: distance"] = f"{np.median(values(runs, task, method, 'bf16 distance')):.1%}"
+            row["bf16: least correlation"] = f"{values(runs, task, method, 'bf16 correlation').min():.3f}"
+        else:
+            row["bf16: distance"] = row["bf16: least correlation"] = "-"
+        rows.append(row)
+    return markdown(rows)
+
+
+def _rule(runs: Runs, costs: dict[str, Any], methods: Sequence[str]) -> str:
+    """Per criterion the paired difference to the best method, and for each how many criteria it surely loses."""
+    rows = {method: {"method": f"`{method}`"} for method in methods}
+    lost = dict.fromkeys(methods, 0)
+    for task, measure in CRITERIA:
+        best = max(methods, key=lambda name: values(runs, task, name, measure).mean())
+        for method in methods:
+            difference = values(runs, task, method, measure) - values(runs, task, best, measure)
+            mean, half = mean_interval(difference)
+            surely = mean + half < 0
+            lost[method] += surely
+            title = f"{task}: {'detection' if measure == 'share' else 'perturbation'}"
+            rows[method][title] = "best" if method == best else f"{mean:+.3f} ± {half:.3f}{' worse' if surely else ''}"
+    for method in methods:
+        rows[method]["surely worse in"] = f"{lost[method]} of {len(CRITERIA)}"
+        rows[method]["time, images / texts"] = " / ".join(_time(costs, task, method) for task in ("images", "texts"))
+    return markdown([rows[method] for method in sorted(methods, key=lambda name: lost[name])])
+
+
+def _time(costs: dict[str, Any], task: str, method: str) -> str:
+    """A dash where it was not measured."""
+    return f"{costs[task][method]:.2f}" if method in costs.get(task, {}) else "-"
+
+
+def _cell(column: np.ndarray) -> str:
+    return "{:.2f} ± {:.2f}".format(*mean_interval(column))

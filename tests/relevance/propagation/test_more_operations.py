@@ -1,0 +1,147 @@
+"""Operations beside those of a plain transformer: input times gradient where AttnLRP is that, or an equal spelling."""
+
+from collections.abc import Callable
+
+import pytest
+import torch
+from golden_cases import relative_error
+from model_zoo import randomised
+from small_models import Block, Small, patches
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+import lrptrain
+
+METHODS = ("attnlrp", "explicit", "gamma_lrp", "epsilon_lrp", "lrp", "chefer", "transformer_attribution")
+OPTIONS = {"explicit": ("attnlrp", {"form": "explicit"}), "chefer": ("lrp", {"composite": "chefer"})}
+
+
+def attributed(model: nn.Module, method: str) -> lrptrain.Relevance:
+    name, options = OPTIONS.get(method, (method, {}))
+    return lrptrain.attribute(model, patches(), 1, name, **options)
+
+
+def grid(tokens: Tensor) -> Tensor:
+    return tokens.mT.unflatten(2, (4, 4))
+
+
+def tokens_of(x: Tensor) -> Tensor:
+    return x.flatten(2).mT
+
+
+INDEX = torch.arange(15, -1, -1)
+WEIGHT = torch.randn(8, 8, 2, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
+
+# Linear operations: AttnLRP of them is input times gradient.
+LINEAR: dict[str, Callable[[Tensor], Tensor]] = {
+    "interpolate": lambda t: tokens_of(
+        F.interpolate(F.interpolate(grid(t), size=6, mode="bilinear", align_corners=False), size=4)
+    ),
+    "conv_transpose2d": lambda t: tokens_of(F.conv_transpose2d(grid(t), WEIGHT, stride=2)[:, :, :4, :4]),
+    "pixel_shuffle": lambda t: tokens_of(F.pixel_unshuffle(F.pixel_shuffle(grid(t), 2), 2)),
+    "index_add": lambda t: t.index_add(1, INDEX, t * 2),
+    "scatter_add": lambda t: t.scatter_add(1, INDEX[None, :, None].expand(t.shape), t * 2),
+    "fold": lambda t: tokens_of(F.fold(F.unfold(grid(t), 2, padding=1), (4, 4), 2, padding=1)),
+}
+
+
+class Linear(nn.Module):
+    """A patch embedding, an operation and a head."""
+
+    def __init__(self, between: Callable[[Tensor], Tensor]):
+        super().__init__()
+        self.embed, self.head, self.between = nn.Conv2d(3, 8, 4, 4), nn.Linear(8, 4), between
+        randomised(self)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.head(self.between(self.embed(x).flatten(2).mT).mean(1))
+
+
+def times_gradient(model: nn.Module) -> Tensor:
+    x = patches().requires_grad_()
+    (gradient,) = torch.autograd.grad(model(x)[:, 1].sum(), x)
+    return (x * gradient).sum(1).detach()
+
+
+@pytest.mark.parametrize("form", ["attnlrp", "explicit"])
+@pytest.mark.parametrize("name", LINEAR)
+def test_attnlrp_of_linear_operations_is_input_times_gradient(name, form):
+    model = Linear(LINEAR[name])
+    found = attributed(model, form).input
+    assert found is not None
+    assert relative_error(found, times_gradient(model)).max() < 1e-9
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", LINEAR)
+def test_linear_operations_have_rules_in_every_composite(name, method):
+    if (name, method) == ("conv_transpose2d", "transformer_attribution"):
+        pytest.skip("what the logits read of each token is not followed through it")
+    scores = attributed(Small(after=LINEAR[name]), method).scores
+    assert scores.isfinite().all()
+    assert scores.abs().sum() > 0
+
+
+# Two spellings of one function; relevance of a denominator is held fixed.
+SPELLINGS: dict[str, tuple[Callable[[Tensor], Tensor], Callable[[Tensor], Tensor]]] = {
+    "glu": (
+        lambda t: F.glu(torch.cat([t, 2 * t], -1)),
+        lambda t: (u := torch.cat([t, 2 * t], -1))[..., :8] * torch.sigmoid(u[..., 8:]),
+    ),
+    "addcmul": (lambda t: torch.addcmul(t, t, t.flip(1), value=2.0), lambda t: t + t * t.flip(1) * 2.0),
+    "addcdiv": (
+        lambda t: torch.addcdiv(t, t, torch.exp(t.flip(1)), value=2.0),
+        lambda t: t + t / torch.exp(t.flip(1)) * 2.0,
+    ),
+    "reciprocal": (
+        lambda t: t.flip(1) * torch.reciprocal(torch.exp(t).sum(-1, keepdim=True)),
+        lambda t: t.flip(1) / torch.exp(t).sum(-1, keepdim=True),
+    ),
+    "rsqrt": (
+        lambda t: t.flip(1) * torch.rsqrt(torch.exp(t).sum(-1, keepdim=True)),
+        lambda t: t.flip(1) / torch.exp(t).sum(-1, keepdim=True).sqrt(),
+    ),
+    "a denominator is a constant": (
+        lambda t: t.flip(1) / torch.exp(t),
+        lambda t: t.flip(1) / torch.exp(t).detach(),
+    ),
+    "square": (torch.square, lambda t: t * t),
+    "pow": (lambda t: t**2, torch.square),
+    "min": (lambda t: t.amin(1, keepdim=True), lambda t: -(-t).amax(1, keepdim=True)),
+}
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("name", SPELLINGS)
+def test_spellings_have_one_map(name, method):
+    if (name, method) == ("a denominator is a constant", "transformer_attribution"):
+        pytest.skip("its gradients are not held fixed")
+    first, second = (attributed(Small(after=Block(function)), method).scores for function in SPELLINGS[name])
+    assert relative_error(first, second).max() < 1e-8
+
+
+@pytest.mark.parametrize("function", [torch.abs, torch.exp, torch.erf, torch.sin, torch.atan, lambda x: 2**x])
+@pytest.mark.parametrize("form", ["attnlrp", "explicit"])
+def test_functions_of_one_variable_pass_relevance(function, form):
+    """Achtibat et al. 2024, eq. 9: all relevance passes, so that the slope is f(x) / x."""
+    held = [attributed(Small(after=Block(f)), form).scores for f in (function, fixed_slope(function))]
+    assert relative_error(*held).max() < 1e-9
+
+
+def fixed_slope(function: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    return lambda x: x * (function(x) / x).detach()
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_vector_norms_conserve_relevance(method):
+    """y = |x| grows as x does: R_i = x_i^2 / |x|^2 R."""
+    norm = Small(after=Block(lambda t: t * 0 + torch.linalg.vector_norm(t, dim=-1, keepdim=True)))
+    by_hand = Small(
+        after=Block(
+            lambda t: t * 0 + (t * (t / torch.linalg.vector_norm(t, dim=-1, keepdim=True)).detach()).sum(-1, True)
+        )
+    )
+    first, second = (attributed(model, method).scores for model in (norm, by_hand))
+    if method in ("attnlrp", "explicit", "gamma_lrp"):
+        assert relative_error(first, second).max() < 1e-8
+    assert first.isfinite().all()
