@@ -371,3 +371,27 @@ def test_inputs_of_other_types(method):
     scale = 1 if method == "rollout" else 2
     for given in kinds:
         close(lrptrain.attribute(Scaled(), given, 1, method).scores, scale * expected)
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_gradcam_of_an_image_that_a_text_of_as_many_tokens_attends_to(sign):
+    from transformers import BlipConfig
+
+    text = {**SIZES, **TEXT, "encoder_hidden_size": SIZES["hidden_size"], "projection_dim": 8, "sep_token_id": 3}
+    vision = {**SIZES, "image_size": 16, "patch_size": 8, "projection_dim": 8}
+    config = BlipConfig(text_config=text, vision_config=vision, projection_dim=8, image_text_hidden_size=8)
+    model = model_of("BlipForImageTextRetrieval", config)
+    given = {name: x[:, :5] if name != "pixel_values" else x for name, x in inputs().items()}
+
+    def score(output: Any) -> Tensor:
+        number: Tensor = sign * output.itm_score[:, 1]
+        return number
+
+    found = lrptrain.attribute(model, given, score, "gradcam", explain="pixel_values")
+    states = []
+    handle = model.vision_model.register_forward_hook(lambda *args: states.append(args[2][0]))
+    output = model(**given)
+    handle.remove()
+    (gradient,) = torch.autograd.grad(score(output).sum(), states[0])
+    importance = gradient[:, 1:].mean(1, keepdim=True)
+    close(found.scores, (importance * states[0][:, 1:]).sum(-1).clamp(min=0).detach())
