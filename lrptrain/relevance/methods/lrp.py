@@ -235,13 +235,13 @@ def attnlrp(explanation: Explanation, form: Literal["gradient", "explicit"] = "g
         return _of_logit(explanation, composite)
     place = explanation.recording.encoder_input
     (per_unit,) = explanation.relevance(GRADIENT_FORM, [place])
-    return input_maps(explanation.recording, per_unit * place.tensor.to(per_unit.dtype))
+    return replace(input_maps(explanation.recording, per_unit * place.tensor.to(per_unit.dtype)), of_logit=True)
 
 
 def _of_logit(explanation: Explanation, composite: Composite) -> RelevanceMaps:
     """Relevance of the input that adds up, but for what biases take, to the explained logit."""
     (relevance,) = explanation.relevance(composite, [explanation.recording.encoder_input], of_logit=True)
-    return input_maps(explanation.recording, relevance)
+    return replace(input_maps(explanation.recording, relevance), of_logit=True)
 
 
 def _not_negative(name: str, number: float) -> float:
