@@ -23,6 +23,10 @@ from lrptrain.relevance.types import (
 MAY_BE_ZERO = frozenset({"gradcam", "generic_attention", "transformer_attribution"})
 # The path of integrated gradients is short, so that few steps suffice; kinks of relu leave an error.
 NEAR, KINKS = 0.9, 0.02
+# Of sums over the logits' many terms, in float64.
+ROUNDING = 1e-12
+# How far from 1 a row of attention may sum, in float32.
+SUM = 1e-3
 REFUSALS = (UnsupportedOperationError, UnsupportedModelError, UnsupportedMethodError, NonFiniteError)
 
 
@@ -230,7 +234,9 @@ def _complete(subject: Subject, whole: Any) -> str:
             return OK
         after = subject.explained(near)
     relevance = whole.scores if whole.input is None else whole.input.flatten(1)
-    apart = ((relevance.sum(1) - (before - after)).abs() / relevance.abs().sum(1)).max()
+    rounding = ROUNDING * (before.abs() + after.abs())  # a random model may hardly depend on its input
+    missing = ((relevance.sum(1) - (before - after)).abs() - rounding).clamp(min=0)
+    apart = (missing / relevance.abs().sum(1)).max()
     return OK if float(apart) <= KINKS else f"wrong: not complete ({float(apart):.0e})"
 
 
@@ -381,7 +387,8 @@ def own_attention(subject: Subject, model: nn.Module) -> tuple[list[Tensor], Ten
     square = all(
         isinstance(x, Tensor) and x.ndim == 4 and x.shape[-1] == x.shape[-2] == maps[0].shape[-1] for x in maps
     )
-    if not square:
+    # SqueezeBERT returns what the softmax reads.
+    if not square or any(float((x.sum(-1) - 1).abs().max()) > SUM for x in maps):
         return [], None
     states = output.get("hidden_states")
     row = _read_token(subject, output, states[-1]) if states else None

@@ -6,7 +6,7 @@ from typing import Any
 
 from torch import Tensor
 
-from lrptrain.relevance.tape.functions import CAST, DENSE, ELEMENTWISE, ENTRIES
+from lrptrain.relevance.tape.functions import AS_ANOTHER, CAST, DENSE, ELEMENTWISE, ENTRIES
 from lrptrain.relevance.tape.nodes import Node, Value, einsum_operands
 from lrptrain.relevance.tape.regions import Graph
 from lrptrain.relevance.tape.tape import Tape
@@ -103,6 +103,11 @@ def _weighs(product: Node, weights: Value) -> bool:
 
 def has_constant_queries(graph: Graph, attention: Attention) -> bool:
     """Whether the queries are none of the input's tokens, but learned."""
+    return isinstance(queries_of(graph, attention), Tensor)
+
+
+def queries_of(graph: Graph, attention: Attention) -> Value | Tensor | None:
+    """The queries, a constant where they do not come from the input; None if no product makes the probabilities."""
     pending = [attention.block]
     seen = set(pending)
     while pending:
@@ -110,11 +115,11 @@ def has_constant_queries(graph: Graph, attention: Attention) -> bool:
         if node is None:
             continue
         if node.name in ("matmul", "bmm", "einsum"):
-            left = _factors(node)[0]
-            return isinstance(left, Tensor) and len(node.inputs) == 1
+            queries: Value | Tensor = _factors(node)[0]
+            return queries
         pending.extend(value for value in node.inputs if value not in seen)
         seen.update(node.inputs)
-    return False
+    return None
 
 
 def _is_square(weights: Value) -> bool:
@@ -125,8 +130,8 @@ def _map(graph: Graph, weights: Value) -> Value | None:
     """The softmax that the weights are, or else the weights themselves if there is a softmax in them."""
     value = weights
     node = graph.producer(value)
-    while node is not None and node.name in _TRANSPARENT and len(node.inputs) == 1:
-        value = node.inputs[0]
+    while node is not None and node.name in _TRANSPARENT and len(_sources(node)) == 1:
+        (value,) = _sources(node)
         node = graph.producer(value)
     if node is not None and _is_probabilities(node):
         return node.outputs[0]
@@ -149,7 +154,13 @@ def _has_softmax(graph: Graph, weights: Value) -> bool:
             continue
         if _is_probabilities(node):
             return True
-        if node.name in _REWRITING and (len(node.inputs) == 1 or node.name in _JOINING):
-            pending.extend(value for value in node.inputs if value not in seen)
-            seen.update(node.inputs)
+        sources = _sources(node)
+        if node.name in _REWRITING and (len(sources) == 1 or node.name in _JOINING):
+            pending.extend(value for value in sources if value not in seen)
+            seen.update(sources)
     return False
+
+
+def _sources(node: Node) -> tuple[Value, ...]:
+    """The values that the numbers come from: of `probabilities.type_as(scores)`, only the first."""
+    return node.inputs[:1] if node.name in AS_ANOTHER else node.inputs

@@ -6,7 +6,8 @@ from torch import nn
 
 import lrptrain
 from lrptrain.audit.attention import content_of_map, evaluating, record_replaced, replaced_attention, uniform_rows
-from lrptrain.relevance.recording import explained_input, read_logits
+from lrptrain.relevance.outputs import read_logits
+from lrptrain.relevance.recording import explained_input
 
 WITH_ATTENTION = [name for name, kind in KINDS.items() if kind.attention]
 

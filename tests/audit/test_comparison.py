@@ -41,16 +41,16 @@ def test_images_score_as_the_functions_say():
     fill = (-1.0, 0.0, 1.0)
     (row,) = compare_methods(model, cases, ["generic_attention"], fill)
     found = lrptrain.attribute(model, samples["image"], method="generic_attention")
-    evidence, _ = token_annotations(samples, found.grid)
+    evidence, _ = token_annotations(samples, found.image_grid)
     assert evidence is not None
-    assert found.grid is not None
+    assert found.image_grid is not None
     assert row.scores.keys() == {"EPG", "AUPRC", "pointing game", "positive AUC", "negative AUC"}
     energy = energy_pointing_game(found.scores, evidence)
     assert row.scores["EPG"].value == pytest.approx(energy.mean().item(), abs=1e-6)
     assert row.scores["EPG"].chance == pytest.approx(evidence.chance.mean().item(), abs=1e-6)
     for name, first in (("positive AUC", True), ("negative AUC", False)):
         curve = perturbation_curve(
-            model, samples["image"], found.scores, found.grid, found.target, most_relevant_first=first, fill=fill
+            model, samples["image"], found.scores, found.image_grid, found.target, most_relevant_first=first, fill=fill
         )
         assert row.scores[name].value == pytest.approx(area_under_curve(curve).mean().item(), abs=1e-6)
     assert row.scores["EPG"].low < row.scores["EPG"].value < row.scores["EPG"].high

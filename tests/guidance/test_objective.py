@@ -67,8 +67,8 @@ def test_losses_are_the_librarys_own_losses(loss, rows):
     found = losses(Objective({loss: 1.0}), rows)[loss]
     if loss in MAP_LOSSES:
         maps = lrptrain.attribute(net, images[rows], label[rows], "generic_attention", create_graph=True)
-        assert maps.grid is not None
-        expected = guidance_loss(maps.scores, mask_to_tokens(mask[rows], maps.grid), loss)
+        assert maps.image_grid is not None
+        expected = guidance_loss(maps.scores, mask_to_tokens(mask[rows], maps.image_grid), loss)
     elif loss == "rrr":
         expected = lrptrain.guidance.right_reasons(lrptrain.record(net, images[rows]), mask[rows]).mean()
     else:

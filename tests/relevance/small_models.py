@@ -48,9 +48,9 @@ class Block(nn.Module):
         return self.function(x)
 
 
-def same(one: nn.Module, other: nn.Module, inputs: object, methods: tuple[str, ...] = RELEVANCE) -> None:
+def same(one: nn.Module, other: nn.Module, inputs: Any, methods: tuple[str, ...] = RELEVANCE) -> None:
     for method in methods:
-        first, second = (lrptrain.attribute(model, inputs, 1, method) for model in (one, other))  # type: ignore[arg-type]
+        first, second = (lrptrain.attribute(model, inputs, 1, method) for model in (one, other))
         assert relative_error(first.scores, second.scores).max() < 1e-9, method
         assert relative_error(first.logits, second.logits).max() < 1e-12
 

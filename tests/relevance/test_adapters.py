@@ -28,7 +28,8 @@ def adapted(name: str) -> nn.Module:
 @pytest.mark.parametrize("name", ADAPTERS)
 def test_a_map_of_an_adapter_is_that_of_the_merged_model(name, method):
     model = adapted(name)
-    merged = copy.deepcopy(model).merge_and_unload()
+    copied: Any = copy.deepcopy(model)
+    merged = copied.merge_and_unload()
     first, second, expected = (lrptrain.attribute(m, patches(), 1, method) for m in (model, model, merged))
     assert torch.equal(first.scores, second.scores)
     torch.testing.assert_close(first.scores, expected.scores, rtol=1e-9, atol=1e-12)

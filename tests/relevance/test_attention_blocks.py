@@ -96,7 +96,14 @@ def by_einsum(x: Tensor) -> Tensor:
     return x + torch.einsum("bjhd,bhij->bihd", heads, attention).reshape(len(x), 16, 8)
 
 
-@pytest.mark.parametrize("function", [heads_in_front, by_einsum])
+def cast_to_the_type_of_the_scores(x: Tensor) -> Tensor:
+    heads = x.view(len(x), 16, 2, 4).transpose(1, 2)
+    scores = heads @ heads.mT / 2
+    probabilities = scores.double().softmax(-1).type_as(scores)
+    return x + (probabilities.to(scores) @ heads).transpose(1, 2).reshape(len(x), 16, 8)
+
+
+@pytest.mark.parametrize("function", [heads_in_front, by_einsum, cast_to_the_type_of_the_scores])
 @pytest.mark.parametrize("samples", [2, 16])
 def test_ways_to_write_attention(function, samples):
     methods = (*RELEVANCE, "rollout", "raw_attention")

@@ -66,7 +66,8 @@ class Towers(nn.Module):
             slopes = gradients[i : i + len(layer)]
             step = torch.eye(16, dtype=torch.float64) + sum(a.clamp(min=0) for a in layer)
             rollout = step / step.sum(-1, keepdim=True) @ rollout
-            generic = generic + sum((a * g).clamp(min=0) for a, g in zip(layer, slopes, strict=True)) @ generic
+            weighted = torch.stack([(a * g).clamp(min=0) for a, g in zip(layer, slopes, strict=True)]).sum(0)
+            generic = generic + weighted @ generic
         return rollout.mean(1), generic.mean(1)
 
 

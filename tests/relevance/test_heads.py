@@ -35,7 +35,8 @@ class Returns(nn.Module):
 def text_model(family: str, labels: int) -> nn.Module:
     import transformers
 
-    config = transformers.BertConfig(**SIZES, **TEXT, num_labels=labels, attn_implementation="sdpa")
+    options: dict[str, Any] = {**SIZES, **TEXT, "num_labels": labels, "attn_implementation": "sdpa"}
+    config = transformers.BertConfig(**options)
     return in_float64(randomised(getattr(transformers, family)(config)))
 
 
@@ -118,7 +119,7 @@ def test_both_ends_of_an_answer_are_pooled():
 
 @pytest.mark.parametrize("method", ["integrated_gradients", "smoothgrad", "leave_one_out", "lime", "kernel_shap"])
 def test_a_function_of_the_whole_batch_is_run_on_whole_batches(method):
-    options = {"samples": 24} if method in ("lime", "kernel_shap", "smoothgrad") else {}
+    options: dict[str, Any] = {"samples": 24} if method in ("lime", "kernel_shap", "smoothgrad") else {}
     chosen = torch.tensor([2, 0, 3])
     expected = lrptrain.attribute(Small(), patches(), chosen, method, **options)
     found = lrptrain.attribute(Small(), patches(), lambda y: y[range(3), chosen], method, **options)

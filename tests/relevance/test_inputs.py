@@ -95,6 +95,7 @@ def test_kinds_of_input(name):
             single = lrptrain.attribute(model, select(inputs, slice(row, row + 1)), 1, method)
             assert (single.scores - found.scores[row]).abs().max() <= 1e-9 * found.scores.abs().max()
         if method in REACHING:
+            assert found.input is not None
             assert list(found.input.shape) == shape
         content = 1.0 if recording.padding is None else recording.padding
         assert torch.equal(found.scores, found.scores * content)
@@ -104,6 +105,7 @@ def test_kinds_of_input(name):
 def test_scores_sum_what_is_taken_away_with_a_token(name):
     build, inputs, _, tokens, *_ = CASES[name]
     recording = lrptrain.record(build(), inputs)
+    assert recording.tape.leaf is not None
     leaf = recording.tape.leaf.detach()
     rows = torch.zeros(tokens, dtype=torch.long)
     left, _ = without(recording, torch.ones_like(leaf), ~torch.eye(tokens, dtype=torch.bool), rows)
@@ -117,6 +119,7 @@ def test_scores_sum_what_is_taken_away_with_a_token(name):
 def test_the_mask_of_a_waveform_counts_in_frames_of_its_encoder():
     build, inputs, *_ = CASES["Wav2Vec2, mask"]
     recording = lrptrain.record(build(), inputs)
+    assert recording.padding is not None
     assert recording.padding[0].all()
     # 260 samples of 400, in frames of 20 that begin at sample 5: (260 - 5) / 20 of them.
     assert recording.padding[1].tolist() == [True] * 13 + [False] * 6
@@ -242,6 +245,7 @@ def test_a_token_changes_with_its_own_pixels_only(name):
 def test_scores_sum_to_the_input_for_any_size(name):
     build, shape = MODELS[name]
     found = lrptrain.attribute(build(), numbers(2, *shape), 1, "input_x_gradient")
+    assert found.input is not None
     assert (found.scores.sum(1) - found.input.flatten(1).sum(1)).abs().max() < 1e-12
 
 
@@ -261,6 +265,7 @@ def test_convolutional_models_have_the_grid_of_their_last_feature_map():
     )  # fmt: skip
     found = lrptrain.attribute(model, numbers(2, 3, 16, 24), 1, "attnlrp")
     assert found.grid == (4, 6)
+    assert found.input is not None
     expected = found.input.view(2, 4, 4, 6, 4).sum((2, 4)).flatten(1)
     assert (found.scores - expected).abs().max() < 1e-12
 
@@ -278,11 +283,14 @@ def test_images_without_patches_have_a_score_per_pixel():
     model = randomised(nn.Sequential(nn.Flatten(), nn.Linear(40, 3)))
     found = lrptrain.attribute(model, numbers(2, 1, 5, 8), 1, "attnlrp")
     assert found.grid == (5, 8)
+    assert found.input is not None
     assert torch.equal(found.scores, found.input.flatten(1))
     with pytest.raises(lrptrain.UnsupportedModelError, match=r"which axis .* channels .*; pass layout="):
         lrptrain.attribute(model, numbers(2, 2, 5, 4), 1, "attnlrp")
     layout = lrptrain.TokenLayout(20, tuple(range(20)), (5, 4))
-    assert lrptrain.attribute(model, numbers(2, 2, 5, 4), 1, "attnlrp", layout=layout).input.shape == (2, 5, 4)
+    shaped = lrptrain.attribute(model, numbers(2, 2, 5, 4), 1, "attnlrp", layout=layout).input
+    assert shaped is not None
+    assert shaped.shape == (2, 5, 4)
 
 
 def test_a_given_grid_counts():

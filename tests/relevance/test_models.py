@@ -10,6 +10,10 @@ from model_zoo import KINDS, missing_forms, select
 
 import lrptrain
 
+# Four steps of integrated gradients do not converge on every model: here maps are compared at equal steps, and what a
+# map that has not converged says is tested with the method.
+pytestmark = pytest.mark.filterwarnings("ignore:integrated_gradients has not converged:lrptrain.RelevanceWarning")
+
 METHODS = lrptrain.methods()
 # What needs no maps of attention over the whole sequence.
 WITHOUT_ATTENTION = (
@@ -27,7 +31,6 @@ PAIRS = [(name, method) for name in KINDS for method in METHODS]
 REFUSED = [(name, method) for name, method in PAIRS if not KINDS[name].attention and method not in WITHOUT_ATTENTION]
 SERVED = [pair for pair in PAIRS if pair not in REFUSED and pair[1] not in missing_forms(pair[0])]
 TEXTS = [name for name, kind in KINDS.items() if kind.size is None]
-PADDED = [("deberta_v3", method) for method in ("leave_one_out", "lime", "kernel_shap")]
 PADDED = [pair for pair in SERVED if pair[0] in TEXTS]
 
 

@@ -50,8 +50,8 @@ def clip() -> tuple[Any, dict[str, Tensor], Any]:
 def layoutlmv3() -> tuple[Any, dict[str, Tensor], Any]:
     from transformers import LayoutLMv3Config
 
-    boxes: dict[str, Any] = {"max_2d_position_embeddings": 32, "coordinate_size": 3, "shape_size": 2}
-    config = LayoutLMv3Config(**SIZES, **TEXT, **boxes, input_size=16, patch_size=8, num_labels=4)
+    boxes: dict[str, Any] = {"max_2d_position_embeddings": 32, "coordinate_size": 3, "shape_size": 2, "num_labels": 4}
+    config = LayoutLMv3Config(**SIZES, **TEXT, **boxes, input_size=16, patch_size=8)
     corners = torch.arange(3 * 6 * 4).view(3, 6, 4) % 7
     return model_of("LayoutLMv3ForSequenceClassification", config), {**inputs(), "bbox": corners.cumsum(-1)}, 1
 
@@ -59,14 +59,16 @@ def layoutlmv3() -> tuple[Any, dict[str, Tensor], Any]:
 def vilt() -> tuple[Any, dict[str, Tensor], Any]:
     from transformers import ViltConfig
 
-    config = ViltConfig(**SIZES, **TEXT, **IMAGE, num_labels=4)
+    options: dict[str, Any] = {**SIZES, **TEXT, **IMAGE, "num_labels": 4}
+    config = ViltConfig(**options)
     return model_of("ViltForQuestionAnswering", config), inputs(), 1
 
 
 def visual_bert() -> tuple[Any, dict[str, Tensor], Any]:
     from transformers import VisualBertConfig
 
-    config = VisualBertConfig(**SIZES, **TEXT, visual_embedding_dim=5, num_labels=3)
+    options: dict[str, Any] = {**SIZES, **TEXT, "num_labels": 3}
+    config = VisualBertConfig(**options, visual_embedding_dim=5)
     text = {name: x for name, x in inputs().items() if name != "pixel_values"}
     regions = torch.randn(3, 4, 5, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
     mask = torch.tensor([[1, 1, 1, 1], [1, 1, 0, 0], [1, 1, 1, 0]])
@@ -182,7 +184,7 @@ def test_one_text_of_all():
     for text in range(3):
         target = targets.ImageTextSimilarityTarget(text=text)
         for method in METHODS:
-            options = {"steps": 2} if method == "integrated_gradients" else {}
+            options: dict[str, Any] = {"steps": 2} if method == "integrated_gradients" else {}
             found = lrptrain.attribute(model, given, target, method, **options)
             alone = lrptrain.attribute(
                 model,
@@ -282,7 +284,8 @@ def test_a_decoders_copy_of_the_text_is_taken_away_with_it():
         for part in ("encoder", "decoder")
         for name, size in {"layers": 1, "attention_heads": 2, "ffn_dim": 16}.items()
     }
-    config = BartConfig(**{**TEXT, **sizes, "d_model": 16, "eos_token_id": 2, "bos_token_id": 0, "num_labels": 3})
+    options: dict[str, Any] = {**TEXT, **sizes, "d_model": 16, "eos_token_id": 2, "bos_token_id": 0, "num_labels": 3}
+    config = BartConfig(**options)
     model = model_of("BartForSequenceClassification", config)
     ids = torch.tensor([[0, 5, 6, 7, 2], [0, 8, 9, 10, 2]])
     before = model(input_ids=ids).logits[:, 1]
@@ -305,7 +308,8 @@ def test_a_decoders_copy_of_the_text_is_taken_away_with_it():
 def test_a_pair_of_sentences_in_one_text(method):
     from transformers import BertConfig
 
-    model = model_of("BertForSequenceClassification", BertConfig(**SIZES, **TEXT, num_labels=3))
+    options: dict[str, Any] = {**SIZES, **TEXT, "num_labels": 3}
+    model = model_of("BertForSequenceClassification", BertConfig(**options))
     given: dict[str, Any] = {name: x for name, x in inputs().items() if name != "pixel_values"}
     first = lrptrain.attribute(model, given, 1, method)
     given["token_type_ids"] = (torch.arange(6) >= 2).long().expand(3, 6)
@@ -322,7 +326,7 @@ def test_a_pair_of_sentences_in_one_text(method):
 
 def test_the_mask_of_another_input_is_not_taken():
     class Joint(Small):
-        def forward(self, pixel_values: Tensor, input_ids: Tensor, attention_mask: Tensor) -> Tensor:  # type: ignore[override]
+        def forward(self, pixel_values: Tensor, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
             return super().forward(pixel_values)
 
     model = Joint().eval()
@@ -345,7 +349,7 @@ def test_an_argument_that_is_not_there():
     with pytest.raises(ValueError, match=r"explain='pixel_values' names an argument.*pass a dict"):
         lrptrain.attribute(Small(), patches(), explain="pixel_values")
     with pytest.raises(TypeError, match=r"inputs must be a tensor or a dict of the arguments.*not list"):
-        lrptrain.attribute(Small(), [patches()])  # type: ignore[arg-type]
+        lrptrain.attribute(Small(), [patches()])  # type: ignore[call-overload]
 
 
 @dataclass
@@ -356,7 +360,7 @@ class Batch:
 
 
 class Scaled(Small):
-    def forward(self, pixel_values: Tensor, scale: float, extra: list[Tensor]) -> Tensor:  # type: ignore[override]
+    def forward(self, pixel_values: Tensor, scale: float, extra: list[Tensor]) -> Tensor:
         return scale * super().forward(pixel_values) + extra[0].sum(1, keepdim=True)
 
 
@@ -365,9 +369,33 @@ def test_inputs_of_other_types(method):
     from transformers import BatchFeature
 
     extra = [torch.arange(3.0, dtype=torch.float64)[:, None]]
-    arguments = {"pixel_values": patches(), "scale": 2.0, "extra": extra}
-    kinds: tuple[Any, ...] = (arguments, UserDict(arguments), BatchFeature(arguments), Batch(**arguments))  # type: ignore[arg-type]
+    arguments: dict[str, Any] = {"pixel_values": patches(), "scale": 2.0, "extra": extra}
+    kinds: tuple[Any, ...] = (arguments, UserDict(arguments), BatchFeature(arguments), Batch(**arguments))
     expected = lrptrain.attribute(Small(), patches(), 1, method).scores
     scale = 1 if method == "rollout" else 2
     for given in kinds:
         close(lrptrain.attribute(Scaled(), given, 1, method).scores, scale * expected)
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_gradcam_of_an_image_that_a_text_of_as_many_tokens_attends_to(sign):
+    from transformers import BlipConfig
+
+    text = {**SIZES, **TEXT, "encoder_hidden_size": SIZES["hidden_size"], "projection_dim": 8, "sep_token_id": 3}
+    vision = {**SIZES, "image_size": 16, "patch_size": 8, "projection_dim": 8}
+    config = BlipConfig(text_config=text, vision_config=vision, projection_dim=8, image_text_hidden_size=8)
+    model = model_of("BlipForImageTextRetrieval", config)
+    given = {name: x[:, :5] if name != "pixel_values" else x for name, x in inputs().items()}
+
+    def score(output: Any) -> Tensor:
+        number: Tensor = sign * output.itm_score[:, 1]
+        return number
+
+    found = lrptrain.attribute(model, given, score, "gradcam", explain="pixel_values")
+    states = []
+    handle = model.vision_model.register_forward_hook(lambda *args: states.append(args[2][0]))
+    output = model(**given)
+    handle.remove()
+    (gradient,) = torch.autograd.grad(score(output).sum(), states[0])
+    importance = gradient[:, 1:].mean(1, keepdim=True)
+    close(found.scores, (importance * states[0][:, 1:]).sum(-1).clamp(min=0).detach())

@@ -115,7 +115,7 @@ def test_a_composite_of_the_users_is_sensitive():
 def test_weights_of_both_kinds_under_autocast():
     model = tiny_vit().eval()
     model.blocks[0].mlp.bfloat16()
-    exact = lrptrain.attribute(copy.deepcopy(model).float(), images(), 1).scores
+    exact = lrptrain.attribute(copy.deepcopy(model).float(), images(), 1, "transformer_attribution").scores
     with torch.autocast("cpu", torch.bfloat16):
         assert torch.equal(lrptrain.attribute(model, images(), 1, "transformer_attribution").scores, exact)
         assert lrptrain.attribute(model, images(), 1, "generic_attention").scores.isfinite().all()
@@ -141,7 +141,8 @@ class Closed(nn.Module):
     def __init__(self, copies: bool):
         super().__init__()
         self.net = tiny_vit()
-        self.run = (lambda x: self.net(x)) if copies else (line for line in ())
+        # A generator cannot be copied.
+        self.run: Any = (lambda x: self.net(x)) if copies else iter(())
         self.copies = copies
 
     def forward(self, x: Tensor) -> Tensor:
@@ -164,7 +165,7 @@ def test_a_copy_keeps_hooks_and_computed_weights():
     model[1].register_forward_hook(lambda module, args, output: seen.append(output.dtype))
     model[1].notes = model[1].weight * 2  # a tensor with a graph, which torch does not copy
     x = torch.randn(2, 4)
-    copied = model_in_float32(model, keep_graph=False)
+    copied: Any = model_in_float32(model, keep_graph=False)
     expected = nn.functional.linear(
         nn.functional.linear(x, copied[0].weight, model[0].bias.float()),
         *(p.float() for p in (model[1].weight, model[1].bias)),

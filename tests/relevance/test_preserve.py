@@ -83,7 +83,9 @@ class Hoarding(Small):
         super().__init__()
         self.bias = nn.Parameter(torch.ones(8, dtype=torch.float64))
         self.cache: dict[str, Any] = {"list": [torch.ones(2)], "deep": {"count": torch.zeros(1)}}
-        self.grouped, self.recent, self.seen = defaultdict(list), deque(maxlen=2), {1}
+        self.grouped: dict[str, list[Any]] = defaultdict(list)
+        self.recent: deque[Any] = deque(maxlen=2)
+        self.seen = {1}
         self.count = torch.zeros(3)
         self.unseen = None
 

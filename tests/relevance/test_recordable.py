@@ -111,7 +111,7 @@ def test_a_traced_graph_of_fx_is_the_model():
 
 def test_a_compiled_module_inside_is_the_module():
     model = Small()
-    model.qkv = torch.compile(model.qkv, backend="aot_eager")  # type: ignore[assignment]
+    model.qkv = torch.compile(model.qkv, backend="aot_eager")
     same(model, Small(), patches())
 
 

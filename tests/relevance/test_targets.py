@@ -1,7 +1,7 @@
 """The ready targets: what they read of an output, and what they refuse in one line."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -33,7 +33,7 @@ TEXT = numbers(6)
 # A target, an output, and the numbers that it reads.
 READ: list[tuple[targets.Target, Any, Tensor]] = [
     (targets.ClassifierOutputTarget(2), LOGITS, LOGITS[:, 2]),
-    (targets.ClassifierOutputTarget(np.array([2, 0, 1])), {"logits": LOGITS}, LOGITS[ROWS, [2, 0, 1]]),
+    (targets.ClassifierOutputTarget(cast(Any, np.array([2, 0, 1]))), {"logits": LOGITS}, LOGITS[ROWS, [2, 0, 1]]),
     (targets.MultiLabelTarget([0, 3]), LOGITS, LOGITS[:, [0, 3]].sum(1)),
     (targets.BinaryClassifierOutputTarget([1, 0, 1]), LOGITS[:, :1], LOGITS[:, 0] * torch.tensor([1, -1, 1])),
     (targets.RawScoresOutputTarget(), {"prediction": LOGITS[:, 0]}, LOGITS[:, 0]),

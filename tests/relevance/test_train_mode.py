@@ -2,6 +2,7 @@
 
 import warnings
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -11,7 +12,7 @@ from torch import nn
 import lrptrain
 
 
-def silent(model: nn.Module, **options: bool) -> None:
+def silent(model: nn.Module, **options: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         lrptrain.attribute(model, patches(), 1, "input_x_gradient", **options)

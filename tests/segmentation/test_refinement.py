@@ -95,7 +95,8 @@ def setting(name):
 def test_attention_affinity_is_a_walk_on_the_attention(name):
     model, images, maps = setting(name)
     recording = lrptrain.record(model, (images - 0.5) / 0.2)
-    grid, positions = recording.layout.grid, list(recording.layout.positions)
+    grid = recording.patch_grid
+    positions = list(recording.layout.positions)
     attention = torch.stack([block.mean(1) for block in recording.attention]).mean(0)[:, positions][:, :, positions]
     equal = attention**2 / (attention**2).sum(1, keepdim=True)
     equal = equal / equal.sum(2, keepdim=True)

@@ -4,11 +4,13 @@ import torch
 from torch import Tensor
 
 from lrptrain.relevance.advice import REACH_INPUT, other_methods
+from lrptrain.relevance.attentions import queries_of
 from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.recording import Recording
 from lrptrain.relevance.registry import RelevanceMaps, method
 from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.regions import Graph
 from lrptrain.relevance.types import UnsupportedMethodError
 
 _PROJECTIONS = ("linear", "addmm", "matmul", "bmm", "einsum", "conv1d")
@@ -32,6 +34,8 @@ def gradcam(explanation: Explanation) -> RelevanceMaps:
 def attention_input(recording: Recording) -> Value:
     """The token states that the last block projects to its queries and keys.
 
+    Where another stream of as many tokens attends to the explained one, those that it reads last.
+
     Raises:
         UnsupportedMethodError: If there are none of shape `[batch, tokens, width]`.
     """
@@ -41,12 +45,13 @@ def attention_input(recording: Recording) -> Value:
             "generic_attention and attnlrp serve both"
         )
     producers = {output: node for node in recording.tape.nodes for output in node.outputs}
+    own = own_states(recording)
     frontier: list[Value] = [recording.blocks[-1]]
     seen = set(frontier)
     while frontier:
         node = producers.get(frontier.pop(0))
         for value in node.inputs if node is not None else ():
-            if _projects_tokens(recording, node, value):
+            if value in own and _projects_tokens(recording, node, value):
                 return value
             if value not in seen:
                 seen.add(value)
@@ -55,6 +60,22 @@ def attention_input(recording: Recording) -> Value:
         "gradcam finds no token states that the last block's attention reads (windows, or no linear projection to "
         f"queries?); {other_methods(*REACH_INPUT)} reach the input without them"
     )
+
+
+def own_states(recording: Recording) -> set[Value]:
+    """The values that come from the explained input by other ways than another stream's attention to it.
+
+    A text's tokens that attend to an image stay tokens of the text: their queries are none of the image's.
+    """
+    graph = Graph(recording.tape)
+    own = set[Value]() if recording.tape.root is None else {recording.tape.root}
+    maps = {attention.product: attention for attention in recording.attentions}
+    for node in recording.tape.nodes:
+        queries = queries_of(graph, maps[node]) if node in maps else None
+        read = node.inputs if queries is None else (queries,)
+        if any(value in own for value in read):
+            own.update(node.outputs)
+    return own
 
 
 def _projects_tokens(recording: Recording, node: Node | None, value: Value) -> bool:

@@ -113,6 +113,8 @@ CONSTANT = frozenset({
 })  # fmt: skip
 # Of their second tensor they read type or shape only.
 OF_FIRST = frozenset({"type_as", "view_as", "reshape_as", "expand_as"})
+# A second argument, if there is one, gives a type or a shape only.
+AS_ANOTHER = OF_FIRST | {"to"}
 # The same numbers without their graph, by what they are for.
 DETACHING = CONSTANT | {"detach", "data", "tensor", "as_tensor", "asarray"}
 # Worth less memory than time: made once more from their input where they are needed.

@@ -26,6 +26,7 @@ from lrptrain.relevance.tape.explicit import (
 )
 from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
 from lrptrain.relevance.tape.functions import (
+    AS_ANOTHER,
     BACKWARD,
     CONSTANT,
     DECOMPOSED,
@@ -57,8 +58,6 @@ _EXPLICIT: dict[str, Callable[..., Any]] = {
     "addcdiv": explicit_addcdiv,
     "flex_attention": explicit_flex_attention,
 }
-# The second argument gives a type or a shape only.
-_AS_ANOTHER = frozenset({"to", "type_as", "view_as", "reshape_as", "expand_as"})
 
 
 @dataclass(eq=False)
@@ -434,7 +433,7 @@ def _in_graph(x: Any) -> bool:
 
 def _casts_a_constant(node: Node) -> bool:
     """Whether the call brings a constant to the type or the shape of a value, on which no number of it depends."""
-    return node.name in _AS_ANOTHER and isinstance(node.argument(0, "input"), Tensor)
+    return node.name in AS_ANOTHER and isinstance(node.argument(0, "input"), Tensor)
 
 
 def _goes_back(node: Node, out: Tensor) -> bool:

@@ -39,7 +39,7 @@ def test_images_by_the_definition():
         )
         for first in (False, True)
     ]
-    worth = order_score(model, images, found.target, found.scores, found.grid)
+    worth = order_score(model, images, found.target, found.scores, found.image_grid)
     torch.testing.assert_close(worth, areas[0] - areas[1])
     chance = random_order_score(model, images, found.target)
     torch.testing.assert_close(perturbation_gain(model, images, method="generic_attention"), worth - chance)

@@ -1,6 +1,7 @@
 """Epsilon, gamma and AttnLRP: against a network with detached denominators, captum, and each other."""
 
 import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -190,7 +191,7 @@ def test_wrong_options(method, options):
 @pytest.mark.parametrize("method", ["attnlrp", "gamma_lrp", "epsilon_lrp", "lrp", "transformer_attribution"])
 @pytest.mark.parametrize("function", [lambda x: 0 - x, lambda x: torch.rsub(x, 0), lambda x: torch.sub(0 * x, x)])
 def test_a_constant_less_an_activation_is_its_negative(method, function):
-    options = {"epsilon": 0.0} if method == "epsilon_lrp" else {}
+    options: dict[str, Any] = {"epsilon": 0.0} if method == "epsilon_lrp" else {}
     maps = [lrptrain.attribute(Small(after=f), images(), 1, method, **options).scores for f in (function, torch.neg)]
     assert relative_error(*maps).max() < 1e-9
 

@@ -53,14 +53,19 @@ def norm(kind: str) -> nn.Module:
     return model
 
 
+def _pixels(relevance: lrptrain.Relevance) -> Tensor:
+    assert relevance.input is not None
+    return relevance.input
+
+
 @pytest.mark.parametrize("kind", ["batch", "instance"])
 @pytest.mark.parametrize("method", ["input_x_gradient", "integrated_gradients", "smoothgrad"])
 def test_a_batch_equals_its_samples(kind, method):
     x = torch.randn(3, 4, 4, 4, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     model = norm(kind)
     layout = lrptrain.TokenLayout(16, tuple(range(16)), (4, 4))
-    together = lrptrain.attribute(model, x, 1, method, layout=layout).input
-    alone = torch.cat([lrptrain.attribute(model, row[None], 1, method, layout=layout).input for row in x])
+    together = _pixels(lrptrain.attribute(model, x, 1, method, layout=layout))
+    alone = torch.cat([_pixels(lrptrain.attribute(model, row[None], 1, method, layout=layout)) for row in x])
     assert relative_error(alone, together).max() < 1e-12
 
 

@@ -6,7 +6,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.overrides import TorchFunctionMode
 
-from lrptrain.relevance.tape import functions, running, transforms
+from lrptrain.relevance.tape import running, transforms
 from lrptrain.relevance.tape.functions import BACKWARD, DECOMPOSED, canonical_name, enterable
 
 
@@ -28,7 +28,7 @@ class Seen(TorchFunctionMode):
 def test_functions_of_torch_can_be_entered(rebuilt, monkeypatch):
     """By `torch.overrides.redispatch_function` where torch has it; by a function without modes where it has not."""
     if rebuilt:
-        monkeypatch.delattr(functions.torch.overrides, "redispatch_function", raising=False)
+        monkeypatch.delattr(torch.overrides, "redispatch_function", raising=False)
     x = torch.randn(2, 3, requires_grad=True)
     with Seen(DECOMPOSED) as seen:
         F.softmin(x, 1)
