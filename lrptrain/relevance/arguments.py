@@ -1,10 +1,12 @@
 """The arguments of a model: what is taken as its inputs, and which mask belongs to which of them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
+
+from lrptrain.relevance.notices import warn_once
 
 # Endings and parts of the names of inputs, in the place of which the name of a mask has "attention_mask".
 _CONTENTS = ("input_ids", "inputs_embeds", "input_values", "input_features", "embeds", "ids", "values")
@@ -38,6 +40,18 @@ def mask_name(inputs: Tensor | Mapping[str, Any], explained: str) -> str | None:
     others = [name for name in inputs if name != explained and "attention_mask" in _names_of_masks(name)]
     candidates += [] if others else ["attention_mask"]
     return next((mask for mask in candidates if _fits(inputs.get(mask), inputs[explained])), None)
+
+
+def warn_of_other_texts(model: nn.Module, explained: str, others: Sequence[str]) -> None:
+    """Say, once per model, that it reads other texts than the one that is explained because none was named."""
+    if others:
+        names = (explained, *others)
+        warn_once(
+            model,
+            "other texts",
+            f"the model reads the texts {', '.join(names)}, of which {explained} is explained and the rest is held "
+            f"fixed; explain={explained!r} says so, explain={names} gives the relevance of each",
+        )
 
 
 def _names_of_masks(name: str) -> list[str]:

@@ -152,10 +152,11 @@ class _Listener:
         return output
 
     def _recorded(self, arguments: Mapping[str, Any], name: str) -> tuple[Tape | None, Any, Exception | None]:
+        others = {key: x for key, x in arguments.items() if key != name}
         try:
             # The arguments are those of the caller: a graph that leads into the input goes on through the tape.
             tape, output = forward_on_tape(
-                self.model, lambda x: self.forward(**{**arguments, name: x}), arguments[name]
+                self.model, lambda x: self.forward(**{**arguments, name: x}), arguments[name], others=others
             )
         except Exception as error:
             return None, None, error.with_traceback(None)  # its frames hold the graph

@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lrptrain.relevance.advice import REACH_INPUT, called, other_methods
+from lrptrain.relevance.arguments import warn_of_other_texts
 from lrptrain.relevance.attention_layers import DECODER, AttentionLayers, AttentionMap
 from lrptrain.relevance.attentions import Attention, find_attentions
 from lrptrain.relevance.classes import class_names, explained_class, rival_class
@@ -425,7 +426,11 @@ def run_on_tape(model: nn.Module, inputs: Inputs, frugal: bool = False, explain:
         return model(**{**copies, name: tensor}) if isinstance(copies, dict) else model(tensor)
 
     others = {key: x for key, x in copies.items() if key != name} if isinstance(copies, dict) else {}
-    return forward_on_tape(model, forward, watched, frugal, others)
+    tape, output = forward_on_tape(model, forward, watched, frugal, others)
+    if explain is None:
+        texts = [key for key, x in others.items() if isinstance(x, Tensor) and tape.reads_as_text(x)]
+        warn_of_other_texts(model, name, texts)
+    return tape, output
 
 
 def forward_on_tape(

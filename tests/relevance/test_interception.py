@@ -150,7 +150,7 @@ def test_compiled_models_are_heard():
 
 
 def test_a_recording_that_fails_is_told_and_the_model_runs_without(monkeypatch):
-    def fails(*arguments):
+    def fails(*arguments, **others):
         raise UnsupportedOperationError("a gap")
 
     model, x = vit(), images()
@@ -182,3 +182,24 @@ def test_who_checkpoints():
     assert not checkpoints(model)
     model.set_grad_checkpointing()
     assert checkpoints(nn.Sequential(model))
+
+
+class Pair(nn.Module):
+    """Two texts in one table; the sum of their first features, the second one's with a factor."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(9, 4).double()
+        self.head = nn.Linear(4, 2).double()
+
+    def forward(self, input_ids, input_ids_b):
+        return self.head(self.embedding(input_ids).mean(1) + 3 * self.embedding(input_ids_b).mean(1))
+
+
+def test_equal_texts_are_two():
+    model = Pair()
+    ids = torch.arange(8).view(2, 4)
+    with intercepted(model, 2, True) as calls:
+        model(input_ids=ids, input_ids_b=ids)
+    found = calls[0].recording().attribute(1, "input_x_gradient").scores
+    torch.testing.assert_close(found, (model.embedding(ids) * model.head.weight[1] / 4).sum(-1).detach())
