@@ -25,6 +25,7 @@ from lrptrain.relevance.recording import Inputs, Recording, explained_input, run
 from lrptrain.relevance.tape.assignments import choose_written
 from lrptrain.relevance.tape.canonizers import collapse, unflatten
 from lrptrain.relevance.tape.nodes import Value
+from lrptrain.relevance.tape.softmaxes import join_softmaxes
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.types import NonFiniteError, TokenLayout, UnsupportedModelError
 
@@ -168,6 +169,7 @@ def _canonized(tape: Tape, numbers: Float[Tensor, "batch numbers"], head: Head) 
         )
     tape.keep_only(value)
     choose_written(tape)
+    join_softmaxes(tape)
     unflatten(tape)
     collapse(tape, numbers.shape[0])
     return value
