@@ -7,6 +7,7 @@ from typing import Any
 from torch import Tensor, nn
 
 from lrptrain.relevance.notices import warn_once
+from lrptrain.relevance.types import NonFiniteError
 
 # Endings and parts of the names of inputs, in the place of which the name of a mask has "attention_mask".
 _CONTENTS = ("input_ids", "inputs_embeds", "input_values", "input_features", "embeds", "ids", "values")
@@ -69,3 +70,28 @@ def _fits(mask: Any, explained: Tensor) -> bool:
     if mask.ndim == 3:
         return explained.ndim == 4 and mask.shape[1:] == explained.shape[2:]
     return mask.ndim == 2 and explained.ndim <= 3 and mask.shape[1] in explained.shape[1:]
+
+
+def check_inputs(inputs: Tensor | Mapping[str, Any], explained: str, of: Exception | None = None) -> None:
+    """Raise if an argument of the model holds NaN, or the explained one infinity, as masks well may.
+
+    Args:
+        inputs: The arguments of the model.
+        explained: The name of the explained one.
+        of: The error that this is the cause of.
+
+    Raises:
+        NonFiniteError: If there is one, with its name and samples.
+    """
+    given = inputs if isinstance(inputs, Mapping) else {explained: inputs}
+    for name, x in given.items():
+        if not isinstance(x, Tensor) or not x.is_floating_point() or x.is_nested:
+            continue
+        bad = ~x.isfinite() if name == explained else x.isnan()
+        if bad.any():
+            rows = bad.reshape(len(bad), -1).any(1).nonzero().flatten().tolist() if x.ndim else []
+            what = "the input" if isinstance(inputs, Tensor) else f"the input {name!r}"
+            raise NonFiniteError(
+                f"{what} holds NaN or infinity in samples {rows[:10]}: replace such numbers (torch.nan_to_num), or "
+                "leave these samples out"
+            ) from of

@@ -28,6 +28,7 @@ from lrptrain.relevance.propagation.composite import Rules, check_active_names, 
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
 from lrptrain.relevance.recordable import check_recordable
 from lrptrain.relevance.registry import check_finite, differentiable, get_method
+from lrptrain.relevance.remarks import remark
 from lrptrain.relevance.tape.functions import enterable
 from lrptrain.relevance.tape.nodes import Value, map_nested, tensors_in
 from lrptrain.relevance.tape.sample_axes import split_samples
@@ -158,6 +159,8 @@ class Recording:
         if not create_graph:
             assert self.tape.leaf is not None
             check_finite(relevance, self.tape.leaf)
+            with called(method):
+                remark(self.model, chosen, relevance, maps, self.tape.leaf.detach(), self.padding)
         return relevance
 
     @cached_property

@@ -184,6 +184,41 @@ def test_who_checkpoints():
     assert checkpoints(nn.Sequential(model))
 
 
+class Turned(nn.Module):
+    """A norm in evaluation mode, the gradient at whose output is transposed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(2, eps=0.0, affine=False).double().eval()
+
+    def forward(self, image):
+        at_output = torch.arange(8.0, dtype=image.dtype).view(2, 1, 2, 2).permute(1, 3, 0, 2)
+        return _Times.apply(self.norm(image), at_output)
+
+
+class _Times(torch.autograd.Function):
+    """The sum of products, with a gradient whose memory is in another order, as the models' own transposes make it."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.weight = weight
+        return (x * weight).sum().view(1, 1)
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[override]
+        return ctx.weight.mul(grad.item()), None
+
+
+def test_another_call_has_the_right_gradient_through_a_norm():
+    model, image = Turned(), torch.zeros(1, 2, 2, 2, dtype=torch.float64, requires_grad=True)
+    with intercepted(model, 1, False) as calls:
+        model(torch.ones_like(image))
+    calls[0].again(image).sum().backward()
+    # The norm does nothing: mean 0, variance 1.
+    expected = torch.arange(8.0, dtype=image.dtype).view(2, 1, 2, 2).permute(1, 3, 0, 2)
+    assert torch.equal(image.grad, expected)
+
+
 class Pair(nn.Module):
     """Two texts in one table; the sum of their first features, the second one's with a factor."""
 
