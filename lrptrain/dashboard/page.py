@@ -3,9 +3,10 @@
 from functools import cache
 from importlib.resources import files
 from threading import Lock
+from typing import Any
 
 from lrptrain.extras import require
-from lrptrain.render.image import COLORMAP
+from lrptrain.render.image import color_maps
 
 SCRIPTS = ("elements", "source", "charts", "maps", "cards", "runs", "findings", "samples", "masks", "audit", "app")
 """In the order in which they are loaded."""
@@ -35,8 +36,12 @@ def style() -> str:
 @cache
 def script() -> str:
     """All of the page's own scripts as one, and the colours of relevance."""
-    # Joined, the scripts share one scope; COLORS makes the page's overlays those of `lrptrain.render`.
-    parts = [f'"use strict";\nconst COLORS = "{_colors()}";', *(_static(f"{name}.js") for name in SCRIPTS)]
+    # Joined, the scripts share one scope; the colours make the page's overlays those of `lrptrain.render`.
+    hot, cold = map(_colors, color_maps())
+    parts = [
+        f'"use strict";\nconst COLORS = {{ hot: "{hot}", cold: "{cold}" }};',
+        *(_static(f"{name}.js") for name in SCRIPTS),
+    ]
     return "\n".join(parts)
 
 
@@ -52,10 +57,10 @@ def _charts() -> str:
     return require("vl_convert", "dashboard").javascript_bundle().replace("</script", "<\\/script")
 
 
-def _colors() -> str:
-    """The colour map's 256 colours, six hexadecimal digits each."""
-    table = require("matplotlib", "monitor").colormaps[COLORMAP](range(256), bytes=True)[:, :3]
-    return table.tobytes().hex()
+def _colors(color_map: Any) -> str:
+    """The 256 colours of a map of matplotlib, six hexadecimal digits each."""
+    table: bytes = color_map(range(256), bytes=True)[:, :3].tobytes()
+    return table.hex()
 
 
 def _static(name: str) -> str:

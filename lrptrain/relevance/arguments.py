@@ -1,10 +1,13 @@
 """The arguments of a model: what is taken as its inputs, and which mask belongs to which of them."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-from torch import Tensor
+from torch import Tensor, nn
+
+from lrptrain.relevance.notices import warn_once
+from lrptrain.relevance.types import NonFiniteError
 
 # Endings and parts of the names of inputs, in the place of which the name of a mask has "attention_mask".
 _CONTENTS = ("input_ids", "inputs_embeds", "input_values", "input_features", "embeds", "ids", "values")
@@ -40,6 +43,18 @@ def mask_name(inputs: Tensor | Mapping[str, Any], explained: str) -> str | None:
     return next((mask for mask in candidates if _fits(inputs.get(mask), inputs[explained])), None)
 
 
+def warn_of_other_texts(model: nn.Module, explained: str, others: Sequence[str]) -> None:
+    """Say, once per model, that it reads other texts than the one that is explained because none was named."""
+    if others:
+        names = (explained, *others)
+        warn_once(
+            model,
+            "other texts",
+            f"the model reads the texts {', '.join(names)}, of which {explained} is explained and the rest is held "
+            f"fixed; explain={explained!r} says so, explain={names} gives the relevance of each",
+        )
+
+
 def _names_of_masks(name: str) -> list[str]:
     """Names that the mask of an argument may have: attention_mask_b and mask_b for input_ids_b."""
     content = next((content for content in _CONTENTS if content in name), None)
@@ -55,3 +70,28 @@ def _fits(mask: Any, explained: Tensor) -> bool:
     if mask.ndim == 3:
         return explained.ndim == 4 and mask.shape[1:] == explained.shape[2:]
     return mask.ndim == 2 and explained.ndim <= 3 and mask.shape[1] in explained.shape[1:]
+
+
+def check_inputs(inputs: Tensor | Mapping[str, Any], explained: str, of: Exception | None = None) -> None:
+    """Raise if an argument of the model holds NaN, or the explained one infinity, as masks well may.
+
+    Args:
+        inputs: The arguments of the model.
+        explained: The name of the explained one.
+        of: The error that this is the cause of.
+
+    Raises:
+        NonFiniteError: If there is one, with its name and samples.
+    """
+    given = inputs if isinstance(inputs, Mapping) else {explained: inputs}
+    for name, x in given.items():
+        if not isinstance(x, Tensor) or not x.is_floating_point() or x.is_nested:
+            continue
+        bad = ~x.isfinite() if name == explained else x.isnan()
+        if bad.any():
+            rows = bad.reshape(len(bad), -1).any(1).nonzero().flatten().tolist() if x.ndim else []
+            what = "the input" if isinstance(inputs, Tensor) else f"the input {name!r}"
+            raise NonFiniteError(
+                f"{what} holds NaN or infinity in samples {rows[:10]}: replace such numbers (torch.nan_to_num), or "
+                "leave these samples out"
+            ) from of

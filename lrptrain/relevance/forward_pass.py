@@ -10,7 +10,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lrptrain.relevance.arguments import mask_name
+from lrptrain.relevance.arguments import check_inputs, mask_name
 from lrptrain.relevance.heads import Head
 from lrptrain.relevance.precision import (
     AutocastState,
@@ -24,9 +24,11 @@ from lrptrain.relevance.precision import (
 from lrptrain.relevance.recording import Inputs, Recording, explained_input, run_on_tape
 from lrptrain.relevance.tape.assignments import choose_written
 from lrptrain.relevance.tape.canonizers import collapse, unflatten
+from lrptrain.relevance.tape.folding import fold_constants
 from lrptrain.relevance.tape.nodes import Value
+from lrptrain.relevance.tape.softmaxes import join_softmaxes
 from lrptrain.relevance.tape.tape import Tape
-from lrptrain.relevance.types import TokenLayout, UnsupportedModelError
+from lrptrain.relevance.types import NonFiniteError, TokenLayout, UnsupportedModelError
 
 
 @dataclass(frozen=True, eq=False)
@@ -69,11 +71,15 @@ class ForwardPass:
         Raises:
             UnsupportedModelError: If the output is not what the head needs, or did not come from the input.
             ValueError: If the head returns anything but one number per sample.
-            NonFiniteError: If a number is NaN.
+            NonFiniteError: If a number is NaN; of the inputs, where they are.
         """
         tape = self._own_tape()
         with torch.inference_mode(False), torch.enable_grad():
-            numbers = self._numbers(tape, head)
+            try:
+                numbers = self._numbers(tape, head)
+            except NonFiniteError as error:
+                check_inputs(self.inputs, explained_input(self.inputs, self.explain)[0], error)
+                raise
             return self._recording(tape, _canonized(tape, numbers, head), head)
 
     def logits(self) -> Recording:
@@ -164,6 +170,8 @@ def _canonized(tape: Tape, numbers: Float[Tensor, "batch numbers"], head: Head) 
         )
     tape.keep_only(value)
     choose_written(tape)
+    fold_constants(tape, value)
+    join_softmaxes(tape)
     unflatten(tape)
     collapse(tape, numbers.shape[0])
     return value

@@ -4,7 +4,7 @@ import copy
 import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, nullcontext
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,6 +19,7 @@ from lrptrain.relevance.outputs import read_logits
 from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.recording import Recording, explained_input, forward_on_tape, run_on_tape
+from lrptrain.relevance.tape.ordered_gradients import OrderedGradients
 from lrptrain.relevance.tape.tape import Tape
 
 
@@ -85,7 +86,7 @@ class InterceptedForward:
             evaluating: Whether to run in evaluation mode, without dropout.
         """
         replayed = self.tape if checkpoints(self.model) else None  # one backward pass computes both calls again
-        mode = replayed.replaying() if replayed else nullcontext()
+        mode = replayed.replaying() if replayed else OrderedGradients()
         with preserved(self.model), mode, eager():
             if evaluating:
                 self.model.eval()
@@ -152,10 +153,11 @@ class _Listener:
         return output
 
     def _recorded(self, arguments: Mapping[str, Any], name: str) -> tuple[Tape | None, Any, Exception | None]:
+        others = {key: x for key, x in arguments.items() if key != name}
         try:
             # The arguments are those of the caller: a graph that leads into the input goes on through the tape.
             tape, output = forward_on_tape(
-                self.model, lambda x: self.forward(**{**arguments, name: x}), arguments[name]
+                self.model, lambda x: self.forward(**{**arguments, name: x}), arguments[name], others=others
             )
         except Exception as error:
             return None, None, error.with_traceback(None)  # its frames hold the graph

@@ -30,6 +30,12 @@ def warn_once(model: nn.Module, kind: Hashable, message: str) -> None:
     warnings.warn(message, RelevanceWarning, stacklevel=_callers_level())
 
 
+def share_notices(copied: nn.Module, model: nn.Module) -> None:
+    """Let a copy of a model, made for one map, count as the model itself: what was said of it is not said again."""
+    with _lock:
+        _given[copied] = _given.setdefault(model, set())
+
+
 def _callers_level() -> int:
     """The stack level, as seen by `warn_once`, of the first frame outside this package: the line to look at."""
     level = 1

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
+from lrptrain.relevance.notices import share_notices
 from lrptrain.relevance.types import UnsupportedModelError
 
 HALF = (torch.float16, torch.bfloat16)
@@ -82,13 +83,15 @@ def model_in_float32(model: nn.Module, *, keep_graph: bool) -> nn.Module:
                 memo[id(x)] = _in_float32(x.detach().clone())
         memo.update({id(hook): hook for hook in _hooks_of(module)})
     try:
-        return deepcopy(model, memo)
+        copied = deepcopy(model, memo)
     except Exception as error:
         raise UnsupportedModelError(
             "the model has weights in half precision, in which the method's rounding is amplified, and no float32 copy "
             f"of it can be made ({type(error).__name__}: {_first_line(error)}); call model.float() before, or take "
             "attnlrp, which bears half precision"
         ) from error
+    share_notices(copied, model)
+    return copied
 
 
 def no_run_in_float32(error: Exception) -> UnsupportedModelError:

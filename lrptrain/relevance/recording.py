@@ -11,6 +11,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
 from lrptrain.relevance.advice import REACH_INPUT, called, other_methods
+from lrptrain.relevance.arguments import warn_of_other_texts
 from lrptrain.relevance.attention_layers import DECODER, AttentionLayers, AttentionMap
 from lrptrain.relevance.attentions import Attention, find_attentions
 from lrptrain.relevance.classes import class_names, explained_class, rival_class
@@ -27,6 +28,7 @@ from lrptrain.relevance.propagation.composite import Rules, check_active_names, 
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
 from lrptrain.relevance.recordable import check_recordable
 from lrptrain.relevance.registry import check_finite, differentiable, get_method
+from lrptrain.relevance.remarks import remark
 from lrptrain.relevance.tape.functions import enterable
 from lrptrain.relevance.tape.nodes import Value, map_nested, tensors_in
 from lrptrain.relevance.tape.sample_axes import split_samples
@@ -157,6 +159,8 @@ class Recording:
         if not create_graph:
             assert self.tape.leaf is not None
             check_finite(relevance, self.tape.leaf)
+            with called(method):
+                remark(self.model, chosen, relevance, maps, self.tape.leaf.detach(), self.padding)
         return relevance
 
     @cached_property
@@ -425,7 +429,11 @@ def run_on_tape(model: nn.Module, inputs: Inputs, frugal: bool = False, explain:
         return model(**{**copies, name: tensor}) if isinstance(copies, dict) else model(tensor)
 
     others = {key: x for key, x in copies.items() if key != name} if isinstance(copies, dict) else {}
-    return forward_on_tape(model, forward, watched, frugal, others)
+    tape, output = forward_on_tape(model, forward, watched, frugal, others)
+    if explain is None:
+        texts = [key for key, x in others.items() if isinstance(x, Tensor) and tape.reads_as_text(x)]
+        warn_of_other_texts(model, name, texts)
+    return tape, output
 
 
 def forward_on_tape(

@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lrptrain.relevance.advice import other_methods
+from lrptrain.relevance.propagation.composite import custom_rules
 from lrptrain.relevance.types import NonFiniteError, Registration, Relevance, UnsupportedMethodError, unknown_name
 
 
@@ -17,13 +18,15 @@ from lrptrain.relevance.types import NonFiniteError, Registration, Relevance, Un
 class RelevanceMaps:
     """What a method returns: relevance per token, and of the input and at the attention where it has them.
 
-    `convergence_delta` is what a map whose sum is promised misses that sum by, `[batch]`; see `Relevance`.
+    `convergence_delta` is what a map whose sum is promised misses that sum by, `[batch]`; see `Relevance`. `of_logit`
+    says that relevance is a share of the explained logit, not of 1, say.
     """
 
     scores: Float[Tensor, "batch tokens"]
     input: Float[Tensor, "batch *places"] | None = None
     attention: tuple[Float[Tensor, "batch heads length length"], ...] | None = None
     convergence_delta: Float[Tensor, " batch"] | None = None
+    of_logit: bool = False
 
 
 @dataclass(frozen=True)
@@ -60,7 +63,7 @@ class Method:
 
     def in_full_precision(self, options: Mapping[str, object]) -> bool:
         """Whether to record in float32 for a call with these options: nothing is known of the rules of a user's."""
-        return self.full_precision or "composite" in options
+        return self.full_precision or "composite" in options or (self.uses_rules and bool(custom_rules()))
 
 
 _METHODS: dict[str, Method] = {}

@@ -2,6 +2,8 @@
 
 import math
 from collections.abc import Sequence
+from functools import cache
+from typing import Any
 
 import numpy as np
 import torch
@@ -14,7 +16,9 @@ from lrptrain.extras import require
 
 # The longer side of a picture, in pixels, below which it is enlarged.
 SMALLEST = 160
+# Hot is for the class, cold is against it; both grow brighter. No stop of the cold one is near the outline's cyan.
 COLORMAP = "inferno"
+_COLD = ("#000004", "#1d4ed8", "#70aaff")
 OUTLINE = (0, 255, 255)
 # How far the picture below relevance turns grey: an orange thing must not look like relevance.
 _GREY = 0.6
@@ -31,8 +35,9 @@ def overlay(
 ) -> UInt8[np.ndarray, "large_height large_width 3"]:
     """The image, paler, under its relevance: the more relevant a place, the brighter its colour and the more opaque.
 
-    Only positive relevance shows, scaled by its maximum; without any, no colour is laid over it. The annotation's
-    outline is cyan on black.
+    What speaks for the class is black over red to yellow, what speaks against it blue; both are scaled by the largest
+    magnitude, so that equal brightness is equal relevance. Where there is none, no colour is laid over the image. The
+    annotation's outline is cyan on black.
 
     Args:
         image: Image of any range, with one or three channels; a tensor on any device, or an array.
@@ -47,18 +52,27 @@ def overlay(
         A picture, enlarged as by `to_picture`.
     """
     picture = to_picture(image, mean=mean, std=std)
-    blended = blend(picture, _scaled(_strength(_array(heat), (picture.shape[0], picture.shape[1]))), opacity)
+    blended = blend(picture, _scaled(_resized(_array(heat), (picture.shape[0], picture.shape[1]))), opacity)
     return blended if mask is None else _outlined(blended, enlarge(_array(mask)) == 1)
 
 
 def blend(
-    picture: UInt8[np.ndarray, "height width 3"], strength: Float[np.ndarray, "height width"], opacity: float = 0.75
+    picture: UInt8[np.ndarray, "height width 3"], relevance: Float[np.ndarray, "height width"], opacity: float = 0.75
 ) -> UInt8[np.ndarray, "height width 3"]:
-    """A picture, paler, under the colours of a strength in [0, 1]: the larger, the brighter and the more opaque."""
+    """A picture, paler, under the colours of relevance in [-1, 1]: the larger, the brighter and the more opaque."""
+    strength = np.abs(relevance)
     # [height, width, 1] in 0..1: the opacity of each pixel.
     alpha = opacity * strength[..., None]
-    colors = require("matplotlib", "monitor").colormaps[COLORMAP](strength)[..., :3] * 255
+    hot, cold = (colors(strength)[..., :3] * 255 for colors in color_maps())
+    colors = np.where(relevance[..., None] < 0, cold, hot)
     return np.rint((1 - alpha) * _paler(picture) + alpha * colors).astype(np.uint8)
+
+
+@cache
+def color_maps() -> tuple[Any, Any]:
+    """matplotlib's maps from a strength in [0, 1] to the colour of what speaks for the class, and against it."""
+    cold = require("matplotlib.colors", "monitor").LinearSegmentedColormap.from_list("cold", _COLD)
+    return require("matplotlib", "monitor").colormaps[COLORMAP], cold
 
 
 def to_picture(
@@ -115,18 +129,23 @@ def enlarge(
     return pixels.repeat(factor, axis=0).repeat(factor, axis=1)
 
 
-def _strength(heat: Float[np.ndarray, "rows columns"], size: tuple[int, int]) -> Float[np.ndarray, "height width"]:
-    """Positive relevance at the picture's size."""
+def _resized(heat: Float[np.ndarray, "rows columns"], size: tuple[int, int]) -> Float[np.ndarray, "height width"]:
+    """Relevance at the picture's size."""
     # interpolate() wants [batch, channels, rows, columns].
-    positive = torch.from_numpy(np.nan_to_num(heat, posinf=0.0).clip(min=0))[None, None]
-    resized: np.ndarray = F.interpolate(positive, size=size, mode="bilinear", align_corners=False)[0, 0].numpy()
+    finite = torch.from_numpy(_finite(heat))[None, None]
+    resized: np.ndarray = F.interpolate(finite, size=size, mode="bilinear", align_corners=False)[0, 0].numpy()
     return resized
 
 
-def _scaled(strength: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    """Its maximum 1, unless it is 0 everywhere."""
-    peak = strength.max()
-    return strength / peak if peak > 0 else strength
+def _finite(heat: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+    """What is not finite counts as no relevance."""
+    return np.nan_to_num(heat, posinf=0.0, neginf=0.0)
+
+
+def _scaled(relevance: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
+    """Its largest magnitude 1, unless it is 0 everywhere."""
+    peak = np.abs(relevance).max()
+    return relevance / peak if peak > 0 else relevance
 
 
 def _paler(picture: UInt8[np.ndarray, "height width 3"]) -> Float[np.ndarray, "height width 3"]:

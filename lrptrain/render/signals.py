@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float, Num, UInt8
 from torch import Tensor
 
-from lrptrain.render.image import _array, _scaled, _strength, blend, overlay, to_picture
+from lrptrain.render.image import _array, _finite, _resized, _scaled, blend, overlay, to_picture
 
 _GAP = 4
 _LINE = (40, 40, 40)
@@ -44,9 +44,9 @@ def video_frames(
     tubes = torch.arange(len(frames)) * len(maps) // len(frames)
     pictures = [to_picture(frame, mean=mean, std=std) for frame in frames]
     size = (pictures[0].shape[0], pictures[0].shape[1])
-    strength = _scaled(np.stack([_strength(_array(maps[tube]), size) for tube in tubes]))
+    relevance = _scaled(np.stack([_resized(_array(maps[tube]), size) for tube in tubes]))
     gap = np.full((size[0], _GAP, 3), 255, dtype=np.uint8)
-    parts = [part for x, y in zip(pictures, strength, strict=True) for part in (gap, blend(x, y, opacity))]
+    parts = [part for x, y in zip(pictures, relevance, strict=True) for part in (gap, blend(x, y, opacity))]
     return np.concatenate(parts[1:], axis=1)
 
 
@@ -70,7 +70,7 @@ def spectrogram(
 def waveform(
     samples: Num[Tensor | np.ndarray, " time"], heat: Num[Tensor | np.ndarray, " tokens"], *, opacity: float = 0.75
 ) -> UInt8[np.ndarray, "96 640 3"]:
-    """A waveform as a strip, over colours as bright as its positive relevance.
+    """A waveform as a strip, over the colours of its relevance, as by `overlay`.
 
     Args:
         samples: The waveform.
@@ -80,8 +80,8 @@ def waveform(
     height, width = _STRIP
     ground = np.full((height, width, 3), 255, dtype=np.uint8)
     columns = torch.arange(width)
-    strength = _scaled(np.nan_to_num(_array(torch.as_tensor(heat))).clip(min=0))
-    of_columns = strength[(columns * len(strength) // width).numpy()]
+    relevance = _scaled(_finite(_array(torch.as_tensor(heat))))
+    of_columns = relevance[(columns * len(relevance) // width).numpy()]
     strip = blend(ground, np.broadcast_to(of_columns, (height, width)), opacity)
     low, high = _extremes(_array(torch.as_tensor(samples)), width)
     rows = np.arange(height)[:, None]

@@ -187,13 +187,12 @@ class FailsLater(nn.Module):
     def __init__(self):
         super().__init__()
         self.net = vit()
-        self.left = [1]  # attributes, but not what is in them, are restored behind the monitor
+        # Attributes, and what the containers among them hold, are put back behind the monitor: an iterator is not.
+        self.served = iter([True])
 
     def forward(self, image):
-        if torch.is_grad_enabled() and not self.training:
-            self.left[0] -= 1
-            if self.left[0] < 0:
-                raise RuntimeError("no more relevance")
+        if torch.is_grad_enabled() and not self.training and not next(self.served, False):
+            raise RuntimeError("no more relevance")
         return self.net(image)
 
 

@@ -160,7 +160,8 @@ def test_the_overlay_of_any_class_can_be_chosen(visit, recorded):
         page.wait_for_timeout(100)
         pictures.append(canvas_of(page))
         assert np.abs(pictures[-1] - drawn(image, rows["map_class"][i], None)).max() <= 6
-    assert all(np.abs(one - other).max() > 20 for one, other in pairwise(pictures))
+    # What speaks for one of a few classes speaks against another; two of three may well have the same map.
+    assert any(np.abs(one - other).max() > 20 for one, other in pairwise(pictures))
     page.wait_for_selector("dialog .strip figure:nth-child(3) canvas")
     page.keyboard.press("Escape")
     page.fill("#search", "")

@@ -155,3 +155,20 @@ def test_queries_without_any_key_yield_zero_as_in_the_fused_kernels(mask):
     with torch.no_grad():
         assert relative_error(found.logits, model(patches())).max() < 1e-12
     assert found.scores.isfinite().all()
+
+
+@pytest.mark.parametrize("sign", [-1, 1])
+def test_mixed_heads_that_are_negative_on_average_have_no_raw_attention(sign):
+    mixing = sign * torch.tensor([[1.0, 2.0], [0.5, -0.1]], dtype=torch.float64)
+
+    def mixed(x: Tensor) -> Tensor:
+        heads = x.view(len(x), 16, 2, 4).transpose(1, 2)
+        probabilities = (heads @ heads.mT).softmax(-1).permute(0, 2, 3, 1) @ mixing
+        return x + (probabilities.permute(0, 3, 1, 2) @ heads).transpose(1, 2).reshape(len(x), 16, 8)
+
+    model = Small(after=Block(mixed))
+    if sign > 0:
+        assert (lrptrain.attribute(model, patches(), 1, "raw_attention").scores > 0).all()
+        return
+    with pytest.raises(lrptrain.UnsupportedMethodError, match=r"mixes its heads after the softmax.*input_x_gradient"):
+        lrptrain.attribute(model, patches(), 1, "raw_attention")

@@ -70,10 +70,10 @@ def test_outputs_that_are_no_logits(end, message):
         lrptrain.attribute(Model(end), images())
 
 
-def test_nan_logits_name_the_samples():
+def test_nan_inputs_name_the_samples():
     x = images()
     x[1] = torch.nan
-    with pytest.raises(ValueError, match=r"logits of samples \[1\] are NaN"):
+    with pytest.raises(ValueError, match=r"the input holds NaN or infinity in samples \[1\]"):
         lrptrain.attribute(Model().eval(), x)
 
 

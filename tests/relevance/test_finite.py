@@ -126,8 +126,17 @@ def test_an_infinite_explained_logit_is_named_and_other_classes_stay_free():
     assert lrptrain.attribute(model, patches(), 0, "epsilon_lrp").scores.isfinite().all()
 
 
-def test_nan_logits_say_where_to_look():
+@pytest.mark.parametrize("create_graph", [False, True])
+def test_an_input_that_is_not_finite_is_named_before_the_logits(create_graph):
     x = patches()
-    x[1] = torch.nan
-    with pytest.raises(NonFiniteError, match=r"logits of samples \[1\] are NaN.*check these samples of the input"):
-        lrptrain.attribute(Squashed(), x)
+    x[1, 0, 2, 3] = torch.nan
+    with pytest.raises(NonFiniteError, match=r"^the input holds NaN or infinity in samples \[1\]: replace"):
+        lrptrain.attribute(Squashed(), x, create_graph=create_graph)
+    with pytest.raises(NonFiniteError, match=r"^the input 'x' holds NaN or infinity in samples \[1\]: replace"):
+        lrptrain.record(Squashed(), {"x": x})
+
+
+def test_nan_logits_of_a_finite_input_say_where_to_look():
+    model = Squashed(torch.nan, 0.0, 0.0, 0.0)
+    with pytest.raises(NonFiniteError, match=r"logits of samples \[0, 1, 2\] are NaN.*the model's weights"):
+        lrptrain.attribute(model, patches())

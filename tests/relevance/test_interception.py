@@ -150,7 +150,7 @@ def test_compiled_models_are_heard():
 
 
 def test_a_recording_that_fails_is_told_and_the_model_runs_without(monkeypatch):
-    def fails(*arguments):
+    def fails(*arguments, **others):
         raise UnsupportedOperationError("a gap")
 
     model, x = vit(), images()
@@ -182,3 +182,59 @@ def test_who_checkpoints():
     assert not checkpoints(model)
     model.set_grad_checkpointing()
     assert checkpoints(nn.Sequential(model))
+
+
+class Turned(nn.Module):
+    """A norm in evaluation mode, the gradient at whose output is transposed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.norm = nn.BatchNorm2d(2, eps=0.0, affine=False).double().eval()
+
+    def forward(self, image):
+        at_output = torch.arange(8.0, dtype=image.dtype).view(2, 1, 2, 2).permute(1, 3, 0, 2)
+        return _Times.apply(self.norm(image), at_output)
+
+
+class _Times(torch.autograd.Function):
+    """The sum of products, with a gradient whose memory is in another order, as the models' own transposes make it."""
+
+    @staticmethod
+    def forward(ctx, x, weight):
+        ctx.weight = weight
+        return (x * weight).sum().view(1, 1)
+
+    @staticmethod
+    def backward(ctx, grad):  # type: ignore[override]
+        return ctx.weight.mul(grad.item()), None
+
+
+def test_another_call_has_the_right_gradient_through_a_norm():
+    model, image = Turned(), torch.zeros(1, 2, 2, 2, dtype=torch.float64, requires_grad=True)
+    with intercepted(model, 1, False) as calls:
+        model(torch.ones_like(image))
+    calls[0].again(image).sum().backward()
+    # The norm does nothing: mean 0, variance 1.
+    expected = torch.arange(8.0, dtype=image.dtype).view(2, 1, 2, 2).permute(1, 3, 0, 2)
+    assert torch.equal(image.grad, expected)
+
+
+class Pair(nn.Module):
+    """Two texts in one table; the sum of their first features, the second one's with a factor."""
+
+    def __init__(self):
+        super().__init__()
+        self.embedding = nn.Embedding(9, 4).double()
+        self.head = nn.Linear(4, 2).double()
+
+    def forward(self, input_ids, input_ids_b):
+        return self.head(self.embedding(input_ids).mean(1) + 3 * self.embedding(input_ids_b).mean(1))
+
+
+def test_equal_texts_are_two():
+    model = Pair()
+    ids = torch.arange(8).view(2, 4)
+    with intercepted(model, 2, True) as calls:
+        model(input_ids=ids, input_ids_b=ids)
+    found = calls[0].recording().attribute(1, "input_x_gradient").scores
+    torch.testing.assert_close(found, (model.embedding(ids) * model.head.weight[1] / 4).sum(-1).detach())

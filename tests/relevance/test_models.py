@@ -17,8 +17,8 @@ pytestmark = pytest.mark.filterwarnings("ignore:integrated_gradients has not con
 METHODS = lrptrain.methods()
 # What needs no maps of attention over the whole sequence.
 WITHOUT_ATTENTION = (
-    "attnlrp", "epsilon_lrp", "gamma_lrp", "input_x_gradient", "integrated_gradients", "kernel_shap", "leave_one_out",
-    "lime", "lrp", "random", "smoothgrad",
+    "attnlrp", "cp_lrp", "epsilon_lrp", "gamma_lrp", "input_x_gradient", "integrated_gradients", "kernel_shap",
+    "leave_one_out", "lime", "lrp", "random", "smoothgrad",
 )  # fmt: skip
 # Smaller than the defaults where they take long.
 OPTIONS: dict[str, dict[str, Any]] = {

@@ -272,6 +272,19 @@ def test_each_of_two_equal_texts(which):
     assert relative(path.scores, swapped.scores) > 0.01
 
 
+def test_that_one_of_two_texts_is_explained_is_said_once():
+    model = Twins().double().eval()
+    given = pair_of_texts()
+    lrptrain.attribute(model, given, 1, "input_x_gradient", explain="input_ids_a")  # who names one knows
+    with pytest.warns(
+        lrptrain.RelevanceWarning, match=r"input_ids_a, input_ids_b, of which input_ids_a.*explain="
+    ) as said:
+        found = lrptrain.attribute(model, given, 1, "input_x_gradient")
+    assert len(said) == 1
+    again = lrptrain.attribute(model, given, 1, "input_x_gradient")
+    assert torch.equal(found.scores, again.scores)
+
+
 def relative(one: Tensor, other: Tensor) -> float:
     return float((one - other).norm() / one.norm())
 

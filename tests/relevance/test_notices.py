@@ -9,7 +9,7 @@ import pytest
 from torch import nn
 
 from lrptrain import RelevanceWarning
-from lrptrain.relevance.notices import warn_once
+from lrptrain.relevance.notices import share_notices, warn_once
 
 
 def said(model, kind):
@@ -26,6 +26,14 @@ def test_a_kind_is_said_once_per_model():
     assert said(first, "train mode") == []
     assert len(said(first, ("train mode", "lrp"))) == 1
     assert len(said(second, "train mode")) == 1
+
+
+def test_a_copy_counts_as_the_model():
+    model = nn.Linear(2, 2)
+    copied = nn.Linear(2, 2)
+    share_notices(copied, model)
+    assert len(said(copied, "train mode")) == 1
+    assert said(model, "train mode") == []
 
 
 def test_a_model_is_not_kept_alive():

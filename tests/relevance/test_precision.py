@@ -110,6 +110,12 @@ def test_a_composite_of_the_users_is_sensitive():
     exact = lrptrain.attribute(copy.deepcopy(model).float(), images().bfloat16().float(), 1, "attnlrp", composite=rules)
     low = lrptrain.attribute(model, images().bfloat16(), 1, "attnlrp", composite=rules)
     assert torch.equal(low.scores, exact.scores)
+    with lrptrain.use_rules(rules):
+        assert torch.equal(lrptrain.attribute(model, images().bfloat16(), 1, "attnlrp").scores, exact.scores)
+    with lrptrain.register_rule("linear", lrptrain.rules.epsilon()):
+        assert torch.equal(lrptrain.attribute(model, images().bfloat16(), 1, "attnlrp").scores, exact.scores)
+        # What propagates no relevance is computed as before.
+        assert lrptrain.attribute(model, images().bfloat16(), 1, "input_x_gradient").logits.dtype == torch.bfloat16
 
 
 def test_weights_of_both_kinds_under_autocast():

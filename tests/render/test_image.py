@@ -73,14 +73,41 @@ def test_the_scale_of_relevance_does_not_matter_and_opacity_does(image):
     assert np.abs(picture.astype(int) - overlay(image, heat, opacity=0.1)).max() > 20
 
 
-def test_no_positive_relevance_lays_nothing_over(image):
+def test_no_relevance_lays_nothing_over(image):
     nothing = overlay(image, torch.zeros(4, 4))
     plain = to_picture(image)
     assert np.abs(nothing.mean(axis=-1) - plain.mean(axis=-1)).max() <= 1
     assert 0 < saturation(nothing).mean() < saturation(plain).mean()
-    np.testing.assert_array_equal(nothing, overlay(image, -torch.rand(4, 4)))
     np.testing.assert_array_equal(nothing, overlay(image, torch.full((4, 4), torch.nan)))
+    for infinite in (torch.inf, -torch.inf):
+        np.testing.assert_array_equal(nothing, overlay(image, torch.full((4, 4), infinite)))
     np.testing.assert_array_equal(nothing, overlay(image, torch.rand(64, 48), opacity=0.0))
+
+
+def test_what_speaks_against_the_class_is_blue_and_what_speaks_for_it_is_not():
+    heat = torch.zeros(8, 8)
+    heat[1, 1] = 2.0
+    heat[6, 6] = -1.0
+    picture = overlay(torch.full((3, 160, 160), 0.5), heat).astype(int)
+    where = saturation(picture)
+    red, _, blue = picture.transpose(2, 0, 1)
+    assert np.all((red - blue)[:60, :60][where[:60, :60] > 40] > 0)
+    assert np.all((blue - red)[100:, 100:][where[100:, 100:] > 0] > 0)
+    assert where[100:, 100:].max() > 40
+    assert np.all(where[:60, 100:] == 0)
+
+
+def test_both_signs_share_one_scale():
+    """Relevance of half the size is as strong, whichever sign the larger has."""
+    grey = torch.full((3, 160, 160), 0.5)
+    heat = torch.zeros(8, 8)
+    heat[1, 1] = 1.0
+    weaker = overlay(grey, heat - 2 * heat.flip(0))
+    alone = overlay(grey, heat + 2 * heat.flip(0))
+    np.testing.assert_array_equal(weaker[:60], alone[:60])
+    assert np.abs(weaker[100:].astype(int) - alone[100:]).max() > 100
+    strongest = [np.ptp(overlay(grey, sign * heat)[:60].astype(int), axis=-1).max() for sign in (1, -1)]
+    assert min(strongest) > 60
 
 
 def outlined(mask):

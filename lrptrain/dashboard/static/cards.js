@@ -72,7 +72,7 @@ function lookControls(targets, redraw) {
     labelled("", h("input", { id: "mask", type: "checkbox", checked: look.mask, onchange: (event) => set("mask")(event.target.checked) })),
     h("label", { htmlFor: "mask", className: "after" }, "annotation"),
     // Methods such as AttnLRP have both signs; shares and findings count what speaks for the class.
-    h("span", { className: "muted" }, "images: bright speaks for the class, what speaks against it is not coloured; texts: red for, blue against"));
+    h("span", { className: "muted" }, "red (in images to yellow) speaks for the class, blue against it"));
 }
 
 function redrawAll() {

@@ -8,7 +8,7 @@ function unpack(packed) {
   return levels;
 }
 
-// Positive relevance at the picture's size, bilinear between patches' centres, its maximum 1.
+// Relevance at the picture's size, bilinear between patches' centres, its largest magnitude 1.
 function upsampled(levels, [rows, columns], width, height) {
   const heat = new Float32Array(width * height);
   let peak = 0;
@@ -24,17 +24,19 @@ function upsampled(levels, [rows, columns], width, height) {
     const [top, bottom, v] = down[y];
     for (let x = 0; x < width; x++) {
       const [left, right, u] = across[x];
-      const at = (row, column) => Math.max(levels[row * columns + column], 0);
+      const at = (row, column) => levels[row * columns + column];
       const value = (1 - v) * ((1 - u) * at(top, left) + u * at(top, right)) + v * ((1 - u) * at(bottom, left) + u * at(bottom, right));
       heat[y * width + x] = value;
-      if (value > peak) peak = value;
+      if (Math.abs(value) > peak) peak = Math.abs(value);
     }
   }
   if (peak > 0) for (let i = 0; i < heat.length; i++) heat[i] /= peak;
   return heat;
 }
 
-const INFERNO = Uint8Array.from(COLORS.match(/../g), (pair) => parseInt(pair, 16));
+const colorTable = (digits) => Uint8Array.from(digits.match(/../g), (pair) => parseInt(pair, 16));
+const HOT = colorTable(COLORS.hot); // for the class
+const COLD = colorTable(COLORS.cold); // against it
 const GREY = 0.6; // an orange thing must not look like relevance
 
 // picture, mask: RGBA data or null; heat: see `upsampled`, or null
@@ -45,13 +47,14 @@ function paint(canvas, picture, mask, heat, opacity) {
   const grey = heat === null ? 0 : GREY * Math.min(1, opacity / 0.75);
   // Stronger relevance is both brighter and more opaque; below it the picture turns grey by a fixed part.
   for (let i = 0; i < width * height; i++) {
-    const strength = heat === null ? 0 : heat[i];
+    const strength = heat === null ? 0 : Math.abs(heat[i]);
+    const table = heat !== null && heat[i] < 0 ? COLD : HOT;
     const color = 3 * Math.round(255 * strength);
     const alpha = opacity * strength;
     const p = 4 * i;
     const base = picture === null ? [90, 90, 90] : [picture[p], picture[p + 1], picture[p + 2]];
     const mean = (grey * (base[0] + base[1] + base[2])) / 3;
-    for (let c = 0; c < 3; c++) out.data[p + c] = (1 - alpha) * ((1 - grey) * base[c] + mean) + alpha * INFERNO[color + c];
+    for (let c = 0; c < 3; c++) out.data[p + c] = (1 - alpha) * ((1 - grey) * base[c] + mean) + alpha * table[color + c];
     out.data[p + 3] = 255;
   }
   if (mask !== null) outline(out.data, mask, width, height);

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.attention_layers import DECODER, OWN, AttentionLayer
+from lrptrain.relevance.attention_layers import DECODER, OWN, WAY_OUT, AttentionLayer
 from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.recording import Recording
 from lrptrain.relevance.registry import RelevanceMaps, method
@@ -147,10 +147,19 @@ def _added(maps: Sequence[Tensor]) -> Tensor:
 
 @method(class_specific=False, signed=False, source="-")
 def raw_attention(explanation: Explanation) -> RelevanceMaps:
-    """Attention of the pooled token in the last block, mean over heads."""
+    """Attention of the pooled token in the last block, mean over heads.
+
+    Raises:
+        UnsupportedMethodError: If the mean is positive nowhere, as it can be where the model mixes its heads.
+    """
     recording = explanation.recording
     (last,) = recording.attention_layers.layers(-1)
     maps = mean_maps(recording, last)
+    if not all(block.flatten(1).any(1).all() for block in maps):
+        raise UnsupportedMethodError(
+            "the last block mixes its heads after the softmax (talking heads?), and the mean of what it makes of them "
+            f"is positive nowhere, so that its map would be 0 everywhere; {WAY_OUT}"
+        )
     row = pooled_row(recording.pooling, _added(maps) / len(maps))
     return RelevanceMaps(recording.content_of(row, last.keys))
 

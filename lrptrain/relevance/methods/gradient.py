@@ -130,7 +130,8 @@ def _warn_of_error(explanation: Explanation, error: Float[Tensor, " batch"], ste
         explanation.recording.model,
         "integrated_gradients",
         f"integrated_gradients has not converged: after {steps} steps the map of sample {worst} is off by "
-        f"{float(error[worst]):.0%} of the change of the logit (Relevance.convergence_delta says it of every sample); "
+        f"{float(error[worst]):.0%} of the change of the logit, or of a tenth of its absolute relevance where that is "
+        "more (Relevance.convergence_delta says it of every sample); "
         f"{more}, or a nearer baseline",
     )
 

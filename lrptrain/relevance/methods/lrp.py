@@ -12,6 +12,7 @@ from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.methods.attention import content, pooled_row, related, rolled_out, weighted_maps
 from lrptrain.relevance.methods.input_maps import input_maps
 from lrptrain.relevance.propagation.composite import Composite
+from lrptrain.relevance.propagation.conservative_composites import CP, CP_GRADIENT_FORM
 from lrptrain.relevance.propagation.named_rules import PatchRule, check_alpha_beta, first_rule
 from lrptrain.relevance.propagation.pixels import Bound
 from lrptrain.relevance.propagation.positive_composites import (
@@ -229,19 +230,56 @@ def attnlrp(explanation: Explanation, form: Literal["gradient", "explicit"] = "g
     """
     if form not in ("gradient", "explicit"):
         raise ValueError(unknown_name("form", form, ("gradient", "explicit")))
-    composite = attnlrp_composite()
+    return _in_form(explanation, form, attnlrp_composite(), GRADIENT_FORM)
+
+
+@method(
+    class_specific=True,
+    signed=True,
+    reaches_input=True,
+    uses_rules=True,
+    full_precision=False,
+    source="Ali et al. 2022",
+)
+def cp_lrp(explanation: Explanation, form: Literal["gradient", "explicit"] = "gradient") -> RelevanceMaps:
+    """CP-LRP (Ali et al., ICML 2022): what softmaxes make is held fixed, and so are denominators of norms.
+
+    Nothing flows to queries and keys: the values get all relevance of an attention. All else is as in AttnLRP. So are
+    activations, which pass relevance as it is; the authors' code takes their gradient.
+
+    Args:
+        explanation: The forward pass and the target.
+        form: "gradient" or "explicit", as of `attnlrp`.
+
+    Raises:
+        ValueError: If the form is unknown.
+        UnsupportedMethodError: If the output itself is made by softmaxes, so that no relevance could leave it.
+    """
+    if form not in ("gradient", "explicit"):
+        raise ValueError(unknown_name("form", form, ("gradient", "explicit")))
+    recording = explanation.recording
+    if recording.output in recording.propagator.from_softmaxes:
+        raise UnsupportedMethodError(
+            "the output comes from the input by softmaxes only, which cp_lrp holds fixed: explain the numbers before "
+            "the softmax, or take attnlrp"
+        )
+    return _in_form(explanation, form, CP, CP_GRADIENT_FORM)
+
+
+def _in_form(explanation: Explanation, form: str, explicit: Composite, per_unit: Composite) -> RelevanceMaps:
+    """Relevance by rules that exist in two forms."""
     # A user's rule may give relevance to an activation of 0, which no relevance per unit can express.
-    if form == "explicit" or explanation.recording.propagator.has_custom_rule(composite):
-        return _of_logit(explanation, composite)
+    if form == "explicit" or explanation.recording.propagator.has_custom_rule(explicit):
+        return _of_logit(explanation, explicit)
     place = explanation.recording.encoder_input
-    (per_unit,) = explanation.relevance(GRADIENT_FORM, [place])
-    return input_maps(explanation.recording, per_unit * place.tensor.to(per_unit.dtype))
+    (arrived,) = explanation.relevance(per_unit, [place])
+    return replace(input_maps(explanation.recording, arrived * place.tensor.to(arrived.dtype)), of_logit=True)
 
 
 def _of_logit(explanation: Explanation, composite: Composite) -> RelevanceMaps:
     """Relevance of the input that adds up, but for what biases take, to the explained logit."""
     (relevance,) = explanation.relevance(composite, [explanation.recording.encoder_input], of_logit=True)
-    return input_maps(explanation.recording, relevance)
+    return replace(input_maps(explanation.recording, relevance), of_logit=True)
 
 
 def _not_negative(name: str, number: float) -> float:

@@ -172,7 +172,7 @@ def use_rules(rules: Rules) -> Composite:
 # -- Rules for the process ---------------------------------------------------------------------------------------------
 
 # The composites of the methods, which a registration can be limited to.
-COMPOSITES = ("alpha_beta", "attnlrp", "chefer", "epsilon", "gamma", "split_alpha_beta")
+COMPOSITES = ("alpha_beta", "attnlrp", "chefer", "cp", "epsilon", "gamma", "split_alpha_beta")
 
 
 @dataclass(frozen=True, eq=False)
@@ -212,8 +212,8 @@ def register_rule(name: str, rule: RuleFunction, composites: Iterable[str] | Non
             `(value, relevance)` for the values in `node.inputs`; or one of `lrptrain.rules`. It must not write into the
             tensors that it is given. A rule that differentiates repeats the call (`node.call`) on inputs of its own:
             recorded tensors may come without a graph.
-        composites: The composites that use the rule ("alpha_beta", "attnlrp", "chefer", "epsilon", "gamma",
-            "split_alpha_beta"); None for all of them.
+        composites: The composites that use the rule ("alpha_beta", "attnlrp", "chefer", "cp", "epsilon",
+            "gamma", "split_alpha_beta"); None for all of them.
 
     Returns:
         A handle with `remove()`, which is also a context manager.

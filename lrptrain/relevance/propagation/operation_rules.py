@@ -12,6 +12,7 @@ from lrptrain.relevance.propagation.linear_maps import factors, vjp
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
 from lrptrain.relevance.tape.functions import CAST, ENTRIES, INVERSES, SIZES, is_in_place
 from lrptrain.relevance.tape.nodes import Node, Value, tensors_in, unsupported
+from lrptrain.relevance.tape.softmaxes import divides_exponentials
 
 # -- How a rule reads its node ----------------------------------------------------------------------------------------
 
@@ -111,7 +112,19 @@ def carriers(propagator: Propagator, node: Node) -> list[Value]:
     operands = [node.argument(0, "input"), node.argument(1, "other")]
     values = [operand for operand in operands if isinstance(operand, Value)]
     numerators = [value for value in values if not is_inverse(propagator, value)]
+    if len(values) == 2 and len(numerators) == 1:
+        check_denominator(propagator, node, numerators[0], values[values[0] is numerators[0]])
     return numerators if len(values) > 1 and numerators else values
+
+
+def check_denominator(propagator: Propagator, node: Node, numerator: Value, denominator: Value) -> None:
+    """Raise where holding the denominator fixed would be wrong.
+
+    Raises:
+        UnsupportedOperationError: If exponentials are divided by sums of them, and it is no softmax that is known.
+    """
+    if divides_exponentials(propagator.producer, numerator, denominator):
+        raise unsupported(node.name, node.path, "divides exponentials by a sum of them, as no known softmax does")
 
 
 def is_inverse(propagator: Propagator, value: Value) -> bool:
@@ -131,6 +144,9 @@ def divide(propagator: Propagator, node: Node, relevance: OutputRelevance) -> In
     numerator = node.argument(0, "input")
     if not isinstance(numerator, Value):
         raise unsupported(node.name, node.path, "divides a constant by an activation")
+    denominator = node.argument(1, "other")
+    if isinstance(denominator, Value):
+        check_denominator(propagator, node, numerator, denominator)
     return [shape_back(numerator, part)]
 
 

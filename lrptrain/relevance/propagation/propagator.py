@@ -63,6 +63,15 @@ class Propagator:
                 copies.update(node.outputs)
         return nodes, copies
 
+    @cached_property
+    def from_softmaxes(self) -> set[Value]:
+        """The values that depend on the input through outputs of softmaxes only: constants, where those are."""
+        values: set[Value] = set()
+        for node in self.tape.nodes:
+            if node.name == "softmax" or (node.inputs and values.issuperset(node.inputs)):
+                values.update(node.outputs)
+        return values
+
     def producer(self, value: Value) -> Node | None:
         """The operation that made a value; None for the input."""
         return self._producers.get(value)

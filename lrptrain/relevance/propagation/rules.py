@@ -160,7 +160,8 @@ def alpha_beta_of_product(
 def by_size(relevance: Array, operands: tuple[Array, ...]) -> tuple[Array, ...]:
     """Split relevance of a sum by each operand's part of the absolute values, which neither cancel nor blow up.
 
-    This is the ratio-based splitting of Otsuki et al. (ECCV 2024) for skip connections.
+    This is what Otsuki et al. (ECCV 2024, arXiv 2407.09115) call ratio-based splitting, for skip connections; here it
+    serves every sum.
     """
     sizes = [operand.abs() for operand in operands]
     share = safe_divide(relevance, sum(sizes[1:], sizes[0]))

@@ -18,6 +18,7 @@ from lrptrain.relevance.propagation.normalisation import frozen
 from lrptrain.relevance.propagation.operation_rules import (
     by_jacobian,
     carriers,
+    check_denominator,
     choose,
     divide,
     entries,
@@ -150,7 +151,8 @@ def attnlrp_composite(gamma: float = 0.0, name: str = "attnlrp") -> Composite:
         name: The composite's name.
     """
     norms: dict[str, RuleFunction] = dict.fromkeys(NORMALISATIONS, fixed_rule)
-    rules_by_operation = {**_signed(0.0, gamma), "softmax": softmax_rule, **norms}
+    softmaxes: dict[str, RuleFunction] = {"softmax": softmax_rule, "log_softmax": by_jacobian}
+    rules_by_operation = {**_signed(0.0, gamma), **softmaxes, **norms}
     return Composite(rules_by_operation, name=name)
 
 
@@ -209,7 +211,10 @@ def _through_division(propagator: Propagator, node: Node, relevance: OutputRelev
     numerator = node.argument(0, "input")
     if not isinstance(numerator, Value):
         raise unsupported(node.name, node.path, "divides a constant by an activation")
-    yield shape_back(numerator, part / resolve(node.argument(1, "other"), part))
+    denominator = node.argument(1, "other")
+    if isinstance(denominator, Value):
+        check_denominator(propagator, node, numerator, denominator)
+    yield shape_back(numerator, part / resolve(denominator, part))
 
 
 def _through_size(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
@@ -273,6 +278,7 @@ GRADIENT_FORM = Composite(
         "nan_to_num": finite,
         "where": choose,
         "softmax": _through_softmax,
+        "log_softmax": entries,
     },
     name="attnlrp",
 )

@@ -19,6 +19,7 @@ from lrptrain.relevance.tape.functions import CAST, POINTWISE
 from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.tape.regions import Graph, Region, run
 from lrptrain.relevance.tape.sample_axes import Axes, sample_axes
+from lrptrain.relevance.tape.softmaxes import divides_exponentials
 from lrptrain.relevance.tape.tape import Tape
 
 _ARITHMETIC = frozenset({"add", "sub", "mul", "div", "rsub", "rdiv", "pow"})
@@ -128,6 +129,8 @@ def _norm(graph: _Batch, end: Node) -> Replacement:
         source, members_before = _numerator(graph, numerator, nearest)
         inside = members | members_before
         if source is None or not graph.closed(inside, result):
+            continue
+        if divides_exponentials(graph.producer, numerator, factor):
             continue
         axes = _reduced_axes(graph, source, inside)
         # A norm is homogeneous of degree 0: n(c x) = n(x) for large c, whatever the epsilon under the root.

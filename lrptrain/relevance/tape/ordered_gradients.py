@@ -6,9 +6,13 @@ samples, so that there more orders do it. `tests/relevance/tape/test_ordered_gra
 fails once torch has mended it.
 """
 
+from collections.abc import Callable
 from typing import Any
 
 from torch import Tensor
+from torch.overrides import TorchFunctionMode
+
+from lrptrain.relevance.tape.functions import canonical_name
 
 _NORMS = frozenset({"batch_norm", "instance_norm"})
 
@@ -23,6 +27,16 @@ def with_ordered_gradient(name: str, result: Any) -> Any:
     if name in _NORMS and isinstance(result, Tensor) and result.requires_grad:
         result.register_hook(_in_order)  # type: ignore[no-untyped-call]
     return result
+
+
+class OrderedGradients(TorchFunctionMode):
+    """Runs a model whose gradient is to be right, without a tape."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Any, args: tuple[Any, ...] = (), kwargs: dict[str, Any] | None = None
+    ) -> Any:
+        """Carry out one call of the model."""
+        return with_ordered_gradient(canonical_name(func), func(*args, **(kwargs or {})))
 
 
 def _in_order(gradient: Tensor) -> Tensor:

@@ -103,6 +103,8 @@ class Tape(TorchFunctionMode):
         self._records = False
         # The weight in which the explained text was looked up.
         self._table: Tensor | None = None
+        # What was looked up of the other arguments, and the weights in which.
+        self._others_read: list[tuple[Tensor, Tensor]] = []
         # Whether the model itself wants a graph. What depends on the input has one in any case.
         self._graph = True
 
@@ -146,6 +148,13 @@ class Tape(TorchFunctionMode):
     def _lookup(self, tensor: Tensor) -> tuple[Value, TensorWeakRef, Any] | None:
         entry = self._entries.get(id(tensor))
         return entry if entry is not None and entry[1]() is tensor else None
+
+    def reads_as_text(self, argument: Tensor) -> bool:
+        """Whether the model looked another argument up as it did the explained text: in as large a table."""
+        return self._table is not None and any(
+            table.shape[0] == self._table.shape[0] and shares_memory(looked_up, (argument,))
+            for looked_up, table in self._others_read
+        )
 
     def keep_only(self, output: Value) -> None:
         """Forget the operations that `output` does not come from."""
@@ -322,6 +331,7 @@ class Tape(TorchFunctionMode):
     def _lookup_of_text(self, looked_up: Tensor, table: Tensor) -> Lookup | None:
         """How a lookup reads the explained text, or None if it reads something else."""
         if shares_memory(looked_up, self.others):  # another argument, though it may hold the same words
+            self._others_read.append((looked_up, table))
             return None
         return self._first_lookup(looked_up, table) or self._later_lookup(looked_up, table)
 

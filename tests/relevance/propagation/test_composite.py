@@ -16,7 +16,7 @@ import lrptrain
 from lrptrain import Composite, UnsupportedMethodError, UnsupportedOperationError, rules
 from lrptrain.relevance.propagation import composite as composite_module
 
-BY_RULES = ("attnlrp", "epsilon_lrp", "gamma_lrp", "lrp", "partial_lrp", "transformer_attribution")
+BY_RULES = ("attnlrp", "cp_lrp", "epsilon_lrp", "gamma_lrp", "lrp", "partial_lrp", "transformer_attribution")
 
 
 @pytest.fixture(autouse=True)
@@ -350,7 +350,7 @@ def test_unknown_composites():
 @pytest.mark.parametrize("method", ["rollout", "input_x_gradient", "random"])
 def test_methods_without_rules_take_no_composite(method):
     with pytest.raises(
-        UnsupportedMethodError, match=f"{method} propagates no relevance by rules.*attnlrp, epsilon_lrp"
+        UnsupportedMethodError, match=f"{method} propagates no relevance by rules.*attnlrp, cp_lrp, epsilon_lrp"
     ):
         attributed(Deep(), method, composite={"linear": doubled})
 

@@ -25,6 +25,21 @@ def test_zplus(rows, bias):
     torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
 
 
+@pytest.mark.parametrize("rows", [(3,), (2, 600)])
+def test_zplus_of_which_the_bias_takes_its_share(rows):
+    x, weight, relevance, bias = random(*rows, 5), random(4, 5, seed=1), random(*rows, 4, seed=2), random(4, seed=3)
+    expected = rules.alpha_beta(relevance, x, weight, 1.0, 0.0, F.linear, backwards, bias)
+    found = in_place_rules.zplus(relevance, x, weight, F.linear(x, weight, bias), bias, takes=True)
+    torch.testing.assert_close(found, expected, rtol=1e-11, atol=1e-12)
+
+
+def test_division():
+    numerator, denominator = random(3, 4), random(3, 4, seed=1)
+    denominator[0] = torch.tensor([0.0, 1e-300, -0.0, -1e-300])
+    expected = rules.safe_divide(numerator, denominator)
+    assert torch.equal(in_place_rules.divide_(numerator, denominator.clone()), expected)
+
+
 def test_zplus_where_most_rows_have_no_relevance():
     x, weight, relevance = random(3, 6, 5), random(4, 5, seed=1), torch.zeros(3, 6, 4, dtype=torch.float64)
     relevance[:, 0] = random(3, 4, seed=2)

@@ -37,6 +37,7 @@ class Transformer(nn.Module):
         self.norms = nn.ModuleList(nn.LayerNorm(8) for _ in range(3))
         self.position = nn.Parameter(torch.zeros(16, 8))
         self.fixed = False
+        self.conservative = False  # what CP-LRP holds fixed, too
         randomised(self)
 
     def norm(self, i: int, x: Tensor) -> Tensor:
@@ -45,6 +46,8 @@ class Transformer(nn.Module):
     def attend(self, q: Tensor, k: Tensor, v: Tensor) -> Tensor:
         if not self.fixed:
             return F.scaled_dot_product_attention(q, k, v)
+        if self.conservative:
+            return torch.softmax(q @ k.mT / 8**0.5, -1).detach() @ v
         return half(torch.softmax(half(q @ k.mT) / 8**0.5, -1) @ v)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -73,10 +76,61 @@ def test_attnlrp_is_input_times_gradient_of_the_network_with_fixed_denominators(
 
 
 @pytest.mark.parametrize("name", KINDS)
-def test_both_forms_of_attnlrp_agree_on_every_model(name):
+@pytest.mark.parametrize("method", ["attnlrp", "cp_lrp"])
+def test_both_forms_agree_on_every_model(name, method):
     recorded = lrptrain.record(KINDS[name].build(True), KINDS[name].inputs())
-    maps = [recorded.attribute([0, 3, 4], "attnlrp", form=form).scores for form in ("gradient", "explicit")]
+    maps = [recorded.attribute([0, 3, 4], method, form=form).scores for form in ("gradient", "explicit")]
     assert relative_error(*maps).max() < 1e-6
+
+
+@pytest.mark.parametrize("form", ["gradient", "explicit"])
+def test_cp_lrp_is_input_times_gradient_of_the_network_with_fixed_attention(form):
+    model, x = Transformer(), images()
+    found = lrptrain.attribute(model, x, [0, 1, 2], "cp_lrp", form=form)
+    model.fixed = model.conservative = True
+    x.requires_grad_()
+    logits = model(x)
+    assert relative_error(found.logits, logits).max() < 1e-12
+    (gradient,) = torch.autograd.grad(logits[range(3), [0, 1, 2]].sum(), x)
+    assert found.input is not None
+    assert relative_error(found.input, (x * gradient).sum(1)).max() < 1e-9
+
+
+class Weighted(nn.Module):
+    """Probabilities that are masked, scaled, mixed and multiplied entry by entry before they weigh the values."""
+
+    def __init__(self, fixed: bool):
+        super().__init__()
+        self.embed, self.qkv, self.pool = nn.Conv2d(3, 8, 4, 4), nn.Linear(8, 24), nn.Linear(8, 1)
+        self.mix, self.head = nn.Linear(16, 16), nn.Linear(8, 4)
+        self.fixed = fixed
+        randomised(self)
+
+    def probabilities(self, scores: Tensor, dim: int) -> Tensor:
+        result = scores.softmax(dim)
+        return result.detach() if self.fixed else result
+
+    def forward(self, x: Tensor) -> Tensor:
+        tokens = self.embed(x).flatten(2).transpose(1, 2)
+        q, k, v = self.qkv(tokens).chunk(3, -1)
+        first = F.dropout(self.probabilities(q @ k.mT, -1), 0.5, training=False)
+        weights = self.mix(first.masked_fill(torch.eye(16) > 0, 0.0) - 0.3 * self.probabilities(k @ q.mT, -1))
+        tokens = tokens + torch.einsum("bij,bjc->bic", weights, v)
+        return self.head((self.probabilities(self.pool(tokens), 1) * tokens).sum(1))
+
+
+@pytest.mark.parametrize("form", ["gradient", "explicit"])
+def test_what_is_made_of_probabilities_is_fixed_in_cp_lrp(form):
+    """Input times gradient of the model with detached softmaxes, which is linear."""
+    x = images()
+    found = lrptrain.attribute(Weighted(fixed=False), x, [0, 1, 2], "cp_lrp", form=form)
+    expected = lrptrain.attribute(Weighted(fixed=True), x, [0, 1, 2], "input_x_gradient")
+    assert relative_error(found.scores, expected.scores).max() < 1e-9
+
+
+def test_cp_lrp_refuses_an_output_that_a_softmax_makes():
+    with pytest.raises(lrptrain.UnsupportedMethodError, match="by softmaxes only"):
+        lrptrain.attribute(nn.Sequential(Transformer(), nn.Softmax(-1)), images(), 0, "cp_lrp")
 
 
 class Perceptron(nn.Module):

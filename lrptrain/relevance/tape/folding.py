@@ -1,0 +1,73 @@
+"""Entries that a model picks of constants which it has put next to its activations: the class token, say."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+
+import torch
+from torch import Tensor
+
+from lrptrain.relevance.tape.functions import CAST, ENTRIES
+from lrptrain.relevance.tape.nodes import Node, Value, is_idle, map_nested, tensors_in, version_of
+from lrptrain.relevance.tape.regions import run
+from lrptrain.relevance.tape.tape import Tape
+
+_PICKING = frozenset({"getitem", "select", "narrow", "slice"})
+_JOINING = frozenset({"cat", "concat", "concatenate"})
+_KEEPING = ENTRIES | CAST | {"add", "dropout"}
+
+
+def fold_constants(tape: Tape, output: Value) -> None:
+    """Take `(cat([token, x], 1) + position)[:, 0]` for the constant that it is, and what is made of it, too.
+
+    Its entries may be picked from other samples than they are meant for, as all samples have the same. Where the
+    output itself turns out to be constant, the tape stays as it is.
+    """
+    producers: dict[Value, Node] = {}
+    folded: dict[Value, Tensor] = {}
+    nodes: list[Node] = []
+    for recorded in tape.nodes:
+        node = _with_constants(recorded, folded)
+        if not node.inputs or _picks_constants(node, producers):
+            folded.update((value, value.tensor) for value in node.outputs)
+            continue
+        nodes.append(node)
+        producers.update(dict.fromkeys(node.outputs, node))
+    if output not in folded:
+        tape.nodes = nodes
+
+
+def _with_constants(node: Node, folded: Mapping[Value, Tensor]) -> Node:
+    """The node with constants in the place of values that turned out to be some."""
+    tensors = [folded[value] for value in node.inputs if value in folded]
+    if not tensors:
+        return node
+    args = map_nested(node.args, Value, lambda value: folded.get(value, value))
+    kwargs = map_nested(node.kwargs, Value, lambda value: folded.get(value, value))
+    inputs = tuple(value for value in node.inputs if value not in folded)
+    constants = (*node.constants, *((tensor, version_of(tensor)) for tensor in tensors))
+    return replace(node, args=args, kwargs=kwargs, inputs=inputs, constants=constants)
+
+
+def _picks_constants(node: Node, producers: Mapping[Value, Node]) -> bool:
+    """Whether no entry of the output comes from the input: not a number in the input's place stays out of it."""
+    if node.name not in _PICKING or len(node.inputs) != 1:
+        return False
+    chain = [node]
+    while chain[-1].name not in _JOINING:
+        producer = producers.get(chain[-1].inputs[0])
+        if producer is None or not (producer.name in _JOINING or _keeps_entries(producer)):
+            return False
+        chain.append(producer)
+    joined = chain[-1]
+    if not any(True for _ in tensors_in((joined.args, joined.kwargs))):
+        return False
+    unknown = {value: value.tensor.new_full([], torch.nan).expand(value.shape) for value in joined.inputs}
+    with torch.no_grad():
+        values = run(reversed(chain), unknown)
+    return not any(bool(values[output].isnan().any()) for output in node.outputs)
+
+
+def _keeps_entries(node: Node) -> bool:
+    if len(node.inputs) != 1 or ("dropout" in node.name and not is_idle(node)):
+        return False
+    return node.name in _KEEPING
