@@ -50,7 +50,7 @@ def integrated_gradients(
         baseline: Where the line starts: a number, or a tensor that broadcasts to the input.
         at_once: Samples in one forward and backward pass; with `create_graph` all their graphs are kept to the end.
         tolerance: The largest convergence delta of a map that counts as converged, as a share of the change of the
-            logit, or of a tenth of the sum of absolute relevance where that is more.
+            logit, or of a tenth of the absolute scores of all tokens where that is more.
     """
     leaf = _leaf(explanation)
     start = torch.as_tensor(baseline, dtype=at_least_float32(leaf).dtype, device=leaf.device).expand_as(leaf)
@@ -60,13 +60,13 @@ def integrated_gradients(
     if explanation.create_graph:
         return input_maps(explanation.recording, relevance)
     change = _change_of_answer(explanation, start, at_once)
-    error = _convergence_error(relevance, change)
+    error = _convergence_error(explanation, relevance, change)
     while steps is None and points < MOST_STEPS and bool((error > tolerance).any()):
         points *= 2
         rows = (error > tolerance).nonzero().flatten()
         again = _along_line(explanation, start, rows, points, at_once)
         relevance = relevance.index_copy(0, rows, again[rows])
-        error = _convergence_error(relevance, change)
+        error = _convergence_error(explanation, relevance, change)
     # Whoever chose the steps is told of an error that changes the map's reading, not of every rounding.
     if bool((error > (tolerance if steps is None else BADLY_CONVERGED)).any()):
         _warn_of_error(explanation, error, points)
@@ -115,12 +115,12 @@ def _change_of_answer(
 
 
 def _convergence_error(
-    relevance: Float[Tensor, "batch ..."], change: Float[Tensor, " batch"]
+    explanation: Explanation, relevance: Float[Tensor, "batch ..."], change: Float[Tensor, " batch"]
 ) -> Float[Tensor, " batch"]:
     """The convergence delta as a share; see `tolerance` of `integrated_gradients`."""
-    relevance = relevance.flatten(1)
-    scale = torch.maximum(change.abs(), relevance.abs().sum(1) / 10)
-    return (relevance.sum(1) - change).abs() / scale
+    # Of the tokens, not of the numbers of an embedding: those cancel within a token, and would hide an error.
+    size = input_maps(explanation.recording, relevance).scores.abs().sum(1) / 10
+    return (relevance.flatten(1).sum(1) - change).abs() / torch.maximum(change.abs(), size)
 
 
 def _warn_of_error(explanation: Explanation, error: Float[Tensor, " batch"], steps: int) -> None:
@@ -130,7 +130,7 @@ def _warn_of_error(explanation: Explanation, error: Float[Tensor, " batch"], ste
         explanation.recording.model,
         "integrated_gradients",
         f"integrated_gradients has not converged: after {steps} steps the map of sample {worst} is off by "
-        f"{float(error[worst]):.0%} of the change of the logit, or of a tenth of its absolute relevance where that is "
+        f"{float(error[worst]):.0%} of the change of the logit, or of a tenth of all absolute scores where that is "
         "more (Relevance.convergence_delta says it of every sample); "
         f"{more}, or a nearer baseline",
     )
