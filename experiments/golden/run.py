@@ -12,12 +12,11 @@ sys.path.insert(0, str(ROOT / "tests" / "relevance"))  # the cases belong to the
 
 from golden_cases import computed, load, relative_error  # noqa: E402
 
-
 STABILISER = 1e-9  # what the published code adds to every denominator
 
 
 def main() -> None:
-    """One row per number, one column per file: the largest relative L2 error of a sample, without and with a stabiliser."""
+    """Write the largest relative L2 error of a sample per number and file, without / with the stabiliser."""
     errors: dict[str, dict[str, str]] = {}
     files = sorted(dataset("golden").glob("*.npz"))
     for path in files:

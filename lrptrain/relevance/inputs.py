@@ -296,6 +296,8 @@ def _only_along_channels(coordinate: Tensor, is_entry: Tensor, size: int, cell: 
 
 def _complete_in_every_cell(coordinate: Tensor, is_entry: Tensor, size: int, cell: Tensor) -> bool:
     """Whether every cell holds entries at all coordinates of the axis."""
+    if not is_entry.any():  # nothing of the input arrives there
+        return False
     held = torch.zeros(int(cell[is_entry].max()) + 1, size, dtype=torch.bool, device=cell.device)
     held[cell[is_entry], coordinate[is_entry]] = True
     return bool(held.all())
