@@ -80,6 +80,11 @@ def reference_correlation(context: AuditContext, method: str, reference: Referen
     }
 
 
+def _without_gradient(x: Tensor) -> Tensor:
+    """The same numbers, through which no gradient passes; `detach` alone would leave a gap in a recording."""
+    return x - (x - x.detach())
+
+
 def reference_scores(
     model: nn.Module, inputs: Inputs, target: Target, reference: Reference, batch_size: int = 64
 ) -> Float[Tensor, "batch tokens"]:
@@ -102,7 +107,7 @@ def reference_scores(
     with evaluating(model) as model:
         if reference == "leave_one_out":
             return _leave_one_out(record(model, inputs), inputs, batch_size)
-        fixed_attention = record_replaced(model, inputs, lambda _, attention: attention.detach())
+        fixed_attention = record_replaced(model, inputs, lambda _, attention: _without_gradient(attention))
         return fixed_attention.attribute(target, "input_x_gradient").scores.detach().abs()
 
 

@@ -71,10 +71,10 @@ def test_a_recording_that_fails_keeps_no_graph(tmp_path, monkeypatch):
     own = recording.forward_on_tape
     alive: list[int] = []
 
-    def failing(*arguments):
+    def failing(*arguments, **options):
         if len(alive) > 1:
             raise RuntimeError("only here")
-        return own(*arguments)
+        return own(*arguments, **options)
 
     monkeypatch.setattr(interception, "forward_on_tape", failing)
     pl_module = sgd_module()

@@ -61,6 +61,7 @@ CASES: dict[str, dict] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:the model is in train mode")  # "dropout in validation" is
 @pytest.mark.parametrize("case", CASES)
 def test_training_is_the_same_to_the_bit(case, tmp_path):
     watching = monitor(on_error="raise", max_pictures=1)
