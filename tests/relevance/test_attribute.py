@@ -175,7 +175,7 @@ def state_of(model: nn.Module) -> list:
 
 # The model's one block has no feed-forward block, and batch normalisation leaks between the samples of a training step.
 REFUSED = ("atb_norm", "attn_res_ln_norm", "atb_ff_norm", "atb_ff_res_norm", "atb_ff_res_ln_norm")
-REFUSED_IN_TRAINING = (*REFUSED, "attnlrp", "gamma_lrp")
+REFUSED_IN_TRAINING = (*REFUSED, "attnlrp", "cp_lrp", "gamma_lrp")
 
 
 @pytest.mark.filterwarnings("ignore::lrptrain.RelevanceWarning")
