@@ -123,7 +123,7 @@ def test_other_seeds_by_a_function(tmp_path):
 def test_a_failure_is_one_warning_and_training_counts(tmp_path, monkeypatch):
     auditing = audit(on_error="warn")
     pl_module = module()
-    monkeypatch.setattr(pl_module, "forward", lambda image: pl_module.net(image)[:, 0])  # no logits
+    monkeypatch.setattr(pl_module, "forward", lambda image: pl_module.net(image)[:, None])  # no logits
     monkeypatch.setattr(pl_module, "training_step", lambda batch, batch_idx: pl_module(batch["image"]).sum())
     with pytest.warns(UserWarning, match="ExplanationAudit failed while auditing") as told:
         trainer(tmp_path, auditing, max_epochs=1).fit(pl_module, loader(), loader())

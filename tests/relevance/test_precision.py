@@ -149,7 +149,7 @@ class Closed(nn.Module):
         super().__init__()
         self.net = tiny_vit()
         # A generator cannot be copied.
-        self.run: Any = (lambda x: self.net(x)) if copies else (line for line in ())
+        self.run: Any = (lambda x: self.net(x)) if copies else (number for number in range(0))
         self.copies = copies
 
     def forward(self, x: Tensor) -> Tensor:

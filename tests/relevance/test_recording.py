@@ -48,6 +48,7 @@ LINEAR: list[tuple[str, dict[str, Any]]] = [
 ]
 
 
+@pytest.mark.filterwarnings("ignore:integrated_gradients has not converged")  # of four steps
 @pytest.mark.parametrize(("method", "options"), LINEAR)
 @pytest.mark.parametrize("name", ["vit", "bert"])
 def test_methods_that_are_linear_in_the_target_subtract_the_other(name, method, options):

@@ -1,6 +1,7 @@
 """A map that is finite, but 0 everywhere, or of large numbers that cancel: it comes with a word."""
 
 import warnings
+from typing import Any
 
 import pytest
 import torch
@@ -16,10 +17,10 @@ from lrptrain.relevance.remarks import LARGEST_FACTOR
 SHARED = ("attnlrp", "epsilon_lrp")
 
 
-def said(model: nn.Module, x: Tensor, name: str, **options: object) -> list[str]:
+def said(model: nn.Module, x: Tensor, name: str, **options: Any) -> list[str]:
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        lrptrain.attribute(model, x, options.pop("target", 0), name, **options)  # type: ignore[arg-type]
+        lrptrain.attribute(model, x, options.pop("target", 0), name, **options)
     assert all(warning.category is RelevanceWarning for warning in caught)
     return [str(warning.message) for warning in caught]
 
@@ -105,9 +106,11 @@ class Dead(nn.Module):
         super().__init__()
         self.embed, self.head = nn.Conv2d(3, 8, 4, 4), nn.Linear(8, 4)
         randomised(self)
+        assert self.embed.bias is not None
+        self.bias = self.embed.bias
         with torch.no_grad():
             self.embed.weight.abs_()
-            self.embed.bias.zero_()
+            self.bias.zero_()
 
     def forward(self, x: Tensor) -> Tensor:
         return self.head(self.embed(x).relu().flatten(2).mean(2))
@@ -129,7 +132,7 @@ def test_an_input_of_zeros_is_the_cause():
     images = patches().abs()
     images[2] = 0
     with torch.no_grad():
-        model.embed.bias.fill_(1)
+        model.bias.fill_(1)
     (message,) = said(model, images, "input_x_gradient")
     assert message.startswith("input_x_gradient: the map of samples [2] is 0 everywhere: so is the input")
 

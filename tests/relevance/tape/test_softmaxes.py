@@ -1,6 +1,7 @@
 """Softmaxes that a model writes out equal the fused one, by every method; what only looks like one is refused."""
 
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ from lrptrain.relevance.tape.softmaxes import join_softmaxes
 
 HIDDEN = torch.arange(16) % 5 == 4  # keys that nobody attends to
 BY_RULES = ("attnlrp", "epsilon_lrp", "gamma_lrp", "lrp")
-LAST = {"dim": -1, "keepdim": True}
+LAST: dict[str, Any] = {"dim": -1, "keepdim": True}
 
 
 class Attending(nn.Module):
