@@ -158,9 +158,14 @@ def _recordings(subject: Subject) -> Any:
             subject.model, subject.sample(1), **subject.options
         )
 
-    found: list[Any] = []
-    said = _guarded(lambda: found.append(both()) or OK)
-    return found[0] if said == OK else said
+    pairs: list[Any] = []
+
+    def record_both() -> str:
+        pairs.append(both())
+        return OK
+
+    said = _guarded(record_both)
+    return pairs[0] if said == OK else said
 
 
 def _guarded(call: Any) -> str:

@@ -2,7 +2,7 @@
 
 import inspect
 from collections import defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from functools import partial
 from importlib import import_module
@@ -167,7 +167,7 @@ def smaller(kwargs: Mapping[str, Any]) -> dict[str, Any]:
 def _at_most(value: Any, limit: int) -> Any:
     if isinstance(value, int):
         return min(value, limit)
-    if isinstance(value, Sequence) and all(isinstance(x, int) for x in value):
+    if isinstance(value, (list, tuple)) and all(isinstance(x, int) for x in value):
         return type(value)(min(x, limit) for x in value)
     return value
 

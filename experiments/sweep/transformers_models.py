@@ -209,8 +209,8 @@ def pixels(config: Any, takes: Any) -> dict[str, Tensor]:
 def video(config: Any, takes: Any) -> dict[str, Tensor]:
     """Frames."""
     vision = _vision(config)
-    frames = getattr(vision, "num_frames", None) or getattr(vision, "frames_per_clip", 4)
-    size = getattr(vision, "crop_size", None) or _size(vision)
+    frames: Any = getattr(vision, "num_frames", None) or getattr(vision, "frames_per_clip", 4)
+    size: Any = getattr(vision, "crop_size", None) or _size(vision)
     height, width = (size, size) if isinstance(size, int) else size
     name = "pixel_values_videos" if "pixel_values_videos" in takes else "pixel_values"
     return {name: torch.randn(SAMPLES, frames, 3, height, width, dtype=torch.float64)}
