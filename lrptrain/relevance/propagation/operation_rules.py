@@ -140,14 +140,23 @@ def is_inverse(propagator: Propagator, value: Value) -> bool:
 
 def divide(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """A quotient passes relevance to its numerator; a denominator is held fixed, as that of a norm is."""
-    part = single_output(relevance)
+    numerator, _ = quotient(propagator, node)
+    return [shape_back(numerator, single_output(relevance))]
+
+
+def quotient(propagator: Propagator, node: Node) -> tuple[Value, Value | Tensor | float]:
+    """The numerator and the denominator of a division.
+
+    Raises:
+        UnsupportedOperationError: If the numerator is a constant, or the quotient is no share of it.
+    """
     numerator = node.argument(0, "input")
     if not isinstance(numerator, Value):
         raise unsupported(node.name, node.path, "divides a constant by an activation")
     denominator = node.argument(1, "other")
     if isinstance(denominator, Value):
         check_denominator(propagator, node, numerator, denominator)
-    return [shape_back(numerator, part)]
+    return numerator, denominator
 
 
 def by_jacobian(

@@ -18,7 +18,6 @@ from lrptrain.relevance.propagation.normalisation import frozen
 from lrptrain.relevance.propagation.operation_rules import (
     by_jacobian,
     carriers,
-    check_denominator,
     choose,
     divide,
     entries,
@@ -26,6 +25,7 @@ from lrptrain.relevance.propagation.operation_rules import (
     masked,
     multiply,
     product,
+    quotient,
     reduced_axes,
     resolve,
     shape_back,
@@ -47,7 +47,7 @@ from lrptrain.relevance.tape.functions import (
     PRODUCTS,
     SIZES,
 )
-from lrptrain.relevance.tape.nodes import Node, Value, unsupported
+from lrptrain.relevance.tape.nodes import Node, Value
 
 
 def _output(node: Node, like: Tensor) -> Tensor:
@@ -208,12 +208,7 @@ def _through_multiplication(propagator: Propagator, node: Node, relevance: Outpu
 
 def _through_division(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     part = single_output(relevance)
-    numerator = node.argument(0, "input")
-    if not isinstance(numerator, Value):
-        raise unsupported(node.name, node.path, "divides a constant by an activation")
-    denominator = node.argument(1, "other")
-    if isinstance(denominator, Value):
-        check_denominator(propagator, node, numerator, denominator)
+    numerator, denominator = quotient(propagator, node)
     yield shape_back(numerator, part / resolve(denominator, part))
 
 
