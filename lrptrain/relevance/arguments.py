@@ -83,8 +83,8 @@ def check_inputs(inputs: Tensor | Mapping[str, Any], explained: str, of: Excepti
     Raises:
         NonFiniteError: If there is one, with its name and samples.
     """
-    given = inputs if isinstance(inputs, Mapping) else {explained: inputs}
-    for name, x in given.items():
+    arguments = inputs if isinstance(inputs, Mapping) else {explained: inputs}
+    for name, x in arguments.items():
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.is_nested:
             continue
         bad = ~x.isfinite() if name == explained else x.isnan()

@@ -308,8 +308,8 @@ class _Walk:
         # A sum of features would have no slope behind a norm.
         slope = torch.arange(states.shape.numel(), device=leaf.device).view(states.shape).sin().to(states.tensor.dtype)
         for token in (self.length // 2, self.length - 1):
-            here = torch.zeros_like(slope).index_fill(axis, torch.tensor([token], device=leaf.device), 1.0)
-            (gradient,) = torch.autograd.grad([states.edge], [leaf], [slope * here], retain_graph=True)
+            indicator = torch.zeros_like(slope).index_fill(axis, torch.tensor([token], device=leaf.device), 1.0)
+            (gradient,) = torch.autograd.grad([states.edge], [leaf], [slope * indicator], retain_graph=True)
             read = gradient.abs().sum((0, 2)).nonzero().flatten()
             if ((read - token).abs() > 2).any():
                 return False

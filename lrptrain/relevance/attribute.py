@@ -124,11 +124,11 @@ def attribute(
         options["composite"] = composite
     check_method(method, options)  # a wrong name raises before the model is run
     model = unwrap(model)
-    given = {"other": other, "layout": layout, "create_graph": create_graph, "first_order": first_order, **options}
+    settings = {"other": other, "layout": layout, "create_graph": create_graph, "first_order": first_order, **options}
     if explain is not None and not isinstance(explain, str):
         if not explain:
             raise ValueError("explain is an empty tuple: name at least one argument, or leave explain out")
-        return {name: attribute(model, inputs, target, method, explain=name, **given) for name in explain}
+        return {name: attribute(model, inputs, target, method, explain=name, **settings) for name in explain}
     if not create_graph:  # who trains through a map means to be in train mode
         warn_of_train_mode(model)
     with preserved(model):

@@ -120,9 +120,9 @@ def explained_input(
     cells = find_cells(propagator, block)
     kind = _kind(root, cells)
     if cells is not None:
-        found = _of_cells(propagator, root, cells, kind)
-        if found.tokens > 1 or len(root.shape) == 3:
-            return found if layout is None or layout.grid is None else _regular(found, layout.grid)
+        explained = _of_cells(propagator, root, cells, kind)
+        if explained.tokens > 1 or len(root.shape) == 3:
+            return explained if layout is None or layout.grid is None else _regular(explained, layout.grid)
     if len(root.shape) == 2:
         return _every_place(root, kind="table", features=(), grid=None)
     if len(root.shape) == 3:
@@ -176,29 +176,29 @@ def _channel_axis(shape: torch.Size) -> int | None:
     return axes[0] if len(axes) == 1 else None
 
 
-def _regular(found: ExplainedInput, grid: tuple[int, ...]) -> ExplainedInput:
+def _regular(explained: ExplainedInput, grid: tuple[int, ...]) -> ExplainedInput:
     """The same input with another grid, of cells of equal size."""
-    sizes = [found.shape[axis] for axis in found.place_axes]
+    sizes = [explained.shape[axis] for axis in explained.place_axes]
     if len(grid) != len(sizes):
-        raise ValueError(f"layout.grid must have {len(sizes)} numbers for an input {list(found.shape)}, not {grid}")
+        raise ValueError(f"layout.grid must have {len(sizes)} numbers for an input {list(explained.shape)}, not {grid}")
     lines = [even_line(size, cells) for size, cells in zip(sizes, grid, strict=True)]
-    owner = cells_of_places(sizes, grid, lines, found.owner.device).flatten()
+    owner = cells_of_places(sizes, grid, lines, explained.owner.device).flatten()
     tokens = torch.Size(grid).numel()
-    return replace(found, owner=owner, tokens=tokens, grid=grid, order=None)
+    return replace(explained, owner=owner, tokens=tokens, grid=grid, order=None)
 
 
-def with_sizes(found: ExplainedInput, sizes: object) -> ExplainedInput:
+def with_sizes(explained: ExplainedInput, sizes: object) -> ExplainedInput:
     """Give patches the grid that the model was given their sizes for, if it is the same in all samples.
 
     Args:
-        found: The explained input.
+        explained: The explained input.
         sizes: (rows, columns) of every sample, `[batch, 2]`, as SigLIP 2 takes them; all else is left alone.
     """
-    if found.kind != "sequence" or not isinstance(sizes, Tensor) or sizes.shape != (found.shape[0], 2):
-        return found
+    if explained.kind != "sequence" or not isinstance(sizes, Tensor) or sizes.shape != (explained.shape[0], 2):
+        return explained
     grid = tuple(sizes[0].tolist())
-    is_shared = bool((sizes == sizes[0]).all()) and torch.Size(grid).numel() == found.tokens
-    return replace(found, grid=grid) if is_shared else found
+    is_shared = bool((sizes == sizes[0]).all()) and torch.Size(grid).numel() == explained.tokens
+    return replace(explained, grid=grid) if is_shared else explained
 
 
 # -- The places of cells -----------------------------------------------------------------------------------------------
@@ -223,15 +223,15 @@ def _of_cells(propagator: Propagator, root: Value, cells: Cells, kind: Kind) -> 
         cell = torch.cumsum(is_entry.any(1), 0)[:, None].expand_as(cell) - 1
         count = len(order)
     features = _feature_axes(root, cells, coordinates, is_entry, cell)
-    kept = [i for i in range(len(places)) if i + 1 not in features]
+    place_axes = [i for i in range(len(places)) if i + 1 not in features]
     place = torch.zeros_like(numbers)
-    for i in kept:
+    for i in place_axes:
         place = place * places[i] + coordinates[i]
-    owner = torch.full((torch.Size([places[i] for i in kept]).numel(),), count, device=numbers.device)
+    owner = torch.full((torch.Size([places[i] for i in place_axes]).numel(),), count, device=numbers.device)
     owner[place[is_entry]] = cell[is_entry]
     grid = _own_grid(cells) if kind in ("spectrogram", "image", "video") else None
-    if len(kept) == 1 or len(root.shape) > 3:
-        reading, grid = _reading_order(owner, [places[i] for i in kept], count, grid)
+    if len(place_axes) == 1 or len(root.shape) > 3:
+        reading, grid = _reading_order(owner, [places[i] for i in place_axes], count, grid)
         rank = torch.cat([torch.argsort(reading), torch.tensor([count], device=owner.device)])
         owner = rank[owner]
         order = order[reading]

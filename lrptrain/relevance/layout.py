@@ -21,16 +21,16 @@ def token_states(propagator: Propagator, length: int) -> Iterator[Value]:
 def joints(tape: Tape, output: Value, after: Value) -> set[Value]:
     """The values behind `after` that all of the output passes through: nothing that it comes from goes by them."""
     # From the output backwards: where one value only is still to be made, everything comes through it.
-    found = set[Value]()
+    reached = set[Value]()
     awaited = {output}
     for node in reversed(tape.nodes):
         if len(awaited) == 1:
-            found |= awaited
+            reached |= awaited
         if after in node.outputs:
             break
         if awaited.intersection(node.outputs):
             awaited = awaited.difference(node.outputs).union(node.inputs)
-    return found
+    return reached
 
 
 def reads_sequence(propagator: Propagator, block: Value, length: int) -> bool:

@@ -39,8 +39,8 @@ def field_of(output: Any, *names: str) -> Tensor | None:
     if isinstance(output, Tensor):
         return output
     entries = named_fields(output)
-    found = (entries[name] if name in entries else getattr(output, name, None) for name in names)
-    return next((entry for entry in found if isinstance(entry, Tensor)), None)
+    candidates = (entries[name] if name in entries else getattr(output, name, None) for name in names)
+    return next((entry for entry in candidates if isinstance(entry, Tensor)), None)
 
 
 def read_logits(output: Any, samples: int) -> Float[Tensor, "batch classes"]:

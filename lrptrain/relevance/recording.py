@@ -224,8 +224,8 @@ class Recording:
             block = self.blocks[0] if self.length else None
         except (UnsupportedModelError, UnsupportedMethodError):  # no attention over the whole sequence
             block = None
-        found = kind_of_input(self.propagator, self.given_layout, block)
-        return with_sizes(found, self.inputs.get("spatial_shapes") if isinstance(self.inputs, Mapping) else None)
+        explained = kind_of_input(self.propagator, self.given_layout, block)
+        return with_sizes(explained, self.inputs.get("spatial_shapes") if isinstance(self.inputs, Mapping) else None)
 
     @property
     def grid(self) -> tuple[int, ...] | None:

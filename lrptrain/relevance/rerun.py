@@ -85,8 +85,8 @@ def rerun(
         rows = torch.arange(len(values), device=original.device) % recording.samples
     text = recording.tape.token_ids is not None
     replacement = original[rows] if text else values
-    given = recording.inputs if isinstance(recording.inputs, Mapping) else {}
-    others = {key: _of_rows(x, rows, recording.samples) for key, x in given.items() if key != name}
+    arguments = recording.inputs if isinstance(recording.inputs, Mapping) else {}
+    others = {key: _of_rows(x, rows, recording.samples) for key, x in arguments.items() if key != name}
     mask = mask_name(recording.inputs, name)
     if attention_mask is not None and mask is not None:
         others[mask] = attention_mask

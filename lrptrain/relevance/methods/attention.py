@@ -185,11 +185,11 @@ def attention_gradcam(explanation: Explanation) -> RelevanceMaps:
         recording.content_of(torch.einsum("bi,bhij->bhj", weights.to(block.dtype), block), last.keys)
         for block in (attention, gradient)
     ]
-    kept = torch.ones_like(rows[0][:, 0]) if recording.padding is None else recording.padding.to(rows[0].dtype)
-    importance = (rows[1] * kept[:, None]).sum(-1, keepdim=True) / kept.sum(-1)[:, None, None]
+    content = torch.ones_like(rows[0][:, 0]) if recording.padding is None else recording.padding.to(rows[0].dtype)
+    importance = (rows[1] * content[:, None]).sum(-1, keepdim=True) / content.sum(-1)[:, None, None]
     cam = (rows[0] * importance).mean(1).clamp(min=0)
-    low = torch.where(kept > 0, cam, torch.inf).amin(1, keepdim=True)
-    high = torch.where(kept > 0, cam, -torch.inf).amax(1, keepdim=True)
+    low = torch.where(content > 0, cam, torch.inf).amin(1, keepdim=True)
+    high = torch.where(content > 0, cam, -torch.inf).amax(1, keepdim=True)
     return RelevanceMaps(torch.where(high > low, (cam - low) / (high - low), 0.0))
 
 

@@ -93,7 +93,7 @@ def _bound(propagator: Propagator, value: Value, given: Bound, extreme: Extreme,
 def _extremes(propagator: Propagator, value: Value, extreme: Extreme, channels: int | None) -> Array:
     at = propagator.axis(value)
     per_sample = split_samples(value.tensor, at, propagator.samples)  # [samples, outer, inner, ...]
-    kept = {0} if channels is None else {0, 2 + channels + (channels < at.axis)}
-    axes = [axis for axis in range(per_sample.ndim) if axis not in kept]
+    own_axes = {0} if channels is None else {0, 2 + channels + (channels < at.axis)}
+    axes = [axis for axis in range(per_sample.ndim) if axis not in own_axes]
     extremes = extreme(per_sample, axes, True)
     return join_samples(extremes.expand_as(per_sample), at, value.shape)
