@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -45,6 +45,9 @@ def sample_axes(nodes: Iterable[Node], root: Value, samples: int) -> Axes:
     """
     axes: Axes = {root: SampleAxis(0)}
     for node in nodes:
+        if node.name in ("put", "take"):
+            axes[node.outputs[0]] = _at_places(node, axes, samples)
+            continue
         source = node.inputs[0]
         for output in node.outputs:
             axes[output] = _follow(node, source, output, axes.get(source), samples)
@@ -133,6 +136,34 @@ def _by_numbers(node: Node, source: Value, output: Value, at: SampleAxis, sample
         if size == samples and bool((result == shaped).all()):
             return axis
     return -1
+
+
+def _at_places(node: Node, axes: Axes, samples: int) -> SampleAxis | None:
+    """The axis along which the numbers of the samples count up if they stand in the place of what is put or taken."""
+    if any(axes.get(value) is None for value in node.inputs):
+        return None
+
+    def numbers_of(operand: Any) -> Tensor:
+        at = axes.get(operand) if isinstance(operand, Value) else None
+        if at is None:  # a constant, which is no sample's
+            return torch.full(operand.shape, -1.0)
+        return _numbered(at, operand.shape, samples).expand(operand.shape)
+
+    source, places, *written = node.args
+    numbers = node.function(numbers_of(source), places.cpu(), *(numbers_of(operand) for operand in written))
+    for axis, size in enumerate(numbers.shape):
+        for inner in range(1, size // samples + 1):
+            if size % (samples * inner) == 0:
+                expected = _numbered(SampleAxis(axis, inner), numbers.shape, samples)
+                if bool(((numbers == expected) | (numbers < 0)).all()):
+                    return SampleAxis(axis, inner)
+    return None
+
+
+def _numbered(at: SampleAxis, shape: torch.Size, samples: int) -> Tensor:
+    """The number of the sample of every entry, to be broadcast."""
+    numbers = torch.arange(shape[at.axis]) // at.inner % samples
+    return numbers.view([-1 if i == at.axis else 1 for i in range(len(shape))]).float()
 
 
 def _merged(node: Node, source: Value, output: Value, at: SampleAxis, samples: int) -> SampleAxis | None:
