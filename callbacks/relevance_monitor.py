@@ -489,7 +489,11 @@ class RelevanceMonitor(ModelCallback):
         """Test the candidates; None if no intervention was asked for."""
         if self.intervention_config is None or self._inputs is None:
             return None
-        return intervene(evaluator, self._inputs, evaluation.samples, candidates, self.intervention_config)
+
+        def note(failure: str) -> None:
+            self._failures.note("intervening", RuntimeError(failure))
+
+        return intervene(evaluator, self._inputs, evaluation.samples, candidates, self.intervention_config, note)
 
     def _with_prefix(self, scalars: dict[str, float]) -> dict[str, float]:
         return {key.replace("relevance", self.prefix, 1): value for key, value in scalars.items()}
