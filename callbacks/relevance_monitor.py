@@ -15,7 +15,7 @@ from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.extras import require
 from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Finding, announce
 from lrptrain.intervention import InterventionConfig
-from lrptrain.loggers import EpochRecord, RecordWriter, send, send_scalars
+from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars
 from lrptrain.loggers.timeline import Moment
 from lrptrain.monitor.arguments import check_choices, check_names, check_verdicts
 from lrptrain.monitor.class_maps import compute_class_maps
@@ -34,6 +34,7 @@ from lrptrain.trainers.checks import check_counts, check_normalisation
 from lrptrain.trainers.discover import name_sources
 from lrptrain.trainers.failures import Failures, describe_error
 from lrptrain.trainers.lightning import log_scalars, logged_step, undivided_length
+from lrptrain.trainers.processes import SharedText
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl
@@ -198,13 +199,15 @@ class RelevanceMonitor(ModelCallback):
         )
         self._writer = RecordWriter(max_record_mb)
         self._attached_to: tuple[int, str] | None = None
+        self._spawned_folder = SharedText()
         self._reset()
 
     def _reset(self) -> None:
         """Forget an earlier run."""
-        self.findings: list[Finding] = []
+        self._findings: list[Finding] = []
         self.scored: list[ExplainedSample] = []
         self._run: MonitoredRun | None = None
+        self._spawned_folder.text = ""
         self._written: Moment | None = None
         self._before_evaluation: dict[str, Any] | None = None
         self._failures = Failures(self.on_error, "RelevanceMonitor")
@@ -226,7 +229,17 @@ class RelevanceMonitor(ModelCallback):
     @property
     def folder(self) -> Path | None:
         """The folder of the run; None before the first evaluation, and in all processes but the first."""
-        return None if self._run is None else self._run.folder
+        if self._run is not None:
+            return self._run.folder
+        # After `strategy="ddp_spawn"`, the process that called `fit` has seen nothing of what the others did.
+        spawned = self._spawned_folder.text
+        return Path(spawned) if spawned else None
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings of the last evaluation, those that were refuted included."""
+        spawned = self._spawned_folder.text
+        return read_findings(Path(spawned)) if self._run is None and spawned and not self._findings else self._findings
 
     @property
     def state_key(self) -> str:
@@ -253,7 +266,7 @@ class RelevanceMonitor(ModelCallback):
             point = RunPoint(self._run.folder.name, self._run.run_id, evaluation)
         return {
             "run": None if point is None else point.to_dict(),
-            "findings": [finding.to_dict() for finding in self.findings],
+            "findings": [finding.to_dict() for finding in self._findings],
             "scalars": dict(self._scalars),
             "evaluated_epoch": self._evaluated_epoch,
             "method": self._method,
@@ -263,7 +276,7 @@ class RelevanceMonitor(ModelCallback):
         """Continue a run; see `state_dict`."""
         # The folder is opened when something is written; `_open_run` finds it by its name.
         self._run = None
-        self.findings = [Finding.from_dict(values) for values in state_dict["findings"]]
+        self._findings = [Finding.from_dict(values) for values in state_dict["findings"]]
         self._resumed = RunPoint.from_dict(state_dict["run"])
         self._written = None if self._resumed is None else self._resumed.evaluation
         self._scalars = dict(state_dict["scalars"])
@@ -348,20 +361,20 @@ class RelevanceMonitor(ModelCallback):
 
     def on_validation_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Stop training if a finding demands it: after this epoch, so that its checkpoints are written."""
-        if trainer.sanity_checking or gravest_forbidden(self.findings, self.fail_on) is None:
+        if trainer.sanity_checking or gravest_forbidden(self._findings, self.fail_on) is None:
             return
         # No error yet in `fit`: callbacks that come later, such as checkpoints, would miss this epoch. `on_fit_end`
         # raises it.
         trainer.should_stop = True
         if trainer.state.fn == "validate":
-            raise_if_forbidden(self.findings, self.fail_on)
+            raise_if_forbidden(self._findings, self.fail_on)
 
     def on_fit_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Note the end of the run, and raise an error if training ended because of a finding."""
         if self._run is not None:
             with self._failures.caught("writing files"):
                 self._run.end()
-        raise_if_forbidden(self.findings, self.fail_on)
+        raise_if_forbidden(self._findings, self.fail_on)
 
     def _find_model(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         # Validations start in every epoch; the model is looked up, and its name is told to the user, once.
@@ -466,9 +479,9 @@ class RelevanceMonitor(ModelCallback):
         # interventions.
         candidates = self._builder.candidates(evaluation, sources)
         effects = self._intervene(evaluator, evaluation, candidates)
-        record = self._builder.build(evaluation, sources, candidates, effects, self.findings)
+        record = self._builder.build(evaluation, sources, candidates, effects, self._findings)
         self.scored = gathered.explained
-        self.findings = record.findings
+        self._findings = record.findings
         with self._failures.caught("computing maps of many classes"):
             record = replace(record, class_maps=compute_class_maps(evaluator, gathered.displayed, record.class_names))
         # What follows (drawing and writing) is part of the next point's cost: this one's is written with the record.
@@ -529,6 +542,7 @@ class RelevanceMonitor(ModelCallback):
             self._run = continue_run(root, self._resumed, self.run_name)
         else:
             self._run = start_run(root, self.run_name)
+        self._spawned_folder.text = str(self._run.folder.absolute())
         if self._run.notice:
             rank_zero_info(f"RelevanceMonitor: {self._run.notice}")
         return self._run

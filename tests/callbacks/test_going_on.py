@@ -3,8 +3,10 @@
 import hashlib
 import json
 import os
+import pickle
 import subprocess
 import sys
+from multiprocessing.reduction import ForkingPickler
 
 import pytest
 import torch
@@ -183,7 +185,7 @@ def test_a_checkpoint_amid_an_evaluation_leads_to_no_doubled_record(call, dies, 
     net = module()
     runner = trainer(tmp_path / "parts", first, Stop(2), max_epochs=3)
     torch.manual_seed(1)
-    calls = []
+    calls: list[None] = []
 
     def save(*_):
         # As on a signal of a cluster's scheduler: amid what the monitor computes, which may end before the process.
@@ -235,3 +237,12 @@ def test_the_state_is_data(tmp_path):
     (own,) = [value for key, value in state["callbacks"].items() if key.startswith("RelevanceMonitor")]
     assert own["run"]["name"] == "run"
     assert own["run"]["evaluation"] == [0, 4]
+
+
+def test_what_a_spawned_process_found_is_seen_by_the_one_that_called_fit(tmp_path):
+    watching = monitor(bound=0.9)
+    # As `strategy="ddp_spawn"` hands it on: a copy but for what lies in shared memory.
+    spawned = pickle.loads(ForkingPickler.dumps(watching))
+    fit(tmp_path, spawned, max_epochs=1)
+    assert watching.folder == spawned.folder == tmp_path / "relevance" / "run"
+    assert watching.findings == spawned.findings != []

@@ -109,6 +109,7 @@ def test_a_branch_leaves_the_front_of_the_first_alone(tmp_path):
     first = ParetoCheckpoint(METRICS)
     early = ModelCheckpoint(tmp_path / "all", "{epoch}", save_top_k=-1, auto_insert_metric_name=False)
     fit(tmp_path, first, early, epochs=4)
+    assert first.folder is not None
     before = {path: path.read_bytes() for path in first.folder.iterdir()}
     branch = ParetoCheckpoint(METRICS)
     fit(tmp_path, branch, ckpt=tmp_path / "all" / "1.ckpt")
@@ -122,6 +123,7 @@ def test_a_branch_leaves_the_front_of_the_first_alone(tmp_path):
 def test_a_front_that_a_kill_has_damaged_is_mended_on_start(content, tmp_path):
     first, last = ParetoCheckpoint(METRICS), ModelCheckpoint(tmp_path / "last", save_last=True)
     fit(tmp_path, first, last, epochs=4)
+    assert first.folder is not None
     path = first.folder / "front.json"
     whole = json.loads(path.read_text())
     path.unlink() if content is None else path.write_text(content)
