@@ -28,6 +28,7 @@ from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attentio
 from lrptrain.relevance.tape.functions import (
     AS_ANOTHER,
     BACKWARD,
+    CHOOSING,
     CONSTANT,
     DECOMPOSED,
     DETACHING,
@@ -215,6 +216,8 @@ class Tape(TorchFunctionMode):
             self._check_call(node, func, tensors)
         if written is not None:
             self._save_before_overwriting(written, node)
+            if node.inputs:
+                _keep_overwritten_constants(node, written)
         # An operation that writes without saying so in its name shows in the versions of its arguments.
         versions = [version_of(tensor) for tensor in tensors]
         with torch.set_grad_enabled(self._graph or bool(node.inputs)):
@@ -227,6 +230,8 @@ class Tape(TorchFunctionMode):
             if lookup is not None:
                 return self._from_root(result, lookup)  # type: ignore[arg-type]
         self._check_versions(tensors, versions, node, written)
+        if name in CHOOSING and node.inputs:
+            _repeat_the_choice(node, result)
         self._keep(node, result, tensors, tensors if written is None else [])
         return None if name == "setitem" else result
 
@@ -457,6 +462,29 @@ def _goes_back(node: Node, out: Tensor) -> bool:
     except (RuntimeError, NotImplementedError):
         return False
     return True
+
+
+def _keep_overwritten_constants(node: Node, written: Tensor) -> None:
+    """Give the node copies of the constants that its call is about to write into.
+
+    `result.index_add_(0, rows, x)` reads zeros before it makes them an activation; the rule reads the zeros, too.
+    """
+    with torch.enable_grad():
+        node.args, node.kwargs = map_nested(
+            (node.args, node.kwargs), Tensor, lambda t: t.clone() if shares_memory(t, (written,)) else t
+        )
+
+
+def _repeat_the_choice(node: Node, result: Any) -> None:
+    """Let a node that chose entries by their size pick the same ones whenever it is repeated, as `gather` does.
+
+    Chosen once more, in another precision or of other numbers, equal entries could come in another order.
+    """
+    _, indices = result
+    axis = node.argument(*CHOOSING[node.name], -1)
+    node.function = torch.gather
+    node.args = (node.argument(0, "input"), axis, indices)
+    node.kwargs = {}
 
 
 def _repeatable(node: Node) -> bool:
