@@ -36,13 +36,6 @@ def under_inference_mode(x: Tensor) -> Tensor:
         return x * 2
 
 
-def stale_view(x: Tensor) -> Tensor:
-    x = x * 1
-    view = x[:, 1:]
-    x.mul_(2)
-    return torch.cat([x[:, :1], view], 1)
-
-
 def assigned(x: Tensor) -> Tensor:
     y = x * 1
     y[:, 0] = 0
@@ -62,7 +55,6 @@ def constant_overwritten(x: Tensor) -> Tensor:
         (Double.apply, "DoubleBackward in module 'qkv'"),
         (under_no_grad, "DoubleBackward in module 'qkv'"),
         (under_inference_mode, "inference_mode"),
-        (stale_view, "cat in module 'between' reads a tensor that was changed in place"),
         (constant_overwritten, "reads a constant that the model overwrites"),
         (lambda x: x.diff(dim=1), r"diff in module 'between' has no propagation rule.*register_rule\('diff', rule\)"),
         (lambda x: x.amax(0, keepdim=True) + x, "over the samples of a batch"),
