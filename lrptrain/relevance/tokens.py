@@ -63,7 +63,8 @@ class TokenLabels:
 
     def __setitem__(self, value: Value, labels: Labels) -> None:
         """Give a value its labels, which are expanded to its shape."""
-        self._labels[value] = labels.expand(value.shape)
+        # Constants that stand among them, as in a concatenation, bring their own precision.
+        self._labels[value] = compact(labels).float().expand(value.shape)
 
     def __getitem__(self, value: Any) -> Labels:
         """Return the labels of a value, or of a constant."""
