@@ -24,6 +24,7 @@ from lrptrain.relevance.tape.explicit import (
     explicit_attention,
     explicit_baddbmm,
     explicit_glu,
+    explicit_solve_triangular,
 )
 from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
 from lrptrain.relevance.tape.functions import (
@@ -60,6 +61,7 @@ _EXPLICIT: dict[str, Callable[..., Any]] = {
     "glu": explicit_glu,
     "addcmul": explicit_addcmul,
     "addcdiv": explicit_addcdiv,
+    "linalg_solve_triangular": explicit_solve_triangular,
     "flex_attention": explicit_flex_attention,
 }
 
