@@ -70,13 +70,16 @@ def _follow(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis |
     if node.name in _WRITES:
         return _written(node, output, axes, samples)
     listed = [value for value in node.inputs if (at := axes.get(value)) is not None and at.rows is not None]
-    if listed and node.name in ENTRIES:
+    if node.name in ("put", "take") or (listed and node.name in ENTRIES):
         return _by_numbers(node, output, axes, samples)
     if (listed and not _agree(node, axes, samples)) or crosses_samples(node, axes, samples):
         return None
     source = node.inputs[0]
     at = axes[source]
     assert at is not None
+    if node.name == "cumsum":
+        along = node.argument(1, "dim", node.kwargs.get("axis"))
+        return at if along % len(source.shape) != at.axis else None
     before = source.shape
     after = output.shape
     if node.name in _RESHAPES and before.numel() == after.numel():
