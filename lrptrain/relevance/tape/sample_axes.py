@@ -77,6 +77,9 @@ def _follow(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis |
     source = node.inputs[0]
     at = axes[source]
     assert at is not None
+    if node.name == "cumsum":
+        along = node.argument(1, "dim", node.kwargs.get("axis"))
+        return at if along % len(source.shape) != at.axis else None
     before = source.shape
     after = output.shape
     if node.name in _RESHAPES and before.numel() == after.numel():
