@@ -149,9 +149,11 @@ APART = [
     lambda x: x * x.scatter(-1, x.argmax(-1, keepdim=True), float("-inf")).softmax(-1),
     lambda x: x + x.scatter(-1, x.argmax(-1, keepdim=True), x.sin()),
     # What was beside constants is added to its own token.
-    lambda x: x.flatten(0, 1).index_add(
-        0, torch.arange(16 * len(x)), torch.cat([x, torch.ones_like(x)], -1)[..., :8].flatten(0, 1)
-    ).view(x.shape),
+    lambda x: (
+        x.flatten(0, 1)
+        .index_add(0, torch.arange(16 * len(x)), torch.cat([x, torch.ones_like(x)], -1)[..., :8].flatten(0, 1))
+        .view(x.shape)
+    ),
 ]
 
 
