@@ -25,9 +25,7 @@ def bottlenecks(propagator: Propagator, targets: Iterable[Value], length: int) -
                 yield value
 
 
-def between(
-    propagator: Propagator, entry: Value | None, end: Value, products: Mapping[Node, Attention]
-) -> list[Node]:
+def between(propagator: Propagator, entry: Value | None, end: Value, products: Mapping[Node, Attention]) -> list[Node]:
     """The operations through which token states go from `entry` to `end`; attention passes its values on.
 
     Args:

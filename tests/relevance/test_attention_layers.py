@@ -136,7 +136,11 @@ def test_a_stream_that_only_gives_scores_has_no_part_in_the_product():
     for a, g in zip(model.maps, gradients, strict=True):
         rollout = (a + unit) / 2 @ rollout
         generic = generic + (a * g).clamp(min=0) @ generic
-    expected = {"rollout": rollout.mean(1), "generic_attention": generic.mean(1), "raw_attention": model.maps[1].mean(1)}
+    expected = {
+        "rollout": rollout.mean(1),
+        "generic_attention": generic.mean(1),
+        "raw_attention": model.maps[1].mean(1),
+    }
     for method, scores in expected.items():
         assert relative_error(lrptrain.attribute(model, patches(), 2, method).scores, scores.detach()).max() < 1e-12
     assert len(lrptrain.record(model, patches()).attention) == 2
@@ -216,6 +220,15 @@ def test_what_mixes_tokens_between_blocks_is_refused_by_name(name, samples):
 def test_what_keeps_tokens_apart_is_served(case):
     for samples in (1, 3, 16):
         lrptrain.attribute(Two(Block(APART[case])), patches(samples), 1, "rollout")
+
+
+def test_linear_attention_behind_the_last_block_is_no_pooling():
+    linear = Block(lambda x: x + x @ x.mT @ x / 99)
+    for method in ("rollout", "raw_attention"):
+        with pytest.raises(lrptrain.UnsupportedMethodError, match=r"^matmul in module 'after' weighs tokens by act.*"):
+            lrptrain.attribute(Small(after=linear), patches(), 1, method)
+    pooled = Block(lambda x: x + (x @ x.mT).exp() @ x / 99)
+    assert (lrptrain.record(Small(after=pooled), patches()).pooling >= 0).all()
 
 
 def test_mixing_before_the_first_block_is_not_between_blocks():
