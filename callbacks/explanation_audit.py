@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import nn
 
-from lrptrain.audit import AuditResult, AuditSettings, run_audit
-from lrptrain.audit.base import select_tests
-from lrptrain.audit.report import audit_scalars, write_audit_report
+from lrptrain.auditing import AuditResult, AuditSettings, run_audit
+from lrptrain.auditing.base import select_tests
+from lrptrain.auditing.report import audit_scalars, write_audit_report
 from lrptrain.batch import BatchAdapter, Sample, batch_length, batched, read_batch, take
 from lrptrain.callbacks.base import rank_zero_info, rank_zero_warn
 from lrptrain.callbacks.model_callback import ModelCallback
@@ -22,7 +22,7 @@ from lrptrain.trainers.checks import check_counts
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.lightning import log_scalars, undivided_length
 from lrptrain.trainers.processes import gather_to_first
-from lrptrain.trainers.run_folder import run_folder
+from lrptrain.trainers.run_folder import new_run_folder
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl
@@ -35,9 +35,9 @@ class ExplanationAudit(ModelCallback):
 
     Attach it to any LightningModule whose forward returns logits. The first validation draws a class-stratified sample
     from its batches (which have the form that `RelevanceMonitor` reads); as many of the first training samples serve
-    the tests that train a model. The audit (`lrptrain.audit.run_audit`) runs once, in the first process, in the model's
-    own precision and without autocast, and leaves weights, gradients, flags and random states as they were. It ends in
-    a verdict per method: "faithful on this model: yes / weakly / no", or why it is not judged.
+    the tests that train a model. The audit (`lrptrain.auditing.run_audit`) runs once, in the first process, in the
+    model's own precision and without autocast, and leaves weights, gradients, flags and random states as they were. It
+    ends in a verdict per method: "faithful on this model: yes / weakly / no", or why it is not judged.
 
     Logged per method: `audit/<method>/perturbation_gain`, how much better than random orders its order is, in [-2, 2];
     and `audit/<method>/verdict`: 1 yes, 0.5 weakly, 0 no. What was not measured or judged is not logged.
@@ -48,7 +48,7 @@ class ExplanationAudit(ModelCallback):
     Args:
         methods: Some of `lrptrain.methods()`.
         budget: Seconds; tests that do not fit are left out, and named. The other processes wait as long.
-        tests: The names of the tests to run, of `lrptrain.audit.registered_tests()`; None for all.
+        tests: The names of the tests to run, of `lrptrain.auditing.registered_tests()`; None for all.
         max_samples: The size of the sample, in all processes together; a verdict needs 8.
         batch_size: The number of samples per forward pass.
         model: The attribute path of the model on the LightningModule, where that has no forward of its own.
@@ -185,7 +185,7 @@ class ExplanationAudit(ModelCallback):
                     samples = [sample for samples in samples_by_process for sample in samples]
                     self._run(trainer, pl_module, samples)
         finally:
-            trainer.strategy.barrier("lrptrain.audit")
+            trainer.strategy.barrier("lrptrain.auditing")
 
     def _run(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", samples: Sequence[Sample]) -> None:
         if not samples:
@@ -230,5 +230,5 @@ class ExplanationAudit(ModelCallback):
         folder = next((monitor.folder for monitor in monitors if monitor.folder is not None), None)
         if folder is None:
             suffix = "" if trainer.state.fn == "fit" else "-validate"
-            folder = run_folder(trainer.default_root_dir, self.run_name, suffix)
+            folder = new_run_folder(trainer.default_root_dir, self.run_name, suffix)
         return folder / "audit"

@@ -17,7 +17,8 @@ from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.extras import require
 from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Finding, announce
 from lrptrain.intervention import InterventionConfig
-from lrptrain.loggers import EpochRecord, RecordWriter, send, send_scalars
+from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars
+from lrptrain.loggers.timeline import Moment
 from lrptrain.monitor.annotated import merged, survey, without_annotations
 from lrptrain.monitor.arguments import check_choices, check_names, check_verdicts
 from lrptrain.monitor.class_maps import compute_class_maps
@@ -30,6 +31,7 @@ from lrptrain.monitor.isolation import explain_usable
 from lrptrain.monitor.left_out import LeftOut
 from lrptrain.monitor.model_input import InputListener, check_bytes, check_model_input
 from lrptrain.monitor.record_builder import RecordBuilder
+from lrptrain.monitor.run import MonitoredRun, RunPoint, branch_run, continue_run, start_run
 from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.monitor.summary import logged_metrics
 from lrptrain.relevance.default import DEFAULT_METHODS, check_method
@@ -38,8 +40,7 @@ from lrptrain.trainers.checks import check_counts, check_normalisation
 from lrptrain.trainers.discover import name_sources
 from lrptrain.trainers.failures import Failures, describe_error
 from lrptrain.trainers.lightning import log_scalars, logged_step, undivided_length, watchers
-from lrptrain.trainers.processes import gather
-from lrptrain.trainers.run_folder import run_folder, write_settings
+from lrptrain.trainers.processes import SharedText, gather
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl
@@ -206,13 +207,17 @@ class RelevanceMonitor(ModelCallback):
         )
         self._writer = RecordWriter(max_record_mb)
         self._attached_to: tuple[int, str] | None = None
+        self._spawned_folder = SharedText()
         self._reset()
 
     def _reset(self) -> None:
         """Forget an earlier run."""
-        self.findings: list[Finding] = []
+        self._findings: list[Finding] = []
         self.scored: list[ExplainedSample] = []
-        self.folder: Path | None = None
+        self._run: MonitoredRun | None = None
+        self._spawned_folder.text = ""
+        self._written: Moment | None = None
+        self._before_evaluation: dict[str, Any] | None = None
         self._failures = Failures(self.on_error, self.title)
         self._clock = Clock()
         self._limits = Limits()
@@ -223,7 +228,7 @@ class RelevanceMonitor(ModelCallback):
         self._inputs: GatheredInputs | None = None
         self._scalars: dict[str, float] = {}
         self._evaluated_epoch: int | None = None
-        self._resumed_folder: str | None = None
+        self._resumed: RunPoint | None = None
         self._method = self.explanation.method
         self._finished = False
         self._failures_before = 0
@@ -236,6 +241,21 @@ class RelevanceMonitor(ModelCallback):
     @property
     def _has_evaluated(self) -> bool:
         return f"{self.prefix}/samples" in self._scalars
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the run; None before the first evaluation, and in all processes but the first."""
+        if self._run is not None:
+            return self._run.folder
+        # After `strategy="ddp_spawn"`, the process that called `fit` has seen nothing of what the others did.
+        spawned = self._spawned_folder.text
+        return Path(spawned) if spawned else None
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings of the last evaluation, those that were refuted included."""
+        spawned = self._spawned_folder.text
+        return read_findings(Path(spawned)) if self._run is None and spawned and not self._findings else self._findings
 
     @property
     def state_key(self) -> str:
@@ -255,10 +275,19 @@ class RelevanceMonitor(ModelCallback):
         return f"relevance/{self.name}" if self.name else "relevance"
 
     def state_dict(self) -> dict[str, Any]:
-        """Return what a resumed run continues: its folder, findings, last scalars and when they were computed."""
+        """Return what a resumed run continues: its folder, findings, last scalars and when they were computed.
+
+        A checkpoint that is written amid an evaluation, as on a signal, holds what stood before it.
+        """
+        return dict(self._before_evaluation or self._state(self._written))
+
+    def _state(self, evaluation: Moment | None) -> dict[str, Any]:
+        point = self._resumed
+        if self._run is not None:
+            point = RunPoint(self._run.folder.name, self._run.run_id, evaluation)
         return {
-            "run": self.folder.name if self.folder is not None else self._resumed_folder,
-            "findings": [finding.to_dict() for finding in self.findings],
+            "run": None if point is None else point.to_dict(),
+            "findings": [finding.to_dict() for finding in self._findings],
             "scalars": dict(self._scalars),
             "evaluated_epoch": self._evaluated_epoch,
             "method": self._method,
@@ -266,10 +295,11 @@ class RelevanceMonitor(ModelCallback):
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """Continue a run; see `state_dict`."""
-        # The folder is opened when something is written; `_run_folder` finds it by its name.
-        self.folder = None
-        self.findings = [Finding.from_dict(values) for values in state_dict["findings"]]
-        self._resumed_folder = state_dict["run"]
+        # The folder is opened when something is written; `_open_run` finds it by its name.
+        self._run = None
+        self._findings = [Finding.from_dict(values) for values in state_dict["findings"]]
+        self._resumed = RunPoint.from_dict(state_dict["run"])
+        self._written = None if self._resumed is None else self._resumed.evaluation
         self._scalars = dict(state_dict["scalars"])
         self._evaluated_epoch = state_dict["evaluated_epoch"]
         # Checkpoints of earlier versions name none: their monitors were given one, which the state's key holds.
@@ -397,20 +427,23 @@ class RelevanceMonitor(ModelCallback):
         """Stop training if a finding demands it: after this epoch, so that its checkpoints are written."""
         if trainer.state.fn == "validate":
             raise_if_unjudged(self._has_evaluated, self.fail_on, self.title)
-        if trainer.sanity_checking or gravest_forbidden(self.findings, self.fail_on) is None:
+        if trainer.sanity_checking or gravest_forbidden(self._findings, self.fail_on) is None:
             return
         # No error yet in `fit`: callbacks that come later, such as checkpoints, would miss this epoch. `on_fit_end`
         # raises it.
         trainer.should_stop = True
         if trainer.state.fn == "validate":
-            raise_if_forbidden(self.findings, self.fail_on)
+            raise_if_forbidden(self._findings, self.fail_on)
 
     def on_fit_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
-        """Raise an error if training ended because of a finding, or if there was none to look for."""
+        """Note the end of the run, and raise an error if a finding ended training, or none was looked for."""
+        if self._run is not None:
+            with self._failures.caught("writing files"):
+                self._run.end()
         if not self._has_evaluated and not self.failures and trainer.enable_validation:
             rank_zero_warn(f"{self.title} evaluated nothing in this run: no validation was completed (max_steps?)")
         raise_if_unjudged(self._has_evaluated, self.fail_on, self.title)
-        raise_if_forbidden(self.findings, self.fail_on)
+        raise_if_forbidden(self._findings, self.fail_on)
 
     def _find_model(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         # Validations start in every epoch; the model is looked up, and its name is told to the user, once.
@@ -509,10 +542,15 @@ class RelevanceMonitor(ModelCallback):
                 return
             if trainer.state.fn == "fit" and not self._is_due(trainer.current_epoch):
                 return
+            # What is written of this moment has the weights of a checkpoint that is saved meanwhile.
+            self._before_evaluation = self._state((trainer.current_epoch, logged_step(trainer)))
             # Noted before the work: an evaluation that fails is not repeated in every epoch that follows.
             self._evaluated_epoch = trainer.current_epoch
-            with preserved(pl_module):
-                self._evaluate(trainer, pl_module, samples)
+            try:
+                with preserved(pl_module):
+                    self._evaluate(trainer, pl_module, samples)
+            finally:
+                self._before_evaluation = None
 
     def _drawn_samples(self) -> list[Sample]:
         """Return what this process has of the sample; after the draw, look at its annotations as a whole."""
@@ -567,9 +605,9 @@ class RelevanceMonitor(ModelCallback):
         # interventions.
         candidates = self._builder.candidates(evaluation, sources)
         effects = self._intervene(evaluator, evaluation, candidates)
-        record = self._builder.build(evaluation, sources, candidates, effects, self.findings)
+        record = self._builder.build(evaluation, sources, candidates, effects, self._findings)
         self.scored = gathered.explained
-        self.findings = record.findings
+        self._findings = record.findings
         with self._failures.caught("computing maps of many classes"):
             record = replace(record, class_maps=compute_class_maps(evaluator, gathered.displayed, record.class_names))
         # What follows (drawing and writing) is part of the next point's cost: this one's is written with the record.
@@ -611,7 +649,11 @@ class RelevanceMonitor(ModelCallback):
         """Test the candidates; None if no intervention was asked for."""
         if self.intervention_config is None or self._inputs is None:
             return None
-        return intervene(evaluator, self._inputs, evaluation.samples, candidates, self.intervention_config)
+
+        def note(failure: str) -> None:
+            self._failures.note("intervening", RuntimeError(failure))
+
+        return intervene(evaluator, self._inputs, evaluation.samples, candidates, self.intervention_config, note)
 
     def _with_prefix(self, scalars: dict[str, float]) -> dict[str, float]:
         return {key.replace("relevance", self.prefix, 1): value for key, value in scalars.items()}
@@ -619,9 +661,13 @@ class RelevanceMonitor(ModelCallback):
     def _write(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", record: EpochRecord) -> None:
         """Write to the folder, the terminal and the loggers; a failure of one does not keep the others from it."""
         with self._failures.caught("writing files"):
-            folder = self._run_folder(trainer, pl_module, record.class_names)
-            self._left_out.write(folder)
-            record = self._writer.write(folder, record)
+            run = self._open_run(trainer)
+            with self._failures.caught("writing the settings of the run"):
+                run.prepare(self._settings(pl_module, record.class_names))
+            run.drop_later()
+            self._left_out.write(run.folder)
+            record = self._writer.write(run.folder, record)
+            self._written = (record.epoch, record.step)
         for line in announce(record.new_findings):
             rank_zero_info(f"{self.title}: {line}" if self.name else line)
         for each in trainer.loggers:
@@ -630,26 +676,34 @@ class RelevanceMonitor(ModelCallback):
                 with self._failures.caught(f"logging to {type(each).__name__}"):
                     send_part(each, record)
 
-    def _run_folder(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", class_names: Sequence[str]) -> Path:
-        """Return the folder of the run, made with its settings when the first evaluation is written."""
-        if self.folder is None:
-            fits = trainer.state.fn == "fit"
-            folder = run_folder(
-                trainer.default_root_dir,
-                self.run_name,
-                suffix="" if fits else "-validate",
-                resumed=self._resumed_folder if fits else None,
-            )
-            settings = {
-                "method": self._method,
-                "method_options": self.explanation.options,
-                "module": type(pl_module).__name__,
-                "model": type(self._model).__name__,
-                "bound": self._builder.bound,
-                "confidence": self._builder.confidence,
-                "class_names": class_names,
-                "metrics": [metric.to_dict() for metric in logged_metrics()],
-            }
-            write_settings(folder, settings)
-            self.folder = folder
-        return self.folder
+    def _open_run(self, trainer: "pl.Trainer") -> MonitoredRun:
+        """Return the run, whose folder is made or found when the first evaluation is written."""
+        root = trainer.default_root_dir
+        if self._run is not None and self._run.is_taken():
+            point = RunPoint(self._run.folder.name, self._run.run_id, self._written)
+            self._run = branch_run(root, point, None, f"another process goes on with {point.name!r}")
+        elif self._run is not None:
+            return self._run
+        elif trainer.state.fn != "fit":
+            self._run = start_run(root, self.run_name, suffix="-validate")
+        elif self._resumed is not None:
+            self._run = continue_run(root, self._resumed, self.run_name)
+        else:
+            self._run = start_run(root, self.run_name)
+        self._spawned_folder.text = str(self._run.folder.absolute())
+        if self._run.notice:
+            rank_zero_info(f"RelevanceMonitor: {self._run.notice}")
+        return self._run
+
+    def _settings(self, pl_module: "pl.LightningModule", class_names: Sequence[str]) -> dict[str, Any]:
+        """Return what is monitored, and how."""
+        return {
+            "method": self._method,
+            "method_options": self.explanation.options,
+            "module": type(pl_module).__name__,
+            "model": type(self._model).__name__,
+            "bound": self._builder.bound,
+            "confidence": self._builder.confidence,
+            "class_names": class_names,
+            "metrics": [metric.to_dict() for metric in logged_metrics()],
+        }

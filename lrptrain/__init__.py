@@ -1,28 +1,32 @@
 """lrptrain: what is my model looking at, and how do I make it look at the right thing?"""
 
-from lrptrain import rules, targets
-from lrptrain.relevance import (
-    Composite,
-    Decomposition,
-    Explanation,
-    NonFiniteError,
-    Recording,
-    Relevance,
-    RelevanceMaps,
-    RelevanceWarning,
-    Rule,
-    TokenLayout,
-    UnsupportedMethodError,
-    UnsupportedModelError,
-    UnsupportedOperationError,
-    attribute,
-    decompose,
-    methods,
-    record,
-    register_method,
-    register_rule,
-    use_rules,
-)
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from lrptrain import rules, targets
+    from lrptrain.relevance import (
+        Composite,
+        Decomposition,
+        Explanation,
+        NonFiniteError,
+        Recording,
+        Relevance,
+        RelevanceMaps,
+        RelevanceWarning,
+        Rule,
+        TokenLayout,
+        UnsupportedMethodError,
+        UnsupportedModelError,
+        UnsupportedOperationError,
+        attribute,
+        decompose,
+        methods,
+        record,
+        register_method,
+        register_rule,
+        use_rules,
+    )
 
 __all__ = [
     "Composite",
@@ -48,3 +52,20 @@ __all__ = [
     "targets",
     "use_rules",
 ]
+
+_MODULES = ("rules", "targets")
+
+
+def __getattr__(name: str) -> Any:
+    """Import what is asked for, and only then: `lrptrain --help` must not wait for torch."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    if name in _MODULES:
+        return import_module(f"lrptrain.{name}")
+    value = getattr(import_module("lrptrain.relevance"), name)
+    globals()[name] = value  # found at once the next time
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *__all__})

@@ -7,9 +7,9 @@ import numpy as np
 
 from experiments.parallel import Run
 from experiments.table import markdown, mean_interval
-from lrptrain.audit import AuditResult, registered_tests
-from lrptrain.audit.distances import DIFFERENT_MAP_JSD, SAME_OUTPUT_TVD
-from lrptrain.audit.tests.adversary import parse_adversary
+from lrptrain.auditing import AuditResult, registered_tests
+from lrptrain.auditing.distances import DIFFERENT_MAP_JSD, SAME_OUTPUT_TVD
+from lrptrain.auditing.tests.adversary import parse_adversary
 
 ATTENTION = "raw_attention"
 COLUMNS = {test.column.head: (test.name, test.column.values) for test in registered_tests() if test.column}

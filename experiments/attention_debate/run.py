@@ -21,10 +21,10 @@ from experiments.attention_debate.corpora import AUDITED, Texts, batches, drawn
 from experiments.attention_debate.training import RUNS, trained
 from experiments.parallel import Run, complete, load
 from experiments.table import write_between
-from lrptrain.audit import AuditSettings, reference_scores, run_audit
-from lrptrain.audit.attention import content_of_map
-from lrptrain.audit.correlation import rank_association
-from lrptrain.audit.report import plot_tests
+from lrptrain.auditing import AuditSettings, reference_scores, run_audit
+from lrptrain.auditing.attention import content_of_map
+from lrptrain.auditing.correlation import rank_association
+from lrptrain.auditing.report import plot_tests
 from lrptrain.batch import model_inputs
 
 HERE = Path(__file__).resolve().parent

@@ -24,7 +24,7 @@ from experiments.minilm import network
 from experiments.parallel import load
 from experiments.table import write_between
 from experiments.vision import vit
-from lrptrain.audit.tests.perturbation import order_score
+from lrptrain.auditing.tests.perturbation import order_score
 
 HERE = Path(__file__).resolve().parent
 

@@ -12,9 +12,9 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from lrptrain.audit import AuditResult, AuditSettings, UnitResult, run_audit
-from lrptrain.audit.base import select_tests
-from lrptrain.audit.report import markdown, write_audit_report
+from lrptrain.auditing import AuditResult, AuditSettings, UnitResult, run_audit
+from lrptrain.auditing.base import select_tests
+from lrptrain.auditing.report import markdown, write_audit_report
 from lrptrain.batch import batched
 from lrptrain.cli.loading import (
     are_images,

@@ -9,7 +9,7 @@ from typing import Any, Literal
 import torch
 
 import lrptrain
-from lrptrain.audit.comparison import (
+from lrptrain.auditing.comparison import (
     Case,
     Row,
     compare_methods,
@@ -18,7 +18,7 @@ from lrptrain.audit.comparison import (
     prepare_cases,
     try_out,
 )
-from lrptrain.audit.predict import Fill
+from lrptrain.auditing.predict import Fill
 from lrptrain.batch import batched
 from lrptrain.cli.loading import are_images, black_of, default_device, draw_samples, load_data, load_model, names_in
 from lrptrain.files import write_json

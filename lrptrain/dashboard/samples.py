@@ -14,6 +14,7 @@ from lrptrain.extras import require
 from lrptrain.findings.statistics import bootstrap_interval
 from lrptrain.loggers.inputs import input_path
 from lrptrain.loggers.local import CLASS_MAPS, MAP
+from lrptrain.loggers.timeline import read_dropped
 
 _NAME = re.compile(r"epoch_(\d+)_step_(\d+)")
 _NOT_SHOWN = ("epoch", "step")
@@ -23,9 +24,12 @@ _NO_SCORES = ("sample_id", "label", "predicted", "group")
 
 
 def evaluations(folder: Path) -> dict[str, Path]:
-    """The tables of a run by name, `epoch_0003_step_000120`, in order."""
+    """The tables of a run's evaluations that stand by name, `epoch_0003_step_000120`, in order."""
     paths = (file_in(folder, "samples", path.name) for path in (folder / "samples").glob("epoch_*.parquet"))
-    named = [path for path in paths if path is not None and _NAME.fullmatch(path.stem)]
+    dropped = read_dropped(folder)
+    named = [
+        path for path in paths if path is not None and _NAME.fullmatch(path.stem) and when(path.stem) not in dropped
+    ]
     return {path.stem: path for path in sorted(named, key=lambda path: when(path.stem))}
 
 

@@ -15,9 +15,10 @@ from lrptrain.relevance.propagation.operation_rules import (
     shape_back,
     spread,
     to_the_winner,
+    written,
 )
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
-from lrptrain.relevance.tape.functions import AVERAGES, ENTRIES, MAXIMA, MIXTURES
+from lrptrain.relevance.tape.functions import AVERAGES, ENTRIES, MAXIMA, MIXTURES, WRITTEN
 from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.types import UnsupportedModelError
 
@@ -69,6 +70,7 @@ def _weighted_sum(propagator: Propagator, node: Node, relevance: OutputRelevance
 FLOW = Composite(
     {
         **dict.fromkeys(ENTRIES, entries),
+        **dict.fromkeys(WRITTEN, written),
         "linear": _evenly,
         "matmul": _weighted_sum,
         "bmm": _weighted_sum,

@@ -44,8 +44,7 @@ _REDUCTIONS = {
 }
 # As many numbers per line as before.
 _ALONG = {
-    **dict.fromkeys(("softmax", "log_softmax", "cumsum", "cumprod", "logcumsumexp", "sort"), 1),
-    "topk": 2,
+    **dict.fromkeys(("softmax", "log_softmax", "cumsum", "cumprod", "logcumsumexp", "sort", "topk"), 1),
     "normalize": 2,
 }
 
@@ -136,12 +135,12 @@ def _rule(node: Node) -> LabelRule:
         return _broadcast
     if name in _BROADCAST:
         return _broadcast
+    if name in _ALONG:  # before what copies entries: which ones a sort copies depends on all of them
+        return _along
     if name in ENTRIES:
         return _entries
     if name in _REDUCTIONS:
         return _reduced
-    if name in _ALONG:
-        return _along
     if name in PRODUCTS | {"linear"}:
         return _product if name != "linear" else _linear
     if name in DENSE:
@@ -196,8 +195,7 @@ def _without(labels: Labels, axes: Sequence[int]) -> Labels:
 
 
 def _along(labels: TokenLabels, node: Node) -> list[Labels]:
-    default = -1 if node.name in ("sort", "topk") else 1 if node.name == "normalize" else None
-    dim = node.argument(_ALONG[node.name], "dim", default)
+    dim = node.argument(_ALONG[node.name], "dim", 1 if node.name == "normalize" else None)
     x = labels[node.inputs[0]]
     return [merged(x, range(x.ndim) if dim is None else [dim % x.ndim])] * len(node.outputs)
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from setting import data, loader, module, trainer, vit
 
-from lrptrain.audit import AuditSettings
+from lrptrain.auditing import AuditSettings
 from lrptrain.callbacks import ExplanationAudit
 
 FOLDER, DEVICES = Path(sys.argv[1]), int(sys.argv[2])

@@ -9,7 +9,7 @@ import pytest
 import torch
 from setting import PACKAGES, Points, data, loader, module, trainer, vit
 
-from lrptrain.audit import AuditSettings
+from lrptrain.auditing import AuditSettings
 from lrptrain.callbacks import ExplanationAudit, RelevanceMonitor
 
 QUICK = AuditSettings(

@@ -5,7 +5,7 @@ from typing import Any
 import torch
 from setting import data, loader, module, monitor, trainer, vit
 
-from lrptrain.audit import AuditSettings
+from lrptrain.auditing import AuditSettings
 from lrptrain.callbacks import ExplanationAudit
 from lrptrain.models import TextClassifier
 

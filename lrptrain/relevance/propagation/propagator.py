@@ -108,7 +108,7 @@ class Propagator:
         # With as many samples as tokens the shape does not tell them apart; the sample axis does.
         shape = value.shape
         at = self.axes[value]
-        if len(shape) != 3 or at is None:
+        if len(shape) != 3 or at is None or at.rows is not None:
             return None
         for tokens, samples in ((1, 0), (0, 1)):
             if (

@@ -18,6 +18,7 @@ from lrptrain.relevance.propagation.normalisation import frozen
 from lrptrain.relevance.propagation.operation_rules import (
     by_jacobian,
     carriers,
+    check_samples,
     choose,
     divide,
     entries,
@@ -33,6 +34,7 @@ from lrptrain.relevance.propagation.operation_rules import (
     sum_factors,
     sum_operands,
     to_the_winner,
+    written,
 )
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
 from lrptrain.relevance.tape.functions import (
@@ -46,6 +48,7 @@ from lrptrain.relevance.tape.functions import (
     NORMALISATIONS,
     PRODUCTS,
     SIZES,
+    WRITTEN,
 )
 from lrptrain.relevance.tape.nodes import Node, Value
 
@@ -122,6 +125,7 @@ def _signed(stabiliser: float, gain: float) -> dict[str, RuleFunction]:
     averages = partial(fixed_rule, stabiliser=stabiliser)
     return {
         **dict.fromkeys(ENTRIES, entries),
+        **dict.fromkeys(WRITTEN, written),
         **dict.fromkeys(DENSE, weighted),
         **dict.fromkeys(PRODUCTS, partial(product, constant=weighted)),
         "add": sums,
@@ -176,6 +180,7 @@ def _through_product(propagator: Propagator, node: Node, relevance: OutputReleva
     left, right, multiplied = factors(node)
     if not (isinstance(left, Value) and isinstance(right, Value)):
         return _through_weight(propagator, node, relevance)
+    check_samples(propagator, node)
     part = single_output(relevance)
     a = left.tensor.to(part.dtype)
     b = right.tensor.to(part.dtype)
@@ -258,6 +263,7 @@ GRADIENT_FORM = Composite(
     {
         **dict.fromkeys(ELEMENTWISE, _through_slope),
         **dict.fromkeys(ENTRIES, entries),
+        **dict.fromkeys(WRITTEN, written),
         **dict.fromkeys(DENSE, _through_weight),
         **dict.fromkeys(PRODUCTS, _through_product),
         **dict.fromkeys((*NORMALISATIONS, "mean", "sum", *AVERAGES), _through_fixed),

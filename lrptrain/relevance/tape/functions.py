@@ -87,8 +87,13 @@ ENTRIES = frozenset({
     "select", "narrow", "slice", "getitem", "squeeze", "unsqueeze", "expand", "expand_as", "broadcast_to", "repeat",
     "repeat_interleave", "tile", "cat", "concat", "concatenate", "stack", "roll", "flip", "rot90", "index_select",
     "gather", "take_along_dim", "pad", "constant_pad_nd", "unfold", "pixel_shuffle", "pixel_unshuffle",
-    "channel_shuffle", "fliplr", "flipud", "hstack", "vstack", "diagonal",
+    "channel_shuffle", "fliplr", "flipud", "hstack", "vstack", "diagonal", "topk", "sort", "copy", "fill", "put",
+    "take",
 })  # fmt: skip
+# Those of them that choose entries along an axis by their size, and the position and name of that argument.
+CHOOSING: dict[str, tuple[int, str]] = {"topk": (2, "dim"), "sort": (1, "dim")}
+# The output's entries are copies of one of two inputs' entries: of what was there, or of what was written over it.
+WRITTEN = frozenset({"setitem", "scatter"})
 # Linear layers and convolutions: a weight that does not depend on the input.
 DENSE = frozenset({
     "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
@@ -111,6 +116,8 @@ CONSTANT = frozenset({
     "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "new_zeros", "new_ones",
     "new_empty", "new_full", "new_tensor", "grad",
 })  # fmt: skip
+# In place, they read nothing of what was there.
+OVERWRITING = frozenset({"copy", "fill", "zero"})
 # Of their second tensor they read type or shape only.
 OF_FIRST = frozenset({"type_as", "view_as", "reshape_as", "expand_as"})
 # A second argument, if there is one, gives a type or a shape only.

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.weak import TensorWeakRef
 
 from lrptrain.relevance.advice import WITHOUT_RULES, other_methods
+from lrptrain.relevance.tape.functions import is_in_place
 from lrptrain.relevance.types import UnsupportedOperationError
 
 
@@ -91,8 +92,21 @@ class Node:
     constants: tuple[tuple[Tensor, int], ...] = ()
 
     def call(self, substitute: Callable[[Value], Any] = lambda value: value.tensor) -> Any:
-        """Repeat the call with other tensors in the places of the inputs."""
-        return _called(self.function, self.args, self.kwargs, substitute)
+        """Repeat the call with other tensors in the places of the inputs.
+
+        A call that writes in place writes into a copy, and returns it: neither what is given for the inputs nor a
+        constant of the tape is changed by it.
+        """
+        if not is_in_place(self.function, self.args, self.kwargs):
+            return _called(self.function, self.args, self.kwargs, substitute)
+        args = list(map_nested(self.args, Value, substitute))
+        kwargs = map_nested(self.kwargs, Value, substitute)
+        if args:
+            args[0] = args[0].clone()
+        else:
+            kwargs["input"] = kwargs["input"].clone()
+        result = self.function(*args, **kwargs)
+        return args[0] if self.name == "setitem" else result
 
     def check_constants(self) -> None:
         """Raise if a mask, weight or other constant of the call was overwritten since."""

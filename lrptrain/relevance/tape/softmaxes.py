@@ -2,6 +2,7 @@
 
 `exp(x - max(x)) / sum(exp(x - max(x)))` is a softmax of x, not a quotient of which the denominator could be held fixed.
 So is `log_softmax(x).exp()`, `exp(x - logsumexp(x))`, and a softmax that is masked and divided by its sum once more.
+The largest entries of a softmax, divided by their sum, as routers of experts have it, are a softmax of their scores.
 """
 
 from collections.abc import Callable, Iterator
@@ -10,7 +11,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from lrptrain.relevance.tape.functions import CAST, COPIES, ENTRIES, MAXIMA, OF_FIRST, SIZES
+from lrptrain.relevance.tape.functions import CAST, CHOOSING, COPIES, ENTRIES, MAXIMA, OF_FIRST, SIZES
 from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.tape.regions import Graph, Region, run
 from lrptrain.relevance.tape.tape import Tape
@@ -22,6 +23,8 @@ _SUMMING = _ON_THE_SUM | {
     "sub", "sum", "mean", "cumsum", "mul", "div", "masked_fill", "where", "matmul", "bmm", "einsum",
 }  # fmt: skip
 _EXPONENTIALS = frozenset({"exp", "exp2", "rpow", "softmax"})
+# They take entries along an axis, each once: `op(x, axis, indices)`.
+_PICKING = frozenset({"gather", *CHOOSING})
 _SHIFT = ENTRIES | COPIES | MAXIMA | {"clamp", "clamp_min", "clamp_max", "nan_to_num"}
 # The operation that made a value; None for the input.
 Producer = Callable[[Value], Node | None]
@@ -52,13 +55,15 @@ def join_softmaxes(tape: Tape) -> None:
     if not tape.nodes:
         return
     graph = Graph(tape)
-    replaced: dict[Node, Node] = {}
+    replaced: dict[Node, tuple[Node, ...]] = {}
     for node in tape.nodes:
         softmax = _written_out(graph, node)
         if softmax is not None:
-            replaced[node] = _as_node(graph, node, softmax)
+            replaced[node] = (_as_node(graph, node, softmax),)
+        elif node.name == "div" and len(node.inputs) == 2 and (picked := _of_picked(graph, node)):
+            replaced[node] = picked
     if replaced:
-        tape.nodes = [replaced.get(node, node) for node in tape.nodes]
+        tape.nodes = [kept for node in tape.nodes for kept in replaced.get(node, (node,))]
         tape.keep_only(tape.nodes[-1].outputs[0])
 
 
@@ -113,6 +118,38 @@ def _of_quotient(graph: Graph, end: Node) -> _Softmax | None:
         if _is_same(graph, _uncast(graph, total.inputs[0]), weights, scores, dim):
             return _Softmax(scores, dim)
     return None
+
+
+def _of_picked(graph: Graph, end: Node) -> tuple[Node, ...]:
+    """Probabilities that are picked and divided by their sum: the same picked of the scores, and their softmax."""
+    # e^x_i / sum of e^x_j over the picked j, whatever all exponentials were divided by before.
+    for numerator, denominator in _quotients(graph, end):
+        total = _through(graph, denominator, _ON_THE_SUM)
+        weights = _uncast(graph, numerator)
+        pick = graph.producer(weights)
+        if total is None or pick is None or pick.name not in _PICKING:
+            continue
+        dim = _summed_axis(total)
+        seed = graph.producer(_uncast(graph, pick.inputs[0]))
+        if (
+            dim is not None
+            and seed is not None
+            and seed.name in ("exp", "softmax")
+            and len(seed.inputs) == 1
+            and {pick.argument(1, "dim") - dim, 0} <= {0, -len(weights.shape)}
+            and _is_along(seed, dim)
+            and _uncast(graph, total.inputs[0]) is weights
+            and _sums_to_one(weights.tensor, end.outputs[0].tensor, dim)
+        ):
+            scores = _unshifted(graph, seed.inputs[0], dim)
+            args = (scores, dim, pick.argument(2, "index"))
+            picked = Value(torch.gather(scores.tensor, *args[1:]), depends=True)
+            constants = pick.constants
+            return (
+                Node("gather", torch.gather, args, {}, (scores,), (picked,), pick.path, constants),
+                Node("softmax", torch.softmax, (picked, dim), {}, (picked,), end.outputs, end.path),
+            )
+    return ()
 
 
 def _is_along(seed: Node, dim: int) -> bool:

@@ -28,11 +28,13 @@ from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attentio
 from lrptrain.relevance.tape.functions import (
     AS_ANOTHER,
     BACKWARD,
+    CHOOSING,
     CONSTANT,
     DECOMPOSED,
     DETACHING,
     ELEMENTWISE,
     OF_FIRST,
+    OVERWRITING,
     REPEATABLE,
     WEIGHTED,
     as_python,
@@ -45,6 +47,7 @@ from lrptrain.relevance.tape.nodes import Node, Value, is_idle, map_nested, tens
 from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
 from lrptrain.relevance.tape.outside import Outside, without_graph
 from lrptrain.relevance.tape.running import RunningModule
+from lrptrain.relevance.tape.shared_memory import Contents, SharedMemory, copied, opened, places, put
 from lrptrain.relevance.tape.transforms import is_transforming, unwrapped
 from lrptrain.relevance.types import UnsupportedOperationError
 
@@ -89,8 +92,8 @@ class Tape(TorchFunctionMode):
         self._entries: dict[int, tuple[Value, TensorWeakRef, Any]] = {}
         # By storage: all values that share it, since writing into one of them changes the others.
         self._aliases: dict[int, list[Value]] = {}
-        # Ids of tensors whose memory was overwritten through another view.
-        self._stale: set[int] = set()
+        # By storage, where an activation was written in place: which tensors may have changed with another.
+        self._memories: dict[int, SharedMemory] = {}
         # What left torch, and what may have come back.
         self._outside = Outside()
         # The places in the graph of all that depends on the input; and of others, whether they lead to one.
@@ -205,9 +208,11 @@ class Tape(TorchFunctionMode):
         tensors = list(tensors_in((args, kwargs)))
         if is_transforming():
             return self._transformed(name, func, args, kwargs, tensors)
-        for tensor in tensors_in((args[:1], kwargs)) if name in OF_FIRST else tensors:
+        for tensor in _read(name, args, kwargs, tensors):
             self._check(tensor, name)
         node = Node(name, func, self._wrap(args), self._wrap(kwargs), self._inputs(tensors), path=self._where())
+        if name in OVERWRITING and is_in_place(func, args, kwargs):
+            node = _overwriting(node, tensors[0])
         # y.add_(1) writes into y: values that share its memory keep a copy of what they were.
         in_place = is_in_place(func, args, kwargs) and not is_idle(node)
         written = tensors[0] if tensors and in_place else None
@@ -215,9 +220,11 @@ class Tape(TorchFunctionMode):
             self._check_call(node, func, tensors)
         if written is not None:
             self._save_before_overwriting(written, node)
+            if node.inputs:
+                _keep_overwritten_constants(node, written)
         # An operation that writes without saying so in its name shows in the versions of its arguments.
         versions = [version_of(tensor) for tensor in tensors]
-        with torch.set_grad_enabled(self._graph or bool(node.inputs)):
+        with torch.set_grad_enabled(self._graph or any(self._depends(tensor) for tensor in tensors)):
             result = func(*self._without_weights(name, without_graph(func, args)), **kwargs)
             result = with_ordered_gradient(name, result)
         result = written if name == "setitem" else result
@@ -227,7 +234,11 @@ class Tape(TorchFunctionMode):
             if lookup is not None:
                 return self._from_root(result, lookup)  # type: ignore[arg-type]
         self._check_versions(tensors, versions, node, written)
+        if name in CHOOSING and node.inputs:
+            _repeat_the_choice(node, result)
         self._keep(node, result, tensors, tensors if written is None else [])
+        if written is not None:
+            self._note_write(written)
         return None if name == "setitem" else result
 
     def _check_call(self, node: Node, func: Callable[..., Any], tensors: list[Tensor]) -> None:
@@ -284,7 +295,7 @@ class Tape(TorchFunctionMode):
         elif not depends:
             # A constant with a graph is remembered, so that `_check` knows that it was made under this mode.
             for out in outputs:
-                if out.grad_fn is not None:
+                if out.grad_fn is not None or self._lookup(out) is not None:
                     self._remember(out, depends=False)
 
     def _check_outputs(self, node: Node, outputs: list[Tensor]) -> None:
@@ -315,10 +326,12 @@ class Tape(TorchFunctionMode):
     def _remember(self, tensor: Tensor, depends: bool) -> Value:
         value = Value(tensor, depends)
         self._entries[id(tensor)] = (value, TensorWeakRef(tensor), tensor.grad_fn)
-        self._stale.discard(id(tensor))
         if depends and tensor.grad_fn is not None:
             self._dependent.add(tensor.grad_fn)
-        self._aliases.setdefault(tensor.untyped_storage()._cdata, []).append(value)
+        storage = tensor.untyped_storage()._cdata
+        self._aliases.setdefault(storage, []).append(value)
+        if storage in self._memories:
+            self._memories[storage].note_current(tensor)
         return value
 
     def _wrap(self, arguments: Any) -> Any:
@@ -376,8 +389,9 @@ class Tape(TorchFunctionMode):
 
     def _check(self, tensor: Tensor, name: str) -> None:
         """Notice what happened outside of the tape."""
-        if id(tensor) in self._stale:
-            raise self._unsupported(name, "reads a tensor that was changed in place through another view of its memory")
+        memory = self._memory_of(tensor)
+        if memory is not None and not memory.is_current(tensor):
+            self._read_again(tensor, memory, name)
         if tensor.grad_fn is None:
             return
         entry = self._lookup(tensor)
@@ -409,18 +423,73 @@ class Tape(TorchFunctionMode):
         return False
 
     def _save_before_overwriting(self, tensor: Tensor, node: Node) -> None:
-        for value in self._aliases.get(tensor.untyped_storage()._cdata, ()):
-            held = value.held
-            # A constant into which constants are written stays one: a part of a bias that is set to 0, say.
-            if held is None or not (value.depends or node.inputs):
-                continue
-            # Another view of the memory: its numbers change without a call that names it.
-            if held is not tensor and self.value_of(held) is value:
-                self._stale.add(id(held))
+        # A view takes part in the graph of what was written through another one as soon as it is asked for its place.
+        _ = tensor.grad_fn
+        storage = tensor.untyped_storage()._cdata
+        values = [value for value in self._aliases.get(storage, ()) if _lies_in(value, storage)]
+        # A constant into which constants are written stays one: a part of a bias that is set to 0, say.
+        if not node.inputs and not any(value.depends for value in values):
+            return
+        if storage not in self._memories:
+            self._memories[storage] = opened(tensor, self._contents(tensor), values)
+        for value in values:
             if value in self._probabilities:
                 raise self._unsupported(node.name, "overwrites attention probabilities in place")
+            held = value.held
+            assert held is not None
             with torch.enable_grad():
                 value.replace(held.clone())
+
+    # -- Memory that several tensors share -----------------------------------------------------------------------------
+
+    def _memory_of(self, tensor: Tensor) -> SharedMemory | None:
+        """The memory that a tensor shows, if it was written into."""
+        if not self._memories or tensor.layout is not torch.strided or tensor.is_nested:
+            return None
+        return self._memories.get(tensor.untyped_storage()._cdata)
+
+    def _contents(self, tensor: Tensor) -> Contents | None:
+        """What the tensor of which another one is a view holds, if the tape knows it."""
+        whole = tensor._base
+        if whole is None:  # the tensor is the whole, of which a write leaves nothing
+            return None
+        value = self.value_of(whole)
+        if value is not None and value.depends:
+            return value
+        if whole.grad_fn is not None and value is None and self._reaches_input(whole.grad_fn):
+            return None
+        with torch.enable_grad():
+            return whole.clone()
+
+    def _note_write(self, tensor: Tensor) -> None:
+        memory = self._memory_of(tensor)
+        if memory is not None:
+            value = self.value_of(tensor)
+            memory.note_write(tensor, value if value is not None and value.depends else tensor.clone())
+
+    def _read_again(self, tensor: Tensor, memory: SharedMemory, name: str) -> None:
+        """Record what a tensor holds since another one was written through that shares its memory."""
+        if memory.contents is None or not memory.can_read(tensor):
+            raise self._unsupported(name, "reads a tensor that was changed in place through another view of its memory")
+        writes = memory.writes
+        memory.writes = []
+        for i, write in enumerate(writes):
+            call = (memory.contents, write.places, write.written)
+            # Between two writes, nobody holds the whole any more.
+            now = memory.whole if i == len(writes) - 1 else put(*map_nested(call, Value, lambda value: value.tensor))
+            memory.contents = self._follow("put", put, call, now)
+        if tensor is not memory.whole:
+            self._follow("take", torch.take, (memory.contents, places(memory.whole, tensor)), tensor)
+
+    def _follow(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], result: Tensor) -> Contents:
+        """Record a call that nobody has made, with its result."""
+        inputs = tuple(x for x in args if isinstance(x, Value))
+        value = self._remember(result, depends=bool(inputs))
+        if not inputs:
+            return result.clone()
+        constants = tuple((x, version_of(x)) for x in args if isinstance(x, Tensor))
+        self.nodes.append(Node(name, function, args, {}, inputs, (value,), self._where(), constants))
+        return value
 
     def _check_versions(self, tensors: list[Tensor], versions: list[int], node: Node, written: Any) -> None:
         for tensor, version in zip(tensors, versions, strict=True):
@@ -435,6 +504,26 @@ class Tape(TorchFunctionMode):
             f"{name} in module '{self._where() or '(model)'}' {why}; the recording has a gap there, for every method. "
             "Way out: a version of the module in plain torch operations, not in place."
         )
+
+
+def _read(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]) -> Iterable[Tensor]:
+    """The tensors of which a call reads numbers."""
+    if name in OF_FIRST:
+        return tensors_in((args[:1], kwargs))
+    return tensors[1:] if name in OVERWRITING else tensors
+
+
+def _lies_in(value: Value, storage: int) -> bool:
+    """Whether a value is held, and in this memory: no copy of an earlier write."""
+    held = value.held
+    return held is not None and held.untyped_storage()._cdata == storage
+
+
+def _overwriting(node: Node, target: Tensor) -> Node:
+    """`target.copy_(source)` as what it makes; the target's own numbers are not read."""
+    source = next(iter((*node.args[1:], *node.kwargs.values())), 0.0)
+    inputs = (source,) if isinstance(source, Value) else ()
+    return Node(node.name, copied, (source, target.shape, target.dtype), {}, inputs, path=node.path)
 
 
 def _in_graph(x: Any) -> bool:
@@ -457,6 +546,29 @@ def _goes_back(node: Node, out: Tensor) -> bool:
     except (RuntimeError, NotImplementedError):
         return False
     return True
+
+
+def _keep_overwritten_constants(node: Node, written: Tensor) -> None:
+    """Give the node copies of the constants that its call is about to write into.
+
+    `result.index_add_(0, rows, x)` reads zeros before it makes them an activation; the rule reads the zeros, too.
+    """
+    with torch.enable_grad():
+        node.args, node.kwargs = map_nested(
+            (node.args, node.kwargs), Tensor, lambda t: t.clone() if shares_memory(t, (written,)) else t
+        )
+
+
+def _repeat_the_choice(node: Node, result: Any) -> None:
+    """Let a node that chose entries by their size pick the same ones whenever it is repeated, as `gather` does.
+
+    Chosen once more, in another precision or of other numbers, equal entries could come in another order.
+    """
+    _, indices = result
+    axis = node.argument(*CHOOSING[node.name], -1)
+    node.function = torch.gather
+    node.args = (node.argument(0, "input"), axis, indices)
+    node.kwargs = {}
 
 
 def _repeatable(node: Node) -> bool:

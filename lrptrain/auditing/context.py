@@ -1,0 +1,176 @@
+"""What an audit works on: a model, samples with its predictions, and the maps that the tests share."""
+
+import zlib
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from lrptrain.auditing.predict import Fill, predict_logits
+from lrptrain.auditing.store import to_list
+from lrptrain.batch import model_inputs
+from lrptrain.relevance import Relevance, attribute
+from lrptrain.relevance.preserve import unwrap
+
+Batch = Mapping[str, Tensor]
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class AuditBatch:
+    """A batch with the model's predictions.
+
+    Attributes:
+        batch: The batch in the contract of `lrptrain.batch`.
+        inputs: Arguments of the model's forward.
+        logits: What the model returned.
+        label: The labels; -1 where there is none.
+    """
+
+    batch: Batch
+    inputs: Tensor | dict[str, Tensor]
+    logits: Float[Tensor, "batch classes"]
+    label: Int[Tensor, " batch"]
+
+    @property
+    def target(self) -> Int[Tensor, " batch"]:
+        """The explained class: the predicted one."""
+        return self.logits.argmax(1)
+
+
+@dataclass
+class AuditContext:
+    """A model and its samples, batch by batch. Maps are kept, so that the tests share them.
+
+    Attributes:
+        model: The model, in evaluation mode.
+        batches: The samples.
+        methods: Names of the methods under audit.
+        train_batches: Samples for the tests that train a model.
+        retrain: `retrain(seed)` trains the model anew and returns it; None if it cannot be.
+        retrain_seconds: About how long that takes; 0 if it is not known.
+        fill: What removed pixels become.
+        seed: Seed of all that is random.
+    """
+
+    model: nn.Module
+    batches: Sequence[AuditBatch]
+    methods: tuple[str, ...]
+    train_batches: Sequence[AuditBatch] = ()
+    retrain: Callable[[int], nn.Module] | None = None
+    retrain_seconds: float = 0.0
+    fill: Fill = 0.0
+    seed: int = 0
+    _cache: dict[object, object] = field(default_factory=dict)
+
+    def __len__(self) -> int:
+        """Return the number of samples."""
+        return sum(len(batch.label) for batch in self.batches)
+
+    @property
+    def logits(self) -> Float[Tensor, "samples classes"]:
+        """The logits of all samples."""
+        return torch.cat([batch.logits for batch in self.batches])
+
+    @property
+    def label(self) -> Int[Tensor, " samples"]:
+        """The labels of all samples; -1 where there is none."""
+        return torch.cat([batch.label for batch in self.batches])
+
+    @property
+    def has_training_labels(self) -> bool:
+        """Whether any training sample has a label."""
+        return any(bool((batch.label >= 0).any()) for batch in self.train_batches)
+
+    def maps(self, method: str) -> list[Relevance]:
+        """Return a method's maps of all batches for the predicted class."""
+        return self.cached(
+            ("maps", method), lambda: [explain_batch(self.model, batch, method) for batch in self.batches]
+        )
+
+    def train_maps(self, method: str) -> list[Relevance]:
+        """Return a method's maps of all training batches for the predicted class."""
+        return self.cached(
+            ("train maps", method), lambda: [explain_batch(self.model, batch, method) for batch in self.train_batches]
+        )
+
+    def supported_methods(self) -> list[str]:
+        """Return the methods that can explain the model."""
+        return [method for method in self.methods if self._is_supported(method)]
+
+    def _is_supported(self, method: str) -> bool:
+        try:
+            self.maps(method)
+        except Exception:  # the tests of the method itself say why
+            return False
+        return True
+
+    def cached(self, key: object, compute: Callable[[], Result]) -> Result:
+        """Return what was computed under a key before; else compute it."""
+        if key not in self._cache:
+            self._cache[key] = compute()
+        return self._cache[key]  # type: ignore[return-value]
+
+    def first_samples(self, samples: int) -> "AuditContext":
+        """Return a context of the first samples and one training batch, to find out what a test costs."""
+        first = _first_samples(self.batches[0], samples)
+        return replace(self, batches=[first], train_batches=self.train_batches[:1], _cache={})
+
+
+def predict_batches(model: nn.Module, batches: Iterable[Batch]) -> list[AuditBatch]:
+    """Run the model on batches.
+
+    Args:
+        model: A model in evaluation mode, of which the output is logits or has `.logits`.
+        batches: Batches in the contract of `lrptrain.batch`, on the model's device.
+
+    Raises:
+        ValueError: If there is no sample.
+    """
+    predicted = []
+    for batch in batches:
+        inputs = model_inputs(model, batch)
+        with torch.no_grad():
+            logits = predict_logits(model, inputs).float()  # also of a model in half or double precision
+        label = batch["label"] if "label" in batch else torch.full((len(logits),), -1, device=logits.device)
+        predicted.append(AuditBatch(batch, inputs, logits, label))
+    if not sum(len(batch.label) for batch in predicted):
+        raise ValueError("an audit needs samples, but the batches contain none")
+    return predicted
+
+
+def fingerprint(model: nn.Module, batches: Iterable[Batch]) -> str:
+    """Return a checksum of weights and samples: measurements of others must not be taken for theirs."""
+    tensors = list(unwrap(model).state_dict().values())
+    for batch in batches:
+        tensors += [value for value in batch.values() if isinstance(value, Tensor)]
+    checksum = 0
+    for tensor in tensors:
+        if isinstance(tensor, Tensor):
+            # As bytes, since NumPy has no bfloat16.
+            flat = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
+            checksum = zlib.crc32(flat.numpy().tobytes(), checksum)
+    return f"{checksum:08x}"
+
+
+def explain_batch(model: nn.Module, batch: AuditBatch, method: str) -> Relevance:
+    """Return a model's maps of a batch for the class that the model under audit predicts."""
+    relevance = attribute(model, batch.inputs, batch.target, method)
+    # Only the scores are needed: inputs and attention would hold memory for as long as the maps are kept.
+    return replace(relevance, scores=relevance.scores.detach(), input=None, attention=None)
+
+
+def correct_predictions(logits: Float[Tensor, "samples classes"], label: Int[Tensor, " samples"]) -> list[float]:
+    """Return 1 (correct) or 0 (wrong) for every sample with a label."""
+    return to_list((logits.argmax(1) == label)[label >= 0].float())
+
+
+def _first_samples(batch: AuditBatch, samples: int) -> AuditBatch:
+    def first(columns: Batch) -> dict[str, Tensor]:
+        return {name: column[:samples] for name, column in columns.items()}
+
+    inputs = batch.inputs[:samples] if isinstance(batch.inputs, Tensor) else first(batch.inputs)
+    return AuditBatch(first(batch.batch), inputs, batch.logits[:samples], batch.label[:samples])

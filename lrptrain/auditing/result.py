@@ -1,0 +1,149 @@
+"""What an audit measured: a result per unit, notes on the data, and a verdict per method."""
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+from lrptrain.auditing.base import AuditTest, select_tests
+from lrptrain.auditing.context import AuditContext
+from lrptrain.auditing.score import Score, summarize
+from lrptrain.auditing.store import Values
+from lrptrain.auditing.verdict import MIN_SAMPLES, Verdict, reach_verdict
+
+
+@dataclass(frozen=True)
+class UnitResult:
+    """A test of one method, of one seed, or of the model alone.
+
+    Attributes:
+        test: Name of the test; see `lrptrain.auditing.base.registered_tests`.
+        unit: What the test was run on; "" for the model alone.
+        values: What was measured; empty if nothing was.
+        seconds: How long it took; nan if it was not run.
+        problem: Why there are no values; empty if there are.
+    """
+
+    test: str
+    unit: str
+    values: Values = field(default_factory=dict)
+    seconds: float = float("nan")
+    problem: str = ""
+
+    @property
+    def title(self) -> str:
+        """The test, and what it was run on."""
+        return f"{self.test} of {self.unit}" if self.unit else self.test
+
+
+@dataclass(frozen=True)
+class AuditResult:
+    """What an audit measured.
+
+    Attributes:
+        methods: Names of the methods that were audited.
+        units: Results in the order in which the tests ran.
+        verdicts: One per method.
+        notes: Properties of the data or the model that limit the audit, in words.
+        about: Number of samples and classes, share of correct predictions (nan without labels), and which classes are
+            predicted and labelled.
+        budget: Seconds that the audit was allowed.
+        seconds: Seconds that it took, without what was measured before.
+    """
+
+    methods: tuple[str, ...]
+    units: tuple[UnitResult, ...]
+    verdicts: tuple[Verdict, ...]
+    notes: tuple[str, ...]
+    about: dict[str, Any]
+    budget: float
+    seconds: float
+
+    @classmethod
+    def from_units(
+        cls, context: AuditContext, units: Sequence[UnitResult], budget: float, seconds: float
+    ) -> "AuditResult":
+        """Summarise the data and reach a verdict on every method."""
+        predicted = context.logits.argmax(1)
+        has_label = context.label >= 0
+        is_correct = (predicted == context.label)[has_label].double()
+        about = {
+            "samples": len(context),
+            "classes": context.logits.shape[1],
+            "accuracy": float(is_correct.mean()),
+            "predicted": sorted(set(predicted.tolist())),
+            "labels": sorted(set(context.label[has_label].tolist())),
+        }
+        obstacle = _constant_prediction(about)
+        return cls(
+            methods=context.methods,
+            units=tuple(units),
+            verdicts=tuple(_verdict_on(method, units, obstacle) for method in context.methods),
+            notes=tuple(_notes(about)),
+            about=about,
+            budget=budget,
+            seconds=seconds,
+        )
+
+    def values(self, test: str, unit: str = "") -> Values:
+        """Return what a unit measured; empty if it did not."""
+        return next((each.values for each in self.units if (each.test, each.unit) == (test, unit)), {})
+
+    def measured_units(self, test: str) -> list[UnitResult]:
+        """Return the units of a test that have values, in their order."""
+        return [each for each in self.units if each.test == test and each.values]
+
+    def column_score(self, test: AuditTest, method: str) -> Score | None:
+        """Return the mean of a test's column for a method with its 95 % t interval; None if it was not measured."""
+        values = self.values(test.name, method) if test.column is not None else {}
+        return summarize(values[test.column.values]) if values and test.column is not None else None
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return everything with the names that the files of an audit use."""
+        # The files call the unit "of", as in "perturbation of rollout".
+        units = [
+            {
+                "test": each.test,
+                "of": each.unit,
+                "values": each.values,
+                "seconds": each.seconds,
+                "problem": each.problem,
+            }
+            for each in self.units
+        ]
+        return {**asdict(self), "units": units}
+
+
+def _verdict_on(method: str, units: Sequence[UnitResult], obstacle: str) -> Verdict:
+    tests = select_tests()
+    columns = {test.name: test.column for test in tests if test.decides_verdict and test.column is not None}
+    own_units = {each.test: each for each in units if each.unit == method and each.test in columns}
+    # Of units that ran without a problem, the values per sample that the column averages.
+    measured = {name: unit.values[columns[name].values] for name, unit in own_units.items() if not unit.problem}
+    missing = {name: unit.problem for name, unit in own_units.items() if unit.problem}
+    return reach_verdict(method, tests, measured, missing, obstacle)
+
+
+def _constant_prediction(about: dict[str, Any]) -> str:
+    """Return why no verdict is possible where all predictions are the same; empty if they are not."""
+    if about["samples"] < 2 or len(about["predicted"]) > 1:
+        return ""
+    return f"the model predicts class {about['predicted'][0]} for all samples: nothing in them changes its prediction"
+
+
+def _notes(about: dict[str, Any]) -> list[str]:
+    notes = []
+    samples = about["samples"]
+    labels = about["labels"]
+    if samples < MIN_SAMPLES:
+        plural = "samples are" if samples > 1 else "sample is"
+        notes.append(f"{samples} {plural} too few for a verdict: pass at least {MIN_SAMPLES}.")
+    if obstacle := _constant_prediction(about):
+        notes.append(f"No verdict: {obstacle}.")
+    classes = max(about["classes"], 2)  # a single logit stands for two classes
+    if not labels:
+        notes.append("No sample has a label, so accuracies are unknown.")
+    elif len(labels) < classes:
+        missing = [number for number in range(classes) if number not in labels]
+        listed = ", ".join(map(str, missing[:10])) + (" ..." if len(missing) > 10 else "")
+        notes.append(f"There is no sample of class {listed}: the results say nothing about it.")
+    return notes

@@ -1,0 +1,215 @@
+"""Does the model follow the order that a map gives its tokens, and better than random orders?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor, nn
+
+from lrptrain.auditing.attention import content_of_map
+from lrptrain.auditing.base import AuditTest, Check, Column, register, setting
+from lrptrain.auditing.context import AuditContext
+from lrptrain.auditing.predict import Fill, image_prediction, predict_logits
+from lrptrain.auditing.result import AuditResult
+from lrptrain.auditing.score import Score
+from lrptrain.auditing.store import Values, to_list
+from lrptrain.metrics import (
+    area_under_curve,
+    comprehensiveness,
+    perturbation_curve,
+    sufficiency,
+    text_probability,
+)
+from lrptrain.relevance import attribute
+from lrptrain.relevance.classes import explained_class
+from lrptrain.relevance.recording import Inputs, Target
+from lrptrain.render.audit import BLUE, GREY, saved_plot
+
+
+@register
+@dataclass(frozen=True)
+class PerturbationTest(AuditTest):
+    """Remove tokens in the order of a method's map, and in random orders."""
+
+    name = "perturbation"
+    title = "perturbation against random orders"
+    order = 20
+    decides_verdict = True
+    column = Column(
+        "gain over random",
+        values="gain",
+        higher_is_better=True,
+        sorts=True,
+        logged_as="perturbation_gain",
+        description="gain over random orders",
+        range=(-0.2, 1.0),
+    )
+    context_settings = ("fill",)
+
+    random_maps: int = setting(3, "How many random orders a method's order is compared with.")
+
+    def units(self, context: AuditContext) -> Sequence[str]:
+        """Return the methods."""
+        return context.methods
+
+    def run(self, context: AuditContext, unit: str) -> Values:
+        """Return `gain`: how much better than random orders the method's order is, per sample."""
+        # The random orders are the same for all methods.
+        random_scores = context.cached("random orders", lambda: self._random_scores(context))
+        gains = []
+        for batch, relevance, random_score in zip(context.batches, context.maps(unit), random_scores, strict=True):
+            score = order_score(
+                context.model, batch.inputs, batch.target, relevance.scores, relevance.image_grid, context.fill
+            )
+            gains.append(score - random_score)
+        return {"gain": to_list(torch.cat(gains))}
+
+    def _random_scores(self, context: AuditContext) -> list[Tensor]:
+        return [
+            random_order_score(
+                context.model,
+                batch.inputs,
+                batch.target,
+                fill=context.fill,
+                random_maps=self.random_maps,
+                seed=context.seed,
+            )
+            for batch in context.batches
+        ]
+
+    def check(self, score: Score) -> Check:
+        """Decide: a method of which the gain does not surely lie above 0 is not faithful."""
+        passed = score.low > 0
+        verb = "beats" if passed else "does not beat"
+        return Check(passed, f"its order {verb} random orders: gain {score}", decisive=True)
+
+    def plot(self, result: AuditResult, folder: Path) -> None:
+        """Save `gains.png`, a bar per method."""
+        scores = {method: score for method in result.methods if (score := result.column_score(self, method))}
+        if scores:
+            plot_gains(folder / "gains.png", scores)
+
+
+def perturbation_gain(
+    model: nn.Module,
+    inputs: Inputs,
+    target: Target = None,
+    method: str | None = None,
+    *,
+    fill: Fill = 0.0,
+    random_maps: int = 3,
+    seed: int = 0,
+) -> Float[Tensor, " batch"]:
+    """Return how much better than random orders a method's order is, on the same samples.
+
+    Args:
+        model: As for `lrptrain.attribute`, in evaluation mode.
+        inputs: As for `lrptrain.attribute`; texts need an `attention_mask`.
+        target: The class to explain; None for the predicted one.
+        method: One of `lrptrain.methods()`; None for the default one, as in `lrptrain.attribute`.
+        fill: What removed pixels become; see `perturbation_curve`.
+        random_maps: Number of random maps over which the mean is taken.
+        seed: Seed of the random maps.
+
+    Returns:
+        `order_score` of the method's map less that of `random_order_score`, in [-2, 2]; 0 is no better than chance.
+    """
+    with torch.no_grad():
+        target = explained_class(target, predict_logits(model, inputs))
+    relevance = attribute(model, inputs, target, method)
+    score = order_score(model, inputs, target, relevance.scores, relevance.image_grid, fill)
+    return score - random_order_score(model, inputs, target, fill=fill, random_maps=random_maps, seed=seed)
+
+
+def random_order_score(
+    model: nn.Module,
+    inputs: Inputs,
+    target: Int[Tensor, " batch"],
+    *,
+    fill: Fill = 0.0,
+    random_maps: int = 3,
+    seed: int = 0,
+) -> Float[Tensor, " batch"]:
+    """Return the mean `order_score` of random maps, which differ from those of the method `random` by default.
+
+    A sample's own content seeds them, so that a batch of N equals N batches of one.
+
+    Raises:
+        ValueError: If `random_maps` is not positive.
+    """
+    if random_maps < 1:
+        raise ValueError(f"random_maps must be positive, got {random_maps}")
+    scores = []
+    for number in range(random_maps):
+        # From 1 on: seed 0 is that of the method `random`, which would be compared with itself.
+        relevance = attribute(model, inputs, target, "random", seed=1 + seed * random_maps + number)
+        scores.append(order_score(model, inputs, target, relevance.scores, relevance.image_grid, fill))
+    return torch.stack(scores).mean(0)
+
+
+def order_score(
+    model: nn.Module,
+    inputs: Inputs,
+    target: Int[Tensor, " batch"],
+    scores: Float[Tensor, "batch tokens"],
+    grid: tuple[int, int] | None,
+    fill: Fill = 0.0,
+) -> Float[Tensor, " batch"]:
+    """Return what the model loses without the relevant tokens, less what it loses without the irrelevant ones.
+
+    Images: area under the perturbation curve, least relevant first, less that of the most relevant first (Chefer, Gur,
+    Wolf, CVPR 2021, section 4). Texts: comprehensiveness less sufficiency (DeYoung et al. 2020, section 5.2).
+
+    Args:
+        model: The model, in evaluation mode.
+        inputs: Arguments of its forward; of texts with an `attention_mask`.
+        target: The explained class.
+        scores: Signed relevance.
+        grid: Rows and columns of patches; None for texts.
+        fill: What removed pixels become.
+
+    Returns:
+        In [-1, 1] for images and [-2, 2] for texts, higher is better; nan where scores are not finite.
+
+    Raises:
+        ValueError: If a text comes without `attention_mask`.
+    """
+    scores = scores.detach()
+    if grid is None:
+        text_inputs = inputs if isinstance(inputs, Mapping) else {}
+        probability = text_probability(lambda **shorter: predict_logits(model, shorter), text_inputs, target)
+        usable = content_of_map(text_inputs, scores.shape[1])
+        full = probability(text_inputs["attention_mask"] != 0)  # of the complete text, for both
+        return comprehensiveness(probability, scores, usable, full=full) - sufficiency(
+            probability, scores, usable, full=full
+        )
+    predict, images = image_prediction(model, inputs)
+    # The sooner the probability falls, the smaller the area: small with the relevant patches first is good.
+    most, least = (
+        area_under_curve(
+            perturbation_curve(predict, images, scores, grid, target, most_relevant_first=first, fill=fill)
+        )
+        for first in (True, False)
+    )
+    return least - most
+
+
+def plot_gains(path: Path, scores: Mapping[str, Score]) -> None:
+    """Save bars of the gain over random orders with their 95 % intervals, the best on top.
+
+    Raises:
+        ImportError: Without matplotlib.
+    """
+    names = sorted(scores, key=lambda name: scores[name].value)
+    values = np.array([scores[name].value for name in names], float)
+    low = np.array([scores[name].low for name in names], float)
+    high = np.array([scores[name].high for name in names], float)
+    with saved_plot(path, "Does the model follow the map?", 6.4, 1.1 + 0.3 * len(names)) as (_, axes):
+        axes.barh(names, values, color=[BLUE if end > 0 else GREY for end in low], height=0.6)
+        errors = [values - low, high - values]
+        axes.errorbar(values, range(len(names)), xerr=errors, fmt="none", ecolor="black", capsize=3)
+        axes.axvline(0, color="black", linewidth=0.8)
+        axes.set_xlabel("gain over random orders (95 % interval); blue: surely above 0")

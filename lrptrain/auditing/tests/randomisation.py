@@ -1,0 +1,226 @@
+"""Does a map depend on what the model has learnt? The cascading randomisation of Adebayo et al. 2018."""
+
+import copy
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from itertools import count, pairwise
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+
+from lrptrain.auditing.base import AuditTest, Check, Column, register, setting
+from lrptrain.auditing.context import AuditContext
+from lrptrain.auditing.score import Score
+from lrptrain.auditing.store import Values, to_list
+from lrptrain.metrics import rank_correlation
+from lrptrain.metrics.interval import mean_with_interval, moments_by_row
+from lrptrain.relevance import Relevance, attribute, record
+from lrptrain.relevance.preserve import unwrap
+
+CHANGED_BELOW = 0.5
+"""A map has changed with the weights if its mean absolute rank correlation with the original lies below this: less than
+a quarter of the ranks' variance is then left."""
+UNCHANGED_ABOVE = 0.9
+"""Above this, the map is about the same for a model that knows nothing: it says nothing about this model."""
+
+
+@register
+@dataclass(frozen=True)
+class RandomisationTest(AuditTest):
+    """Randomise the model's weights from the logits downwards: does a method's map change?"""
+
+    name = "randomisation"
+    title = "randomised weights"
+    order = 40
+    decides_verdict = True
+    column = Column(
+        "lost weights",
+        values="left",
+        higher_is_better=False,
+        description="left when the weights are randomised",
+        range=(0.0, 1.0),
+    )
+
+    stages: int = setting(4, "In how many stages the weights are randomised, from the logits downwards.")
+
+    def units(self, context: AuditContext) -> Sequence[str]:
+        """Return the methods."""
+        return context.methods
+
+    def run(self, context: AuditContext, unit: str) -> Values:
+        """Return what is left of the maps.
+
+        `left`: rank correlation of the absolute maps with those of randomised weights, per sample. `by_stage`: its
+        means in the `stages`.
+        """
+        checks = [
+            randomisation_check(context.model, batch.inputs, batch.target, unit, stages=self.stages, seed=context.seed)
+            for batch in context.batches
+        ]
+        absolute = torch.cat([check.absolute for check in checks], 1)  # [stages, samples]
+        return {
+            "left": to_list(absolute[-1]),
+            "by_stage": to_list(absolute.nanmean(1)),
+            "stages": list(checks[0].stages),
+        }
+
+    def check(self, score: Score) -> Check:
+        """Pass where the map changes; decide where it stays about the same."""
+        passed = score.value < CHANGED_BELOW
+        ignores_weights = score.value > UNCHANGED_ABOVE
+        verb = "changes" if passed else "does not change" if ignores_weights else "hardly changes"
+        reason = f"it {verb} when the weights are randomised: rank correlation {score}"
+        return Check(passed, reason, decisive=ignores_weights)
+
+
+@dataclass(frozen=True)
+class RandomisationCheck:
+    """How similar the map stays to the original one while the weights are randomised, from the logits downwards.
+
+    Attributes:
+        stages: Per stage the lowest module that was randomised; all above it were, too.
+        correlation: Spearman's rank correlation of the signed maps, in [-1, 1]; nan where a map is constant.
+        absolute: Rank correlation of the maps' absolute values.
+        target: The explained class, the same in all stages.
+    """
+
+    stages: tuple[str, ...]
+    correlation: Float[Tensor, "stages batch"]
+    absolute: Float[Tensor, "stages batch"]
+    target: Int[Tensor, " batch"]
+
+    def means(self, absolute: bool = False) -> dict[str, Float[Tensor, " stages"]]:
+        """Return per stage the mean over samples as `value`, and its 95 % t interval as `low` and `high`."""
+        values = self.absolute if absolute else self.correlation
+        # A row per stage: values [stages, batch] are flattened stage by stage.
+        row = torch.arange(len(values), device=values.device).repeat_interleave(values.shape[1])
+        return mean_with_interval(moments_by_row(values.flatten(), row, len(values)))
+
+
+def randomisation_check(
+    model: nn.Module,
+    inputs: Tensor | Mapping[str, Tensor],
+    target: int | Int[Tensor, " batch"] | None = None,
+    method: str | None = None,
+    *,
+    stages: int = 8,
+    seed: int = 0,
+    **options: Any,
+) -> RandomisationCheck:
+    """Randomise the model's weights, from the logits downwards, and see whether the map changes.
+
+    Adebayo et al. 2018, "Sanity checks for saliency maps", section 3.1. The correlation should fall: a map that stays
+    the same says nothing about what the model has learnt. The method `random`, which ignores the model, stays at 1.
+
+    The work is done on a copy. Modules with parameters are randomised in the reverse of the order in which they ran, in
+    `stages` groups of about as many modules each. A parameter is redrawn from a normal distribution with its own mean
+    and standard deviation: so activations keep their scale in models of any library, whatever its initialisers are.
+    (Constant parameters, such as a bias of zeros, stay; so do buffers.)
+
+    Args:
+        model: As for `lrptrain.attribute`; it is not changed.
+        inputs: As for `lrptrain.attribute`.
+        target: The class to explain; None for the one that the intact model predicts.
+        method: One of `lrptrain.methods()`; None for the default one, as in `lrptrain.attribute`.
+        stages: Number of stages, each with a map; fewer if the model has fewer modules.
+        seed: Seed of the redrawn weights.
+        **options: Options of the method.
+
+    Raises:
+        ValueError: If `stages` is not positive, or the model has no parameters; and whatever `lrptrain.attribute`
+            raises.
+    """
+    if stages < 1:
+        raise ValueError(f"stages must be positive, got {stages}")
+    randomised = copy.deepcopy(unwrap(model))
+    with _run_order(randomised) as started:
+        recording = record(randomised, inputs)
+    original = recording.attribute(target, method, **options)
+    del recording  # it holds the tensors of the intact model
+    # Stages are cascading: each keeps what the earlier ones randomised.
+    groups = _split_evenly(_from_the_logits_down(randomised, started), stages)
+    usable = _not_padding(original, inputs)
+    generator = torch.Generator().manual_seed(seed)
+    redrawn: set[Tensor] = set()
+    before = original.scores.detach()
+    signed = []
+    absolute = []
+    for group in groups:
+        for name in group:
+            _redraw(randomised.get_submodule(name), generator, redrawn)
+        after = attribute(randomised, inputs, original.target, original.method, **options).scores.detach()
+        signed.append(rank_correlation(before, after, usable))
+        absolute.append(rank_correlation(before.abs(), after.abs(), usable))
+    return RandomisationCheck(
+        stages=tuple(group[-1] or "(model)" for group in groups),
+        correlation=torch.stack(signed),
+        absolute=torch.stack(absolute),
+        target=original.target,
+    )
+
+
+@contextmanager
+def _run_order(model: nn.Module) -> Iterator[dict[str, int]]:
+    """Note when every module that runs in this context (last) started, by its name."""
+    started: dict[str, int] = {}
+    clock = count()
+
+    def start_hook(name: str) -> Callable[..., None]:
+        def hook(*_: object) -> None:
+            started[name] = next(clock)
+
+        return hook
+
+    handles = [module.register_forward_pre_hook(start_hook(name)) for name, module in model.named_modules()]
+    try:
+        yield started
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _from_the_logits_down(model: nn.Module, started: Mapping[str, int]) -> list[str]:
+    """Return the names of the modules that own parameters, the last to start first.
+
+    A module that was never called (`nn.MultiheadAttention` only reads its output projection) counts with the module
+    around it.
+    """
+
+    def start_time(name: str) -> int:
+        while name not in started:
+            name = name.rpartition(".")[0]
+        return started[name]
+
+    names = [name for name, module in model.named_modules() if any(True for _ in module.parameters(recurse=False))]
+    if not names:
+        raise ValueError("the model has no parameters that could be randomised")
+    return sorted(names, key=start_time, reverse=True)
+
+
+def _split_evenly(names: list[str], most: int) -> list[list[str]]:
+    """Divide names into at most `most` consecutive groups of about the same length, none of them empty."""
+    groups = min(most, len(names))
+    # 5 names in 2 groups: the edges 0, 2, 5.
+    edges = [round(i * len(names) / groups) for i in range(groups + 1)]
+    return [names[low:high] for low, high in pairwise(edges)]
+
+
+@torch.no_grad()
+def _redraw(module: nn.Module, generator: torch.Generator, redrawn: set[Tensor]) -> None:
+    """Redraw the module's own parameters, unless a module above shares them and they were redrawn with it."""
+    for parameter in module.parameters(recurse=False):
+        if parameter in redrawn or not parameter.is_floating_point():
+            continue
+        redrawn.add(parameter)
+        # Drawn on the CPU, so that the values do not depend on the device.
+        noise = torch.randn(parameter.shape, generator=generator).to(parameter)
+        parameter.copy_(parameter.mean() + parameter.std(correction=0) * noise)
+
+
+def _not_padding(relevance: Relevance, inputs: Tensor | Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]:
+    """Return all tokens but padding."""
+    mask = inputs.get("attention_mask") if isinstance(inputs, Mapping) else None
+    return torch.ones_like(relevance.scores, dtype=torch.bool) if mask is None else mask != 0

@@ -1,0 +1,61 @@
+import pytest
+import torch
+from audited import batches, context, model
+
+import lrptrain
+from lrptrain.auditing.context import AuditContext, correct_predictions, fingerprint, predict_batches
+
+
+def test_samples_are_read_in_their_order():
+    audit = context()
+    images = torch.cat([batch["image"] for batch in batches()])
+    torch.testing.assert_close(audit.logits, audit.model(images).float())
+    assert len(audit) == 10
+    assert audit.label.tolist() == [0, 1, 2, 3, 4] * 2
+
+
+def test_maps_are_of_the_predicted_class_and_made_once():
+    audit = context("bert")
+    batch = audit.batches[0]
+    expected = lrptrain.attribute(audit.model, batch.inputs, batch.logits.argmax(1), "input_x_gradient")
+    torch.testing.assert_close(audit.maps("input_x_gradient")[0].scores, expected.scores)
+    assert audit.maps("input_x_gradient") is audit.maps("input_x_gradient")
+
+
+def test_a_few_samples_are_the_first_ones_with_maps_of_their_own():
+    audit = context("bert")
+    audit.maps("random")
+    few = audit.first_samples(2)
+    assert len(few) == 2
+    assert few.maps("random")[0].scores.shape[0] == 2
+    torch.testing.assert_close(few.logits, audit.logits[:2])
+    assert len(audit) == 10
+
+
+def test_methods_that_cannot_explain_the_model_are_left_out():
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 5)).double()
+    audit = AuditContext(net, predict_batches(net, batches()), ("raw_attention", "attnlrp", "random"))
+    assert "raw_attention" not in audit.supported_methods()
+
+
+def test_samples_without_labels_and_no_samples():
+    net = model()
+    (batch,) = predict_batches(net, [{"image": batches()[0]["image"]}])
+    assert batch.label.tolist() == [-1] * 6
+    with pytest.raises(ValueError, match="contain none"):
+        predict_batches(net, [])
+
+
+def test_the_fingerprint_knows_weights_and_samples():
+    net, samples = model(), batches()
+    first = fingerprint(net, samples)
+    assert first == fingerprint(model(), batches())
+    assert first != fingerprint(net, samples[:1])
+    with torch.no_grad():
+        net.head.bias[0] += 1e-9
+    assert first != fingerprint(net, samples)
+
+
+def test_correct_predictions_of_labelled_samples_alone():
+    logits = torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 0.0]])
+    assert correct_predictions(logits, torch.tensor([0, -1, 1])) == [1.0, 0.0]

@@ -1,0 +1,153 @@
+import copy
+import random
+
+import numpy as np
+import pytest
+import torch
+from audited import METHODS, QUICK, Constant, batches, model
+
+import lrptrain
+from lrptrain.auditing import AuditSettings, registered_tests, run_audit
+
+NAMES = [test.name for test in registered_tests()]
+
+
+def retrain(seed):
+    torch.manual_seed(seed)
+    net = model()
+    for parameter in net.parameters():
+        parameter.data += 0.05 * torch.randn_like(parameter)
+    return net
+
+
+@pytest.fixture(scope="module")
+def complete(tmp_path_factory):
+    """An audit with every test, and its folder."""
+    folder = tmp_path_factory.mktemp("audit")
+    result = run_audit(
+        model(), batches(), METHODS, budget=600, folder=folder, train_batches=batches(), retrain=retrain, settings=QUICK
+    )
+    return result, folder
+
+
+def test_every_test_is_run_on_all_it_is_of(complete):
+    result, _ = complete
+    assert not [unit for unit in result.units if unit.problem]
+    ran = [unit.test for unit in result.units]
+    assert list(dict.fromkeys(ran)) == NAMES
+    counts = {"perturbation": 3, "frozen": 5, "seeds": 2, "adversary": 2, "agreement": 1}
+    assert {test: ran.count(test) for test in counts} == counts
+    assert {verdict.method: verdict.faithful for verdict in result.verdicts}["random"] == "no"
+    assert "not judged" not in [verdict.faithful for verdict in result.verdicts]
+    assert result.notes == ()
+
+
+def test_it_is_taken_up_where_it_was_left(complete):
+    first, folder = complete
+    path = folder / "units.jsonl"
+    lines = path.read_text(encoding="utf-8").splitlines()
+    path.write_text("\n".join(lines[:7]) + "\n", encoding="utf-8")
+    again = run_audit(
+        model(), batches(), METHODS, budget=0, folder=folder, train_batches=batches(), retrain=retrain, settings=QUICK
+    )
+    assert [unit.values for unit in again.units[:7]] == [unit.values for unit in first.units[:7]]
+    assert all("budget" in unit.problem for unit in again.units[7:])
+    path.write_text("\n".join(lines) + "\n", encoding="utf-8")
+    third = run_audit(
+        model(), batches(), METHODS, budget=0, folder=folder, train_batches=batches(), retrain=retrain, settings=QUICK
+    )
+    assert third.verdicts == first.verdicts
+    other = run_audit(model(), batches(sizes=(5, 4)), METHODS, budget=0, folder=folder, settings=QUICK)
+    assert not any(unit.values for unit in other.units)
+
+
+def test_a_budget_too_small_is_named_and_judges_nothing():
+    result = run_audit(model(), batches(), METHODS, budget=1e-6, settings=QUICK)
+    assert all("not run" in unit.problem for unit in result.units)
+    assert {verdict.faithful for verdict in result.verdicts} == {"not judged"}
+    assert "the budget of 1e-06 s is used up" in result.verdicts[0].reasons[0]
+
+
+def test_what_would_not_fit_is_left_out_before_it_starts():
+    settings = AuditSettings(**{**vars(QUICK), "search_steps": 10**7})
+    result = run_audit(model(), batches(), METHODS, budget=60, settings=settings, tests=["adversarial", "agreement"])
+    problems = {unit.test: unit.problem for unit in result.units}
+    assert problems["agreement"] == ""
+    assert "raise the budget" in problems["adversarial"]
+    assert result.seconds < 30
+
+
+def test_model_and_random_state_are_as_before():
+    net = model("bert").train()
+    net.bert.embeddings.requires_grad_(False)
+    before = copy.deepcopy(net.state_dict())
+    flags = [(module.training, sorted(vars(module))) for module in net.modules()]
+    samples = batches("bert")
+    states = torch.get_rng_state(), random.getstate(), np.random.get_state()[1].copy()  # type: ignore[index]
+    with torch.inference_mode():
+        result = run_audit(net, samples, METHODS, budget=600, train_batches=samples, settings=QUICK)
+    assert {unit.problem for unit in result.units if unit.test != "seeds"} == {""}
+    assert all(torch.equal(value, before[name]) for name, value in net.state_dict().items())
+    assert [(module.training, sorted(vars(module))) for module in net.modules()] == flags
+    assert all(parameter.grad is None and not parameter.is_inference() for parameter in net.parameters())
+    assert [name for name, p in net.named_parameters() if not p.requires_grad] == [
+        f"bert.embeddings.{name}" for name, _ in net.bert.embeddings.named_parameters()
+    ]
+    assert torch.equal(torch.get_rng_state(), states[0])
+    assert random.getstate() == states[1]
+    assert (np.random.get_state()[1] == states[2]).all()  # type: ignore[index]
+
+
+def test_constant_predictions_are_noted_and_not_judged():
+    result = run_audit(Constant(), batches(), METHODS, settings=QUICK, tests=["perturbation", "randomisation"])
+    assert {verdict.faithful for verdict in result.verdicts} == {"not judged"}
+    assert "predicts class 2 for all samples" in result.verdicts[0].reasons[0]
+    assert any("predicts class 2" in note for note in result.notes)
+
+
+def test_one_sample_in_all():
+    result = run_audit(model(), batches(sizes=(1,)), METHODS, budget=60, settings=QUICK)
+    assert {verdict.faithful for verdict in result.verdicts} <= {"not judged"}
+    assert any("1 sample is too few" in note for note in result.notes)
+
+
+def test_a_class_without_samples_is_noted():
+    result = run_audit(model(), batches(classes=3), ["random"], settings=QUICK, tests=["perturbation"])
+    assert result.notes == ("There is no sample of class 3, 4: the results say nothing about it.",)
+
+
+def test_a_failure_costs_one_unit_and_obstacles_are_named():
+    net = torch.nn.Sequential(torch.nn.Flatten(), torch.nn.Linear(3 * 32 * 32, 5)).double()
+    result = run_audit(net, batches(), ["raw_attention", "random"], settings=QUICK)
+    problems = {unit.title: unit.problem for unit in result.units}
+    assert problems["uniform"].startswith("not possible here: ")
+    assert problems["seeds"] == "not run: it needs a function that trains the model anew (retrain)"
+    assert problems["adversary"].startswith("not run: it trains a model and needs labelled training samples")
+    assert problems["perturbation of raw_attention"]
+
+
+def test_progress_is_called_with_every_unit():
+    called: list = []
+    result = run_audit(model(), batches(), ["random"], settings=QUICK, tests=["perturbation"], progress=called.append)
+    assert tuple(called) == result.units
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"methods": ["magic"]}, "unknown method 'magic'"),
+        ({"methods": []}, "at least one method"),
+        ({"tests": ["magic"]}, "unknown tests"),
+        ({"budget": -1}, "budget"),
+        ({"batches": []}, "contain none"),
+    ],
+)
+def test_wrong_arguments_are_refused(options, message):
+    arguments = {"batches": batches(), "methods": METHODS, **options}
+    with pytest.raises(ValueError, match=message):
+        run_audit(model(), **arguments)
+
+
+def test_an_unknown_method_is_refused_before_anything_is_run():
+    with pytest.raises(lrptrain.UnsupportedMethodError):
+        run_audit(torch.nn.Identity(), batches(), ["rolout"])

@@ -1,0 +1,28 @@
+import math
+
+import numpy as np
+from scipy import stats
+
+from lrptrain.auditing.score import Score, markdown_table, summarize, table_cell
+
+
+def test_the_interval_is_that_of_t_without_nan():
+    values = np.array([0.1, 0.4, -0.2, 0.7])
+    score = summarize([*values, math.nan])
+    low, high = stats.t.interval(0.95, 3, values.mean(), stats.sem(values))
+    np.testing.assert_allclose([score.value, score.low, score.high], [values.mean(), low, high], atol=1e-5)
+    assert score.samples == 4
+
+
+def test_sentences_and_tables_write_mean_and_interval():
+    score = Score(0.4, 0.3, 0.5, 9)
+    assert str(score) == "0.40 [0.30, 0.50]"
+    assert table_cell(score, 9) == "0.400 [0.30, 0.50]"
+    assert table_cell(score, 10) == "0.400 [0.30, 0.50] n=9"
+    assert table_cell(Score(0.4, math.nan, math.nan, 1), 1) == "0.400"
+    assert table_cell(Score(0.1, -0.001, 0.2, 3), 3) == "0.100 [0.00, 0.20]"  # no minus before a zero
+    assert table_cell(None, 3) == table_cell(summarize([]), 3) == "-"
+
+
+def test_columns_are_aligned():
+    assert markdown_table([["a", "bb"], ["ccc", "d"]]) == "| a   | bb |\n| --- | -- |\n| ccc | d  |"
