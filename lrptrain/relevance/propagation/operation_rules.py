@@ -9,7 +9,7 @@ from lrptrain.relevance.propagation import in_place_rules, rules
 from lrptrain.relevance.propagation.composite import InputRelevance, OutputRelevance, RuleFunction
 from lrptrain.relevance.propagation.linear_maps import factors, vjp
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
-from lrptrain.relevance.tape.functions import CAST, ENTRIES, INVERSES, SIZES
+from lrptrain.relevance.tape.functions import ALONG, CAST, ENTRIES, INVERSES
 from lrptrain.relevance.tape.nodes import Node, Value, tensors_in, unsupported
 from lrptrain.relevance.tape.sample_axes import crosses_samples
 from lrptrain.relevance.tape.softmaxes import divides_exponentials
@@ -191,7 +191,7 @@ def by_jacobian(
 ) -> InputRelevance:
     """R_i = x_i sum_o J_oi R_o / y_o with the Jacobian J: conserving for what grows as its input does."""
     precision = next(part.dtype for part in relevance if part is not None)
-    for value in node.outputs if node.name in SIZES else ():
+    for value in node.outputs if node.name in ALONG else ():
         propagator.axis(value)
     shares = [
         None if part is None else rules.safe_divide(part, rules.stabilised(value.tensor.to(precision), stabiliser))

@@ -31,7 +31,17 @@ from lrptrain.relevance.propagation.operation_rules import (
 )
 from lrptrain.relevance.propagation.pixels import Bound, bounds, with_first_rule
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
-from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ENTRIES, MAXIMA, MIXTURES, PRODUCTS, SIZES, WRITTEN
+from lrptrain.relevance.tape.functions import (
+    ALONG,
+    AVERAGES,
+    DENSE,
+    ENTRIES,
+    MAXIMA,
+    MIXTURES,
+    PRODUCTS,
+    SIZES,
+    WRITTEN,
+)
 from lrptrain.relevance.tape.nodes import Node, Value, map_nested
 
 
@@ -114,6 +124,8 @@ def affine(
 def mixed(propagator: Propagator, node: Node, relevance: OutputRelevance, *, of_size: bool = False) -> InputRelevance:
     """Sums of entries with fixed weights, by the positive numbers (z+ rule) or by absolute values."""
     part = single_output(relevance)
+    if node.name in ALONG:
+        propagator.axis(node.outputs[0])
 
     def counted(x: Tensor) -> Tensor:
         if not x.is_floating_point():

@@ -38,6 +38,7 @@ from lrptrain.relevance.propagation.operation_rules import (
 )
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
 from lrptrain.relevance.tape.functions import (
+    ALONG,
     AVERAGES,
     COPIES,
     DENSE,
@@ -217,7 +218,8 @@ def _through_division(propagator: Propagator, node: Node, relevance: OutputRelev
     yield shape_back(numerator, part / resolve(denominator, part))
 
 
-def _through_size(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+def _through_axis(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """A linear map along an axis, or the slope of a size, which is its share."""
     propagator.axis(node.outputs[0])
     return entries(propagator, node, relevance)
 
@@ -269,7 +271,7 @@ GRADIENT_FORM = Composite(
         **dict.fromkeys((*NORMALISATIONS, "mean", "sum", *AVERAGES), _through_fixed),
         **dict.fromkeys(MAXIMA, to_the_winner),
         **dict.fromkeys(MIXTURES, entries),
-        **dict.fromkeys(SIZES, _through_size),
+        **dict.fromkeys(ALONG, _through_axis),
         "add": _through_sum,
         "sub": _through_sum,
         "rsub": _through_sum,

@@ -86,3 +86,32 @@ def explicit_addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: 
     """Compute `input + value * tensor1 / tensor2`."""
     quotient = tensor1 / tensor2
     return input + (quotient if value == 1 else quotient * value)
+
+
+def explicit_solve_triangular(
+    input: Float[Tensor, "*batch n n"],
+    B: Float[Tensor, "*batch n columns"],  # noqa: N803
+    *,
+    upper: bool,
+    left: bool = True,
+    unitriangular: bool = False,
+) -> Float[Tensor, "*batch n columns"]:
+    """Compute the X of `input @ X = B` (`X @ input = B` if not `left`) with the arguments of `solve_triangular`.
+
+    Rows are found one by one, x_i = (b_i - sum_j a_ij x_j) / a_ii, as products and differences. Halves are solved at a
+    time, so that most of that are products of matrices.
+    """
+    if not left:
+        return explicit_solve_triangular(input.mT, B.mT, upper=not upper, unitriangular=unitriangular).mT
+    size = input.shape[-1]
+    if size < 2:
+        return B if unitriangular else B / input
+    half = size // 2
+    # The half that needs no other: the first rows of a lower matrix, the last of an upper one.
+    first = slice(half, size) if upper else slice(half)
+    second = slice(half) if upper else slice(half, size)
+    options = {"upper": upper, "unitriangular": unitriangular}
+    x = explicit_solve_triangular(input[..., first, first], B[..., first, :], **options)
+    rest = B[..., second, :] - input[..., second, first] @ x
+    y = explicit_solve_triangular(input[..., second, second], rest, **options)
+    return torch.cat([y, x] if upper else [x, y], -2)

@@ -108,9 +108,13 @@ MAXIMA = frozenset(
     | {"max", "amax", "maximum", "min", "amin", "minimum"}
 )
 # Sums of entries with fixed weights that are not negative: every entry of the output is a mean or a sum of some.
-MIXTURES = frozenset({"interpolate", "upsample", "index_add", "index_put", "index_copy", "scatter_add", "fold"})
+MIXTURES = frozenset({
+    "interpolate", "upsample", "index_add", "index_put", "index_copy", "scatter_add", "fold", "cumsum",
+})  # fmt: skip
 # Sizes along axes, which grow as their input does: |c x| = c |x|.
 SIZES = frozenset({"norm", "vector_norm", "linalg_vector_norm", "linalg_norm", "std"})
+# They mix what is along an axis, which must not be that of the samples.
+ALONG = SIZES | {"cumsum"}
 # Outputs that depend on the input's shape or type only.
 CONSTANT = frozenset({
     "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "new_zeros", "new_ones",

@@ -94,6 +94,8 @@ def _written_out(graph: Graph, end: Node) -> _Softmax | None:
         return _of_quotient(graph, end)
     if end.name == "exp" and end.inputs:
         return _of_logarithm(graph, end)
+    if len(end.inputs) == 1 and end.inputs[0].hidden and not end.outputs[0].hidden and _masks_by_zero(end):
+        return _of_masked_rows(graph, end)
     if end.name == "softmax" and isinstance(end.argument(1, "dim"), int) and len(end.inputs) == 1:
         dim = end.argument(1, "dim")
         scores = _unshifted(graph, end.inputs[0], dim)
@@ -247,6 +249,22 @@ def _sums_to_one(weights: Tensor, result: Tensor, dim: int) -> bool:
     # A row that is masked as a whole is made of zeros, or of what is no number.
     agrees = ((expected - weights).abs() <= tolerance * weights.abs()) | expected.isnan()
     return bool(agrees.all())
+
+
+# -- A custom autograd function ----------------------------------------------------------------------------------------
+
+
+def _of_masked_rows(graph: Graph, end: Node) -> _Softmax | None:
+    """A softmax of which whole rows are set to 0, as an autograd function returns it: gradients arrive there only."""
+    softmax = _exponential(graph, end.inputs[0])
+    if softmax is None or softmax.name != "softmax" or not isinstance(softmax.argument(1, "dim"), int):
+        return None
+    dim = softmax.argument(1, "dim")
+    probabilities = end.outputs[0].tensor
+    total = probabilities.sum(dim, keepdim=True)
+    if not bool(((probabilities == end.inputs[0].tensor) | (total == 0)).all()):
+        return None
+    return _Softmax(_unshifted(graph, softmax.inputs[0], dim), dim)
 
 
 # -- Shifts and logarithms --------------------------------------------------------------------------------------------

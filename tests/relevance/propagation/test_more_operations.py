@@ -65,6 +65,7 @@ LINEAR: dict[str, Callable[[Tensor], Tensor]] = {
     "index_add": lambda t: t.index_add(1, INDEX, t * 2),
     "scatter_add": lambda t: t.scatter_add(1, INDEX[None, :, None].expand(t.shape), t * 2),
     "index_add in place": lambda t: added_in_place(t),
+    "cumsum": lambda t: t.cumsum(1) - t.cumsum(dim=-1),
     "topk": lambda t: torch.cat([t.topk(3).values, t.topk(3, largest=False)[0], t[..., :2]], -1),
     "sort": lambda t: t.sort(1, descending=True).values,
     "written over": lambda t: written_over(t),
@@ -109,6 +110,41 @@ def test_linear_operations_have_rules_in_every_composite(name, method):
     scores = attributed(Small(after=LINEAR[name]), method).scores
     assert scores.isfinite().all()
     assert scores.abs().sum() > 0
+
+
+def system(t: Tensor) -> tuple[Tensor, Tensor]:
+    """With a diagonal near 1, so that rounding is not amplified."""
+    return torch.eye(6, dtype=t.dtype) + 0.1 * t[:, :6] @ t[:, 6:12].mT, t[:, 10:]
+
+
+def row_by_row(matrix: Tensor, right: Tensor, unit: bool) -> Tensor:
+    """The rows of the solution of a lower triangular system, in textbook order."""
+    rows: list[Tensor] = []
+    for i in range(matrix.shape[-1]):
+        row = right[:, i : i + 1]
+        if rows:
+            row = row - matrix[:, i : i + 1, :i] @ torch.cat(rows, 1)
+        rows.append(row if unit else row / matrix[:, i : i + 1, i : i + 1])
+    return torch.cat(rows, 1)
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "explicit", "gamma_lrp"])
+@pytest.mark.parametrize("kind", ["lower", "unit", "upper", "from the right"])
+def test_triangular_systems_are_solved_row_by_row(kind, method):
+    """x_i = (b_i - sum_j a_ij x_j) / a_ii: products are halved, sums proportional, the divisor is held fixed."""
+
+    def solved(t: Tensor) -> Tensor:
+        matrix, right = system(t)
+        if kind == "upper":  # the same system, from its last row on
+            return torch.linalg.solve_triangular(matrix.flip(1, 2), right.flip(1), upper=True).flip(1)
+        if kind == "from the right":
+            return torch.linalg.solve_triangular(matrix.mT, right.mT, upper=True, left=False).mT
+        return torch.linalg.solve_triangular(matrix, right, upper=False, unitriangular=kind == "unit")
+
+    models = (Small(after=Block(solved)), Small(after=Block(lambda t: row_by_row(*system(t), unit=kind == "unit"))))
+    with torch.no_grad():
+        assert relative_error(*(model(patches()) for model in models)).max() < 1e-9
+    assert relative_error(*(attributed(model, method).scores for model in models)).max() < 1e-9
 
 
 @pytest.mark.parametrize("method", ["attnlrp", "explicit", "lrp"])
