@@ -115,6 +115,7 @@ class Two(Small):
 
 
 KERNEL = torch.ones(8, 1, 3, dtype=torch.float64) / 3
+NEXT = (torch.arange(16) + 1).remainder(16)[:, None]
 MIXING = {
     "conv1d": lambda x: x + F.conv1d(x.mT, KERNEL, padding=1, groups=8).mT,
     "cumsum": lambda x: x + x.cumsum(1) / 16,
@@ -131,6 +132,7 @@ MIXING = {
     "layer_norm": lambda x: F.layer_norm(x, (16, 8)),
     "group_norm": lambda x: F.group_norm(x.mT, 2).mT,
     "mul": lambda x: x * x[:, :1].tanh(),
+    "scatter": lambda x: x.scatter(1, NEXT.expand(len(x), 16, 8), x),
 }  # fmt: skip
 APART = [
     lambda x: x + F.gelu(F.layer_norm(x, (8,))),
@@ -143,6 +145,15 @@ APART = [
     lambda x: x + x.roll(1, 1).roll(-1, 1),
     lambda x: x + torch.einsum("bnd,de->bne", x, torch.eye(8, dtype=torch.float64)),
     lambda x: x * torch.sigmoid(x.transpose(0, 1).mean(-1, keepdim=True)).transpose(0, 1),
+    # The second of two experts: the first is scattered away. The third is its weight for each token.
+    lambda x: x * x.scatter(-1, x.argmax(-1, keepdim=True), float("-inf")).softmax(-1),
+    lambda x: x + x.scatter(-1, x.argmax(-1, keepdim=True), x.sin()),
+    # What was beside constants is added to its own token.
+    lambda x: (
+        x.flatten(0, 1)
+        .index_add(0, torch.arange(16 * len(x)), torch.cat([x, torch.ones_like(x)], -1)[..., :8].flatten(0, 1))
+        .view(x.shape)
+    ),
 ]
 
 

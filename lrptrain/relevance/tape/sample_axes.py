@@ -190,6 +190,8 @@ def _written(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis 
     if axes.get(source) is None or (isinstance(target, Value) and at is None):
         return None
     of_source = _numbers(source, axes, samples)
+    if node.name.startswith("scatter"):  # reads no more of its source than there are indices
+        of_source = of_source[tuple(slice(size) for size in where[1].shape)]
     numbers = of_target.clone()
     _write(node.name, numbers, where, of_source)
     # An entry that entries of two samples were written to, or added to, belongs to neither.
