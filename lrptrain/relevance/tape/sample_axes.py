@@ -114,7 +114,7 @@ def _axis(node: Node, source: Value, output: Value, at: SampleAxis) -> int | Non
         by_strides = _by_strides(node, source, output, at.axis)
         if by_strides is not None:
             return by_strides
-        if node.name == "getitem":
+        if node.name in ("getitem", "repeat_interleave"):
             return None
     return at.axis + after - before
 
@@ -144,7 +144,7 @@ def _by_strides(node: Node, source: Value, output: Value, axis: int) -> int | No
         result = node.call(lambda value: probe if value is source else value.tensor.to("meta"))
     except (RuntimeError, NotImplementedError, IndexError):
         return None
-    views = [view for view in tensors_in(result) if view.shape == output.shape and view._base is not None]
+    views = [view for view in tensors_in(result) if view.shape == output.shape and view._base is probe]
     if not views:
         return None
     moved = [i for i, stride in enumerate(views[0].stride()) if stride and views[0].shape[i] > 1]

@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -238,6 +239,8 @@ class Tape(TorchFunctionMode):
         node = Node(name, func, self._wrap(args), self._wrap(kwargs), self._inputs(tensors), path=self._where())
         if name in OVERWRITING and is_in_place(func, args, kwargs):
             node = _overwriting(node, tensors[0])
+        elif name == "as_strided" and node.inputs:
+            node = _taking(node, tensors[0], result_of=partial(func, *args, **kwargs))
         # y.add_(1) writes into y: values that share its memory keep a copy of what they were.
         in_place = is_in_place(func, args, kwargs) and not is_idle(node)
         written = tensors[0] if tensors and in_place else None
@@ -592,6 +595,14 @@ def _repeats(nodes: Sequence[Node], value: Value, tensor: Tensor) -> bool:
     made = values[value]
     rounding = 1e3 * torch.finfo(tensor.dtype).eps
     return made.shape == tensor.shape and torch.allclose(made, tensor.detach(), rounding, rounding, equal_nan=True)
+
+
+def _taking(node: Node, tensor: Tensor, result_of: Callable[[], Tensor]) -> Node:
+    """`as_strided`, which goes by places in memory, as what it reads of the tensor; as it is if it reads beside it."""
+    at = places(tensor, result_of().detach())
+    if bool((at < 0).any()):
+        return node
+    return Node("take", torch.take, (node.inputs[0], at), {}, node.inputs, path=node.path)
 
 
 def _in_graph(x: Any) -> bool:
