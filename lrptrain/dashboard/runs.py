@@ -79,8 +79,12 @@ def about_run(folder: Path) -> dict[str, Any]:
     exports = find_exports(folder)
     if events is None and not exports:
         notes.append("No evaluation was written yet.")
+    settings = read_settings(folder, notes)
+    parent = settings.get("parent")
+    if isinstance(parent, dict) and isinstance(parent.get("run"), str):
+        notes.append(f"This run is a branch of {parent['run']}{_shared(parent.get('evaluation'))}.")
     return {
-        "settings": read_settings(folder, notes),
+        "settings": settings,
         "size": events.stat().st_size if events else 0,
         "written": events.stat().st_mtime if events else None,
         "audit": audit.stat().st_mtime if audit else None,
@@ -129,6 +133,12 @@ def read_new_events(folder: Path, since: int = 0) -> dict[str, Any]:
     for event in events[:-1]:
         event["findings"] = [{key: finding.get(key) for key in _BRIEF} for finding in event["findings"]]
     return {"events": events, "offset": start + len(complete), "anew": start != since or start == 0, "notes": notes}
+
+
+def _shared(evaluation: Any) -> str:
+    if not isinstance(evaluation, dict) or "epoch" not in evaluation:
+        return ""
+    return f": up to epoch {evaluation['epoch']}, its evaluations are those of that run"
 
 
 def _walk(root: Path) -> Iterator[Path]:

@@ -22,6 +22,7 @@ class Value:
         shape: The tensor's shape.
         depends: Whether the tensor depends on the explained input; what does not is a constant.
         edge: The tensor's place in the graph, for gradients; None without a graph.
+        hidden: Whether a custom autograd function made the tensor on its way, so that no gradient arrives at it.
     """
 
     # Three states: `_tensor` holds the tensor; or it was released, and lives as long as the model holds it (`_held`);
@@ -34,6 +35,12 @@ class Value:
         self.shape = tensor.shape
         self.depends = depends
         self.edge = torch.autograd.graph.get_gradient_edge(tensor) if tensor.requires_grad else None
+        self.hidden = False
+
+    def come_out(self, tensor: Tensor) -> None:
+        """Take the place in the graph that a custom autograd function has given to the tensor, which it returned."""
+        self.edge = torch.autograd.graph.get_gradient_edge(tensor)
+        self.hidden = False
 
     @property
     def tensor(self) -> Tensor:

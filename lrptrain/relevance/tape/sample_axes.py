@@ -114,7 +114,7 @@ def _axis(node: Node, source: Value, output: Value, at: SampleAxis) -> int | Non
         by_strides = _by_strides(node, source, output, at.axis)
         if by_strides is not None:
             return by_strides
-        if node.name == "getitem":
+        if node.name in ("getitem", "repeat_interleave"):
             return None
     return at.axis + after - before
 
@@ -144,7 +144,7 @@ def _by_strides(node: Node, source: Value, output: Value, axis: int) -> int | No
         result = node.call(lambda value: probe if value is source else value.tensor.to("meta"))
     except (RuntimeError, NotImplementedError, IndexError):
         return None
-    views = [view for view in tensors_in(result) if view.shape == output.shape and view._base is not None]
+    views = [view for view in tensors_in(result) if view.shape == output.shape and view._base is probe]
     if not views:
         return None
     moved = [i for i, stride in enumerate(views[0].stride()) if stride and views[0].shape[i] > 1]
@@ -190,6 +190,8 @@ def _written(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis 
     if axes.get(source) is None or (isinstance(target, Value) and at is None):
         return None
     of_source = _numbers(source, axes, samples)
+    if node.name.startswith("scatter"):  # reads no more of its source than there are indices
+        of_source = of_source[tuple(slice(size) for size in where[1].shape)]
     numbers = of_target.clone()
     _write(node.name, numbers, where, of_source)
     # An entry that entries of two samples were written to, or added to, belongs to neither.

@@ -6,12 +6,14 @@ the attention probabilities are tensors of the autograd graph, whichever backend
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import TensorWeakRef
 
@@ -51,7 +53,7 @@ from lrptrain.relevance.tape.outside import Outside, without_graph
 from lrptrain.relevance.tape.running import RunningModule
 from lrptrain.relevance.tape.shared_memory import Contents, SharedMemory, copied, opened, places, put
 from lrptrain.relevance.tape.transforms import is_transforming, unwrapped
-from lrptrain.relevance.types import UnsupportedOperationError
+from lrptrain.relevance.types import UnsupportedModelError, UnsupportedOperationError
 
 # Fused operations, and their explicit forms.
 _EXPLICIT: dict[str, Callable[..., Any]] = {
@@ -65,6 +67,9 @@ _EXPLICIT: dict[str, Callable[..., Any]] = {
     "lstm": explicit_lstm,
     "flex_attention": explicit_flex_attention,
 }
+
+# The custom autograd function of reentrant checkpoints, which has no gradient for `torch.autograd.grad`.
+_CHECKPOINT = "CheckpointFunctionBackward"
 
 
 @dataclass(eq=False)
@@ -112,6 +117,8 @@ class Tape(TorchFunctionMode):
         self._table: Tensor | None = None
         # What was looked up of the other arguments, and the weights in which.
         self._others_read: list[tuple[Tensor, Tensor]] = []
+        # Whether a custom autograd function, with a backward pass of its own, made something of the input.
+        self._has_functions = False
         # Whether the model itself wants a graph. What depends on the input has one in any case.
         self._graph = True
 
@@ -143,9 +150,26 @@ class Tape(TorchFunctionMode):
         finally:
             self._records = False
 
-    def replaying(self) -> AbstractContextManager[Any]:
-        """Keep attention explicit, without recording, while a backward pass computes a checkpointed block again."""
-        return self
+    @contextmanager
+    def replaying(self) -> Iterator[None]:
+        """Keep attention explicit, without recording, while a backward pass computes a checkpointed block again.
+
+        Raises:
+            UnsupportedModelError: If a custom autograd function of the model has no backward pass for this case.
+        """
+        try:
+            with self:
+                yield
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            if not self._has_functions:
+                raise
+            message = " ".join(str(error).split())
+            raise UnsupportedModelError(
+                f"a gradient goes through a custom autograd function of the model, of which the backward pass fails: "
+                f"{type(error).__name__}: {message}"
+            ) from error
 
     def value_of(self, tensor: Tensor) -> Value | None:
         """The recorded value that `tensor` is, or None."""
@@ -221,6 +245,8 @@ class Tape(TorchFunctionMode):
         node = Node(name, func, self._wrap(args), self._wrap(kwargs), self._inputs(tensors), path=self._where())
         if name in OVERWRITING and is_in_place(func, args, kwargs):
             node = _overwriting(node, tensors[0])
+        elif name == "as_strided" and node.inputs:
+            node = _taking(node, tensors[0], result_of=partial(func, *args, **kwargs))
         # y.add_(1) writes into y: values that share its memory keep a copy of what they were.
         in_place = is_in_place(func, args, kwargs) and not is_idle(node)
         written = tensors[0] if tensors and in_place else None
@@ -333,6 +359,8 @@ class Tape(TorchFunctionMode):
 
     def _remember(self, tensor: Tensor, depends: bool) -> Value:
         value = Value(tensor, depends)
+        # `torch.no_grad` of the model's own is noted only: what runs without a graph is inside of an autograd function.
+        value.hidden = not torch.is_grad_enabled()
         self._entries[id(tensor)] = (value, TensorWeakRef(tensor), tensor.grad_fn)
         if depends and tensor.grad_fn is not None:
             self._dependent.add(tensor.grad_fn)
@@ -404,11 +432,30 @@ class Tape(TorchFunctionMode):
             return
         entry = self._lookup(tensor)
         if (entry is None or entry[2] is not tensor.grad_fn) and self._reaches_input(tensor.grad_fn):
+            if entry is not None and entry[0].hidden and self._returns(tensor, entry[0]):
+                return
             maker = type(tensor.grad_fn).__name__
             why = "made a tensor outside of torch's functions (by a custom autograd function or a fused kernel?)"
-            if maker == "CheckpointFunctionBackward":
+            if maker == _CHECKPOINT:
                 why = "is a reentrant checkpoint, whose operations have no graph (use_reentrant=False has one)"
             raise self._unsupported(maker, why)
+
+    def _returns(self, tensor: Tensor, value: Value) -> bool:
+        """Whether a custom autograd function returned a tensor as the recorded operations have made it.
+
+        Its own backward pass counts for gradients; for relevance, what it has computed.
+        """
+        function = tensor.grad_fn
+        if not isinstance(function, BackwardCFunction) or type(function).__name__ == _CHECKPOINT:
+            return False
+        # A kernel may have written into memory that torch has allotted: then the operations give something else.
+        if not _repeats(self.nodes, value, tensor):
+            return False
+        self._has_functions = True
+        value.come_out(tensor)
+        self._entries[id(tensor)] = (value, TensorWeakRef(tensor), function)
+        self._dependent.add(function)
+        return True
 
     def _reaches_input(self, start: Any) -> bool:
         """Whether a graph leads to something recorded; that of a cache of an earlier call ends in parameters."""
@@ -441,7 +488,8 @@ class Tape(TorchFunctionMode):
         if storage not in self._memories:
             self._memories[storage] = opened(tensor, self._contents(tensor), values)
         for value in values:
-            if value in self._probabilities:
+            # A custom autograd function has a gradient of its own, which may need them as they are afterwards.
+            if value in self._probabilities and not value.hidden:
                 raise self._unsupported(node.name, "overwrites attention probabilities in place")
             held = value.held
             assert held is not None
@@ -532,6 +580,35 @@ def _overwriting(node: Node, target: Tensor) -> Node:
     source = next(iter((*node.args[1:], *node.kwargs.values())), 0.0)
     inputs = (source,) if isinstance(source, Value) else ()
     return Node(node.name, copied, (source, target.shape, target.dtype), {}, inputs, path=node.path)
+
+
+def _repeats(nodes: Sequence[Node], value: Value, tensor: Tensor) -> bool:
+    """Whether the operations inside of a custom autograd function, done once more, make the tensor."""
+    inside: list[Node] = []
+    needed = {value}
+    for node in reversed(nodes):
+        if not needed:
+            break
+        if needed.intersection(node.outputs):
+            inside.append(node)
+            needed.difference_update(node.outputs)
+            needed.update(x for x in node.inputs if x.hidden)
+    values: dict[Value, Tensor] = {}
+    with torch.no_grad():
+        for node in reversed(inside):
+            result = node.call(lambda x: values.get(x, x.tensor))
+            values.update(zip(node.outputs, (x for x in tensors_in(result) if x.is_floating_point()), strict=True))
+    made = values[value]
+    rounding = 1e3 * torch.finfo(tensor.dtype).eps
+    return made.shape == tensor.shape and torch.allclose(made, tensor.detach(), rounding, rounding, equal_nan=True)
+
+
+def _taking(node: Node, tensor: Tensor, result_of: Callable[[], Tensor]) -> Node:
+    """`as_strided`, which goes by places in memory, as what it reads of the tensor; as it is if it reads beside it."""
+    at = places(tensor, result_of().detach())
+    if bool((at < 0).any()):
+        return node
+    return Node("take", torch.take, (node.inputs[0], at), {}, node.inputs, path=node.path)
 
 
 def _in_graph(x: Any) -> bool:

@@ -16,21 +16,6 @@ from lrptrain.relevance.propagation import composite, propagator
 # What must raise
 
 
-class Double(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * 2
-
-
-def under_no_grad(x: Tensor) -> Tensor:
-    with torch.no_grad():
-        return Double.apply(x)
-
-
 def under_inference_mode(x: Tensor) -> Tensor:
     with torch.inference_mode():
         return x * 2
@@ -58,8 +43,6 @@ def constant_overwritten(x: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("function", "match"),
     [
-        (Double.apply, "DoubleBackward in module 'qkv'"),
-        (under_no_grad, "DoubleBackward in module 'qkv'"),
         (under_inference_mode, "inference_mode"),
         (constant_overwritten, "reads a constant that the model overwrites"),
         (lambda x: x.diff(dim=1), r"diff in module 'between' has no propagation rule.*register_rule\('diff', rule\)"),
