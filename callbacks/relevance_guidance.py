@@ -169,7 +169,8 @@ class RelevanceGuidance(ModelCallback):
         self.seed = seed
         self._failures = Failures(on_error, "RelevanceGuidance")
         self._unwrap_step: Callable[[], None] | None = None
-        self._replay: AbstractContextManager[Any] | None = None
+        self._replay: Tape | None = None
+        self._replaying: AbstractContextManager[None] | None = None
         self._start_over()
 
     @property
@@ -233,13 +234,14 @@ class RelevanceGuidance(ModelCallback):
     def on_before_backward(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", loss: Tensor) -> None:
         """Let checkpointed blocks of a recorded pass be computed again as they were, with explicit attention."""
         if self._replay is not None:
-            self._replay.__enter__()
+            self._replaying = self._replay.replaying()
+            self._replaying.__enter__()
 
     def on_after_backward(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """End what `on_before_backward` began."""
-        if self._replay is not None:
-            self._replay.__exit__(None, None, None)
-            self._replay = None
+        if self._replaying is not None:
+            self._replaying.__exit__(None, None, None)
+        self._replay = self._replaying = None
 
     def on_before_optimizer_step(
         self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", optimizer: "Optimizer"
@@ -412,7 +414,7 @@ class RelevanceGuidance(ModelCallback):
                     "samples of its batch: say which module it calls with model='<attribute>'"
                 )
             self._check_places(forwards[0], batch)
-            self._replay = None if forwards[0].tape is None else Tape().replaying()
+            self._replay = None if forwards[0].tape is None else Tape()
             losses = self.objective.losses(
                 forwards[0], batch["evidence"], batch.get("label"), rows, self._generator(trainer)
             )
@@ -482,7 +484,7 @@ class RelevanceGuidance(ModelCallback):
         """
         weights = _trained_weights(pl_module)
         # A backward pass through checkpointed blocks computes them again: as recorded, with explicit attention.
-        with self._replay or nullcontext():
+        with self._replayed():
             gradients = {name: flat_gradient(loss.total, weights) for name, loss in losses.items()}
         lost = [name for name, gradient in gradients.items() if gradient is None]
         if lost:
@@ -501,6 +503,10 @@ class RelevanceGuidance(ModelCallback):
                 "if later batches mark more, say so with sparse=True"
             )
 
+    def _replayed(self) -> AbstractContextManager[None]:
+        """Return what a backward pass through checkpointed blocks of a recorded step runs in."""
+        return nullcontext() if self._replay is None else self._replay.replaying()
+
     def _compare(
         self,
         trainer: "pl.Trainer",
@@ -512,7 +518,7 @@ class RelevanceGuidance(ModelCallback):
         """Compare the gradients of task and guidance, and update what scales the guidance."""
         # `guidance` is without schedule and factor here, so that the norms are those at a factor of 1.
         mean = partial(_reduced, trainer, "mean")
-        with self._replay or nullcontext():
+        with self._replayed():
             conflict = compare_gradients(task_loss, guidance, _trained_weights(pl_module), mean)
         self._check_gradient(trainer, conflict.guidance_norm)
         self.ratio = running_ratio(self.ratio, conflict.task_norm, conflict.guidance_norm)
@@ -567,10 +573,10 @@ class RelevanceGuidance(ModelCallback):
         if self._unwrap_step is not None:
             self._unwrap_step()
         # An exception in the backward pass leaves the mode entered: it is left only if it is still the innermost one.
-        if self._replay is not None and torch.overrides._get_current_function_mode() is self._replay:  # type: ignore[no-untyped-call]
-            self._replay.__exit__(None, None, None)
+        if self._replaying is not None and torch.overrides._get_current_function_mode() is self._replay:  # type: ignore[no-untyped-call]
+            self._replaying.__exit__(None, None, None)
         self._unwrap_step = None
-        self._replay = None
+        self._replay = self._replaying = None
 
 
 class _Stopwatch:

@@ -113,7 +113,7 @@ def _ids(value: Any) -> list[int | str]:
 
 
 def _id(value: Any) -> int | str:
-    if isinstance(value, int | float) and value == value // 1:
+    if isinstance(value, int | float) and value == value // 1 and abs(value) < 2**63:  # what a table's column holds
         return int(value)
     # File names that are no UTF-8 come as strings with lone surrogates, which no file takes: each is written out.
     text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)

@@ -12,7 +12,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
+from torch import Tensor
 
 from lrptrain.batch import IMAGES, Sample, batch_length, take
 from lrptrain.batch.checks import Limits, unusable
@@ -64,7 +66,7 @@ class ValidationSample:
         if self.samples is None:
             self._reservoir.keep_one_size(gather(self._reservoir.sizes()))
             everywhere = gather((dict(self._reservoir.counts), self._reservoir.keys()))
-            samples = self._reservoir.choose(everywhere)
+            samples = _of_one_type(self._reservoir.choose(everywhere))
             self._reservoir.candidates.clear()
             # A table's column has one type: where one id is a string, all are, in all processes.
             named = any(gather(any(isinstance(sample.sample_id, str) for sample in samples)))
@@ -173,6 +175,23 @@ class StratifiedReservoir:
         for label, places in allocate(counts, self.max_samples).items():
             chosen.update(sorted(key for _, keys in everywhere for key in keys.get(label, ()))[:places])
         return [sample for label in sorted(self.candidates) for key, sample in self.candidates[label] if key in chosen]
+
+
+def _of_one_type(samples: list[Sample]) -> list[Sample]:
+    """Return samples whose images have the type that most have, in all processes: it is what the model takes."""
+    types = Counter(str(x.dtype) for sample in samples for x in _images(sample).values())
+    counts = sum(gather(types), Counter[str]())
+    if len(counts) < 2:
+        return samples
+    most = getattr(torch, max(counts, key=lambda name: (counts[name], name)).removeprefix("torch."))
+    return [
+        replace(sample, tensors=sample.tensors | {name: x.to(most) for name, x in _images(sample).items()})
+        for sample in samples
+    ]
+
+
+def _images(sample: Sample) -> dict[str, Tensor]:
+    return {name: sample.tensors[name] for name in IMAGES if name in sample.tensors}
 
 
 def _sizes(sample: Sample) -> list[Size]:

@@ -25,6 +25,7 @@ from lrptrain.relevance.tape.explicit import (
     explicit_attention,
     explicit_baddbmm,
     explicit_glu,
+    explicit_lstm,
     explicit_solve_triangular,
 )
 from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
@@ -63,6 +64,7 @@ _EXPLICIT: dict[str, Callable[..., Any]] = {
     "addcmul": explicit_addcmul,
     "addcdiv": explicit_addcdiv,
     "linalg_solve_triangular": explicit_solve_triangular,
+    "lstm": explicit_lstm,
     "flex_attention": explicit_flex_attention,
 }
 
@@ -205,7 +207,9 @@ class Tape(TorchFunctionMode):
             func, args = as_python(func, args)
         name = canonical_name(func)
         explicit = _EXPLICIT.get(name)
-        if explicit is not None and not is_in_place(func, args, kwargs) and "out" not in kwargs:
+        # Sequences of several lengths have their batch sizes in the place of the initial states.
+        packed = name == "lstm" and isinstance(args[1], Tensor)
+        if explicit is not None and not (packed or is_in_place(func, args, kwargs) or "out" in kwargs):
             start = len(self.nodes)
             # torch leaves a mode while it handles a call; entered again, it records the parts one by one.
             with self:
@@ -225,6 +229,8 @@ class Tape(TorchFunctionMode):
         if name == "set_grad_enabled":
             # `torch.no_grad()` inside of a model: noted for constants, but the input keeps its graph.
             self._graph = args[0]
+            return None
+        if name == "setitem" and _stands_there(*args):
             return None
         return self._record(name, func, args, kwargs)
 
@@ -636,6 +642,15 @@ def _keep_overwritten_constants(node: Node, written: Tensor) -> None:
         node.args, node.kwargs = map_nested(
             (node.args, node.kwargs), Tensor, lambda t: t.clone() if shares_memory(t, (written,)) else t
         )
+
+
+def _stands_there(target: Tensor, index: Any, written: Any) -> bool:
+    """Whether an assignment writes a view of the target where it is: the end of `x[index] += y`, which has added."""
+    if not isinstance(written, Tensor) or not shares_memory(written, (target,)):
+        return False
+    with torch.no_grad():
+        place = target[index]
+    return (place.data_ptr(), place.shape, place.stride()) == (written.data_ptr(), written.shape, written.stride())
 
 
 def _repeat_the_choice(node: Node, result: Any) -> None:
