@@ -47,7 +47,7 @@ from lrptrain.relevance.tape.functions import (
     is_in_place,
 )
 from lrptrain.relevance.tape.lookup import Lookup, Order, first_lookup, later_lookup, lookup_arguments
-from lrptrain.relevance.tape.nodes import Node, Value, is_idle, map_nested, tensors_in, version_of
+from lrptrain.relevance.tape.nodes import Node, Value, is_idle, map_nested, numbers_in, tensors_in, version_of
 from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
 from lrptrain.relevance.tape.outside import Outside, without_graph
 from lrptrain.relevance.tape.running import RunningModule
@@ -294,7 +294,7 @@ class Tape(TorchFunctionMode):
         """Carry out a call inside of `torch.func` or `vmap`, which is served for constants only (masks, say)."""
         result = func(*args, **kwargs)
         follows = any(self._depends(unwrapped(tensor)) for tensor in tensors)
-        if follows and any(out.is_floating_point() for out in tensors_in(result)):
+        if follows and any(True for _ in numbers_in(result)):
             raise self._unsupported(name, "runs inside of torch.vmap or a transform of torch.func")
         return result
 
@@ -310,7 +310,7 @@ class Tape(TorchFunctionMode):
     def _keep(self, node: Node, result: Any, tensors: list[Tensor], same: list[Tensor]) -> None:
         """Remember the outputs, and the node if relevance can flow through it."""
         # What the call returns as it was given (`x.to(x.dtype)`) stays the value that it is.
-        outputs = [out for out in tensors_in(result) if out.is_floating_point() and not any(out is t for t in same)]
+        outputs = [out for out in numbers_in(result) if not any(out is t for t in same)]
         depends = bool(node.inputs) and node.name not in CONSTANT and not _casts_a_constant(node)
         if self._outside.exported:
             self._outside.know_results(node.name, node.args, tensors, outputs)
@@ -597,7 +597,7 @@ def _repeats(nodes: Sequence[Node], value: Value, tensor: Tensor) -> bool:
     with torch.no_grad():
         for node in reversed(inside):
             result = node.call(lambda x: values.get(x, x.tensor))
-            values.update(zip(node.outputs, (x for x in tensors_in(result) if x.is_floating_point()), strict=True))
+            values.update(zip(node.outputs, numbers_in(result), strict=True))
     made = values[value]
     rounding = 1e3 * torch.finfo(tensor.dtype).eps
     return made.shape == tensor.shape and torch.allclose(made, tensor.detach(), rounding, rounding, equal_nan=True)
