@@ -22,7 +22,7 @@ from lrptrain.trainers.checks import check_counts
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.lightning import log_scalars, undivided_length
 from lrptrain.trainers.processes import gather_to_first
-from lrptrain.trainers.run_folder import run_folder
+from lrptrain.trainers.run_folder import new_run_folder
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl
@@ -230,5 +230,5 @@ class ExplanationAudit(ModelCallback):
         folder = next((monitor.folder for monitor in monitors if monitor.folder is not None), None)
         if folder is None:
             suffix = "" if trainer.state.fn == "fit" else "-validate"
-            folder = run_folder(trainer.default_root_dir, self.run_name, suffix)
+            folder = new_run_folder(trainer.default_root_dir, self.run_name, suffix)
         return folder / "audit"

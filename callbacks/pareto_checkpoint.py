@@ -8,13 +8,14 @@ from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
-from lrptrain.callbacks.base import Checkpoint, rank_zero_warn
+from lrptrain.callbacks.base import Checkpoint, rank_zero_info, rank_zero_warn
 from lrptrain.trainers.pareto import (
     Direction,
     ParetoPoint,
     check_directions,
     claim_folder,
     pareto_front,
+    read_points,
     values_of,
     write_front,
 )
@@ -115,12 +116,15 @@ class ParetoCheckpoint(Checkpoint):
         self._root = Path(self.dirpath or Path(trainer.default_root_dir) / "pareto").absolute()
 
     def on_train_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
-        """Let go of checkpoints that have vanished since; processes must agree on them."""
+        """Bring what a checkpoint said and what lies on the disk together; processes must agree on it."""
+        self._reconcile(trainer)
         exist = trainer.strategy.broadcast([point.path is not None and point.path.exists() for point in self.points])
         self.points = [
             point if exists else replace(point, path=None) for point, exists in zip(self.points, exist, strict=True)
         ]
         self._find_best()
+        if self.folder is not None and trainer.is_global_zero:
+            write_front(self.folder, self.points, self.metrics, plot=False)  # a kill may have left the file behind
 
     def on_validation_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Add a point. Only here are there also the metrics that the module logs at the end of the epoch."""
@@ -133,6 +137,24 @@ class ParetoCheckpoint(Checkpoint):
             self.folder = trainer.strategy.broadcast(self._claim(trainer) if trainer.is_global_zero else None)
         assert self.folder is not None
         self._add(trainer, ParetoPoint(trainer.current_epoch, trainer.global_step, values), self.folder)
+
+    def _reconcile(self, trainer: "pl.Trainer") -> None:
+        """Take over the validation at which the checkpoint was saved; leave a folder that has seen later ones alone."""
+        if self.folder is None:
+            return
+        # Only the first process reads: the others may see another state of a shared disk.
+        written = trainer.strategy.broadcast(read_points(self.folder) if trainer.is_global_zero else None)
+        assert written is not None
+        known = max((point.step for point in self.points), default=-1)
+        missing = [point for point in written if point.step > known and point.values.keys() == self.metrics.keys()]
+        if all(point.step <= trainer.global_step for point in missing):
+            self.points += missing  # the checkpoint was saved before this callback had its turn
+            return
+        # The run has gone on from the checkpoint: this is a branch, and the first one's files are not its own.
+        rank_zero_info(
+            f"ParetoCheckpoint: {str(self.folder)!r} has later points than the checkpoint, and stays as it is"
+        )
+        self.folder = None
 
     def _start_over(self) -> None:
         self.points = []

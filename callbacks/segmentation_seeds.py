@@ -22,7 +22,7 @@ from lrptrain.trainers.discover import find_class_names
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.lightning import log_scalars
 from lrptrain.trainers.processes import gather, rank_and_size
-from lrptrain.trainers.run_folder import run_folder
+from lrptrain.trainers.run_folder import new_run_folder
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl
@@ -214,7 +214,7 @@ class SegmentationSeeds(ModelCallback):
                 root = trainer.default_root_dir
                 suffix = "" if trainer.state.fn == "fit" else f"-{split}"
                 created = in_every_process(
-                    lambda: run_folder(root, self.run_name, suffix) if trainer.is_global_zero else None
+                    lambda: new_run_folder(root, self.run_name, suffix) if trainer.is_global_zero else None
                 )
                 run = gather(created)[0]
             self._run_folder = Path(str(run)) / "segmentation"

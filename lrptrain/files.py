@@ -13,7 +13,7 @@ _LONGEST_NAME = 150
 
 
 def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
-    """Let `write` fill a file beside `path`, and give it that name when it is complete.
+    """Let `write` fill a file beside `path`, and give it that name when it is complete and on the disk.
 
     Args:
         path: The file. Its folder is made if it does not exist.
@@ -25,6 +25,9 @@ def write_atomically(path: Path, write: Callable[[Path], object]) -> None:
     part = path.with_name(f"{path.name}.part")
     try:
         write(part)
+        # A file system may keep the new name and lose the content when the machine goes down in between.
+        with part.open("rb+") as file:
+            os.fsync(file.fileno())
         os.replace(part, path)
     except BaseException:
         part.unlink(missing_ok=True)

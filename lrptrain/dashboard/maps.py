@@ -11,7 +11,8 @@ import numpy as np
 from jaxtyping import Float
 
 from lrptrain.dashboard.runs import file_in, read_json_or_note
-from lrptrain.dashboard.samples import arrow_errors, evaluations, stamped, when
+from lrptrain.dashboard.samples import evaluations, stamped, when
+from lrptrain.dashboard.tables import arrow_errors, read_columns, read_schema
 from lrptrain.extras import require
 from lrptrain.loggers.inputs import input_path
 from lrptrain.loggers.local import CLASS_MAPS, MAP
@@ -137,9 +138,8 @@ def _card(folder: Path, sample_id: str, notes: list[str], tables: _Tables) -> di
 @arrow_errors
 def _class_maps(path: Path, changed: int, size: int) -> _Others:
     """Return the maps of single classes, by sample id and target."""
-    parquet = require("pyarrow.parquet", "monitor")
     types = require("pyarrow.types", "monitor")
-    table = parquet.read_table(path, columns=["sample_id", "class", f"{MAP}class"])
+    table = read_columns(path, ["sample_id", "class", f"{MAP}class"])
     kind = table.schema.field(f"{MAP}class").type
     if not types.is_list(kind) or not types.is_floating(kind.value_type):
         raise ValueError("its maps are no lists of numbers")
@@ -154,12 +154,11 @@ def _class_maps(path: Path, changed: int, size: int) -> _Others:
 @arrow_errors
 def _maps(path: Path, changed: int, size: int) -> tuple[_Rows, _Columns]:
     """Return the row of each sample id, and the column of maps of each target."""
-    parquet = require("pyarrow.parquet", "monitor")
     types = require("pyarrow.types", "monitor")
-    schema = parquet.read_schema(path)
+    schema = read_schema(path)
     maps = [column for column in schema if column.name.startswith(MAP) and types.is_list(column.type)]
     names = [column.name for column in maps if types.is_floating(column.type.value_type)]
-    table = parquet.read_table(path, columns=["sample_id", *names])
+    table = read_columns(path, ["sample_id", *names])
     # The columns stay in Arrow: as Python's lists, the maps of 10 000 samples would take gigabytes in the cache.
     rows = {str(sample_id): row for row, sample_id in enumerate(table["sample_id"].to_pylist())}
     return rows, {name.removeprefix(MAP): table[name] for name in names}

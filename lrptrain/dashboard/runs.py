@@ -1,14 +1,12 @@
 """Run folders, and what their evaluations say: whatever can be read, and a note about the rest."""
 
 import json
-import math
 import os
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from lrptrain.findings import Scope
-from lrptrain.findings.detector import get_detector
+from lrptrain.loggers.timeline import finite_or_none, has_continuation, timeline_of
 
 MARKS = ("events.jsonl", "run.json", "audit/results.json")
 """A folder with any of these is a run, and so is one with an export of masks."""
@@ -59,7 +57,7 @@ def read_json_or_note(path: Path | None, notes: list[str]) -> Any:
     if path is None:
         return None
     try:
-        return _plain(json.loads(path.read_text(encoding="utf-8")))
+        return finite_or_none(json.loads(path.read_text(encoding="utf-8")))
     except (OSError, ValueError, RecursionError) as error:
         notes.append(f"{path.name} cannot be read and was passed over: {error}")
         return None
@@ -81,8 +79,12 @@ def about_run(folder: Path) -> dict[str, Any]:
     exports = find_exports(folder)
     if events is None and not exports:
         notes.append("No evaluation was written yet.")
+    settings = read_settings(folder, notes)
+    parent = settings.get("parent")
+    if isinstance(parent, dict) and isinstance(parent.get("run"), str):
+        notes.append(f"This run is a branch of {parent['run']}{_shared(parent.get('evaluation'))}.")
     return {
-        "settings": read_settings(folder, notes),
+        "settings": settings,
         "size": events.stat().st_size if events else 0,
         "written": events.stat().st_mtime if events else None,
         "audit": audit.stat().st_mtime if audit else None,
@@ -113,17 +115,30 @@ def read_new_events(folder: Path, since: int = 0) -> dict[str, Any]:
         start = since if 0 <= since <= size else 0
         file.seek(start)
         data = file.read()
+        # A run that went on from an earlier checkpoint takes back what the page has already: it starts anew.
+        if start > 0 and has_continuation(data):
+            start = 0
+            file.seek(start)
+            data = file.read()
     # The last line may be half written: it is left for the next time.
     complete = data[: data.rfind(b"\n") + 1]
     lines = [line for line in complete.split(b"\n") if line.strip()]
-    parsed = [_event(line) for line in lines]
-    if missing := parsed.count(None):
-        notes.append(f"{missing} of {len(lines)} lines of events.jsonl are no evaluations and were passed over.")
-    events = [event for event in parsed if event is not None]
+    timeline = timeline_of(lines)
+    if timeline.unreadable:
+        notes.append(
+            f"{timeline.unreadable} of {len(lines)} lines of events.jsonl are no evaluations and were passed over."
+        )
+    events = timeline.events
     # Findings with all their evidence are most of the file, and the page draws only the last ones in full.
     for event in events[:-1]:
         event["findings"] = [{key: finding.get(key) for key in _BRIEF} for finding in event["findings"]]
     return {"events": events, "offset": start + len(complete), "anew": start != since or start == 0, "notes": notes}
+
+
+def _shared(evaluation: Any) -> str:
+    if not isinstance(evaluation, dict) or "epoch" not in evaluation:
+        return ""
+    return f": up to epoch {evaluation['epoch']}, its evaluations are those of that run"
 
 
 def _walk(root: Path) -> Iterator[Path]:
@@ -156,48 +171,3 @@ def _name(path: Path, root: Path) -> str:
     relative = path.relative_to(root)
     # `lrptrain dashboard .` in the folder of a run shows it by the name of that folder.
     return root.resolve().name or "run" if relative == Path(".") else relative.as_posix()
-
-
-def _event(line: bytes) -> dict[str, Any] | None:
-    """An evaluation, without whatever is not of its form."""
-    try:
-        event = _plain(json.loads(line))
-    except (ValueError, RecursionError):
-        return None
-    # A line of JSON may still be none of ours: without epoch and step there is no place for it on the axis.
-    if not isinstance(event, dict) or not all(isinstance(event.get(name), int) for name in ("epoch", "step")):
-        return None
-    scalars = event.get("scalars")
-    findings = event.get("findings")
-    return {
-        "epoch": event["epoch"],
-        "step": event["step"],
-        "scalars": {k: v for k, v in scalars.items() if _is_number(v)} if isinstance(scalars, dict) else {},
-        "findings": [_completed(each) for each in findings if _is_finding(each)] if isinstance(findings, list) else [],
-    }
-
-
-def _completed(finding: dict[str, Any]) -> dict[str, Any]:
-    """Return a finding with its title and the kind of its scope, which records of older runs lack."""
-    if finding.get("title") and finding.get("scope_kind"):
-        return finding
-    # Older runs have the scope as one word, for example "overall" or the name of a class.
-    scope = Scope.from_dict(finding).to_dict()
-    return {**finding, **scope, "title": finding.get("title") or get_detector(finding["kind"]).title}
-
-
-def _is_finding(value: Any) -> bool:
-    return isinstance(value, dict) and all(isinstance(value.get(key), str) for key in ("kind", "scope", "state"))
-
-
-def _is_number(value: Any) -> bool:
-    return value is None or (isinstance(value, int | float) and not isinstance(value, bool))
-
-
-def _plain(value: Any) -> Any:
-    """With None for nan and infinity, which Python reads and a browser does not."""
-    if isinstance(value, dict):
-        return {key: _plain(item) for key, item in value.items()}
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    return None if isinstance(value, float) and not math.isfinite(value) else value

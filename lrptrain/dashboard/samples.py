@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Sequence
-from functools import lru_cache, wraps
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -10,10 +10,12 @@ import numpy as np
 from jaxtyping import Float
 
 from lrptrain.dashboard.runs import file_in
+from lrptrain.dashboard.tables import arrow_errors, read_columns, read_schema
 from lrptrain.extras import require
 from lrptrain.findings.statistics import bootstrap_interval
 from lrptrain.loggers.inputs import input_path
 from lrptrain.loggers.local import CLASS_MAPS, MAP
+from lrptrain.loggers.timeline import read_dropped
 
 _NAME = re.compile(r"epoch_(\d+)_step_(\d+)")
 _NOT_SHOWN = ("epoch", "step")
@@ -23,9 +25,12 @@ _NO_SCORES = ("sample_id", "label", "predicted", "group")
 
 
 def evaluations(folder: Path) -> dict[str, Path]:
-    """The tables of a run by name, `epoch_0003_step_000120`, in order."""
+    """The tables of a run's evaluations that stand by name, `epoch_0003_step_000120`, in order."""
     paths = (file_in(folder, "samples", path.name) for path in (folder / "samples").glob("epoch_*.parquet"))
-    named = [path for path in paths if path is not None and _NAME.fullmatch(path.stem)]
+    dropped = read_dropped(folder)
+    named = [
+        path for path in paths if path is not None and _NAME.fullmatch(path.stem) and when(path.stem) not in dropped
+    ]
     return {path.stem: path for path in sorted(named, key=lambda path: when(path.stem))}
 
 
@@ -114,19 +119,6 @@ def _other_targets(folder: Path, name: str) -> list[str]:
         return []  # what reads the maps says so
 
 
-def arrow_errors(read: Any) -> Any:
-    """Let a function raise pyarrow's errors as ValueErrors."""
-
-    @wraps(read)
-    def reading(*arguments: Any) -> Any:
-        try:
-            return read(*arguments)
-        except require("pyarrow", "monitor").ArrowException as error:
-            raise ValueError(" ".join(str(error).split())[:200]) from error
-
-    return reading
-
-
 def stamped(path: Path) -> tuple[Path, int, int]:
     """A path with what changes when the file does: the key of a cache."""
     about = path.stat()
@@ -147,24 +139,22 @@ def _table(path: Path, changed: int, size: int) -> tuple[dict[str, list[Any]], l
 @lru_cache(maxsize=8)
 @arrow_errors
 def _classes(path: Path, changed: int, size: int) -> list[str]:
-    names = require("pyarrow.parquet", "monitor").read_table(path, columns=["class"])["class"].unique().to_pylist()
+    names = read_columns(path, ["class"])["class"].unique().to_pylist()
     return [f"class {name}" for name in sorted(map(str, names))]
 
 
 def _read(path: Path) -> tuple[Any, list[str]]:
     """Return the table as pyarrow has it, without columns of lists, and the targets that have maps."""
-    parquet = require("pyarrow.parquet", "monitor")
     types = require("pyarrow.types", "monitor")
-    with parquet.ParquetFile(path) as file:
-        schema = file.schema_arrow
-        if "sample_id" not in schema.names:
-            raise ValueError("it has no column sample_id")
-        simple = (types.is_integer, types.is_floating, types.is_string, types.is_large_string, types.is_boolean)
-        fields = [each for each in schema if each.name not in _NOT_SHOWN]
-        names = [each.name for each in fields if any(is_type(each.type) for is_type in simple)]
-        targets = [name.removeprefix(MAP) for name in schema.names if name.startswith(MAP)]
-        # Parquet stores columns apart: the maps, by far the largest part of the file, are not read.
-        return file.read(columns=names), targets
+    schema = read_schema(path)
+    if "sample_id" not in schema.names:
+        raise ValueError("it has no column sample_id")
+    simple = (types.is_integer, types.is_floating, types.is_string, types.is_large_string, types.is_boolean)
+    fields = [each for each in schema if each.name not in _NOT_SHOWN]
+    names = [each.name for each in fields if any(is_type(each.type) for is_type in simple)]
+    targets = [name.removeprefix(MAP) for name in schema.names if name.startswith(MAP)]
+    # Parquet stores columns apart: the maps, by far the largest part of the file, are not read.
+    return read_columns(path, names), targets
 
 
 def _listed(column: list[Any]) -> list[Any]:

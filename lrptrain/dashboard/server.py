@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from lrptrain.dashboard import page
+from lrptrain.dashboard.access import TokenRequired
 from lrptrain.dashboard.maps import read_cards, read_history
 from lrptrain.dashboard.masks import mask_picture, read_masks
 from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_new_events
@@ -43,12 +44,13 @@ def check_port(port: int) -> None:
         raise ValueError(f"port must lie in 1..65535, not {port}")
 
 
-def serve(root: Path, port: int) -> None:
+def serve(root: Path, port: int, token: str | None = None) -> None:
     """Serve the page until the process is interrupted.
 
     Args:
         root: Folder of a run, or one that holds runs.
         port: Port of 127.0.0.1.
+        token: What a browser must know; see `app`.
 
     Raises:
         FileNotFoundError: If there is no such folder.
@@ -58,16 +60,17 @@ def serve(root: Path, port: int) -> None:
     # Making the script of the charts takes seconds: it is ready when the browser asks for it.
     threading.Thread(target=page.charts, daemon=True).start()
     try:
-        require("uvicorn", "dashboard").run(app(root), host=HOST, port=port, log_level="warning")
+        require("uvicorn", "dashboard").run(app(root, token), host=HOST, port=port, log_level="warning")
     except SystemExit as error:  # how uvicorn says that it could not start
         raise ValueError(f"port {port} cannot be used, as by another dashboard: choose one with --port") from error
 
 
-def app(root: Path) -> Any:
+def app(root: Path, token: str | None = None) -> Any:
     """The application, for a server.
 
     Args:
         root: Folder of a run, or one that holds runs.
+        token: What a browser must know, from the address `/?token=<token>`; None to answer everybody on this machine.
 
     Raises:
         FileNotFoundError: If there is no such folder.
@@ -81,6 +84,7 @@ def app(root: Path) -> Any:
             middleware(_Headers),
             # A page elsewhere whose name leads to this machine gets nothing.
             middleware(hosts, allowed_hosts=[HOST, "localhost"]),
+            *([middleware(TokenRequired, token=token)] if token is not None else []),
         ],
     )
 

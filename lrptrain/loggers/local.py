@@ -14,7 +14,6 @@ Every file but `events.jsonl` appears under its name only when it is complete.
 """
 
 import html
-import json
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -31,8 +30,10 @@ from lrptrain.findings import Finding
 from lrptrain.loggers.inputs import write_inputs
 from lrptrain.loggers.metrics import COST, LoggedMetric
 from lrptrain.loggers.record import ClassMap, EpochRecord
+from lrptrain.loggers.timeline import EVENTS, Moment, read_dropped, read_timeline
 
 MAP = "map_"  # the prefix of columns of maps, such as `map_label`
+SAMPLES = "samples"  # the folder of the tables, one for each evaluation
 CLASS_MAPS = "class_maps"  # the folder of maps for many classes
 RECORD_METRICS = (LoggedMetric(("record_mb",), "Megabytes of the record", COST, unit="megabytes"),)
 
@@ -54,9 +55,9 @@ def write_record(folder: Path, record: EpochRecord, room_mb: float = float("inf"
     event = {"epoch": record.epoch, "step": record.step, "scalars": record.scalars, "findings": findings}
     # In the order of worth: what comes first still finds room on a disk that is nearly full.
     parts: list[Callable[[], None]] = [
-        lambda: _write_table(folder / "samples" / name, record, record.samples),
+        lambda: _write_table(folder / SAMPLES / name, record, record.samples),
         lambda: write_json(folder / "findings.json", findings),
-        lambda: append_json_line(folder / "events.jsonl", event),
+        lambda: _append_event(folder, event, folder / SAMPLES / name),
         lambda: _write_table(folder / CLASS_MAPS / name, record, _class_columns(record.class_maps)),
         lambda: write_inputs(folder, record.inputs, room_mb),
         lambda: _write_pictures(folder, record),
@@ -71,6 +72,18 @@ def write_record(folder: Path, record: EpochRecord, room_mb: float = float("inf"
     # The parts are tried one by one: the first error is raised once all others had their turn.
     if errors:
         raise errors[0]
+
+
+def _append_event(folder: Path, event: dict[str, Any], table: Path) -> None:
+    """Add the line of an evaluation; on a full disk its table, which is larger, makes room for it."""
+    try:
+        append_json_line(folder / EVENTS, event)
+    except OSError:
+        if not table.exists():
+            raise
+        table.unlink()
+        append_json_line(folder / EVENTS, event)
+        raise
 
 
 class RecordWriter:
@@ -119,18 +132,14 @@ class RecordWriter:
 
 
 def read_events(folder: Path) -> list[dict[str, Any]]:
-    """The evaluations written so far, in order; of one written twice, the later line.
+    """The evaluations that stand, in order; see `lrptrain.loggers.timeline`.
 
-    A half-written line is skipped. What was no finite number is None.
+    Lines that cannot be read are skipped. What was no finite number is None.
 
     Returns:
         For each evaluation a dict with `epoch`, `step`, `scalars` (by key) and `findings` (see `Finding.to_dict`).
     """
-    path = folder / "events.jsonl"
-    lines = path.read_text(encoding="utf-8").splitlines() if path.exists() else []
-    # A run that is resumed evaluates an epoch once more: the later line replaces the earlier one in the dict.
-    events = {(event["epoch"], event["step"]): event for event in map(_parsed, lines) if event is not None}
-    return [events[when] for when in sorted(events)]
+    return read_timeline(folder).events
 
 
 def read_samples(folder: Path, epoch: int | None = None) -> dict[str, list[Any]]:
@@ -144,7 +153,7 @@ def read_samples(folder: Path, epoch: int | None = None) -> dict[str, list[Any]]
         The columns `epoch`, `step` and the record's own; a column that an epoch lacks is None there. Empty if nothing
         was written.
     """
-    return _read_tables(folder / "samples", epoch)
+    return _read_tables(folder / SAMPLES, epoch)
 
 
 def read_class_maps(folder: Path, epoch: int | None = None) -> dict[str, list[Any]]:
@@ -161,10 +170,10 @@ def read_class_maps(folder: Path, epoch: int | None = None) -> dict[str, list[An
 
 
 def read_findings(folder: Path) -> list[Finding]:
-    """The findings that stood at the last epoch written."""
-    path = folder / "findings.json"
-    content = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
-    return [Finding.from_dict(values) for values in content]
+    """The findings of the last evaluation that stands."""
+    # Not from findings.json, which a full disk or a killed process may have left behind the evaluations.
+    events = read_events(folder)
+    return [Finding.from_dict(values) for values in events[-1]["findings"]] if events else []
 
 
 def evaluation_name(epoch: int, step: int) -> str:
@@ -181,10 +190,15 @@ def _read_tables(folder: Path, epoch: int | None) -> dict[str, list[Any]]:
     arrow = require("pyarrow", "monitor")
     parquet = require("pyarrow.parquet", "monitor")
     pattern = "epoch_*.parquet" if epoch is None else f"epoch_{epoch:04d}_step_*.parquet"
-    tables = [parquet.read_table(path) for path in folder.glob(pattern)]
+    by_moment = {_moment_of(table): table for table in map(parquet.read_table, folder.glob(pattern))}
+    dropped = read_dropped(folder.parent)
     # By number, not by name: epoch_10000 comes before epoch_9999 in the order of letters.
-    tables.sort(key=lambda table: (table["epoch"][0].as_py(), table["step"][0].as_py()))
+    tables = [by_moment[moment] for moment in sorted(by_moment) if moment not in dropped]
     return arrow.concat_tables(tables, promote_options="permissive").to_pydict() if tables else {}
+
+
+def _moment_of(table: Any) -> Moment:
+    return table["epoch"][0].as_py(), table["step"][0].as_py()
 
 
 def _class_columns(maps: list[ClassMap]) -> dict[str, list[Any]]:
@@ -251,10 +265,3 @@ def _write_highlights(folder: Path, record: EpochRecord) -> None:
         f"<style>{style}</style></head><body>\n<h1>{title}</h1>\n{blocks}\n</body></html>\n"
     )
     write_text(folder / "highlights" / f"{evaluation_name(record.epoch, record.step)}.html", page)
-
-
-def _parsed(line: str) -> dict[str, Any] | None:
-    try:
-        return json.loads(line)
-    except json.JSONDecodeError:
-        return None

@@ -1,6 +1,6 @@
 """Interventions on the samples of every candidate, shared by all processes."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 from jaxtyping import Int
@@ -20,6 +20,7 @@ def intervene(
     explained: Sequence[ExplainedSample],
     candidates: Sequence[Candidate],
     config: InterventionConfig,
+    on_failure: Callable[[str], None],
 ) -> list[Effect | str]:
     """Return what an intervention did to the samples of every candidate, or why it could not be made.
 
@@ -32,13 +33,15 @@ def intervene(
         explained: The same samples with their predictions, in the same order.
         candidates: What to test.
         config: How to intervene.
+        on_failure: Called in every process with what failed in any of them; samples that do not allow an intervention
+            are no failure.
     """
     by_region: dict[Region, Effect | str] = {}
     # `dict.fromkeys`, not `set`: strings have another hash in every process, so that sets differ in order, and
     # processes that gather for different regions would mix up their results.
     for region in dict.fromkeys(candidate.region for candidate in candidates):
         rows = np.unique(np.concatenate([each.rows for each in candidates if each.region == region]))
-        by_region[region] = _effect_on(region, rows, evaluator, inputs, explained, config)
+        by_region[region] = _effect_on(region, rows, evaluator, inputs, explained, config, on_failure)
     return [_select(by_region[candidate.region], candidate.rows) for candidate in candidates]
 
 
@@ -49,6 +52,7 @@ def _effect_on(
     inputs: GatheredInputs,
     explained: Sequence[ExplainedSample],
     config: InterventionConfig,
+    on_failure: Callable[[str], None],
 ) -> Effect | str:
     """Change one region in the samples `rows`, in all processes together; a failure in one is a failure in all.
 
@@ -57,7 +61,8 @@ def _effect_on(
     """
     local_rows = [row for row in inputs.local_rows if row in set(rows.tolist())]
     local_effects = (np.empty(0), np.empty(0))
-    error = ""
+    refused = ""
+    failed = ""
     try:
         local_effects = effects(
             unwrap(evaluator.model),
@@ -72,18 +77,22 @@ def _effect_on(
             forward_context=evaluator.forward_context,
         )
     except ValueError as refusal:  # these samples do not allow it: the message is for the user
-        error = str(refusal)
+        refused = str(refusal)
     except Exception as failure:
-        error = f"the intervention failed: {describe_error(failure)}"
+        failed = f"the intervention failed: {describe_error(failure)}"
     # Also after a failure: a process that skipped this would let the others wait for ever.
-    parts = gather((local_rows, local_effects, error))
-    first_error = next((why for _, _, why in parts if why), "")
-    if first_error:
-        return first_error
+    parts = gather((local_rows, local_effects, refused, failed))
+    first_failure = next((why for *_, why in parts if why), "")
+    if first_failure:
+        on_failure(first_failure)
+        return first_failure
+    first_refusal = next((why for *_, why, _ in parts if why), "")
+    if first_refusal:
+        return first_refusal
     # [samples]; each process fills the rows that it computed, those nobody needed stay nan.
     change = np.full(len(explained), np.nan)
     control = np.full(len(explained), np.nan)
-    for part_rows, (part_change, part_control), _ in parts:
+    for part_rows, (part_change, part_control), _, _ in parts:
         change[part_rows] = part_change
         control[part_rows] = part_control
     return Effect(change, control)

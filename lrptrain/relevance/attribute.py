@@ -103,7 +103,7 @@ def attribute(
             pass each, in which the others are constants.
         layout: Where the content tokens stand, for models in which it cannot be found.
         composite: Rules that count before the method's own, for the methods that propagate relevance by rules: a
-            `lrptrain.Composite`, or a mapping from operations to rules, `{"cumsum": lrptrain.rules.epsilon()}`. For
+            `lrptrain.Composite`, or a mapping from operations to rules, `{"diff": lrptrain.rules.epsilon()}`. For
             `lrp` also the name of its own composite, "alpha_beta", "split_alpha_beta" or "chefer".
         create_graph: Keep the graph, so that a loss on the scores reaches the model's parameters; for the methods that
             README's table calls differentiable.

@@ -16,7 +16,7 @@ from lrptrain.relevance.propagation.operation_rules import choose, shape_back
 from lrptrain.relevance.propagation.propagator import Propagator, unchanged
 from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ELEMENTWISE, MAXIMA, PRODUCTS
 from lrptrain.relevance.tape.nodes import Node, Value, map_nested
-from lrptrain.relevance.tape.sample_axes import SampleAxis, split_samples
+from lrptrain.relevance.tape.sample_axes import split_samples
 from lrptrain.relevance.types import UnsupportedOperationError
 
 
@@ -49,7 +49,7 @@ def by_sample(propagator: Propagator, value: Value, channels: int, x: Tensor) ->
     """
     at = propagator.axis(value)
     axis = at.axis - (channels < at.axis)
-    parts = split_samples(x.movedim(channels, -1), SampleAxis(axis, at.inner), propagator.samples)
+    parts = split_samples(x.movedim(channels, -1), at._replace(axis=axis), propagator.samples)
     return parts.reshape(propagator.samples, -1, x.shape[channels])
 
 

@@ -84,7 +84,15 @@ class Explanation:
         return [used[block] for block in blocks]
 
     def gradient(self, values: Sequence[Value]) -> list[Tensor]:
-        """Gradient of the explained logits; 0 for what they do not depend on."""
+        """Gradient of the explained logits; 0 for what they do not depend on.
+
+        Raises:
+            UnsupportedModelError: If the gradient at a value is computed inside of a custom autograd function.
+        """
+        if any(value.hidden for value in values):
+            raise UnsupportedModelError(
+                "a custom autograd function makes the attention maps on its way, so that no gradient arrives at them"
+            )
         reached = [value.edge for value in values if value.edge is not None]
         with torch.enable_grad():
             scale = seed_scale(self.recording.output.tensor) if self.create_graph else 1

@@ -44,8 +44,7 @@ _REDUCTIONS = {
 }
 # As many numbers per line as before.
 _ALONG = {
-    **dict.fromkeys(("softmax", "log_softmax", "cumsum", "cumprod", "logcumsumexp", "sort"), 1),
-    "topk": 2,
+    **dict.fromkeys(("softmax", "log_softmax", "cumsum", "cumprod", "logcumsumexp", "sort", "topk"), 1),
     "normalize": 2,
 }
 
@@ -64,7 +63,8 @@ class TokenLabels:
 
     def __setitem__(self, value: Value, labels: Labels) -> None:
         """Give a value its labels, which are expanded to its shape."""
-        self._labels[value] = labels.expand(value.shape)
+        # Constants that stand among them, as in a concatenation, bring their own precision.
+        self._labels[value] = compact(labels).float().expand(value.shape)
 
     def __getitem__(self, value: Any) -> Labels:
         """Return the labels of a value, or of a constant."""
@@ -136,19 +136,19 @@ def _rule(node: Node) -> LabelRule:
         return _broadcast
     if name in _BROADCAST:
         return _broadcast
+    if name in _ALONG:  # before what copies entries: which ones a sort copies depends on all of them
+        return _along
     if name in ENTRIES:
         return _entries
     if name in _REDUCTIONS:
         return _reduced
-    if name in _ALONG:
-        return _along
     if name in PRODUCTS | {"linear"}:
         return _product if name != "linear" else _linear
     if name in DENSE:
         return _convolved
     if name in AVERAGES | MAXIMA | {"interpolate"}:
         return _pooled
-    return {"setitem": _written, "index_add": _added, "glu": _gated}.get(name, _unknown)
+    return {"setitem": _written, "scatter": _scattered, "index_add": _added, "glu": _gated}.get(name, _unknown)
 
 
 def _unknown(labels: TokenLabels, node: Node) -> list[Labels]:
@@ -196,8 +196,7 @@ def _without(labels: Labels, axes: Sequence[int]) -> Labels:
 
 
 def _along(labels: TokenLabels, node: Node) -> list[Labels]:
-    default = -1 if node.name in ("sort", "topk") else 1 if node.name == "normalize" else None
-    dim = node.argument(_ALONG[node.name], "dim", default)
+    dim = node.argument(_ALONG[node.name], "dim", 1 if node.name == "normalize" else None)
     x = labels[node.inputs[0]]
     return [merged(x, range(x.ndim) if dim is None else [dim % x.ndim])] * len(node.outputs)
 
@@ -277,6 +276,17 @@ def _written(labels: TokenLabels, node: Node) -> list[Labels]:
     x = labels[node.args[0]].clone()
     x[node.args[1]] = labels[node.args[2]]
     return [x]
+
+
+def _scattered(labels: TokenLabels, node: Node) -> list[Labels]:
+    """`x.scatter(axis, places, y)`, where y may be a number; what is overwritten leaves its token's label behind."""
+    x = labels[node.argument(0, "input")].contiguous()
+    axis = node.argument(1, "dim")
+    places = node.argument(2, "index")
+    y = node.argument(3, "src", node.kwargs.get("value"))
+    source = labels[y][tuple(slice(size) for size in places.shape)] if isinstance(y, Value) else NOWHERE
+    # Which places are written was chosen by the token that stands there.
+    return [together(x, torch.full_like(x, NOWHERE).scatter(axis, places, source))]
 
 
 def _added(labels: TokenLabels, node: Node) -> list[Labels]:

@@ -1,5 +1,6 @@
 """The Pareto front of a run: the validations that no other one beats."""
 
+import json
 import os
 import warnings
 from collections.abc import Iterable, Mapping, Sequence
@@ -107,6 +108,22 @@ def write_front(folder: Path, points: Sequence[ParetoPoint], metrics: Mapping[st
             pass
         except Exception as error:  # a picture must not end a training run
             warnings.warn(f"{PICTURE} was not drawn: {describe_error(error)}", stacklevel=2)
+
+
+def read_points(folder: Path) -> list[ParetoPoint]:
+    """Return the validations that `front.json` names; none where it is missing, empty or damaged, as after a kill."""
+    try:
+        content = json.loads((folder / FILE).read_text(encoding="utf-8"))
+        return [_from_json(entry, folder) for entry in content["points"]]
+    except (OSError, ValueError, TypeError, KeyError, RecursionError):
+        return []
+
+
+def _from_json(entry: dict[str, Any], folder: Path) -> ParetoPoint:
+    # JSON has no word for nan: null stands for it.
+    values = {name: float("nan") if value is None else float(value) for name, value in entry["values"].items()}
+    path = None if entry["path"] is None else folder / entry["path"]
+    return ParetoPoint(int(entry["epoch"]), int(entry["step"]), values, path)
 
 
 def _as_json(point: ParetoPoint, folder: Path) -> dict[str, Any]:

@@ -2,6 +2,7 @@
 
 from typing import TypeVar
 
+import torch
 import torch.distributed as dist
 
 Value = TypeVar("Value")
@@ -33,3 +34,30 @@ def gather_to_first(value: Value) -> list[Value]:
     values: list[Value] = [value] * size if rank == 0 else []
     dist.gather_object(value, values if rank == 0 else None)
     return values
+
+
+class SharedText:
+    """A text that processes share which are started with this object, as by `strategy="ddp_spawn"`.
+
+    Such processes get copies of everything, and what they change in them is lost when they end.
+
+    Args:
+        size: The most bytes of the text in UTF-8.
+    """
+
+    def __init__(self, size: int = 4096) -> None:
+        # torch.multiprocessing hands a tensor in shared memory on as what it is, not as a copy of its values.
+        self._bytes = torch.zeros(size, dtype=torch.uint8).share_memory_()
+
+    @property
+    def text(self) -> str:
+        """The text; empty at first."""
+        return bytes(self._bytes.tolist()).rstrip(b"\0").decode()
+
+    @text.setter
+    def text(self, text: str) -> None:
+        encoded = text.encode()
+        if len(encoded) > len(self._bytes):
+            raise ValueError(f"{len(encoded)} bytes are more than the {len(self._bytes)} there is room for")
+        self._bytes.zero_()
+        self._bytes[: len(encoded)] = torch.tensor(list(encoded), dtype=torch.uint8)

@@ -1,12 +1,15 @@
 """Run as a script by test_processes.py: `python ddp_script.py FOLDER DEVICES`, in one process or in two."""
 
 import json
+import os
 import sys
 import warnings
 from pathlib import Path
 
 import torch
 from setting import data, loader, module, monitor, trainer, vit
+
+from lrptrain.monitor import intervene
 
 FOLDER, DEVICES = Path(sys.argv[1]), int(sys.argv[2])
 OPTIONS = {"devices": DEVICES, "strategy": "ddp" if DEVICES > 1 else "auto"}
@@ -39,7 +42,14 @@ def run(name: str, dtype: torch.dtype, fails: int | None = None) -> None:
     (FOLDER / f"{name}-{runner.global_rank}.json").write_text(json.dumps(result))
 
 
+def failing_effects(*arguments, **options):
+    raise RuntimeError("only here")
+
+
 run("float64", torch.float64)
 run("float32", torch.float32)
 if DEVICES > 1:
     run("failing", torch.float64, fails=1)
+    if os.environ.get("LOCAL_RANK") == "1":  # the process that Lightning starts
+        intervene.effects = failing_effects
+    run("unproved", torch.float64)

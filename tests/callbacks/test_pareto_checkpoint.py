@@ -6,6 +6,7 @@ import sys
 import numpy as np
 import pytest
 import torch
+from pytorch_lightning import Callback
 from pytorch_lightning.callbacks import ModelCheckpoint
 from setting import PACKAGES, Points, data, loader, module, monitor, trainer
 
@@ -102,6 +103,38 @@ def test_a_run_goes_on_from_a_checkpoint_of_its_front(tmp_path):
     fit(tmp_path, second, ckpt=first.front[0].path)
     assert [point.epoch for point in second.points] == list(range(7))
     assert epochs(second) == [3, 5, 6]
+
+
+def test_a_branch_leaves_the_front_of_the_first_alone(tmp_path):
+    first = ParetoCheckpoint(METRICS)
+    early = ModelCheckpoint(tmp_path / "all", "{epoch}", save_top_k=-1, auto_insert_metric_name=False)
+    fit(tmp_path, first, early, epochs=4)
+    assert first.folder is not None
+    before = {path: path.read_bytes() for path in first.folder.iterdir()}
+    branch = ParetoCheckpoint(METRICS)
+    fit(tmp_path, branch, ckpt=tmp_path / "all" / "1.ckpt")
+    assert branch.folder == tmp_path / "pareto" / "run-2"
+    assert {path: path.read_bytes() for path in first.folder.iterdir()} == before
+    assert epochs(branch) == [3, 5, 6]
+    assert len(branch.points) == 7
+
+
+@pytest.mark.parametrize("content", ["", "{", '{"points": 3}', None])
+def test_a_front_that_a_kill_has_damaged_is_mended_on_start(content, tmp_path):
+    first, last = ParetoCheckpoint(METRICS), ModelCheckpoint(tmp_path / "last", save_last=True)
+    fit(tmp_path, first, last, epochs=4)
+    assert first.folder is not None
+    path = first.folder / "front.json"
+    whole = json.loads(path.read_text())
+    path.unlink() if content is None else path.write_text(content)
+    seen = []
+
+    class Reader(Callback):
+        def on_train_batch_start(self, *_):
+            seen.append(json.loads(path.read_text()))
+
+    fit(tmp_path, ParetoCheckpoint(METRICS), Reader(), ckpt=last.last_model_path, epochs=5)
+    assert seen[0] == whole
 
 
 def test_a_front_whose_files_have_vanished_makes_room(tmp_path):

@@ -65,3 +65,10 @@ def test_a_failure_in_one_process_stops_neither(folders):
     assert "computing relevance: RuntimeError: only here" in second["told"][0]
     assert first["scalars"]["relevance/failures"] == 1
     assert [event["epoch"] for event in read_events(folders[1] / "relevance" / "failing")] == [0]
+
+
+def test_an_intervention_that_fails_in_one_process_is_counted_in_all(folders):
+    first, second = (result(folders[1], "unproved", rank) for rank in (0, 1))
+    assert first["failures"] == second["failures"] > 0
+    assert "intervening: RuntimeError: the intervention failed: RuntimeError: only here" in first["told"][0]
+    assert [event["epoch"] for event in read_events(folders[1] / "relevance" / "unproved")] == [0, 1]

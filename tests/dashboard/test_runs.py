@@ -105,3 +105,14 @@ def test_older_findings_get_their_title_and_the_kind_of_their_scope(runs):
     assert [each["scope_kind"] for each in found] == ["overall", "group", "class", "overall"]
     assert {each["title"] for each in found[:3]} == {"The relevance lies outside the annotation"}
     assert found[3]["title"] == "of a plugin"
+
+
+def test_a_branch_names_its_parent(tmp_path):
+    parent = {"run": "first", "id": "1", "evaluation": {"epoch": 2, "step": 30}}
+    (tmp_path / "run.json").write_text(json.dumps({"parent": parent}))
+    (tmp_path / "events.jsonl").write_text("")
+    said = "This run is a branch of first: up to epoch 2, its evaluations are those of that run."
+    assert about_run(tmp_path)["notes"] == [said]
+    for odd in (3, {"run": 3}, {"run": "first", "evaluation": 3}):
+        (tmp_path / "run.json").write_text(json.dumps({"parent": odd}))
+        assert "up to" not in " ".join(about_run(tmp_path)["notes"])

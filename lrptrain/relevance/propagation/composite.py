@@ -62,7 +62,7 @@ class Composite:
     (`lrptrain.attribute(..., composite=composite)`) or within a block (`with composite: ...`).
 
     Args:
-        type_map: Rule by the name of an operation, as error messages have it: "linear", "softmax", "cumsum".
+        type_map: Rule by the name of an operation, as error messages have it: "linear", "softmax", "diff".
         name_map: Rule by the path of the module that runs the operation, as `model.named_modules()` has it. A key is a
             pattern of `fnmatch` that the whole path has to match, case counts: `*` also matches dots, so that
             "blocks.1.*" is all that is inside of `blocks.1`, neither that module itself nor `blocks.10`. Or a compiled
@@ -161,7 +161,7 @@ def split_composite(options: Mapping[str, Any]) -> tuple[dict[str, Any], Composi
 
 
 def use_rules(rules: Rules) -> Composite:
-    """Use rules in every call of a block: `with lrptrain.use_rules({"cumsum": rules.epsilon()}): ...`.
+    """Use rules in every call of a block: `with lrptrain.use_rules({"diff": rules.epsilon()}): ...`.
 
     Args:
         rules: A composite, or rules by the name of their operation.

@@ -1,6 +1,5 @@
 """Rules per operation that the composites share: entries, products, choices, maxima; and how a rule reads its node."""
 
-from dataclasses import replace
 from functools import partial
 
 import torch
@@ -10,8 +9,9 @@ from lrptrain.relevance.propagation import in_place_rules, rules
 from lrptrain.relevance.propagation.composite import InputRelevance, OutputRelevance, RuleFunction
 from lrptrain.relevance.propagation.linear_maps import factors, vjp
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
-from lrptrain.relevance.tape.functions import CAST, ENTRIES, INVERSES, SIZES, is_in_place
-from lrptrain.relevance.tape.nodes import Node, Value, tensors_in, unsupported
+from lrptrain.relevance.tape.functions import ALONG, CAST, ENTRIES, INVERSES
+from lrptrain.relevance.tape.nodes import Node, Value, numbers_in, unsupported
+from lrptrain.relevance.tape.sample_axes import crosses_samples
 from lrptrain.relevance.tape.softmaxes import divides_exponentials
 
 # -- How a rule reads its node ----------------------------------------------------------------------------------------
@@ -69,6 +69,16 @@ def reduced_axes(propagator: Propagator, node: Node) -> list[int]:
     return axes
 
 
+def check_samples(propagator: Propagator, node: Node) -> None:
+    """Raise where a product of two activations multiplies those of one sample by those of another.
+
+    Raises:
+        UnsupportedOperationError: If it does.
+    """
+    if crosses_samples(node, propagator.axes, propagator.samples):
+        raise unsupported(node.name, node.path, "multiplies one sample of a batch by another: explain one at a time")
+
+
 def spread(part: Tensor, axes: list[int], x: Tensor) -> Tensor:
     """Expand what was reduced over `axes` to the shape of `x`."""
     if part.ndim < x.ndim:
@@ -86,6 +96,23 @@ def entries(propagator: Propagator, node: Node, relevance: OutputRelevance) -> I
     inputs = [value.tensor.to(precision) for value in node.inputs]
     parts = vjp(partial(repeat_values, node), inputs, relevance)
     return [(value, part) for value, part in zip(node.inputs, parts, strict=True) if part is not None]
+
+
+def written(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """`x[index] = y` and `scatter`: relevance of what was written goes to what it was written from, the rest stays."""
+    # Where an entry is written twice one of the two counts, and torch does not say which.
+    if node.name == "scatter":
+        index = node.argument(2, "index")
+        axis = node.argument(1, "dim")
+        written_once = torch.zeros_like(single_output(relevance)).scatter(axis, index, 1).sum() == index.numel()
+        if not written_once or "reduce" in node.kwargs or len(node.args) > 4:
+            raise unsupported(node.name, node.path, "writes an entry more than once")
+    else:
+        at = torch.zeros(node.outputs[0].shape, dtype=torch.bool, device=single_output(relevance).device)
+        at[node.args[1]] = True
+        if at.sum() != at[node.args[1]].numel():
+            raise unsupported(node.name, node.path, "writes an entry more than once")
+    return entries(propagator, node, relevance)
 
 
 def selected(propagator: Propagator, node: Node, relevance: OutputRelevance, *, stabiliser: float) -> InputRelevance:
@@ -164,7 +191,7 @@ def by_jacobian(
 ) -> InputRelevance:
     """R_i = x_i sum_o J_oi R_o / y_o with the Jacobian J: conserving for what grows as its input does."""
     precision = next(part.dtype for part in relevance if part is not None)
-    for value in node.outputs if node.name in SIZES else ():
+    for value in node.outputs if node.name in ALONG else ():
         propagator.axis(value)
     shares = [
         None if part is None else rules.safe_divide(part, rules.stabilised(value.tensor.to(precision), stabiliser))
@@ -208,6 +235,7 @@ def product(
     left, right, _ = factors(node)
     if not (isinstance(left, Value) and isinstance(right, Value)):
         return constant(propagator, node, relevance)
+    check_samples(propagator, node)
     part = single_output(relevance)
     if node.name == "einsum":
         return _einsum(node, part, stabiliser)
@@ -251,12 +279,6 @@ def to_the_winner(propagator: Propagator, node: Node, relevance: OutputRelevance
 
 
 def repeat_values(node: Node, *inputs: Tensor) -> tuple[Tensor, ...]:
-    """Repeat a node's call on other inputs, which it may overwrite if it works in place.
-
-    What is not floating-point is left out: the indices of a maximum, say.
-    """
-    in_place = is_in_place(node.function, node.args, node.kwargs)
-    if in_place and isinstance(node.args[0], Tensor):  # a constant, which is not to be written into once more
-        node = replace(node, args=(node.args[0].clone(), *node.args[1:]))
-    replacements = {value: x.clone() if in_place else x for value, x in zip(node.inputs, inputs, strict=True)}
-    return tuple(x for x in tensors_in(node.call(replacements.__getitem__)) if x.is_floating_point())
+    """Repeat a node's call on other inputs; what is not floating-point is left out: the indices of a maximum, say."""
+    replacements = dict(zip(node.inputs, inputs, strict=True))
+    return tuple(numbers_in(node.call(replacements.__getitem__)))

@@ -1,5 +1,6 @@
 """Composites that tell contributions apart by their sign: alpha-beta, and the rules of transformer attribution."""
 
+from dataclasses import replace
 from functools import partial
 
 import torch
@@ -10,6 +11,7 @@ from lrptrain.relevance.propagation.composite import Composite, InputRelevance, 
 from lrptrain.relevance.propagation.linear_maps import factors, linear_map, transpose_of, vjp
 from lrptrain.relevance.propagation.operation_rules import (
     by_jacobian,
+    check_samples,
     choose,
     divide,
     entries,
@@ -25,11 +27,22 @@ from lrptrain.relevance.propagation.operation_rules import (
     spread,
     sum_operands,
     to_the_winner,
+    written,
 )
 from lrptrain.relevance.propagation.pixels import Bound, bounds, with_first_rule
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
-from lrptrain.relevance.tape.functions import AVERAGES, DENSE, ENTRIES, MAXIMA, MIXTURES, PRODUCTS, SIZES
-from lrptrain.relevance.tape.nodes import Node, Value
+from lrptrain.relevance.tape.functions import (
+    ALONG,
+    AVERAGES,
+    DENSE,
+    ENTRIES,
+    MAXIMA,
+    MIXTURES,
+    PRODUCTS,
+    SIZES,
+    WRITTEN,
+)
+from lrptrain.relevance.tape.nodes import Node, Value, map_nested
 
 
 def add(
@@ -75,14 +88,6 @@ def averaged(
         yield value, positive * back
 
 
-def _output_less_bias(node: Node, x: Tensor, weight: Tensor, bias: Tensor | None, forward: rules.Linear) -> Tensor:
-    """Taken from the tape where its precision suffices."""
-    z = node.outputs[0].tensor
-    if z.dtype != x.dtype:
-        return forward(x, weight)
-    return z if bias is None else z - bias
-
-
 def affine(
     propagator: Propagator, node: Node, relevance: OutputRelevance, *, zplus: bool, stabiliser: float
 ) -> InputRelevance:
@@ -102,8 +107,7 @@ def affine(
         high = x.flatten(1).amax(1).view(-1, 1, 1, 1)
         yield value, rules.zbox(part, x, low, high, weight, forward, transpose, stabiliser)
     elif zplus:
-        z = _output_less_bias(node, x, weight, bias, forward)
-        yield value, rules.zplus(part, x, weight, z, forward, transpose, stabiliser)
+        yield value, rules.zplus(part, x, weight, forward, transpose, stabiliser)
     else:
         yield value, rules.alpha1_beta0(part, x, weight, forward, transpose, stabiliser)
 
@@ -111,10 +115,20 @@ def affine(
 def mixed(propagator: Propagator, node: Node, relevance: OutputRelevance, *, of_size: bool = False) -> InputRelevance:
     """Sums of entries with fixed weights, by the positive numbers (z+ rule) or by absolute values."""
     part = single_output(relevance)
-    inputs = [value.tensor.to(part.dtype) for value in node.inputs]
-    sizes = [x.abs() if of_size else x.clamp(min=0) for x in inputs]
-    (total,) = repeat_values(node, *sizes)
-    backs = vjp(partial(repeat_values, node), sizes, [rules.safe_divide(part, total)])
+    if node.name in ALONG:
+        propagator.axis(node.outputs[0])
+
+    def counted(x: Tensor) -> Tensor:
+        if not x.is_floating_point():
+            return x
+        return x.to(part.dtype).abs() if of_size else x.to(part.dtype).clamp(min=0)
+
+    sizes = [counted(value.tensor) for value in node.inputs]
+    # What activations are added to may be a constant: its share goes nowhere.
+    args, kwargs = map_nested((node.args, node.kwargs), Tensor, counted)
+    of_sizes = partial(repeat_values, replace(node, args=args, kwargs=kwargs))
+    (total,) = of_sizes(*sizes)
+    backs = vjp(of_sizes, sizes, [rules.safe_divide(part, total)])
     for value, size, back in zip(node.inputs, sizes, backs, strict=True):
         assert back is not None
         yield value, size * back
@@ -179,6 +193,7 @@ def _product_by_sign(
     left, right, multiplied = factors(node)
     if not (isinstance(left, Value) and isinstance(right, Value)):
         return constant(propagator, node, relevance)
+    check_samples(propagator, node)
     part = single_output(relevance)
     a = left.tensor.to(part.dtype)
     b = right.tensor.to(part.dtype)
@@ -210,6 +225,7 @@ def _composite(name: str, sums: RuleFunction, weighted: RuleFunction) -> Composi
     return Composite(
         {
             **dict.fromkeys(ENTRIES, entries),
+            **dict.fromkeys(WRITTEN, written),
             **dict.fromkeys(DENSE, weighted),
             **dict.fromkeys(PRODUCTS, partial(product, constant=weighted)),
             "add": sums,

@@ -108,7 +108,7 @@ class Propagator:
         # With as many samples as tokens the shape does not tell them apart; the sample axis does.
         shape = value.shape
         at = self.axes[value]
-        if len(shape) != 3 or at is None:
+        if len(shape) != 3 or at is None or at.rows is not None:
             return None
         for tokens, samples in ((1, 0), (0, 1)):
             if (
@@ -185,6 +185,10 @@ def at_least_float32(tensor: Tensor) -> Tensor:
 
 
 def _rule_for(node: Node, composite: Composite) -> RuleFunction:
+    if any(value.is_complex for value in (*node.inputs, *node.outputs)):
+        raise unsupported(
+            node.name, node.path, "computes with complex numbers, in no linear map from real to real ones"
+        )
     rule = composite.rule_for(node)
     if composite.replaceable:
         rule = custom_rule(node, composite.name) or rule

@@ -18,6 +18,7 @@ from lrptrain.relevance.propagation.normalisation import frozen
 from lrptrain.relevance.propagation.operation_rules import (
     by_jacobian,
     carriers,
+    check_samples,
     choose,
     divide,
     entries,
@@ -33,9 +34,11 @@ from lrptrain.relevance.propagation.operation_rules import (
     sum_factors,
     sum_operands,
     to_the_winner,
+    written,
 )
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
 from lrptrain.relevance.tape.functions import (
+    ALONG,
     AVERAGES,
     COPIES,
     DENSE,
@@ -46,6 +49,7 @@ from lrptrain.relevance.tape.functions import (
     NORMALISATIONS,
     PRODUCTS,
     SIZES,
+    WRITTEN,
 )
 from lrptrain.relevance.tape.nodes import Node, Value
 
@@ -122,6 +126,7 @@ def _signed(stabiliser: float, gain: float) -> dict[str, RuleFunction]:
     averages = partial(fixed_rule, stabiliser=stabiliser)
     return {
         **dict.fromkeys(ENTRIES, entries),
+        **dict.fromkeys(WRITTEN, written),
         **dict.fromkeys(DENSE, weighted),
         **dict.fromkeys(PRODUCTS, partial(product, constant=weighted)),
         "add": sums,
@@ -134,7 +139,7 @@ def _signed(stabiliser: float, gain: float) -> dict[str, RuleFunction]:
         "where": choose,
         **dict.fromkeys(("mean", "sum", *AVERAGES), averages),
         **dict.fromkeys(MAXIMA, to_the_winner),
-        **dict.fromkeys(MIXTURES | SIZES, partial(by_jacobian, stabiliser=stabiliser)),
+        **dict.fromkeys(MIXTURES | SIZES | {"linear_map"}, partial(by_jacobian, stabiliser=stabiliser)),
     }
 
 
@@ -176,6 +181,7 @@ def _through_product(propagator: Propagator, node: Node, relevance: OutputReleva
     left, right, multiplied = factors(node)
     if not (isinstance(left, Value) and isinstance(right, Value)):
         return _through_weight(propagator, node, relevance)
+    check_samples(propagator, node)
     part = single_output(relevance)
     a = left.tensor.to(part.dtype)
     b = right.tensor.to(part.dtype)
@@ -212,7 +218,8 @@ def _through_division(propagator: Propagator, node: Node, relevance: OutputRelev
     yield shape_back(numerator, part / resolve(denominator, part))
 
 
-def _through_size(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+def _through_axis(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """A linear map along an axis, or the slope of a size, which is its share."""
     propagator.axis(node.outputs[0])
     return entries(propagator, node, relevance)
 
@@ -258,12 +265,13 @@ GRADIENT_FORM = Composite(
     {
         **dict.fromkeys(ELEMENTWISE, _through_slope),
         **dict.fromkeys(ENTRIES, entries),
+        **dict.fromkeys(WRITTEN, written),
         **dict.fromkeys(DENSE, _through_weight),
         **dict.fromkeys(PRODUCTS, _through_product),
         **dict.fromkeys((*NORMALISATIONS, "mean", "sum", *AVERAGES), _through_fixed),
         **dict.fromkeys(MAXIMA, to_the_winner),
-        **dict.fromkeys(MIXTURES, entries),
-        **dict.fromkeys(SIZES, _through_size),
+        **dict.fromkeys(MIXTURES | {"linear_map"}, entries),
+        **dict.fromkeys(ALONG, _through_axis),
         "add": _through_sum,
         "sub": _through_sum,
         "rsub": _through_sum,

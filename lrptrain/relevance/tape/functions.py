@@ -87,8 +87,13 @@ ENTRIES = frozenset({
     "select", "narrow", "slice", "getitem", "squeeze", "unsqueeze", "expand", "expand_as", "broadcast_to", "repeat",
     "repeat_interleave", "tile", "cat", "concat", "concatenate", "stack", "roll", "flip", "rot90", "index_select",
     "gather", "take_along_dim", "pad", "constant_pad_nd", "unfold", "pixel_shuffle", "pixel_unshuffle",
-    "channel_shuffle", "fliplr", "flipud", "hstack", "vstack", "diagonal",
+    "channel_shuffle", "fliplr", "flipud", "hstack", "vstack", "diagonal", "topk", "sort", "copy", "fill", "put",
+    "take",
 })  # fmt: skip
+# Those of them that choose entries along an axis by their size, and the position and name of that argument.
+CHOOSING: dict[str, tuple[int, str]] = {"topk": (2, "dim"), "sort": (1, "dim")}
+# The output's entries are copies of one of two inputs' entries: of what was there, or of what was written over it.
+WRITTEN = frozenset({"setitem", "scatter"})
 # Linear layers and convolutions: a weight that does not depend on the input.
 DENSE = frozenset({
     "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
@@ -103,14 +108,20 @@ MAXIMA = frozenset(
     | {"max", "amax", "maximum", "min", "amin", "minimum"}
 )
 # Sums of entries with fixed weights that are not negative: every entry of the output is a mean or a sum of some.
-MIXTURES = frozenset({"interpolate", "upsample", "index_add", "index_put", "index_copy", "scatter_add", "fold"})
+MIXTURES = frozenset({
+    "interpolate", "upsample", "index_add", "index_put", "index_copy", "scatter_add", "fold", "cumsum",
+})  # fmt: skip
 # Sizes along axes, which grow as their input does: |c x| = c |x|.
 SIZES = frozenset({"norm", "vector_norm", "linalg_vector_norm", "linalg_norm", "std"})
+# They mix what is along an axis, which must not be that of the samples.
+ALONG = SIZES | {"cumsum"}
 # Outputs that depend on the input's shape or type only.
 CONSTANT = frozenset({
     "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "new_zeros", "new_ones",
     "new_empty", "new_full", "new_tensor", "grad",
 })  # fmt: skip
+# In place, they read nothing of what was there.
+OVERWRITING = frozenset({"copy", "fill", "zero"})
 # Of their second tensor they read type or shape only.
 OF_FIRST = frozenset({"type_as", "view_as", "reshape_as", "expand_as"})
 # A second argument, if there is one, gives a type or a shape only.

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.utils.weak import TensorWeakRef
 
 from lrptrain.relevance.advice import WITHOUT_RULES, other_methods
+from lrptrain.relevance.tape.functions import is_in_place
 from lrptrain.relevance.types import UnsupportedOperationError
 
 
@@ -21,6 +22,8 @@ class Value:
         shape: The tensor's shape.
         depends: Whether the tensor depends on the explained input; what does not is a constant.
         edge: The tensor's place in the graph, for gradients; None without a graph.
+        is_complex: Whether the tensor holds complex numbers.
+        hidden: Whether a custom autograd function made the tensor on its way, so that no gradient arrives at it.
     """
 
     # Three states: `_tensor` holds the tensor; or it was released, and lives as long as the model holds it (`_held`);
@@ -33,6 +36,13 @@ class Value:
         self.shape = tensor.shape
         self.depends = depends
         self.edge = torch.autograd.graph.get_gradient_edge(tensor) if tensor.requires_grad else None
+        self.is_complex = tensor.is_complex()
+        self.hidden = False
+
+    def come_out(self, tensor: Tensor) -> None:
+        """Take the place in the graph that a custom autograd function has given to the tensor, which it returned."""
+        self.edge = torch.autograd.graph.get_gradient_edge(tensor)
+        self.hidden = False
 
     @property
     def tensor(self) -> Tensor:
@@ -91,8 +101,21 @@ class Node:
     constants: tuple[tuple[Tensor, int], ...] = ()
 
     def call(self, substitute: Callable[[Value], Any] = lambda value: value.tensor) -> Any:
-        """Repeat the call with other tensors in the places of the inputs."""
-        return _called(self.function, self.args, self.kwargs, substitute)
+        """Repeat the call with other tensors in the places of the inputs.
+
+        A call that writes in place writes into a copy, and returns it: neither what is given for the inputs nor a
+        constant of the tape is changed by it.
+        """
+        if not is_in_place(self.function, self.args, self.kwargs):
+            return _called(self.function, self.args, self.kwargs, substitute)
+        args = list(map_nested(self.args, Value, substitute))
+        kwargs = map_nested(self.kwargs, Value, substitute)
+        if args:
+            args[0] = args[0].clone()
+        else:
+            kwargs["input"] = kwargs["input"].clone()
+        result = self.function(*args, **kwargs)
+        return args[0] if self.name == "setitem" else result
 
     def check_constants(self) -> None:
         """Raise if a mask, weight or other constant of the call was overwritten since."""
@@ -180,6 +203,11 @@ def tensors_in(structure: Any) -> Iterator[Tensor]:
             yield from tensors_in(item)
     elif isinstance(structure, dict):
         yield from tensors_in(list(structure.values()))
+
+
+def numbers_in(structure: Any) -> Iterator[Tensor]:
+    """The tensors among them that hold real or complex numbers: no indices, no masks."""
+    return (x for x in tensors_in(structure) if x.is_floating_point() or x.is_complex())
 
 
 def map_nested(structure: Any, kind: type, function: Callable[..., Any]) -> Any:

@@ -5,8 +5,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from lrptrain.relevance.tape.functions import is_in_place
-from lrptrain.relevance.tape.nodes import Node, Value, tensors_in
+from lrptrain.relevance.tape.nodes import Node, Value, numbers_in
 from lrptrain.relevance.tape.tape import Tape
 
 
@@ -42,10 +41,8 @@ def run(nodes: Iterable[Node], values: dict[Value, Tensor], skipped: Container[N
         if node in skipped:
             values[node.outputs[0]] = values[node.inputs[0]]
             continue
-        in_place = is_in_place(node.function, node.args, node.kwargs)
-        place = {value: values[value].clone() if in_place else values[value] for value in node.inputs}
-        results = tensors_in(node.call(place.__getitem__))
-        values.update(zip(node.outputs, (x for x in results if x.is_floating_point()), strict=True))
+        results = numbers_in(node.call(values.__getitem__))
+        values.update(zip(node.outputs, results, strict=True))
     return values
 
 

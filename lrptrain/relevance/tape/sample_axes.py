@@ -2,19 +2,27 @@
 
 import math
 from collections.abc import Iterable
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.tape.functions import ENTRIES, SIZES
-from lrptrain.relevance.tape.nodes import Node, Value, einsum_labels, tensors_in
+from lrptrain.relevance.tape.functions import ENTRIES, PRODUCTS, SIZES, WRITTEN
+from lrptrain.relevance.tape.nodes import Node, Value, einsum_labels, map_nested, tensors_in
+from lrptrain.relevance.types import UnsupportedModelError
 
 _RESHAPES = frozenset(
     ["reshape", "view", "view_as", "reshape_as", "flatten", "unflatten", "ravel", "squeeze", "unsqueeze"]
 )
 _REDUCTIONS = frozenset(["mean", "sum", "max", "amax", "min", "amin"]) | SIZES
+# They pick entries by indices along one axis, their second argument.
+_PICKS = frozenset(["gather", "index_select", "topk", "sort"])
+# They write entries into others, or add them to others, where indices say.
+_ADDS = frozenset(["index_add", "scatter_add"])
+_WRITES = _ADDS | WRITTEN | {"index_copy"}
+# The number of no sample, of what does not depend on the input.
+_NONE = -1
 
 
 class SampleAxis(NamedTuple):
@@ -26,13 +34,19 @@ class SampleAxis(NamedTuple):
         [6, width]      axis 0, inner 3:  a a a b b b      tokens merged behind the samples
         [3 * 2, width]  axis 0, inner 1:  a b a b a b      tokens merged before the samples
 
+    Where no such pattern says which entry is whose, as behind a router that sorts tokens by experts, a list does:
+
+        [5, width]      axis 0, rows [1, 0, 0, 1, 0]
+
     Attributes:
         axis: The axis.
         inner: How many neighbours along the axis belong to one sample.
+        rows: The sample of every entry along the axis, -1 for none; None where the pattern says it.
     """
 
     axis: int
     inner: int = 1
+    rows: tuple[int, ...] | None = None
 
 
 Axes = dict[Value, SampleAxis | None]
@@ -45,27 +59,45 @@ def sample_axes(nodes: Iterable[Node], root: Value, samples: int) -> Axes:
     """
     axes: Axes = {root: SampleAxis(0)}
     for node in nodes:
-        source = node.inputs[0]
         for output in node.outputs:
-            axes[output] = _follow(node, source, output, axes.get(source), samples)
+            axes[output] = axes[root] if samples == 1 else _follow(node, output, axes, samples)
     return axes
 
 
-def _follow(node: Node, source: Value, output: Value, at: SampleAxis | None, samples: int) -> SampleAxis | None:
-    if at is None or samples == 1:
-        return at
+def _follow(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis | None:
+    if any(axes.get(value) is None for value in node.inputs[:1]):
+        return None
+    if node.name in _WRITES:
+        return _written(node, output, axes, samples)
+    if node.name == "linear_map":
+        return _kept_apart(node, axes, samples)
+    listed = [value for value in node.inputs if (at := axes.get(value)) is not None and at.rows is not None]
+    if node.name in ("put", "take") or (listed and node.name in ENTRIES):
+        return _by_numbers(node, output, axes, samples)
+    if (listed and not _agree(node, axes, samples)) or crosses_samples(node, axes, samples):
+        return None
+    source = node.inputs[0]
+    at = axes[source]
+    assert at is not None
+    if node.name == "cumsum":
+        along = node.argument(1, "dim", node.kwargs.get("axis"))
+        return at if along % len(source.shape) != at.axis else None
     before = source.shape
     after = output.shape
-    if node.name in _RESHAPES and source.shape.numel() == output.shape.numel():
+    if node.name in _RESHAPES and before.numel() == after.numel():
         return _reshaped(at, before, after, samples)
-    axis = _axis(node, source, output, at, samples)
-    if axis < 0 and node.name == "getitem":
-        return _merged(node, source, output, at, samples)
-    return SampleAxis(axis, at.inner) if 0 <= axis < len(after) and after[axis] == before[at.axis] else None
+    if node.name in _PICKS:
+        picked = node.argument(1, "dim")
+        along = not isinstance(picked, int) or picked % len(before) == at.axis
+        return _by_numbers(node, output, axes, samples) if along else at
+    axis = _axis(node, source, output, at)
+    if axis is None:
+        return _by_numbers(node, output, axes, samples)
+    return at._replace(axis=axis) if 0 <= axis < len(after) and after[axis] == before[at.axis] else None
 
 
-def _axis(node: Node, source: Value, output: Value, at: SampleAxis, samples: int) -> int:
-    """The output's sample axis; -1 where it is lost."""
+def _axis(node: Node, source: Value, output: Value, at: SampleAxis) -> int | None:
+    """The output's sample axis; -1 where it is lost, None where indices have to say it."""
     before = len(source.shape)
     after = len(output.shape)
     if node.name == "stack":
@@ -84,8 +116,8 @@ def _axis(node: Node, source: Value, output: Value, at: SampleAxis, samples: int
         by_strides = _by_strides(node, source, output, at.axis)
         if by_strides is not None:
             return by_strides
-        if node.name == "getitem":
-            return _by_numbers(node, source, output, at, samples)
+        if node.name in ("getitem", "repeat_interleave"):
+            return None
     return at.axis + after - before
 
 
@@ -114,40 +146,151 @@ def _by_strides(node: Node, source: Value, output: Value, axis: int) -> int | No
         result = node.call(lambda value: probe if value is source else value.tensor.to("meta"))
     except (RuntimeError, NotImplementedError, IndexError):
         return None
-    views = [view for view in tensors_in(result) if view.shape == output.shape and view._base is not None]
+    views = [view for view in tensors_in(result) if view.shape == output.shape and view._base is probe]
     if not views:
         return None
     moved = [i for i, stride in enumerate(views[0].stride()) if stride and views[0].shape[i] > 1]
     return moved[0] if len(moved) == 1 else -1
 
 
-def _by_numbers(node: Node, source: Value, output: Value, at: SampleAxis, samples: int) -> int:
-    """Index a tensor of sample numbers in the place of the source, and look along which axis they count up."""
-    x = source.tensor
-    if at.inner > 1 or x.shape[at.axis] != samples:
-        return -1
-    numbers = torch.arange(samples, device=x.device)
-    result = node.call(lambda _: numbers.view([-1 if i == at.axis else 1 for i in range(x.ndim)]).expand(x.shape))
-    for axis, size in enumerate(output.shape):
-        shaped = numbers.view([-1 if i == axis else 1 for i in range(len(output.shape))])
-        if size == samples and bool((result == shaped).all()):
-            return axis
-    return -1
+def crosses_samples(node: Node, axes: Axes, samples: int) -> bool:
+    """Whether a product of two activations multiplies those of one sample by those of another."""
+    # [samples, width] @ [width, samples]: attention over the samples, of a model that has lost its axis of tokens.
+    if samples == 1 or node.name not in PRODUCTS or len(node.inputs) != 2:
+        return False
+    known = [(value, at) for value in node.inputs if (at := axes.get(value)) is not None]
+    if node.name == "einsum":
+        return len({einsum_labels(node, value)[0][at.axis] for value, at in known}) > 1
+    return any(at.axis >= len(value.shape) - 2 for value, at in known)
 
 
-def _merged(node: Node, source: Value, output: Value, at: SampleAxis, samples: int) -> SampleAxis | None:
-    """The same where indices of samples and of tokens pick rows one by one: `x[[0, 0, 1, 1], [3, 2, 0, 1]]`."""
-    x = source.tensor
-    if at.inner > 1 or x.shape[at.axis] != samples:
+# -- Samples by their numbers ------------------------------------------------------------------------------------------
+
+
+def _by_numbers(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis | None:
+    """Repeat an operation on the numbers of the samples in the place of its inputs, and look where they stand then."""
+    if any(axes.get(value) is None for value in node.inputs):
         return None
-    numbers = torch.arange(samples, device=x.device)
-    result = node.call(lambda _: numbers.view([-1 if i == at.axis else 1 for i in range(x.ndim)]).expand(x.shape))
-    for axis, size in enumerate(output.shape):
-        inner = size // samples
-        rows = numbers.repeat_interleave(inner).view([-1 if i == axis else 1 for i in range(len(output.shape))])
-        if size == samples * inner and bool((result == rows).all()):
-            return SampleAxis(axis, inner)
+
+    def numbers(operand: Value | Tensor) -> Tensor:
+        return _numbers(operand, axes, samples)
+
+    # Constants among the inputs, as `cat` has them, are of no sample.
+    args, kwargs = map_nested((node.args, node.kwargs), Tensor, lambda x: numbers(x) if x.is_floating_point() else x)
+    args, kwargs = map_nested((args, kwargs), Value, numbers)
+    results = [x for x in tensors_in(node.function(*args, **kwargs)) if x.dtype == torch.int16]
+    return _located(results[node.outputs.index(output)], axes[node.inputs[0]], samples)
+
+
+def _written(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis | None:
+    """The same where entries are written into others, or added to them."""
+    target, where, source = _writing(node)
+    at = axes.get(target) if isinstance(target, Value) else None
+    if not isinstance(source, Value):
+        return at  # a constant is of no sample
+    of_target = _numbers(target, axes, samples)
+    if axes.get(source) is None or (isinstance(target, Value) and at is None):
+        return None
+    of_source = _numbers(source, axes, samples)
+    if node.name.startswith("scatter"):  # reads no more of its source than there are indices
+        of_source = of_source[tuple(slice(size) for size in where[1].shape)]
+    numbers = of_target.clone()
+    _write(node.name, numbers, where, of_source)
+    # An entry that entries of two samples were written to, or added to, belongs to neither.
+    read = _read(node.name, numbers, where)
+    replaced = _read(node.name, of_target, where)
+    once = read == of_source.expand_as(read)
+    kept = (replaced == _NONE) | (replaced == read) if node.name in _ADDS else torch.ones_like(once)
+    return _located(numbers, at or axes[source], samples) if bool((once & kept).all()) else None
+
+
+def _kept_apart(node: Node, axes: Axes, samples: int) -> SampleAxis | None:
+    """The axis of a map of which only one sample's entries become NaN where those of its input are."""
+    source, output = node.inputs[0], node.outputs[0]
+    at = axes[source]
+    if at is None or len(output.shape) != len(source.shape) or output.shape[at.axis] != source.shape[at.axis]:
+        return None
+    before = _numbers(source, axes, samples)
+    after = _numbers(output, {output: at}, samples)
+    with torch.no_grad():
+        for sample in range(samples):
+            reached = node.call(lambda value: value.tensor.masked_fill(before == sample, torch.nan)).isnan()  # noqa: B023
+            if bool((reached & (after != sample)).any()):
+                return None
+    return at
+
+
+def _writing(node: Node) -> tuple[Any, Any, Any]:
+    """What is written to, where (an index; or an axis and indices along it), and what is written."""
+    if node.name == "setitem":
+        return node.args
+    source = node.argument(3, "source", node.kwargs.get("src", node.kwargs.get("value")))
+    return node.argument(0, "input"), (node.argument(1, "dim"), node.argument(2, "index")), source
+
+
+def _write(name: str, numbers: Tensor, where: Any, source: Tensor) -> None:
+    if name == "setitem":
+        numbers[where] = source
+        return
+    axis, index = where
+    if name.startswith("scatter"):
+        numbers.scatter_(axis, index, source)
+    else:
+        numbers.index_copy_(axis, index, source)
+
+
+def _read(name: str, numbers: Tensor, where: Any) -> Tensor:
+    if name == "setitem":
+        return numbers[where]
+    return numbers.gather(*where) if name.startswith("scatter") else numbers.index_select(*where)
+
+
+def _numbers(operand: Value | Tensor, axes: Axes, samples: int) -> Tensor:
+    """The sample of every entry, as int16; -1 for a constant."""
+    at = axes.get(operand) if isinstance(operand, Value) else None
+    device = (operand.tensor if isinstance(operand, Value) else operand).device
+    if at is None:
+        return torch.full([], _NONE, dtype=torch.int16, device=device).expand(operand.shape)
+    rows = torch.tensor(_rows(at, operand.shape[at.axis], samples), dtype=torch.int16, device=device)
+    return rows.view([-1 if i == at.axis else 1 for i in range(len(operand.shape))]).expand(operand.shape)
+
+
+def _rows(at: SampleAxis, size: int, samples: int) -> list[int]:
+    """The sample of every entry along the axis."""
+    return list(at.rows) if at.rows is not None else [i // at.inner % samples for i in range(size)]
+
+
+def _located(numbers: Tensor, like: SampleAxis | None, samples: int) -> SampleAxis | None:
+    """The axis along which numbers of samples are found, the same at all places of the other axes."""
+    # Where there is but one sample, any axis will do: the one that was the samples' before comes first.
+    first = like.axis if like is not None and like.axis < numbers.ndim else 0
+    for axis in dict.fromkeys((first, *range(numbers.ndim))):
+        others = [i for i in range(numbers.ndim) if i != axis]
+        rows = numbers.amax(others, keepdim=True) if others and numbers.numel() else numbers
+        if bool(((numbers == rows) | (numbers == _NONE)).all()):
+            return _patterned(axis, tuple(rows.flatten().tolist()), samples)
     return None
+
+
+def _patterned(axis: int, rows: tuple[int, ...], samples: int) -> SampleAxis:
+    """The pattern of a list, if it has one."""
+    inner = next((i for i, row in enumerate(rows) if row), len(rows))
+    pattern = SampleAxis(axis, inner)
+    regular = inner and len(rows) % (samples * inner) == 0 and _rows(pattern, len(rows), samples) == list(rows)
+    return pattern if regular else SampleAxis(axis, rows=rows)
+
+
+def _agree(node: Node, axes: Axes, samples: int) -> bool:
+    """Whether all inputs of an operation have the samples at the same entries of its output."""
+    # From the last axis on, as in broadcasting: [5, width] and [5, 1], but not [1, width].
+    found = set[tuple[int, tuple[int, ...]]]()
+    for value in node.inputs:
+        at = axes.get(value)
+        if at is None:
+            return False
+        rows = _rows(at, value.shape[at.axis], samples)
+        found.add((at.axis - len(value.shape), tuple(rows)))
+    return len(found) == 1
 
 
 def _reduced(node: Node, axis: int, ndim: int) -> int:
@@ -159,7 +302,16 @@ def _reduced(node: Node, axis: int, ndim: int) -> int:
 
 
 def split_samples(x: Float[Tensor, "..."], at: SampleAxis, samples: int) -> Float[Tensor, "samples ..."]:
-    """Bring the samples to the front; what was merged with them comes next."""
+    """Bring the samples to the front; what was merged with them comes next.
+
+    Raises:
+        UnsupportedModelError: If they have no pattern along their axis, so that one may have more entries than another.
+    """
+    if at.rows is not None:
+        raise UnsupportedModelError(
+            "the samples of a batch are out of order here, as behind a router that sorts tokens by experts: they "
+            "cannot be told apart by shape; explain one sample at a time"
+        )
     rest = x.movedim(at.axis, 0)
     # [outer * samples * inner, ...] -> [outer, samples, inner, ...] -> [samples, outer, inner, ...]
     return rest.reshape(-1, samples, at.inner, *rest.shape[1:]).transpose(0, 1)
@@ -175,6 +327,10 @@ def join_samples(x: Float[Tensor, "samples ..."], at: SampleAxis, shape: torch.S
 def sum_per_sample(x: Float[Tensor, "..."], at: SampleAxis, samples: int) -> Float[Tensor, "..."]:
     """Sum over all entries of every sample, shaped to broadcast against `x`."""
     size = x.shape[at.axis]
+    if at.rows is not None:
+        rows = torch.tensor(at.rows, device=x.device) + 1  # what is of no sample comes first
+        totals = x.new_zeros(samples + 1).index_add(0, rows, x.movedim(at.axis, 0).flatten(1).sum(1))
+        return totals[rows].view([-1 if i == at.axis else 1 for i in range(x.ndim)])
     # One sum per sample, repeated wherever the sample stands along the axis: [1, 1, size, 1], say.
     sums = split_samples(x, at, samples).flatten(1).sum(1)
     shape = [1] * x.ndim

@@ -2,15 +2,17 @@
 
 `exp(x - max(x)) / sum(exp(x - max(x)))` is a softmax of x, not a quotient of which the denominator could be held fixed.
 So is `log_softmax(x).exp()`, `exp(x - logsumexp(x))`, and a softmax that is masked and divided by its sum once more.
+The largest entries of a softmax, divided by their sum, as routers of experts have it, are a softmax of their scores.
 """
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from lrptrain.relevance.tape.functions import CAST, COPIES, ENTRIES, MAXIMA, OF_FIRST, SIZES
+from lrptrain.relevance.tape.functions import CAST, CHOOSING, COPIES, ENTRIES, MAXIMA, OF_FIRST, SIZES
 from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.tape.regions import Graph, Region, run
 from lrptrain.relevance.tape.tape import Tape
@@ -22,6 +24,8 @@ _SUMMING = _ON_THE_SUM | {
     "sub", "sum", "mean", "cumsum", "mul", "div", "masked_fill", "where", "matmul", "bmm", "einsum",
 }  # fmt: skip
 _EXPONENTIALS = frozenset({"exp", "exp2", "rpow", "softmax"})
+# They take entries along an axis, each once: `op(x, axis, indices)`.
+_PICKING = frozenset({"gather", *CHOOSING})
 _SHIFT = ENTRIES | COPIES | MAXIMA | {"clamp", "clamp_min", "clamp_max", "nan_to_num"}
 # The operation that made a value; None for the input.
 Producer = Callable[[Value], Node | None]
@@ -52,13 +56,15 @@ def join_softmaxes(tape: Tape) -> None:
     if not tape.nodes:
         return
     graph = Graph(tape)
-    replaced: dict[Node, Node] = {}
+    replaced: dict[Node, tuple[Node, ...]] = {}
     for node in tape.nodes:
         softmax = _written_out(graph, node)
         if softmax is not None:
-            replaced[node] = _as_node(graph, node, softmax)
+            replaced[node] = (_as_node(graph, node, softmax),)
+        elif node.name == "div" and len(node.inputs) == 2 and (picked := _of_picked(graph, node)):
+            replaced[node] = picked
     if replaced:
-        tape.nodes = [replaced.get(node, node) for node in tape.nodes]
+        tape.nodes = [kept for node in tape.nodes for kept in replaced.get(node, (node,))]
         tape.keep_only(tape.nodes[-1].outputs[0])
 
 
@@ -89,6 +95,8 @@ def _written_out(graph: Graph, end: Node) -> _Softmax | None:
         return _of_quotient(graph, end)
     if end.name == "exp" and end.inputs:
         return _of_logarithm(graph, end)
+    if len(end.inputs) == 1 and end.inputs[0].hidden and not end.outputs[0].hidden and _masks_by_zero(end):
+        return _of_masked_rows(graph, end)
     if end.name == "softmax" and isinstance(end.argument(1, "dim"), int) and len(end.inputs) == 1:
         dim = end.argument(1, "dim")
         scores = _unshifted(graph, end.inputs[0], dim)
@@ -113,6 +121,38 @@ def _of_quotient(graph: Graph, end: Node) -> _Softmax | None:
         if _is_same(graph, _uncast(graph, total.inputs[0]), weights, scores, dim):
             return _Softmax(scores, dim)
     return None
+
+
+def _of_picked(graph: Graph, end: Node) -> tuple[Node, ...]:
+    """Probabilities that are picked and divided by their sum: the same picked of the scores, and their softmax."""
+    # e^x_i / sum of e^x_j over the picked j, whatever all exponentials were divided by before.
+    for numerator, denominator in _quotients(graph, end):
+        total = _through(graph, denominator, _ON_THE_SUM)
+        weights = _uncast(graph, numerator)
+        pick = graph.producer(weights)
+        if total is None or pick is None or pick.name not in _PICKING:
+            continue
+        dim = _summed_axis(total)
+        seed = graph.producer(_uncast(graph, pick.inputs[0]))
+        if (
+            dim is not None
+            and seed is not None
+            and seed.name in ("exp", "softmax")
+            and len(seed.inputs) == 1
+            and {pick.argument(1, "dim") - dim, 0} <= {0, -len(weights.shape)}
+            and _is_along(seed, dim)
+            and _uncast(graph, total.inputs[0]) is weights
+            and _sums_to_one(weights.tensor, end.outputs[0].tensor, dim)
+        ):
+            scores = _unshifted(graph, seed.inputs[0], dim)
+            args = (scores, dim, pick.argument(2, "index"))
+            picked = Value(torch.gather(scores.tensor, *args[1:]), depends=True)
+            constants = pick.constants
+            return (
+                Node("gather", torch.gather, args, {}, (scores,), (picked,), pick.path, constants),
+                Node("softmax", torch.softmax, (picked, dim), {}, (picked,), end.outputs, end.path),
+            )
+    return ()
 
 
 def _is_along(seed: Node, dim: int) -> bool:
@@ -212,6 +252,22 @@ def _sums_to_one(weights: Tensor, result: Tensor, dim: int) -> bool:
     return bool(agrees.all())
 
 
+# -- A custom autograd function ----------------------------------------------------------------------------------------
+
+
+def _of_masked_rows(graph: Graph, end: Node) -> _Softmax | None:
+    """A softmax of which whole rows are set to 0, as an autograd function returns it: gradients arrive there only."""
+    softmax = _exponential(graph, end.inputs[0])
+    if softmax is None or softmax.name != "softmax" or not isinstance(softmax.argument(1, "dim"), int):
+        return None
+    dim = softmax.argument(1, "dim")
+    probabilities = end.outputs[0].tensor
+    total = probabilities.sum(dim, keepdim=True)
+    if not bool(((probabilities == end.inputs[0].tensor) | (total == 0)).all()):
+        return None
+    return _Softmax(_unshifted(graph, softmax.inputs[0], dim), dim)
+
+
 # -- Shifts and logarithms --------------------------------------------------------------------------------------------
 
 
@@ -265,9 +321,41 @@ def _of_logarithm(graph: Graph, end: Node) -> _Softmax | None:
 
 def divides_exponentials(producer: Producer, numerator: Value, denominator: Value) -> bool:
     """Whether a quotient has exponentials above and, summed with fixed weights only, below."""
+    if _is_constant_sum(producer, denominator):
+        return False
     # Not necessarily the same ones: a model may call exp twice.
     below = _exponentials(producer, denominator, products=False)
     return bool(below) and bool(_exponentials(producer, numerator, products=True))
+
+
+def _is_constant_sum(producer: Producer, value: Value) -> bool:
+    """Whether a value is the sum of softmaxes along their own axis, each times a constant: it depends on no score."""
+    node = producer(value)
+    while node is not None and node.name in CAST | ENTRIES and len(_operands(node)) == 1:
+        node = producer(_operands(node)[0])
+    dim = None if node is None else _summed_axis(node)
+    return node is not None and dim is not None and _adds_up(producer, node.inputs[0], dim)
+
+
+def _adds_up(producer: Producer, value: Value, dim: int) -> bool:
+    node = producer(value)
+    if node is None or any(operand.shape != value.shape for operand in _operands(node)):
+        return False
+    if node.name == "softmax":
+        axis = node.argument(1, "dim")
+        return isinstance(axis, int) and axis % len(value.shape) == dim
+    weighs = node.name == "mul" or (node.name == "div" and isinstance(node.argument(0, "input"), Value))
+    if weighs and len(node.inputs) == 1:
+        weights = [x for x in (*node.args, *node.kwargs.values()) if not isinstance(x, Value)]
+        scales = all(_is_the_same_along(x, dim - len(value.shape)) for x in weights)
+    else:
+        scales = node.name in CAST | {"add", "sub"}
+    return scales and all(_adds_up(producer, operand, dim) for operand in _operands(node))
+
+
+def _is_the_same_along(constant: Any, axis: int) -> bool:
+    """Whether a constant has no entries of its own along an axis, which is counted from the last one."""
+    return not isinstance(constant, Tensor) or constant.ndim < -axis or constant.shape[axis] == 1
 
 
 def _exponentials(producer: Producer, value: Value, *, products: bool) -> set[Node]:

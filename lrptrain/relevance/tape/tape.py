@@ -6,12 +6,14 @@ the attention probabilities are tensors of the autograd graph, whichever backend
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import TensorWeakRef
 
@@ -23,16 +25,20 @@ from lrptrain.relevance.tape.explicit import (
     explicit_attention,
     explicit_baddbmm,
     explicit_glu,
+    explicit_lstm,
+    explicit_solve_triangular,
 )
 from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
 from lrptrain.relevance.tape.functions import (
     AS_ANOTHER,
     BACKWARD,
+    CHOOSING,
     CONSTANT,
     DECOMPOSED,
     DETACHING,
     ELEMENTWISE,
     OF_FIRST,
+    OVERWRITING,
     REPEATABLE,
     WEIGHTED,
     as_python,
@@ -41,12 +47,13 @@ from lrptrain.relevance.tape.functions import (
     is_in_place,
 )
 from lrptrain.relevance.tape.lookup import Lookup, Order, first_lookup, later_lookup, lookup_arguments
-from lrptrain.relevance.tape.nodes import Node, Value, is_idle, map_nested, tensors_in, version_of
+from lrptrain.relevance.tape.nodes import Node, Value, is_idle, map_nested, numbers_in, tensors_in, version_of
 from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
 from lrptrain.relevance.tape.outside import Outside, without_graph
 from lrptrain.relevance.tape.running import RunningModule
+from lrptrain.relevance.tape.shared_memory import Contents, SharedMemory, copied, opened, places, put
 from lrptrain.relevance.tape.transforms import is_transforming, unwrapped
-from lrptrain.relevance.types import UnsupportedOperationError
+from lrptrain.relevance.types import UnsupportedModelError, UnsupportedOperationError
 
 # Fused operations, and their explicit forms.
 _EXPLICIT: dict[str, Callable[..., Any]] = {
@@ -56,8 +63,13 @@ _EXPLICIT: dict[str, Callable[..., Any]] = {
     "glu": explicit_glu,
     "addcmul": explicit_addcmul,
     "addcdiv": explicit_addcdiv,
+    "linalg_solve_triangular": explicit_solve_triangular,
+    "lstm": explicit_lstm,
     "flex_attention": explicit_flex_attention,
 }
+
+# The custom autograd function of reentrant checkpoints, which has no gradient for `torch.autograd.grad`.
+_CHECKPOINT = "CheckpointFunctionBackward"
 
 
 @dataclass(eq=False)
@@ -89,8 +101,8 @@ class Tape(TorchFunctionMode):
         self._entries: dict[int, tuple[Value, TensorWeakRef, Any]] = {}
         # By storage: all values that share it, since writing into one of them changes the others.
         self._aliases: dict[int, list[Value]] = {}
-        # Ids of tensors whose memory was overwritten through another view.
-        self._stale: set[int] = set()
+        # By storage, where an activation was written in place: which tensors may have changed with another.
+        self._memories: dict[int, SharedMemory] = {}
         # What left torch, and what may have come back.
         self._outside = Outside()
         # The places in the graph of all that depends on the input; and of others, whether they lead to one.
@@ -105,6 +117,8 @@ class Tape(TorchFunctionMode):
         self._table: Tensor | None = None
         # What was looked up of the other arguments, and the weights in which.
         self._others_read: list[tuple[Tensor, Tensor]] = []
+        # Whether a custom autograd function, with a backward pass of its own, made something of the input.
+        self._has_functions = False
         # Whether the model itself wants a graph. What depends on the input has one in any case.
         self._graph = True
 
@@ -136,9 +150,26 @@ class Tape(TorchFunctionMode):
         finally:
             self._records = False
 
-    def replaying(self) -> AbstractContextManager[Any]:
-        """Keep attention explicit, without recording, while a backward pass computes a checkpointed block again."""
-        return self
+    @contextmanager
+    def replaying(self) -> Iterator[None]:
+        """Keep attention explicit, without recording, while a backward pass computes a checkpointed block again.
+
+        Raises:
+            UnsupportedModelError: If a custom autograd function of the model has no backward pass for this case.
+        """
+        try:
+            with self:
+                yield
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:
+            if not self._has_functions:
+                raise
+            message = " ".join(str(error).split())
+            raise UnsupportedModelError(
+                f"a gradient goes through a custom autograd function of the model, of which the backward pass fails: "
+                f"{type(error).__name__}: {message}"
+            ) from error
 
     def value_of(self, tensor: Tensor) -> Value | None:
         """The recorded value that `tensor` is, or None."""
@@ -176,7 +207,9 @@ class Tape(TorchFunctionMode):
             func, args = as_python(func, args)
         name = canonical_name(func)
         explicit = _EXPLICIT.get(name)
-        if explicit is not None and not is_in_place(func, args, kwargs) and "out" not in kwargs:
+        # Sequences of several lengths have their batch sizes in the place of the initial states.
+        packed = name == "lstm" and isinstance(args[1], Tensor)
+        if explicit is not None and not (packed or is_in_place(func, args, kwargs) or "out" in kwargs):
             start = len(self.nodes)
             # torch leaves a mode while it handles a call; entered again, it records the parts one by one.
             with self:
@@ -197,6 +230,8 @@ class Tape(TorchFunctionMode):
             # `torch.no_grad()` inside of a model: noted for constants, but the input keeps its graph.
             self._graph = args[0]
             return None
+        if name == "setitem" and _stands_there(*args):
+            return None
         return self._record(name, func, args, kwargs)
 
     def _record(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -205,9 +240,13 @@ class Tape(TorchFunctionMode):
         tensors = list(tensors_in((args, kwargs)))
         if is_transforming():
             return self._transformed(name, func, args, kwargs, tensors)
-        for tensor in tensors_in((args[:1], kwargs)) if name in OF_FIRST else tensors:
+        for tensor in _read(name, args, kwargs, tensors):
             self._check(tensor, name)
         node = Node(name, func, self._wrap(args), self._wrap(kwargs), self._inputs(tensors), path=self._where())
+        if name in OVERWRITING and is_in_place(func, args, kwargs):
+            node = _overwriting(node, tensors[0])
+        elif name == "as_strided" and node.inputs:
+            node = _taking(node, tensors[0], result_of=partial(func, *args, **kwargs))
         # y.add_(1) writes into y: values that share its memory keep a copy of what they were.
         in_place = is_in_place(func, args, kwargs) and not is_idle(node)
         written = tensors[0] if tensors and in_place else None
@@ -215,9 +254,11 @@ class Tape(TorchFunctionMode):
             self._check_call(node, func, tensors)
         if written is not None:
             self._save_before_overwriting(written, node)
+            if node.inputs:
+                _keep_overwritten_constants(node, written)
         # An operation that writes without saying so in its name shows in the versions of its arguments.
         versions = [version_of(tensor) for tensor in tensors]
-        with torch.set_grad_enabled(self._graph or bool(node.inputs)):
+        with torch.set_grad_enabled(self._graph or any(self._depends(tensor) for tensor in tensors)):
             result = func(*self._without_weights(name, without_graph(func, args)), **kwargs)
             result = with_ordered_gradient(name, result)
         result = written if name == "setitem" else result
@@ -227,7 +268,11 @@ class Tape(TorchFunctionMode):
             if lookup is not None:
                 return self._from_root(result, lookup)  # type: ignore[arg-type]
         self._check_versions(tensors, versions, node, written)
+        if name in CHOOSING and node.inputs:
+            _repeat_the_choice(node, result)
         self._keep(node, result, tensors, tensors if written is None else [])
+        if written is not None:
+            self._note_write(written)
         return None if name == "setitem" else result
 
     def _check_call(self, node: Node, func: Callable[..., Any], tensors: list[Tensor]) -> None:
@@ -249,7 +294,7 @@ class Tape(TorchFunctionMode):
         """Carry out a call inside of `torch.func` or `vmap`, which is served for constants only (masks, say)."""
         result = func(*args, **kwargs)
         follows = any(self._depends(unwrapped(tensor)) for tensor in tensors)
-        if follows and any(out.is_floating_point() for out in tensors_in(result)):
+        if follows and any(True for _ in numbers_in(result)):
             raise self._unsupported(name, "runs inside of torch.vmap or a transform of torch.func")
         return result
 
@@ -265,7 +310,7 @@ class Tape(TorchFunctionMode):
     def _keep(self, node: Node, result: Any, tensors: list[Tensor], same: list[Tensor]) -> None:
         """Remember the outputs, and the node if relevance can flow through it."""
         # What the call returns as it was given (`x.to(x.dtype)`) stays the value that it is.
-        outputs = [out for out in tensors_in(result) if out.is_floating_point() and not any(out is t for t in same)]
+        outputs = [out for out in numbers_in(result) if not any(out is t for t in same)]
         depends = bool(node.inputs) and node.name not in CONSTANT and not _casts_a_constant(node)
         if self._outside.exported:
             self._outside.know_results(node.name, node.args, tensors, outputs)
@@ -284,7 +329,7 @@ class Tape(TorchFunctionMode):
         elif not depends:
             # A constant with a graph is remembered, so that `_check` knows that it was made under this mode.
             for out in outputs:
-                if out.grad_fn is not None:
+                if out.grad_fn is not None or self._lookup(out) is not None:
                     self._remember(out, depends=False)
 
     def _check_outputs(self, node: Node, outputs: list[Tensor]) -> None:
@@ -314,11 +359,15 @@ class Tape(TorchFunctionMode):
 
     def _remember(self, tensor: Tensor, depends: bool) -> Value:
         value = Value(tensor, depends)
+        # `torch.no_grad` of the model's own is noted only: what runs without a graph is inside of an autograd function.
+        value.hidden = not torch.is_grad_enabled()
         self._entries[id(tensor)] = (value, TensorWeakRef(tensor), tensor.grad_fn)
-        self._stale.discard(id(tensor))
         if depends and tensor.grad_fn is not None:
             self._dependent.add(tensor.grad_fn)
-        self._aliases.setdefault(tensor.untyped_storage()._cdata, []).append(value)
+        storage = tensor.untyped_storage()._cdata
+        self._aliases.setdefault(storage, []).append(value)
+        if storage in self._memories:
+            self._memories[storage].note_current(tensor)
         return value
 
     def _wrap(self, arguments: Any) -> Any:
@@ -376,17 +425,37 @@ class Tape(TorchFunctionMode):
 
     def _check(self, tensor: Tensor, name: str) -> None:
         """Notice what happened outside of the tape."""
-        if id(tensor) in self._stale:
-            raise self._unsupported(name, "reads a tensor that was changed in place through another view of its memory")
+        memory = self._memory_of(tensor)
+        if memory is not None and not memory.is_current(tensor):
+            self._read_again(tensor, memory, name)
         if tensor.grad_fn is None:
             return
         entry = self._lookup(tensor)
         if (entry is None or entry[2] is not tensor.grad_fn) and self._reaches_input(tensor.grad_fn):
+            if entry is not None and entry[0].hidden and self._returns(tensor, entry[0]):
+                return
             maker = type(tensor.grad_fn).__name__
             why = "made a tensor outside of torch's functions (by a custom autograd function or a fused kernel?)"
-            if maker == "CheckpointFunctionBackward":
+            if maker == _CHECKPOINT:
                 why = "is a reentrant checkpoint, whose operations have no graph (use_reentrant=False has one)"
             raise self._unsupported(maker, why)
+
+    def _returns(self, tensor: Tensor, value: Value) -> bool:
+        """Whether a custom autograd function returned a tensor as the recorded operations have made it.
+
+        Its own backward pass counts for gradients; for relevance, what it has computed.
+        """
+        function = tensor.grad_fn
+        if not isinstance(function, BackwardCFunction) or type(function).__name__ == _CHECKPOINT:
+            return False
+        # A kernel may have written into memory that torch has allotted: then the operations give something else.
+        if not _repeats(self.nodes, value, tensor):
+            return False
+        self._has_functions = True
+        value.come_out(tensor)
+        self._entries[id(tensor)] = (value, TensorWeakRef(tensor), function)
+        self._dependent.add(function)
+        return True
 
     def _reaches_input(self, start: Any) -> bool:
         """Whether a graph leads to something recorded; that of a cache of an earlier call ends in parameters."""
@@ -409,18 +478,74 @@ class Tape(TorchFunctionMode):
         return False
 
     def _save_before_overwriting(self, tensor: Tensor, node: Node) -> None:
-        for value in self._aliases.get(tensor.untyped_storage()._cdata, ()):
-            held = value.held
-            # A constant into which constants are written stays one: a part of a bias that is set to 0, say.
-            if held is None or not (value.depends or node.inputs):
-                continue
-            # Another view of the memory: its numbers change without a call that names it.
-            if held is not tensor and self.value_of(held) is value:
-                self._stale.add(id(held))
-            if value in self._probabilities:
+        # A view takes part in the graph of what was written through another one as soon as it is asked for its place.
+        _ = tensor.grad_fn
+        storage = tensor.untyped_storage()._cdata
+        values = [value for value in self._aliases.get(storage, ()) if _lies_in(value, storage)]
+        # A constant into which constants are written stays one: a part of a bias that is set to 0, say.
+        if not node.inputs and not any(value.depends for value in values):
+            return
+        if storage not in self._memories:
+            self._memories[storage] = opened(tensor, self._contents(tensor), values)
+        for value in values:
+            # A custom autograd function has a gradient of its own, which may need them as they are afterwards.
+            if value in self._probabilities and not value.hidden:
                 raise self._unsupported(node.name, "overwrites attention probabilities in place")
+            held = value.held
+            assert held is not None
             with torch.enable_grad():
                 value.replace(held.clone())
+
+    # -- Memory that several tensors share -----------------------------------------------------------------------------
+
+    def _memory_of(self, tensor: Tensor) -> SharedMemory | None:
+        """The memory that a tensor shows, if it was written into."""
+        if not self._memories or tensor.layout is not torch.strided or tensor.is_nested:
+            return None
+        return self._memories.get(tensor.untyped_storage()._cdata)
+
+    def _contents(self, tensor: Tensor) -> Contents | None:
+        """What the tensor of which another one is a view holds, if the tape knows it."""
+        whole = tensor._base
+        if whole is None:  # the tensor is the whole, of which a write leaves nothing
+            return None
+        value = self.value_of(whole)
+        if value is not None and value.depends:
+            return value
+        if whole.grad_fn is not None and value is None and self._reaches_input(whole.grad_fn):
+            return None
+        with torch.enable_grad():
+            return whole.clone()
+
+    def _note_write(self, tensor: Tensor) -> None:
+        memory = self._memory_of(tensor)
+        if memory is not None:
+            value = self.value_of(tensor)
+            memory.note_write(tensor, value if value is not None and value.depends else tensor.clone())
+
+    def _read_again(self, tensor: Tensor, memory: SharedMemory, name: str) -> None:
+        """Record what a tensor holds since another one was written through that shares its memory."""
+        if memory.contents is None or not memory.can_read(tensor):
+            raise self._unsupported(name, "reads a tensor that was changed in place through another view of its memory")
+        writes = memory.writes
+        memory.writes = []
+        for i, write in enumerate(writes):
+            call = (memory.contents, write.places, write.written)
+            # Between two writes, nobody holds the whole any more.
+            now = memory.whole if i == len(writes) - 1 else put(*map_nested(call, Value, lambda value: value.tensor))
+            memory.contents = self._follow("put", put, call, now)
+        if tensor is not memory.whole:
+            self._follow("take", torch.take, (memory.contents, places(memory.whole, tensor)), tensor)
+
+    def _follow(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], result: Tensor) -> Contents:
+        """Record a call that nobody has made, with its result."""
+        inputs = tuple(x for x in args if isinstance(x, Value))
+        value = self._remember(result, depends=bool(inputs))
+        if not inputs:
+            return result.clone()
+        constants = tuple((x, version_of(x)) for x in args if isinstance(x, Tensor))
+        self.nodes.append(Node(name, function, args, {}, inputs, (value,), self._where(), constants))
+        return value
 
     def _check_versions(self, tensors: list[Tensor], versions: list[int], node: Node, written: Any) -> None:
         for tensor, version in zip(tensors, versions, strict=True):
@@ -435,6 +560,55 @@ class Tape(TorchFunctionMode):
             f"{name} in module '{self._where() or '(model)'}' {why}; the recording has a gap there, for every method. "
             "Way out: a version of the module in plain torch operations, not in place."
         )
+
+
+def _read(name: str, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]) -> Iterable[Tensor]:
+    """The tensors of which a call reads numbers."""
+    if name in OF_FIRST:
+        return tensors_in((args[:1], kwargs))
+    return tensors[1:] if name in OVERWRITING else tensors
+
+
+def _lies_in(value: Value, storage: int) -> bool:
+    """Whether a value is held, and in this memory: no copy of an earlier write."""
+    held = value.held
+    return held is not None and held.untyped_storage()._cdata == storage
+
+
+def _overwriting(node: Node, target: Tensor) -> Node:
+    """`target.copy_(source)` as what it makes; the target's own numbers are not read."""
+    source = next(iter((*node.args[1:], *node.kwargs.values())), 0.0)
+    inputs = (source,) if isinstance(source, Value) else ()
+    return Node(node.name, copied, (source, target.shape, target.dtype), {}, inputs, path=node.path)
+
+
+def _repeats(nodes: Sequence[Node], value: Value, tensor: Tensor) -> bool:
+    """Whether the operations inside of a custom autograd function, done once more, make the tensor."""
+    inside: list[Node] = []
+    needed = {value}
+    for node in reversed(nodes):
+        if not needed:
+            break
+        if needed.intersection(node.outputs):
+            inside.append(node)
+            needed.difference_update(node.outputs)
+            needed.update(x for x in node.inputs if x.hidden)
+    values: dict[Value, Tensor] = {}
+    with torch.no_grad():
+        for node in reversed(inside):
+            result = node.call(lambda x: values.get(x, x.tensor))
+            values.update(zip(node.outputs, numbers_in(result), strict=True))
+    made = values[value]
+    rounding = 1e3 * torch.finfo(tensor.dtype).eps
+    return made.shape == tensor.shape and torch.allclose(made, tensor.detach(), rounding, rounding, equal_nan=True)
+
+
+def _taking(node: Node, tensor: Tensor, result_of: Callable[[], Tensor]) -> Node:
+    """`as_strided`, which goes by places in memory, as what it reads of the tensor; as it is if it reads beside it."""
+    at = places(tensor, result_of().detach())
+    if bool((at < 0).any()):
+        return node
+    return Node("take", torch.take, (node.inputs[0], at), {}, node.inputs, path=node.path)
 
 
 def _in_graph(x: Any) -> bool:
@@ -457,6 +631,38 @@ def _goes_back(node: Node, out: Tensor) -> bool:
     except (RuntimeError, NotImplementedError):
         return False
     return True
+
+
+def _keep_overwritten_constants(node: Node, written: Tensor) -> None:
+    """Give the node copies of the constants that its call is about to write into.
+
+    `result.index_add_(0, rows, x)` reads zeros before it makes them an activation; the rule reads the zeros, too.
+    """
+    with torch.enable_grad():
+        node.args, node.kwargs = map_nested(
+            (node.args, node.kwargs), Tensor, lambda t: t.clone() if shares_memory(t, (written,)) else t
+        )
+
+
+def _stands_there(target: Tensor, index: Any, written: Any) -> bool:
+    """Whether an assignment writes a view of the target where it is: the end of `x[index] += y`, which has added."""
+    if not isinstance(written, Tensor) or not shares_memory(written, (target,)):
+        return False
+    with torch.no_grad():
+        place = target[index]
+    return (place.data_ptr(), place.shape, place.stride()) == (written.data_ptr(), written.shape, written.stride())
+
+
+def _repeat_the_choice(node: Node, result: Any) -> None:
+    """Let a node that chose entries by their size pick the same ones whenever it is repeated, as `gather` does.
+
+    Chosen once more, in another precision or of other numbers, equal entries could come in another order.
+    """
+    _, indices = result
+    axis = node.argument(*CHOOSING[node.name], -1)
+    node.function = torch.gather
+    node.args = (node.argument(0, "input"), axis, indices)
+    node.kwargs = {}
 
 
 def _repeatable(node: Node) -> bool:

@@ -32,6 +32,29 @@ def tokens_of(x: Tensor) -> Tensor:
 INDEX = torch.arange(15, -1, -1)
 WEIGHT = torch.randn(8, 8, 2, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
 
+
+def added_in_place(t: Tensor) -> Tensor:
+    result = torch.zeros_like(t)
+    for rows in (INDEX[:9], INDEX[4:]):
+        result.index_add_(1, rows, t[:, rows] * 2)
+    return result
+
+
+def written_over(t: Tensor) -> Tensor:
+    y = t * 1
+    y[:, 2:4] = t[:, 5:7] * 3
+    y[:, :, :2] = t[:, :1, 2:4]  # the same for all tokens
+    y[:, torch.tensor([9, 8])] = t[:, :2]
+    return y
+
+
+def written_into_zeros(t: Tensor) -> Tensor:
+    y = torch.zeros_like(t)
+    y[:, 1:] = t[:, 1:]
+    y[..., 0] = t[..., 1]
+    return y
+
+
 # Linear operations: AttnLRP of them is input times gradient.
 LINEAR: dict[str, Callable[[Tensor], Tensor]] = {
     "interpolate": lambda t: tokens_of(
@@ -41,6 +64,13 @@ LINEAR: dict[str, Callable[[Tensor], Tensor]] = {
     "pixel_shuffle": lambda t: tokens_of(F.pixel_unshuffle(F.pixel_shuffle(grid(t), 2), 2)),
     "index_add": lambda t: t.index_add(1, INDEX, t * 2),
     "scatter_add": lambda t: t.scatter_add(1, INDEX[None, :, None].expand(t.shape), t * 2),
+    "index_add in place": lambda t: added_in_place(t),
+    "cumsum": lambda t: t.cumsum(1) - t.cumsum(dim=-1),
+    "topk": lambda t: torch.cat([t.topk(3).values, t.topk(3, largest=False)[0], t[..., :2]], -1),
+    "sort": lambda t: t.sort(1, descending=True).values,
+    "written over": lambda t: written_over(t),
+    "written into zeros": lambda t: written_into_zeros(t),
+    "scatter": lambda t: t.scatter(1, INDEX[:5, None].expand(len(t), 5, 8), t[:, 1:6] * 2),
     "fold": lambda t: tokens_of(F.fold(F.unfold(grid(t), 2, padding=1), (4, 4), 2, padding=1)),
 }
 
@@ -80,6 +110,56 @@ def test_linear_operations_have_rules_in_every_composite(name, method):
     scores = attributed(Small(after=LINEAR[name]), method).scores
     assert scores.isfinite().all()
     assert scores.abs().sum() > 0
+
+
+def system(t: Tensor) -> tuple[Tensor, Tensor]:
+    """With a diagonal near 1, so that rounding is not amplified."""
+    return torch.eye(6, dtype=t.dtype) + 0.1 * t[:, :6] @ t[:, 6:12].mT, t[:, 10:]
+
+
+def row_by_row(matrix: Tensor, right: Tensor, unit: bool) -> Tensor:
+    """The rows of the solution of a lower triangular system, in textbook order."""
+    rows: list[Tensor] = []
+    for i in range(matrix.shape[-1]):
+        row = right[:, i : i + 1]
+        if rows:
+            row = row - matrix[:, i : i + 1, :i] @ torch.cat(rows, 1)
+        rows.append(row if unit else row / matrix[:, i : i + 1, i : i + 1])
+    return torch.cat(rows, 1)
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "explicit", "gamma_lrp"])
+@pytest.mark.parametrize("kind", ["lower", "unit", "upper", "from the right"])
+def test_triangular_systems_are_solved_row_by_row(kind, method):
+    """x_i = (b_i - sum_j a_ij x_j) / a_ii: products are halved, sums proportional, the divisor is held fixed."""
+
+    def solved(t: Tensor) -> Tensor:
+        matrix, right = system(t)
+        if kind == "upper":  # the same system, from its last row on
+            return torch.linalg.solve_triangular(matrix.flip(1, 2), right.flip(1), upper=True).flip(1)
+        if kind == "from the right":
+            return torch.linalg.solve_triangular(matrix.mT, right.mT, upper=True, left=False).mT
+        return torch.linalg.solve_triangular(matrix, right, upper=False, unitriangular=kind == "unit")
+
+    models = (Small(after=Block(solved)), Small(after=Block(lambda t: row_by_row(*system(t), unit=kind == "unit"))))
+    with torch.no_grad():
+        assert relative_error(*(model(patches()) for model in models)).max() < 1e-9
+    assert relative_error(*(attributed(model, method).scores for model in models)).max() < 1e-9
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "explicit", "lrp"])
+def test_what_is_written_twice_is_refused(method):
+    """torch does not say which of the two stays."""
+
+    def twice(t: Tensor) -> Tensor:
+        y = t * 1
+        y[:, torch.tensor([0, 0])] = t[:, 1:3]
+        return y
+
+    scattered = Block(lambda t: t.scatter(1, torch.zeros_like(t[:, :2], dtype=torch.long), t[:, 1:3]))
+    for function in (Block(twice), scattered):
+        with pytest.raises(lrptrain.UnsupportedOperationError, match="writes an entry more than once"):
+            attributed(Small(after=function), method)
 
 
 # Two spellings of one function; relevance of a denominator is held fixed.

@@ -7,6 +7,7 @@ import torch
 from small_models import Block
 from torch import Tensor
 
+import lrptrain
 from lrptrain.relevance.recording import run_on_tape
 from lrptrain.relevance.tape.sample_axes import SampleAxis, join_samples, sample_axes, split_samples, sum_per_sample
 
@@ -86,7 +87,10 @@ LOST = {
     "one sample": lambda x: x[1],
     "one sample of a sequence-first tensor": lambda x: x.transpose(0, 1)[:, 1],
     "joined samples": lambda x: torch.cat([x, x]),
-    "shuffled samples": lambda x: x[torch.arange(len(x)).flip(0)],
+    "shuffled samples and others": lambda x: x[torch.arange(len(x)).flip(0)] + x,
+    "tokens of two samples added": lambda x: x.index_add(0, torch.arange(len(x)).flip(0), x),
+    "tokens of two samples written": lambda x: x[:1].index_copy(0, torch.zeros(len(x), dtype=torch.long), x),
+    "samples that weigh samples": lambda x: x[:, 0] @ x[:, 0].T,
     "contracted samples": lambda x: torch.einsum("bnd,bmd->nm", x, x),
 }
 
@@ -95,6 +99,64 @@ LOST = {
 @pytest.mark.parametrize("name", LOST)
 def test_lost_axis(name, samples):
     assert axis_of(LOST[name], samples, 4, 6)[0] is None
+
+
+# Rows of 3 tokens of each of 2 samples, by experts: rows 0-2 are of the first sample.
+SENT = torch.tensor([5, 0, 3, 1, 4, 2])
+
+
+def by_experts(x: Tensor) -> Tensor:
+    return torch.cat([part * 2 for part in x.flatten(0, 1)[SENT].split([1, 2, 3])])
+
+
+def and_back(x: Tensor) -> Tensor:
+    result = torch.zeros(6, x.shape[-1])
+    result.index_add_(0, SENT[:1], by_experts(x)[:1])
+    result.index_add_(0, SENT[1:], by_experts(x)[1:])
+    return result.view(x.shape)
+
+
+def written_in_order(x: Tensor) -> Tensor:
+    result = torch.zeros_like(x)
+    for token in range(x.shape[1]):
+        result[:, token] = x[:, token]
+    return result
+
+
+@pytest.mark.parametrize(
+    ("function", "expected"),
+    [
+        (lambda x: x[torch.tensor([1, 0])], SampleAxis(0, rows=(1, 0))),
+        (by_experts, SampleAxis(0, rows=(1, 0, 1, 0, 1, 0))),
+        (lambda x: x.flatten(0, 1)[SENT[:3]], SampleAxis(0, rows=(1, 0, 1))),
+        (lambda x: x.flatten(0, 1)[torch.tensor([0, 2])], SampleAxis(0, rows=(0, 0))),
+        (lambda x: x.flatten(0, 1).index_select(0, SENT.sort().values), SampleAxis(0, 3)),
+        (lambda x: x.flatten(0, 1).index_select(0, SENT).unsqueeze(0), SampleAxis(1, rows=(1, 0, 1, 0, 1, 0))),
+        (lambda x: x.transpose(0, 1)[SENT[:3] % 3], SampleAxis(1)),
+        (lambda x: x.topk(2, 1).values, SampleAxis(0)),
+        (and_back, SampleAxis(0)),
+        (written_in_order, SampleAxis(0)),
+        (lambda x: x.scatter(1, torch.zeros(2, 1, 5, dtype=torch.long), x[:, 2:]), SampleAxis(0)),
+    ],
+)
+def test_samples_are_followed_by_indices(function, expected):
+    found, output = axis_of(function, 2, 3, 5)
+    assert found == expected
+    # Each entry is a multiple of its sample's number: 1, or 2.
+    rows = expected.rows or [i // expected.inner % 2 for i in range(output.shape[expected.axis])]
+    along = output.movedim(expected.axis, 0).flatten(1)
+    factor = along[0, 0] / (rows[0] + 1)
+    assert torch.equal(along / factor, torch.tensor(rows)[:, None].expand(along.shape) + 1.0)
+
+
+def test_sum_per_sample_of_rows_in_any_order():
+    x = torch.arange(10.0).view(2, 5)
+    sums = sum_per_sample(x, SampleAxis(1, rows=(1, 0, -1, 1, 1)), 2)
+    of_first = x[:, 1].sum()
+    of_second = x[:, [0, 3, 4]].sum()
+    assert torch.equal(sums[0, [0, 1, 3, 4]], torch.stack([of_second, of_first, of_second, of_second]))
+    with pytest.raises(lrptrain.UnsupportedModelError, match="one sample at a time"):
+        split_samples(x, SampleAxis(1, rows=(1, 0, 1, 1, 1)), 2)
 
 
 def test_sum_per_sample():

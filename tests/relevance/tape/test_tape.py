@@ -16,31 +16,9 @@ from lrptrain.relevance.propagation import composite, propagator
 # What must raise
 
 
-class Double(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx, x):
-        return x * 2
-
-    @staticmethod
-    def backward(ctx, gradient):
-        return gradient * 2
-
-
-def under_no_grad(x: Tensor) -> Tensor:
-    with torch.no_grad():
-        return Double.apply(x)
-
-
 def under_inference_mode(x: Tensor) -> Tensor:
     with torch.inference_mode():
         return x * 2
-
-
-def stale_view(x: Tensor) -> Tensor:
-    x = x * 1
-    view = x[:, 1:]
-    x.mul_(2)
-    return torch.cat([x[:, :1], view], 1)
 
 
 def assigned(x: Tensor) -> Tensor:
@@ -49,9 +27,9 @@ def assigned(x: Tensor) -> Tensor:
     return y
 
 
-def filled(x: Tensor) -> Tensor:
-    y = torch.zeros_like(x)
-    y[:, :4] = x[:, :4]
+def added_to_a_slice(x: Tensor) -> Tensor:
+    y = x * 1
+    y[..., 4:] += x[..., :4]
     return y
 
 
@@ -65,16 +43,11 @@ def constant_overwritten(x: Tensor) -> Tensor:
 @pytest.mark.parametrize(
     ("function", "match"),
     [
-        (Double.apply, "DoubleBackward in module 'qkv'"),
-        (under_no_grad, "DoubleBackward in module 'qkv'"),
         (under_inference_mode, "inference_mode"),
-        (stale_view, "cat in module 'between' reads a tensor that was changed in place"),
-        (filled, "setitem in module 'between'"),
         (constant_overwritten, "reads a constant that the model overwrites"),
-        (lambda x: x.cumsum(1), r"cumsum in module 'between' has no propagation rule.*register_rule\('cumsum', rule\)"),
+        (lambda x: x.diff(dim=1), r"diff in module 'between' has no propagation rule.*register_rule\('diff', rule\)"),
         (lambda x: x.amax(0, keepdim=True) + x, "over the samples of a batch"),
         (lambda x: x**-2, "pow in module 'between' has no"),
-        (lambda x: x.topk(8, 2).values, "topk in module 'between' has no"),
         (lambda x: 1 / x, "rdiv in module 'between' has no"),
         (lambda x: torch.clamp(x, max=x * 2), "clamp in module 'between' depends on the input in more"),
         (
@@ -87,6 +60,7 @@ def constant_overwritten(x: Tensor) -> Tensor:
             "linear in module 'between' has a weight or bias",
         ),
         (lambda x: torch.einsum("bnd,bnd,bnd->bnd", x, x, x), "einsum in module 'between' is not a product of two"),
+        (lambda x: x + x.cumsum(0), "mixes the samples"),
         (lambda x: x - x.mean(0), "averages over the samples"),
     ],
 )
@@ -95,7 +69,7 @@ def test_unsupported_operations_say_what_where_and_the_way_out(function, match):
 
 
 def test_gradient_methods_need_no_rule():
-    model = Small(Block(lambda x: x.cumsum(1)))
+    model = Small(Block(lambda x: x.logcumsumexp(1)))
     for method in ("generic_attention", "rollout", "raw_attention", "input_x_gradient"):
         assert lrptrain.attribute(model, patches(), method=method).scores.isfinite().all()
 
@@ -104,7 +78,7 @@ def test_a_registered_rule_makes_an_operation_work(monkeypatch):
     monkeypatch.setattr(composite, "_REGISTERED", [])
     lrptrain.register_rule("abs", propagator.unchanged)
     same(Small(Block(torch.abs)), Small(Block(torch.abs)), patches())
-    raises(lambda x: x.cumsum(1), "cumsum")
+    raises(lambda x: x.diff(dim=1), "diff")
 
 
 # What must equal the plain spelling
@@ -157,7 +131,8 @@ IDENTICAL: dict[str, tuple[Callable, Callable]] = {
     "unbind": (lambda x: torch.stack(x.unbind(1), 1), lambda x: x * 1),
     "chunk and split": (lambda x: torch.cat([*x.chunk(2, 1)[0].split(2, 1), x[:, 8:]], 1), lambda x: x * 1),
     "squeeze in place": (lambda x: (x * 1).unsqueeze(1).squeeze_(1), lambda x: x * 1),
-    "unused branch": (lambda x: (x.cumsum(1), x)[1], lambda x: x * 1),
+    "unused branch": (lambda x: (x.diff(dim=1), x)[1], lambda x: x * 1),
+    "added to a slice": (lambda x: added_to_a_slice(x), lambda x: torch.cat([x[..., :4], x[..., 4:] + x[..., :4]], -1)),
     "rsub": (lambda x: 1 - x, lambda x: x.neg() + 1),
     "division by a negative number": (lambda x: x / -2, lambda x: x * -0.5),
     "where as a method": (lambda x: x.where(x > 0, 0.0), lambda x: x.masked_fill(x <= 0, 0.0)),
