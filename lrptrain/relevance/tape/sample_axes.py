@@ -69,6 +69,8 @@ def _follow(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis |
         return None
     if node.name in _WRITES:
         return _written(node, output, axes, samples)
+    if node.name == "linear_map":
+        return _kept_apart(node, axes, samples)
     listed = [value for value in node.inputs if (at := axes.get(value)) is not None and at.rows is not None]
     if node.name in ("put", "take") or (listed and node.name in ENTRIES):
         return _by_numbers(node, output, axes, samples)
@@ -200,6 +202,22 @@ def _written(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis 
     once = read == of_source.expand_as(read)
     kept = (replaced == _NONE) | (replaced == read) if node.name in _ADDS else torch.ones_like(once)
     return _located(numbers, at or axes[source], samples) if bool((once & kept).all()) else None
+
+
+def _kept_apart(node: Node, axes: Axes, samples: int) -> SampleAxis | None:
+    """The axis of a map of which only one sample's entries become NaN where those of its input are."""
+    source, output = node.inputs[0], node.outputs[0]
+    at = axes[source]
+    if at is None or len(output.shape) != len(source.shape) or output.shape[at.axis] != source.shape[at.axis]:
+        return None
+    before = _numbers(source, axes, samples)
+    after = _numbers(output, {output: at}, samples)
+    with torch.no_grad():
+        for sample in range(samples):
+            reached = node.call(lambda value: value.tensor.masked_fill(before == sample, torch.nan)).isnan()  # noqa: B023
+            if bool((reached & (after != sample)).any()):
+                return None
+    return at
 
 
 def _writing(node: Node) -> tuple[Any, Any, Any]:
