@@ -4,6 +4,7 @@ import logging
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -525,7 +526,16 @@ class RelevanceMonitor(ModelCallback):
         samples = [take(contract_batch, row, row) for row in rows]
         sources = name_sources(trainer, pl_module)
         with preserved(pl_module):
-            evaluation = Evaluation(self._evaluator(trainer, pl_module).evaluate(samples))
+            evaluator = self._evaluator(trainer, pl_module)
+            try:
+                evaluation = Evaluation(evaluator.evaluate(samples))
+            except ValueError:
+                # Is it a label? How many classes there are, a sample without one tells.
+                with suppress(Exception):
+                    unlabelled = evaluator.evaluate([replace(samples[0], label=-1)])
+                    self._limits = replace(self._limits, classes=unlabelled[0].num_logits)
+                self._check_values(contract_batch)
+                raise
             self._decide_method(evaluation.samples)
             record = self._builder.build(evaluation, sources, self._builder.candidates(evaluation, sources))
             self._builder.draw(record, evaluation.samples[: min(1, self.max_pictures)], sources)

@@ -4,6 +4,7 @@ All are ordinary differentiable tensor functions. `z` is an operation's output; 
 """
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import torch
@@ -71,16 +72,15 @@ def _along_sign(
     much smaller than the negative ones.
     """
     # x+W+ + x-W- are the positive contributions, x+W- + x-W+ the negative ones.
-    limits = ({"min": 0}, {"max": 0})
-    pairs = [
-        (x.clamp(**of_x), weight.clamp(**of_weight)) for of_x, of_weight in zip(limits, limits[::sign], strict=True)
-    ]
-    total = sum(forward(part, of_weight) for part, of_weight in pairs)
+    above = x.clamp(min=0)
+    below = x.clamp(max=0)
+    for_above = weight.clamp(min=0) if sign > 0 else weight.clamp(max=0)
+    for_below = weight - for_above
+    total = forward(above, for_above) + forward(below, for_below)
     if bias is not None:
         total = total + sign * (sign * bias).clamp(min=0)
     share = safe_divide(relevance, total, stabiliser)
-    first, second = (part * transpose(share, of_weight) for part, of_weight in pairs)
-    return first + second
+    return above * transpose(share, for_above) + below * transpose(share, for_below)
 
 
 def alpha1_beta0(
@@ -147,8 +147,9 @@ def alpha_beta_of_product(
     b_of = {1: b.clamp(min=0), -1: b.clamp(max=0)}
     # Terms of a sign are a+b+ and a-b-, or a+b- and a-b+. Where the first factor is an attention there are no a-.
     parts = [(sign, part) for sign, part in ((1, a.clamp(min=0)), (-1, a.clamp(max=0))) if bool(part.any())]
-    zero = torch.zeros_like(forward(a, b)) if not parts else 0.0
-    totals = {sign: sum((forward(part, b_of[sign * of_a]) for of_a, part in parts), zero) for sign in (1, -1)}
+    if not parts:
+        return torch.zeros_like(a), torch.zeros_like(b)
+    totals = {sign: reduce(torch.add, [forward(part, b_of[sign * of_a]) for of_a, part in parts]) for sign in (1, -1)}
     exist = {sign: total != 0 for sign, total in totals.items()}
     results = [torch.zeros_like(a), torch.zeros_like(b)]
     for factor, sign in ((alpha, 1), (-beta, -1)):

@@ -6,6 +6,7 @@ from golden_cases import relative_error
 from model_zoo import randomised
 from small_models import patches
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 import lrptrain
 
@@ -71,8 +72,8 @@ def test_one_step_of_an_lstm_by_hand():
     model = Recurrent(first=True, bias=False)
     with torch.no_grad():
         x = model.embed(patches()).flatten(2).mT[:, 0]
-        weight = model.lstm.weight_ih_l0
-        i, _, g, o = (x @ weight.T).chunk(4, -1)
+        weight: Tensor = model.lstm.get_parameter("weight_ih_l0")
+        i, _, g, o = F.linear(x, weight).chunk(4, -1)
         hidden = o.sigmoid() * (i.sigmoid() * g.tanh()).tanh()
         of_hidden = hidden * model.head.weight[1]
         zero = torch.zeros_like(of_hidden)
