@@ -16,7 +16,6 @@ from lrptrain.extras import require
 from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Finding, announce
 from lrptrain.intervention import InterventionConfig
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars
-from lrptrain.loggers.timeline import Moment
 from lrptrain.monitor.arguments import check_choices, check_names, check_verdicts
 from lrptrain.monitor.class_maps import compute_class_maps
 from lrptrain.monitor.clock import Clock
@@ -25,7 +24,7 @@ from lrptrain.monitor.gate import gravest_forbidden, raise_if_forbidden
 from lrptrain.monitor.gathering import GatheredInputs, gather_explained, gather_inputs
 from lrptrain.monitor.intervene import intervene
 from lrptrain.monitor.record_builder import RecordBuilder
-from lrptrain.monitor.run import MonitoredRun, RunPoint, branch_run, continue_run, start_run
+from lrptrain.monitor.run import EvaluationKey, MonitoredRun, RunPoint, branch_run, continue_run, start_run
 from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.monitor.summary import logged_metrics
 from lrptrain.relevance.default import DEFAULT_METHODS, check_method
@@ -208,7 +207,8 @@ class RelevanceMonitor(ModelCallback):
         self.scored: list[ExplainedSample] = []
         self._run: MonitoredRun | None = None
         self._spawned_folder.text = ""
-        self._written: Moment | None = None
+        self._written: EvaluationKey | None = None
+        self._evaluation_key: EvaluationKey | None = None
         self._before_evaluation: dict[str, Any] | None = None
         self._failures = Failures(self.on_error, "RelevanceMonitor")
         self._clock = Clock()
@@ -258,12 +258,12 @@ class RelevanceMonitor(ModelCallback):
 
         A checkpoint that is written amid an evaluation, as on a signal, holds what stood before it.
         """
-        return dict(self._before_evaluation or self._state(self._written))
+        return dict(self._before_evaluation or self._state())
 
-    def _state(self, evaluation: Moment | None) -> dict[str, Any]:
+    def _state(self, pending: EvaluationKey | None = None) -> dict[str, Any]:
         point = self._resumed
         if self._run is not None:
-            point = RunPoint(self._run.folder.name, self._run.run_id, evaluation)
+            point = RunPoint(self._run.folder.name, self._run.run_id, self._written, pending)
         return {
             "run": None if point is None else point.to_dict(),
             "findings": [finding.to_dict() for finding in self._findings],
@@ -278,7 +278,7 @@ class RelevanceMonitor(ModelCallback):
         self._run = None
         self._findings = [Finding.from_dict(values) for values in state_dict["findings"]]
         self._resumed = RunPoint.from_dict(state_dict["run"])
-        self._written = None if self._resumed is None else self._resumed.evaluation
+        self._written = None if self._resumed is None else self._resumed.last
         self._scalars = dict(state_dict["scalars"])
         self._evaluated_epoch = state_dict["evaluated_epoch"]
         # Checkpoints of earlier versions name none: their monitors were given one, which the state's key holds.
@@ -433,8 +433,9 @@ class RelevanceMonitor(ModelCallback):
             samples = self._sample.finish()
             if trainer.state.fn == "fit" and not self._is_due(trainer.current_epoch):
                 return
+            self._evaluation_key = EvaluationKey.new((trainer.current_epoch, logged_step(trainer)))
             # What is written of this moment has the weights of a checkpoint that is saved meanwhile.
-            self._before_evaluation = self._state((trainer.current_epoch, logged_step(trainer)))
+            self._before_evaluation = self._state(self._evaluation_key)
             # Noted before the work: an evaluation that fails is not repeated in every epoch that follows.
             self._evaluated_epoch = trainer.current_epoch
             try:
@@ -517,9 +518,9 @@ class RelevanceMonitor(ModelCallback):
             run = self._open_run(trainer)
             with self._failures.caught("writing the settings of the run"):
                 run.prepare(self._settings(pl_module, record.class_names))
-            run.drop_later()
-            record = self._writer.write(run.folder, record)
-            self._written = (record.epoch, record.step)
+            assert self._evaluation_key is not None
+            record = run.write(self._writer, record, self._evaluation_key)
+            self._written = self._evaluation_key
         for line in announce(record.new_findings):
             rank_zero_info(line)
         for each in trainer.loggers:
