@@ -8,12 +8,20 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 from torch import Tensor, nn
 
-from lrptrain.batch import BatchAdapter, batch_length, read_batch
+from lrptrain.batch import IMAGES, BatchAdapter, batch_length, read_batch
 from lrptrain.batch.annotations import check_mask_values
+from lrptrain.batch.checks import Limits, unusable
 from lrptrain.callbacks.base import rank_zero_warn
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.guidance.conflict import compare_gradients, flat_gradient, synchronized_time
-from lrptrain.guidance.evidence import evidence, guidable_samples, in_annotated_fraction
+from lrptrain.guidance.evidence import (
+    contrasted,
+    evidence,
+    guidable_samples,
+    in_annotated_fraction,
+    moved_samples,
+    without_annotation,
+)
 from lrptrain.guidance.losses import LossSum
 from lrptrain.guidance.objective import Objective, parse_losses
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
@@ -30,6 +38,10 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 SWAP_DISTANCE = "swap_distance"
+NO_GRADIENT = 1e-6
+"""The norm of a loss's gradient up to which it is that of its rounding."""
+IDLE_STEPS = 10
+"""So many optimizer steps a guidance may take without a gradient before it is refused."""
 
 
 class RelevanceGuidance(ModelCallback):
@@ -51,8 +63,9 @@ class RelevanceGuidance(ModelCallback):
     - each loss by its name: its mean over the guided samples; `total`: their weighted sum;
     - `weight`: the schedule's share of the weight; `applied_weight`: what all losses are multiplied by in this step,
       beside their weights by name;
-    - `samples`: guided samples; `failures`; `skipped`: losses left out because they were not finite, and steps undone
-      because their gradient was not (a GradScaler does that itself);
+    - `samples`: guided samples; `failures`; `left_out`: samples that went unguided for their values; `skipped`: losses
+      left out because they were not finite, and steps undone because their gradient was not (a GradScaler does that
+      itself);
     - where gradients are compared, `cosine` between the gradients of task and guidance (-1..1), `norm_ratio` of their
       norms (guidance at a factor of 1 over task) and `cost`, the guidance's seconds over the task's;
     - from time to time `swap_distance`: how far the prediction moves (total variation, 0..1) when another sample's
@@ -96,19 +109,23 @@ class RelevanceGuidance(ModelCallback):
     Attributes:
         failures: How often the guidance failed.
         skipped: How often a loss or a gradient was not finite.
+        left_out: How often a sample went unguided for its values: pixels that are not finite, a mask of other values.
 
     Raises:
         ValueError: At construction, when training is set up, or in the first batch, with what to change.
     """
 
     skipped: int
+    left_out: int
     ratio: float | None
     """Running ratio of the gradient norms, task over guidance, for `adaptive`."""
     factor: float | None
     """The factor of the default bound; None before the first comparison."""
     _worked: bool
     _guided: bool
-    _compared: bool
+    _compared: Literal["", "idle", "moves"]
+    """Whether a comparison has found a gradient of the guidance yet."""
+    _idle_since: int
     _steps: float
 
     def __init__(
@@ -152,7 +169,8 @@ class RelevanceGuidance(ModelCallback):
         self.seed = seed
         self._failures = Failures(on_error, "RelevanceGuidance")
         self._unwrap_step: Callable[[], None] | None = None
-        self._replay: AbstractContextManager[Any] | None = None
+        self._replay: Tape | None = None
+        self._replaying: AbstractContextManager[None] | None = None
         self._start_over()
 
     @property
@@ -216,13 +234,14 @@ class RelevanceGuidance(ModelCallback):
     def on_before_backward(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", loss: Tensor) -> None:
         """Let checkpointed blocks of a recorded pass be computed again as they were, with explicit attention."""
         if self._replay is not None:
-            self._replay.__enter__()
+            self._replaying = self._replay.replaying()
+            self._replaying.__enter__()
 
     def on_after_backward(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """End what `on_before_backward` began."""
-        if self._replay is not None:
-            self._replay.__exit__(None, None, None)
-            self._replay = None
+        if self._replaying is not None:
+            self._replaying.__exit__(None, None, None)
+        self._replay = self._replaying = None
 
     def on_before_optimizer_step(
         self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", optimizer: "Optimizer"
@@ -290,7 +309,8 @@ class RelevanceGuidance(ModelCallback):
         scale = schedule * self._strength()
         total = scale * sum(weight * reduced.means[name] for name, weight in weights.items() if name in reduced.means)
         applied = {"total": total, "weight": schedule, "applied_weight": scale * self.weight}
-        self._log(pl_module, {**reduced.means, **reduced.counts, **conflict, **applied, "skipped": self.skipped})
+        own = {"skipped": self.skipped, "left_out": self.left_out}
+        self._log(pl_module, {**reduced.means, **reduced.counts, **conflict, **applied, **own})
         self._guided |= reduced.counts["samples"] > 0
         task_loss = task_loss + scale * guidance
         return {**output, "loss": task_loss} if isinstance(output, Mapping) else task_loss
@@ -302,6 +322,9 @@ class RelevanceGuidance(ModelCallback):
 
     def _checks_bound(self, batch_idx: int) -> bool:
         """Return whether the default bound needs a comparison: in every batch until one succeeded, then rarely."""
+        # A guidance that had no gradient so far is compared until it has one, or is refused.
+        if self._compared == "idle":
+            return True
         return self.bounded and (self.factor is None or batch_idx % (BOUND_EVERY_N_BATCHES * self.every_n_batches) == 0)
 
     def _strength(self) -> float:
@@ -318,8 +341,8 @@ class RelevanceGuidance(ModelCallback):
             # Until a batch has worked, an error means a wrong setting, and ends the run; later it is that of a single
             # batch.
             columns: dict[str, Any] = read_batch(batch, self.batch_adapter)
-            if not self._worked:
-                check_mask_values(columns)
+            check_mask_values(columns)
+            columns = self._usable(columns)
             columns["evidence"] = evidence(columns)
             guidable = guidable_samples(columns, self.objective.needs_label)
             if not guidable.any() and not self._worked and not self.sparse:
@@ -335,6 +358,24 @@ class RelevanceGuidance(ModelCallback):
                 raise
             self._failures.note("reading a batch", error)
             return {}, torch.zeros(0, dtype=torch.long)
+
+    def _usable(self, columns: dict[str, Any]) -> dict[str, Any]:
+        """Return the batch without the annotations of samples whose values cannot be used; name the first of them.
+
+        Raises:
+            ValueError: If no batch has worked yet.
+        """
+        problems = unusable(columns, Limits())
+        for row, problem in problems.items():
+            name = f"the sample {columns['sample_id'][row]}" if "sample_id" in columns else f"sample {row} of a batch"
+            if not self._worked or self._failures.on_error == "raise":
+                raise ValueError(f"RelevanceGuidance cannot use {name}: {problem}")
+            if not self.left_out:
+                rank_zero_warn(
+                    f"RelevanceGuidance leaves out {name}: {problem}. This is said once; `guidance/left_out` counts"
+                )
+            self.left_out += 1
+        return without_annotation(columns, problems) if problems else columns
 
     @contextmanager
     def _interception(self, batch: dict[str, Any], rows: Tensor, compares: bool) -> Iterator[list[InterceptedForward]]:
@@ -372,12 +413,13 @@ class RelevanceGuidance(ModelCallback):
                     f"the training step never called {type(self._model).__name__} with the {batch_length(batch)} "
                     "samples of its batch: say which module it calls with model='<attribute>'"
                 )
-            self._replay = None if forwards[0].tape is None else Tape().replaying()
+            self._check_places(forwards[0], batch)
+            self._replay = None if forwards[0].tape is None else Tape()
             losses = self.objective.losses(
                 forwards[0], batch["evidence"], batch.get("label"), rows, self._generator(trainer)
             )
             if not self._worked:
-                self._check_reach(pl_module, losses)
+                self._check_reach(pl_module, losses, batch["evidence"][rows.to(batch["evidence"].device)])
             self._worked = True
             return losses
         except Exception as error:
@@ -385,6 +427,24 @@ class RelevanceGuidance(ModelCallback):
                 raise
             self._failures.note("computing the loss", error)
             return {}
+
+    def _check_places(self, forward: InterceptedForward, batch: dict[str, Any]) -> None:
+        """Reject a step that moves the pixels of its batch: the annotations would mark other ones.
+
+        Raises:
+            ValueError: With the way out.
+        """
+        image = next((batch[name] for name in IMAGES if name in batch), None)
+        if image is None or image.ndim != 4 or forward.explained.ndim != 4:
+            return
+        moved = moved_samples(forward.explained, image)
+        if bool(moved.any()):
+            raise ValueError(
+                f"the training step gives {type(self._model).__name__} other images than its batch holds: "
+                f"{int(moved.sum())} of {len(moved)} are flipped, cropped or otherwise moved, and the annotations are "
+                "not. Augment images and masks together, in the dataset or in on_after_batch_transfer (torchvision's "
+                "v2 transforms and tv_tensors do both)"
+            )
 
     def _swap_distance(
         self, trainer: "pl.Trainer", batch: dict[str, Any], rows: Tensor, forwards: list[InterceptedForward]
@@ -414,18 +474,38 @@ class RelevanceGuidance(ModelCallback):
         seed = hash((self.seed, trainer.global_step, trainer.global_rank)) % 2**63
         return torch.Generator().manual_seed(seed)
 
-    def _check_reach(self, pl_module: "pl.LightningModule", losses: Mapping[str, LossSum]) -> None:
-        """Reject a loss whose graph reaches no trained weight."""
+    def _check_reach(self, pl_module: "pl.LightningModule", losses: Mapping[str, LossSum], annotation: Tensor) -> None:
+        """Reject a loss whose graph reaches no trained weight, and annotations that give no loss a gradient.
+
+        Args:
+            pl_module: The module that is trained.
+            losses: The losses of the first guided batch.
+            annotation: The evidence of its guided samples.
+        """
         weights = _trained_weights(pl_module)
         # A backward pass through checkpointed blocks computes them again: as recorded, with explicit attention.
-        with self._replay or nullcontext():
-            lost = [name for name, loss in losses.items() if flat_gradient(loss.total, weights) is None]
+        with self._replayed():
+            gradients = {name: flat_gradient(loss.total, weights) for name, loss in losses.items()}
+        lost = [name for name, gradient in gradients.items() if gradient is None]
         if lost:
             method = self.objective.method or "the default method"
             raise ValueError(
                 f"{', '.join(lost)} reaches no weight that is trained: are all of them frozen, or does {method} with "
                 f"first_order={self.objective.first_order} leave no way to them?"
             )
+        # Rounding leaves a gradient where there is none: a loss is of the order of 1.
+        idle = all(gradient is None or float(gradient.norm()) <= NO_GRADIENT for gradient in gradients.values())
+        if idle and not self.sparse and not bool(contrasted(annotation).any()):
+            marks = "all" if bool((annotation == 1).any()) else "nothing"
+            raise ValueError(
+                "the guidance has no gradient (guidance/cosine is nan): the annotations of the first guided batch "
+                f"mark {marks} of every sample. 1 is evidence and 0 is not (for masks of 0 and 255 pass `mask > 0`); "
+                "if later batches mark more, say so with sparse=True"
+            )
+
+    def _replayed(self) -> AbstractContextManager[None]:
+        """Return what a backward pass through checkpointed blocks of a recorded step runs in."""
+        return nullcontext() if self._replay is None else self._replay.replaying()
 
     def _compare(
         self,
@@ -438,16 +518,9 @@ class RelevanceGuidance(ModelCallback):
         """Compare the gradients of task and guidance, and update what scales the guidance."""
         # `guidance` is without schedule and factor here, so that the norms are those at a factor of 1.
         mean = partial(_reduced, trainer, "mean")
-        with self._replay or nullcontext():
+        with self._replayed():
             conflict = compare_gradients(task_loss, guidance, _trained_weights(pl_module), mean)
-        if conflict.guidance_norm == 0 and not self._compared and not self.skipped:
-            rank_zero_warn(
-                "the guidance has no gradient in its first comparison with the task (guidance/cosine is nan), so it "
-                "changes nothing: does the annotation mark all of a sample, or nothing of it (1 is evidence, for masks "
-                "of 0 and 255 pass `mask > 0`), or is the last layer initialised with zeros? guidance/norm_ratio says "
-                "whether it stays so"
-            )
-        self._compared = True
+        self._check_gradient(trainer, conflict.guidance_norm)
         self.ratio = running_ratio(self.ratio, conflict.task_norm, conflict.guidance_norm)
         if self.bounded:
             self.factor = bounded_factor(self.factor, conflict.task_norm, conflict.guidance_norm)
@@ -456,6 +529,26 @@ class RelevanceGuidance(ModelCallback):
         guidance_seconds += conflict.guidance_seconds
         cost = guidance_seconds / max(task_seconds, 1e-9)
         return {"cosine": conflict.cosine, "norm_ratio": conflict.norm_ratio, "cost": cost}
+
+    def _check_gradient(self, trainer: "pl.Trainer", guidance_norm: float) -> None:
+        """Reject a guidance that has had no gradient from its first comparison on; it is the same in all processes.
+
+        Raises:
+            ValueError: After some optimizer steps without any.
+        """
+        if guidance_norm > 0 or self._compared == "moves":
+            self._compared = "moves"
+        elif self._compared == "":
+            # A last layer that is initialised with zeros has no map either, until its first steps.
+            self._compared = "idle"
+            self._idle_since = trainer.global_step
+        elif trainer.global_step - self._idle_since >= IDLE_STEPS and not self.sparse and not self.skipped:
+            raise ValueError(
+                f"the guidance had no gradient in its first {IDLE_STEPS} steps (guidance/cosine is nan), so it "
+                "changes nothing: does the annotation mark all of a sample, or nothing of it (1 is evidence, for masks "
+                "of 0 and 255 pass `mask > 0`), or does the model give every class the same logit? If annotations come "
+                "later, say so with sparse=True"
+            )
 
     def _log(self, pl_module: "pl.LightningModule", values: Mapping[str, float]) -> None:
         for name, value in values.items():
@@ -466,22 +559,24 @@ class RelevanceGuidance(ModelCallback):
 
     def _start_over(self) -> None:
         self.skipped = 0
+        self.left_out = 0
         self.ratio = None
         self.factor = None
         self._failures.count = 0
         self._worked = False
         self._guided = False
-        self._compared = False
+        self._compared = ""
+        self._idle_since = 0
 
     def _restore(self) -> None:
         """Leave the module and torch's modes as they were before."""
         if self._unwrap_step is not None:
             self._unwrap_step()
         # An exception in the backward pass leaves the mode entered: it is left only if it is still the innermost one.
-        if self._replay is not None and torch.overrides._get_current_function_mode() is self._replay:  # type: ignore[no-untyped-call]
-            self._replay.__exit__(None, None, None)
+        if self._replaying is not None and torch.overrides._get_current_function_mode() is self._replay:  # type: ignore[no-untyped-call]
+            self._replaying.__exit__(None, None, None)
         self._unwrap_step = None
-        self._replay = None
+        self._replay = self._replaying = None
 
 
 class _Stopwatch:

@@ -4,25 +4,32 @@ import logging
 import time
 import warnings
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from lrptrain.batch import BatchAdapter, Sample, batch_length, read_batch, take
 from lrptrain.batch.annotations import check_mask_values
-from lrptrain.callbacks.base import rank_zero_info
+from lrptrain.batch.checks import Limits, unusable, vocabulary_size
+from lrptrain.batch.forms import ignored_parts
+from lrptrain.callbacks.base import rank_zero_info, rank_zero_warn
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.extras import require
 from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Finding, announce
 from lrptrain.intervention import InterventionConfig
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars
+from lrptrain.monitor.annotated import merged, survey, without_annotations
 from lrptrain.monitor.arguments import check_choices, check_names, check_verdicts
 from lrptrain.monitor.class_maps import compute_class_maps
 from lrptrain.monitor.clock import Clock
 from lrptrain.monitor.evaluator import TARGETS, Evaluator, ExplanationConfig
-from lrptrain.monitor.gate import gravest_forbidden, raise_if_forbidden
-from lrptrain.monitor.gathering import GatheredInputs, gather_explained, gather_inputs
+from lrptrain.monitor.gate import gravest_forbidden, raise_if_forbidden, raise_if_unjudged
+from lrptrain.monitor.gathering import GatheredInputs, GatheredSamples, gather_explained, gather_inputs
 from lrptrain.monitor.intervene import intervene
+from lrptrain.monitor.isolation import explain_usable
+from lrptrain.monitor.left_out import LeftOut
+from lrptrain.monitor.model_input import InputListener, check_bytes, check_model_input
 from lrptrain.monitor.record_builder import RecordBuilder
 from lrptrain.monitor.run import EvaluationKey, MonitoredRun, RunPoint, branch_run, continue_run, start_run
 from lrptrain.monitor.stratified_sample import ValidationSample
@@ -32,8 +39,8 @@ from lrptrain.relevance.preserve import preserved
 from lrptrain.trainers.checks import check_counts, check_normalisation
 from lrptrain.trainers.discover import name_sources
 from lrptrain.trainers.failures import Failures, describe_error
-from lrptrain.trainers.lightning import log_scalars, logged_step, undivided_length
-from lrptrain.trainers.processes import SharedText
+from lrptrain.trainers.lightning import log_scalars, logged_step, undivided_length, watchers
+from lrptrain.trainers.processes import SharedText, gather
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl
@@ -68,6 +75,8 @@ class RelevanceMonitor(ModelCallback):
         `relevance/seconds`: Time the monitor took since its last point: for this evaluation, and for writing the last.
         `relevance/cost_share`: Its share of the time since then, or since training began; in 0..1.
         `relevance/failures`: Times the monitor failed so far.
+        `relevance/left_out`: Number of samples that could not be used (pixels that are not finite, a label that is no
+            class, a mask with other values, another size ...); a warning names them once, `left_out.json` all of them.
         `relevance/record_mb`: Size of the run's folder before the evaluation, in megabytes; loggers only.
     Pictures, texts, tables and findings go to every logger, as far as it takes them (see `lrptrain.loggers`), and to
     `<default_root_dir>/relevance/<run>/`: `run.json`, `events.jsonl`, `findings.json`, `samples/*.parquet`,
@@ -210,9 +219,13 @@ class RelevanceMonitor(ModelCallback):
         self._written: EvaluationKey | None = None
         self._evaluation_key: EvaluationKey | None = None
         self._before_evaluation: dict[str, Any] | None = None
-        self._failures = Failures(self.on_error, "RelevanceMonitor")
+        self._failures = Failures(self.on_error, self.title)
         self._clock = Clock()
-        self._sample = ValidationSample(self.max_samples, self.seed)
+        self._limits = Limits()
+        self._left_out = LeftOut()
+        self._listener: InputListener | None = None
+        self._wrong_input = False
+        self._sample = ValidationSample(self.max_samples, self.seed, self._limits)
         self._inputs: GatheredInputs | None = None
         self._scalars: dict[str, float] = {}
         self._evaluated_epoch: int | None = None
@@ -225,6 +238,10 @@ class RelevanceMonitor(ModelCallback):
     def failures(self) -> int:
         """The number of the monitor's failures."""
         return self._failures.count
+
+    @property
+    def _has_evaluated(self) -> bool:
+        return f"{self.prefix}/samples" in self._scalars
 
     @property
     def folder(self) -> Path | None:
@@ -247,6 +264,11 @@ class RelevanceMonitor(ModelCallback):
         return self._generate_state_key(
             name=self.name, method=self.explanation.method, model=self.model, dataloader_idx=self.dataloader_idx
         )
+
+    @property
+    def title(self) -> str:
+        """What lines for the user begin with."""
+        return f"RelevanceMonitor {self.name!r}" if self.name else "RelevanceMonitor"
 
     @property
     def prefix(self) -> str:
@@ -297,8 +319,29 @@ class RelevanceMonitor(ModelCallback):
             self._attached_to = (id(trainer), stage)
             self._reset()
         # Drawn anew in any case: the trainer may come with other data.
-        self._sample = ValidationSample(self.max_samples, self.seed)
+        self._sample = ValidationSample(self.max_samples, self.seed, self._limits)
         self._inputs = None
+        if stage == "fit":
+            self._check_validation(trainer)
+
+    def _check_validation(self, trainer: "pl.Trainer") -> None:
+        """Say where the monitor will have nothing to do, or its values are old.
+
+        Raises:
+            ValueError: If a gate was asked for that nothing could close.
+        """
+        if not trainer.enable_validation:
+            reason = "this trainer runs no validation (no dataloader, no validation_step, or limit_val_batches=0)"
+            if self.fail_on is not None:
+                raise ValueError(f"fail_on={self.fail_on!r} of {self.title} needs evaluations, but {reason}")
+            rank_zero_warn(f"{self.title} will evaluate nothing: {reason}")
+        stale = watchers(trainer, f"{self.prefix}/")
+        if self.every_n_epochs > 1 and stale:
+            rank_zero_info(
+                f"{' and '.join(stale)} will see each value of {self.title} in {self.every_n_epochs} epochs, as it is "
+                f"computed every {self.every_n_epochs} epochs: count patience and saved checkpoints accordingly, or "
+                "evaluate in every epoch"
+            )
 
     def on_train_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Start the clock."""
@@ -309,6 +352,23 @@ class RelevanceMonitor(ModelCallback):
         self._finished = False
         self._failures_before = self.failures
         self._clock.start()
+
+    def on_validation_batch_start(
+        self,
+        trainer: "pl.Trainer",
+        pl_module: "pl.LightningModule",
+        batch: Any,
+        batch_idx: int,
+        dataloader_idx: int = 0,
+    ) -> None:
+        """Listen to what the first validation step gives the model."""
+        first = trainer.sanity_checking or self._sample.samples is None
+        if first and batch_idx == 0 and dataloader_idx == self.dataloader_idx and self._model is not None:
+            self._listener = InputListener(self._model, batch)
+
+    def on_exception(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", exception: BaseException) -> None:
+        """Listen no longer."""
+        self._heard()
 
     def on_validation_batch_end(
         self,
@@ -324,16 +384,21 @@ class RelevanceMonitor(ModelCallback):
             return
         # The sanity check runs over the first batches before training: they would be drawn twice, and its numbers would
         # be those of an untrained model. But an error costs nothing yet, so that everything is tried once, and raises.
+        listener = self._heard()
+        if trainer.sanity_checking or (trainer.state.fn == "validate" and batch_idx == 0):
+            self._check_batch(pl_module, batch, listener)
         if trainer.sanity_checking:
             if batch_idx == 0:
+                self._mention_ignored(batch)
                 self._evaluate_sanity_batch(trainer, pl_module, batch)
             return
         if self._sample.samples is None:
             with self._failures.caught("drawing the sample"), self._clock.timed():
                 contract_batch = read_batch(batch, self.batch_adapter)
                 self._sample.add_batch(contract_batch, undivided_length(trainer, dataloader_idx))
-            if batch_idx == 0:
-                self._check_masks(trainer, batch)
+                self._wrong_input |= listener is not None  # until it is checked
+                self._check_input(pl_module, contract_batch, listener)
+                self._wrong_input &= listener is None
         # Not in `on_validation_epoch_end`: there a callback that averages weights may have taken its weights out again,
         # if it comes earlier in the trainer's list, and the maps would be those of other weights than the validation's.
         if batch_idx + 1 == trainer.num_val_batches[dataloader_idx]:
@@ -361,6 +426,8 @@ class RelevanceMonitor(ModelCallback):
 
     def on_validation_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Stop training if a finding demands it: after this epoch, so that its checkpoints are written."""
+        if trainer.state.fn == "validate":
+            raise_if_unjudged(self._has_evaluated, self.fail_on, self.title)
         if trainer.sanity_checking or gravest_forbidden(self._findings, self.fail_on) is None:
             return
         # No error yet in `fit`: callbacks that come later, such as checkpoints, would miss this epoch. `on_fit_end`
@@ -370,10 +437,13 @@ class RelevanceMonitor(ModelCallback):
             raise_if_forbidden(self._findings, self.fail_on)
 
     def on_fit_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
-        """Note the end of the run, and raise an error if training ended because of a finding."""
+        """Note the end of the run, and raise an error if a finding ended training, or none was looked for."""
         if self._run is not None:
             with self._failures.caught("writing files"):
                 self._run.end()
+        if not self._has_evaluated and not self.failures and trainer.enable_validation:
+            rank_zero_warn(f"{self.title} evaluated nothing in this run: no validation was completed (max_steps?)")
+        raise_if_unjudged(self._has_evaluated, self.fail_on, self.title)
         raise_if_forbidden(self._findings, self.fail_on)
 
     def _find_model(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
@@ -382,7 +452,7 @@ class RelevanceMonitor(ModelCallback):
             return
         super()._find_model(trainer, pl_module)
         if self._model is not pl_module:
-            rank_zero_info(f"RelevanceMonitor explains {type(self._model).__name__} of {type(pl_module).__name__}")
+            rank_zero_info(f"{self.title} explains {type(self._model).__name__} of {type(pl_module).__name__}")
 
     def _evaluator(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> Evaluator:
         """Return what runs the model as it stands now, with the trainer's autocast."""
@@ -403,34 +473,83 @@ class RelevanceMonitor(ModelCallback):
             (self._method,) = names
             if self._method != DEFAULT_METHODS[0]:
                 rank_zero_info(
-                    f"RelevanceMonitor: the maps are by {self._method}, for {DEFAULT_METHODS[0]} cannot make any"
+                    f"{self.title}: the maps are by {self._method}, for {DEFAULT_METHODS[0]} cannot make any"
                 )
 
-    def _check_masks(self, trainer: "pl.Trainer", batch: Any) -> None:
-        """Check the first batch of a first validation, where no sanity check has."""
-        if trainer.state.fn == "validate":  # no training is lost by an error
-            check_mask_values(read_batch(batch, self.batch_adapter))
-        with self._failures.caught("reading the masks"):
-            check_mask_values(read_batch(batch, self.batch_adapter))
+    def _heard(self) -> InputListener | None:
+        """Listen no longer; return what listened since `on_validation_batch_start`."""
+        listener, self._listener = self._listener, None
+        if listener is not None:
+            listener.stop()
+        return listener
+
+    def _check_batch(self, pl_module: "pl.LightningModule", batch: Any, listener: InputListener | None) -> None:
+        """Reject a batch that cannot be used, while an error costs nothing.
+
+        Raises:
+            ValueError: With the sample's id, if it is one, what is wrong and how it is mended.
+        """
+        contract_batch = read_batch(batch, self.batch_adapter)
+        check_mask_values(contract_batch)
+        if self._model is not None:
+            self._limits = replace(self._limits, vocabulary=vocabulary_size(self._model))
+        self._check_input(pl_module, contract_batch, listener)
+        self._check_values(contract_batch)
+
+    def _mention_ignored(self, batch: Any) -> None:
+        parts = ignored_parts(batch) if self.batch_adapter is None else ""
+        if parts:
+            rank_zero_info(
+                f"{self.title} reads (image or mapping, label, annotation) of a batch, and leaves out {parts}"
+            )
+
+    def _check_values(self, batch: dict[str, Any]) -> None:
+        """Reject a batch with values that no sample can have; the error names the first sample with some."""
+        for row, problem in unusable(batch, self._limits).items():
+            name = f"the sample {batch['sample_id'][row]}" if "sample_id" in batch else f"sample {row} of its batch"
+            raise ValueError(f"{self.title} cannot use {name}: {problem}")
+
+    def _check_input(
+        self, pl_module: "pl.LightningModule", batch: dict[str, Any], listener: InputListener | None
+    ) -> None:
+        """Reject a batch that is not what the validation step gave the model."""
+        if listener is None or self._model is None:
+            return
+        check_model_input(listener, batch, "validation_step")
+        with preserved(pl_module):
+            check_bytes(self._model, batch, listener.heard, "validation_step")
 
     def _evaluate_sanity_batch(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", batch: Any) -> None:
         """Explain and draw a batch in the sanity check, where an error still costs nothing."""
         contract_batch = read_batch(batch, self.batch_adapter)
-        check_mask_values(contract_batch)
         rows = range(min(batch_length(contract_batch), self.explanation.batch_size))
         samples = [take(contract_batch, row, row) for row in rows]
         sources = name_sources(trainer, pl_module)
         with preserved(pl_module):
-            evaluation = Evaluation(self._evaluator(trainer, pl_module).evaluate(samples))
+            evaluator = self._evaluator(trainer, pl_module)
+            try:
+                evaluation = Evaluation(evaluator.evaluate(samples))
+            except ValueError:
+                # Is it a label? How many classes there are, a sample without one tells.
+                with suppress(Exception):
+                    unlabelled = evaluator.evaluate([replace(samples[0], label=-1)])
+                    self._limits = replace(self._limits, classes=unlabelled[0].num_logits)
+                self._check_values(contract_batch)
+                raise
             self._decide_method(evaluation.samples)
             record = self._builder.build(evaluation, sources, self._builder.candidates(evaluation, sources))
             self._builder.draw(record, evaluation.samples[: min(1, self.max_pictures)], sources)
+        self._limits = replace(self._limits, classes=max(evaluation.samples[0].num_logits, 1))
+        self._check_values(contract_batch)  # labels beyond the first rows, now that the classes are known
+        self._sample = ValidationSample(self.max_samples, self.seed, self._limits)
 
     def _finish_validation(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Finish the sample and evaluate, if it is time; a failure in here is one in all processes."""
         self._finished = True
         with self._failures.caught("evaluating"), self._clock.timed():
-            samples = self._sample.finish()
+            samples = self._drawn_samples()
+            if self._wrong_input:  # a failure by now
+                return
             if trainer.state.fn == "fit" and not self._is_due(trainer.current_epoch):
                 return
             self._evaluation_key = EvaluationKey.new((trainer.current_epoch, logged_step(trainer)))
@@ -444,6 +563,20 @@ class RelevanceMonitor(ModelCallback):
             finally:
                 self._before_evaluation = None
 
+    def _drawn_samples(self) -> list[Sample]:
+        """Return what this process has of the sample; after the draw, look at its annotations as a whole."""
+        if self._sample.samples is not None:
+            return self._sample.samples
+        samples = self._sample.finish()
+        self._wrong_input = any(gather(self._wrong_input))
+        found = merged(gather(survey(samples)))
+        if found.misread:
+            self._sample.samples = without_annotations(samples)
+            self._failures.note("reading the masks", ValueError(f"{found.misread}. The annotations are not used"))
+        elif found.remark:
+            rank_zero_warn(f"{self.title}: {found.remark}")
+        return self._sample.samples or []
+
     def _is_due(self, epoch: int) -> bool:
         """Return whether `every_n_epochs` have passed; validations within an epoch that is due are all evaluated."""
         # Not due is what lies between: with every_n_epochs=3 and last=4, epochs 5 and 6. Epoch 4 again is another
@@ -456,19 +589,22 @@ class RelevanceMonitor(ModelCallback):
         started = time.monotonic()
         try:
             evaluator = self._evaluator(trainer, pl_module)
-            local = evaluator.evaluate(samples, self._shows_progress(trainer))
+            local, problems = explain_usable(evaluator, samples, self._shows_progress(trainer))
         except Exception as error:
-            gather_explained([], describe_error(error), self.max_pictures)  # the other processes wait for this one
+            # The other processes wait for this one.
+            self._leave_out(gather_explained([], describe_error(error), self.max_pictures, self._sample.left_out))
             self._failures.note("computing relevance", error)
             return
-        gathered = gather_explained(local, "", self.max_pictures)
+        problems = {**self._sample.left_out, **problems}
+        gathered = gather_explained(local, "", self.max_pictures, problems)
+        self._leave_out(gathered)
         if gathered.error:
             self._failures.note("computing relevance", RuntimeError(gathered.error))
             return
         self._decide_method(gathered.explained)
         # Only maps and scores travel in every epoch; inputs do so once, as the sample stays the same.
-        if self.intervention_config is not None and self._inputs is None:
-            self._inputs = gather_inputs(samples)
+        if self.intervention_config is not None and not self._has_inputs_of(gathered.explained):
+            self._inputs = gather_inputs(self._sample.samples or [])
         evaluation = Evaluation(
             gathered.explained,
             inputs=None if self._inputs is None else self._inputs.samples,
@@ -486,13 +622,34 @@ class RelevanceMonitor(ModelCallback):
         with self._failures.caught("computing maps of many classes"):
             record = replace(record, class_maps=compute_class_maps(evaluator, gathered.displayed, record.class_names))
         # What follows (drawing and writing) is part of the next point's cost: this one's is written with the record.
-        costs = self._clock.costs(started) | {"relevance/failures": float(self.failures)}
+        counts = {"failures": self.failures, "left_out": len(self._left_out.problems)}
+        costs = self._clock.costs(started) | {f"relevance/{name}": float(count) for name, count in counts.items()}
         self._scalars = self._with_prefix(record.scalars | costs)
         if trainer.is_global_zero:
             record = replace(record, scalars=self._scalars, prefix=self.prefix)
             with self._failures.caught("drawing"):
                 record = self._builder.draw(record, gathered.displayed, sources, evaluation)
             self._write(trainer, pl_module, record)
+
+    def _leave_out(self, gathered: GatheredSamples) -> None:
+        """Go on without the samples that could not be used, and name each of them once.
+
+        Raises:
+            ValueError: If no sample is left.
+        """
+        self._sample.leave_out(gathered.left_out)
+        line = self._left_out.add(gathered.left_out)
+        if not gathered.explained and not gathered.error and self._left_out.problems:
+            raise ValueError(f"no sample of the validation can be used. {line}")
+        if line and self.on_error == "raise":
+            raise ValueError(f"{self.title}: {line}")
+        if line:
+            rank_zero_warn(f"{self.title}: {line}")
+
+    def _has_inputs_of(self, explained: Sequence[ExplainedSample]) -> bool:
+        """Return whether the inputs at hand are those of these samples; it is the same in all processes."""
+        ids = [each.sample.sample_id for each in explained]
+        return self._inputs is not None and [sample.sample_id for sample in self._inputs.samples] == ids
 
     def _shows_progress(self, trainer: "pl.Trainer") -> bool:
         return self.progress_bar and trainer.is_global_zero and trainer.progress_bar_callback is not None
@@ -521,8 +678,9 @@ class RelevanceMonitor(ModelCallback):
             assert self._evaluation_key is not None
             record = run.write(self._writer, record, self._evaluation_key)
             self._written = self._evaluation_key
+            self._left_out.write(run.folder)
         for line in announce(record.new_findings):
-            rank_zero_info(line)
+            rank_zero_info(f"{self.title}: {line}" if self.name else line)
         for each in trainer.loggers:
             # Apart, so that a logger that fails on a picture has the numbers nevertheless.
             for send_part in (send_scalars, send):

@@ -27,6 +27,8 @@ LIMITS: tuple[tuple[str, int], ...] = (
     (r"^max_position_embeddings$|^n_positions$|^n_ctx$|max_seq_len$|^max_sequence_length$", 64),
     (r"^classifier_proj_size$|^hidden_act_size", 32),
 )
+# The same of each number in a list.
+LIST_LIMITS: tuple[tuple[str, int], ...] = ((r"^depths?$", 2), (r"^image_size$", 64))
 IDS = {"pad_token_id": 1, "bos_token_id": 2, "eos_token_id": 3, "cls_token_id": 2, "sep_token_id": 3,
        "decoder_start_token_id": 2, "mask_token_id": 4}  # fmt: skip
 
@@ -40,9 +42,13 @@ def smaller(config_class: Any, depth: int = 0) -> dict[str, Any]:
         if name.startswith("_") or (accepted is not None and name not in accepted):
             continue
         if isinstance(value, int) and not isinstance(value, bool):
-            limit = next((limit for pattern, limit in LIMITS if re.search(pattern, name)), None)
+            limit = _limit(LIMITS, name)
             if limit is not None and value > limit:
                 small[name] = limit
+        elif isinstance(value, list | tuple) and value and all(isinstance(x, int) for x in value):
+            limit = _limit(LIST_LIMITS, name)
+            if limit is not None:
+                small[name] = type(value)(min(x, limit) for x in value)
         elif name in getattr(default, "sub_configs", {}) and value is not None and depth < 3:
             part = type(value)
             small[name] = _part(value, smaller(part, depth + 1))
@@ -50,6 +56,10 @@ def smaller(config_class: Any, depth: int = 0) -> dict[str, Any]:
         if hasattr(default, name):
             small[name] = identity
     return small
+
+
+def _limit(limits: tuple[tuple[str, int], ...], name: str) -> int | None:
+    return next((limit for pattern, limit in limits if re.search(pattern, name)), None)
 
 
 def _part(value: Any, small: dict[str, Any]) -> dict[str, Any]:

@@ -4,6 +4,7 @@ import inspect
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import is_dataclass, replace
 from functools import partial
 from importlib import import_module
 from typing import Any
@@ -40,6 +41,12 @@ SIZE_WORDS = frozenset({
     "xl",
 })  # fmt: skip
 IMAGES = (64, 56, 96, 128, 192, 224, 240, 256)
+# Blocks per stage that are tried, fewest first; some models count theirs in fives. At last, as many as there are.
+BLOCKS = (2, 5, None)
+# What may be smaller than a constructor's or a configuration's own default.
+SHRUNK = frozenset({"depth", "embed_dim", "num_heads", "num_kv_heads", "local_up_to_layer"})
+# The first of a model's widths from which on all are halved.
+WIDE = 48
 
 
 class _CapturedCallError(Exception):
@@ -53,8 +60,8 @@ def _capture(model_class: Any, variant: str, *args: Any, **kwargs: Any) -> nn.Mo
     raise _CapturedCallError(model_class, variant, kwargs)
 
 
-def _build_small(build: Any, model_class: Any, variant: str, *args: Any, **kwargs: Any) -> nn.Module:
-    return build(model_class, variant, *args, **smaller(kwargs))
+def _build_small(build: Any, blocks: int, model_class: Any, variant: str, *args: Any, **kwargs: Any) -> nn.Module:
+    return build(model_class, variant, *args, **smaller(model_class, kwargs, blocks))
 
 
 @contextmanager
@@ -146,12 +153,41 @@ def _weight(name: str) -> int:
     return next((place for place, word in enumerate(order) if word in name), len(order))
 
 
-def smaller(kwargs: Mapping[str, Any]) -> dict[str, Any]:
-    """The same arguments with two blocks per stage at most, and a narrow width where one number says it."""
-    small = dict(kwargs)
-    for name in ("depth", "depths", "layers", "serial_depths"):
+def smaller(model_class: Any, kwargs: Mapping[str, Any], blocks: int) -> dict[str, Any]:
+    """The same arguments with a few blocks per stage at most, and narrow where they or the defaults say how wide.
+
+    Args:
+        model_class: What they are the arguments of.
+        kwargs: The arguments.
+        blocks: How many.
+    """
+    defaults = {
+        name: parameter.default
+        for name, parameter in inspect.signature(model_class).parameters.items()
+        if name in SHRUNK and parameter.default is not parameter.empty
+    }
+    small = _narrow({**defaults, **kwargs}, blocks)
+    if is_dataclass(small.get("cfg")):
+        config = small["cfg"]
+        fields = {name: value for name, value in vars(config).items() if name in SHRUNK}
+        small["cfg"] = replace(config, **_narrow(fields, blocks))
+    return small
+
+
+def _narrow(arguments: Mapping[str, Any], blocks: int) -> dict[str, Any]:
+    small = dict(arguments)
+    for name in ("depth", "depths", "layers", "serial_depths", "stages"):
         if name in small:
-            small[name] = _at_most(small[name], 2)
+            small[name] = _at_most(small[name], blocks)
+    if "local_up_to_layer" in small:  # of both kinds of blocks
+        small["local_up_to_layer"] = blocks // 2
+    for name in ("dims", "embed_dims"):
+        if name in small:
+            small[name] = _halved_widths(small[name])
+    if "attn_groups" in small:
+        small["attn_groups"] = _at_most(small["attn_groups"], 1)
+    if _are_stages_of_dicts(small.get("block_args")):
+        small["block_args"] = [_one_of_each_kind(stage) for stage in small["block_args"]]
     plain = isinstance(small.get("depth"), int) and isinstance(small.get("num_heads"), int)
     if plain and isinstance(small.get("embed_dim"), int) and "embed_layer" not in small and "inner_dim" not in small:
         small |= {"embed_dim": 64, "num_heads": 4}
@@ -167,9 +203,29 @@ def smaller(kwargs: Mapping[str, Any]) -> dict[str, Any]:
 def _at_most(value: Any, limit: int) -> Any:
     if isinstance(value, int):
         return min(value, limit)
-    if isinstance(value, (list, tuple)) and all(isinstance(x, int) for x in value):
-        return type(value)(min(x, limit) for x in value)
-    return value
+    return type(value)(_at_most(x, limit) for x in value) if isinstance(value, (list, tuple)) else value
+
+
+def _halved_widths(widths: Any) -> Any:
+    """Half the widths as long as the first is large, and all are whole in units of eight."""
+    if not isinstance(widths, (list, tuple)) or not all(isinstance(x, int) for x in widths):
+        return widths
+    while widths[0] >= WIDE and all(x % 16 == 0 for x in widths):
+        widths = type(widths)(x // 2 for x in widths)
+    return widths
+
+
+def _are_stages_of_dicts(stages: Any) -> bool:
+    return isinstance(stages, list) and all(stage and isinstance(stage[0], dict) for stage in stages)
+
+
+def _one_of_each_kind(stage: Any) -> Any:
+    """The first block of each type, mostly the one with a stride and one with attention, and the last block's type."""
+    kinds: dict[str, Any] = {}
+    for block in stage:
+        kinds.setdefault(block["block_type"], block)
+    ends_alike = next(reversed(kinds)) == stage[-1]["block_type"]
+    return [*kinds.values()] if ends_alike else [*kinds.values(), stage[-1]]
 
 
 def subject(module: str, name: str) -> Subject:
@@ -179,10 +235,10 @@ def subject(module: str, name: str) -> Subject:
         RuntimeError: If it runs with no size of image.
     """
     errors = []
-    for small in (True, False):
+    for blocks in BLOCKS:
         for size in IMAGES:
             try:
-                model = _built(module, name, size, small)
+                model = _built(module, name, size, blocks)
                 images = _images(size)
                 with torch.no_grad():
                     model(images[:1])
@@ -197,10 +253,12 @@ def _images(size: int) -> torch.Tensor:
     return torch.randn(SAMPLES, 3, size, size, dtype=torch.float64, generator=generator)
 
 
-def _built(module: str, name: str, size: int, small: bool) -> nn.Module:
+def _built(module: str, name: str, size: int, blocks: int | None) -> nn.Module:
     from timm.models import _builder, model_entrypoint
 
-    build = partial(_build_small, _builder.build_model_with_cfg) if small else _builder.build_model_with_cfg
+    build = _builder.build_model_with_cfg
+    if blocks is not None:
+        build = partial(_build_small, build, blocks)
     torch.manual_seed(0)
     with _building_with(module, build):
         entry = model_entrypoint(name)

@@ -203,12 +203,32 @@ def check_mask_values(batch: Mapping[str, Any]) -> None:
     for name, values in batch.items():
         if name not in ("mask", "rationale") or not isinstance(values, Tensor) or (values == 1).any():
             continue
-        mixed = _mixed_masks(values) if name == "mask" else _mixed_rationales(values, batch.get("attention_mask"))
-        if mixed.any():
-            raise ValueError(
-                f"{name!r} of a batch holds 0 and 255 and never 1, but 1 is evidence and 255 is ignored: "
-                f"if 255 marks the evidence, as in most PNG files, pass `{name} > 0`"
-            )
+        if mixes_0_and_255(batch, name):
+            raise ValueError(no_evidence(name))
+
+
+def no_evidence(name: str) -> str:
+    """Return what is wrong with an annotation of 0 and 255 without a 1, and the remedy.
+
+    Args:
+        name: The name of its entry.
+    """
+    return (
+        f"{name!r} of a batch holds 0 and 255 and never 1, but 1 is evidence and 255 is ignored: "
+        f"if 255 marks the evidence, as in most PNG files, pass `{name} > 0`"
+    )
+
+
+def mixes_0_and_255(batch: Mapping[str, Any], name: str) -> bool:
+    """Return whether any mask or rationale of a batch has both 0 and 255, as if 255 were meant as evidence.
+
+    Args:
+        batch: See `check_mask_values`.
+        name: "mask" or "rationale".
+    """
+    values = batch[name]
+    mixed = _mixed_masks(values) if name == "mask" else _mixed_rationales(values, batch.get("attention_mask"))
+    return bool(mixed.any())
 
 
 def _mixed_masks(masks: Shaped[Tensor, "batch *shape"]) -> Bool[Tensor, " planes"]:

@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import torch
@@ -16,6 +17,8 @@ from lrptrain.batch.annotations import (
     rationale_to_tokens,
     regions_to_tokens,
 )
+from lrptrain.batch.forms import as_mapping
+from lrptrain.batch.spans import token_rationale
 from lrptrain.relevance.preserve import unwrap
 
 IMAGES = ("image", "pixel_values")
@@ -24,6 +27,8 @@ ANNOTATIONS = ("mask", "boxes", "rationale")
 BatchAdapter = Callable[[Any], Mapping[str, Any]]
 # What fills the end of a shorter text when samples of different batches meet.
 _FILL = {"rationale": IGNORED, "boxes": float("nan")}
+# What has a height and a width cannot be padded: the pixels would no longer lie where they did.
+_STACKED = (*IMAGES, "mask")
 # Types of masks that cannot hold 255, which stands for a missing annotation; int16 keeps a wrong -1 as it is.
 _TOO_NARROW = {torch.bool: torch.uint8, torch.int8: torch.int16}
 
@@ -51,23 +56,23 @@ def read_batch(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, Any
     Args:
         batch: A mapping with `image` or `pixel_values`, or `input_ids` (and `attention_mask`), `label` or `labels`, and
             optionally `mask`, `boxes`, `rationale`, `group`, `sample_id`; or a tuple (image or mapping, label[, mask]).
+            See `lrptrain.batch.forms` for what else is taken, and `token_rationale` for rationales of characters.
         adapter: Called first, for batches of any other form.
 
     Raises:
-        ValueError: If there is no input, or entries differ in length.
+        ValueError: If there is no input, an entry is no tensor, or entries differ in length.
     """
     if adapter is not None:
         batch = adapter(batch)
-    if isinstance(batch, Sequence) and not isinstance(batch, str):
-        batch = _from_tuple(batch)
-    if not isinstance(batch, Mapping):
-        raise ValueError(f"a batch must be a mapping or a tuple, not {type(batch).__name__}; pass batch_adapter=...")
-    entries = {name: batch[name] for name in (*IMAGES, *TEXTS, *ANNOTATIONS, "group", "sample_id") if name in batch}
-    entries |= {"label": batch.get("label", batch.get("labels"))}
+    found = as_mapping(batch)
+    entries = {name: found[name] for name in (*IMAGES, *TEXTS, *ANNOTATIONS, "group", "sample_id") if name in found}
+    entries |= {"label": found.get("label", found.get("labels"))}
+    if "rationale" in entries and "input_ids" in entries:
+        entries["rationale"] = token_rationale(entries["rationale"], found)
     columns = {name: _column(name, value) for name, value in entries.items() if value is not None}
     if not any(name in columns for name in (*IMAGES, "input_ids")):
         raise ValueError(
-            f"no input in a batch with {list(batch)}: it needs 'image' or 'pixel_values', or 'input_ids'; pass "
+            f"no input in a batch with {list(found)}: it needs 'image' or 'pixel_values', or 'input_ids'; pass "
             "batch_adapter=... to rename its entries"
         )
     sizes = {name: len(column) for name, column in columns.items()}
@@ -79,8 +84,14 @@ def read_batch(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, Any
 def _column(name: str, value: Any) -> Tensor | list[int | str]:
     """Return an entry as a plain tensor that can be padded; ids, which may be strings, as a list."""
     if name == "sample_id":
-        return value.tolist() if hasattr(value, "tolist") else list(value)
-    column = torch.as_tensor(value).as_subclass(Tensor)  # torchvision's tv_tensors cannot be padded
+        return _ids(value)
+    try:
+        column = torch.as_tensor(value).as_subclass(Tensor)  # torchvision's tv_tensors cannot be padded
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise ValueError(
+            f"{name!r} of a batch must be a tensor, or numbers that make one, not {_described(value)} ({error}); "
+            "stack it in the dataloader's collate_fn, or pass batch_adapter=..."
+        ) from None
     if column.ndim == 0 or (name in ("label", "group") and (column.ndim > 1 or column.is_floating_point())):
         expected = "one integer" if name in ("label", "group") else "one entry"
         raise ValueError(
@@ -89,14 +100,32 @@ def _column(name: str, value: Any) -> Tensor | list[int | str]:
         )
     if name in ("mask", "rationale") and column.dtype in _TOO_NARROW:
         return column.to(_TOO_NARROW[column.dtype])
-    return column.float() if name == "boxes" and not column.is_floating_point() else column
+    # Images of bytes have no gradient, and a box has corners between pixels.
+    return column.float() if name in ("boxes", *IMAGES) and not column.is_floating_point() else column
 
 
-def _from_tuple(batch: Sequence[Any]) -> dict[str, Any]:
-    """Return (image or mapping, label, mask) by the names of the contract."""
-    first, *rest = batch
-    inputs = dict(first) if isinstance(first, Mapping) else {"image": first}
-    return inputs | dict(zip(("label", "mask"), rest, strict=False))
+def _ids(value: Any) -> list[int | str]:
+    """Return ids as integers and as strings that can be written in UTF-8."""
+    ids = value.tolist() if hasattr(value, "tolist") else value
+    if isinstance(ids, str | bytes) or not isinstance(ids, Sequence):
+        raise ValueError(f"'sample_id' of a batch must hold one number or string per sample, not {_described(value)}")
+    return [_id(each.item() if getattr(each, "ndim", None) == 0 else each) for each in ids]
+
+
+def _id(value: Any) -> int | str:
+    if isinstance(value, int | float) and value == value // 1 and abs(value) < 2**63:  # what a table's column holds
+        return int(value)
+    # File names that are no UTF-8 come as strings with lone surrogates, which no file takes: each is written out.
+    text = value.decode(errors="backslashreplace") if isinstance(value, bytes) else str(value)
+    return text.encode("utf-8", "backslashreplace").decode("utf-8")
+
+
+def _described(value: Any) -> str:
+    """Return in a few words what a value is, such as `list of str` or `dict`."""
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes) and len(value):
+        kinds = sorted({type(each).__name__ for each in value})
+        return f"{type(value).__name__} of {' and '.join(kinds)}"
+    return type(value).__name__
 
 
 def batch_length(batch: Mapping[str, Any]) -> int:
@@ -132,7 +161,7 @@ def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> di
     """Stack samples; texts and lists of boxes are padded to the longest, and a missing annotation is all ignored.
 
     Raises:
-        ValueError: If texts of different lengths come without an attention mask.
+        ValueError: If texts of different lengths come without an attention mask, or images or masks differ in size.
     """
     names = list(dict.fromkeys(name for sample in samples for name in sample.tensors))
     stacked = {}
@@ -140,12 +169,24 @@ def collate(samples: Sequence[Sample], device: torch.device | str = "cpu") -> di
         present = [sample.tensors[name] for sample in samples if name in sample.tensors]
         fill = _FILL.get(name, IGNORED if name == "mask" else 0)
         # A batch with annotations may meet one without: the latter's samples have annotations that are all ignored.
-        rows = [sample.tensors.get(name, torch.full_like(present[0], fill)) for sample in samples]
+        dtype = _common_dtype(present)
+        filled = torch.full_like(present[0], fill, dtype=dtype)
+        rows = [sample.tensors[name].to(dtype) if name in sample.tensors else filled for sample in samples]
+        if name in _STACKED and len({row.shape for row in rows}) > 1:
+            sizes = sorted({tuple(row.shape) for row in rows})
+            raise ValueError(f"{name!r} has other sizes in other samples, {sizes}: bring all of them to one size")
         stacked[name] = torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=fill).to(device)
     unmasked = "input_ids" in stacked and "attention_mask" not in stacked
     if unmasked and len({len(sample.tensors["input_ids"]) for sample in samples}) > 1:
         raise ValueError("texts of different lengths need an attention_mask in the batch")
     return stacked
+
+
+def _common_dtype(columns: Sequence[Tensor]) -> torch.dtype:
+    """Return a type that holds the values of all: a float before integers, and of several floats the first."""
+    # The float of the first sample is the one that the model takes; float64 beside it must not become that of all.
+    floats = [column.dtype for column in columns if column.is_floating_point()]
+    return floats[0] if floats else reduce(torch.promote_types, (column.dtype for column in columns))
 
 
 def batched(samples: Sequence[Sample], batch_size: int, device: torch.device | str = "cpu") -> list[dict[str, Tensor]]:

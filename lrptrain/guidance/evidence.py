@@ -1,6 +1,6 @@
 """Which samples of a training batch have an annotation, and in one form, whichever they came in."""
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from hashlib import blake2b
 from typing import Any
 
@@ -17,6 +17,9 @@ from lrptrain.batch.annotations import (
     rationale_to_tokens,
     split_values,
 )
+
+LEAST_CORRELATION = 0.5
+"""Below this correlation with the batch's image, the image that a model sees counts as moved."""
 
 
 def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch *area"]:
@@ -100,6 +103,61 @@ def guidable_samples(batch: Mapping[str, Any], needs_label: bool) -> Bool[Tensor
 def has_annotation(annotation: Shaped[Tensor, "batch *area"]) -> Bool[Tensor, " batch"]:
     """Return which samples have anything that may be judged."""
     return (annotation != IGNORED).flatten(1).any(1)
+
+
+def without_annotation(batch: Mapping[str, Any], rows: Collection[int]) -> dict[str, Any]:
+    """Return the batch as if nobody had annotated some of its samples.
+
+    Args:
+        batch: A batch in the contract's form.
+        rows: The rows of these samples.
+    """
+    absent = {"mask": IGNORED, "rationale": IGNORED, "boxes": float("nan")}
+    filled = dict(batch)
+    for name in absent.keys() & batch.keys():
+        filled[name] = batch[name].clone()
+        filled[name][list(rows)] = absent[name]
+    return filled
+
+
+def contrasted(annotation: Shaped[Tensor, "batch *area"]) -> Bool[Tensor, " batch"]:
+    """Return which samples have evidence and something that is not: only these tell one place from another.
+
+    Args:
+        annotation: 1 evidence, 0 not, 255 ignored, as `evidence` makes it.
+    """
+    flat = annotation.flatten(1)
+    return (flat == 1).any(1) & (flat == 0).any(1)
+
+
+def moved_samples(
+    seen: Shaped[Tensor, "batch channels height width"], image: Shaped[Tensor, "batch channels height width"]
+) -> Bool[Tensor, " batch"]:
+    """Return which images the model sees in another place than the batch holds them: flipped, cropped or rotated.
+
+    Where pixels stay in their places, a normalisation, other colours or some noise leave each channel correlated with
+    what it was, in either direction; a flip does not.
+
+    Args:
+        seen: What the model was given.
+        image: What the batch holds.
+    """
+    if seen.shape != image.shape:
+        return torch.ones(len(image), dtype=torch.bool, device=image.device)
+    image = image.to(seen.device)
+    if torch.equal(seen, image.to(seen.dtype)):
+        return torch.zeros(len(image), dtype=torch.bool, device=seen.device)
+    first, second = (_centred(values) for values in (seen, image))
+    products = (first * second).sum(-1).abs()
+    norms = first.norm(dim=-1) * second.norm(dim=-1)
+    # A channel of one colour says nothing. Of the others the median: one may have been mixed away, as in greyscale.
+    correlation = torch.where(norms > 0, products / norms, float("nan")).nanmedian(1).values
+    return correlation < LEAST_CORRELATION
+
+
+def _centred(values: Tensor) -> Tensor:
+    flat = values.detach().float().flatten(2)
+    return flat - flat.mean(-1, keepdim=True)
 
 
 def in_annotated_fraction(batch: Mapping[str, Any], fraction: float, seed: int = 0) -> Bool[Tensor, " batch"]:

@@ -26,3 +26,21 @@ def raise_if_forbidden(findings: Sequence[Finding], fail_on: str | None) -> None
     finding = gravest_forbidden(findings, fail_on)
     if finding is not None:
         raise FindingError(f"stopped by fail_on={fail_on!r}: {finding}")
+
+
+def raise_if_unjudged(evaluated: bool, fail_on: str | None, monitor: str) -> None:
+    """Raise an error if a gate would pass because nobody looked.
+
+    Args:
+        evaluated: Whether there was any evaluation.
+        fail_on: What the gate forbids; None without a gate.
+        monitor: The monitor, for the message.
+
+    Raises:
+        FindingError: If there is a gate, and was no evaluation.
+    """
+    if fail_on is not None and not evaluated:
+        raise FindingError(
+            f"fail_on={fail_on!r}: {monitor} evaluated nothing in this run, so that its gate cannot pass: no "
+            "validation was completed (max_steps?), or all evaluations failed"
+        )

@@ -1,6 +1,6 @@
 """What every process explained, gathered in an order that does not depend on their number."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -17,11 +17,13 @@ class GatheredSamples(NamedTuple):
         explained: All samples, without inputs and annotations; none if a process failed.
         displayed: The samples to draw, complete, in the first process; none in the others.
         error: Why a process failed, or "".
+        left_out: Why samples were left out, by their ids, in all processes.
     """
 
     explained: list[ExplainedSample]
     displayed: list[ExplainedSample]
     error: str
+    left_out: dict[int | str, str]
 
 
 class GatheredInputs(NamedTuple):
@@ -36,27 +38,31 @@ class GatheredInputs(NamedTuple):
     local_rows: list[int]
 
 
-def gather_explained(local: Sequence[ExplainedSample], error: str, max_displayed: int) -> GatheredSamples:
+def gather_explained(
+    local: Sequence[ExplainedSample], error: str, max_displayed: int, left_out: Mapping[int | str, str] | None = None
+) -> GatheredSamples:
     """Gather the explained samples of all processes; every process must call it, also one that failed.
 
     Args:
         local: What this process explained.
         error: Why it could not, or "".
         max_displayed: The number of samples to draw.
+        left_out: Why this process left samples out, by their ids.
     """
     # Inputs stay where they are: only maps and scores travel to all processes.
-    parts = gather(([replace(each, sample=replace(each.sample, tensors={})) for each in local], error))
-    first_error = next((f"{why} (process {rank})" for rank, (_, why) in enumerate(parts) if why), "")
+    parts = gather(([replace(each, sample=replace(each.sample, tensors={})) for each in local], error, left_out or {}))
+    problems = {sample_id: problem for _, _, part in parts for sample_id, problem in part.items()}
+    first_error = next((f"{why} (process {rank})" for rank, (_, why, _) in enumerate(parts) if why), "")
     if first_error:
-        return GatheredSamples([], [], first_error)
+        return GatheredSamples([], [], first_error, problems)
     # Two processes have samples 0, 2, 4 and 1, 3, 5, a single one has 0 to 5: sorted, both give the same rows, and so
     # the same bootstrap resamples, donors, tables and findings.
-    explained = sorted((each for part, _ in parts for each in part), key=lambda each: _sort_key(each.sample))
+    explained = sorted((each for part, _, _ in parts for each in part), key=lambda each: _sort_key(each.sample))
     keys = [_sort_key(each.sample) for each in choose_displayed(explained, max_displayed)]
     # Only the first process draws, and needs the inputs of what it draws.
     mine = [each for each in local if _sort_key(each.sample) in set(keys)]
     complete = {_sort_key(each.sample): each for part in gather_to_first(mine) for each in part}
-    return GatheredSamples(explained, [complete[key] for key in keys if key in complete], "")
+    return GatheredSamples(explained, [complete[key] for key in keys if key in complete], "", problems)
 
 
 def gather_inputs(local: Sequence[Sample]) -> GatheredInputs:

@@ -7,17 +7,21 @@ processes.
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
+import torch
 from jaxtyping import Float, Int
+from torch import Tensor
 
-from lrptrain.batch import Sample, batch_length, take
+from lrptrain.batch import IMAGES, Sample, batch_length, take
+from lrptrain.batch.checks import Limits, unusable
 from lrptrain.trainers.processes import gather, rank_and_size
 
 Key = tuple[float, int]  # (priority, index in the validation set)
+Size = tuple[str, tuple[int, ...]]  # (name of the entry, shape without the batch axis)
 
 
 class ValidationSample:
@@ -26,15 +30,22 @@ class ValidationSample:
     Args:
         max_samples: The size of the sample, in all processes together.
         seed: The seed of the priorities.
+        limits: What values may be at most: samples with other values, or of another size than most, are left out. None
+            to take all as they are.
 
     Attributes:
         samples: What this process has of the sample; None until `finish` was called.
     """
 
-    def __init__(self, max_samples: int, seed: int) -> None:
+    def __init__(self, max_samples: int, seed: int, limits: Limits | None = None) -> None:
         self.samples: list[Sample] | None = None
-        self._reservoir = StratifiedReservoir(max_samples, seed)
+        self._reservoir = StratifiedReservoir(max_samples, seed, limits)
         self._seen = 0
+
+    @property
+    def left_out(self) -> dict[int | str, str]:
+        """Why samples were left out, by their ids; in this process."""
+        return self._reservoir.left_out
 
     def add_batch(self, batch: Mapping[str, Any], set_length: float) -> None:
         """Let the samples of a batch compete for the places.
@@ -53,10 +64,23 @@ class ValidationSample:
     def finish(self) -> list[Sample]:
         """Return what this process has of the sample; all processes must call it at the same time."""
         if self.samples is None:
+            self._reservoir.keep_one_size(gather(self._reservoir.sizes()))
             everywhere = gather((dict(self._reservoir.counts), self._reservoir.keys()))
-            self.samples = self._reservoir.choose(everywhere)
+            samples = _of_one_type(self._reservoir.choose(everywhere))
             self._reservoir.candidates.clear()
+            # A table's column has one type: where one id is a string, all are, in all processes.
+            named = any(gather(any(isinstance(sample.sample_id, str) for sample in samples)))
+            self.samples = [replace(each, sample_id=str(each.sample_id)) for each in samples] if named else samples
         return self.samples
+
+    def leave_out(self, problems: Mapping[int | str, str]) -> None:
+        """Drop samples of this process for the rest of the run.
+
+        Args:
+            problems: What is wrong, by their ids.
+        """
+        if self.samples is not None:
+            self.samples = [sample for sample in self.samples if sample.sample_id not in problems]
 
 
 @dataclass
@@ -69,13 +93,17 @@ class StratifiedReservoir:
         max_samples: The size of the sample.
         seed: The seed of the priorities.
         counts: The number of samples of each class seen so far; -1 is the class of samples without a label.
+        limits: What values may be at most; None to take all as they are.
         candidates: For each class the candidates with their keys, by ascending key.
+        left_out: Why samples were left out, by their ids.
     """
 
     max_samples: int
     seed: int = 0
+    limits: Limits | None = None
     counts: Counter[int] = field(default_factory=Counter)
     candidates: dict[int, list[tuple[Key, Sample]]] = field(default_factory=dict)
+    left_out: dict[int | str, str] = field(default_factory=dict)
 
     def add(self, batch: Mapping[str, Any], indices: Int[np.ndarray, " batch"], valid: Iterable[bool]) -> None:
         """Let the samples of a batch compete.
@@ -87,6 +115,11 @@ class StratifiedReservoir:
         """
         labels = batch["label"].clamp(min=-1).tolist() if "label" in batch else [-1] * batch_length(batch)
         rows = [row for row, counts in enumerate(valid) if counts]
+        # Before they are counted: a label that is no class would be a class of its own, with places.
+        problems = unusable(batch, self.limits) if self.limits is not None else {}
+        for row in problems.keys() & set(rows):
+            self.left_out[take(batch, row, int(indices[row])).sample_id] = problems[row]
+        rows = [row for row in rows if row not in problems]
         self.counts.update(labels[row] for row in rows)
         places = allocate(self.counts, self.max_samples)
         priority = priorities(indices, self.seed)
@@ -100,6 +133,30 @@ class StratifiedReservoir:
                 # Only now is the sample copied: of a large validation set few samples get here.
                 insort(candidates, (key, take(batch, row, key[1])), key=lambda candidate: candidate[0])
                 del candidates[limit:]
+
+    def sizes(self) -> Counter[Size]:
+        """Return how many candidates have an image, and a mask, of each size."""
+        return Counter(size for kept in self.candidates.values() for _, sample in kept for size in _sizes(sample))
+
+    def keep_one_size(self, everywhere: Collection[Counter[Size]]) -> None:
+        """Leave out candidates whose image or mask is not of the size that most have: they cannot be stacked.
+
+        Args:
+            everywhere: `sizes()` of every process, this one included.
+        """
+        if self.limits is None:
+            return
+        counts: Counter[Size] = sum(everywhere, Counter())
+        # The larger size of two that are equally frequent, so that all processes decide alike. Of a dict with two
+        # values for a name the last one stays.
+        most = dict(sorted(counts, key=lambda size: (counts[size], size)))
+        for label, kept in self.candidates.items():
+            for _, sample in kept:
+                for name, size in _sizes(sample):
+                    if size != most[name]:
+                        problem = f"{name!r} is {list(size)}, and that of most samples {list(most[name])}"
+                        self.left_out[sample.sample_id] = problem
+            self.candidates[label] = [each for each in kept if each[1].sample_id not in self.left_out]
 
     def keys(self) -> dict[int, list[Key]]:
         """Return the candidates' keys by class, to be compared with those of other processes."""
@@ -118,6 +175,28 @@ class StratifiedReservoir:
         for label, places in allocate(counts, self.max_samples).items():
             chosen.update(sorted(key for _, keys in everywhere for key in keys.get(label, ()))[:places])
         return [sample for label in sorted(self.candidates) for key, sample in self.candidates[label] if key in chosen]
+
+
+def _of_one_type(samples: list[Sample]) -> list[Sample]:
+    """Return samples whose images have the type that most have, in all processes: it is what the model takes."""
+    types = Counter(str(x.dtype) for sample in samples for x in _images(sample).values())
+    counts = sum(gather(types), Counter[str]())
+    if len(counts) < 2:
+        return samples
+    most = getattr(torch, max(counts, key=lambda name: (counts[name], name)).removeprefix("torch."))
+    return [
+        replace(sample, tensors=sample.tensors | {name: x.to(most) for name, x in _images(sample).items()})
+        for sample in samples
+    ]
+
+
+def _images(sample: Sample) -> dict[str, Tensor]:
+    return {name: sample.tensors[name] for name in IMAGES if name in sample.tensors}
+
+
+def _sizes(sample: Sample) -> list[Size]:
+    """Return the shape of the image and of the mask; texts differ in length anyway."""
+    return [(name, tuple(sample.tensors[name].shape)) for name in (*IMAGES, "mask") if name in sample.tensors]
 
 
 def priorities(indices: Int[np.ndarray, " n"], seed: int) -> Float[np.ndarray, " n"]:

@@ -44,7 +44,7 @@ def scalars(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> di
 
 def logged_metrics() -> list[LoggedMetric]:
     """Return everything that a monitor logs: titles, units and directions of its scalars."""
-    return [*METRICS, *FINDING_METRICS, *COST_METRICS, *RECORD_METRICS, FAILURES]
+    return [*METRICS, *FINDING_METRICS, *COST_METRICS, *RECORD_METRICS, FAILURES, LEFT_OUT]
 
 
 def _count(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
@@ -174,6 +174,7 @@ FINDING_METRICS = (
     ),
 )
 FAILURES = LoggedMetric(("failures",), "Failures", COST, unit="count")
+LEFT_OUT = LoggedMetric(("left_out",), "Samples left out", COST, unit="count")
 
 
 def table(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, list[Any]]:

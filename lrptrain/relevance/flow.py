@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from lrptrain.relevance.advice import REACH_INPUT, other_methods
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance
 from lrptrain.relevance.propagation.operation_rules import (
     choose,
@@ -20,7 +21,7 @@ from lrptrain.relevance.propagation.operation_rules import (
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
 from lrptrain.relevance.tape.functions import AVERAGES, ENTRIES, MAXIMA, MIXTURES, WRITTEN
 from lrptrain.relevance.tape.nodes import Node, Value
-from lrptrain.relevance.types import UnsupportedModelError
+from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 
 
 def _evenly(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
@@ -64,6 +65,12 @@ def _weighted_sum(propagator: Propagator, node: Node, relevance: OutputRelevance
         sizes = at_least_float32(attention).abs()
         shares = sizes / sizes.sum(-1, keepdim=True).clamp(min=torch.finfo(sizes.dtype).tiny)
         return [shape_back(values, shares.mT.to(part.dtype) @ part)]
+    if bool((attention.tensor < 0).any()):  # linear attention: queries times keys, without a softmax
+        raise UnsupportedMethodError(
+            f"{node.name} in module '{node.path or '(model)'}' weighs tokens by activations of either sign, so that "
+            f"it has no share of the logits to say of each token; {other_methods(*REACH_INPUT)} reach the input "
+            "without that"
+        )
     return [shape_back(values, at_least_float32(attention.tensor).mT @ part)]
 
 

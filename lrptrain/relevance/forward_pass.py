@@ -24,6 +24,7 @@ from lrptrain.relevance.precision import (
 from lrptrain.relevance.recording import Inputs, Recording, explained_input, run_on_tape
 from lrptrain.relevance.tape.assignments import choose_written
 from lrptrain.relevance.tape.canonizers import collapse, unflatten
+from lrptrain.relevance.tape.complex_maps import make_real
 from lrptrain.relevance.tape.folding import fold_constants
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.softmaxes import join_softmaxes
@@ -171,6 +172,7 @@ def _canonized(tape: Tape, numbers: Float[Tensor, "batch numbers"], head: Head) 
     tape.keep_only(value)
     choose_written(tape)
     fold_constants(tape, value)
+    make_real(tape, value)
     join_softmaxes(tape)
     unflatten(tape)
     collapse(tape, numbers.shape[0])

@@ -33,7 +33,7 @@ from lrptrain.relevance.tape.functions import enterable
 from lrptrain.relevance.tape.nodes import Value, map_nested, tensors_in
 from lrptrain.relevance.tape.sample_axes import split_samples
 from lrptrain.relevance.tape.tape import Tape
-from lrptrain.relevance.token_walk import last_unmixed
+from lrptrain.relevance.token_walk import between, last_unmixed
 from lrptrain.relevance.train_mode import warn_of_train_mode
 from lrptrain.relevance.types import (
     Relevance,
@@ -303,8 +303,17 @@ class Recording:
 
     @cached_property
     def attentions(self) -> list[Attention]:
-        """Where attention maps weigh values."""
-        return find_attentions(self.tape)
+        """Where attention maps weigh values on their way to the logits.
+
+        A stream of tokens that only helps another to its scores, as the layout of LiLT, has maps of its own. No value
+        goes by them to the logits: they are no part of any product of maps.
+        """
+        attentions = find_attentions(self.tape)
+        if isinstance(self.read, UnsupportedModelError):
+            return attentions
+        products = {attention.product: attention for attention in attentions}
+        passed = set(between(self.propagator, None, self.read, products))
+        return [attention for attention in attentions if attention.product in passed] or attentions
 
     @cached_property
     def attention_layers(self) -> AttentionLayers:

@@ -25,8 +25,15 @@ def bottlenecks(propagator: Propagator, targets: Iterable[Value], length: int) -
                 yield value
 
 
-def between(propagator: Propagator, entry: Value, end: Value, products: Mapping[Node, Attention]) -> list[Node]:
-    """The operations through which token states go from `entry` to `end`; attention passes its values on."""
+def between(propagator: Propagator, entry: Value | None, end: Value, products: Mapping[Node, Attention]) -> list[Node]:
+    """The operations through which token states go from `entry` to `end`; attention passes its values on.
+
+    Args:
+        propagator: The tape.
+        entry: Where they start, or None for wherever they come from.
+        end: Where they end.
+        products: The attention of each product of probabilities with values.
+    """
     needed = {end}
     nodes: list[Node] = []
     for node in reversed(propagator.tape.nodes):

@@ -63,7 +63,8 @@ class TokenLabels:
 
     def __setitem__(self, value: Value, labels: Labels) -> None:
         """Give a value its labels, which are expanded to its shape."""
-        self._labels[value] = labels.expand(value.shape)
+        # Constants that stand among them, as in a concatenation, bring their own precision.
+        self._labels[value] = compact(labels).float().expand(value.shape)
 
     def __getitem__(self, value: Any) -> Labels:
         """Return the labels of a value, or of a constant."""
@@ -147,7 +148,7 @@ def _rule(node: Node) -> LabelRule:
         return _convolved
     if name in AVERAGES | MAXIMA | {"interpolate"}:
         return _pooled
-    return {"setitem": _written, "index_add": _added, "glu": _gated}.get(name, _unknown)
+    return {"setitem": _written, "scatter": _scattered, "index_add": _added, "glu": _gated}.get(name, _unknown)
 
 
 def _unknown(labels: TokenLabels, node: Node) -> list[Labels]:
@@ -275,6 +276,17 @@ def _written(labels: TokenLabels, node: Node) -> list[Labels]:
     x = labels[node.args[0]].clone()
     x[node.args[1]] = labels[node.args[2]]
     return [x]
+
+
+def _scattered(labels: TokenLabels, node: Node) -> list[Labels]:
+    """`x.scatter(axis, places, y)`, where y may be a number; what is overwritten leaves its token's label behind."""
+    x = labels[node.argument(0, "input")].contiguous()
+    axis = node.argument(1, "dim")
+    places = node.argument(2, "index")
+    y = node.argument(3, "src", node.kwargs.get("value"))
+    source = labels[y][tuple(slice(size) for size in places.shape)] if isinstance(y, Value) else NOWHERE
+    # Which places are written was chosen by the token that stands there.
+    return [together(x, torch.full_like(x, NOWHERE).scatter(axis, places, source))]
 
 
 def _added(labels: TokenLabels, node: Node) -> list[Labels]:

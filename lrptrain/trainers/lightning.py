@@ -43,3 +43,19 @@ def check_dataloader(trainer: "pl.Trainer", dataloader_idx: int) -> None:
     count = len(trainer.num_val_batches)
     if not 0 <= dataloader_idx < count:
         raise ValueError(f"dataloader_idx={dataloader_idx}, but there are {count} validation dataloaders, from 0 on")
+
+
+def watchers(trainer: "pl.Trainer", prefix: str) -> list[str]:
+    """Return the names of the callbacks that decide by a logged value, such as early stopping.
+
+    Args:
+        trainer: The trainer with its callbacks.
+        prefix: What the value's key starts with.
+    """
+    names = []
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        # `monitor` of Lightning's checkpoints and early stopping, `metrics` of ParetoCheckpoint
+        watched = [getattr(callback, "monitor", None), *getattr(callback, "metrics", ())]
+        if any(isinstance(key, str) and key.startswith(prefix) for key in watched):
+            names.append(type(callback).__name__)
+    return names

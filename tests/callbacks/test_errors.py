@@ -125,13 +125,16 @@ def test_masks_of_0_and_255_are_a_failure_without_a_sanity_check(tmp_path):
     assert watching.failures == 1
 
 
-@pytest.mark.parametrize(
-    "mask", [PNG > 0, (PNG > 0).float(), (PNG > 0).to(torch.int8), 0 * PNG, torch.full_like(PNG, 255)]
-)
+@pytest.mark.parametrize("mask", [PNG > 0, (PNG > 0).float(), (PNG > 0).to(torch.int8), (PNG > 0)[:, None], 0 * PNG])
 def test_masks_of_other_kinds_are_read(mask, tmp_path):
     watching = monitor(on_error="raise")
     trainer(tmp_path, watching, max_epochs=1).fit(module(), loader(), loader(replaced(mask=mask)))
     assert len(watching.scored) == 8
+
+
+def test_masks_that_are_all_ignored_are_mentioned(tmp_path):
+    with pytest.warns(UserWarning, match="no sample is annotated: every 'mask' is 255 throughout.*`mask > 0`"):
+        fit(tmp_path, monitor(on_error="raise"), columns=replaced(mask=torch.full_like(PNG, 255)))
 
 
 def test_outputs_that_are_no_logits_fail_in_the_sanity_check(tmp_path):

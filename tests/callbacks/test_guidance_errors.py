@@ -4,6 +4,7 @@ import warnings
 
 import pytest
 import torch
+import torch.nn.functional as F
 from guided import annotated_data, by_hand, fit, guidance, sgd_module, stepped, weights
 from setting import vit
 from test_guidance_gradients import assert_close
@@ -66,11 +67,14 @@ def replaced(**entries):
 ABSENT = torch.full((6, 16, 16), 255, dtype=torch.uint8)
 FIRST_BATCH = [
     ("no annotation", without("mask"), {}, "no annotation of images in a batch with .*needs 'mask' or 'boxes'"),
+    ("size", replaced(mask=ABSENT[:, :8, :8]), {}, r"masks of \(8, 8\) for images of \(16, 16\) pixels: bring both"),
+    ("shape", replaced(mask=ABSENT[:, :8]), {}, "masks of 8 x 16 for images of 16 x 16 pixels have another shape"),
+    ("soft", replaced(mask=0.7 * ABSENT / 255), {}, r"mask must be 1 \(evidence\), 0 \(not\) or 255.*mask > 0.5"),
     (
-        "size",
-        replaced(mask=ABSENT[:, :8]),
+        "boxes",
+        without("mask") | {"boxes": torch.rand(6, 1, 2).sort().values.repeat(1, 1, 2)[..., [0, 2, 1, 3]]},
         {},
-        r"masks of \(8, 16\) for images of \(16, 16\) pixels: bring both to one",
+        "'boxes' lie in 0..1",
     ),
     ("values", replaced(mask=ABSENT - 5), {}, r"mask must be 1 \(evidence\), 0 \(not\) or 255"),
     ("all ignored", replaced(mask=ABSENT), {}, "no sample of the first guided batch has an annotation.*sparse=True"),
@@ -148,11 +152,67 @@ def test_masks_as_png_files_hold_them(tmp_path):
     fit(tmp_path, sgd_module(), columns, guidance())
 
 
-def test_a_guidance_without_a_gradient_is_told(tmp_path):
-    columns = replaced(mask=torch.ones(6, 16, 16, dtype=torch.uint8))  # there is nothing outside
-    with pytest.warns(UserWarning, match=r"the guidance has no gradient in its first comparison .*pass `mask > 0`"):
-        runner = fit(tmp_path, sgd_module(), columns, guidance())
+@pytest.mark.parametrize(("value", "marks"), [(1, "all"), (0, "nothing")])
+@pytest.mark.parametrize("loss", ["energy", "consistency"])
+@pytest.mark.parametrize("options", [{}, {"compare_every_n_batches": 0}])
+def test_annotations_that_give_no_gradient_are_refused(value, marks, loss, options, tmp_path):
+    columns = replaced(mask=torch.full((6, 16, 16), value, dtype=torch.uint8))  # nothing is inside, or outside
+    pl_module = sgd_module()
+    start = weights(pl_module)
+    with pytest.raises(ValueError, match=f"the first guided batch mark {marks} of every sample.*`mask > 0`"):
+        fit(tmp_path, pl_module, columns, guidance(loss, **options))
+    assert_close(weights(pl_module), start, 0.0)
+
+
+def test_where_annotations_are_sparse_they_may_give_no_gradient(tmp_path):
+    columns = replaced(mask=torch.ones(6, 16, 16, dtype=torch.uint8))
+    runner = fit(tmp_path, sgd_module(), columns, guidance(sparse=True))
     assert runner.callback_metrics["guidance/cosine"].isnan()
+
+
+def zero_head():
+    net = vit().double()
+    torch.nn.init.zeros_(net.head.weight)
+    return net
+
+
+def test_a_head_of_zeros_is_guided_after_its_first_step(tmp_path):
+    guided = guidance()
+    runner = fit(tmp_path, sgd_module(zero_head()), annotated_data(12), guided)
+    assert runner.callback_metrics["guidance/cosine"].isfinite()  # compared anew in the second batch
+    assert guided.failures == 0
+
+
+def test_a_guidance_that_never_has_a_gradient_is_refused_after_a_few_steps(tmp_path):
+    net = zero_head()
+    net.head.weight.requires_grad_(False)
+    pl_module = sgd_module(net)
+    with pytest.raises(ValueError, match="the guidance had no gradient in its first 10 steps"):
+        fit(tmp_path, pl_module, annotated_data(120), guidance())
+    fit(tmp_path, sgd_module(net), annotated_data(60), guidance())  # ten steps
+
+
+@pytest.mark.parametrize(
+    ("change", "refused"),
+    [
+        (lambda x: x, False),
+        (lambda x: (x - 0.3) / 2.0, False),
+        (lambda x: -x, False),
+        (lambda x: x + 0.5 * torch.randn_like(x), False),
+        (lambda x: x.flip(-1), True),
+        (lambda x: torch.cat([x[:5], x[5:].flip(-2)]), True),
+        (lambda x: x.roll(4, -1), True),
+    ],
+)
+def test_images_that_the_step_moves_are_refused(change, refused, tmp_path):
+    pl_module = sgd_module()
+    step = lambda self, batch, batch_idx: F.cross_entropy(self(change(batch["image"])), batch["label"])  # noqa: E731
+    type(pl_module).training_step = step
+    if refused:
+        with pytest.raises(ValueError, match="flipped, cropped or otherwise moved, and the annotations are not"):
+            fit(tmp_path, pl_module, annotated_data(), guidance())
+    else:
+        fit(tmp_path, pl_module, annotated_data(), guidance())
 
 
 class Endless(IterableDataset):
@@ -186,18 +246,24 @@ def in_three(second=None):
     return columns
 
 
-def test_a_wrong_mask_in_a_later_batch(tmp_path):
-    columns = in_three(lambda batch: batch["mask"].fill_(7))
+def test_wrong_values_in_a_later_batch_leave_their_sample_unguided(tmp_path):
+    """As if nobody had annotated it, and said once."""
+
+    def spoil(batch):
+        batch["mask"][1] = 7
+
+    def ignore(batch):
+        batch["mask"][1] = 255
+
     guided = guidance(on_error="warn")
-    with pytest.warns(
-        UserWarning, match="RelevanceGuidance failed while reading a batch: ValueError: mask must be 1"
-    ) as told:
-        found = stepped(tmp_path, guided, columns, max_epochs=2)
-    assert guided.failures == 2
+    with pytest.warns(UserWarning, match="leaves out the sample 7: mask must be 1") as told:
+        found = stepped(tmp_path, guided, in_three(spoil), max_epochs=2)
+    assert guided.left_out == 2
+    assert guided.failures == 0
     assert sum("RelevanceGuidance" in str(each.message) for each in told) == 1
-    assert all(x.isfinite().all() for x in found.values())
-    with pytest.raises(ValueError, match="mask must be 1"):
-        stepped(tmp_path, guidance(on_error="raise"), columns)
+    assert_close(found, stepped(tmp_path, guidance(), in_three(ignore), max_epochs=2), 0.0)
+    with pytest.raises(ValueError, match="the sample 7: mask must be 1"):
+        stepped(tmp_path, guidance(on_error="raise"), in_three(spoil))
 
 
 def test_a_batch_that_fails_goes_unguided(tmp_path, monkeypatch):

@@ -2,10 +2,12 @@
 
 import pytest
 import torch
-from setting import data, loader, module, monitor, trainer
+from pytorch_lightning.callbacks import EarlyStopping
+from setting import data, loader, messages, module, monitor, trainer
 from torch.utils.data import DataLoader, IterableDataset
 
 from lrptrain.loggers import read_samples
+from lrptrain.monitor.gate import FindingError
 
 
 def ids(tmp_path, columns=None, batch_size=5, loaders=None, options=None, **trainer_options):
@@ -113,7 +115,41 @@ def test_fast_dev_run(tmp_path):
 
 
 def test_no_validation_at_all(tmp_path):
-    watching = monitor(on_error="raise")
-    trainer(tmp_path, watching, limit_val_batches=0).fit(module(), loader(), loader())
+    watching = monitor(on_error="raise", name="ours")
+    with pytest.warns(UserWarning, match="RelevanceMonitor 'ours' will evaluate nothing: this trainer runs no valid"):
+        trainer(tmp_path, watching, limit_val_batches=0).fit(module(), loader(), loader())
     assert watching.scored == []
     assert watching.failures == 0
+    with pytest.raises(ValueError, match="fail_on='confirmed' of RelevanceMonitor needs evaluations, but this trainer"):
+        trainer(tmp_path, monitor(fail_on="confirmed"), limit_val_batches=0).fit(module(), loader(), loader())
+
+
+def test_training_that_ends_before_the_first_validation(tmp_path):
+    with pytest.warns(UserWarning, match="RelevanceMonitor evaluated nothing in this run"):
+        trainer(tmp_path, monitor(on_error="raise"), max_steps=1).fit(module(), loader(), loader())
+    gated = monitor(fail_on="confirmed")
+    message = "evaluated nothing in this run, so that its gate cannot pass"
+    with pytest.raises(FindingError, match=message), pytest.warns(UserWarning, match="evaluated nothing"):
+        trainer(tmp_path, gated, max_steps=1).fit(module(), loader(), loader())
+
+
+def test_a_gate_does_not_pass_where_all_evaluations_failed(tmp_path):
+    watching = monitor(fail_on="confirmed")
+    watching._evaluate_sanity_batch = lambda *arguments: None
+
+    def fails(*arguments):
+        raise RuntimeError("out of memory")
+
+    watching._evaluator = fails
+    with pytest.raises(FindingError, match="its gate cannot pass"), pytest.warns(UserWarning, match="out of memory"):
+        trainer(tmp_path, watching).fit(module(), loader(), loader())
+
+
+def test_values_that_are_computed_now_and_then_are_announced_to_what_watches_them(tmp_path):
+    stops = EarlyStopping("relevance/chance", patience=9)
+    with messages() as lines:
+        trainer(tmp_path, monitor(every_n_epochs=3), stops, max_epochs=1).fit(module(), loader(), loader())
+    assert sum("EarlyStopping will see each value of RelevanceMonitor in 3 epochs" in line for line in lines) == 1
+    with messages() as lines:
+        trainer(tmp_path, monitor(), stops, max_epochs=1).fit(module(), loader(), loader())
+    assert not any("will see each value" in line for line in lines)

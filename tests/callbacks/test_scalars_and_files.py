@@ -32,7 +32,7 @@ def test_every_key_starts_alike_and_is_a_float(tmp_path):
     measures = ("energy_pointing_game", "pointing_game", "rank_accuracy", "auprc")
     expected = {f"relevance/{target}/{name}" for target in ("label", "predicted") for name in measures}
     expected |= {f"relevance/{target}/{measures[0]}/{name}" for target in ("label", "predicted") for name in "abc"}
-    plain = ("chance", "accuracy", "samples", "findings", "findings/confirmed", "severity", "failures")
+    plain = ("chance", "accuracy", "samples", "findings", "findings/confirmed", "severity", "failures", "left_out")
     untested = {"relevance/reliance", "relevance/reliance/control"}  # where all samples are read alike
     assert keys - untested == expected | COSTS | {f"relevance/{name}" for name in plain}
     assert runner.callback_metrics["relevance/chance"] == 0.25

@@ -42,6 +42,10 @@ class Towers(nn.Module):
             self.maps += [a, b]
             if self.join == "beside":
                 x = x + a @ v + b @ other
+            elif self.join == "own residuals":
+                x = (x + a @ v + (x + b @ other)) / 2
+            elif self.join == "not alone":
+                x = x + (a @ v + x.tanh()) + (b @ other + x.sin())
             elif self.join == "stacked":
                 x = x + torch.stack([a @ v, b @ other]).sum(0)
             elif self.join == "difference":
@@ -57,6 +61,7 @@ class Towers(nn.Module):
         gradients = torch.autograd.grad(logits[:, target].sum(), self.maps)
         weights = [a.detach() for a in self.maps]
         rollout = generic = torch.eye(16, dtype=torch.float64).expand(len(inputs), 16, 16)
+        residuals = 2 if self.join == "own residuals" else 1
         count = 1 if self.join == "before" else 2
         for i in range(0, len(weights), count):
             if self.join == "difference":
@@ -64,14 +69,14 @@ class Towers(nn.Module):
             else:
                 layer = weights[i : i + count]
             slopes = gradients[i : i + len(layer)]
-            step = torch.eye(16, dtype=torch.float64) + sum(a.clamp(min=0) for a in layer)
+            step = residuals * torch.eye(16, dtype=torch.float64) + sum(a.clamp(min=0) for a in layer)
             rollout = step / step.sum(-1, keepdim=True) @ rollout
             weighted = torch.stack([(a * g).clamp(min=0) for a, g in zip(layer, slopes, strict=True)]).sum(0)
             generic = generic + weighted @ generic
         return rollout.mean(1), generic.mean(1)
 
 
-@pytest.mark.parametrize("join", ["beside", "stacked", "difference", "before"])
+@pytest.mark.parametrize("join", ["beside", "own residuals", "not alone", "stacked", "difference", "before"])
 def test_attention_side_by_side_and_differential_attention(join):
     model = Towers(join)
     rollout, generic = model.by_hand(patches(), 2)
@@ -99,6 +104,55 @@ def test_a_batch_is_its_samples():
             assert relative_error(whole, torch.cat(singles)).max() < 1e-9
 
 
+class Streams(nn.Module):
+    """Patches and places in streams of their own, which share their scores only; the classifier reads the patches.
+
+    With `joined`, it reads the places, too.
+    """
+
+    def __init__(self, joined: bool = False):
+        super().__init__()
+        self.joined, self.embed, self.places = joined, nn.Conv2d(3, 8, 4, 4), nn.Parameter(torch.zeros(16, 8))
+        self.patches, self.layout = (nn.ModuleList(nn.Linear(8, 24) for _ in range(2)) for _ in range(2))
+        self.head = nn.Linear(8, 4)
+        randomised(self)
+        self.maps: list[Tensor] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.maps = []
+        states = self.embed(x).flatten(2).transpose(1, 2)
+        places = self.places.expand(len(x), 16, 8)
+        for layer, layout in zip(self.patches, self.layout, strict=True):
+            q, k, v = layer(states).chunk(3, -1)
+            query, key, value = layout(places).chunk(3, -1)
+            scores = q @ k.mT / 8**0.5 + query @ key.mT / 4
+            places = places + scores.softmax(-1) @ value
+            self.maps.append(scores.softmax(-1))
+            states = states + self.maps[-1] @ v
+        pooled = states.mean(1) + places.square().mean(1) if self.joined else states.mean(1)
+        return self.head(pooled)
+
+
+def test_a_stream_that_only_gives_scores_has_no_part_in_the_product():
+    model = Streams()
+    gradients = torch.autograd.grad(model(patches())[:, 2].sum(), model.maps)
+    unit = torch.eye(16, dtype=torch.float64)
+    rollout = generic = unit
+    for a, g in zip(model.maps, gradients, strict=True):
+        rollout = (a + unit) / 2 @ rollout
+        generic = generic + (a * g).clamp(min=0) @ generic
+    expected = {
+        "rollout": rollout.mean(1),
+        "generic_attention": generic.mean(1),
+        "raw_attention": model.maps[1].mean(1),
+    }
+    for method, scores in expected.items():
+        assert relative_error(lrptrain.attribute(model, patches(), 2, method).scores, scores.detach()).max() < 1e-12
+    assert len(lrptrain.record(model, patches()).attention) == 2
+    with pytest.raises(lrptrain.UnsupportedMethodError, match="tokens"):
+        lrptrain.attribute(Streams(joined=True), patches(), 2, "rollout")
+
+
 # What mixes tokens beside the attention
 
 
@@ -115,6 +169,7 @@ class Two(Small):
 
 
 KERNEL = torch.ones(8, 1, 3, dtype=torch.float64) / 3
+NEXT = (torch.arange(16) + 1).remainder(16)[:, None]
 MIXING = {
     "conv1d": lambda x: x + F.conv1d(x.mT, KERNEL, padding=1, groups=8).mT,
     "cumsum": lambda x: x + x.cumsum(1) / 16,
@@ -131,6 +186,7 @@ MIXING = {
     "layer_norm": lambda x: F.layer_norm(x, (16, 8)),
     "group_norm": lambda x: F.group_norm(x.mT, 2).mT,
     "mul": lambda x: x * x[:, :1].tanh(),
+    "scatter": lambda x: x.scatter(1, NEXT.expand(len(x), 16, 8), x),
 }  # fmt: skip
 APART = [
     lambda x: x + F.gelu(F.layer_norm(x, (8,))),
@@ -143,6 +199,15 @@ APART = [
     lambda x: x + x.roll(1, 1).roll(-1, 1),
     lambda x: x + torch.einsum("bnd,de->bne", x, torch.eye(8, dtype=torch.float64)),
     lambda x: x * torch.sigmoid(x.transpose(0, 1).mean(-1, keepdim=True)).transpose(0, 1),
+    # The second of two experts: the first is scattered away. The third is its weight for each token.
+    lambda x: x * x.scatter(-1, x.argmax(-1, keepdim=True), float("-inf")).softmax(-1),
+    lambda x: x + x.scatter(-1, x.argmax(-1, keepdim=True), x.sin()),
+    # What was beside constants is added to its own token.
+    lambda x: (
+        x.flatten(0, 1)
+        .index_add(0, torch.arange(16 * len(x)), torch.cat([x, torch.ones_like(x)], -1)[..., :8].flatten(0, 1))
+        .view(x.shape)
+    ),
 ]
 
 
@@ -160,6 +225,15 @@ def test_what_mixes_tokens_between_blocks_is_refused_by_name(name, samples):
 def test_what_keeps_tokens_apart_is_served(case):
     for samples in (1, 3, 16):
         lrptrain.attribute(Two(Block(APART[case])), patches(samples), 1, "rollout")
+
+
+def test_linear_attention_behind_the_last_block_is_no_pooling():
+    linear = Block(lambda x: x + x @ x.mT @ x / 99)
+    for method in ("rollout", "raw_attention"):
+        with pytest.raises(lrptrain.UnsupportedMethodError, match=r"^matmul in module 'after' weighs tokens by act.*"):
+            lrptrain.attribute(Small(after=linear), patches(), 1, method)
+    pooled = Block(lambda x: x + (x @ x.mT).exp() @ x / 99)
+    assert (lrptrain.record(Small(after=pooled), patches()).pooling >= 0).all()
 
 
 def test_mixing_before_the_first_block_is_not_between_blocks():

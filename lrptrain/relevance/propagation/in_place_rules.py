@@ -11,6 +11,9 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
+from torch.nn import functional as F
+
+from lrptrain.relevance.propagation import rules
 
 Array = Float[Tensor, "..."]
 # Rows of a dense layer that are worked on at a time: its intermediates then stay in the processor's cache.
@@ -43,6 +46,7 @@ def zplus(
 def _zplus_rows(relevance: Tensor, x: Tensor, weight: Tensor, z: Tensor, bias: Tensor | None, takes: bool) -> Tensor:
     limits = torch.finfo(z.dtype)
     size_of_weight = weight.abs()
+    bias_that_takes = bias if takes else None
     of_bias = 2 * bias.clamp(min=0) if takes and bias is not None else None
     floor = torch.tensor(limits.tiny / limits.eps, dtype=z.dtype, device=z.device)
     result = torch.empty_like(x)
@@ -53,18 +57,31 @@ def _zplus_rows(relevance: Tensor, x: Tensor, weight: Tensor, z: Tensor, bias: T
         size_of_x, back, size, share = (buffer[: len(x[rows])] for buffer in (*of_x, *of_z))
         torch.abs(x[rows], out=size_of_x)
         torch.mm(size_of_x, size_of_weight.T, out=size)
-        # With z = xW and s = |x||W|, z + s is twice the sum of positive contributions; see `rules.zplus`.
+        # With z = xW and s = |x||W|, z + s is twice the sum of positive contributions: one product less than to sum
+        # them apart.
         torch.add(size, z[rows], out=share)
         if bias is not None:
             share -= bias
         noise = torch.add(floor, size, alpha=16 * limits.eps, out=size)
         share.masked_fill_(share <= noise, 0.0 if of_bias is not None else torch.inf)
+        cancelled = ((share < noise.mul_(2 / limits.eps**0.5)) & (share > 0)).any(1)
         if of_bias is not None:
             share += of_bias
             share.masked_fill_(share <= floor, torch.inf)
         torch.div(relevance[rows], share, out=share)
         torch.mm(share, size_of_weight, out=back).mul_(size_of_x)
         torch.addcmul(back, torch.mm(share, weight, out=size_of_x), x[rows], out=result[rows])
+        if bool(cancelled.any()):  # less than half of the digits are left of the difference
+            result[rows][cancelled] = rules.alpha_beta(
+                relevance[rows][cancelled],
+                x[rows][cancelled],
+                weight,
+                1.0,
+                0.0,
+                F.linear,
+                torch.matmul,
+                bias_that_takes,
+            )
     return result
 
 

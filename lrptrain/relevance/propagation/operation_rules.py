@@ -10,7 +10,7 @@ from lrptrain.relevance.propagation.composite import InputRelevance, OutputRelev
 from lrptrain.relevance.propagation.linear_maps import factors, vjp
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
 from lrptrain.relevance.tape.functions import ALONG, CAST, ENTRIES, INVERSES
-from lrptrain.relevance.tape.nodes import Node, Value, tensors_in, unsupported
+from lrptrain.relevance.tape.nodes import Node, Value, numbers_in, unsupported
 from lrptrain.relevance.tape.sample_axes import crosses_samples
 from lrptrain.relevance.tape.softmaxes import divides_exponentials
 
@@ -281,4 +281,4 @@ def to_the_winner(propagator: Propagator, node: Node, relevance: OutputRelevance
 def repeat_values(node: Node, *inputs: Tensor) -> tuple[Tensor, ...]:
     """Repeat a node's call on other inputs; what is not floating-point is left out: the indices of a maximum, say."""
     replacements = dict(zip(node.inputs, inputs, strict=True))
-    return tuple(x for x in tensors_in(node.call(replacements.__getitem__)) if x.is_floating_point())
+    return tuple(numbers_in(node.call(replacements.__getitem__)))

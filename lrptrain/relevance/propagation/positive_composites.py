@@ -88,14 +88,6 @@ def averaged(
         yield value, positive * back
 
 
-def _output_less_bias(node: Node, x: Tensor, weight: Tensor, bias: Tensor | None, forward: rules.Linear) -> Tensor:
-    """Taken from the tape where its precision suffices."""
-    z = node.outputs[0].tensor
-    if z.dtype != x.dtype:
-        return forward(x, weight)
-    return z if bias is None else z - bias
-
-
 def affine(
     propagator: Propagator, node: Node, relevance: OutputRelevance, *, zplus: bool, stabiliser: float
 ) -> InputRelevance:
@@ -115,8 +107,7 @@ def affine(
         high = x.flatten(1).amax(1).view(-1, 1, 1, 1)
         yield value, rules.zbox(part, x, low, high, weight, forward, transpose, stabiliser)
     elif zplus:
-        z = _output_less_bias(node, x, weight, bias, forward)
-        yield value, rules.zplus(part, x, weight, z, forward, transpose, stabiliser)
+        yield value, rules.zplus(part, x, weight, forward, transpose, stabiliser)
     else:
         yield value, rules.alpha1_beta0(part, x, weight, forward, transpose, stabiliser)
 

@@ -185,6 +185,10 @@ def at_least_float32(tensor: Tensor) -> Tensor:
 
 
 def _rule_for(node: Node, composite: Composite) -> RuleFunction:
+    if any(value.is_complex for value in (*node.inputs, *node.outputs)):
+        raise unsupported(
+            node.name, node.path, "computes with complex numbers, in no linear map from real to real ones"
+        )
     rule = composite.rule_for(node)
     if composite.replaceable:
         rule = custom_rule(node, composite.name) or rule

@@ -4,6 +4,7 @@ All are ordinary differentiable tensor functions. `z` is an operation's output; 
 """
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
 import torch
@@ -40,33 +41,46 @@ def bounded(x: Array) -> Array:
 
 
 def zplus(
-    relevance: Array,
-    x: Array,
-    weight: Array,
-    z: Array,
-    forward: Linear,
-    transpose: Linear,
-    stabiliser: float = 0.0,
+    relevance: Array, x: Array, weight: Array, forward: Linear, transpose: Linear, stabiliser: float = 0.0
 ) -> Array:
     """Pass relevance along the positive contributions only (z+ rule; Montavon et al. 2017, Chefer et al. 2021, eq. 4).
-
-    With z = xW (no bias), x+W+ + x-W- = (z + |x||W|) / 2: one product forwards and two backwards, no clamped copies.
-    Rounding can leave a small positive rest where all contributions are negative; it is taken as the 0 that it is.
 
     Args:
         relevance: R at the output.
         x: The input of the linear map.
         weight: The weight of the linear map.
-        z: `forward(x, weight)`, that is, the output less the bias.
         forward: The linear map.
         transpose: The transpose of the linear map.
         stabiliser: Added to the denominator; see `safe_divide`.
     """
-    size = forward(x.abs(), weight.abs())
-    positive = (z + size) / 2
-    noise = 8 * torch.finfo(z.dtype).eps * size
-    share = safe_divide(relevance, torch.where(positive > noise, positive, 0.0), stabiliser)
-    return (x * transpose(share, weight) + x.abs() * transpose(share, weight.abs())) / 2
+    return _along_sign(relevance, 1, x, weight, forward, transpose, None, stabiliser)
+
+
+def _along_sign(
+    relevance: Array,
+    sign: int,
+    x: Array,
+    weight: Array,
+    forward: Linear,
+    transpose: Linear,
+    bias: Array | None,
+    stabiliser: float = 0.0,
+) -> Array:
+    """Share relevance among the contributions of one sign.
+
+    They are summed apart: (xW + |x||W|) / 2 is the sum of the positive ones, too, but loses all digits where they are
+    much smaller than the negative ones.
+    """
+    # x+W+ + x-W- are the positive contributions, x+W- + x-W+ the negative ones.
+    above = x.clamp(min=0)
+    below = x.clamp(max=0)
+    for_above = weight.clamp(min=0) if sign > 0 else weight.clamp(max=0)
+    for_below = weight - for_above
+    total = forward(above, for_above) + forward(below, for_below)
+    if bias is not None:
+        total = total + sign * (sign * bias).clamp(min=0)
+    share = safe_divide(relevance, total, stabiliser)
+    return above * transpose(share, for_above) + below * transpose(share, for_below)
 
 
 def alpha1_beta0(
@@ -92,9 +106,6 @@ def alpha_beta(
 ) -> Array:
     """Weigh positive contributions by alpha and negative ones by -beta (Bach et al. 2015, eq. 60).
 
-    With z = xW and s = |x||W|, positive contributions sum to (z + s) / 2 and negative ones to (z - s) / 2. Where
-    rounding alone makes a sum differ from 0, it is taken as 0.
-
     Args:
         relevance: R at the output.
         x: The input of the linear map.
@@ -105,18 +116,10 @@ def alpha_beta(
         transpose: The transpose of the linear map.
         bias: The bias, if it is a contribution like any other, of which the share goes nowhere.
     """
-    z = forward(x, weight)
-    size = forward(x.abs(), weight.abs())
-    noise = 8 * torch.finfo(z.dtype).eps * size
     result = torch.zeros_like(x)
     for factor, sign in ((alpha, 1), (-beta, -1)):
         if factor:
-            total = (z + sign * size) / 2
-            total = torch.where(total.abs() > noise, total, 0.0)
-            if bias is not None:
-                total = total + sign * (sign * bias).clamp(min=0)
-            share = factor * safe_divide(relevance, total)
-            result = result + (x * transpose(share, weight) + sign * x.abs() * transpose(share, weight.abs())) / 2
+            result = result + _along_sign(factor * relevance, sign, x, weight, forward, transpose, bias)
     return result
 
 
@@ -141,19 +144,23 @@ def alpha_beta_of_product(
         product: The product, and its transposes to `a` and to `b`.
     """
     forward, to_a, to_b = product
-    z = forward(a, b)
-    size = forward(a.abs(), b.abs())
-    noise = 8 * torch.finfo(z.dtype).eps * size
-    totals = {sign: (z + sign * size) / 2 for sign in (1, -1)}
-    exist = {sign: total.abs() > noise for sign, total in totals.items()}
+    b_of = {1: b.clamp(min=0), -1: b.clamp(max=0)}
+    # Terms of a sign are a+b+ and a-b-, or a+b- and a-b+. Where the first factor is an attention there are no a-.
+    parts = [(sign, part) for sign, part in ((1, a.clamp(min=0)), (-1, a.clamp(max=0))) if bool(part.any())]
+    if not parts:
+        return torch.zeros_like(a), torch.zeros_like(b)
+    totals = {sign: reduce(torch.add, [forward(part, b_of[sign * of_a]) for of_a, part in parts]) for sign in (1, -1)}
+    exist = {sign: total != 0 for sign, total in totals.items()}
     results = [torch.zeros_like(a), torch.zeros_like(b)]
     for factor, sign in ((alpha, 1), (-beta, -1)):
         alone = ~exist[-sign]
         if factor or bool((alone & exist[sign]).any()):
             share = torch.where(alone, 1.0, factor) * relevance
-            share = safe_divide(share, torch.where(exist[sign], totals[sign], 0.0)) / 4
-            results[0] = results[0] + a * to_a(share, b) + sign * a.abs() * to_a(share, b.abs())
-            results[1] = results[1] + b * to_b(share, a) + sign * b.abs() * to_b(share, a.abs())
+            share = safe_divide(share, totals[sign]) / 2
+            for of_a, part in parts:
+                factor_of_b = b_of[sign * of_a]
+                results[0] = results[0] + part * to_a(share, factor_of_b)
+                results[1] = results[1] + factor_of_b * to_b(share, part)
     return results[0], results[1]
 
 
@@ -230,11 +237,11 @@ def zbox(
     """Pass relevance to an input bounded by [low, high] (z^B rule; Montavon et al. 2017, eq. 15)."""
     positive = weight.clamp(min=0)
     negative = weight.clamp(max=0)
-    low = low.expand_as(x)
-    high = high.expand_as(x)
-    z = forward(x, weight) - forward(low, positive) - forward(high, negative)
-    share = safe_divide(relevance, z, stabiliser)
-    return x * transpose(share, weight) - low * transpose(share, positive) - high * transpose(share, negative)
+    # xW - lW+ - hW-, as sums of terms that are not negative.
+    above_low = x - low
+    below_high = x - high
+    share = safe_divide(relevance, forward(above_low, positive) + forward(below_high, negative), stabiliser)
+    return above_low * transpose(share, positive) + below_high * transpose(share, negative)
 
 
 def halves(

@@ -139,7 +139,7 @@ def _signed(stabiliser: float, gain: float) -> dict[str, RuleFunction]:
         "where": choose,
         **dict.fromkeys(("mean", "sum", *AVERAGES), averages),
         **dict.fromkeys(MAXIMA, to_the_winner),
-        **dict.fromkeys(MIXTURES | SIZES, partial(by_jacobian, stabiliser=stabiliser)),
+        **dict.fromkeys(MIXTURES | SIZES | {"linear_map"}, partial(by_jacobian, stabiliser=stabiliser)),
     }
 
 
@@ -270,7 +270,7 @@ GRADIENT_FORM = Composite(
         **dict.fromkeys(PRODUCTS, _through_product),
         **dict.fromkeys((*NORMALISATIONS, "mean", "sum", *AVERAGES), _through_fixed),
         **dict.fromkeys(MAXIMA, to_the_winner),
-        **dict.fromkeys(MIXTURES, entries),
+        **dict.fromkeys(MIXTURES | {"linear_map"}, entries),
         **dict.fromkeys(ALONG, _through_axis),
         "add": _through_sum,
         "sub": _through_sum,

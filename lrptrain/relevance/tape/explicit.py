@@ -4,6 +4,7 @@ Attention probabilities then are tensors of the graph, and the rules of linear l
 """
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -115,3 +116,61 @@ def explicit_solve_triangular(
     rest = B[..., second, :] - input[..., second, first] @ x
     y = explicit_solve_triangular(input[..., second, second], rest, **options)
     return torch.cat([y, x] if upper else [x, y], -2)
+
+
+def explicit_lstm(
+    input: Float[Tensor, "first second width"],
+    hx: Sequence[Float[Tensor, "layers batch hidden"]],
+    params: Sequence[Tensor],
+    has_biases: bool,
+    num_layers: int,
+    dropout: float,
+    train: bool,
+    bidirectional: bool,
+    batch_first: bool,
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Compute what `torch.lstm` does for a batch of sequences of one length, step by step, with its arguments.
+
+    Gates are factors of products, which composites halve: "LRP-half" of Arras et al. 2019.
+    """
+    directions = 2 if bidirectional else 1
+    size = len(params) // (num_layers * directions)
+    outputs = input.transpose(0, 1) if batch_first else input  # [steps, batch, width]
+    last: list[tuple[Tensor, Tensor]] = []
+    for layer in range(num_layers):
+        read = outputs if layer == 0 or not (train and dropout) else F.dropout(outputs, dropout)
+        both = []
+        for direction in range(directions):
+            row = layer * directions + direction
+            weights = params[row * size : (row + 1) * size]
+            states, end = _steps(read, (hx[0][row], hx[1][row]), weights, has_biases, backwards=direction == 1)
+            both.append(states)
+            last.append(end)
+        outputs = torch.cat(both, -1) if bidirectional else both[0]
+    hidden, cells = (torch.stack(states) for states in zip(*last, strict=True))
+    return outputs.transpose(0, 1) if batch_first else outputs, hidden, cells
+
+
+def _steps(
+    x: Float[Tensor, "steps batch width"],
+    start: tuple[Tensor, Tensor],
+    weights: Sequence[Tensor],
+    has_biases: bool,
+    backwards: bool,
+) -> tuple[Float[Tensor, "steps batch hidden"], tuple[Tensor, Tensor]]:
+    """One layer of an LSTM in one direction: its hidden states, and the last hidden and cell state."""
+    of_input, of_hidden, *others = weights
+    biases = others[:2] if has_biases else [None, None]
+    projection = others[2 * has_biases :]
+    hidden, cell = start
+    read = F.linear(x, of_input, biases[0])
+    states: list[Tensor] = []
+    for step in range(len(x))[:: -1 if backwards else 1]:
+        gates = read[step] + F.linear(hidden, of_hidden, biases[1])
+        keep_new, keep_old, new, show = gates.chunk(4, -1)
+        cell = torch.sigmoid(keep_old) * cell + torch.sigmoid(keep_new) * torch.tanh(new)
+        hidden = torch.sigmoid(show) * torch.tanh(cell)
+        if projection:
+            hidden = F.linear(hidden, projection[0])
+        states.append(hidden)
+    return torch.stack(states[:: -1 if backwards else 1]), (hidden, cell)

@@ -22,6 +22,7 @@ class Value:
         shape: The tensor's shape.
         depends: Whether the tensor depends on the explained input; what does not is a constant.
         edge: The tensor's place in the graph, for gradients; None without a graph.
+        is_complex: Whether the tensor holds complex numbers.
         hidden: Whether a custom autograd function made the tensor on its way, so that no gradient arrives at it.
     """
 
@@ -35,6 +36,7 @@ class Value:
         self.shape = tensor.shape
         self.depends = depends
         self.edge = torch.autograd.graph.get_gradient_edge(tensor) if tensor.requires_grad else None
+        self.is_complex = tensor.is_complex()
         self.hidden = False
 
     def come_out(self, tensor: Tensor) -> None:
@@ -201,6 +203,11 @@ def tensors_in(structure: Any) -> Iterator[Tensor]:
             yield from tensors_in(item)
     elif isinstance(structure, dict):
         yield from tensors_in(list(structure.values()))
+
+
+def numbers_in(structure: Any) -> Iterator[Tensor]:
+    """The tensors among them that hold real or complex numbers: no indices, no masks."""
+    return (x for x in tensors_in(structure) if x.is_floating_point() or x.is_complex())
 
 
 def map_nested(structure: Any, kind: type, function: Callable[..., Any]) -> Any:

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from torch import Tensor
 
-from lrptrain.relevance.tape.nodes import Node, Value, tensors_in
+from lrptrain.relevance.tape.nodes import Node, Value, numbers_in
 from lrptrain.relevance.tape.tape import Tape
 
 
@@ -41,8 +41,8 @@ def run(nodes: Iterable[Node], values: dict[Value, Tensor], skipped: Container[N
         if node in skipped:
             values[node.outputs[0]] = values[node.inputs[0]]
             continue
-        results = tensors_in(node.call(values.__getitem__))
-        values.update(zip(node.outputs, (x for x in results if x.is_floating_point()), strict=True))
+        results = numbers_in(node.call(values.__getitem__))
+        values.update(zip(node.outputs, results, strict=True))
     return values
 
 

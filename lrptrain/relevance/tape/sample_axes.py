@@ -69,6 +69,8 @@ def _follow(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis |
         return None
     if node.name in _WRITES:
         return _written(node, output, axes, samples)
+    if node.name == "linear_map":
+        return _kept_apart(node, axes, samples)
     listed = [value for value in node.inputs if (at := axes.get(value)) is not None and at.rows is not None]
     if node.name in ("put", "take") or (listed and node.name in ENTRIES):
         return _by_numbers(node, output, axes, samples)
@@ -114,7 +116,7 @@ def _axis(node: Node, source: Value, output: Value, at: SampleAxis) -> int | Non
         by_strides = _by_strides(node, source, output, at.axis)
         if by_strides is not None:
             return by_strides
-        if node.name == "getitem":
+        if node.name in ("getitem", "repeat_interleave"):
             return None
     return at.axis + after - before
 
@@ -144,7 +146,7 @@ def _by_strides(node: Node, source: Value, output: Value, axis: int) -> int | No
         result = node.call(lambda value: probe if value is source else value.tensor.to("meta"))
     except (RuntimeError, NotImplementedError, IndexError):
         return None
-    views = [view for view in tensors_in(result) if view.shape == output.shape and view._base is not None]
+    views = [view for view in tensors_in(result) if view.shape == output.shape and view._base is probe]
     if not views:
         return None
     moved = [i for i, stride in enumerate(views[0].stride()) if stride and views[0].shape[i] > 1]
@@ -190,6 +192,8 @@ def _written(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis 
     if axes.get(source) is None or (isinstance(target, Value) and at is None):
         return None
     of_source = _numbers(source, axes, samples)
+    if node.name.startswith("scatter"):  # reads no more of its source than there are indices
+        of_source = of_source[tuple(slice(size) for size in where[1].shape)]
     numbers = of_target.clone()
     _write(node.name, numbers, where, of_source)
     # An entry that entries of two samples were written to, or added to, belongs to neither.
@@ -198,6 +202,22 @@ def _written(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis 
     once = read == of_source.expand_as(read)
     kept = (replaced == _NONE) | (replaced == read) if node.name in _ADDS else torch.ones_like(once)
     return _located(numbers, at or axes[source], samples) if bool((once & kept).all()) else None
+
+
+def _kept_apart(node: Node, axes: Axes, samples: int) -> SampleAxis | None:
+    """The axis of a map of which only one sample's entries become NaN where those of its input are."""
+    source, output = node.inputs[0], node.outputs[0]
+    at = axes[source]
+    if at is None or len(output.shape) != len(source.shape) or output.shape[at.axis] != source.shape[at.axis]:
+        return None
+    before = _numbers(source, axes, samples)
+    after = _numbers(output, {output: at}, samples)
+    with torch.no_grad():
+        for sample in range(samples):
+            reached = node.call(lambda value: value.tensor.masked_fill(before == sample, torch.nan)).isnan()  # noqa: B023
+            if bool((reached & (after != sample)).any()):
+                return None
+    return at
 
 
 def _writing(node: Node) -> tuple[Any, Any, Any]:

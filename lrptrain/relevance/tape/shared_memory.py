@@ -97,10 +97,23 @@ def opened(tensor: Tensor, contents: Contents | None, aliases: Iterable[Value]) 
 
 
 def places(whole: Tensor, view: Tensor) -> Int[Tensor, "..."]:
-    """Where the entries of a view stand in reading order of the whole tensor."""
-    numbers = torch.empty_strided(whole.shape, whole.stride(), dtype=torch.long, device=whole.device)
-    numbers.copy_(torch.arange(whole.numel(), device=whole.device).view(whole.shape))
-    return numbers.as_strided(view.shape, view.stride(), view.storage_offset() - whole.storage_offset()).clone()
+    """Where the entries of a view stand in reading order of the tensor that it is a view of; -1 for none of its own."""
+    # Numbers in a memory laid out as that of the two tensors are, from the first entry of both on.
+    start = min(int(whole.storage_offset()), int(view.storage_offset()))
+    numbers = torch.full([max(_end(whole), _end(view)) - start], -1, dtype=torch.long, device=whole.device)
+    order = torch.arange(whole.numel(), device=whole.device).view(whole.shape)
+    _seen_as(numbers, whole, start).copy_(order)
+    return _seen_as(numbers, view, start).clone()
+
+
+def _end(tensor: Tensor) -> int:
+    """The place in memory behind the last entry."""
+    steps = zip(tensor.shape, tensor.stride(), strict=True)
+    return int(tensor.storage_offset()) + 1 + sum((size - 1) * step for size, step in steps)
+
+
+def _seen_as(numbers: Tensor, tensor: Tensor, start: int) -> Tensor:
+    return numbers.as_strided(tensor.shape, tensor.stride(), int(tensor.storage_offset()) - start)
 
 
 def put(before: Tensor, at: Int[Tensor, "..."], written: Tensor) -> Tensor:

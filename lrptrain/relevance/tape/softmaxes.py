@@ -7,6 +7,7 @@ The largest entries of a softmax, divided by their sum, as routers of experts ha
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -320,9 +321,41 @@ def _of_logarithm(graph: Graph, end: Node) -> _Softmax | None:
 
 def divides_exponentials(producer: Producer, numerator: Value, denominator: Value) -> bool:
     """Whether a quotient has exponentials above and, summed with fixed weights only, below."""
+    if _is_constant_sum(producer, denominator):
+        return False
     # Not necessarily the same ones: a model may call exp twice.
     below = _exponentials(producer, denominator, products=False)
     return bool(below) and bool(_exponentials(producer, numerator, products=True))
+
+
+def _is_constant_sum(producer: Producer, value: Value) -> bool:
+    """Whether a value is the sum of softmaxes along their own axis, each times a constant: it depends on no score."""
+    node = producer(value)
+    while node is not None and node.name in CAST | ENTRIES and len(_operands(node)) == 1:
+        node = producer(_operands(node)[0])
+    dim = None if node is None else _summed_axis(node)
+    return node is not None and dim is not None and _adds_up(producer, node.inputs[0], dim)
+
+
+def _adds_up(producer: Producer, value: Value, dim: int) -> bool:
+    node = producer(value)
+    if node is None or any(operand.shape != value.shape for operand in _operands(node)):
+        return False
+    if node.name == "softmax":
+        axis = node.argument(1, "dim")
+        return isinstance(axis, int) and axis % len(value.shape) == dim
+    weighs = node.name == "mul" or (node.name == "div" and isinstance(node.argument(0, "input"), Value))
+    if weighs and len(node.inputs) == 1:
+        weights = [x for x in (*node.args, *node.kwargs.values()) if not isinstance(x, Value)]
+        scales = all(_is_the_same_along(x, dim - len(value.shape)) for x in weights)
+    else:
+        scales = node.name in CAST | {"add", "sub"}
+    return scales and all(_adds_up(producer, operand, dim) for operand in _operands(node))
+
+
+def _is_the_same_along(constant: Any, axis: int) -> bool:
+    """Whether a constant has no entries of its own along an axis, which is counted from the last one."""
+    return not isinstance(constant, Tensor) or constant.ndim < -axis or constant.shape[axis] == 1
 
 
 def _exponentials(producer: Producer, value: Value, *, products: bool) -> set[Node]:

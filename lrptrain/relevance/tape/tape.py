@@ -8,6 +8,7 @@ import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -24,6 +25,7 @@ from lrptrain.relevance.tape.explicit import (
     explicit_attention,
     explicit_baddbmm,
     explicit_glu,
+    explicit_lstm,
     explicit_solve_triangular,
 )
 from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
@@ -45,7 +47,7 @@ from lrptrain.relevance.tape.functions import (
     is_in_place,
 )
 from lrptrain.relevance.tape.lookup import Lookup, Order, first_lookup, later_lookup, lookup_arguments
-from lrptrain.relevance.tape.nodes import Node, Value, is_idle, map_nested, tensors_in, version_of
+from lrptrain.relevance.tape.nodes import Node, Value, is_idle, map_nested, numbers_in, tensors_in, version_of
 from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
 from lrptrain.relevance.tape.outside import Outside, without_graph
 from lrptrain.relevance.tape.running import RunningModule
@@ -62,6 +64,7 @@ _EXPLICIT: dict[str, Callable[..., Any]] = {
     "addcmul": explicit_addcmul,
     "addcdiv": explicit_addcdiv,
     "linalg_solve_triangular": explicit_solve_triangular,
+    "lstm": explicit_lstm,
     "flex_attention": explicit_flex_attention,
 }
 
@@ -204,7 +207,9 @@ class Tape(TorchFunctionMode):
             func, args = as_python(func, args)
         name = canonical_name(func)
         explicit = _EXPLICIT.get(name)
-        if explicit is not None and not is_in_place(func, args, kwargs) and "out" not in kwargs:
+        # Sequences of several lengths have their batch sizes in the place of the initial states.
+        packed = name == "lstm" and isinstance(args[1], Tensor)
+        if explicit is not None and not (packed or is_in_place(func, args, kwargs) or "out" in kwargs):
             start = len(self.nodes)
             # torch leaves a mode while it handles a call; entered again, it records the parts one by one.
             with self:
@@ -225,6 +230,8 @@ class Tape(TorchFunctionMode):
             # `torch.no_grad()` inside of a model: noted for constants, but the input keeps its graph.
             self._graph = args[0]
             return None
+        if name == "setitem" and _stands_there(*args):
+            return None
         return self._record(name, func, args, kwargs)
 
     def _record(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -238,6 +245,8 @@ class Tape(TorchFunctionMode):
         node = Node(name, func, self._wrap(args), self._wrap(kwargs), self._inputs(tensors), path=self._where())
         if name in OVERWRITING and is_in_place(func, args, kwargs):
             node = _overwriting(node, tensors[0])
+        elif name == "as_strided" and node.inputs:
+            node = _taking(node, tensors[0], result_of=partial(func, *args, **kwargs))
         # y.add_(1) writes into y: values that share its memory keep a copy of what they were.
         in_place = is_in_place(func, args, kwargs) and not is_idle(node)
         written = tensors[0] if tensors and in_place else None
@@ -285,7 +294,7 @@ class Tape(TorchFunctionMode):
         """Carry out a call inside of `torch.func` or `vmap`, which is served for constants only (masks, say)."""
         result = func(*args, **kwargs)
         follows = any(self._depends(unwrapped(tensor)) for tensor in tensors)
-        if follows and any(out.is_floating_point() for out in tensors_in(result)):
+        if follows and any(True for _ in numbers_in(result)):
             raise self._unsupported(name, "runs inside of torch.vmap or a transform of torch.func")
         return result
 
@@ -301,7 +310,7 @@ class Tape(TorchFunctionMode):
     def _keep(self, node: Node, result: Any, tensors: list[Tensor], same: list[Tensor]) -> None:
         """Remember the outputs, and the node if relevance can flow through it."""
         # What the call returns as it was given (`x.to(x.dtype)`) stays the value that it is.
-        outputs = [out for out in tensors_in(result) if out.is_floating_point() and not any(out is t for t in same)]
+        outputs = [out for out in numbers_in(result) if not any(out is t for t in same)]
         depends = bool(node.inputs) and node.name not in CONSTANT and not _casts_a_constant(node)
         if self._outside.exported:
             self._outside.know_results(node.name, node.args, tensors, outputs)
@@ -588,10 +597,18 @@ def _repeats(nodes: Sequence[Node], value: Value, tensor: Tensor) -> bool:
     with torch.no_grad():
         for node in reversed(inside):
             result = node.call(lambda x: values.get(x, x.tensor))
-            values.update(zip(node.outputs, (x for x in tensors_in(result) if x.is_floating_point()), strict=True))
+            values.update(zip(node.outputs, numbers_in(result), strict=True))
     made = values[value]
     rounding = 1e3 * torch.finfo(tensor.dtype).eps
     return made.shape == tensor.shape and torch.allclose(made, tensor.detach(), rounding, rounding, equal_nan=True)
+
+
+def _taking(node: Node, tensor: Tensor, result_of: Callable[[], Tensor]) -> Node:
+    """`as_strided`, which goes by places in memory, as what it reads of the tensor; as it is if it reads beside it."""
+    at = places(tensor, result_of().detach())
+    if bool((at < 0).any()):
+        return node
+    return Node("take", torch.take, (node.inputs[0], at), {}, node.inputs, path=node.path)
 
 
 def _in_graph(x: Any) -> bool:
@@ -625,6 +642,15 @@ def _keep_overwritten_constants(node: Node, written: Tensor) -> None:
         node.args, node.kwargs = map_nested(
             (node.args, node.kwargs), Tensor, lambda t: t.clone() if shares_memory(t, (written,)) else t
         )
+
+
+def _stands_there(target: Tensor, index: Any, written: Any) -> bool:
+    """Whether an assignment writes a view of the target where it is: the end of `x[index] += y`, which has added."""
+    if not isinstance(written, Tensor) or not shares_memory(written, (target,)):
+        return False
+    with torch.no_grad():
+        place = target[index]
+    return (place.data_ptr(), place.shape, place.stride()) == (written.data_ptr(), written.shape, written.stride())
 
 
 def _repeat_the_choice(node: Node, result: Any) -> None:

@@ -12,6 +12,7 @@ from torch.nn import functional as F
 
 import lrptrain
 from lrptrain import rules
+from lrptrain.relevance.propagation import in_place_rules
 from lrptrain.relevance.propagation import rules as formulas
 
 LAYOUT = lrptrain.TokenLayout(9, tuple(range(9)), (3, 3))
@@ -204,3 +205,38 @@ def test_the_rule_of_the_patch_convolution_can_be_chosen():
 def test_wrong_options(options, message):
     with pytest.raises(ValueError, match=message):
         lrptrain.attribute(Patches(), patches(), 1, "lrp", **options)
+
+
+# Positive contributions that are 10^12 times smaller than the negative ones, of which 2 and 1 parts come from the first
+# two entries.
+SMALL = torch.tensor([[2e-12, 1e-12, 0.7, 0.3, 0.9]], dtype=torch.float64)
+AGAINST = torch.tensor([[1.0, 1.0, -1.0, -0.9, -1.1]], dtype=torch.float64)
+
+
+def plain(x: Tensor, weight: Tensor) -> Tensor:
+    return formulas.zplus(torch.ones(1, 1).double(), x, weight, F.linear, torch.matmul)
+
+
+def in_place(x: Tensor, weight: Tensor) -> Tensor:
+    return in_place_rules.zplus(torch.ones(1, 1).double(), x, weight, F.linear(x, weight), None)
+
+
+def by_sign(x: Tensor, weight: Tensor) -> Tensor:
+    return formulas.alpha_beta(torch.ones(1, 1).double(), x, weight, 1.0, 0.0, F.linear, torch.matmul)
+
+
+def of_product(x: Tensor, weight: Tensor) -> Tensor:
+    product = (torch.matmul, lambda s, y: s @ y.mT, lambda s, y: y.mT @ s)
+    first, second = formulas.alpha_beta_of_product(torch.ones(1, 1).double(), x, weight.mT, 1.0, 0.0, product)
+    torch.testing.assert_close(first, second.mT, rtol=1e-14, atol=0.0)
+    return 2 * first
+
+
+@pytest.mark.parametrize("rule", [plain, in_place, by_sign, of_product])
+@pytest.mark.parametrize("sign", [1.0, -1.0])
+def test_small_contributions_for_are_told_from_large_ones_against(rule, sign):
+    """Their sum is not the rest of a difference, of which no digit would be right."""
+    found = rule(sign * SMALL, sign * AGAINST)
+    torch.testing.assert_close(
+        found, torch.tensor([[2 / 3, 1 / 3, 0.0, 0.0, 0.0]], dtype=torch.float64), rtol=1e-14, atol=0.0
+    )

@@ -37,7 +37,7 @@ def by_contributions(relevance: Tensor, contributions: Tensor) -> Tensor:
 
 def test_zplus(layer):
     x, weight, relevance = layer
-    found = rules.zplus(relevance, x, weight, F.linear(x, weight), F.linear, backwards)
+    found = rules.zplus(relevance, x, weight, F.linear, backwards)
     contributions = (x[:, None] * weight).clamp(min=0)
     torch.testing.assert_close(found, by_contributions(relevance, contributions), rtol=1e-11, atol=1e-12)
     torch.testing.assert_close(found.sum(1), relevance.sum(1))  # conserved: every output has a positive contribution
@@ -49,7 +49,7 @@ def test_zplus_of_a_dead_unit(dtype):
     x = random(64, 50).abs().to(dtype)
     weight = torch.cat([-random(1, 50, seed=1).abs(), random(3, 50, seed=2)]).to(dtype)
     relevance = torch.ones(64, 4, dtype=dtype)
-    found = rules.zplus(relevance, x, weight, F.linear(x, weight), F.linear, backwards)
+    found = rules.zplus(relevance, x, weight, F.linear, backwards)
     torch.testing.assert_close(found.sum(1), torch.full((64,), 3.0, dtype=dtype))  # the dead unit's goes nowhere
     expected = by_contributions(relevance.double(), (x[:, None] * weight).clamp(min=0).double())
     torch.testing.assert_close(found.double(), expected, rtol=1e-3 if dtype == torch.float32 else 1e-9, atol=1e-5)
@@ -57,7 +57,7 @@ def test_zplus_of_a_dead_unit(dtype):
 
 def test_zplus_of_nothing():
     zero = torch.zeros(2, 5, dtype=torch.float64)
-    found = rules.zplus(torch.ones(2, 4).double(), zero, random(4, 5), torch.zeros(2, 4).double(), F.linear, backwards)
+    found = rules.zplus(torch.ones(2, 4).double(), zero, random(4, 5), F.linear, backwards)
     assert (found == 0).all()
 
 
@@ -158,7 +158,7 @@ def total_of_rows(x: Tensor) -> Tensor:
 
 
 RULES: dict[str, Callable] = {
-    "zplus": lambda r, x, w: rules.zplus(r, x, w, F.linear(x, w), F.linear, backwards),
+    "zplus": lambda r, x, w: rules.zplus(r, x, w, F.linear, backwards),
     "alpha1_beta0": lambda r, x, w: rules.alpha1_beta0(r, x, w, F.linear, backwards),
     "epsilon": lambda r, x, w: rules.epsilon(r, x, w, F.linear(x, w), 0.1, backwards),
     "gamma": lambda r, x, w: rules.gamma(r, x, w, F.linear(x, w), 0.3, F.linear, backwards),

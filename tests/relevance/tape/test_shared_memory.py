@@ -148,3 +148,25 @@ def bits(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("function", [detached_alias, detached_alias_of_a_buffer, bits])
 def test_what_does_not_follow_from_the_write_is_refused(function):
     raises(function, "in module 'between' reads a tensor that was changed in place through another view")
+
+
+def windows(x: Tensor) -> Tensor:
+    """Windows of four tokens that overlap by two, as Longformer cuts them."""
+    x = x * 1
+    batch, token, entry = x.stride()
+    return x.as_strided((len(x), 7, 4, 8), (batch, 2 * token, token, entry)).mean(2).repeat_interleave(2, 1)
+
+
+def windows_without(x: Tensor) -> Tensor:
+    return torch.stack([x[:, i : i + 4] for i in range(0, 14, 2)], 1).mean(2).repeat_interleave(2, 1)
+
+
+def beside(x: Tensor) -> Tensor:
+    x = x * 1
+    return x + x[:, :, 4:].as_strided(x.shape, x.stride(), 0)
+
+
+def test_strides_read_what_stands_there():
+    relevance = ("attnlrp", "epsilon_lrp", "input_x_gradient")
+    same(Small(after=Block(windows)), Small(after=Block(windows_without)), patches(), (*relevance, "rollout"))
+    raises(beside, "as_strided in module 'between' has no propagation rule")

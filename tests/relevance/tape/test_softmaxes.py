@@ -175,8 +175,41 @@ def misaligned(x: Tensor) -> Tensor:
     return weights / weights.sum(-1).unsqueeze(-2)
 
 
+PLACES = torch.linspace(-1, 1, 256, dtype=torch.float64).view(16, 16).sin().softmax(-1)
+
+
+def gated(x: Tensor, gate: float | Tensor = 0.25) -> Tensor:
+    return x.softmax(-1) * (1 - gate) + PLACES * gate
+
+
+def gated_and_divided(x: Tensor, gate: float | Tensor = 0.25) -> Tensor:
+    """As ConViT does: a sum that is 1 whatever the scores are."""
+    weights = gated(x, gate)
+    return weights / weights.sum(-1).unsqueeze(-1)
+
+
+def gated_by_key(x: Tensor) -> Tensor:
+    return gated_and_divided(x, torch.linspace(0, 1, 16, dtype=x.dtype))
+
+
+def gated_by_softmax_over_queries(x: Tensor) -> Tensor:
+    weights = x.softmax(-2) + PLACES
+    return weights / weights.sum(**LAST)
+
+
+@pytest.mark.parametrize("method", [*BY_RULES, "input_x_gradient", "generic_attention", "rollout"])
+def test_a_sum_of_softmaxes_is_a_constant(method):
+    expected = scores(gated, method)
+    assert relative_error(scores(gated_and_divided, method), expected).max() < 1e-9
+    by_head = torch.tensor([0.25, 0.25], dtype=torch.float64).view(2, 1, 1)
+    assert relative_error(scores(lambda x: gated_and_divided(x, by_head), method), expected).max() < 1e-9
+
+
+REFUSED = [both_axes, off_by_one, masked_below, misaligned, gated_by_key, gated_by_softmax_over_queries]
+
+
 @pytest.mark.parametrize("method", BY_RULES)
-@pytest.mark.parametrize("function", [both_axes, off_by_one, masked_below, misaligned])
+@pytest.mark.parametrize("function", REFUSED)
 def test_other_quotients_of_exponentials_are_refused(function, method):
     with pytest.raises(lrptrain.UnsupportedOperationError, match="divides exponentials by a sum of them"):
         scores(function, method)

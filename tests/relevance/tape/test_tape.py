@@ -27,6 +27,12 @@ def assigned(x: Tensor) -> Tensor:
     return y
 
 
+def added_to_a_slice(x: Tensor) -> Tensor:
+    y = x * 1
+    y[..., 4:] += x[..., :4]
+    return y
+
+
 def constant_overwritten(x: Tensor) -> Tensor:
     weight = torch.ones(8, 8, dtype=x.dtype)
     y = F.linear(x, weight)
@@ -126,6 +132,7 @@ IDENTICAL: dict[str, tuple[Callable, Callable]] = {
     "chunk and split": (lambda x: torch.cat([*x.chunk(2, 1)[0].split(2, 1), x[:, 8:]], 1), lambda x: x * 1),
     "squeeze in place": (lambda x: (x * 1).unsqueeze(1).squeeze_(1), lambda x: x * 1),
     "unused branch": (lambda x: (x.diff(dim=1), x)[1], lambda x: x * 1),
+    "added to a slice": (lambda x: added_to_a_slice(x), lambda x: torch.cat([x[..., :4], x[..., 4:] + x[..., :4]], -1)),
     "rsub": (lambda x: 1 - x, lambda x: x.neg() + 1),
     "division by a negative number": (lambda x: x / -2, lambda x: x * -0.5),
     "where as a method": (lambda x: x.where(x > 0, 0.0), lambda x: x.masked_fill(x <= 0, 0.0)),

@@ -1,0 +1,176 @@
+"""Values that cannot be used: which samples of a batch hold some, and what is wrong with them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from torch import Tensor, nn
+
+from lrptrain.batch.annotations import boxes_to_mask, split_values
+from lrptrain.batch.reading import IMAGES, batch_length
+
+
+@dataclass(frozen=True)
+class Limits:
+    """What values may be at most, as far as it is known.
+
+    Attributes:
+        classes: The number of classes, of which labels are indices.
+        vocabulary: The number of token ids, from 0 on.
+    """
+
+    classes: int | None = None
+    vocabulary: int | None = None
+
+
+def vocabulary_size(model: nn.Module) -> int | None:
+    """Return how many rows the model's largest embedding has, beyond which no token id can lie; None without any."""
+    rows = [module.num_embeddings for module in model.modules() if isinstance(module, nn.Embedding)]
+    return max(rows, default=None)
+
+
+def check_values(batch: Mapping[str, Any], limits: Limits = Limits()) -> None:
+    """Reject values that no sample can have.
+
+    Args:
+        batch: A batch in the contract's form.
+        limits: What values may be at most.
+
+    Raises:
+        ValueError: With the entry, what is wrong with it and how it is mended.
+    """
+    for check in _CHECKS:
+        check(batch, limits)
+
+
+def unusable(batch: Mapping[str, Any], limits: Limits = Limits()) -> dict[int, str]:
+    """Return the rows of a batch whose values cannot be used, and why.
+
+    Args:
+        batch: A batch in the contract's form.
+        limits: What values may be at most.
+    """
+    try:
+        check_values(batch, limits)  # all at once: nearly always nothing is wrong
+    except ValueError:
+        problems = {row: _problem(batch, row, limits) for row in range(batch_length(batch))}
+        return {row: problem for row, problem in problems.items() if problem}
+    return {}
+
+
+def _problem(batch: Mapping[str, Any], row: int, limits: Limits) -> str:
+    try:
+        check_values({name: column[row : row + 1] for name, column in batch.items()}, limits)
+    except ValueError as error:
+        return str(error)
+    return ""
+
+
+def _check_inputs(batch: Mapping[str, Any], limits: Limits) -> None:
+    for name in IMAGES:
+        image = batch.get(name)
+        if image is not None and image.is_floating_point() and not bool(image.isfinite().all()):
+            raise ValueError(
+                f"{name!r} holds NaN or infinity: replace such numbers (torch.nan_to_num), or leave the sample out"
+            )
+    ids = batch.get("input_ids")
+    if ids is None or ids.is_floating_point() or not ids.numel():
+        return
+    low, high = int(ids.min()), int(ids.max())
+    if low < 0 or (limits.vocabulary is not None and high >= limits.vocabulary):
+        known = "" if limits.vocabulary is None else f" to {limits.vocabulary - 1}"
+        raise ValueError(
+            f"'input_ids' holds {low if low < 0 else high}, but the model's embedding knows the ids 0{known}: take the "
+            "tokenizer that belongs to the model, or resize its embedding"
+        )
+
+
+def _check_label(batch: Mapping[str, Any], limits: Limits) -> None:
+    label = batch.get("label")
+    if label is None or limits.classes is None or not label.numel() or int(label.max()) < limits.classes:
+        return
+    raise ValueError(
+        f"the label {int(label.max())} is no class of the model: as a target it is out of range for {limits.classes} "
+        f"classes (0 to {limits.classes - 1}); a negative label means none"
+    )
+
+
+def _check_mask(batch: Mapping[str, Any], limits: Limits) -> None:
+    mask = batch.get("mask")
+    image = _image(batch)
+    if mask is None or image is None:
+        return
+    split_values(mask, "mask")
+    if mask.ndim in (3, 4):
+        check_aspect_ratio((mask.shape[-2], mask.shape[-1]), (image.shape[-2], image.shape[-1]))
+
+
+def check_aspect_ratio(mask: tuple[int, int], image: tuple[int, int]) -> None:
+    """Reject masks that would be stretched to fit their images.
+
+    Args:
+        mask: Height and width of a mask. It may be smaller or larger than the image, by the same factor either way, as
+            far as whole pixels allow.
+        image: Height and width of its image.
+
+    Raises:
+        ValueError: If the shapes differ by more than a pixel of the smaller one.
+    """
+    # A mask of 7 x 9 fits an image of 224 x 300: 7 * 300 / 224 = 9.4 columns, which were rounded.
+    (small_height, small_width), (height, width) = sorted((mask, image))
+    if abs(small_height * width / height - small_width) > 1 and abs(small_width * height / width - small_height) > 1:
+        raise ValueError(
+            f"masks of {mask[0]} x {mask[1]} for images of {image[0]} x {image[1]} pixels have another shape and would "
+            "be stretched: resize and crop masks as their images, by nearest neighbour"
+        )
+
+
+def _check_boxes(batch: Mapping[str, Any], limits: Limits) -> None:
+    boxes = batch.get("boxes")
+    image = _image(batch)
+    if boxes is None or image is None or "mask" in batch:
+        return
+    height, width = image.shape[-2], image.shape[-1]
+    drawn = boxes_to_mask(boxes, (height, width))
+    present = ~boxes.isnan().flatten(1).all(1)
+    # Of boxes in pixels some corner lies beyond the first pixel.
+    relative = present & (boxes.nan_to_num(0.0).flatten(1).amax(1) <= 1)
+    if bool(relative.any()) and min(height, width) > 1:
+        raise ValueError(
+            "'boxes' lie in 0..1, but corners are in pixels: multiply x by the image's width and y by its height"
+        )
+    covers_nothing = present & ~(drawn == 1).flatten(1).any(1)
+    # A crop may cut boxes; one that ends twice as far as its image was drawn on a larger one.
+    elsewhere = ((boxes[..., 2] > 2 * width) | (boxes[..., 3] > 2 * height)).any(1)
+    if bool((covers_nothing | elsewhere).any()):
+        problem = "cover no pixel of" if bool(covers_nothing.any()) else "end far outside of"
+        raise ValueError(
+            f"'boxes' {problem} their image of {height} x {width}: they are (x1, y1, x2, y2) in pixels of the image as "
+            "the model is given it, resized and cropped with it"
+        )
+
+
+def _check_rationale(batch: Mapping[str, Any], limits: Limits) -> None:
+    rationale = batch.get("rationale")
+    if rationale is None or "input_ids" not in batch:
+        return
+    split_values(rationale, "rationale")
+    if rationale.shape != batch["input_ids"].shape[:2]:
+        raise ValueError(
+            f"'rationale' {tuple(rationale.shape)} must have the shape of 'input_ids' {tuple(batch['input_ids'].shape)}"
+        )
+
+
+def _image(batch: Mapping[str, Any]) -> Tensor | None:
+    """Return images `[batch, channels, height, width]`, None where there are none."""
+    image = next((batch[name] for name in IMAGES if name in batch), None)
+    return image if image is not None and image.ndim == 4 else None
+
+
+_CHECKS: Sequence[Callable[[Mapping[str, Any], Limits], None]] = (
+    _check_inputs,
+    _check_label,
+    _check_mask,
+    _check_boxes,
+    _check_rationale,
+)

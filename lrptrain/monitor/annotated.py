@@ -1,0 +1,112 @@
+"""What the annotations of a whole sample say together, which no single one of them can: are they misread?"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from lrptrain.batch import Sample
+from lrptrain.batch.annotations import IGNORED, mixes_0_and_255, no_evidence
+
+_ANNOTATIONS = ("mask", "rationale", "boxes")
+
+
+@dataclass(frozen=True)
+class AnnotationSurvey:
+    """The values that annotations have, over a number of samples.
+
+    Attributes:
+        name: The entry, "mask" or "rationale"; "" where there is none.
+        has_evidence: Whether any value is 1.
+        has_values: Whether any value is not 255.
+        mixed: The ids of samples with 0 and 255 and no 1.
+        boxes: Boxes as (x1 + x2 - width, y1 + y2 - height): how far twice their centre lies from the image's.
+    """
+
+    name: str = ""
+    has_evidence: bool = False
+    has_values: bool = False
+    mixed: list[int | str] = field(default_factory=list)
+    boxes: set[tuple[float, float]] = field(default_factory=set)
+
+    @property
+    def misread(self) -> str:
+        """Why no annotation can be trusted; "" if they can."""
+        return no_evidence(self.name) if self.mixed and not self.has_evidence else ""
+
+    @property
+    def remark(self) -> str:
+        """What looks odd, and how the annotations are read; "" if nothing does."""
+        if self.name and not self.has_values:
+            return (
+                f"no sample is annotated: every {self.name!r} is 255 throughout, which is ignored (if 255 marks the "
+                f"evidence, as in most PNG files, pass `{self.name} > 0`)"
+            )
+        if self.mixed and self.has_evidence:
+            return (
+                f"{self.name!r} of the samples {_few(self.mixed)} holds 0 and 255 and no 1: read as no evidence, and "
+                "the rest ignored"
+            )
+        # Of boxes anywhere a quarter has its centre there; of (x, y, width, height) read as corners nearly all have.
+        if len(self.boxes) >= _FEWEST_BOXES and all(x < 0 and y < 0 for x, y in self.boxes):
+            return (
+                f"all of {len(self.boxes)} 'boxes' have their centre in the top left quarter of their image: they are "
+                "read as (x1, y1, x2, y2); are yours (x, y, width, height)?"
+            )
+        return ""
+
+
+_FEWEST_BOXES = 5
+
+
+def survey(samples: Sequence[Sample]) -> AnnotationSurvey:
+    """Return what the annotations of samples say."""
+    total = AnnotationSurvey()
+    for sample in samples:
+        name = next((name for name in ("mask", "rationale") if name in sample.tensors), "")
+        if name:
+            values = sample.tensors[name]
+            row = {key: tensor[None] for key, tensor in sample.tensors.items()}
+            has_evidence = bool((values == 1).any())
+            mixed = [sample.sample_id] if not has_evidence and mixes_0_and_255(row, name) else []
+            part = AnnotationSurvey(name, has_evidence, bool((values != IGNORED).any()), mixed)
+        else:
+            part = AnnotationSurvey(boxes=_centres(sample))
+        total = merged([total, part])
+    return total
+
+
+def merged(parts: Sequence[AnnotationSurvey]) -> AnnotationSurvey:
+    """Return what the surveys of several groups of samples, or processes, say together."""
+    return AnnotationSurvey(
+        name=next((part.name for part in parts if part.name), ""),
+        has_evidence=any(part.has_evidence for part in parts),
+        has_values=any(part.has_values for part in parts),
+        mixed=[sample_id for part in parts for sample_id in part.mixed],
+        boxes=set().union(*(part.boxes for part in parts)),
+    )
+
+
+def without_annotations(samples: Sequence[Sample]) -> list[Sample]:
+    """Return the samples as if nobody had annotated them."""
+    return [
+        replace(sample, tensors={name: x for name, x in sample.tensors.items() if name not in _ANNOTATIONS})
+        for sample in samples
+    ]
+
+
+def _centres(sample: Sample) -> set[tuple[float, float]]:
+    boxes = sample.tensors.get("boxes")
+    image = next((x for name, x in sample.tensors.items() if name != "boxes" and x.ndim == 3), None)
+    if boxes is None or image is None:
+        return set()
+    size = torch.tensor([image.shape[-1], image.shape[-2]])
+    centres: Tensor = boxes[:, :2] + boxes[:, 2:] - size
+    return {(float(x), float(y)) for x, y in centres if x == x}
+
+
+def _few(ids: Sequence[int | str], most: int = 5) -> str:
+    """Return the first ids, and how many more there are."""
+    rest = f" and {len(ids) - most} more" if len(ids) > most else ""
+    return ", ".join(map(str, ids[:most])) + rest

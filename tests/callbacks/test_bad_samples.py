@@ -1,0 +1,255 @@
+"""A sample that cannot be used has no part in the evaluation; all others have the one that they had."""
+
+import json
+import warnings
+
+import pytest
+import torch
+import torch.nn.functional as F
+from setting import data, loader, module, monitor, trainer
+from torch import nn
+
+from lrptrain.loggers import read_events
+
+BAD = 17  # in the last batch but one: beyond the two of the sanity check
+
+
+def spoiled(**values):
+    columns = data()
+    for name, value in values.items():
+        columns[name][BAD] = value
+    return columns
+
+
+def run(folder, columns, watching=None, pl_module=None, **options):
+    """A monitor of all samples, after two epochs whose training never saw the bad sample."""
+    watching = watching or monitor(max_samples=24)
+    pl_module = pl_module or module()
+    val = columns if isinstance(columns, torch.utils.data.DataLoader) else loader(columns)
+    trainer(folder, watching, **options).fit(pl_module, loader(), val)
+    return watching, pl_module
+
+
+def maps(watching):
+    return {each.sample.sample_id: each.maps["label"] for each in watching.scored}
+
+
+def without_bad():
+    keep = [i for i in range(24) if i != BAD]
+    return {**{name: column[keep] for name, column in data().items()}, "sample_id": torch.tensor(keep)}
+
+
+@pytest.mark.parametrize(
+    ("columns", "problem"),
+    [
+        (spoiled(image=float("nan")), "'image' holds NaN or infinity"),
+        (spoiled(image=float("inf")), "'image' holds NaN or infinity"),
+        (spoiled(label=7), "the label 7 is no class of the model: as a target it is out of range for 3 classes"),
+        (spoiled(mask=2), r"mask must be 1 \(evidence\), 0 \(not\) or 255 \(ignored\), found \[2.0\]"),
+    ],
+)
+def test_a_bad_sample_is_left_out_named_and_counted_and_the_rest_goes_on(columns, problem, tmp_path):
+    pl_module = module()
+    pl_module.validation_step = lambda batch, batch_idx: None
+    with pytest.warns(UserWarning, match=f"1 sample is left out for the rest of the run. {BAD}: {problem}") as told:
+        watching, _ = run(tmp_path / "a", columns, pl_module=pl_module)
+    assert sum("left out" in str(each.message) for each in told) == 1
+    assert watching.failures == 0
+    good, _ = run(tmp_path / "b", without_bad(), pl_module=module())
+    assert maps(watching).keys() == maps(good).keys() == set(range(24)) - {BAD}
+    for sample_id, expected in maps(good).items():
+        torch.testing.assert_close(maps(watching)[sample_id], expected, rtol=0, atol=1e-5)
+    assert [event["scalars"]["relevance/left_out"] for event in read_events(watching.folder)] == [1.0, 1.0]
+    assert list(json.loads((watching.folder / "left_out.json").read_text())) == [str(BAD)]
+    assert not (good.folder / "left_out.json").exists()
+
+
+def test_on_request_a_bad_sample_ends_the_run(tmp_path):
+    with pytest.raises(ValueError, match=f"{BAD}: mask must be 1"):
+        run(tmp_path, spoiled(mask=2), monitor(max_samples=24, on_error="raise"))
+
+
+def test_a_bad_sample_in_the_sanity_check_is_an_error_that_names_it(tmp_path):
+    columns = data()
+    columns["mask"][7] = 2  # of the second batch
+    columns["sample_id"] = torch.arange(24) + 100
+    pl_module = module()
+    pl_module.training_step = lambda batch, batch_idx: pytest.fail("training began")
+    with pytest.raises(ValueError, match="RelevanceMonitor cannot use the sample 107: mask must be 1"):
+        run(tmp_path, columns, pl_module=pl_module)
+
+
+class Picky(nn.Module):
+    """Cannot take one image, for a reason that no value shows."""
+
+    def __init__(self):
+        super().__init__()
+        self.net = module().net
+
+    def forward(self, image):
+        if not self.training and bool((image[:, 0, 0, 0] == 42).any()):
+            raise RuntimeError("not this one")
+        return self.net(image)
+
+
+def test_a_sample_that_the_model_cannot_take_is_left_out(tmp_path):
+    columns = spoiled()
+    columns["image"][BAD, 0, 0, 0] = 42
+    pl_module = module(net=Picky())
+    pl_module.validation_step = lambda batch, batch_idx: None
+    with pytest.warns(UserWarning, match=f"left out for the rest of the run. {BAD}: RuntimeError: not this one"):
+        watching, _ = run(tmp_path, columns, pl_module=pl_module)
+    assert maps(watching).keys() == set(range(24)) - {BAD}
+    assert watching.failures == 0
+
+
+class Sizes(torch.utils.data.Dataset):
+    """Two images of another size in a batch of their own."""
+
+    def __len__(self):
+        return 24
+
+    def __getitem__(self, i):
+        row = {name: column[i] for name, column in data().items()}
+        return {**row, "image": torch.randn(3, 20, 20), "mask": torch.ones(20, 20)} if i in (12, 13) else row
+
+
+def test_images_of_another_size_are_left_out(tmp_path):
+    pl_module = module()
+    pl_module.validation_step = lambda batch, batch_idx: None
+    with pytest.warns(UserWarning, match=r"2 samples are left out.*'(mask|image)' is \[.*20, 20\], and that of most"):
+        watching, _ = run(tmp_path, torch.utils.data.DataLoader(Sizes(), batch_size=2), pl_module=pl_module)
+    assert maps(watching).keys() == set(range(24)) - {12, 13}
+
+
+def test_masks_of_0_and_255_behind_unannotated_ones_are_not_used(tmp_path):
+    """The first batches say nothing, and later ones never have a 1: read as they are, nothing would be evidence."""
+    columns = data()
+    columns["mask"] *= 255
+    columns["mask"][:10] = 255
+    with pytest.warns(UserWarning, match="failed while reading the masks: ValueError: .*`mask > 0`. The annotations a"):
+        watching, _ = run(tmp_path, columns)
+    assert watching.failures == 1
+    assert len(watching.scored) == 24
+    assert not any(name.startswith("label/") for name in watching.scored[0].values)
+
+
+def test_single_masks_of_0_and_255_are_mentioned(tmp_path):
+    columns = data()
+    columns["mask"][BAD] *= 255
+    with pytest.warns(UserWarning, match=f"'mask' of the samples {BAD} holds 0 and 255 and no 1: read as no evidence"):
+        watching, _ = run(tmp_path, columns)
+    assert len(watching.scored) == 24
+
+
+def with_boxes(boxes):
+    return {**{name: data()[name] for name in ("image", "label")}, "boxes": torch.as_tensor(boxes).float()}
+
+
+def test_boxes_that_may_be_corner_and_size_are_mentioned(tmp_path):
+    x, y = torch.rand(24, 1) * 3, torch.rand(24, 1) * 3
+    with pytest.warns(UserWarning, match=r"all of 24 'boxes' have their centre in the top left quarter.*width, height"):
+        run(tmp_path, with_boxes(torch.stack([x, y, x + 4, y + 5], -1)))
+    with warnings.catch_warnings():
+        warnings.simplefilter("error", UserWarning)
+        run(tmp_path, with_boxes(torch.stack([3 * x, y, 3 * x + 6, y + 8], -1)))
+
+
+@pytest.mark.parametrize(
+    ("columns", "message"),
+    [
+        (with_boxes([[[0.1, 0.1, 0.5, 0.9]]] * 24), "'boxes' lie in 0..1, but corners are in pixels"),
+        (with_boxes([[[100, 100, 120, 120]]] * 24), "'boxes' cover no pixel of their image of 16 x 16"),
+        (with_boxes([[[2, 2, 160, 120]]] * 24), "'boxes' end far outside of their image of 16 x 16"),
+        (
+            {**data(), "mask": torch.ones(24, 16, 32)},
+            "masks of 16 x 32 for images of 16 x 16 pixels have another shape",
+        ),
+        ({**data(), "mask": 0.7 * data()["mask"]}, "binarise it first, for example `.mask > 0.5.`"),
+    ],
+)
+def test_annotations_that_would_be_misread_are_refused(columns, message, tmp_path):
+    pl_module = module()
+    pl_module.training_step = lambda batch, batch_idx: pytest.fail("training began")
+    with pytest.raises(ValueError, match=message):
+        run(tmp_path, columns, pl_module=pl_module)
+
+
+def test_masks_of_another_size_and_the_same_shape_are_taken(tmp_path):
+    columns = data()
+    watching, _ = run(tmp_path / "a", {**columns, "mask": columns["mask"][:, ::4, ::4]})
+    expected, _ = run(tmp_path / "b", columns)
+    assert [each.values for each in watching.scored] == [each.values for each in expected.scored]
+
+
+def prepared(pl_module, change):
+    """A module that changes its images within its steps."""
+    read = pl_module.forward
+    kind = type(pl_module)
+    kind.training_step = lambda self, batch, i: F.cross_entropy(read(change(batch["image"])), batch["label"])
+    kind.validation_step = lambda self, batch, i: self(change(batch["image"]))
+    return pl_module
+
+
+@pytest.mark.parametrize(
+    "change", [lambda x: (x - 0.5) / 2, lambda x: x.flip(-1), lambda x: F.interpolate(x, (32, 32))]
+)
+def test_images_that_the_validation_step_changes_are_refused(change, tmp_path):
+    """The maps would be of other inputs than those that the model is used with."""
+    pl_module = prepared(module(), change)
+    type(pl_module).training_step = lambda self, batch, i: pytest.fail("training began")
+    type(pl_module).forward = lambda self, x: self.net(x[..., :16, :16])
+    with pytest.raises(ValueError, match="validation_step gives the model other values than 'image' of the batch"):
+        run(tmp_path, data(), pl_module=pl_module)
+
+
+def test_without_a_sanity_check_such_images_are_not_explained(tmp_path):
+    with pytest.warns(
+        UserWarning, match="failed while drawing the sample: ValueError: validation_step gives the model"
+    ):
+        watching, _ = run(tmp_path, data(), pl_module=prepared(module(), lambda x: x / 2), num_sanity_val_steps=0)
+    assert watching.failures == 1
+    assert watching.scored == []
+
+
+class Bytes(nn.Module):
+    def __init__(self, scales):
+        super().__init__()
+        self.net = module().net
+        self.scales = scales
+
+    def forward(self, image):
+        if self.scales and image.dtype == torch.uint8:
+            return self.net(image / 255)
+        return self.net(image.float())
+
+
+@pytest.mark.parametrize("scales", [False, True])
+def test_images_of_bytes(scales, tmp_path):
+    """They are explained as floats, unless the model reads these otherwise."""
+    columns = {**data(), "image": torch.randint(0, 256, (24, 3, 16, 16), dtype=torch.uint8)}
+    pl_module = module(net=Bytes(scales))
+    watching = monitor(max_samples=24)
+    runner = trainer(tmp_path, watching)
+    if scales:
+        with pytest.raises(ValueError, match="other values than 'image' of the batch"):
+            runner.fit(pl_module, loader(columns), loader(columns))
+    else:
+        runner.fit(pl_module, loader(columns), loader(columns))
+        assert len(watching.scored) == 24
+
+
+def reads_batches():
+    pl_module = module()
+    kind = type(pl_module)
+    kind.forward = lambda self, batch: self.net(batch["image"])
+    kind.training_step = lambda self, batch, i: F.cross_entropy(self(batch), batch["label"])
+    kind.validation_step = lambda self, batch, i: self(batch)
+    return pl_module
+
+
+def test_a_forward_that_takes_the_batch_names_what_to_take_instead(tmp_path):
+    with pytest.raises(ValueError, match=r"the forward of Classifier takes the whole batch.*model='net'"):
+        run(tmp_path / "a", data(), pl_module=reads_batches())
+    watching, _ = run(tmp_path / "b", data(), monitor(max_samples=24, model="net"), reads_batches())
+    assert len(watching.scored) == 24
