@@ -37,7 +37,7 @@ from lrptrain.monitor.summary import logged_metrics
 from lrptrain.relevance.default import DEFAULT_METHODS, check_method
 from lrptrain.relevance.preserve import preserved
 from lrptrain.trainers.checks import check_counts, check_normalisation
-from lrptrain.trainers.discover import name_sources
+from lrptrain.trainers.discover import NameSources, name_sources
 from lrptrain.trainers.failures import Failures, describe_error
 from lrptrain.trainers.lightning import log_scalars, logged_step, undivided_length, watchers
 from lrptrain.trainers.processes import SharedText, gather
@@ -389,7 +389,7 @@ class RelevanceMonitor(ModelCallback):
             self._check_batch(pl_module, batch, listener)
         if trainer.sanity_checking:
             if batch_idx == 0:
-                self._mention_ignored(batch)
+                self._mention_unread(batch, name_sources(trainer, pl_module))
                 self._evaluate_sanity_batch(trainer, pl_module, batch)
             return
         if self._sample.samples is None:
@@ -496,7 +496,10 @@ class RelevanceMonitor(ModelCallback):
         self._check_input(pl_module, contract_batch, listener)
         self._check_values(contract_batch)
 
-    def _mention_ignored(self, batch: Any) -> None:
+    def _mention_unread(self, batch: Any, sources: NameSources) -> None:
+        """Say once what is left out of a tuple, and that tokens have no names."""
+        if "input_ids" in read_batch(batch, self.batch_adapter) and not self._builder.names_tokens(sources):
+            rank_zero_info(f"{self.title} names tokens by their ids: tokenizer= says which tokenizer names them")
         parts = ignored_parts(batch) if self.batch_adapter is None else ""
         if parts:
             rank_zero_info(
