@@ -146,7 +146,7 @@ def test_where_the_normalisation_is_from(tmp_path):
 def test_the_card_of_a_model(tmp_path):
     ViTImageProcessor(image_mean=[0.1, 0.2, 0.3], image_std=[0.4, 0.5, 0.6]).save_pretrained(tmp_path)
     part = nn.Linear(1, 1)
-    part.config = BertConfig(name_or_path=str(tmp_path))  # type: ignore[assignment]
+    part.config = BertConfig.from_dict({"name_or_path": str(tmp_path)})  # type: ignore[assignment]
     assert normalisation(nn.Sequential(part)).mean == (0.1, 0.2, 0.3)
     card = nn.Linear(1, 1)
     card.pretrained_cfg = {"mean": own_vision.MEAN, "std": own_vision.STD}  # type: ignore[assignment]
@@ -175,14 +175,14 @@ def test_the_tokenizer_is_found_under_any_name(tmp_path):
     data.words.save_pretrained(tmp_path)
     assert len(find_tokenizer(None, [], [{"tokenizer_name": str(tmp_path)}])) == 2
     net = nn.Linear(1, 1)
-    net.config = BertConfig(name_or_path=str(tmp_path))  # type: ignore[assignment]
+    net.config = BertConfig.from_dict({"name_or_path": str(tmp_path)})  # type: ignore[assignment]
     assert len(find_tokenizer(None, [net], [])) == 2
     with pytest.raises(ValueError, match="pass --tokenizer NAME"):
         find_tokenizer(None, [nn.Linear(1, 1)], [{"width": 3}])
 
 
 def test_class_names_and_vocabulary():
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    sizes: dict[str, Any] = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
     named = BertForSequenceClassification(BertConfig(**sizes, vocab_size=5, id2label={0: "no", 1: "yes"}))
     numbered = BertForSequenceClassification(BertConfig(**sizes, vocab_size=5))
     assert find_class_names(None, [{}, named], 2) == ["no", "yes"]
