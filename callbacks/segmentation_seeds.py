@@ -13,7 +13,7 @@ from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.callbacks.relevance_monitor import RelevanceMonitor
 from lrptrain.extras import require
 from lrptrain.relevance.preserve import preserved
-from lrptrain.segmentation.config import PseudoMaskConfig
+from lrptrain.segmentation.config import DEFAULT_THRESHOLD, PseudoMaskConfig
 from lrptrain.segmentation.export import MASK_FOLDERS, ImageSource, in_every_process, run_export
 from lrptrain.segmentation.export_files import describe_entries, read_index
 from lrptrain.segmentation.images import image_batches
@@ -38,7 +38,8 @@ class SegmentationSeeds(ModelCallback):
     `lrptrain.segmentation.export_files` describes. An export that was cut off continues where it was, with the same
     model. An image of none of the classes, or without positive relevance, is skipped, and counted with its reason.
 
-    The threshold of the background is the config's, or the one that fits the true masks of the validation images best.
+    The threshold of the background is the config's, or the one that fits the true masks of the validation images best;
+    where no validation image has one, it is `lrptrain.segmentation.config.DEFAULT_THRESHOLD`.
 
     Logged: `segmentation/<split>/images`, `.../skipped`; where true masks are known also `.../seeds_miou`,
     `.../refined_miou`, `.../masks_miou` (0..1; the last over the pixels that are not ignored) and `.../masks_decided`
@@ -115,15 +116,12 @@ class SegmentationSeeds(ModelCallback):
             require("kornia", "refinement")
         if self.config.refine == "dense_crf":
             require("pydensecrf", "crf")
-        needs_validation = self.split == "val" or self.config.threshold is None
-        if stage == "fit" and needs_validation and not trainer.enable_validation:
-            raise ValueError(
-                "SegmentationSeeds needs a validation here: give the trainer one, or set a threshold in the config"
-            )
-        if stage == "predict" and self.config.threshold is None and self._named_folder is None:
-            raise ValueError(
-                "prediction has no true masks on which a threshold could be chosen: set a threshold in the config, or "
-                "name the folder of an export that has one"
+        if stage == "fit" and self.split == "val" and not trainer.enable_validation:
+            raise ValueError("SegmentationSeeds exports the validation images: give the trainer some, or split='train'")
+        if self.config.threshold is None:
+            rank_zero_info(
+                "SegmentationSeeds: the background's threshold is the one that fits the true masks of the validation "
+                f"images best; where none has a mask, it is {DEFAULT_THRESHOLD} (`threshold` in the config sets it)"
             )
         self.folder = None
         self.scores = {}
@@ -169,7 +167,8 @@ class SegmentationSeeds(ModelCallback):
             self.folder = folder
             # `datamodule` is set on the trainer only if there is one.
             owners = (pl_module, getattr(trainer, "datamodule", None))
-            validation = self._source(trainer, pl_module, trainer.val_dataloaders) if split != "predict" else None
+            has_validation = split != "predict" and trainer.val_dataloaders is not None
+            validation = self._source(trainer, pl_module, trainer.val_dataloaders) if has_validation else None
             if self._model is None:
                 raise RuntimeError("SegmentationSeeds found no model: was its `setup` called?")
             with torch.autocast(pl_module.device.type, enabled=False):
@@ -181,6 +180,7 @@ class SegmentationSeeds(ModelCallback):
                     split,
                     lambda classes: find_class_names(self.class_names, owners, classes),
                     validation,
+                    progress=trainer.progress_bar_callback is not None,
                 )
             if trainer.is_global_zero:
                 rank_zero_info(f"SegmentationSeeds: {folder}: {describe_entries(read_index(folder))}")

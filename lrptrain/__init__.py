@@ -5,6 +5,9 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from lrptrain import rules, targets
+    from lrptrain.auditing.audit import audit
+    from lrptrain.auditing.compare import compare
+    from lrptrain.monitor.check import check
     from lrptrain.relevance import (
         Composite,
         Decomposition,
@@ -43,6 +46,9 @@ __all__ = [
     "UnsupportedModelError",
     "UnsupportedOperationError",
     "attribute",
+    "audit",
+    "check",
+    "compare",
     "decompose",
     "methods",
     "record",
@@ -53,16 +59,21 @@ __all__ = [
     "use_rules",
 ]
 
+_ORIGINS = {
+    "audit": "lrptrain.auditing.audit",
+    "compare": "lrptrain.auditing.compare",
+    "check": "lrptrain.monitor.check",
+}
 _MODULES = ("rules", "targets")
 
 
 def __getattr__(name: str) -> Any:
-    """Import what is asked for, and only then: `lrptrain --help` must not wait for torch."""
+    """Import what is asked for, and only then: `lrptrain --help` must not wait for torch, nor `attribute` for more."""
     if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     if name in _MODULES:
         return import_module(f"lrptrain.{name}")
-    value = getattr(import_module("lrptrain.relevance"), name)
+    value = getattr(import_module(_ORIGINS.get(name, "lrptrain.relevance")), name)
     globals()[name] = value  # found at once the next time
     return value
 

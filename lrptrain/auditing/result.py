@@ -97,6 +97,12 @@ class AuditResult:
         values = self.values(test.name, method) if test.column is not None else {}
         return summarize(values[test.column.values]) if values and test.column is not None else None
 
+    def __str__(self) -> str:
+        """Return everything in words, as in audit.md."""
+        from lrptrain.auditing.report import markdown  # which reads results, so it imports this module
+
+        return markdown(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything with the names that the files of an audit use."""
         # The files call the unit "of", as in "perturbation of rollout".

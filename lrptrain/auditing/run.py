@@ -2,20 +2,19 @@
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import torch
 from torch import nn
 
 from lrptrain.auditing.base import AuditTest, select_tests
+from lrptrain.auditing.brought import evaluation_with_gradients
 from lrptrain.auditing.context import AuditContext, Batch, fingerprint, predict_batches
 from lrptrain.auditing.predict import UNSUPPORTED, Fill, synchronize
 from lrptrain.auditing.result import AuditResult, UnitResult
 from lrptrain.auditing.settings import AuditSettings
 from lrptrain.auditing.store import Store, Values
-from lrptrain.relevance.preserve import preserved, unwrap
+from lrptrain.relevance.preserve import unwrap
 from lrptrain.relevance.registry import get_method
 
 TRIAL_SAMPLES = 2
@@ -76,7 +75,7 @@ def run_audit(
     clock = _Clock(budget)
     batches = list(batches)
     train_batches = list(train_batches or ())
-    with _evaluation_with_gradients(unwrap(model)) as model:
+    with evaluation_with_gradients(unwrap(model)) as model:
         context = AuditContext(
             model=model,
             batches=predict_batches(model, batches),
@@ -187,11 +186,3 @@ class _Runner:
         values = run()
         synchronize(self.context.logits.device)
         return values, time.monotonic() - started
-
-
-@contextmanager
-def _evaluation_with_gradients(model: nn.Module) -> Iterator[nn.Module]:
-    """Yield the model in evaluation mode, where gradients can be computed; it is left as it was."""
-    with preserved(model), torch.inference_mode(False), torch.enable_grad():
-        model.eval()
-        yield model

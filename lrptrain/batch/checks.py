@@ -90,8 +90,8 @@ def _check_label(batch: Mapping[str, Any], limits: Limits) -> None:
     if label is None or limits.classes is None or not label.numel() or int(label.max()) < limits.classes:
         return
     raise ValueError(
-        f"the label {int(label.max())} is no class of the model: target is out of range for {limits.classes} classes "
-        f"(0 to {limits.classes - 1}); a negative label means none"
+        f"the label {int(label.max())} is no class of the model: as a target it is out of range for {limits.classes} "
+        f"classes (0 to {limits.classes - 1}); a negative label means none"
     )
 
 
@@ -133,9 +133,9 @@ def _check_boxes(batch: Mapping[str, Any], limits: Limits) -> None:
     height, width = image.shape[-2], image.shape[-1]
     drawn = boxes_to_mask(boxes, (height, width))
     present = ~boxes.isnan().flatten(1).all(1)
-    corners = boxes[~boxes.isnan()]
-    # Of a box in pixels some corner lies beyond the first pixel.
-    if corners.numel() and float(corners.max()) <= 1 and min(height, width) > 1:
+    # Of boxes in pixels some corner lies beyond the first pixel.
+    relative = present & (boxes.nan_to_num(0.0).flatten(1).amax(1) <= 1)
+    if bool(relative.any()) and min(height, width) > 1:
         raise ValueError(
             "'boxes' lie in 0..1, but corners are in pixels: multiply x by the image's width and y by its height"
         )

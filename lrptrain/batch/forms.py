@@ -64,16 +64,18 @@ def _from_tuple(batch: Sequence[Any]) -> dict[str, Any]:
     if not len(batch):
         raise ValueError(f"a batch is an empty {type(batch).__name__}; {ADAPTER_HINT}")
     first, *rest = batch
-    if rest and _fields(first) is not None and _fields(rest[0]) is not None:
+    inner = _fields(first)
+    others = _fields(rest[0]) if rest else None
+    # Samples have the same entries, inputs and targets have others.
+    if inner is not None and others is not None and inner.keys() & others.keys() & {*INPUTS, "label", "labels"}:
         raise ValueError(
             f"a batch is a list of {len(batch)} samples that nobody stacked: give the dataloader a collate_fn that "
             f"does, or stack them in a batch_adapter; {ADAPTER_HINT}"
         )
-    inner = _fields(first)
     entries = _flat(inner) if inner is not None else {"image": first}
     if rest:
-        if _fields(rest[0]) is not None:
-            entries = _flat(_fields(rest[0]) or {}) | entries
+        if others is not None:
+            entries = _flat(others) | entries
         elif isinstance(rest[0], Sequence) and any(getattr(each, "ndim", 0) for each in rest[0]):
             raise ValueError(f"what comes second in a batch is a {type(rest[0]).__name__}, no labels; {ADAPTER_HINT}")
         else:

@@ -1,14 +1,17 @@
 """`lrptrain attribute`: explain one image or text with a checkpoint."""
 
 from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import torch
+if TYPE_CHECKING:
+    import torch
 
-from lrptrain.cli.loading import datamodule_settings, image_size, load_model
-from lrptrain.relevance import Relevance, attribute
-from lrptrain.trainers.checks import check_normalisation
+    from lrptrain.cli.checkpoint import Checkpoint
+    from lrptrain.cli.normalisation import Normalisation
+    from lrptrain.relevance import Relevance
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")
 
@@ -16,54 +19,144 @@ PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")
 def show_relevance(
     checkpoint: str,
     source: str,
-    target: int | None = None,
+    target: int | str | None = None,
     method: str | None = None,
     output: str = "relevance.png",
     size: int | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
+    mean: float | Sequence[float] | None = None,
+    std: float | Sequence[float] | None = None,
     tokenizer: str | None = None,
+    class_names: str | None = None,
+    data: str | None = None,
     module: str | None = None,
     model: str | None = None,
+    batch_adapter: str | None = None,
     device: str | None = None,
+    trust: bool = False,
 ) -> None:
     """Show which patches of an image, or which words of a text, speak for a class.
+
+    How images were normalised in training is read from the data, the checkpoint or the model's card, and said; where
+    nobody says it, it is asked for.
 
     Args:
         checkpoint: Path of a checkpoint of `lrptrain fit`, or of any LightningModule named by --module.
         source: The path of an image, or a text.
-        target: The class to explain; else the predicted one.
+        target: The class to explain, by its index or its name; else the predicted one.
         method: One of `lrptrain.methods()`; else the default one, or what takes its place where that cannot serve the
             model.
         output: The file to which the overlay of an image is written.
         size: Side to which an image is resized; else the model's own.
-        mean: Mean of each channel that the training images were normalised with; else as the checkpoint's datamodule
-            says.
-        std: Standard deviation of each channel that the training images were normalised with; else as the checkpoint's
-            datamodule says.
-        tokenizer: Name or folder of the tokenizer of a text model, or "minilm"; else the one of the checkpoint.
-        module: Dotted path of the LightningModule's class; else the checkpoint's own, or this project's for images and
-            texts.
+        mean: Mean of each channel that the training images were normalised with, in 0..1; else as the data, the
+            checkpoint or the model's card says.
+        std: Standard deviation of each channel that the training images were normalised with; else as the data, the
+            checkpoint or the model's card says.
+        tokenizer: Name or folder of the tokenizer of a text model, or "minilm"; else the one of the data, the
+            checkpoint or the model.
+        class_names: Names of all classes separated by commas, in the order of the logits; else as the data, the
+            checkpoint or the model says.
+        data: package.DataModule, "package.DataModule(argument=value)", a loader, or a config of which the `data:`
+            section is read; else the data that the checkpoint was trained with, where it says so.
+        module: package.Class of the LightningModule, "package.Class(argument=value)", or a config of which the `model:`
+            section is read; else the checkpoint's own, or this project's for images and texts.
         model: Attribute path of the model on the LightningModule, where that has no forward of its own.
+        batch_adapter: package.function that brings a batch of another form to the names of the contract.
         device: "cpu" (the default), "cuda" ...
+        trust: Also load a checkpoint that holds objects of any class, whose making runs code that the file brings.
 
     Raises:
-        ValueError: If a text's tokenizer is not known, or only one of mean and std is.
+        ValueError: If a text's tokenizer or an image's normalisation is not known, or only one of mean and std is.
     """
+    # Imported here: the help of a verb must not wait for what the verb needs.
+    from lrptrain.cli.checkpoint import read_checkpoint
+    from lrptrain.cli.datasets import load_adapter, load_data, names_in
+    from lrptrain.cli.modules import load_module
+    from lrptrain.cli.naming import find_tokenizer
+    from lrptrain.cli.normalisation import find_normalisation
+    from lrptrain.trainers.checks import check_normalisation
+    from lrptrain.trainers.discover import find_model
+
+    check_normalisation(mean, std)
     is_image = _is_file(source)
-    network = load_model(checkpoint, is_image, module, model).to(device or "cpu")
-    settings = datamodule_settings(checkpoint)
-    # What the command says counts before what the checkpoint's datamodule says.
+    saved = read_checkpoint(checkpoint, trust)
+    owner = load_module(saved, is_image, module)
+    named_data = None if data is None else load_data(saved, data)
+    explained = _Explained(
+        owner=owner,
+        model=find_model(owner, model).eval().to(device or "cpu"),
+        saved=saved,
+        data=named_data,
+        class_names=None if class_names is None else names_in(class_names),
+        target=target,
+        method=method,
+    )
+    settings = (saved.datamodule_settings, saved.module_settings)
     if is_image:
-        mean = settings.get("mean") if mean is None else mean
-        std = settings.get("std") if std is None else std
-        check_normalisation(mean, std)
-        _show_image(network, Path(source), target, method, Path(output), size, mean, std)
+        if mean is None and named_data is None and "mean" not in saved.datamodule_settings:
+            named_data = _trained_with(saved)
+        normalisation = find_normalisation(
+            mean, std, owner, saved.module_settings, saved.datamodule_settings, named_data, load_adapter(batch_adapter)
+        )
+        print(normalisation)
+        _show_image(explained, Path(source), Path(output), size, normalisation)
         return
-    tokenizer = tokenizer or settings.get("tokenizer")
-    if tokenizer is None:
-        raise ValueError("the checkpoint does not say which tokenizer its texts had: pass --tokenizer")
-    _show_text(network, source, target, method, tokenizer)
+    if named_data is not None:
+        _set_up(named_data)  # where many datamodules make their tokenizer
+    _show_text(explained, source, find_tokenizer(tokenizer, (named_data, owner), settings))
+
+
+@dataclass(frozen=True)
+class _Explained:
+    """A model, what is known about it, and what of it is explained.
+
+    Attributes:
+        owner: The LightningModule.
+        model: Its model.
+        saved: The checkpoint.
+        data: The datamodule or loader that the user named; None without.
+        class_names: As the user says; None without.
+        target: The class, its name, or None for the predicted one.
+        method: The name of the method; None for the default one.
+    """
+
+    owner: "torch.nn.Module"
+    model: "torch.nn.Module"
+    saved: "Checkpoint"
+    data: Any
+    class_names: list[str] | None
+    target: int | str | None
+    method: str | None
+
+    @property
+    def device(self) -> "torch.device":
+        return next(self.model.parameters()).device
+
+    def names(self, classes: int) -> list[str] | None:
+        """Return the names of the classes; None where nobody names them."""
+        from lrptrain.cli.datasets import loader_of
+        from lrptrain.cli.naming import find_class_names
+
+        sources = [self.owner, self.saved.datamodule_settings, self.saved.module_settings]
+        if self.data is not None:
+            dataset = getattr(loader_of(self.data, "val"), "dataset", None)
+            sources = [self.data, dataset, *sources]
+        return find_class_names(self.class_names, sources, classes)
+
+    def relevance(self, inputs: Any) -> "tuple[Relevance, list[str] | None]":
+        """Return the relevance of one sample, and the names of the classes."""
+        import torch
+
+        from lrptrain.auditing.predict import predict_logits
+        from lrptrain.cli.naming import find_class
+        from lrptrain.relevance import attribute
+
+        target = self.target
+        if isinstance(target, str):
+            with torch.no_grad():
+                classes = predict_logits(self.model, inputs).shape[1]
+            target = find_class(target, self.names(classes))
+        relevance = attribute(self.model, inputs, target, self.method)
+        return relevance, self.names(relevance.logits.shape[1])
 
 
 def _is_file(source: str) -> bool:
@@ -81,61 +174,81 @@ def _is_file(source: str) -> bool:
     return exists
 
 
+def _trained_with(saved: "Checkpoint") -> Any:
+    """Return the data that a checkpoint names, set up; None where it names none, or they are not here any more."""
+    from lrptrain.cli.datasets import load_data
+
+    with suppress(ValueError, OSError, ImportError):
+        data = load_data(saved, None)
+        _set_up(data)
+        return data
+    return None
+
+
+def _set_up(data: Any) -> None:
+    from lrptrain.cli.datasets import loader_of
+
+    loader_of(data, "val")
+
+
+def _image_size(model: "torch.nn.Module") -> tuple[int, int]:
+    """Return height and width of the images that a model was built for, as timm's or Hugging Face's config knows them.
+
+    Raises:
+        ValueError: If neither does.
+    """
+    from lrptrain.segmentation.sizes import native_size
+
+    if (size := native_size(model)) is not None:
+        return size
+    raise ValueError("the model does not say for which image size it was built: pass --size")
+
+
 def _show_image(
-    model: torch.nn.Module,
-    path: Path,
-    target: int | None,
-    method: str | None,
-    output: Path,
-    size: int | None,
-    mean: Sequence[float] | None,
-    std: Sequence[float] | None,
+    explained: _Explained, path: Path, output: Path, size: int | None, normalisation: "Normalisation"
 ) -> None:
     from PIL import Image
 
     from lrptrain.data.pictures import open_picture, to_image
     from lrptrain.render import overlay
 
-    height, width = (size, size) if size is not None else image_size(model)
+    height, width = (size, size) if size is not None else _image_size(explained.model)
     # [3, height, width] in [0, 1], then as the model saw images in training.
-    image = to_image(open_picture(path), (height, width))
-    if mean is not None and std is not None:
-        image = (image - torch.tensor(mean).view(-1, 1, 1)) / torch.tensor(std).view(-1, 1, 1)
-    relevance = attribute(model, image[None].to(_device_of(model)), target, method)
+    image = normalisation.apply(to_image(open_picture(path), (height, width)))
+    relevance, names = explained.relevance(image[None].to(explained.device))
     assert relevance.grid is not None
     # Scores [1, patches] become a heat map [rows, columns].
-    picture = overlay(image, relevance.scores[0].unflatten(0, relevance.grid), mean=mean, std=std)
-    Image.fromarray(picture).save(output)
-    print(f"{_prediction(relevance)}\n{output}")
+    heat = relevance.scores[0].unflatten(0, relevance.grid)
+    Image.fromarray(overlay(image, heat, mean=normalisation.mean, std=normalisation.std)).save(output)
+    print(f"{_prediction(relevance, names)}\n{output}")
 
 
-def _show_text(model: torch.nn.Module, text: str, target: int | None, method: str | None, tokenizer: str) -> None:
-    from lrptrain.models.pretrained import load_pretrained
+def _show_text(explained: _Explained, text: str, words: Any) -> None:
+    from lrptrain.cli.naming import check_vocabulary
     from lrptrain.render import token_ansi
 
-    words: Any = load_pretrained("AutoTokenizer", tokenizer)
     encoded = words(text, return_tensors="pt", truncation=True)
-    # Tensors [1, tokens]; token_type_ids are left out, as in the batches of training.
-    inputs = {name: encoded[name].to(_device_of(model)) for name in ("input_ids", "attention_mask")}
-    relevance = attribute(model, inputs, target, method)
     ids = encoded["input_ids"][0].tolist()
+    check_vocabulary(ids, explained.model)
+    # Tensors [1, tokens]; token_type_ids are left out, as in the batches of training.
+    inputs = {name: encoded[name].to(explained.device) for name in ("input_ids", "attention_mask")}
+    relevance, names = explained.relevance(inputs)
     # [CLS] and [SEP] often hold nearly all of the relevance: they are not coloured, and do not set the scale.
     special = words.get_special_tokens_mask(ids, already_has_special_tokens=True)
     scored = [not each for each in special]
     print(token_ansi(words.convert_ids_to_tokens(ids), relevance.scores[0].cpu().numpy(), scored=scored))
-    print(_prediction(relevance))
+    print(_prediction(relevance, names))
 
 
-def _device_of(model: torch.nn.Module) -> torch.device:
-    return next(model.parameters()).device
-
-
-def _prediction(relevance: Relevance) -> str:
+def _prediction(relevance: "Relevance", names: Sequence[str] | None) -> str:
     """Return a line with the predicted class, and the explained one where it is another, and their probabilities."""
     probabilities = relevance.logits[0].softmax(0)
     target = int(relevance.target[0])
     predicted = int(probabilities.argmax())
-    text = f"predicted class {predicted} ({float(probabilities[predicted]):.1%})"
-    if target == predicted:
-        return text
-    return f"{text}; explained class {target} ({float(probabilities[target]):.1%})"
+
+    def named(index: int) -> str:
+        name = "" if names is None else f" {names[index]!r}"
+        return f"class {index}{name} ({float(probabilities[index]):.1%})"
+
+    text = f"predicted {named(predicted)}"
+    return text if target == predicted else f"{text}; explained {named(target)}"

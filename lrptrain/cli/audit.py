@@ -12,33 +12,28 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from lrptrain.auditing import AuditResult, AuditSettings, UnitResult, run_audit
-from lrptrain.auditing.base import select_tests
-from lrptrain.auditing.report import markdown, write_audit_report
-from lrptrain.batch import batched
-from lrptrain.cli.loading import (
+from lrptrain.auditing.audit import AUDITED_METHODS, audit_samples, check_arguments
+from lrptrain.auditing.settings import AuditSettings
+from lrptrain.cli.checkpoint import Checkpoint, read_checkpoint
+from lrptrain.cli.datasets import (
     are_images,
     black_of,
     default_device,
-    draw_samples,
+    load_adapter,
     load_data,
-    load_model,
-    module_class,
-    module_path,
-    module_settings,
     names_in,
+    split_samples,
     training_samples,
 )
-from lrptrain.relevance.registry import get_method
-from lrptrain.trainers.checks import check_counts
+from lrptrain.cli.modules import ModuleSource, load_model, module_source
 from lrptrain.trainers.discover import find_model
 
-DEFAULT_METHODS = "raw_attention,rollout,generic_attention,transformer_attribution,attnlrp,input_x_gradient,random"
+DEFAULT_METHODS = ",".join(AUDITED_METHODS)
 TIMED_STEPS = 2
 """Training steps that are timed to estimate how long a whole training takes."""
 
 
-def audit(
+def audit_checkpoint(
     checkpoint: str,
     data: str | None = None,
     methods: str = DEFAULT_METHODS,
@@ -53,7 +48,9 @@ def audit(
     output: str = "audit",
     module: str | None = None,
     model: str | None = None,
+    batch_adapter: str | None = None,
     device: str | None = None,
+    trust: bool = False,
 ) -> None:
     """Is a map faithful on your model? Tests of every method, and a verdict: yes, weakly, no, or why it is not judged.
 
@@ -62,8 +59,8 @@ def audit(
 
     Args:
         checkpoint: Path of a checkpoint of `lrptrain fit`, or of any LightningModule named by --module.
-        data: A config of `lrptrain fit`, of which the `data:` section is read; else the data that the checkpoint was
-            trained with, where it says so.
+        data: package.DataModule, "package.DataModule(argument=value)", a loader, or a config of which the `data:`
+            section is read; else the data that the checkpoint was trained with, where it says so.
         methods: Names of `lrptrain.methods()` separated by commas.
         budget: Seconds; tests that do not fit are left out, and named.
         tests: Names of those to run separated by commas; else all.
@@ -75,54 +72,44 @@ def audit(
         retrain_epochs: How long models of other seeds are trained; 0 leaves these out. Another number needs another
             --output.
         output: Folder to which the results are written, and from which an earlier audit is continued.
-        module: Dotted path of the LightningModule's class; else the checkpoint's own, or this project's for images and
-            texts.
+        module: package.Class of the LightningModule, "package.Class(argument=value)", or a config of which the `model:`
+            section is read; else the checkpoint's own, or this project's for images and texts.
         model: Attribute path of the model on the LightningModule, where that has no forward of its own.
+        batch_adapter: package.function that brings a batch of another form to the names of the contract.
         device: "cpu", "cuda" ...; else the GPU if there is one.
+        trust: Also load a checkpoint that holds objects of any class, whose making runs code that the file brings.
 
     Raises:
         UnsupportedMethodError: If a method is unknown.
         ValueError: If a test is unknown, the data are not known, hold no sample, or a number is not positive.
     """
-    check_counts(max_samples=max_samples, batch_size=batch_size, seeds=settings.seeds)
-    if budget <= 0 or retrain_epochs < 0:
-        raise ValueError(f"budget must be positive and retrain_epochs 0 or more, not {budget} and {retrain_epochs}")
+    if retrain_epochs < 0:
+        raise ValueError(f"retrain_epochs must be 0 or more, not {retrain_epochs}")
     chosen = names_in(tests) if tests else None
-    select_tests(chosen)  # wrong names of tests, or of methods, end the command before any data is loaded
-    # Wrong names end the audit here, not after minutes of work.
-    names = [get_method(name.strip(), {}).name for name in methods.split(",")]
-    datamodule = load_data(checkpoint, data)
-    samples = draw_samples(datamodule, split, max_samples, seed)
-    folder = Path(output)
-    where = default_device(device)
-    network = load_model(checkpoint, are_images(samples), module, model).to(where)
-    # The same options are used twice: for the audit, and after Ctrl-C to read what it has measured.
-    options: dict[str, Any] = {
-        "folder": folder,
-        "tests": chosen,
-        "fill": black_of(datamodule),
-        "train_batches": batched(training_samples(datamodule, max_samples, seed), batch_size, where),
-        "settings": settings,
-        "seed": seed,
-    }
+    # Wrong names end the command before any data are loaded.
+    names = check_arguments(names_in(methods), chosen, budget, max_samples, batch_size)
+    saved = read_checkpoint(checkpoint, trust)
+    source = load_data(saved, data)
+    adapter = load_adapter(batch_adapter)
+    samples = split_samples(source, split, max_samples, seed, adapter)
+    network = load_model(saved, are_images(samples), module, model).to(default_device(device))
+    options: dict[str, Any] = {"tests": chosen, "settings": settings, "seed": seed, "fill": black_of(source)}
     if retrain_epochs:
-        path = module or module_path(checkpoint, are_images(samples))
-        retrain = Retrain(path, checkpoint, datamodule, retrain_epochs, model)
+        if not hasattr(source, "train_dataloader"):
+            raise ValueError("--retrain-epochs trains on the data: name a LightningDataModule in --data, not a loader")
+        retrain = Retrain(module_source(module, saved, are_images(samples)), saved, source, retrain_epochs, model)
         options |= {"retrain": retrain, "retrain_seconds": retrain.seconds()}
-    batches = batched(samples, batch_size, where)
-    try:
-        result = run_audit(network, batches, names, budget=budget, progress=_print_unit, **options)
-    except KeyboardInterrupt:
-        # Every unit was saved when it was done: with no budget left, the result is read from the folder.
-        print("\nstopped: what is done is kept\n", flush=True)
-        result = run_audit(network, batches, names, budget=0, **options)
-    _print_result(result, folder)
-
-
-def _print_result(result: AuditResult, folder: Path) -> None:
-    """Print an audit and save it."""
-    write_audit_report(result, folder)
-    print(f"\n{markdown(result)}\n{folder / 'audit.md'}\n{folder / 'results.json'}", flush=True)
+    audit_samples(
+        network,
+        samples,
+        training_samples(source, max_samples, seed, adapter),
+        names,
+        budget=budget,
+        batch_size=batch_size,
+        output=Path(output),
+        verbose=True,
+        **options,
+    )
 
 
 @dataclass(frozen=True)
@@ -130,15 +117,15 @@ class Retrain:
     """Trains a checkpoint's module anew: its class, made from its hyper-parameters, fitted with its data.
 
     Attributes:
-        path: Dotted path of the class.
-        checkpoint: Path of the checkpoint that has the hyper-parameters.
+        source: How the module is made.
+        checkpoint: The checkpoint that has the hyper-parameters.
         datamodule: Training data.
         epochs: Epochs of each training.
         model: Attribute path of the model on the LightningModule; None to find it.
     """
 
-    path: str
-    checkpoint: str
+    source: ModuleSource
+    checkpoint: Checkpoint
     datamodule: Any
     epochs: int
     model: str | None = None
@@ -158,13 +145,10 @@ class Retrain:
     def _fit(self, seed: int, **limits: Any) -> nn.Module:
         import pytorch_lightning as pl
 
-        # Settings that begin with "_" are Lightning's own, such as `_class_path`.
-        saved = module_settings(self.checkpoint)
-        arguments = {name: value for name, value in saved.items() if not name.startswith("_")}
         # The draws of the audit must not depend on how many models were trained.
         with torch.random.fork_rng(), _quiet():
             torch.manual_seed(seed)
-            module = module_class(self.path)(**arguments)
+            module = self.source.make(self.checkpoint)
             # A training for a number leaves no files and prints nothing.
             switches: dict[str, Any] = dict.fromkeys(
                 ("logger", "enable_checkpointing", "enable_progress_bar", "enable_model_summary"), False
@@ -189,7 +173,3 @@ def _quiet() -> Iterator[None]:
         finally:
             for logger, level in zip(loggers, levels, strict=True):
                 logger.setLevel(level)
-
-
-def _print_unit(unit: UnitResult) -> None:
-    print(f"{unit.title:44} {unit.problem or f'{unit.seconds:.1f} s'}", flush=True)

@@ -4,10 +4,6 @@ import threading
 import webbrowser
 from pathlib import Path
 
-from lrptrain.dashboard.access import is_shared_machine, new_token
-from lrptrain.dashboard.runs import find_runs
-from lrptrain.dashboard.server import HOST, check_port, serve
-
 
 def dashboard(run: str, port: int = 8642, open: bool = False, token: bool | None = None) -> None:
     """Serve a run, or all runs below a folder, as a page on this machine; end it with Ctrl+C.
@@ -23,6 +19,11 @@ def dashboard(run: str, port: int = 8642, open: bool = False, token: bool | None
         FileNotFoundError: If there is no such folder.
         ValueError: If the port cannot be used.
     """
+    # Imported here: the help of a verb must not wait for what the verb needs.
+    from lrptrain.dashboard.access import is_shared_machine, new_token
+    from lrptrain.dashboard.runs import find_runs
+    from lrptrain.dashboard.server import HOST, check_port, serve
+
     runs = find_runs(Path(run))
     check_port(port)
     needed = is_shared_machine() if token is None else token

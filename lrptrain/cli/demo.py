@@ -3,49 +3,8 @@
 Nothing to download.
 """
 
-import logging
-import time
-import warnings
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
-
-import numpy as np
-import pytorch_lightning as pl
-
-from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor
-from lrptrain.data import PlantedDigits
-from lrptrain.findings import OVERALL, ExplainedSample, Finding
-from lrptrain.loggers import read_events
-from lrptrain.loggers.wandb import logged_in
-from lrptrain.models import ImageClassifier
-from lrptrain.monitor.drawing import choose_displayed
-from lrptrain.render import contact_sheet, overlay, to_picture
-
-VIT = {"img_size": 24, "patch_size": 4, "embed_dim": 64, "depth": 4, "num_heads": 4}
-GUIDANCE_OPTIONS: dict[str, Any] = {"loss": "consistency", "weight": 10.0}
-FOCUS, CHANCE = "relevance/label/energy_pointing_game", "relevance/chance"
-
-
-@dataclass(frozen=True)
-class Outcome:
-    """How a run ended.
-
-    Attributes:
-        trained: Accuracy on validation images with the tag, 0..1.
-        clean: Accuracy on the same images without it.
-        seconds: Time taken.
-        events: Evaluations, as `read_events` returns them.
-        scored: The monitor's last evaluation.
-        folder: Folder of the monitor's files.
-    """
-
-    trained: float
-    clean: float
-    seconds: float
-    events: list[dict[str, Any]]
-    scored: list[ExplainedSample]
-    folder: Path
 
 
 def demo(output: str = "runs/demo", epochs: int = 8, max_samples: int = 100, images: int = 4800, seed: int = 0) -> None:
@@ -58,144 +17,27 @@ def demo(output: str = "runs/demo", epochs: int = 8, max_samples: int = 100, ima
         images: Training images.
         seed: Seed of data, weights and sample.
     """
-    _quiet()
+    # Imported here: the help of a verb must not wait for what the verb needs.
+    from lrptrain.cli.demo_runs import GUIDANCE_OPTIONS, compare_outcomes, quiet, train, write_overlays
+    from lrptrain.data import PlantedDigits
+
+    quiet()
     folder = Path(output)
     folder.mkdir(parents=True, exist_ok=True)
     # The tag alone gives away the class of every training image; the test images have none.
-    sizes = {"image_size": 24, "digit_size": 20, "train_size": images, "batch_size": 64}
+    sizes: dict[str, Any] = {"image_size": 24, "digit_size": 20, "train_size": images, "batch_size": 64}
     data = PlantedDigits(shortcut="tag", correlation=1.0, seed=seed, **sizes)
-    how = {"epochs": epochs, "max_samples": max_samples, "seed": seed}
+    how: dict[str, Any] = {"epochs": epochs, "max_samples": max_samples, "seed": seed}
     print(
         "A small ViT learns handwritten digits. Each training image also carries a 4 x 4 tag in its class's colour.\n"
     )
-    plain = _run(data, folder / "plain", guided=False, **how)
+    plain = train(data, folder / "plain", guided=False, **how)
     arguments = ", ".join(f"{name}={value!r}" for name, value in GUIDANCE_OPTIONS.items())
     print(f"\nThe same once more, with one more callback: RelevanceGuidance({arguments}).\n")
-    guided = _run(data, folder / "guided", guided=True, **how)
+    guided = train(data, folder / "guided", guided=True, **how)
     picture = write_overlays(plain.scored, guided.scored, data, folder / "overlays.png")
     text = compare_outcomes(plain, guided)
     (folder / "report.txt").write_text(text + "\n", encoding="utf-8")
     print(f"\n{text}\n\npicture     {picture}")
     for name, outcome in (("plain", plain), ("guided", guided)):
         print(f"run         {outcome.folder}\ncheckpoint  {folder / name / 'model.ckpt'}")
-
-
-def _run(data: PlantedDigits, folder: Path, guided: bool, epochs: int, max_samples: int, seed: int) -> Outcome:
-    """Train, test on the images without the tag, and keep the model."""
-    started = time.monotonic()
-    folder.mkdir(parents=True, exist_ok=True)
-    pl.seed_everything(seed, verbose=False)
-    module = ImageClassifier(num_classes=data.num_classes, model="vit_tiny_patch16_224", model_kwargs=VIT, lr=2e-3)
-    monitor = RelevanceMonitor(max_samples=max_samples)
-    logger = _wandb(folder)
-    trainer = pl.Trainer(
-        max_epochs=epochs,
-        accelerator="cpu",
-        default_root_dir=folder,
-        logger=logger,
-        callbacks=[monitor, RelevanceGuidance(**GUIDANCE_OPTIONS)] if guided else [monitor],
-        enable_checkpointing=False,
-        enable_model_summary=False,
-        log_every_n_steps=10,
-    )
-    trainer.fit(module, datamodule=data)
-    trained = float(trainer.callback_metrics["val/accuracy"])
-    # The last validation logged the accuracy with the tag; the test images are the same digits without it.
-    (tested,) = trainer.test(module, datamodule=data, verbose=False)
-    trainer.save_checkpoint(folder / "model.ckpt")
-    if logger:
-        logger.experiment.finish()
-    assert monitor.folder is not None
-    return Outcome(
-        trained=trained,
-        clean=tested["test/accuracy"],
-        seconds=time.monotonic() - started,
-        events=read_events(monitor.folder),
-        scored=monitor.scored,
-        folder=monitor.folder,
-    )
-
-
-def compare_outcomes(plain: Outcome, guided: Outcome) -> str:
-    """What happened, side by side, in words and numbers."""
-    both = (plain, guided)
-    last = [outcome.events[-1]["scalars"] for outcome in both]
-    cost = [np.mean([event["scalars"]["relevance/cost_share"] for event in outcome.events]) for outcome in both]
-    lines = [
-        _row("", ["plain", "guided"]),
-        _row("accuracy with the tag (validation)", [f"{outcome.trained:.1%}" for outcome in both]),
-        _row("accuracy without the tag, same digits", [f"{outcome.clean:.1%}" for outcome in both])
-        + "   (guessing: 10 %)",
-        _row("relevance on the digit", [f"{values[FOCUS]:.0%}" for values in last])
-        + f"   (area: {last[0][CHANCE]:.0%})",
-        _row("time", [f"{outcome.seconds:.0f} s" for outcome in both]),
-        _row("the monitor's share of an epoch", [f"{share:.0%}" for share in cost]),
-        "",
-    ]
-    return "\n".join([*lines, _verdict("plain", plain), "", _verdict("guided", guided)])
-
-
-def _row(name: str, values: list[str]) -> str:
-    return f"{name:<38}" + "".join(f"{value:>9}" for value in values)
-
-
-def _verdict(name: str, outcome: Outcome) -> str:
-    """When the monitor was sure of a run, and what it last said."""
-    # For example flagged in epochs [2, 3, 4], and no longer in 5.
-    since = [event["epoch"] for event in outcome.events if _confirmed(event)]
-    if not since:
-        return f"{name}: the monitor confirmed nothing overall."
-    text = f"{name}: the monitor flagged the model in epoch {since[0]}"
-    last = _confirmed(outcome.events[-1])
-    if not last:
-        return f"{text}, and took the flag back in epoch {since[-1] + 1}."
-    return f"{text}. The flag as it stands:\n{max(last, key=lambda finding: finding.severity)}"
-
-
-def _confirmed(event: dict[str, Any]) -> list[Finding]:
-    """Findings on all samples that an intervention confirmed."""
-    findings = [Finding.from_dict(values) for values in event["findings"]]
-    return [finding for finding in findings if finding.scope == OVERALL and finding.state == "confirmed"]
-
-
-def write_overlays(
-    plain: list[ExplainedSample], guided: list[ExplainedSample], data: PlantedDigits, path: Path, most: int = 8
-) -> Path:
-    """Write a sheet of images, each beside its relevance in both runs with the digit outlined."""
-    from PIL import Image
-
-    cells: list[np.ndarray] = []
-    captions: list[str] = []
-    # Both runs drew the same samples, by the same seed: they are paired by id.
-    others = {explained.sample.sample_id: explained for explained in guided}
-    for explained in choose_displayed(plain, most):
-        pair = (explained, others[explained.sample.sample_id])
-        sample = data.splits["val"][explained.sample.sample_id]
-        maps = [overlay(sample["image"], x.maps["label"].unflatten(0, x.grid or ()), sample["mask"]) for x in pair]
-        # Side by side: the image, its map in the plain run, and its map in the guided one.
-        cells.append(np.concatenate([to_picture(sample["image"]), *maps], axis=1))
-        read = [data.class_names[x.predicted] for x in pair]
-        captions.append(f"{data.class_names[explained.sample.label]}: read as {read[0]} (plain), {read[1]} (guided)")
-    Image.fromarray(contact_sheet(cells, captions, columns=2)).save(path)
-    return path
-
-
-def _wandb(folder: Path) -> Any:
-    """A W&B logger, offline where nobody is logged in; without the package, none."""
-    try:
-        online = logged_in()
-    except ImportError:
-        return False
-    from pytorch_lightning.loggers import WandbLogger
-
-    return WandbLogger(project="lrptrain-demo", name=folder.name, save_dir=folder, offline=not online)
-
-
-def _quiet() -> None:
-    """Keep the output to what the demo and its monitor have to say."""
-    logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
-    messages = logging.getLogger("pytorch_lightning.utilities.rank_zero")
-    messages.setLevel(logging.INFO)
-    messages.addFilter(lambda record: record.levelno >= logging.ERROR or record.module == "relevance_monitor")
-    warnings.filterwarnings("ignore", message=".*does not have many workers.*")
-    warnings.filterwarnings("ignore", message=".*LeafSpec.*")

@@ -2,6 +2,9 @@
 
 import argparse
 import importlib
+import inspect
+import os
+import re
 import sys
 from collections.abc import Sequence
 from difflib import get_close_matches
@@ -18,15 +21,18 @@ LIGHTNING_VERBS = {
 VERBS = {
     "demo": ("lrptrain.cli.demo.demo", "Train a small ViT that reads a planted tag under the monitor, then guided."),
     "attribute": ("lrptrain.cli.attribute.show_relevance", "Show which patches or words speak for a class."),
-    "check": ("lrptrain.cli.check.check", "Exit with 1 if a finding of a run is graver than allowed."),
-    "compare": ("lrptrain.cli.compare.compare", "Compare methods on your model and data."),
-    "audit": ("lrptrain.cli.audit.audit", "Test whether maps are faithful on your model."),
+    "check": ("lrptrain.cli.check.check_run", "Exit with 1 if a finding of a run is graver than allowed."),
+    "compare": ("lrptrain.cli.compare.compare_checkpoint", "Compare methods on your model and data."),
+    "audit": ("lrptrain.cli.audit.audit_checkpoint", "Test whether maps are faithful on your model."),
     "segment": ("lrptrain.cli.segment.segment", "Make masks and a segmenter from a classifier of images."),
     "dashboard": ("lrptrain.cli.dashboard.dashboard", "Serve runs as a page on this machine."),
     "report": ("lrptrain.cli.report.report", "Write runs as one HTML file."),
     "wandb-workspace": ("lrptrain.cli.wandb_workspace.wandb_workspace", "Save a view of a W&B project's runs."),
 }
-"""For each verb the function that it calls, imported only then, and its line in the help."""
+"""For each verb the function that it calls, imported only then, and its line in the help.
+
+No function is called as one of `lrptrain.__all__`: jsonargparse would look it up there, and import all that it needs.
+"""
 FLAGS = ("--open",)
 """Options that need no value."""
 RENAMED = {
@@ -38,6 +44,7 @@ RENAMED = {
 }
 """For each verb its options that were renamed: the old name, then the new one."""
 USAGE_ERROR = 2  # the exit status of argparse
+INTERRUPTED = 130  # what shells report of a process that Ctrl-C ended: 128 + SIGINT
 
 
 def main(args: Sequence[str] | None = None) -> None:
@@ -50,20 +57,28 @@ def main(args: Sequence[str] | None = None) -> None:
     if not arguments or arguments[0] in ("-h", "--help"):
         print(usage())
         return
+    if arguments[0] == "--version":
+        print(f"lrptrain {_version()}")
+        return
     verb = arguments[0]
     # A typing error is answered before the module of a verb, and what that needs, is imported.
     if verb not in LIGHTNING_VERBS and verb not in VERBS:
         _refuse(f"there is no verb {verb!r}{_suggestion(verb)}; `lrptrain --help` lists all")
+    _find_modules_here()
     try:
-        if verb in LIGHTNING_VERBS:
-            lightning_cli(arguments, parser_kwargs=_parser_options("lrptrain", verb))
-        else:
-            _run(verb, arguments[1:])
+        _run(verb, arguments)
     except argparse.ArgumentError as error:
-        message = _one_line(error)
+        message = sentence_of(error)
         # jsonargparse names an option that it does not know in quotes; here, those of options that were renamed.
         new_names = [f"{old} is now {new}" for old, new in RENAMED.get(verb, {}).items() if f"'{old}'" in message]
         _refuse(f"{message} ({'; '.join([*new_names, f'see `lrptrain {verb} --help`'])})")
+    except KeyboardInterrupt:
+        sys.exit(INTERRUPTED)
+    except SystemExit as ended:
+        # Lightning's trainer ends its training in good order at Ctrl-C, and then the process, with the status 1.
+        if isinstance(ended.__context__, KeyboardInterrupt):
+            sys.exit(INTERRUPTED)
+        raise
     except (ValueError, NotImplementedError, ImportError, OSError) as error:
         # A message of this package is enough for the user; an error of user code, as in `fit`, needs its traceback.
         if verb in LIGHTNING_VERBS or not (isinstance(error, OSError) or _is_ours(error)):
@@ -86,18 +101,43 @@ def usage() -> str:
     )
 
 
-def _run(verb: str, options: list[str]) -> None:
-    spelled = _spelled_out(options)
+def _run(verb: str, arguments: list[str]) -> None:
+    if verb in LIGHTNING_VERBS:
+        lightning_cli(arguments, parser_kwargs=_parser_options("lrptrain", verb))
+        return
+    spelled = _spelled_out(arguments[1:])
     # jsonargparse would only say that there is no such option.
     for option in spelled:
         name = option.removeprefix("--").partition("=")[0].partition(".")[0]  # --settings.seeds is one of --settings
         if option.startswith("--") and name in RENAMED.get(verb, {}):
             _refuse(f"--{name} of `lrptrain {verb}` is now --{RENAMED[verb][name]}")
-    # "lrptrain.cli.check.check" is the function `check` of the module "lrptrain.cli.check".
+    # "lrptrain.cli.check.check_run" is the function `check_run` of the module "lrptrain.cli.check".
     module, _, function = VERBS[verb][0].rpartition(".")
     component: Any = getattr(importlib.import_module(module), function)
+    first = next(iter(inspect.signature(component).parameters.values()))
+    if spelled and not spelled[0].startswith("-") and first.default is not first.empty:
+        # jsonargparse takes an argument by position only where it must be given: `lrptrain segment model.ckpt`.
+        spelled[0] = f"--{first.name}={spelled[0]}"
     auto_cli = require("jsonargparse", "cli").auto_cli
     auto_cli(component, args=spelled, prog=f"lrptrain {verb}", exit_on_error=False)
+
+
+def _find_modules_here() -> None:
+    """Let modules of the working directory be imported, as `python -m lrptrain` does.
+
+    The installed command has its own folder on the path instead, where nobody keeps a LightningModule.
+    """
+    if os.getcwd() not in sys.path and "" not in sys.path:
+        sys.path.insert(0, os.getcwd())
+
+
+def _version() -> str:
+    from importlib.metadata import PackageNotFoundError, version
+
+    try:
+        return version("lrptrain")
+    except PackageNotFoundError:  # run from a clone that is not installed
+        return "(not installed)"
 
 
 def _parser_options(prog: str, verb: str) -> dict[str, Any]:
@@ -119,8 +159,21 @@ def _suggestion(verb: str) -> str:
     return f"; did you mean {alike[0]}?" if alike else ""
 
 
-def _one_line(error: BaseException) -> str:
-    return " ".join(str(error).split())
+def sentence_of(error: BaseException) -> str:
+    """Return what an error of jsonargparse says, without the list of all types that an argument might have had.
+
+    For example `model: Problem with given class_path 'my.Model': Option 'widht' is not accepted`.
+    """
+    text = str(error)
+    # Each type of a union has its reason behind "- ", on one line or several; then follows the value.
+    reasons = re.split(r"\n\s*- ", re.split(r"\n\s*Given value", text)[0])[1:]
+    # Of a union of types each says why it does not fit; that it is not None helps nobody.
+    telling = [reason for reason in reasons if not reason.startswith(("Expected a <class 'NoneType'>", "Not a valid"))]
+    key = re.search(r'[Kk]ey "([^"]+)"', text)
+    if not telling or key is None:
+        return " ".join(text.split())
+    reason = re.sub(r"Expected a dot import path string: (\S+)", r"there is no class '\1'", telling[0])
+    return f"{key[1]}: {' '.join(reason.split())}"
 
 
 def _spelled_out(options: Sequence[str]) -> list[str]:

@@ -2,8 +2,6 @@
 
 from pathlib import Path
 
-from lrptrain.dashboard.report import write_html_report
-
 
 def report(run: str, output: str = "report.html") -> None:
     """Write a run, or all runs below a folder, as one HTML file that opens without a network.
@@ -18,6 +16,9 @@ def report(run: str, output: str = "report.html") -> None:
     Raises:
         FileNotFoundError: If there is no such folder, or no run in it.
     """
+    # Imported here: the help of a verb must not wait for what the verb needs.
+    from lrptrain.dashboard.report import write_html_report
+
     runs = write_html_report(Path(run), Path(output))
     megabytes = Path(output).stat().st_size / 1e6
     print(f"{output}: {len(runs)} run{'' if len(runs) == 1 else 's'}, {megabytes:.1f} MB")

@@ -3,8 +3,11 @@
 from pathlib import Path
 from typing import Any
 
+from lrptrain.cli.checkpoint import read_checkpoint
+from lrptrain.cli.datasets import default_device, load_data
+from lrptrain.cli.dotted import is_config
 from lrptrain.cli.lightning import lightning_cli
-from lrptrain.cli.loading import default_device, load_data, load_module, module_path
+from lrptrain.cli.modules import load_module
 from lrptrain.relevance.default import check_method
 from lrptrain.segmentation.config import PseudoMaskConfig
 from lrptrain.segmentation.export import MASK_FOLDERS
@@ -21,6 +24,7 @@ def segment(
     module: str | None = None,
     model: str | None = None,
     device: str | None = None,
+    trust: bool = False,
 ) -> None:
     """Seeds, refined pseudo-masks and a segmenter from a classifier of images, with the mean IoU of each.
 
@@ -30,25 +34,30 @@ def segment(
     Args:
         checkpoint: Path of the classifier's checkpoint; without it one is trained by --data, a config of
             `lrptrain fit` with its model.
-        data: A config of `lrptrain fit`, of which the `data:` section is read; else the data that the checkpoint was
-            trained with, where it says so.
+        data: package.DataModule, "package.DataModule(argument=value)", or a config of which the `data:` section is
+            read; else the data that the checkpoint was trained with, where it says so.
         output: Folder to which the results are written, and from which an earlier run is continued.
         masks: How seeds and pseudo-masks are made.
         training: How the segmenter is trained.
-        module: Dotted path of the LightningModule's class; else the checkpoint's own, or this project's for images.
+        module: package.Class of the LightningModule, "package.Class(argument=value)", or a config of which the `model:`
+            section is read; else the checkpoint's own, or this project's for images.
         model: Attribute path of the model on the LightningModule, where that has no forward of its own.
         device: "cpu", "cuda" ... of the classifier; else the GPU if there is one.
+        trust: Also load a checkpoint that holds objects of any class, whose making runs code that the file brings.
 
     Raises:
         ValueError: If neither a checkpoint nor a config is given, or no threshold can be chosen.
     """
     check_method(masks.method, masks.options)  # a wrong name ends it here, not after a training
     root = Path(output)
-    checkpoint = checkpoint or _trained(data, root / "classifier.ckpt")
-    classifier = load_module(module or module_path(checkpoint, is_image=True), checkpoint)
-    results = run_pipeline(
-        classifier, load_data(checkpoint, data), root, masks, training, model, device=default_device(device)
-    )
+    saved = read_checkpoint(checkpoint or _trained(data, root / "classifier.ckpt"), trust)
+    if checkpoint is None and "_class_path" not in saved.module_settings:
+        module = module or data  # the config that trained it names the class of the user's module
+    classifier = load_module(saved, True, module)
+    source = load_data(saved, data)
+    if not hasattr(source, "train_dataloader"):
+        raise ValueError("masks are made for every split: name a LightningDataModule in --data, not a loader")
+    results = run_pipeline(classifier, source, root, masks, training, model, device=default_device(device))
     print(f"{describe_entries(read_index(root))}\n\n{iou_table(results)}\n\n{root / 'results.json'}", flush=True)
 
 
@@ -74,10 +83,12 @@ def _trained(config: str | None, path: Path) -> str:
     """The checkpoint of a classifier trained by a config of `lrptrain fit`, once."""
     if path.exists():
         return str(path)
-    if config is None:
+    if config is None or not is_config(config):
         raise ValueError("give the checkpoint of a classifier, or the config that trains one (--data)")
     # As `lrptrain fit --config` would, but without a copy of the config that a second start would refuse to replace.
-    cli = lightning_cli(["--config", config], run=False, save_config_callback=None)
+    cli = lightning_cli(
+        ["--config", config], run=False, save_config_callback=None, parser_kwargs={"exit_on_error": False}
+    )
     cli.trainer.fit(cli.model, cli.datamodule)
     cli.trainer.save_checkpoint(path)
     return str(path)

@@ -1,8 +1,5 @@
 """`lrptrain wandb-workspace`: a view of a W&B project's monitored runs."""
 
-from lrptrain.loggers.wandb_workspace import save_workspace
-from lrptrain.monitor.summary import logged_metrics
-
 
 def wandb_workspace(project: str, name: str | None = None, title: str = "Relevance") -> None:
     """Save a workspace view for monitored runs in a W&B project, and print its address.
@@ -18,4 +15,8 @@ def wandb_workspace(project: str, name: str | None = None, title: str = "Relevan
         ImportError: If wandb-workspaces is not installed.
         ValueError: If the project is not named so, there is no key, or W&B does not take the view.
     """
+    # Imported here: the help of a verb must not wait for what the verb needs.
+    from lrptrain.loggers.wandb_workspace import save_workspace
+    from lrptrain.monitor.summary import logged_metrics
+
     print(save_workspace(project, logged_metrics(), name, title))

@@ -35,7 +35,7 @@ def load_pretrained(auto_class: str, source: str, **options: Any) -> Any:
     factory = getattr(require("transformers", "transformers"), auto_class)
     path = str(minilm_folder()) if source == "minilm" else source
     try:
-        return factory.from_pretrained(path, local_files_only=Path(path).is_dir(), **options)
+        return factory.from_pretrained(path, **{"local_files_only": Path(path).is_dir(), **options})
     except OSError as error:
         raise OSError(
             f"cannot load {source!r} with {auto_class}: it is no folder with such a model, and the hub does not give "

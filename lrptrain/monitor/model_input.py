@@ -44,6 +44,10 @@ class InputListener:
         self._batch = None
 
     def _note(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        # With DDP, Lightning calls a step as the module's forward, which it exchanges for that call.
+        exchanged = getattr(vars(module).get("forward"), "__module__", None) or ""
+        if exchanged.partition(".")[0] in ("lightning", "pytorch_lightning", "lightning_fabric"):
+            return
         self.whole |= not isinstance(self._batch, Tensor) and any(
             value is self._batch for value in (*args, *kwargs.values())
         )

@@ -16,7 +16,7 @@ from torch import Tensor
 from lrptrain.relevance.attentions import Attention, has_constant_queries
 from lrptrain.relevance.propagation.propagator import Propagator
 from lrptrain.relevance.tape.functions import CAST, ENTRIES
-from lrptrain.relevance.tape.nodes import Value
+from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.tape.regions import Graph
 from lrptrain.relevance.token_walk import between, bottlenecks, numbered
 from lrptrain.relevance.tokens import MIXED, NOWHERE, TokenLabels
@@ -52,11 +52,14 @@ class AttentionLayer:
         maps: The maps.
         queries: The stream of the tokens that attend.
         keys: The stream of the tokens that are attended to; another one in cross-attention.
+        residuals: How many times the states themselves are in the sum: for each branch that adds its output to them
+            before the branches are joined, once.
     """
 
     maps: tuple[AttentionMap, ...]
     queries: int = OWN
     keys: int = OWN
+    residuals: int = 1
 
     @property
     def blocks(self) -> tuple[Value, ...]:
@@ -162,7 +165,7 @@ class AttentionLayers:
         steps = [part for step in steps for part in _by_streams(step, walk.streams)]
         self._check_order(steps, walk.streams)
         self._check_heads(used)
-        return [AttentionLayer(self._maps(step), *walk.streams[step[0]]) for step in steps]
+        return [AttentionLayer(self._maps(step), *walk.streams[step[0]], self._residuals(step)) for step in steps]
 
     def _adds_learned_tokens(self, attention: Attention) -> bool:
         """Whether the attention's output is added to states that are the same for every input."""
@@ -178,6 +181,38 @@ class AttentionLayers:
             if operands:
                 moving.update(node.outputs)
         return False
+
+    def _residuals(self, step: Sequence[Attention]) -> int:
+        """How many residual connections go around attention that acts side by side.
+
+        x + A x + B x             one: the second adds to what the first has added to
+        (x + A x) + (x + B x)     two
+        """
+        if len(step) == 1:
+            return 1
+        sums = {self._residual_sum(attention) for attention in step}
+        return max(len(sums - {None}), 1)
+
+    def _residual_sum(self, attention: Attention) -> Node | None:
+        """The first sum of what the attention makes with states that its values are made of."""
+        read = self._sources({attention.values} if isinstance(attention.values, Value) else set())
+        moving = set(attention.product.outputs)
+        for node in self.propagator.tape.nodes:
+            others = set(node.inputs) - moving
+            if len(others) == len(set(node.inputs)):
+                continue
+            if node.name == "add" and others and others <= read:
+                return node
+            moving.update(node.outputs)
+        return None
+
+    def _sources(self, values: set[Value]) -> set[Value]:
+        """These values and all that they are made of."""
+        sources = set(values)
+        for node in reversed(self.propagator.tape.nodes):
+            if sources.intersection(node.outputs):
+                sources.update(node.inputs)
+        return sources
 
     # -- Differential attention ---------------------------------------------------------------------------------------
 

@@ -30,6 +30,7 @@ from lrptrain.relevance.recordable import check_recordable
 from lrptrain.relevance.registry import check_finite, differentiable, get_method
 from lrptrain.relevance.remarks import remark
 from lrptrain.relevance.tape.functions import enterable
+from lrptrain.relevance.tape.lookup import AnotherTable, Table
 from lrptrain.relevance.tape.nodes import Value, map_nested, tensors_in
 from lrptrain.relevance.tape.sample_axes import split_samples
 from lrptrain.relevance.tape.tape import Tape
@@ -468,20 +469,41 @@ def forward_on_tape(
     check_recordable(model)
     if explained.numel() == 0:
         raise ValueError("the batch is empty: there is nothing to explain")
-    tape = Tape(frugal=frugal, others=tuple(tensors_in(others)))
-    tape.know(weight for weight in model.parameters() if weight.grad_fn is not None)
-    if explained.is_floating_point():
-        watched = tape.watch(explained if explained.requires_grad else explained.clone())
-    else:
-        tape.token_ids = watched = explained.clone()
-    with tape.recording(model):
-        output = forward(watched)
+    tables: tuple[Table, ...] = ()
+    while True:
+        tape = Tape(frugal=frugal, others=tuple(tensors_in(others)), tables=tables)
+        try:
+            output = _run_on(tape, model, forward, explained)
+            break
+        except AnotherTable as found:
+            tables = _distinct(found.tables)
     if tape.root is None:
         raise UnsupportedModelError(
             "the model never looks up an embedding of its token ids (it changes them before, or multiplies a one-hot "
             "matrix?); look them up with nn.Embedding, or pass inputs_embeds where the model takes them"
         )
     return tape, output
+
+
+def _run_on(tape: Tape, model: nn.Module, forward: Callable[[Tensor], Any], explained: Tensor) -> Any:
+    tape.know(weight for weight in model.parameters() if weight.grad_fn is not None)
+    if explained.is_floating_point():
+        watched = tape.watch(explained if explained.requires_grad else explained.clone())
+    else:
+        tape.token_ids = watched = explained.clone()
+    with tape.recording(model):
+        return forward(watched)
+
+
+def _distinct(tables: tuple[Table, ...]) -> tuple[Table, ...]:
+    """Tables that a later pass tells apart by their weights: those of a model, not computed anew in each."""
+    weights = [table.weight for table in tables]
+    if len({id(weight) for weight in weights}) < len(weights) or not all(isinstance(x, nn.Parameter) for x in weights):
+        raise UnsupportedModelError(
+            "the model looks its token ids up in several tables that cannot be told apart (one table with several "
+            "hashes, or weights that are computed?); pass inputs_embeds where it takes them"
+        )
+    return tables
 
 
 def explained_input(inputs: Inputs, explain: str | None = None) -> tuple[str, Tensor]:

@@ -18,7 +18,7 @@ from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.recording import Inputs, Recording, explained_input
 from lrptrain.relevance.tape.flex import asks_for_kernel, explicit_flex_attention
 from lrptrain.relevance.tape.functions import as_python, canonical_name
-from lrptrain.relevance.tape.lookup import first_lookup, later_lookup, lookup_arguments
+from lrptrain.relevance.tape.lookup import Table, first_lookup, later_lookup, lookup_arguments, lookup_in
 from lrptrain.relevance.tape.nodes import tensors_in
 from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
 from lrptrain.relevance.tape.tape import shares_memory
@@ -32,6 +32,7 @@ class _Substitution(TorchFunctionMode):
     token_ids: Tensor | None
     embeddings: Tensor
     others: tuple[Tensor, ...] = ()
+    tables: tuple[Table, ...] = ()
     table: Tensor | None = None
 
     def __post_init__(self) -> None:
@@ -56,6 +57,9 @@ class _Substitution(TorchFunctionMode):
         ids, table = lookup_arguments(args, kwargs)
         if shares_memory(ids, self.others):
             return result
+        if self.tables:
+            lookup = lookup_in(self.tables, self.token_ids, ids, table)
+            return result if lookup is None else lookup.given(self.embeddings.to(result.dtype), result)
         lookup = first_lookup(self.token_ids, ids) if self.table is None else None
         if lookup is not None:
             self.table = table
@@ -94,7 +98,9 @@ def rerun(
         stack.enter_context(eager())
         for kind, dtype, enabled in recording.autocast.devices:
             stack.enter_context(torch.autocast(kind, dtype, enabled))
-        stack.enter_context(_Substitution(replacement if text else None, values, tuple(tensors_in(others))))
+        known = tuple(tensors_in(others))
+        tables = tuple(_of_rows_looked_up(table, rows) for table in recording.tape.tables)
+        stack.enter_context(_Substitution(replacement if text else None, values, known, tables))
         stack.enter_context(_of_any_size(recording, len(values)))
         if not isinstance(recording.inputs, Mapping):
             return recording.model(replacement)
@@ -113,6 +119,10 @@ def _of_any_size(recording: Recording, rows: int) -> Iterator[None]:
             f"the model was exported for batches of another size than {rows}: give at_once={recording.samples}, or "
             "export it with dynamic_shapes"
         ) from error
+
+
+def _of_rows_looked_up(table: Table, rows: Tensor) -> Table:
+    return table if table.ids is None else Table(table.weight, table.ids[rows])
 
 
 def _of_rows(x: Any, rows: Tensor, samples: int) -> Any:

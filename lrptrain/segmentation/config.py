@@ -9,6 +9,9 @@ from lrptrain.segmentation.refinement import refinements
 from lrptrain.segmentation.seeds import CHUNK, SCALES
 from lrptrain.trainers.checks import check_normalisation
 
+DEFAULT_THRESHOLD = 0.3
+"""The threshold of the background where no true mask says which one fits: a share of each map's maximum."""
+
 
 @dataclass(frozen=True)
 class PseudoMaskConfig:
@@ -27,7 +30,7 @@ class PseudoMaskConfig:
         masks: The values of true masks: "evidence" (1 for evidence of the image's one class, 0 for none) or "classes"
             (0 background, 1 + class). Pixels of 255 are ignored.
         threshold: The threshold of the background in [0, 1), for seeds and refined maps alike. None chooses for each
-            the one that fits the true masks of the validation images best.
+            the one that fits the true masks of the validation images best; where there are none, `DEFAULT_THRESHOLD`.
         margin: Distance to the threshold, in [0, 1), below which a pixel of a pseudo-mask is ignored.
         mean: The mean of each channel, with which images were normalised. Without it each image is stretched from its
             minimum to its maximum.

@@ -1,6 +1,7 @@
 """Seeds and pseudo-masks of many images, batch by batch, into the files of an export, in one process or several."""
 
-from collections.abc import Callable, Iterable, Sequence
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -14,7 +15,7 @@ from lrptrain.data.pictures import read_mask
 from lrptrain.files import write_json
 from lrptrain.relevance.default import DEFAULT_METHODS
 from lrptrain.segmentation import export_files
-from lrptrain.segmentation.config import PseudoMaskConfig
+from lrptrain.segmentation.config import DEFAULT_THRESHOLD, PseudoMaskConfig
 from lrptrain.segmentation.generator import SeedBatch, SeedGenerator, compute_logits, weights_checksum
 from lrptrain.segmentation.images import ImageBatch, true_masks
 from lrptrain.segmentation.masks import ThresholdSweep, label_map, number_classes, pseudo_masks
@@ -56,6 +57,7 @@ def run_export(
     split: str,
     class_names: Callable[[int], Sequence[str]],
     validation: ImageSource | None = None,
+    progress: bool = False,
 ) -> dict[str, dict[str, Any]]:
     """Write the seeds and pseudo-masks of images that are not in the folder yet. All processes call it together.
 
@@ -67,13 +69,13 @@ def run_export(
         split: Name of the list that the images are put on.
         class_names: Returns the names of so many classes.
         validation: Yields this process' share of the images on which the threshold is chosen if the config has none.
+        progress: Whether the first process shows a progress bar.
 
     Returns:
         What `score_export` returns.
 
     Raises:
-        ValueError: If there is no image, or no true mask to choose a threshold on, or the folder holds an export with
-            other settings.
+        ValueError: If there is no image, or the folder holds an export with other settings.
         RuntimeError: If another process failed.
     """
     rank = rank_and_size()[0]
@@ -84,11 +86,12 @@ def run_export(
     generator = in_every_process(lambda: SeedGenerator(model, config, classes))
     settings = export_settings(generator)
     in_every_process(lambda: export_files.begin_export(folder, settings, class_names(classes)) if rank == 0 else None)
-    thresholds = _thresholds(folder, generator, validation)
+    shown = progress and rank == 0
+    thresholds = _thresholds(folder, generator, validation, shown)
 
     def write() -> None:
         writer = ExportWriter(folder, generator, thresholds, split, rank)
-        for batch in source():
+        for batch in with_progress(source(), f"Masks of the {split} images", shown):
             writer.add(batch)
 
     try:
@@ -96,6 +99,16 @@ def run_export(
     finally:  # files that are complete count even if a process failed, and all processes come here
         scores = in_every_process(lambda: _merge_and_score(folder, classes) if rank == 0 else {})
     return gather(scores)[0]
+
+
+def with_progress(batches: Iterable[ImageBatch], title: str, shown: bool) -> Iterator[ImageBatch]:
+    """Yield batches, and count their images in a progress bar if it is to be shown."""
+    from tqdm.auto import tqdm
+
+    with tqdm(desc=title, unit=" images", disable=not shown) as bar:
+        for batch in batches:
+            yield batch
+            bar.update(len(batch.images))
 
 
 def in_every_process(work: Callable[[], T]) -> T:
@@ -136,8 +149,13 @@ def export_settings(generator: SeedGenerator) -> dict[str, Any]:
     return {**asdict(config), "method": method, "scales": list(config.scales), "weights": weights}
 
 
-def _thresholds(folder: Path, generator: SeedGenerator, validation: ImageSource | None) -> Thresholds:
-    """Return the config's threshold, those of the export that is continued, or the best on the validation images."""
+def _thresholds(
+    folder: Path, generator: SeedGenerator, validation: ImageSource | None, progress: bool = False
+) -> Thresholds:
+    """Return the config's threshold, those of the export that is continued, or the best on the validation images.
+
+    Without a validation image that has a true mask it is the default, which a warning says.
+    """
     if generator.config.threshold is not None:
         return Thresholds(generator.config.threshold, generator.config.threshold)
     is_first = rank_and_size()[0] == 0
@@ -146,16 +164,33 @@ def _thresholds(folder: Path, generator: SeedGenerator, validation: ImageSource 
     saved = gather(export_files.read_json_file(path) if is_first and path.exists() else None)[0]
     if saved is not None:
         return Thresholds(saved["seeds"], saved["masks"])
-    if validation is None:
-        raise ValueError("there are no validation images on which a threshold could be chosen: give a threshold")
-    # Counts can be summed over processes, thresholds cannot.
-    parts = gather(in_every_process(lambda: sweep_thresholds(generator, validation())))
-    seed_counts = torch.stack([seeds for seeds, _ in parts]).sum(0)
-    mask_counts = torch.stack([masks for _, masks in parts]).sum(0)
-    thresholds = best_thresholds(generator.classes, (seed_counts, mask_counts))
+    thresholds = None if validation is None else _swept_thresholds(generator, validation, progress)
+    if thresholds is None:
+        thresholds = Thresholds(DEFAULT_THRESHOLD, DEFAULT_THRESHOLD)
+        if is_first:
+            warnings.warn(
+                f"no validation image has a true mask on which the background's threshold could be chosen: it is "
+                f"{DEFAULT_THRESHOLD}; look at some masks, and set `threshold` in the config if another fits better",
+                stacklevel=2,
+            )
     if is_first:
         write_json(path, asdict(thresholds))
     return thresholds
+
+
+def _swept_thresholds(generator: SeedGenerator, validation: ImageSource, progress: bool) -> Thresholds | None:
+    """Return the thresholds that fit the true masks best, None where no image has one."""
+
+    def sweep() -> tuple[Tensor, Tensor]:
+        return sweep_thresholds(generator, with_progress(validation(), "Threshold, on the validation images", progress))
+
+    # Counts can be summed over processes, thresholds cannot.
+    parts = gather(in_every_process(sweep))
+    seed_counts = torch.stack([seeds for seeds, _ in parts]).sum(0)
+    mask_counts = torch.stack([masks for _, masks in parts]).sum(0)
+    if not int(seed_counts.sum()):
+        return None
+    return best_thresholds(generator.classes, (seed_counts, mask_counts))
 
 
 def sweep_thresholds(

@@ -58,6 +58,7 @@ def run_pipeline(
     model: str | None = None,
     net: nn.Module | None = None,
     device: torch.device | str = "cpu",
+    progress: bool = True,
 ) -> dict[str, Any]:
     """Export seeds and pseudo-masks of all splits, train a segmenter on those of the training split, and score both.
 
@@ -66,8 +67,8 @@ def run_pipeline(
 
     Args:
         classifier: The LightningModule, trained, or any classifier of images.
-        datamodule: The datamodule of its images, without augmentation and with true masks at least in validation (or
-            a threshold in the config).
+        datamodule: The datamodule of its images, without augmentation. Without true masks in validation and without
+            a threshold in the config, the default threshold is taken.
         folder: The folder of the export (see `export_files`), which also holds `segmenter/` and `results.json`.
         config: How seeds and masks are made. Where it has no mean and std, those of the datamodule are used.
         training: How the segmenter is trained.
@@ -75,13 +76,14 @@ def run_pipeline(
         net: The network to train, which returns logits `[batch, 1 + classes, h, w]`; None for a light decoder on a
             copy of the classifier's ViT.
         device: The device on which the classifier runs.
+        progress: Whether to show progress bars.
 
     Returns:
         What `results.json` holds: the scores of the export by split, and `segmenter`: by split `mean_iou`,
         `foreground_mean_iou` and `per_class`.
 
     Raises:
-        ValueError: If there is no validation image with a true mask and no threshold, or no image gives a mask.
+        ValueError: If no image gives a mask.
     """
     config = _with_normalization(config, datamodule)
     network = find_model(classifier, model) if isinstance(classifier, pl.LightningModule) else classifier
@@ -94,9 +96,9 @@ def run_pipeline(
     seeds: dict[str, dict[str, Any]] = {}
     for split in SPLITS:
         if split in sources:
-            seeds = run_export(network, config, sources[split], folder, split, names, sources.get("val"))
+            seeds = run_export(network, config, sources[split], folder, split, names, sources.get("val"), progress)
     data = _data(folder, config, training)
-    segmenter = _segmenter(folder, network, data, training, net)
+    segmenter = _segmenter(folder, network, data, training, net, progress)
     results = {**seeds, "segmenter": _scored(segmenter, data)}
     write_json(folder / "results.json", results)
     return results
@@ -154,7 +156,12 @@ def _data(folder: Path, config: PseudoMaskConfig, training: Training) -> Segment
 
 
 def _segmenter(
-    folder: Path, classifier: nn.Module, data: SegmentationFolder, training: Training, net: nn.Module | None
+    folder: Path,
+    classifier: nn.Module,
+    data: SegmentationFolder,
+    training: Training,
+    net: nn.Module | None,
+    progress: bool = False,
 ) -> Segmenter:
     """Return the trained segmenter, from the folder if it was trained before."""
     classes = data.plain.classes
@@ -171,7 +178,7 @@ def _segmenter(
             return Segmenter.load_from_checkpoint(path, net=net)
         segmenter = Segmenter(net, classes, training.lr, training.weight_decay)
         segmenter.train()  # the classifier was evaluated
-        trainer = _trainer(max_epochs=training.max_epochs, limit_val_batches=0)
+        trainer = _trainer(max_epochs=training.max_epochs, limit_val_batches=0, enable_progress_bar=progress)
         trainer.fit(segmenter, data.train_dataloader(), data.val_dataloader())
         trainer.save_checkpoint(path)
     return segmenter
@@ -192,4 +199,4 @@ def _scored(segmenter: Segmenter, data: SegmentationFolder) -> dict[str, dict[st
 
 def _trainer(**options: Any) -> pl.Trainer:
     switches: dict[str, Any] = {"logger": False, "enable_checkpointing": False, "enable_model_summary": False}
-    return pl.Trainer(**switches, enable_progress_bar=False, **options)
+    return pl.Trainer(**switches, **options)

@@ -39,7 +39,7 @@ def _sharded_strategies() -> tuple[type, ...]:
     return tuple(getattr(module, name) for module in modules for name in names if hasattr(module, name))
 
 
-def check_normalisation(mean: Sequence[float] | None, std: Sequence[float] | None) -> None:
+def check_normalisation(mean: float | Sequence[float] | None, std: float | Sequence[float] | None) -> None:
     """Reject a mean without a standard deviation, and the reverse.
 
     Raises:

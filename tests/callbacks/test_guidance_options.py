@@ -32,7 +32,7 @@ def logged(callback, columns, folder, net=None, **options):
 def test_what_is_logged(tmp_path):
     columns = annotated_data(12, rows=tuple(range(0, 12, 2)))
     first, second = logged(guidance({"energy": 1.0, "l1": 3.0}, weight=0.5, warmup_steps=4), columns, tmp_path)
-    names = {"energy", "l1", "samples", "failures", "skipped", "weight", "applied_weight", "total"}
+    names = {"energy", "l1", "samples", "failures", "skipped", "left_out", "weight", "applied_weight", "total"}
     assert second.keys() == {f"guidance/{name}" for name in names}
     assert first.keys() == second.keys() | {
         f"guidance/{name}" for name in ("cosine", "norm_ratio", "cost", "swap_distance")

@@ -3,7 +3,7 @@
 import pytest
 import torch
 from pytorch_lightning.loggers import CSVLogger
-from setting import PACKAGES, Points, data, loader, module, trainer
+from setting import PACKAGES, Points, data, loader, messages, module, trainer
 from test_harmless import CASES, assert_same, outcome
 
 from lrptrain.callbacks import RelevanceMonitor, SegmentationSeeds
@@ -100,12 +100,24 @@ def test_an_export_goes_on_in_the_next_run(tmp_path, monkeypatch):
         trainer(tmp_path, seeds(folder)).validate(pl_module, loader(), verbose=False)
 
 
-def test_a_failure_ends_no_training(tmp_path):
+def test_without_true_masks_the_default_threshold_is_announced_at_setup(tmp_path):
     columns = data(8)
     del columns["mask"]
+    exporting = seeds(tmp_path / "masks")
+    pl_module = module()
+    with messages() as lines, pytest.warns(UserWarning, match="no validation image has a true mask.*it is 0.3"):
+        trainer(tmp_path, exporting).fit(pl_module, loader(data(8)), loader(columns))
+    assert sum("where none has a mask, it is 0.3 (`threshold` in the config sets it)" in line for line in lines) == 1
+    assert exporting.failures == 0
+    assert exporting.scores["train"]["images"] + exporting.scores["train"]["skipped"] == 8
+
+
+def test_a_failure_ends_no_training(tmp_path):
+    columns = data(8)
+    columns["mask"] = columns["mask"] * 9
     exporting = seeds(tmp_path / "masks", on_error="warn", every_n_epochs=1)
     runner = trainer(tmp_path, exporting)
-    with pytest.warns(UserWarning, match="no validation image has a true mask"):
+    with pytest.warns(UserWarning, match="a mask has the value 9"):
         runner.fit(module(), loader(data(8)), loader(columns))
     assert runner.current_epoch == 2
     assert exporting.failures == 3
@@ -114,9 +126,7 @@ def test_a_failure_ends_no_training(tmp_path):
 def test_what_cannot_work_is_refused(tmp_path):
     with pytest.raises(ValueError, match="split must be"):
         SegmentationSeeds(split="test")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="needs a validation here"):
-        trainer(tmp_path, seeds(), limit_val_batches=0).fit(module(), loader(), loader())
-    with pytest.raises(ValueError, match="prediction has no true masks"):
-        trainer(tmp_path, seeds()).predict(module(), loader())
+    with pytest.raises(ValueError, match="exports the validation images: give the trainer some"):
+        trainer(tmp_path, seeds(split="val"), limit_val_batches=0).fit(module(), loader(), loader())
     with pytest.raises(ValueError, match="there are 1 validation dataloaders"):
         trainer(tmp_path, seeds(dataloader_idx=1)).validate(module(), loader(), verbose=False)

@@ -6,10 +6,12 @@ import pytorch_lightning as pl
 import torch
 
 import lrptrain
-from lrptrain.cli import audit as module
+from lrptrain.auditing import audit as module
 from lrptrain.cli import main
-from lrptrain.cli.audit import Retrain
-from lrptrain.cli.loading import training_samples
+from lrptrain.cli.audit import Retrain, audit_checkpoint
+from lrptrain.cli.checkpoint import read_checkpoint
+from lrptrain.cli.datasets import training_samples
+from lrptrain.cli.modules import ModuleSource
 from lrptrain.data import PlantedDigits
 from lrptrain.models import ImageClassifier
 
@@ -69,7 +71,10 @@ def test_what_is_done_is_kept_when_it_is_stopped(digits, tmp_path, monkeypatch, 
             raise KeyboardInterrupt
 
     monkeypatch.setattr(module, "_print_unit", stops)
-    results = run(digits, tmp_path, *OPTIONS)
+    with pytest.raises(SystemExit) as ended:
+        run(digits, tmp_path, *OPTIONS)
+    assert ended.value.code == 130
+    results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert "stopped" in capsys.readouterr().out
     done = [unit["test"] for unit in results["units"] if not unit["problem"]]
     assert done == ["uniform", "perturbation", "perturbation", "leave_one_out"]
@@ -77,7 +82,8 @@ def test_what_is_done_is_kept_when_it_is_stopped(digits, tmp_path, monkeypatch, 
 
 
 def test_another_seed_trains_another_model(digits):
-    retrain = Retrain("lrptrain.models.ImageClassifier", digits, PlantedDigits(train_size=64, batch_size=32), 1)
+    source = ModuleSource("lrptrain.models.ImageClassifier")
+    retrain = Retrain(source, read_checkpoint(digits), PlantedDigits(train_size=64, batch_size=32), 1)
     state = torch.get_rng_state()
     one, again, other = (retrain(seed) for seed in (1, 1, 2))
     assert torch.equal(torch.get_rng_state(), state)
@@ -101,14 +107,14 @@ def test_training_samples_are_fixed_by_the_seed():
     ("options", "message"),
     [
         ({"methods": "rolout"}, "rollout"),
-        ({"budget": 0}, "budget must be positive"),
-        ({"retrain_epochs": -1}, "retrain_epochs 0 or more"),
+        ({"budget": 0}, "budget must be a positive"),
+        ({"retrain_epochs": -1}, "retrain_epochs must be 0 or more"),
         ({"max_samples": 0}, "max_samples"),
         ({"tests": "perturbations"}, "unknown tests"),
     ],
 )
 def test_wrong_arguments_are_told(digits, options, message):
     with pytest.raises(ValueError, match=message):
-        module.audit(digits, **options)
+        audit_checkpoint(digits, **options)
     with pytest.raises(lrptrain.UnsupportedMethodError):
-        module.audit(digits, methods="magic")
+        audit_checkpoint(digits, methods="magic")

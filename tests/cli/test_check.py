@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 from examples import finding
 
-from lrptrain.cli.check import check
+from lrptrain.cli.check import check_run as check
 from lrptrain.findings import OVERALL, Evidence
 from lrptrain.loggers import EpochRecord, write_record
 

@@ -6,9 +6,11 @@ import pytorch_lightning as pl
 import torch
 
 import lrptrain
-from lrptrain.cli import compare as module
+from lrptrain.auditing import compare as module
 from lrptrain.cli import main
-from lrptrain.cli.loading import saved_data
+from lrptrain.cli.checkpoint import read_checkpoint
+from lrptrain.cli.compare import compare_checkpoint
+from lrptrain.cli.datasets import saved_data
 from lrptrain.data import PlantedDigits, TextSpans
 from lrptrain.models import ImageClassifier, TextClassifier
 
@@ -75,7 +77,7 @@ def test_texts_with_a_config(tmp_path):
     )
     scores = {row["method"]: row["scores"] for row in results["methods"]}["rollout"]
     assert set(scores) == {"EPG", "AUPRC", "pointing game", "comprehensiveness", "sufficiency"}
-    assert saved_data(checkpoint)["class_path"] == "lrptrain.data.TextSpans"
+    assert saved_data(read_checkpoint(checkpoint))["class_path"] == "lrptrain.data.TextSpans"
     plain = run(checkpoint, tmp_path / "plain", "--methods=rollout", "--max_samples=6", "--faithfulness=false")
     assert plain["methods"][0]["scores"]["EPG"] == scores["EPG"]
     assert "sufficiency" not in plain["methods"][0]["scores"]
@@ -88,13 +90,16 @@ def test_what_is_done_is_kept_when_it_is_stopped(digits, tmp_path, monkeypatch, 
 
     rows = module.compare_methods
     monkeypatch.setattr(module, "compare_methods", stopped)
-    results = run(digits, tmp_path, "--methods=random,rollout", "--max_samples=4")
+    with pytest.raises(SystemExit) as ended:
+        run(digits, tmp_path, "--methods=random,rollout", "--max_samples=4")
+    assert ended.value.code == 130
+    results = json.loads((tmp_path / "results.json").read_text(encoding="utf-8"))
     assert len(results["methods"]) == 1
     assert "stopped: 1 of 2" in capsys.readouterr().out
 
 
 def test_unknown_methods_and_counts_are_told(digits):
     with pytest.raises(lrptrain.UnsupportedMethodError, match="rollout"):
-        module.compare(digits, methods="rolout")
+        compare_checkpoint(digits, methods="rolout")
     with pytest.raises(ValueError, match="max_samples"):
-        module.compare(digits, max_samples=0)
+        compare_checkpoint(digits, max_samples=0)

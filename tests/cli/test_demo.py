@@ -6,7 +6,8 @@ import pytest
 from examples import finding, keep_wandb_offline
 from PIL import Image
 
-from lrptrain.cli.demo import Outcome, compare_outcomes, demo
+from lrptrain.cli.demo import demo
+from lrptrain.cli.demo_runs import Outcome, compare_outcomes
 from lrptrain.findings import OVERALL, Evidence
 from lrptrain.relevance.default import DEFAULT_METHODS
 

@@ -67,7 +67,7 @@ def test_an_unknown_verb_is_one_line(capsys):
     assert one_line(["fitt"], capsys) == (
         "lrptrain: there is no verb 'fitt'; did you mean fit?; `lrptrain --help` lists all"
     )
-    assert "did you mean" not in one_line(["--version"], capsys)
+    assert "did you mean" not in one_line(["--verbose"], capsys)
 
 
 @pytest.mark.parametrize(

@@ -42,6 +42,10 @@ class Towers(nn.Module):
             self.maps += [a, b]
             if self.join == "beside":
                 x = x + a @ v + b @ other
+            elif self.join == "own residuals":
+                x = (x + a @ v + (x + b @ other)) / 2
+            elif self.join == "not alone":
+                x = x + (a @ v + x.tanh()) + (b @ other + x.sin())
             elif self.join == "stacked":
                 x = x + torch.stack([a @ v, b @ other]).sum(0)
             elif self.join == "difference":
@@ -57,6 +61,7 @@ class Towers(nn.Module):
         gradients = torch.autograd.grad(logits[:, target].sum(), self.maps)
         weights = [a.detach() for a in self.maps]
         rollout = generic = torch.eye(16, dtype=torch.float64).expand(len(inputs), 16, 16)
+        residuals = 2 if self.join == "own residuals" else 1
         count = 1 if self.join == "before" else 2
         for i in range(0, len(weights), count):
             if self.join == "difference":
@@ -64,14 +69,14 @@ class Towers(nn.Module):
             else:
                 layer = weights[i : i + count]
             slopes = gradients[i : i + len(layer)]
-            step = torch.eye(16, dtype=torch.float64) + sum(a.clamp(min=0) for a in layer)
+            step = residuals * torch.eye(16, dtype=torch.float64) + sum(a.clamp(min=0) for a in layer)
             rollout = step / step.sum(-1, keepdim=True) @ rollout
             weighted = torch.stack([(a * g).clamp(min=0) for a, g in zip(layer, slopes, strict=True)]).sum(0)
             generic = generic + weighted @ generic
         return rollout.mean(1), generic.mean(1)
 
 
-@pytest.mark.parametrize("join", ["beside", "stacked", "difference", "before"])
+@pytest.mark.parametrize("join", ["beside", "own residuals", "not alone", "stacked", "difference", "before"])
 def test_attention_side_by_side_and_differential_attention(join):
     model = Towers(join)
     rollout, generic = model.by_hand(patches(), 2)

@@ -1,3 +1,4 @@
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -7,7 +8,7 @@ from torch.utils.data import DataLoader, StackDataset
 
 from lrptrain.data.pictures import read_mask
 from lrptrain.segmentation import export_files
-from lrptrain.segmentation.config import PseudoMaskConfig
+from lrptrain.segmentation.config import DEFAULT_THRESHOLD, PseudoMaskConfig
 from lrptrain.segmentation.export import run_export
 from lrptrain.segmentation.generator import SeedGenerator
 from lrptrain.segmentation.images import image_batches, read_images
@@ -155,14 +156,30 @@ def test_a_batch_is_its_images(tmp_path):
         assert torch.equal(number_classes(label_map(alone.refined, 0), alone.classes) > 0, alone.refined[:, 0] > 0)
 
 
-def test_errors(tmp_path):
+@pytest.mark.parametrize("validation", [True, False])
+def test_without_true_masks_the_threshold_is_the_default_and_said(validation, tmp_path):
     columns = squares(4)
     del columns["mask"]
-    val = source(columns)
-    with pytest.raises(ValueError, match="no validation image has a true mask"):
-        run_export(classifier(), QUICK, val, tmp_path / "a", "train", lambda n: ["a", "b"], val)
-    with pytest.raises(ValueError, match="give a threshold"):
-        run(tmp_path / "b", validation=False)
+    images = source(columns)
+    names = lambda n: ["a", "b"]  # noqa: E731
+    with pytest.warns(UserWarning, match=f"no validation image has a true mask.*it is {DEFAULT_THRESHOLD}; look at"):
+        run_export(classifier(), QUICK, images, tmp_path / "a", "train", names, images if validation else None)
+    named = replace(QUICK, threshold=DEFAULT_THRESHOLD)
+    run_export(classifier(), named, images, tmp_path / "b", "train", names)
+    for folder in (export_files.SEEDS, export_files.MASKS):
+        for path in sorted((tmp_path / "a" / folder).iterdir()):
+            assert path.read_bytes() == (tmp_path / "b" / folder / path.name).read_bytes()
+
+
+def test_progress_is_shown_on_request(tmp_path, capsys):
+    given = source(squares(4))
+    run_export(classifier(), QUICK, given, tmp_path, "train", lambda n: ["a", "b"], given, progress=True)
+    shown = capsys.readouterr().err
+    assert "Threshold, on the validation images: 4 images" in shown
+    assert "Masks of the train images: 4 images" in shown
+
+
+def test_errors(tmp_path):
     run(tmp_path / "c")
     with pytest.raises(ValueError, match="other settings: method 'generic_attention', not 'rollout'"):
         run(tmp_path / "c", config=PseudoMaskConfig("rollout", scales=(1,), flip=False))

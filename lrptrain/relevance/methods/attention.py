@@ -27,7 +27,8 @@ def rolled_out(
     """The pooled token's row of (I + A_B) ... (I + A_1), later layers on the left; other poolings weigh the rows.
 
     Taken from the left, it costs a product of a vector with every map, not of matrices. In cross-attention the row of
-    the queries' stream goes over to the stream of the keys.
+    the queries' stream goes over to the stream of the keys. Where rows are scaled, and n branches add to the states one
+    by one before they are joined, the identity counts n times: (x + A x) + (x + B x) = (2 I + A + B) x.
 
     Args:
         weights: Share of the pooling per token.
@@ -41,8 +42,8 @@ def rolled_out(
             continue
         row = rows[layer.queries]
         if normalize_rows:
-            row = row / (1 + block.sum(-1))
-        rows[layer.queries] = row
+            row = row / (layer.residuals + block.sum(-1))
+            rows[layer.queries] = layer.residuals * row
         passed = pooled_row(row, block)
         rows[layer.keys] = rows[layer.keys] + passed if layer.keys in rows else passed
     return rows

@@ -25,9 +25,10 @@ def attention_flow(explanation: Explanation, max_seconds: float = 600.0) -> Rele
     """Attention flow (Abnar & Zuidema 2020): the maximum flow from the pooled token at the top to each input token.
 
     The edges of every block are half its attention, mean over heads, plus half the identity; where n blocks act side by
-    side, all of them and the identity have a share of 1 / (n + 1). Where several tokens are
-    pooled, their shares bound what leaves each of them. It takes one maximum flow per token, by scipy on the CPU, so
-    that time grows with blocks times tokens^3.
+    side, all of them and the identity have a share of 1 / (n + 1); the identity has more where several of them add to
+    the states by residual connections of their own. Where several tokens are pooled, their shares bound what leaves
+    each of them. It takes one maximum flow per token, by scipy on the CPU, so that time grows with blocks times
+    tokens^3.
 
     In deep models mostly the two ends bound the flow: it is then what all tokens together attend to this one in the
     first block, and at most 1.
@@ -52,7 +53,7 @@ def attention_flow(explanation: Explanation, max_seconds: float = 600.0) -> Rele
     own = recording.content_mask(len(positions)).cpu()
     content = torch.ones(len(own), recording.length, dtype=torch.bool).index_copy(1, positions, own).numpy()
     check_cost(content.sum(1).tolist(), len(layers), max_seconds)
-    edges_of = [_with_identity(mean_maps(recording, layer)) for layer in layers]
+    edges_of = [_with_identity(mean_maps(recording, layer), layer.residuals) for layer in layers]
     all_edges = torch.stack(edges_of, 1).detach().cpu().double().numpy()
     pooling = recording.pooling.detach().cpu().double().numpy()
     scores = np.zeros(pooling.shape)
@@ -64,9 +65,11 @@ def attention_flow(explanation: Explanation, max_seconds: float = 600.0) -> Rele
     return RelevanceMaps(recording.layout.content(torch.as_tensor(scores).to(recording.logits)))
 
 
-def _with_identity(maps: Sequence[Float[torch.Tensor, "batch length length"]]) -> Float[torch.Tensor, "batch _ _"]:
+def _with_identity(
+    maps: Sequence[Float[torch.Tensor, "batch length length"]], residuals: int
+) -> Float[torch.Tensor, "batch _ _"]:
     unit = torch.eye(maps[0].shape[-1], dtype=maps[0].dtype, device=maps[0].device)
-    return (torch.stack(list(maps)).sum(0) + unit) / (len(maps) + 1)
+    return (torch.stack(list(maps)).sum(0) + residuals * unit) / (len(maps) + residuals)
 
 
 def check_cost(tokens: Sequence[int], blocks: int, max_seconds: float) -> None:

@@ -120,6 +120,11 @@ CONSTANT = frozenset({
     "zeros_like", "ones_like", "empty_like", "full_like", "rand_like", "randn_like", "new_zeros", "new_ones",
     "new_empty", "new_full", "new_tensor", "grad",
 })  # fmt: skip
+# Of whole numbers: each result is made of one number, where the other arguments are constants.
+HASHING = frozenset({
+    "add", "sub", "rsub", "mul", "mod", "remainder", "fmod", "floordiv", "floor_divide", "xor", "bitwise_xor", "to",
+    "long", "int", "clone", "contiguous",
+})  # fmt: skip
 # In place, they read nothing of what was there.
 OVERWRITING = frozenset({"copy", "fill", "zero"})
 # Of their second tensor they read type or shape only.

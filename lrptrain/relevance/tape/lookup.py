@@ -1,12 +1,14 @@
 """How the token ids that a model looks up hold those of the explained text."""
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Any
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+from torch.nn import functional as F
 
 
 class Order(Enum):
@@ -26,10 +28,12 @@ class Lookup:
     Attributes:
         order: Where the text stands among what is looked up.
         shape: That of the explained token ids.
+        columns: Where several tables were looked up, the first and the last but one of this table's columns.
     """
 
     order: Order
     shape: torch.Size
+    columns: tuple[int, int] | None = None
 
     def taken(self, embedded: Float[Tensor, "..."]) -> Float[Tensor, "batch tokens width"]:
         """The text's embeddings out of all that were looked up."""
@@ -45,6 +49,8 @@ class Lookup:
         self, explained: Float[Tensor, "batch tokens width"], embedded: Float[Tensor, "..."]
     ) -> Float[Tensor, "..."]:
         """What the model reads in place of what it looked up, made of the text's embeddings."""
+        if self.columns is not None:
+            explained = explained[..., slice(*self.columns)]
         if self.order is Order.TRANSPOSED:
             return explained.transpose(0, 1)
         if self.order is Order.PADDED:
@@ -54,6 +60,49 @@ class Lookup:
         if self.order is Order.SHIFTED:
             return torch.cat([embedded[:, :1], explained[:, :-1]], 1)
         return explained
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """A table of embeddings in which the explained text is looked up, beside others.
+
+    Attributes:
+        weight: The table.
+        ids: Numbers that the model computes of each token id by itself (hashes), or None for the token ids.
+    """
+
+    weight: Float[Tensor, "rows width"]
+    ids: Int[Tensor, "batch tokens"] | None = None
+
+
+class AnotherTable(Exception):  # noqa: N818
+    """The text is looked up in more tables than were known when the pass began, which has to begin again.
+
+    The explained embeddings are then what all tables say of a token, one behind the other.
+    """
+
+    def __init__(self, tables: tuple[Table, ...]):
+        super().__init__()
+        self.tables = tables
+
+
+def embedded_in(tables: Sequence[Table], ids: Int[Tensor, "batch tokens"]) -> Float[Tensor, "batch tokens width"]:
+    """What the tables say of each token, one behind the other."""
+    return torch.cat([F.embedding(ids if table.ids is None else table.ids, table.weight) for table in tables], -1)
+
+
+def lookup_in(
+    tables: Sequence[Table], ids: Int[Tensor, "batch tokens"], looked_up: Int[Tensor, "..."], weight: Tensor
+) -> Lookup | None:
+    """How a lookup in one of several tables reads the text, or None if it reads something else."""
+    start = 0
+    for table in tables:
+        end = start + table.weight.shape[1]
+        if table.weight is weight:
+            lookup = later_lookup(ids, looked_up) if table.ids is None else first_lookup(table.ids, looked_up)
+            return None if lookup is None else replace(lookup, columns=(start, end))
+        start = end
+    return None
 
 
 def lookup_arguments(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Tensor, Tensor]:

@@ -37,6 +37,7 @@ from lrptrain.relevance.tape.functions import (
     DECOMPOSED,
     DETACHING,
     ELEMENTWISE,
+    HASHING,
     OF_FIRST,
     OVERWRITING,
     REPEATABLE,
@@ -46,7 +47,17 @@ from lrptrain.relevance.tape.functions import (
     enterable,
     is_in_place,
 )
-from lrptrain.relevance.tape.lookup import Lookup, Order, first_lookup, later_lookup, lookup_arguments
+from lrptrain.relevance.tape.lookup import (
+    AnotherTable,
+    Lookup,
+    Order,
+    Table,
+    embedded_in,
+    first_lookup,
+    later_lookup,
+    lookup_arguments,
+    lookup_in,
+)
 from lrptrain.relevance.tape.nodes import Node, Value, is_idle, map_nested, numbers_in, tensors_in, version_of
 from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
 from lrptrain.relevance.tape.outside import Outside, without_graph
@@ -84,6 +95,7 @@ class Tape(TorchFunctionMode):
         has_decoder: Whether the explained text is read a second time, one token later.
         frugal: Whether to keep no more than gradients at activations and relevance need: no graph of the weights.
         others: The model's other arguments: what looks them up reads them, also where they hold the same numbers.
+        tables: The tables in which the text is looked up, if it is more than the one.
     """
 
     token_ids: Tensor | None = None
@@ -92,6 +104,7 @@ class Tape(TorchFunctionMode):
     leaf: Tensor | None = None
     frugal: bool = False
     others: tuple[Tensor, ...] = ()
+    tables: tuple[Table, ...] = ()
     has_decoder: bool = field(default=False, init=False)
 
     def __post_init__(self) -> None:
@@ -115,6 +128,8 @@ class Tape(TorchFunctionMode):
         self._records = False
         # The weight in which the explained text was looked up.
         self._table: Tensor | None = None
+        # Numbers that were computed of each token id by itself, by the id of the tensor.
+        self._hashes: dict[int, TensorWeakRef] = {}
         # What was looked up of the other arguments, and the weights in which.
         self._others_read: list[tuple[Tensor, Tensor]] = []
         # Whether a custom autograd function, with a backward pass of its own, made something of the input.
@@ -262,6 +277,8 @@ class Tape(TorchFunctionMode):
             result = func(*self._without_weights(name, without_graph(func, args)), **kwargs)
             result = with_ordered_gradient(name, result)
         result = written if name == "setitem" else result
+        if name in HASHING and written is None:
+            self._note_hash(tensors, result)
         # A text's explained input is the output of its embedding, which starts the tape.
         if name == "embedding" and self.token_ids is not None:
             lookup = self._lookup_of_text(*lookup_arguments(args, kwargs))
@@ -382,7 +399,27 @@ class Tape(TorchFunctionMode):
         if shares_memory(looked_up, self.others):  # another argument, though it may hold the same words
             self._others_read.append((looked_up, table))
             return None
-        return self._first_lookup(looked_up, table) or self._later_lookup(looked_up, table)
+        assert self.token_ids is not None
+        if self.tables:
+            self._table = self.tables[0].weight
+            lookup = lookup_in(self.tables, self.token_ids, looked_up, table)
+        else:
+            lookup = self._first_lookup(looked_up, table)
+        if lookup is None and (self.root is None or self.tables) and self._is_hash(looked_up):
+            raise AnotherTable((*self.tables, Table(table, looked_up)))
+        return lookup or self._later_lookup(looked_up, table)
+
+    def _note_hash(self, tensors: Sequence[Tensor], result: Any) -> None:
+        """Note numbers that are computed of each token id by itself."""
+        ids = self.token_ids
+        if ids is None or not isinstance(result, Tensor) or result.shape != ids.shape or result.is_floating_point():
+            return
+        if tensors and all(tensor is ids or self._is_hash(tensor) for tensor in tensors):
+            self._hashes[id(result)] = TensorWeakRef(result)
+
+    def _is_hash(self, tensor: Tensor) -> bool:
+        reference = self._hashes.get(id(tensor))
+        return reference is not None and reference() is tensor
 
     def _first_lookup(self, looked_up: Tensor, table: Tensor) -> Lookup | None:
         """How the model looks the explained text up, if this is the first time."""
@@ -401,8 +438,8 @@ class Tape(TorchFunctionMode):
         if looked_up is not self.token_ids and table.shape[0] != self._table.shape[0]:
             return None
         lookup = later_lookup(self.token_ids, looked_up)
-        if lookup is not None and table is not self._table:
-            raise self._unsupported("embedding", "looks the same token ids up a second time, in another table")
+        if lookup is not None and not any(table is known.weight for known in self.tables or (Table(self._table),)):
+            raise AnotherTable((*(self.tables or (Table(self._table),)), Table(table)))
         return lookup
 
     def _from_root(self, looked_up: Tensor, lookup: Lookup) -> Tensor:
@@ -410,8 +447,9 @@ class Tape(TorchFunctionMode):
         if looked_up.grad_fn is not None:
             self._remember(looked_up, depends=False)
         if self.root is None:
-            embedded = self.watch(lookup.taken(looked_up))
-            if lookup.order is Order.SAME:
+            assert self.token_ids is not None
+            embedded = self.watch(embedded_in(self.tables, self.token_ids) if self.tables else lookup.taken(looked_up))
+            if lookup.order is Order.SAME and not self.tables:
                 return embedded
         else:
             embedded = self.root.tensor
@@ -419,7 +457,7 @@ class Tape(TorchFunctionMode):
                 self._entries[id(embedded)] = (self.root, TensorWeakRef(embedded), embedded.grad_fn)
         with torch.enable_grad(), self:
             if lookup.order is Order.SAME:
-                return embedded.clone()
+                return lookup.given(embedded, looked_up).clone()
             self.has_decoder = self.has_decoder or lookup.order is Order.SHIFTED
             return lookup.given(embedded, looked_up)
 

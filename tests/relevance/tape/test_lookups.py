@@ -1,5 +1,7 @@
 """Token ids in another order, shape or type: the map is of the text that was given."""
 
+from collections.abc import Callable
+
 import pytest
 import torch
 from model_zoo import randomised
@@ -86,4 +88,92 @@ def test_what_is_not_looked_up_is_told():
     model = nn.Sequential(nn.Flatten(), nn.Linear(3, 2))
     model.forward = lambda ids: nn.functional.one_hot(ids, 12).to(torch.float32).mean(1)[:, :2]  # type: ignore[method-assign]
     with pytest.raises(lrptrain.UnsupportedModelError, match="one-hot"):
+        lrptrain.attribute(model, IDS, 1, "attnlrp")
+
+
+# -- Several tables ----------------------------------------------------------------------------------------------------
+
+
+class Several(nn.Module):
+    """Tables in which a text is looked up, one by one, and a head on what they say."""
+
+    def __init__(self, tables: int, read: Callable[[nn.ModuleList, Tensor], Tensor], width: int):
+        super().__init__()
+        self.tables = nn.ModuleList(nn.Embedding(12, 4) for _ in range(tables))
+        self.types, self.head = nn.Embedding(2, width), nn.Linear(width, 3, bias=False)
+        self.read = read
+        self.activation: nn.Module = nn.Identity()
+        randomised(self)
+        nn.init.zeros_(self.types.weight)
+
+    def forward(self, ids: Tensor) -> Tensor:
+        types = self.types(torch.zeros_like(ids))
+        return self.head((self.activation(self.read(self.tables, ids)) + types).mean(1))
+
+
+def in_two(tables: nn.ModuleList, ids: Tensor) -> Tensor:
+    return tables[0](ids) + 2 * tables[1](ids)
+
+
+def in_two_one_later(tables: nn.ModuleList, ids: Tensor) -> Tensor:
+    """As an encoder and a decoder with a table of its own; 0 is the start token."""
+    return tables[0](ids) + 2 * tables[1](torch.cat([torch.zeros_like(ids[:, :1]), ids[:, :-1]], 1))
+
+
+def in_shards(tables: nn.ModuleList, ids: Tensor) -> Tensor:
+    """As CANINE does, which has no table of all characters."""
+    return torch.cat([table((ids + 1) * prime % 11) for table, prime in zip(tables, (3, 5, 7), strict=True)], -1)
+
+
+SEVERAL = {
+    "two tables": (2, in_two, 4),
+    "a decoder's own": (2, in_two_one_later, 4),
+    "shards": (3, in_shards, 12),
+}
+
+
+def contributions(model: Several, ids: Tensor) -> Tensor:
+    """Embedding times gradient of every lookup, by autograd, summed where the token stands."""
+    found = torch.zeros(ids.shape, dtype=torch.float64)
+    made: list[Tensor] = []
+    handles = [table.register_forward_hook(lambda *call: made.append(call[-1])) for table in model.tables]
+    gradients = torch.autograd.grad(model(ids)[:, 1].sum(), made)
+    for handle, looked_up, gradient in zip(handles, made, gradients, strict=True):
+        handle.remove()
+        product = (looked_up * gradient).sum(-1).detach()
+        if model.read is in_two_one_later and looked_up is made[1]:
+            found[:, :-1] += product[:, 1:]  # what was read of a start token is of no word
+        else:
+            found += product
+    return found
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+@pytest.mark.parametrize("method", ["input_x_gradient", "integrated_gradients", "attnlrp", "epsilon_lrp"])
+def test_a_token_is_worth_what_all_of_its_lookups_are(name, method):
+    model = Several(*SEVERAL[name])
+    state = {key: x.clone() for key, x in model.state_dict().items()}
+    # The model is linear: every method gives each lookup what it adds to the logit.
+    found = lrptrain.attribute(model, IDS, 1, method).scores
+    torch.testing.assert_close(found, contributions(model, IDS), rtol=1e-4, atol=1e-5)  # epsilon's share
+    singles = [lrptrain.attribute(model, row[None], 1, method).scores for row in IDS]
+    torch.testing.assert_close(found, torch.cat(singles), rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(lrptrain.attribute(model, IDS, 1, method).scores, found, rtol=0, atol=0)
+    assert all(torch.equal(x, state[key]) for key, x in model.state_dict().items())
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_gradients_of_several_lookups_are_those_of_autograd(name):
+    model = Several(*SEVERAL[name])
+    model.activation = nn.Tanh()
+    found = lrptrain.attribute(model, IDS, 1, "input_x_gradient").scores
+    torch.testing.assert_close(found, contributions(model, IDS), rtol=1e-9, atol=1e-12)
+    path = lrptrain.attribute(model, IDS, 1, "integrated_gradients")
+    assert path.convergence_delta is not None
+    assert path.convergence_delta.abs().max() < 1e-9
+
+
+def test_one_table_with_two_hashes_is_refused():
+    model = Several(1, lambda tables, ids: tables[0](ids * 5 % 11) + tables[0](ids * 7 % 11), 4)
+    with pytest.raises(lrptrain.UnsupportedModelError, match="several tables that cannot be told apart"):
         lrptrain.attribute(model, IDS, 1, "attnlrp")

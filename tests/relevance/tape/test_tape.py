@@ -186,18 +186,3 @@ def test_frozen_layers_equal_trained_ones(name):
     kind = KINDS[name]
     frozen = kind.build(True).requires_grad_(False)
     same(frozen, kind.build(True), kind.inputs())
-
-
-def test_one_table_looked_up_twice_raises():
-    class Twice(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.words, self.other, self.head = nn.Embedding(9, 8), nn.Embedding(9, 8), nn.Linear(8, 4)
-
-        def forward(self, ids: Tensor) -> Tensor:
-            return self.head((self.words(ids) + self.other(ids)).mean(1))
-
-    with pytest.raises(
-        lrptrain.UnsupportedOperationError, match="embedding in module 'other' looks the same token ids"
-    ):
-        lrptrain.attribute(Twice(), torch.ones(2, 5, dtype=torch.long), method="lrp")

@@ -1,0 +1,181 @@
+"""Whether maps are faithful on a model and a loader: what `lrptrain audit` does, as a function."""
+
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from lrptrain.auditing.base import select_tests
+from lrptrain.auditing.brought import device_of, logits_model
+from lrptrain.auditing.predict import Fill
+from lrptrain.auditing.report import markdown, write_audit_report
+from lrptrain.auditing.result import AuditResult, UnitResult
+from lrptrain.auditing.run import run_audit
+from lrptrain.auditing.samples import draw_samples, first_samples
+from lrptrain.auditing.settings import AuditSettings
+from lrptrain.batch import BatchAdapter, Sample, batched
+from lrptrain.relevance.registry import get_method
+from lrptrain.trainers.checks import check_counts
+
+AUDITED_METHODS = (
+    "raw_attention",
+    "rollout",
+    "generic_attention",
+    "transformer_attribution",
+    "attnlrp",
+    "input_x_gradient",
+    "random",
+)
+"""The methods that are audited where none are named."""
+
+
+def audit(
+    model: nn.Module,
+    loader: Iterable[Any],
+    methods: Sequence[str] = AUDITED_METHODS,
+    *,
+    train_loader: Iterable[Any] | None = None,
+    budget: float = 900.0,
+    tests: Sequence[str] | None = None,
+    max_samples: int = 64,
+    batch_size: int = 16,
+    seed: int = 0,
+    settings: AuditSettings | None = None,
+    fill: Fill = 0.0,
+    retrain: Callable[[int], nn.Module] | None = None,
+    retrain_seconds: float = 0.0,
+    batch_adapter: BatchAdapter | None = None,
+    output: Path | str | None = None,
+    verbose: bool = False,
+) -> AuditResult:
+    """Test on a model and a loader whether methods are faithful, with a verdict: yes, weakly, no, or why not judged.
+
+    `print(lrptrain.audit(model, loader))` shows what `lrptrain audit` does. The model is run in evaluation mode on the
+    device it is on, and left as it was; the predicted class is explained.
+
+    Args:
+        model: A LightningModule, or any module of which the forward returns logits `[batch, classes]` or an object
+            with `.logits`.
+        loader: Batches as the callbacks read them: a dict with `image`, `pixel_values` or `input_ids`, and `label`
+            where known, or a tuple (image, label).
+        methods: Some of `lrptrain.methods()`.
+        train_loader: Batches with labels for the tests that train a model; without it these are left out, and named.
+        budget: Seconds; tests that do not fit are left out, and named.
+        tests: Names of those to run, of `lrptrain.auditing.registered_tests()`; None for all.
+        max_samples: How many samples of the loader are taken, as evenly over the classes as they allow; a verdict needs
+            8. As many are taken of the train_loader.
+        batch_size: Samples per forward pass.
+        seed: Seed of all that is drawn.
+        settings: How much each test does.
+        fill: What removed pixels become, one number or one per channel: black, in normalised units -mean / std.
+        retrain: `retrain(seed)` trains the model anew and returns it; without it no other seeds are tested.
+        retrain_seconds: About how many seconds that takes.
+        batch_adapter: Function that brings a batch of another form to the names of the contract.
+        output: Folder for audit.md, results.json, plots and what is measured; an audit of the same model, samples and
+            settings that is started again goes on there. None for none.
+        verbose: Whether to print how far it is.
+
+    Raises:
+        KeyboardInterrupt: At Ctrl-C, after what is done has been written.
+        UnsupportedMethodError: If a method is unknown.
+        UnsupportedModelError: If the model does not return logits.
+        ValueError: If the loader has no sample, a batch cannot be read, a test is unknown, or a number is not positive.
+    """
+    names = check_arguments(methods, tests, budget, max_samples, batch_size)
+    try:
+        samples = draw_samples(loader, max_samples, seed, batch_adapter)
+    except LookupError as error:
+        raise ValueError(str(error)) from error
+    training = [] if train_loader is None else first_samples(train_loader, max_samples, seed, batch_adapter)
+    return audit_samples(
+        logits_model(model),
+        samples,
+        training,
+        names,
+        budget=budget,
+        batch_size=batch_size,
+        output=output,
+        verbose=verbose,
+        tests=tests,
+        settings=settings,
+        fill=fill,
+        seed=seed,
+        retrain=retrain,
+        retrain_seconds=retrain_seconds,
+    )
+
+
+def check_arguments(
+    methods: Sequence[str], tests: Sequence[str] | None, budget: float, max_samples: int, batch_size: int
+) -> tuple[str, ...]:
+    """Reject wrong arguments now, and not after minutes of work; return the names of the methods.
+
+    Raises:
+        UnsupportedMethodError: If a method is unknown.
+        ValueError: If a test is unknown, or a number is not positive.
+    """
+    check_counts(max_samples=max_samples, batch_size=batch_size)
+    if not budget > 0:
+        raise ValueError(f"budget must be a positive number of seconds, not {budget}")
+    select_tests(tests)
+    return tuple(get_method(name, {}).name for name in methods)
+
+
+def audit_samples(
+    model: nn.Module,
+    samples: Sequence[Sample],
+    training: Sequence[Sample],
+    methods: Sequence[str],
+    *,
+    budget: float,
+    batch_size: int,
+    output: Path | str | None = None,
+    verbose: bool = False,
+    **options: Any,
+) -> AuditResult:
+    """Audit on samples that were drawn; see `audit`.
+
+    Args:
+        model: A model of which the forward returns logits.
+        samples: The samples.
+        training: Training samples, for the tests that train a model.
+        methods: Names of methods.
+        budget: Seconds.
+        batch_size: Samples per forward pass.
+        output: Folder of what is measured and written; None for none.
+        verbose: Whether to print how far it is.
+        **options: Passed to `run_audit`.
+
+    Raises:
+        KeyboardInterrupt: At Ctrl-C, after what is done has been written.
+    """
+    device: torch.device = device_of(model)
+    batches = batched(samples, batch_size, device)
+    # The same options are used twice: for the audit, and after Ctrl-C to read what it has measured.
+    options |= {"folder": output, "train_batches": batched(training, batch_size, device)}
+    try:
+        result = run_audit(model, batches, methods, budget=budget, progress=_print_unit if verbose else None, **options)
+    except KeyboardInterrupt:
+        if output is not None:
+            if verbose:
+                print("\nstopped: what is done is kept\n", flush=True)
+            # Every unit was saved when it was done: with no budget left, the result is read from the folder.
+            _conclude(run_audit(model, batches, methods, budget=0, **options), output, verbose)
+        raise
+    _conclude(result, output, verbose)
+    return result
+
+
+def _conclude(result: AuditResult, output: Path | str | None, verbose: bool) -> None:
+    """Write an audit and show it."""
+    if output is not None:
+        write_audit_report(result, Path(output))
+    if verbose:
+        files = "" if output is None else f"\n{Path(output) / 'audit.md'}\n{Path(output) / 'results.json'}"
+        print(f"\n{markdown(result)}{files}", flush=True)
+
+
+def _print_unit(unit: UnitResult) -> None:
+    print(f"{unit.title:44} {unit.problem or f'{unit.seconds:.1f} s'}", flush=True)

@@ -1,0 +1,191 @@
+"""The data that verbs work on: a datamodule or a loader, named by the user or by the checkpoint."""
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Literal
+
+import torch
+
+from lrptrain.auditing.samples import draw_samples, first_samples
+from lrptrain.batch import IMAGES, BatchAdapter, Sample
+from lrptrain.cli.checkpoint import Checkpoint
+from lrptrain.cli.dotted import described, find_object, is_config, read_section, split_call
+from lrptrain.extras import require
+
+Split = Literal["train", "val", "test"]
+
+
+def load_data(checkpoint: Checkpoint, data: str | None) -> Any:
+    """Return the data that a user names, or else those that a checkpoint was trained with.
+
+    Args:
+        checkpoint: The checkpoint.
+        data: `package.DataModule`, `package.DataModule(argument=value)`, a loader or a function that returns one; or
+            the path of a config, of which the `data:` section is read. None for the data of the checkpoint.
+
+    Returns:
+        A LightningDataModule, or an iterable of batches.
+
+    Raises:
+        FileNotFoundError: If there is no such config.
+        ValueError: If there are no such data, they cannot be made, or the checkpoint does not name them.
+    """
+    if data is None:
+        return _parsed(saved_data(checkpoint))
+    if is_config(data):
+        return _parsed(read_section(data, "data"))
+    path, arguments = split_call(data, "data")
+    return _made(path, find_object(path, "data", "a LightningDataModule or a loader"), arguments)
+
+
+def saved_data(checkpoint: Checkpoint) -> dict[str, Any]:
+    """Return class and arguments of the datamodule that a checkpoint was trained with.
+
+    The class is saved by `lrptrain fit`; without it, a datamodule of this project is recognised by its arguments.
+
+    Raises:
+        ValueError: If it does not say.
+    """
+    from lrptrain import data
+
+    settings = checkpoint.datamodule_settings
+    path = settings.pop("_class_path", None)
+    settings.pop("_instantiator", None)
+    datamodules = [each for each in vars(data).values() if inspect.isclass(each) and hasattr(each, "val_dataloader")]
+    # A checkpoint saved by a Trainer alone has the arguments without the class, such as those of PlantedDigits only.
+    alike = [each for each in datamodules if settings and set(inspect.signature(each).parameters) == set(settings)]
+    if path is None and len(alike) == 1:
+        path = f"lrptrain.data.{alike[0].__name__}"
+    if path is None:
+        raise ValueError(
+            "the checkpoint does not say which data it was trained with: pass --data package.DataModule, or a config"
+        )
+    return {"class_path": path, "init_args": settings}
+
+
+def name_of(data: Any) -> str:
+    """Return what the data are called in tables: the class of a datamodule, or of a loader's dataset."""
+    return type(data if hasattr(data, "val_dataloader") else getattr(data, "dataset", data)).__name__
+
+
+def loader_of(data: Any, split: Split) -> Iterable[Any]:
+    """Return the batches of a split; a plain loader has the validation set alone.
+
+    Raises:
+        ValueError: If the data have no such split, or the datamodule fails.
+    """
+    if not hasattr(data, "val_dataloader"):
+        if split != "val":
+            raise ValueError(f"--data is a loader, which has no {split} set of its own: name a LightningDataModule")
+        return data
+    try:
+        data.prepare_data()
+        # In "fit" every datamodule that was trained with makes its validation set; in "validate" not every one does.
+        data.setup("test" if split == "test" else "fit")
+        loaders = getattr(data, f"{split}_dataloader")()
+    except Exception as error:
+        if _is_ours(data):
+            raise
+        raise ValueError(f"{name_of(data)} gives no {split} set: {described(error)}") from error
+    return loaders[0] if isinstance(loaders, list | tuple) else loaders
+
+
+def split_samples(
+    data: Any, split: Split, max_samples: int, seed: int, batch_adapter: BatchAdapter | None = None
+) -> list[Sample]:
+    """Return samples of a split, drawn as evenly over the classes as they allow.
+
+    Raises:
+        ValueError: If there are none.
+    """
+    try:
+        return draw_samples(loader_of(data, split), max_samples, seed, batch_adapter)
+    except LookupError as error:
+        raise ValueError(f"the {split} set of {name_of(data)} is empty") from error
+
+
+def training_samples(data: Any, max_samples: int, seed: int, batch_adapter: BatchAdapter | None = None) -> list[Sample]:
+    """Return the first samples that the training loader gives; none of data without a training set."""
+    if not hasattr(data, "train_dataloader"):
+        return []
+    return first_samples(loader_of(data, "train"), max_samples, seed, batch_adapter)
+
+
+def load_adapter(path: str | None) -> BatchAdapter | None:
+    """Return the function that brings batches to the names of the contract; None where none is named.
+
+    Raises:
+        ValueError: If there is no such function.
+    """
+    return None if path is None else find_object(path, "batch-adapter", "a function of a batch")
+
+
+def are_images(samples: list[Sample]) -> bool:
+    """Whether samples are images, else texts."""
+    return any(name in samples[0].tensors for name in IMAGES)
+
+
+def settings_of(data: Any) -> Mapping[str, Any]:
+    """Return the arguments that a datamodule saved; empty where it saved none."""
+    return dict(getattr(data, "hparams", None) or {})
+
+
+def black_of(data: Any) -> float | list[float]:
+    """Return black in the units of the images: -mean / std where the data say how they normalise, else 0."""
+    # A black pixel is 0 before normalisation, and (0 - mean) / std after it.
+    mean = settings_of(data).get("mean")
+    std = settings_of(data).get("std")
+    return 0.0 if mean is None or std is None else [-m / s for m, s in zip(mean, std, strict=True)]
+
+
+def default_device(device: str | None) -> torch.device:
+    """Return the device of that name; the GPU if there is one, else the CPU, where none is named."""
+    return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))
+
+
+def names_in(listed: str) -> list[str]:
+    """Return names separated by commas, each once."""
+    return list(dict.fromkeys(name.strip() for name in listed.split(",")))
+
+
+def _made(path: str, named: Any, arguments: Mapping[str, Any]) -> Any:
+    """Return the data that a class or a function makes; an object that is no function is taken as it stands."""
+    data = named if not callable(named) else _called(path, named, arguments)
+    if not hasattr(data, "val_dataloader") and not isinstance(data, Iterable):
+        raise ValueError(f"--data {path!r} is neither a LightningDataModule nor a loader, but a {type(data).__name__}")
+    return data
+
+
+def _called(path: str, function: Callable[..., Any], arguments: Mapping[str, Any]) -> Any:
+    parameters = inspect.signature(function).parameters
+    needed = [
+        name
+        for name, each in parameters.items()
+        if each.default is each.empty and each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+    ]
+    missing = [name for name in needed if name not in arguments]
+    if missing:
+        written = ", ".join(f"{name}=..." for name in missing)
+        raise ValueError(f"{path} needs {', '.join(missing)}: write --data '{path}({written})'")
+    try:
+        return function(**arguments)
+    except Exception as error:
+        raise ValueError(f"{path} cannot be made: {described(error)}") from error
+
+
+def _is_ours(data: Any) -> bool:
+    return type(data).__module__.startswith("lrptrain.")
+
+
+def _parsed(section: Mapping[str, Any]) -> Any:
+    """Return the datamodule of a config's `data:` section."""
+    # The same parser as that of `lrptrain fit`, so that a class may be named as it is in a config.
+    jsonargparse = require("jsonargparse", "cli")
+    from pytorch_lightning import LightningDataModule
+
+    import lrptrain.data  # noqa: F401  (its classes may be named without the module)
+
+    parser = jsonargparse.ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(LightningDataModule, "data")
+    instantiate = getattr(parser, "instantiate", None) or parser.instantiate_classes  # its name before 4.49
+    return instantiate(parser.parse_object({"data": dict(section)})).data

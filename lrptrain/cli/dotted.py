@@ -1,0 +1,100 @@
+"""What a user names on the command line: `package.Class`, `package.Class(width=64)`, or a section of a config."""
+
+import ast
+import os
+import sys
+import traceback
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from lrptrain.extras import require
+
+CONFIG_ENDINGS = (".yaml", ".yml", ".json")
+
+
+def is_config(text: str) -> bool:
+    """Whether a value names a config, rather than an object of Python."""
+    return Path(text).suffix.lower() in CONFIG_ENDINGS or (os.sep in text and "(" not in text) or Path(text).is_file()
+
+
+def read_section(config: str, section: str) -> dict[str, Any]:
+    """Return the `model:` or `data:` section of a config of LightningCLI.
+
+    Raises:
+        FileNotFoundError: If there is no such config.
+        ValueError: If it has no such section with a class_path.
+    """
+    if not Path(config).is_file():
+        raise FileNotFoundError(f"there is no config {config!r}")
+    yaml = require("yaml", "cli")
+    try:
+        content = yaml.safe_load(Path(config).read_text(encoding="utf-8")) or {}
+    except yaml.YAMLError as error:
+        raise ValueError(f"{config} is no YAML: {' '.join(str(error).split())}") from error
+    values = content.get(section) if isinstance(content, dict) else None
+    # `class_path` may stand alone, as LightningCLI allows it.
+    values = {"class_path": values} if isinstance(values, str) else values
+    if not isinstance(values, dict) or "class_path" not in values:
+        raise ValueError(
+            f"{config} has no `{section}:` section with a class_path, as configs of `lrptrain fit` do: name the class "
+            f"itself, --{'module' if section == 'model' else section} package.Class"
+        )
+    return values
+
+
+def split_call(text: str, option: str) -> tuple[str, dict[str, Any]]:
+    """Split `package.Class(width=64, names=["a"])` into the dotted path and the arguments, which are literals.
+
+    Raises:
+        ValueError: If it is neither a dotted path nor such a call.
+    """
+    try:
+        node: ast.AST = ast.parse(text.strip(), mode="eval").body
+        arguments = {}
+        if isinstance(node, ast.Call):
+            if node.args or any(keyword.arg is None for keyword in node.keywords):
+                raise ValueError("arguments are given by name")
+            arguments = {str(keyword.arg): ast.literal_eval(keyword.value) for keyword in node.keywords}
+            node = node.func
+    except (SyntaxError, ValueError) as error:
+        reason = error.msg if isinstance(error, SyntaxError) else error
+        raise ValueError(f"--{option} {text!r} is no package.Class or package.Class(name=value): {reason}") from error
+    return ast.unparse(node), arguments
+
+
+def find_object(path: str, option: str, kind: str) -> Any:
+    """Import what a dotted path names.
+
+    Args:
+        path: Such as `package.module.Class`; modules of the working directory are found.
+        option: The option that names it, for the message.
+        kind: What it should be, for the message: "a LightningModule" ...
+
+    Raises:
+        ValueError: If there is no such object, or its module cannot be imported.
+    """
+    package, _, name = path.rpartition(".")
+    if not package:
+        raise ValueError(f"--{option} {path!r} is not the dotted path of {kind}: write it as package.{path}")
+    try:
+        return getattr(import_module(package), name)
+    except (ImportError, AttributeError, ValueError) as error:
+        raise ValueError(f"--{option} {path!r} is not the dotted path of {kind}: {error}") from error
+    except Exception as error:
+        raise ValueError(f"--{option} {path!r} cannot be imported: {described(error)}") from error
+
+
+def described(error: BaseException) -> str:
+    """Return the kind, message and place of an error of the user's code in one line."""
+    text = f"{type(error).__name__}: {' '.join(str(error).split())}"
+    if isinstance(error, SyntaxError):
+        return text
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if _is_users(frame.filename)]
+    return f"{text} ({frames[-1].filename}:{frames[-1].lineno})" if frames else text
+
+
+def _is_users(filename: str) -> bool:
+    """Whether a file is neither of an installed package, nor of this one, nor of Python."""
+    folders = ("site-packages", str(Path(__file__).parents[1]), os.path.dirname(os.__file__), "<frozen")
+    return not any(folder in filename for folder in folders) and filename not in sys.builtin_module_names

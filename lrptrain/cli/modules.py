@@ -1,0 +1,205 @@
+"""The LightningModule of a checkpoint: the class it names, or the one the user brings, with its weights."""
+
+import inspect
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from torch import nn
+
+from lrptrain.cli.checkpoint import Checkpoint
+from lrptrain.cli.dotted import described, find_object, is_config, read_section, split_call
+from lrptrain.extras import require
+from lrptrain.trainers.discover import find_model
+
+IMAGE_MODULE = "lrptrain.models.ImageClassifier"
+TEXT_MODULE = "lrptrain.models.TextClassifier"
+
+
+@dataclass(frozen=True)
+class ModuleSource:
+    """How a LightningModule is made.
+
+    Attributes:
+        path: Dotted path of its class.
+        arguments: Arguments of its constructor, beside those that the checkpoint saved.
+        section: The `model:` section of the config that names it; None without a config.
+    """
+
+    path: str
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+    section: Mapping[str, Any] | None = None
+
+    def make(self, checkpoint: Checkpoint) -> Any:
+        """Return a new module with the arguments of the checkpoint, without its weights.
+
+        Raises:
+            ValueError: If there is no such class, an argument is missing, or its constructor fails.
+        """
+        if self.section is not None:
+            return _parsed(self.section)
+        module_class = find_module_class(self.path)
+        _check_arguments(module_class, self, checkpoint)
+        saved = checkpoint.module_settings
+        if name := checkpoint.content.get("hparams_name"):
+            # `save_hyperparameters(config)` saves one argument, `config`, in the place of all.
+            saved = saved if name == "kwargs" else {name: saved}
+        accepted = inspect.signature(module_class).parameters
+        open_ended = any(each.kind is each.VAR_KEYWORD for each in accepted.values())
+        # Names that begin with "_" are Lightning's own, such as `_class_path`.
+        known = {name: x for name, x in saved.items() if not name.startswith("_") and (open_ended or name in accepted)}
+        try:
+            return module_class(**{**known, **self.arguments})
+        except Exception as error:
+            raise ValueError(f"{self.path} cannot be made: {described(error)}") from error
+
+    def load(self, checkpoint: Checkpoint) -> Any:
+        """Return the module with the weights of the checkpoint, in evaluation mode.
+
+        Raises:
+            ValueError: As `make`, or if the weights are of another module.
+        """
+        if "state_dict" not in checkpoint.content:
+            raise ValueError(f"{checkpoint.path!r} is no checkpoint of a LightningModule: it has no 'state_dict'")
+        if self.section is not None:
+            module = self.make(checkpoint)
+        else:
+            module_class = find_module_class(self.path)
+            _check_arguments(module_class, self, checkpoint)
+        try:
+            if self.section is not None:
+                module.on_load_checkpoint(checkpoint.content)
+                module.load_state_dict(checkpoint.content["state_dict"])
+            else:
+                # Lightning's own way: it knows older checkpoints, `configure_model` and what LightningCLI saves.
+                module = module_class.load_from_checkpoint(
+                    checkpoint.path, map_location="cpu", weights_only=not checkpoint.trust, **self.arguments
+                )
+        except Exception as error:
+            if "loading state_dict" in str(error):
+                raise ValueError(_other_weights(self, checkpoint, error)) from error
+            raise ValueError(f"{self.path} cannot be made: {described(error)}") from error
+        return module.eval()
+
+
+def module_source(module: str | None, checkpoint: Checkpoint, is_image: bool) -> ModuleSource:
+    """Return how the LightningModule of a checkpoint is made.
+
+    Args:
+        module: `package.Class`, `package.Class(argument=value)` or the path of a config, of which the `model:` section
+            is read; None for the class that the checkpoint names, or this project's.
+        checkpoint: The checkpoint.
+        is_image: Whether its inputs are images, else texts.
+
+    Raises:
+        FileNotFoundError: If there is no such config.
+        ValueError: If the value is none of these, or the checkpoint is of another module than this project's.
+    """
+    if module is None:
+        return _named_by(checkpoint, is_image)
+    if is_config(module):
+        section = read_section(module, "model")
+        return ModuleSource(section["class_path"], section=section)
+    path, arguments = split_call(module, "module")
+    return ModuleSource(path, arguments)
+
+
+def find_module_class(path: str) -> Any:
+    """Return the LightningModule's class at a dotted path.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    module_class = find_object(path, "module", "a LightningModule")
+    if not hasattr(module_class, "load_from_checkpoint"):
+        raise ValueError(f"--module {path!r} is no LightningModule: it has no load_from_checkpoint")
+    return module_class
+
+
+def load_module(checkpoint: Checkpoint, is_image: bool, module: str | None = None) -> Any:
+    """Return the LightningModule of a checkpoint, in evaluation mode; see `module_source`.
+
+    Raises:
+        FileNotFoundError: If there is no such config.
+        ValueError: If it cannot be found or made; with what to write instead.
+    """
+    return module_source(module, checkpoint, is_image).load(checkpoint)
+
+
+def load_model(checkpoint: Checkpoint, is_image: bool, module: str | None, model: str | None) -> nn.Module:
+    """Return the model of a checkpoint, in evaluation mode.
+
+    Args:
+        checkpoint: The checkpoint.
+        is_image: Whether its inputs are images, else texts.
+        module: As for `module_source`.
+        model: The attribute path of the model on the LightningModule; None to find it, see `find_model`.
+
+    Raises:
+        FileNotFoundError: If there is no such config.
+        ValueError: If there is no such class or attribute.
+    """
+    return find_model(load_module(checkpoint, is_image, module), model).eval()
+
+
+def _named_by(checkpoint: Checkpoint, is_image: bool) -> ModuleSource:
+    saved = checkpoint.module_settings
+    if path := saved.get("_class_path"):
+        return ModuleSource(str(path))
+    path = IMAGE_MODULE if is_image else TEXT_MODULE
+    expected = inspect.signature(find_module_class(path)).parameters
+    names = {name for name in saved if not name.startswith("_")}
+    required = {name for name, each in expected.items() if each.default is each.empty}
+    # The modules of this project save all of their arguments, and no other ones.
+    if not required <= names <= set(expected):
+        raise ValueError(
+            f"{checkpoint.path!r} does not say of which LightningModule it is: pass --module package.Class, or "
+            "--module 'package.Class(argument=value)' where it needs arguments"
+        )
+    return ModuleSource(path)
+
+
+def _check_arguments(module_class: Any, source: ModuleSource, checkpoint: Checkpoint) -> None:
+    """Reject a constructor of which an argument is neither saved nor given, or one given that it does not take."""
+    parameters = inspect.signature(module_class).parameters
+    open_ended = any(each.kind is each.VAR_KEYWORD for each in parameters.values())
+    unknown = [name for name in source.arguments if name not in parameters and not open_ended]
+    if unknown:
+        raise ValueError(f"{source.path} takes no argument {', '.join(unknown)}; it has {', '.join(parameters)}")
+    saved = {*checkpoint.module_settings, checkpoint.content.get("hparams_name")}
+    needed = [
+        name
+        for name, each in parameters.items()
+        if each.default is each.empty and each.kind in (each.POSITIONAL_OR_KEYWORD, each.KEYWORD_ONLY)
+    ]
+    missing = [name for name in needed if name not in saved and name not in source.arguments]
+    if missing:
+        written = ", ".join(f"{name}=..." for name in missing)
+        raise ValueError(
+            f"{source.path} needs {', '.join(missing)}, which the checkpoint does not hold: write --module "
+            f"'{source.path}({written})', or a config with its `model:` section; with save_hyperparameters() in its "
+            "__init__ later checkpoints hold them"
+        )
+
+
+def _other_weights(source: ModuleSource, checkpoint: Checkpoint, error: Exception) -> str:
+    """Say in one line that a state dict does not fit, which torch says in a line per tensor."""
+    _, *reasons = [line.strip() for line in str(error).splitlines() if line.strip()]
+    more = f" (and {len(reasons) - 1} more)" if len(reasons) > 1 else ""
+    first = (reasons[0] if reasons else str(error))[:200].rstrip(".")
+    return (
+        f"the weights of {checkpoint.path!r} are not those of {source.path} as it was made here: {first}{more}; if it "
+        f"was trained with other arguments write --module '{source.path}(argument=value)'"
+    )
+
+
+def _parsed(section: Mapping[str, Any]) -> Any:
+    """Return the module of a config's `model:` section."""
+    from pytorch_lightning import LightningModule
+
+    import lrptrain.models  # noqa: F401  (its classes may be named without the module)
+
+    parser = require("jsonargparse", "cli").ArgumentParser(exit_on_error=False)
+    parser.add_subclass_arguments(LightningModule, "model")
+    instantiate = getattr(parser, "instantiate", None) or parser.instantiate_classes  # its name before 4.49
+    return instantiate(parser.parse_object({"model": dict(section)})).model

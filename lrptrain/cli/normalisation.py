@@ -1,0 +1,230 @@
+"""How a model's images were normalised in training: as the user, the data, the checkpoint or the model's card says.
+
+A wrong normalisation gives a confident wrong answer, so that nothing is guessed: where nobody says it, it is asked for.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lrptrain.batch import IMAGES, BatchAdapter, read_batch
+from lrptrain.cli.datasets import loader_of, settings_of
+from lrptrain.trainers.checks import check_normalisation
+
+Numbers = float | Sequence[float]
+Bounds = tuple[Tensor, Tensor]  # the least and the greatest number of each of 3 channels
+BATCHES = 8
+"""Batches of the data that are looked at."""
+DARK, BRIGHT = 0.1, 0.9
+"""Of many photographs some pixel is darker, and some brighter than this, on the scale from black to white."""
+ROUNDING = 1e-3
+"""How far pixels may leave the range from black to white, by interpolation and rounding."""
+
+
+@dataclass(frozen=True)
+class Normalisation:
+    """What is subtracted from pixels in 0..1, and what the difference is divided by.
+
+    Attributes:
+        mean: The mean of each channel.
+        std: The standard deviation of each channel.
+        source: Who says so, in words.
+    """
+
+    mean: tuple[float, ...]
+    std: tuple[float, ...]
+    source: str
+
+    def apply(self, image: Tensor) -> Tensor:
+        """Return pixels `[3, height, width]` in 0..1 as the model saw them in training."""
+        mean, std = (torch.tensor(numbers).view(-1, 1, 1) for numbers in (self.mean, self.std))
+        return (image - mean) / std
+
+    def __str__(self) -> str:
+        """Return a line for the user."""
+        if self.is_identity:
+            return f"images from 0 to 1, not normalised: {self.source}"
+        mean, std = (", ".join(f"{x:.4g}" for x in numbers) for numbers in (self.mean, self.std))
+        return f"images normalised with mean {mean} and std {std}: {self.source}"
+
+    @property
+    def is_identity(self) -> bool:
+        """Whether pixels stay in 0..1."""
+        return not any(self.mean) and all(std == 1 for std in self.std)
+
+
+def find_normalisation(
+    mean: Numbers | None,
+    std: Numbers | None,
+    module: nn.Module,
+    module_settings: Mapping[str, Any],
+    datamodule_settings: Mapping[str, Any],
+    data: Any = None,
+    batch_adapter: BatchAdapter | None = None,
+) -> Normalisation:
+    """Return how images were normalised in training.
+
+    Asked in this order: the user; what the datamodule saved or says; the transforms of its dataset; its images, which
+    are not normalised where they lie in 0..1; the arguments of the module; the card of the model, which must not
+    contradict the images.
+
+    Args:
+        mean: As the user says; one number stands for all channels.
+        std: As the user says.
+        module: The LightningModule.
+        module_settings: The arguments of the module that the checkpoint saved.
+        datamodule_settings: The arguments of the datamodule that the checkpoint saved.
+        data: A datamodule or loader; None where there is none.
+        batch_adapter: Function that brings its batches to the names of the contract.
+
+    Raises:
+        ValueError: If nobody says it, or the card and the data contradict each other.
+    """
+    check_normalisation(mean, std)
+    if mean is not None and std is not None:
+        return Normalisation(_three(mean), _three(std), "--mean and --std")
+    said = _pair_in(datamodule_settings, "the datamodule's arguments, in the checkpoint")
+    if data is not None:
+        said = _pair_in({**vars(data), **settings_of(data)}, f"{type(data).__name__}") or said
+        said = said or _pair_of_transforms(loader_of(data, "val"))
+    if said is not None:
+        return said
+    bounds = None if data is None else _bounds(loader_of(data, "val"), batch_adapter)
+    if bounds is not None and (plain := _plain(bounds)) is not None:
+        return plain
+    if (said := _pair_in(module_settings, "the module's arguments, in the checkpoint")) is not None:
+        return said
+    return _by_card(module, bounds)
+
+
+def _by_card(module: nn.Module, bounds: Bounds | None) -> Normalisation:
+    ask = "pass --mean and --std (0 and 1 for images in 0..1), or --data package.DataModule"
+    if any(_numbers(getattr(part, "mean", None)) and _numbers(getattr(part, "std", None)) for part in module.modules()):
+        raise ValueError(f"the module holds a mean and a std, which it may apply to its images by itself: {ask}")
+    card = model_card(module)
+    if card is None:
+        raise ValueError(f"nothing says how the images were normalised in training: {ask}")
+    if bounds is not None and not _fits(card, bounds):
+        low, high = float(bounds[0].min()), float(bounds[1].max())
+        raise ValueError(
+            f"the images of the data, from {low:.3g} to {high:.3g}, are not normalised as {card.source} says (mean "
+            f"{card.mean}, std {card.std}): pass --mean and --std"
+        )
+    if bounds is None:
+        # Nothing here can contradict the card, so that the user has to know that it is believed.
+        return replace(card, source=f"{card.source} (if training did otherwise pass --data, or --mean and --std)")
+    return card
+
+
+def model_card(module: nn.Module) -> Normalisation | None:
+    """Return the normalisation of a timm model's `pretrained_cfg`, or of the image processor beside a model's weights.
+
+    None where there is none, or where the parts of a model have several.
+    """
+    cards = []
+    for part in module.modules():
+        card = getattr(part, "pretrained_cfg", None)
+        if isinstance(card, Mapping) and (found := _pair_in(card, f"timm's card of {card.get('architecture', '?')}")):
+            cards.append(found)
+        folder = getattr(getattr(part, "config", None), "name_or_path", "")
+        if folder and (found := _of_processor(str(folder))):
+            cards.append(found)
+    return cards[0] if len({(card.mean, card.std) for card in cards}) == 1 else None
+
+
+def _of_processor(folder: str) -> Normalisation | None:
+    """Return what an image processor does that lies beside a model's weights, here or in the cache of the hub."""
+    from lrptrain.extras import require
+
+    try:
+        processor = require("transformers", "transformers").AutoImageProcessor.from_pretrained(
+            folder, local_files_only=True
+        )
+    except (OSError, ValueError, ImportError):
+        return None
+    source = f"the image processor of {Path(folder).name}"
+    if not getattr(processor, "do_normalize", False):
+        return Normalisation((0.0,) * 3, (1.0,) * 3, source)
+    return _pair_in({"mean": processor.image_mean, "std": processor.image_std}, source)
+
+
+def _pair_in(settings: Mapping[str, Any], source: str) -> Normalisation | None:
+    for names in (("mean", "std"), ("image_mean", "image_std")):
+        mean, std = (_numbers(settings.get(name)) for name in names)
+        if mean and std:
+            return Normalisation(mean, std, source)
+    return None
+
+
+def _pair_of_transforms(loader: Iterable[Any]) -> Normalisation | None:
+    """Return the normalisation among the transforms of a loader's dataset, such as torchvision's `Normalize`."""
+    dataset = getattr(loader, "dataset", None)
+    while dataset is not None:
+        for name in ("transform", "transforms"):
+            for step in _steps(getattr(dataset, name, None)):
+                known = {key: getattr(step, key, None) for key in ("mean", "std")}
+                if found := _pair_in(known, f"{type(step).__name__} of the dataset"):
+                    return found
+        dataset = getattr(dataset, "dataset", None)  # a subset holds the dataset that it is of
+    return None
+
+
+def _steps(transform: Any) -> Iterator[Any]:
+    """Yield a transform and those that it is composed of."""
+    if transform is None:
+        return
+    yield transform
+    parts = getattr(transform, "transforms", None)
+    children = transform.children() if isinstance(transform, nn.Module) else ()
+    for part in (*(parts if isinstance(parts, list | tuple) else ()), *children):
+        yield from _steps(part)
+
+
+def _bounds(loader: Iterable[Any], batch_adapter: BatchAdapter | None) -> Bounds | None:
+    """Return the least and the greatest number of each channel in the first batches; None without images."""
+    lows, highs = [], []
+    for _, batch in zip(range(BATCHES), loader, strict=False):
+        columns = read_batch(batch, batch_adapter)
+        for images in (columns[name] for name in IMAGES if name in columns):
+            scaled = images.float() if images.is_floating_point() else images / 255
+            # [batch, 3, height, width]; of any other form all numbers count for all channels.
+            channels = scaled.transpose(0, 1).flatten(1) if scaled.ndim == 4 and scaled.shape[1] == 3 else scaled[None]
+            lows.append(channels.flatten(1).amin(1).expand(3))
+            highs.append(channels.flatten(1).amax(1).expand(3))
+    if not lows:
+        return None
+    return torch.stack(lows).amin(0), torch.stack(highs).amax(0)
+
+
+def _plain(bounds: Bounds) -> Normalisation | None:
+    """Return that nothing was normalised, where images lie in 0..1 and one of them is not black throughout."""
+    low, high = float(bounds[0].min()), float(bounds[1].max())
+    if low >= 0 and DARK < high <= 1 + ROUNDING:
+        return Normalisation((0.0,) * 3, (1.0,) * 3, "so are the images of the data")
+    return None
+
+
+def _fits(card: Normalisation, bounds: Bounds) -> bool:
+    """Whether images with these bounds, without the card's normalisation, go from black to white and not beyond."""
+    low, high = (bound * torch.tensor(card.std) + torch.tensor(card.mean) for bound in bounds)
+    darkest, brightest = float(low.min()), float(high.max())
+    return -ROUNDING <= darkest <= DARK and BRIGHT <= brightest <= 1 + ROUNDING
+
+
+def _three(numbers: Numbers) -> tuple[float, ...]:
+    return (float(numbers),) * 3 if isinstance(numbers, int | float) else tuple(float(x) for x in numbers)
+
+
+def _numbers(value: Any) -> tuple[float, ...]:
+    """Return the numbers of three channels; empty if it is something else."""
+    if isinstance(value, Tensor):
+        value = value.flatten().tolist()
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        value = [value]
+    if not isinstance(value, Sequence) or isinstance(value, str) or not all(isinstance(x, int | float) for x in value):
+        return ()
+    return tuple(float(x) for x in value) * (3 if len(value) == 1 else 1) if len(value) in (1, 3) else ()
