@@ -6,7 +6,7 @@ BIN := .venv/bin
 # One thread a process: the tests run in two processes.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test lint types format tables data
+.PHONY: demo test lint types format tables data fuzz
 
 demo: .venv/.demo
 	$(BIN)/lrptrain demo
@@ -28,6 +28,10 @@ format: .venv/.dev
 # The generated tables of the documentation.
 tables: .venv/.dev
 	$(BIN)/python tests/doc_tables.py
+
+# Odd batches at random, through Trainer.fit: 500 of what `make test` runs 12 of.
+fuzz: .venv/.dev
+	LRPTRAIN_FUZZ=500 $(ONE_THREAD) $(BIN)/python -m pytest -n 2 tests/callbacks/test_odd_batches.py
 
 # Where the data of the experiments come from, and which of them are there.
 data: .venv/.dev

@@ -19,7 +19,6 @@ from lrptrain.extras import require
 from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Finding, announce
 from lrptrain.intervention import InterventionConfig
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars
-from lrptrain.loggers.timeline import Moment
 from lrptrain.monitor.annotated import merged, survey, without_annotations
 from lrptrain.monitor.arguments import check_choices, check_names, check_verdicts
 from lrptrain.monitor.class_maps import compute_class_maps
@@ -32,13 +31,13 @@ from lrptrain.monitor.isolation import explain_usable
 from lrptrain.monitor.left_out import LeftOut
 from lrptrain.monitor.model_input import InputListener, check_bytes, check_model_input
 from lrptrain.monitor.record_builder import RecordBuilder
-from lrptrain.monitor.run import MonitoredRun, RunPoint, branch_run, continue_run, start_run
+from lrptrain.monitor.run import EvaluationKey, MonitoredRun, RunPoint, branch_run, continue_run, start_run
 from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.monitor.summary import logged_metrics
 from lrptrain.relevance.default import DEFAULT_METHODS, check_method
 from lrptrain.relevance.preserve import preserved
 from lrptrain.trainers.checks import check_counts, check_normalisation
-from lrptrain.trainers.discover import name_sources
+from lrptrain.trainers.discover import NameSources, name_sources
 from lrptrain.trainers.failures import Failures, describe_error
 from lrptrain.trainers.lightning import log_scalars, logged_step, undivided_length, watchers
 from lrptrain.trainers.processes import SharedText, gather
@@ -217,7 +216,8 @@ class RelevanceMonitor(ModelCallback):
         self.scored: list[ExplainedSample] = []
         self._run: MonitoredRun | None = None
         self._spawned_folder.text = ""
-        self._written: Moment | None = None
+        self._written: EvaluationKey | None = None
+        self._evaluation_key: EvaluationKey | None = None
         self._before_evaluation: dict[str, Any] | None = None
         self._failures = Failures(self.on_error, self.title)
         self._clock = Clock()
@@ -280,12 +280,12 @@ class RelevanceMonitor(ModelCallback):
 
         A checkpoint that is written amid an evaluation, as on a signal, holds what stood before it.
         """
-        return dict(self._before_evaluation or self._state(self._written))
+        return dict(self._before_evaluation or self._state())
 
-    def _state(self, evaluation: Moment | None) -> dict[str, Any]:
+    def _state(self, pending: EvaluationKey | None = None) -> dict[str, Any]:
         point = self._resumed
         if self._run is not None:
-            point = RunPoint(self._run.folder.name, self._run.run_id, evaluation)
+            point = RunPoint(self._run.folder.name, self._run.run_id, self._written, pending)
         return {
             "run": None if point is None else point.to_dict(),
             "findings": [finding.to_dict() for finding in self._findings],
@@ -300,7 +300,7 @@ class RelevanceMonitor(ModelCallback):
         self._run = None
         self._findings = [Finding.from_dict(values) for values in state_dict["findings"]]
         self._resumed = RunPoint.from_dict(state_dict["run"])
-        self._written = None if self._resumed is None else self._resumed.evaluation
+        self._written = None if self._resumed is None else self._resumed.last
         self._scalars = dict(state_dict["scalars"])
         self._evaluated_epoch = state_dict["evaluated_epoch"]
         # Checkpoints of earlier versions name none: their monitors were given one, which the state's key holds.
@@ -389,7 +389,7 @@ class RelevanceMonitor(ModelCallback):
             self._check_batch(pl_module, batch, listener)
         if trainer.sanity_checking:
             if batch_idx == 0:
-                self._mention_ignored(batch)
+                self._mention_unread(batch, name_sources(trainer, pl_module))
                 self._evaluate_sanity_batch(trainer, pl_module, batch)
             return
         if self._sample.samples is None:
@@ -496,7 +496,10 @@ class RelevanceMonitor(ModelCallback):
         self._check_input(pl_module, contract_batch, listener)
         self._check_values(contract_batch)
 
-    def _mention_ignored(self, batch: Any) -> None:
+    def _mention_unread(self, batch: Any, sources: NameSources) -> None:
+        """Say once what is left out of a tuple, and that tokens have no names."""
+        if "input_ids" in read_batch(batch, self.batch_adapter) and not self._builder.names_tokens(sources):
+            rank_zero_info(f"{self.title} names tokens by their ids: tokenizer= says which tokenizer names them")
         parts = ignored_parts(batch) if self.batch_adapter is None else ""
         if parts:
             rank_zero_info(
@@ -552,8 +555,9 @@ class RelevanceMonitor(ModelCallback):
                 return
             if trainer.state.fn == "fit" and not self._is_due(trainer.current_epoch):
                 return
+            self._evaluation_key = EvaluationKey.new((trainer.current_epoch, logged_step(trainer)))
             # What is written of this moment has the weights of a checkpoint that is saved meanwhile.
-            self._before_evaluation = self._state((trainer.current_epoch, logged_step(trainer)))
+            self._before_evaluation = self._state(self._evaluation_key)
             # Noted before the work: an evaluation that fails is not repeated in every epoch that follows.
             self._evaluated_epoch = trainer.current_epoch
             try:
@@ -674,10 +678,10 @@ class RelevanceMonitor(ModelCallback):
             run = self._open_run(trainer)
             with self._failures.caught("writing the settings of the run"):
                 run.prepare(self._settings(pl_module, record.class_names))
-            run.drop_later()
+            assert self._evaluation_key is not None
+            record = run.write(self._writer, record, self._evaluation_key)
+            self._written = self._evaluation_key
             self._left_out.write(run.folder)
-            record = self._writer.write(run.folder, record)
-            self._written = (record.epoch, record.step)
         for line in announce(record.new_findings):
             rank_zero_info(f"{self.title}: {line}" if self.name else line)
         for each in trainer.loggers:

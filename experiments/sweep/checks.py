@@ -12,6 +12,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 import lrptrain
 from experiments.sweep.case import SAMPLES, Subject
 from experiments.sweep.words import METHODS, OK
+from lrptrain.relevance.recording import explained_input
 from lrptrain.relevance.types import (
     NonFiniteError,
     UnsupportedMethodError,
@@ -308,7 +309,7 @@ def _near_baseline(subject: Subject, share: float) -> Any:
     inputs = subject.inputs
     if isinstance(inputs, Tensor):
         return subject.run(share * inputs)
-    name = next(iter(inputs))
+    name, _ = explained_input(inputs, None)
     if inputs[name].is_floating_point():
         return subject.run({**inputs, name: share * inputs[name]})
     if not _word_tables(subject):
@@ -384,7 +385,7 @@ def _without(x: Tensor, axis: int) -> torch.Size:
 def plain_product(subject: Subject) -> Tensor | None:
     """Input times gradient of the explained number, by autograd; None where the input cannot be reached."""
     inputs = subject.inputs
-    name = None if isinstance(inputs, Tensor) else next(iter(inputs))
+    name = None if isinstance(inputs, Tensor) else explained_input(inputs, None)[0]
     tensor = inputs if name is None else inputs[name]
     leaves: dict[int, Tensor] = {}
     if tensor.is_floating_point():

@@ -220,12 +220,16 @@ def _are_stages_of_dicts(stages: Any) -> bool:
 
 
 def _one_of_each_kind(stage: Any) -> Any:
-    """The first block of each type, mostly the one with a stride and one with attention, and the last block's type."""
+    """The first block of each type, mostly the one with a stride and one with attention, and the last block's type.
+
+    They are half as wide.
+    """
     kinds: dict[str, Any] = {}
     for block in stage:
         kinds.setdefault(block["block_type"], block)
     ends_alike = next(reversed(kinds)) == stage[-1]["block_type"]
-    return [*kinds.values()] if ends_alike else [*kinds.values(), stage[-1]]
+    blocks = [*kinds.values()] if ends_alike else [*kinds.values(), stage[-1]]
+    return [{**block, "out_chs": block["out_chs"] // 2} for block in blocks]
 
 
 def subject(module: str, name: str) -> Subject:

@@ -15,7 +15,7 @@ from lrptrain.extras import require
 from lrptrain.findings.statistics import bootstrap_interval
 from lrptrain.loggers.inputs import input_path
 from lrptrain.loggers.local import CLASS_MAPS, MAP
-from lrptrain.loggers.timeline import read_dropped
+from lrptrain.loggers.timeline import stands
 
 _NAME = re.compile(r"epoch_(\d+)_step_(\d+)")
 _NOT_SHOWN = ("epoch", "step")
@@ -27,11 +27,9 @@ _NO_SCORES = ("sample_id", "label", "predicted", "group")
 def evaluations(folder: Path) -> dict[str, Path]:
     """The tables of a run's evaluations that stand by name, `epoch_0003_step_000120`, in order."""
     paths = (file_in(folder, "samples", path.name) for path in (folder / "samples").glob("epoch_*.parquet"))
-    dropped = read_dropped(folder)
-    named = [
-        path for path in paths if path is not None and _NAME.fullmatch(path.stem) and when(path.stem) not in dropped
-    ]
-    return {path.stem: path for path in sorted(named, key=lambda path: when(path.stem))}
+    named = [path for path in paths if path is not None and _NAME.fullmatch(path.stem)]
+    standing = [path for path in named if stands(folder, when(path.stem))]
+    return {path.stem: path for path in sorted(standing, key=lambda path: when(path.stem))}
 
 
 def when(name: str) -> tuple[int, int]:

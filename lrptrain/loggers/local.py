@@ -8,9 +8,10 @@
     class_maps/epoch_0003_step_000120.parquet      maps of the samples shown for many classes, one row each
     inputs/                                        what the samples are, once; see `lrptrain.loggers.inputs`
 
-The numbers come first: the table, the findings and the line in `events.jsonl`, which is on the disk on return. What
-takes room follows, maps of many classes, inputs and pictures: if a full disk has no room for them, no number is lost.
-Every file but `events.jsonl` appears under its name only when it is complete.
+The numbers come first: the table and the line in `events.jsonl`, which is on the disk on return, and which all readers
+go by (`findings.json` is for people and other programs). What takes room follows, maps of many classes, inputs and
+pictures: if a full disk has no room for them, no number is lost. Every file but `events.jsonl` appears under its name
+only when it is complete.
 """
 
 import html
@@ -30,7 +31,7 @@ from lrptrain.findings import Finding
 from lrptrain.loggers.inputs import write_inputs
 from lrptrain.loggers.metrics import COST, LoggedMetric
 from lrptrain.loggers.record import ClassMap, EpochRecord
-from lrptrain.loggers.timeline import EVENTS, Moment, read_dropped, read_timeline
+from lrptrain.loggers.timeline import EVENTS, Moment, read_timeline, stands
 
 MAP = "map_"  # the prefix of columns of maps, such as `map_label`
 SAMPLES = "samples"  # the folder of the tables, one for each evaluation
@@ -38,13 +39,16 @@ CLASS_MAPS = "class_maps"  # the folder of maps for many classes
 RECORD_METRICS = (LoggedMetric(("record_mb",), "Megabytes of the record", COST, unit="megabytes"),)
 
 
-def write_record(folder: Path, record: EpochRecord, room_mb: float = float("inf")) -> None:
+def write_record(
+    folder: Path, record: EpochRecord, room_mb: float = float("inf"), marks: dict[str, Any] | None = None
+) -> None:
     """Write one evaluation; one of the same epoch and step, by a run that was resumed, is replaced.
 
     Args:
         folder: Folder of the run. It is made if it does not exist.
         record: What to write.
         room_mb: Megabytes there are for inputs.
+        marks: What the line in `events.jsonl` says besides; see `lrptrain.loggers.timeline`.
 
     Raises:
         OSError: If something could not be written, as on a full disk; the rest was written all the same.
@@ -52,12 +56,26 @@ def write_record(folder: Path, record: EpochRecord, room_mb: float = float("inf"
     folder.mkdir(parents=True, exist_ok=True)
     name = f"{evaluation_name(record.epoch, record.step)}.parquet"
     findings = [finding.to_dict() for finding in record.findings]
-    event = {"epoch": record.epoch, "step": record.step, "scalars": record.scalars, "findings": findings}
+    event = {
+        "epoch": record.epoch,
+        "step": record.step,
+        "scalars": record.scalars,
+        "findings": findings,
+        **(marks or {}),
+    }
+    table = folder / SAMPLES / name
+    numbers: list[Callable[[], None]] = [
+        lambda: _write_table(table, record, record.samples),
+        lambda: _append_event(folder, event, table),
+    ]
+    # A reader that sees the line finds its table. But where a table of this name is, as of a timeline that was left, a
+    # process that is killed must not leave the line of one evaluation beside the table of another.
+    if _remove(table, folder / CLASS_MAPS / name):
+        numbers.reverse()
     # In the order of worth: what comes first still finds room on a disk that is nearly full.
     parts: list[Callable[[], None]] = [
-        lambda: _write_table(folder / SAMPLES / name, record, record.samples),
+        *numbers,
         lambda: write_json(folder / "findings.json", findings),
-        lambda: _append_event(folder, event, folder / SAMPLES / name),
         lambda: _write_table(folder / CLASS_MAPS / name, record, _class_columns(record.class_maps)),
         lambda: write_inputs(folder, record.inputs, room_mb),
         lambda: _write_pictures(folder, record),
@@ -72,6 +90,14 @@ def write_record(folder: Path, record: EpochRecord, room_mb: float = float("inf"
     # The parts are tried one by one: the first error is raised once all others had their turn.
     if errors:
         raise errors[0]
+
+
+def _remove(*paths: Path) -> bool:
+    """Remove files, and return whether any was there."""
+    there = [path for path in paths if path.exists()]
+    for path in there:
+        path.unlink()
+    return bool(there)
 
 
 def _append_event(folder: Path, event: dict[str, Any], table: Path) -> None:
@@ -103,12 +129,13 @@ class RecordWriter:
         self.max_mb = max_mb
         self._warned = False
 
-    def write(self, folder: Path, record: EpochRecord) -> EpochRecord:
+    def write(self, folder: Path, record: EpochRecord, marks: dict[str, Any] | None = None) -> EpochRecord:
         """Write one evaluation.
 
         Args:
             folder: Folder of the run.
             record: What to write.
+            marks: See `write_record`.
 
         Returns:
             The record with one scalar more, `<prefix>/record_mb`: the size of the folder before.
@@ -127,7 +154,7 @@ class RecordWriter:
                 stacklevel=2,
             )
         within_budget = replace(record, pictures=[], texts=[], inputs={}, class_maps=[]) if full else record
-        write_record(folder, within_budget, room_mb=self.max_mb - size)
+        write_record(folder, within_budget, self.max_mb - size, marks)
         return record
 
 
@@ -191,9 +218,8 @@ def _read_tables(folder: Path, epoch: int | None) -> dict[str, list[Any]]:
     parquet = require("pyarrow.parquet", "monitor")
     pattern = "epoch_*.parquet" if epoch is None else f"epoch_{epoch:04d}_step_*.parquet"
     by_moment = {_moment_of(table): table for table in map(parquet.read_table, folder.glob(pattern))}
-    dropped = read_dropped(folder.parent)
     # By number, not by name: epoch_10000 comes before epoch_9999 in the order of letters.
-    tables = [by_moment[moment] for moment in sorted(by_moment) if moment not in dropped]
+    tables = [by_moment[moment] for moment in sorted(by_moment) if stands(folder.parent, moment)]
     return arrow.concat_tables(tables, promote_options="permissive").to_pydict() if tables else {}
 
 

@@ -1,17 +1,17 @@
 """The evaluations of a run that stand: `events.jsonl`, whatever of it can be read.
 
-Most lines are evaluations. A run that goes on from an earlier checkpoint adds a line such as
+A line is an evaluation. The first one of a run that goes on from an earlier checkpoint says so in the same line,
 
-    {"continued_after": {"epoch": 2, "step": 60}}
+    {"epoch": 3, "step": 80, ..., "id": "5a2f09c1d7e3", "continued_after": {"epoch": 2, "step": 60}}
 
-and what was evaluated after that moment stands no longer: it belongs to a past that the model has left. Where nothing
-had been evaluated at the checkpoint, the value is null.
+and what was evaluated after that moment before stands no longer: it belongs to a past that the model has left. Where
+nothing had been evaluated at the checkpoint, the value is null. One line, so that a kill never leaves half of both.
 """
 
 import json
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -32,22 +32,22 @@ class Timeline:
 
     Attributes:
         events: Evaluations in order of time, of one written twice the later line; see `parse_event`.
-        dropped: The moments of evaluations that a continued run has left behind.
-        unreadable: The number of complete lines that are neither evaluations nor ours.
+        ids: The id of each event that has one, by its moment.
+        unreadable: The number of lines that are no evaluations.
     """
 
     events: list[dict[str, Any]]
-    dropped: frozenset[Moment] = frozenset()
+    ids: dict[Moment, str] = field(default_factory=dict)
     unreadable: int = 0
 
 
 def continued_after(moment: Moment | None) -> dict[str, Any]:
-    """Return the line after which no evaluation later than a moment stands; None for none at all."""
+    """Return what the line says after which no earlier evaluation of a later moment stands; None for none at all."""
     return {_CONTINUED: None if moment is None else {"epoch": moment[0], "step": moment[1]}}
 
 
 def has_continuation(data: bytes) -> bool:
-    """Return whether lines may hold one of `continued_after`; only a text of that name makes it say so wrongly."""
+    """Return whether lines may hold what `continued_after` gives; only a text of that name makes it say so wrongly."""
     return f'"{_CONTINUED}"'.encode() in data
 
 
@@ -56,52 +56,67 @@ def moment_of(event: dict[str, Any]) -> Moment:
     return event["epoch"], event["step"]
 
 
-def read_timeline(folder: Path) -> Timeline:
-    """Read the evaluations of a run; a last line that is half written counts as not there."""
-    path = folder / EVENTS
-    return timeline_of(path.read_bytes().split(b"\n")) if path.exists() else Timeline([])
+def read_timeline(folder: Path, until: str | None = None) -> Timeline:
+    """Read the evaluations of a run; a last line that is half written counts as not there.
+
+    Args:
+        folder: The folder of the run.
+        until: The id of an evaluation: what stood when it was written, also if that was dropped since.
+    """
+    return timeline_of(_lines(folder / EVENTS), until)
 
 
-def read_dropped(folder: Path) -> frozenset[Moment]:
-    """Return the moments of evaluations whose tables and pictures may still lie there, but stand no longer."""
+def stands(folder: Path, moment: Moment) -> bool:
+    """Return whether an evaluation stands: its table may be there all the same, of a timeline that was left.
+
+    A folder without `events.jsonl` says nothing of that: whatever is there stands.
+    """
     path = folder / EVENTS
     try:
         about = path.stat()
     except OSError:
-        return frozenset()
-    return _dropped(path, about.st_mtime_ns, about.st_size)
+        return True
+    return moment in _standing(path, about.st_mtime_ns, about.st_size)
 
 
 @lru_cache(maxsize=64)
-def _dropped(path: Path, changed: int, size: int) -> frozenset[Moment]:
-    data = path.read_bytes()
-    return timeline_of(data.split(b"\n")).dropped if has_continuation(data) else frozenset()
+def _standing(path: Path, changed: int, size: int) -> frozenset[Moment]:
+    return frozenset(timeline_of(_lines(path)).ids)
 
 
-def timeline_of(lines: Iterable[bytes]) -> Timeline:
-    """Return what stands after the lines were written one after the other."""
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return path.read_bytes().split(b"\n")
+    except OSError:  # there is none, or it is no file
+        return []
+
+
+def timeline_of(lines: Iterable[bytes], until: str | None = None) -> Timeline:
+    """Return what stands after the lines were written one after the other, or after the one of an id."""
     standing: dict[Moment, dict[str, Any]] = {}
-    dropped: set[Moment] = set()
+    ids: dict[Moment, str] = {}
     unreadable = 0
     for line in lines:
         if not line.strip():
             continue
         content = _parse(line)
-        if _is_continuation(content):
-            last = _moment(content[_CONTINUED])
-            later = [moment for moment in standing if last is None or moment > last]
-            dropped.update(later)
-            for moment in later:
-                del standing[moment]
-            continue
         event = parse_event(content)
         if event is None:
             unreadable += 1
             continue
+        if _is_continuation(content):
+            last = _moment(content[_CONTINUED])
+            later = [moment for moment in standing if last is None or moment > last]
+            for moment in later:
+                del standing[moment]
+        moment = moment_of(event)
         # A run that is resumed may evaluate the same moment once more: the later line counts.
-        standing[moment_of(event)] = event
-        dropped.discard(moment_of(event))
-    return Timeline([standing[moment] for moment in sorted(standing)], frozenset(dropped), unreadable)
+        standing[moment] = event
+        ids[moment] = content["id"] if isinstance(content.get("id"), str) else ""
+        if until is not None and ids[moment] == until:
+            break
+    events = [standing[moment] for moment in sorted(standing)]
+    return Timeline(events, {moment: ids[moment] for moment in standing}, unreadable)
 
 
 def parse_event(content: Any) -> dict[str, Any] | None:
@@ -140,8 +155,8 @@ def _parse(line: bytes) -> Any:
         return None
 
 
-def _is_continuation(content: Any) -> bool:
-    if not isinstance(content, dict) or _CONTINUED not in content:
+def _is_continuation(content: dict[str, Any]) -> bool:
+    if _CONTINUED not in content:
         return False
     return content[_CONTINUED] is None or _moment(content[_CONTINUED]) is not None
 

@@ -22,7 +22,7 @@ from lrptrain.findings import (
 from lrptrain.findings.detector import get_detector
 from lrptrain.loggers import EpochRecord
 from lrptrain.monitor import drawing, summary
-from lrptrain.trainers.discover import NameSources, find_class_names, find_tokens
+from lrptrain.trainers.discover import NameSources, find_class_names, find_tokens, has_tokenizer
 
 
 @dataclass(frozen=True)
@@ -135,6 +135,10 @@ class RecordBuilder:
             texts=drawing.highlights(displayed, options),
             inputs=drawing.inputs(with_inputs, options),
         )
+
+    def names_tokens(self, sources: NameSources) -> bool:
+        """Return whether a tokenizer was found, so that tokens have other names than their ids."""
+        return has_tokenizer(self.tokenizer, sources)
 
     def _names(self, evaluation: Evaluation, sources: NameSources) -> list[str]:
         if not evaluation.samples:

@@ -3,7 +3,7 @@
 `run.json` holds, beside what was monitored, what tells runs apart:
 
     id        of the run, also in its checkpoints
-    parent    of a branch: name and id of the other run, and the epoch and step of the last evaluation both share
+    parent    of a branch: name and id of the other run, and the last evaluation that both share
     writer    the process that writes: host, pid and a key of its own
     ended     true once training came to its end
 """
@@ -12,19 +12,47 @@ import os
 import shutil
 import socket
 from contextlib import suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import partial
 from json import loads
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
 
-from lrptrain.files import append_json_line, to_json, write_atomically, write_json, write_text
+from lrptrain.files import to_json, write_atomically, write_json, write_text
+from lrptrain.loggers import EpochRecord, RecordWriter
 from lrptrain.loggers.local import CLASS_MAPS, SAMPLES, evaluation_name
 from lrptrain.loggers.timeline import EVENTS, Moment, continued_after, moment_of, read_timeline
 from lrptrain.trainers.run_folder import new_run_folder, run_parent
 
 SETTINGS = "run.json"
+
+
+@dataclass(frozen=True)
+class EvaluationKey:
+    """Which evaluation of a run, among several timelines.
+
+    Attributes:
+        moment: Epoch and step.
+        id: Its own; evaluations of one moment in two timelines differ in it.
+    """
+
+    moment: Moment
+    id: str
+
+    @classmethod
+    def new(cls, moment: Moment) -> "EvaluationKey":
+        """Return the key of an evaluation that is about to be made."""
+        return cls(moment, uuid4().hex[:12])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return plain values."""
+        return {"epoch": self.moment[0], "step": self.moment[1], "id": self.id}
+
+    @classmethod
+    def from_dict(cls, values: dict[str, Any]) -> "EvaluationKey":
+        """Return what `to_dict` gave."""
+        return cls((int(values["epoch"]), int(values["step"])), str(values["id"]))
 
 
 @dataclass(frozen=True)
@@ -34,16 +62,21 @@ class RunPoint:
     Attributes:
         name: The name of the run's folder.
         run_id: The id of the run.
-        evaluation: The moment of the last evaluation before the checkpoint; None if there was none.
+        last: The last evaluation before the checkpoint; None if there was none.
+        pending: The evaluation amid which the checkpoint was written, and which may have been completed since.
     """
 
     name: str
     run_id: str
-    evaluation: Moment | None
+    last: EvaluationKey | None
+    pending: EvaluationKey | None = None
 
     def to_dict(self) -> dict[str, Any]:
         """Return plain values, as a checkpoint holds them."""
-        return {**asdict(self), "evaluation": None if self.evaluation is None else list(self.evaluation)}
+        keys = {"last": self.last, "pending": self.pending}
+        return {"name": self.name, "run_id": self.run_id} | {
+            name: None if key is None else key.to_dict() for name, key in keys.items()
+        }
 
     @classmethod
     def from_dict(cls, values: Any) -> "RunPoint | None":
@@ -52,15 +85,13 @@ class RunPoint:
         A name that is no plain name of a folder is refused: a checkpoint comes from anywhere, and must not choose where
         files are written.
         """
-        if not isinstance(values, dict) or not {"name", "run_id", "evaluation"} <= set(values):
+        if not isinstance(values, dict) or not {"name", "run_id", "last", "pending"} <= set(values):
             return None
         name = values["name"]
         if not isinstance(name, str) or name in ("", ".", "..") or Path(name).name != name or "\\" in name:
             return None
-        evaluation = values["evaluation"]
-        return cls(
-            name, str(values["run_id"]), None if evaluation is None else (int(evaluation[0]), int(evaluation[1]))
-        )
+        last, pending = (values[key] and EvaluationKey.from_dict(values[key]) for key in ("last", "pending"))
+        return cls(name, str(values["run_id"]), last, pending)
 
 
 @dataclass
@@ -78,8 +109,8 @@ class MonitoredRun:
     run_id: str = field(default_factory=lambda: uuid4().hex)
     parent: dict[str, Any] | None = None
     notice: str = ""
-    _origin: tuple[Path, Moment | None] | None = None
-    _drops_after: tuple[Moment | None] | None = None
+    _origin: tuple[Path, EvaluationKey] | None = None
+    _marks: dict[str, Any] = field(default_factory=dict)
     _writer: dict[str, Any] = field(default_factory=lambda: _this_process())
     _settings: dict[str, Any] | None = None
 
@@ -100,15 +131,15 @@ class MonitoredRun:
             _copy_history(*self._origin, self.folder)
             self._origin = None
 
-    def drop_later(self) -> None:
-        """Mark what was evaluated after the checkpoint, before anything new is written.
+    def write(self, writer: RecordWriter, record: EpochRecord, key: EvaluationKey) -> EpochRecord:
+        """Write an evaluation; the first one of a run that goes on drops what was later than the checkpoint.
 
         Raises:
-            OSError: If there is no room; nothing must be written then, for the mark would drop it, too.
+            OSError: See `write_record`.
         """
-        if self._drops_after is not None:
-            append_json_line(self.folder / EVENTS, continued_after(self._drops_after[0]))
-            self._drops_after = None
+        written = writer.write(self.folder, record, {"id": key.id, **self._marks})
+        self._marks = {}
+        return written
 
     def is_taken(self) -> bool:
         """Return whether another process has continued the run meanwhile, as a job that was queued again does."""
@@ -155,14 +186,18 @@ def continue_run(root: str | Path, point: RunPoint, name: str | None = None) -> 
         return branch_run(root, point, name, f"the checkpoint is of the run {point.name!r}")
     if _is_running(identity.get("writer")):
         return branch_run(root, point, name, f"another process writes to {point.name!r}")
-    standing = [moment_of(event) for event in read_timeline(folder).events]
-    later = [moment for moment in standing if point.evaluation is None or moment > point.evaluation]
+    timeline = read_timeline(folder)
+    last = _last_shared(point, folder)
+    if last is not None and timeline.ids.get(last.moment) != last.id:
+        return branch_run(root, point, name, f"the run {point.name!r} went on from before the checkpoint")
+    later = [moment for moment in timeline.ids if last is None or moment > last.moment]
     if later and identity.get("ended"):
         return branch_run(root, point, name, f"the run {point.name!r} went on from the checkpoint to its end")
     run = MonitoredRun(folder, point.run_id, identity.get("parent"))
     if later:
-        run._drops_after = (point.evaluation,)
-        run.notice = f"{point.name!r} goes on {_after(point.evaluation)}; {len(later)} later evaluations are dropped"
+        moment = None if last is None else last.moment
+        run._marks = continued_after(moment)
+        run.notice = f"{point.name!r} goes on {_after(moment)}; {len(later)} later evaluations are dropped"
     return run
 
 
@@ -176,29 +211,42 @@ def branch_run(root: str | Path, point: RunPoint, name: str | None, reason: str)
         reason: Why it does not go on in the folder of the other run.
     """
     run = MonitoredRun(new_run_folder(root, name or point.name))
-    last = None if point.evaluation is None else {"epoch": point.evaluation[0], "step": point.evaluation[1]}
-    run.parent = {"run": point.name, "id": point.run_id, "evaluation": last}
-    run.notice = f"{reason}: this run goes on in {run.folder.name!r}"
     origin = run_parent(root) / point.name
-    if _identity(origin).get("id") == point.run_id:
-        run._origin = (origin, point.evaluation)
+    is_there = _identity(origin).get("id") == point.run_id
+    last = _last_shared(point, origin) if is_there else point.last
+    run.parent = {"run": point.name, "id": point.run_id, "evaluation": None if last is None else last.to_dict()}
+    run.notice = f"{reason}: this run goes on in {run.folder.name!r}"
+    if is_there and last is not None:
+        run._origin = (origin, last)
     return run
 
 
-def _copy_history(origin: Path, last: Moment | None, folder: Path) -> None:
-    """Copy the evaluations of a run up to a moment, with their tables; pictures stay where they are."""
-    shared = [event for event in read_timeline(origin).events if last is not None and moment_of(event) <= last]
-    if not shared:
-        return
-    for event in shared:
-        for part in (SAMPLES, CLASS_MAPS):
-            name = f"{evaluation_name(*moment_of(event))}.parquet"
-            if (origin / part / name).exists():
-                write_atomically(folder / part / name, partial(shutil.copyfile, origin / part / name))
+def _last_shared(point: RunPoint, folder: Path) -> EvaluationKey | None:
+    """Return the last evaluation with the weights that the checkpoint, too, comes from."""
+    pending = point.pending
+    # Only an evaluation that was written has ended the timeline of its id.
+    if pending is not None and read_timeline(folder, until=pending.id).ids.get(pending.moment) == pending.id:
+        return pending
+    return point.last
+
+
+def _copy_history(origin: Path, last: EvaluationKey, folder: Path) -> None:
+    """Copy the evaluations of a run up to one, with the tables that are still theirs; pictures stay where they are."""
+    then = read_timeline(origin, until=last.id)
+    now = read_timeline(origin).ids
+    shared = [event for event in then.events if moment_of(event) <= last.moment]
+    lines = [to_json({**event, "id": then.ids[moment_of(event)]}) for event in shared]
     path = folder / EVENTS
     # What the branch itself may have evaluated already, if there was no room for the history at first, comes last.
     since = path.read_text(encoding="utf-8") if path.exists() else ""
-    write_text(path, "".join(f"{to_json(event)}\n" for event in shared) + since)
+    write_text(path, "".join(f"{line}\n" for line in lines) + since)
+    for moment in map(moment_of, shared):
+        if now.get(moment) != then.ids[moment]:
+            continue  # the run has gone on from before, and written another table of this name
+        for part in (SAMPLES, CLASS_MAPS):
+            name = f"{evaluation_name(*moment)}.parquet"
+            if (origin / part / name).exists():
+                write_atomically(folder / part / name, partial(shutil.copyfile, origin / part / name))
 
 
 def _identity(folder: Path) -> dict[str, Any]:

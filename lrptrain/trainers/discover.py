@@ -55,13 +55,26 @@ def find_tokens(tokenizer: Any, sources: NameSources) -> Callable[[list[int]], l
 
     Args:
         tokenizer: A tokenizer, its name or its folder; None for that of a source.
-        sources: Objects that may have a `tokenizer`. Without one, tokens are named by their ids.
+        sources: Objects that may have a tokenizer, as `tokenizer` or by another name. Without one, tokens are named by
+            their ids.
     """
     if isinstance(tokenizer, str):
         tokenizer = require("transformers", "transformers").AutoTokenizer.from_pretrained(tokenizer)
-    candidates = [tokenizer, *(getattr(source, "tokenizer", None) for source in sources)]
-    chosen = next((candidate for candidate in candidates if hasattr(candidate, "convert_ids_to_tokens")), None)
+    chosen = _tokenizer(tokenizer, sources)
     return chosen.convert_ids_to_tokens if chosen is not None else lambda ids: [f" {number}" for number in ids]
+
+
+def has_tokenizer(tokenizer: Any, sources: NameSources) -> bool:
+    """Return whether `find_tokens` would find a tokenizer."""
+    return isinstance(tokenizer, str) or _tokenizer(tokenizer, sources) is not None
+
+
+def _tokenizer(tokenizer: Any, sources: NameSources) -> Any:
+    """Return what can name tokens: the tokenizer, that of a source, or one that a source has by another name."""
+    own = (getattr(source, "tokenizer", None) for source in sources)
+    others = (value for source in sources for value in getattr(source, "__dict__", {}).values())
+    candidates = (tokenizer, *own, *others)
+    return next((each for each in candidates if callable(getattr(each, "convert_ids_to_tokens", None))), None)
 
 
 def find_class_names(class_names: Sequence[str] | None, sources: NameSources, classes: int) -> list[str]:

@@ -108,7 +108,12 @@ def test_a_branch_of_a_run_that_ended_has_a_folder_of_its_own(tmp_path):
     assert epochs(branch.folder) == [0, 1, 2, 3]
     assert set(read_samples(branch.folder)["epoch"]) == {0, 1, 2, 3}
     about, parent = (json.loads((folder / "run.json").read_text()) for folder in (branch.folder, first.folder))
-    assert about["parent"] == {"run": "run", "id": parent["id"], "evaluation": {"epoch": 0, "step": 4}}
+    shared = {
+        "epoch": 0,
+        "step": 4,
+        "id": json.loads((first.folder / "events.jsonl").read_text().splitlines()[0])["id"],
+    }
+    assert about["parent"] == {"run": "run", "id": parent["id"], "evaluation": shared}
     assert about["id"] != parent["id"]
 
 
@@ -118,6 +123,18 @@ def test_a_run_that_ended_goes_on_from_its_end_in_its_own_folder(tmp_path):
     fit(tmp_path / "root", second, max_epochs=3, ckpt=tmp_path / "1.ckpt")
     assert second.folder == first.folder
     assert epochs(first.folder) == [0, 1, 2]
+
+
+def test_a_run_taken_back_is_not_mixed_with_what_it_was_before(killed, tmp_path):
+    fit(tmp_path / "root", monitor(), max_epochs=2, ckpt=tmp_path / "0.ckpt")
+    assert epochs(killed) == [0, 1]
+    before = contents(killed)
+    third = monitor()
+    with messages() as lines:
+        fit(tmp_path / "root", third, max_epochs=4, ckpt=tmp_path / "2.ckpt")  # of the timeline that was left
+    assert any("'run' went on from before the checkpoint: this run goes on in 'run-2'" in line for line in lines)
+    assert epochs(third.folder) == [0, 1, 2, 3]
+    assert contents(killed) == before
 
 
 def test_another_name_asks_for_a_branch(killed, tmp_path):
@@ -211,7 +228,7 @@ def test_a_checkpoint_amid_an_evaluation_leads_to_no_doubled_record(call, dies, 
 
 @pytest.mark.parametrize("name", ["../stranger", "a/b", "..", "", "a\\b", 3])
 def test_a_checkpoint_does_not_choose_where_files_are_written(name):
-    assert RunPoint.from_dict({"name": name, "run_id": "1", "evaluation": None}) is None
+    assert RunPoint.from_dict({"name": name, "run_id": "1", "last": None, "pending": None}) is None
 
 
 def test_a_full_disk_leads_to_one_folder(tmp_path, monkeypatch):
@@ -236,7 +253,7 @@ def test_the_state_is_data(tmp_path):
     state = torch.load(tmp_path / "0.ckpt", weights_only=True)
     (own,) = [value for key, value in state["callbacks"].items() if key.startswith("RelevanceMonitor")]
     assert own["run"]["name"] == "run"
-    assert own["run"]["evaluation"] == [0, 4]
+    assert (own["run"]["last"]["epoch"], own["run"]["last"]["step"]) == (0, 4)
 
 
 def test_what_a_spawned_process_found_is_seen_by_the_one_that_called_fit(tmp_path):

@@ -188,6 +188,19 @@ def texts(samples=12):
     return {"input_ids": ids, "attention_mask": mask, "label": torch.arange(samples) % 3, "rationale": rationale}
 
 
+@pytest.mark.parametrize("place", ["words", None])
+def test_a_tokenizer_of_another_name_is_found_or_asked_for_once(place, text, tmp_path):
+    if place:
+        setattr(text, place, Tokenizer())
+    watching = monitor(on_error="raise")
+    with messages() as lines:
+        trainer(tmp_path, watching).fit(text, loader(texts()), loader(texts()))
+    asked = sum("RelevanceMonitor names tokens by their ids: tokenizer= says which" in line for line in lines)
+    assert asked == (place is None)
+    page = next(watching.folder.glob("highlights/epoch_0001_*.html")).read_text()
+    assert ("word" in page) == (place is not None)
+
+
 def test_texts_are_scored_against_rationales_and_highlighted(text, tmp_path):
     watching = monitor(on_error="raise", tokenizer=Tokenizer())
     runner = trainer(tmp_path, watching)

@@ -162,7 +162,7 @@ def test_odd_batches(seed, plain, tmp_path):
         if misread or bad.keys() & set(SANITY):
             seen = []
             watching.on_train_start = lambda *arguments: seen.append(True)
-            with pytest.raises(ValueError, match=r"mask|label|image|regions"):
+            with pytest.raises(ValueError, match=r"mask|label|image|pixel_values|regions"):
                 fit(tmp_path, [watching], rows, FORMS[form])
             assert not seen, case
             return
