@@ -1,0 +1,193 @@
+"""What the command line answers before it works, and what it finds out about a model."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+from typing import Any
+
+import own_vision
+import pytest
+import torch
+from examples import finding
+from torch import nn
+from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast, ViTImageProcessor
+
+import lrptrain
+from lrptrain.cli import main
+from lrptrain.cli.main import sentence_of
+from lrptrain.cli.naming import check_vocabulary, find_class_names, find_tokenizer
+from lrptrain.cli.normalisation import find_normalisation
+from lrptrain.loggers import EpochRecord, write_record
+
+LIGHT = ("attribute", "check", "compare", "dashboard", "demo", "report", "wandb-workspace")
+
+
+def test_help_waits_for_no_library(capsys):
+    """Seconds differ between machines; what is imported does not."""
+    code = (
+        "import sys\nfrom lrptrain.cli import main\n"
+        f"for arguments in [[], ['--help'], ['--version'], *([verb, '--help'] for verb in {LIGHT})]:\n"
+        "    try:\n        main(arguments)\n    except SystemExit as ended:\n        assert not ended.code\n"
+        "print([name for name in ('torch', 'numpy', 'pytorch_lightning', 'torchmetrics') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.splitlines()[-1] == "[]"
+    main(["--version"])
+    assert capsys.readouterr().out == f"lrptrain {version('lrptrain')}\n"
+
+
+def test_every_public_name_is_there():
+    assert {name for name in lrptrain.__all__ if getattr(lrptrain, name, None) is None} == set()
+    assert set(lrptrain.__all__) <= set(dir(lrptrain))
+    with pytest.raises(AttributeError, match="nothing"):
+        _ = lrptrain.nothing
+
+
+def interrupted_in_the_trainer(*_: Any) -> None:
+    """End as Lightning's trainer ends at Ctrl-C."""
+    try:
+        raise KeyboardInterrupt
+    except KeyboardInterrupt:
+        sys.exit(1)
+
+
+def interrupted(*_: Any) -> None:
+    raise KeyboardInterrupt
+
+
+@pytest.mark.parametrize("stop", [interrupted, interrupted_in_the_trainer])
+def test_an_interrupt_is_exit_130(stop, monkeypatch):
+    monkeypatch.setattr(sys.modules["lrptrain.cli.main"], "_run", stop)
+    with pytest.raises(SystemExit) as ended:
+        main(["fit"])
+    assert ended.value.code == 130
+
+
+def test_a_typo_in_a_config_is_its_sentence(tmp_path, capsys):
+    config = tmp_path / "config.yaml"
+    config.write_text(
+        "model: {class_path: ImageClassifier, init_args: {num_classes: 3}}\n"
+        "data: {class_path: PlantedDigits, init_args: {train_sise: 3}}\n",
+        encoding="utf-8",
+    )
+    for arguments in (["fit", "--config", str(config)], ["segment", f"--data={config}"]):
+        with pytest.raises(SystemExit) as ended:
+            main(arguments)
+        assert ended.value.code == 2
+        assert capsys.readouterr().err == (
+            "lrptrain: data: Problem with given class_path 'lrptrain.data.PlantedDigits': Option 'train_sise' is not "
+            f"accepted (see `lrptrain {arguments[0]} --help`)\n"
+        )
+    assert sentence_of(ValueError("two\nlines")) == "two lines"
+
+
+def test_check_is_a_function(tmp_path):
+    write_record(tmp_path, EpochRecord(epoch=3, step=40, findings=[finding()]))
+    result = lrptrain.check(tmp_path)
+    assert result
+    assert result.epoch == 3
+    assert str(result).splitlines()[-1].startswith("passed: 0 confirmed, 1 suspected")
+
+
+class Steps:
+    """A transform of several, as torchvision's `Compose`."""
+
+    def __init__(self, *transforms: Any) -> None:
+        self.transforms = list(transforms)
+
+
+class Normalize:
+    mean, std = [0.1, 0.2, 0.3], [0.4, 0.5, 0.6]
+
+
+class Folder(torch.utils.data.Dataset):
+    transform = Steps(object(), Steps(Normalize()))
+
+    def __len__(self) -> int:
+        return 3
+
+    def __getitem__(self, index: int) -> Any:
+        return torch.zeros(3, 4, 4), 0
+
+
+def normalisation(
+    module: nn.Module | None = None, module_settings: Any = None, datamodule_settings: Any = None, data: Any = None
+) -> Any:
+    settings = (module_settings or {}, datamodule_settings or {})
+    return find_normalisation(None, None, module or nn.Linear(1, 1), *settings, data)
+
+
+def test_where_the_normalisation_is_from(tmp_path):
+    saved = {"mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6]}
+    subset = torch.utils.data.Subset(Folder(), [0, 1])
+    for found in (
+        normalisation(datamodule_settings=saved),
+        normalisation(module_settings=saved),
+        normalisation(data=torch.utils.data.DataLoader(subset)),
+    ):
+        assert (found.mean, found.std) == ((0.1, 0.2, 0.3), (0.4, 0.5, 0.6))
+    image = torch.rand(3, 4, 4)
+    expected = torch.stack([(image[c] - found.mean[c]) / found.std[c] for c in range(3)])
+    assert torch.equal(found.apply(image), expected)
+    # The data of a datamodule that is here go before the arguments that its module saved.
+    assert normalisation(module_settings=saved, data=own_vision.plain).is_identity
+    with pytest.raises(ValueError, match="nothing says how the images were normalised"):
+        normalisation()
+    with pytest.raises(ValueError, match="nothing says how the images were normalised"):
+        normalisation(data=own_vision.loader())
+    with pytest.raises(ValueError, match="both mean and std"):
+        find_normalisation(0.5, None, nn.Linear(1, 1), {}, {})
+    itself = nn.Linear(1, 1)
+    itself.mean = itself.std = torch.ones(3)
+    with pytest.raises(ValueError, match="which it may apply to its images by itself"):
+        normalisation(itself)
+
+
+def test_the_card_of_a_model(tmp_path):
+    ViTImageProcessor(image_mean=[0.1, 0.2, 0.3], image_std=[0.4, 0.5, 0.6]).save_pretrained(tmp_path)
+    part = nn.Linear(1, 1)
+    part.config = BertConfig(name_or_path=str(tmp_path))  # type: ignore[assignment]
+    assert normalisation(nn.Sequential(part)).mean == (0.1, 0.2, 0.3)
+    card = nn.Linear(1, 1)
+    card.pretrained_cfg = {"mean": own_vision.MEAN, "std": own_vision.STD}  # type: ignore[assignment]
+    # The loader's images are normalised so: it confirms the card, and contradicts another one.
+    assert normalisation(card, data=own_vision.loader()).mean == own_vision.MEAN
+    assert "if training did otherwise" in normalisation(card).source
+    with pytest.raises(ValueError, match="nothing says"):
+        normalisation(nn.Sequential(part, card))  # two cards
+    with pytest.raises(ValueError, match="are not normalised as"):
+        normalisation(part, data=own_vision.loader())
+
+
+def tokenizer() -> Any:
+    from tokenizers import Tokenizer, models
+
+    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0, "b": 1}, unk_token="a")))
+
+
+def test_the_tokenizer_is_found_under_any_name(tmp_path):
+    class Data:
+        def __init__(self) -> None:
+            self.words = tokenizer()
+
+    data = Data()
+    assert find_tokenizer(None, [None, data], []) is data.words
+    data.words.save_pretrained(tmp_path)
+    assert len(find_tokenizer(None, [], [{"tokenizer_name": str(tmp_path)}])) == 2
+    net = nn.Linear(1, 1)
+    net.config = BertConfig(name_or_path=str(tmp_path))  # type: ignore[assignment]
+    assert len(find_tokenizer(None, [net], [])) == 2
+    with pytest.raises(ValueError, match="pass --tokenizer NAME"):
+        find_tokenizer(None, [nn.Linear(1, 1)], [{"width": 3}])
+
+
+def test_class_names_and_vocabulary():
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    named = BertForSequenceClassification(BertConfig(**sizes, vocab_size=5, id2label={0: "no", 1: "yes"}))
+    numbered = BertForSequenceClassification(BertConfig(**sizes, vocab_size=5))
+    assert find_class_names(None, [{}, named], 2) == ["no", "yes"]
+    assert find_class_names(None, [numbered], 2) is None
+    assert find_class_names(None, [{"class_names": ["a", "b", "c"]}, {"classes": ["a", "b"]}], 2) == ["a", "b"]
+    check_vocabulary([0, 4], named)
+    with pytest.raises(ValueError, match="gives token 5, and the model has 5"):
+        check_vocabulary([0, 5], named)
