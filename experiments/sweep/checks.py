@@ -312,24 +312,32 @@ def _near_baseline(subject: Subject, share: float) -> Any:
     name, _ = explained_input(inputs, None)
     if inputs[name].is_floating_point():
         return subject.run({**inputs, name: share * inputs[name]})
-    if not _same_tables(subject):
+    if not _word_tables(subject):
         return None
-    with _changed_lookups(subject, lambda out: share * out):
+    with _changed_lookups(subject, lambda module, out: share * out):
         return subject.run()
 
 
-def _same_tables(subject: Subject) -> list[nn.Module]:
-    """All modules that look words up: a decoder may have one of its own, with the encoder's weight."""
-    weight = getattr(subject.embedding, "weight", None)
-    if not isinstance(weight, Tensor):
+def _word_tables(subject: Subject) -> list[nn.Embedding]:
+    """All modules that look words up: a decoder may have one of its own, with the encoder's weight or another."""
+    embedding = subject.embedding
+    if not isinstance(embedding, nn.Embedding):
         return []
-    modules = subject.model.modules()
-    return [module for module in modules if isinstance(module, nn.Embedding) and module.weight is weight]
+    tables = {name: module for name, module in subject.model.named_modules() if isinstance(module, nn.Embedding)}
+    own_name = next((name.rpartition(".")[2] for name, module in tables.items() if module is embedding), "")
+    return [
+        module
+        for name, module in tables.items()
+        if module.weight is embedding.weight
+        or (name.rpartition(".")[2] == own_name and module.num_embeddings == embedding.num_embeddings)
+    ]
 
 
 @contextmanager
-def _changed_lookups(subject: Subject, change: Callable[[Tensor], Tensor]) -> Iterator[None]:
-    handles = [module.register_forward_hook(lambda module, args, out: change(out)) for module in _same_tables(subject)]
+def _changed_lookups(subject: Subject, change: Callable[[nn.Embedding, Tensor], Tensor]) -> Iterator[None]:
+    handles = [
+        module.register_forward_hook(lambda module, args, out: change(module, out)) for module in _word_tables(subject)
+    ]
     try:
         yield
     finally:
@@ -337,12 +345,12 @@ def _changed_lookups(subject: Subject, change: Callable[[Tensor], Tensor]) -> It
             handle.remove()
 
 
-def _leaf_or_copy(leaves: list[Tensor], out: Tensor) -> Tensor:
+def _leaf_or_copy(leaves: dict[int, Tensor], weight: Tensor, out: Tensor) -> Tensor:
     """What is looked up first becomes a leaf; what a decoder looks up later is made of it, behind a start token."""
-    if not leaves:
-        leaves.append(out.detach().clone().requires_grad_())
-        return leaves[0].clone()  # models write into it
-    leaf = leaves[0]
+    if id(weight) not in leaves:
+        leaves[id(weight)] = out.detach().clone().requires_grad_()
+        return leaves[id(weight)].clone()  # models write into it
+    leaf = leaves[id(weight)]
     if out.shape != leaf.shape:
         return out
     return leaf.clone() if torch.equal(out, leaf) else torch.cat([out[:, :1], leaf[:, :-1]], 1)
@@ -379,19 +387,24 @@ def plain_product(subject: Subject) -> Tensor | None:
     inputs = subject.inputs
     name = None if isinstance(inputs, Tensor) else explained_input(inputs, None)[0]
     tensor = inputs if name is None else inputs[name]
-    leaves: list[Tensor] = []
+    leaves: dict[int, Tensor] = {}
     if tensor.is_floating_point():
-        leaves.append(tensor.clone().requires_grad_())
-        read = leaves[0].clone()  # models write into it
+        leaf = leaves[id(tensor)] = tensor.clone().requires_grad_()
+        read = leaf.clone()  # models write into it
         output = subject.run(read if name is None else {**inputs, name: read})
     elif subject.embedding is not None:
-        with _changed_lookups(subject, lambda out: _leaf_or_copy(leaves, out)):
+        with _changed_lookups(subject, lambda module, out: _leaf_or_copy(leaves, module.weight, out)):
             output = subject.run()
     if not leaves:
         return None
     explained = subject.explained(output).sum()
-    (gradient,) = torch.autograd.grad(explained, leaves[0], allow_unused=True)
-    return None if gradient is None else (leaves[0] * gradient).detach()
+    gradients = torch.autograd.grad(explained, list(leaves.values()), allow_unused=True)
+    if any(gradient is None for gradient in gradients):
+        return None
+    product, *of_decoder = ((x * grad).detach() for x, grad in zip(leaves.values(), gradients, strict=True))
+    for other in of_decoder:  # from a table of its own, one token later
+        product[:, :-1] += other[:, 1:]
+    return product
 
 
 def _attention(subject: Subject, recording: Any, method: str, scores: Tensor, limit: float) -> str:
@@ -447,6 +460,8 @@ def own_attention(subject: Subject, model: nn.Module) -> tuple[list[Tensor], Ten
     except Exception:  # many models take neither
         return [], None
     maps = output.get("attentions") if isinstance(output, dict) else None
+    if getattr(getattr(model, "config", None), "is_encoder_decoder", False):
+        return [], None  # those of one of the streams, if any
     if not maps or output.get("encoder_attentions") is not None or any(x is None for x in maps):
         return [], None
     square = all(

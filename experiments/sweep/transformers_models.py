@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from experiments.sweep.case import SAMPLES, Case, Subject, randomised
-from experiments.sweep.fixes import FIXES
+from experiments.sweep.fixes import FIXES, IN_FLOAT32
 from experiments.sweep.shrink import merged, smaller
 
 CLASSES, TOKENS, CHOICES = 3, 10, 3
@@ -58,6 +58,8 @@ def subject(family: str, name: str, task: str) -> Subject:
     config_class = model_class.config_class or CONFIG_MAPPING[family]
     config = configured(config_class, family)
     model = randomised(_built(model_class, config))
+    if family in IN_FLOAT32:
+        model = model.float()
     inputs = batch(model, task)
     build_explicit = partial(_explicit, model_class, config, model)
     return Subject(
@@ -83,7 +85,8 @@ def _built(model_class: Any, config: Any, **options: Any) -> nn.Module:
 
 
 def _explicit(model_class: Any, config: Any, model: nn.Module) -> nn.Module:
-    other = _built(model_class, copy.deepcopy(config), attn_implementation="eager").double().eval()
+    other = _built(model_class, copy.deepcopy(config), attn_implementation="eager").eval()
+    other = other.to(next(model.parameters()).dtype)
     other.load_state_dict(model.state_dict())
     return other
 

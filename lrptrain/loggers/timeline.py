@@ -63,8 +63,7 @@ def read_timeline(folder: Path, until: str | None = None) -> Timeline:
         folder: The folder of the run.
         until: The id of an evaluation: what stood when it was written, also if that was dropped since.
     """
-    path = folder / EVENTS
-    return timeline_of(path.read_bytes().split(b"\n"), until) if path.exists() else Timeline([])
+    return timeline_of(_lines(folder / EVENTS), until)
 
 
 def stands(folder: Path, moment: Moment) -> bool:
@@ -82,7 +81,14 @@ def stands(folder: Path, moment: Moment) -> bool:
 
 @lru_cache(maxsize=64)
 def _standing(path: Path, changed: int, size: int) -> frozenset[Moment]:
-    return frozenset(timeline_of(path.read_bytes().split(b"\n")).ids)
+    return frozenset(timeline_of(_lines(path)).ids)
+
+
+def _lines(path: Path) -> list[bytes]:
+    try:
+        return path.read_bytes().split(b"\n")
+    except OSError:  # there is none, or it is no file
+        return []
 
 
 def timeline_of(lines: Iterable[bytes], until: str | None = None) -> Timeline:

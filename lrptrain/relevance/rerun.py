@@ -200,7 +200,9 @@ def input_gradient(
             stack.enter_context(sdpa_kernel(SDPBackend.MATH))
         values = values if again and values.requires_grad else values.detach().requires_grad_()
         read = values.clone()  # a model may write into what it was given
-        (gradient,) = torch.autograd.grad(answers(explanation, read, rows).sum(), values, create_graph=again)
+        answer = answers(explanation, read, rows).sum()
+        with explanation.recording.tape.reporting_functions():
+            (gradient,) = torch.autograd.grad(answer, values, create_graph=again)
     return gradient
 
 

@@ -100,18 +100,20 @@ def entries(propagator: Propagator, node: Node, relevance: OutputRelevance) -> I
 
 def written(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """`x[index] = y` and `scatter`: relevance of what was written goes to what it was written from, the rest stays."""
-    # Where an entry is written twice one of the two counts, and torch does not say which.
+    part = single_output(relevance)
+    is_written = torch.zeros(part.shape, dtype=torch.bool, device=part.device)
     if node.name == "scatter":
         index = node.argument(2, "index")
-        axis = node.argument(1, "dim")
-        written_once = torch.zeros_like(single_output(relevance)).scatter(axis, index, 1).sum() == index.numel()
-        if not written_once or "reduce" in node.kwargs or len(node.args) > 4:
-            raise unsupported(node.name, node.path, "writes an entry more than once")
+        is_written.scatter_(node.argument(1, "dim"), index, value=True)
+        count = index.numel()
     else:
-        at = torch.zeros(node.outputs[0].shape, dtype=torch.bool, device=single_output(relevance).device)
-        at[node.args[1]] = True
-        if at.sum() != at[node.args[1]].numel():
-            raise unsupported(node.name, node.path, "writes an entry more than once")
+        is_written[node.args[1]] = True
+        count = is_written[node.args[1]].numel()
+    if "reduce" in node.kwargs:
+        raise unsupported(node.name, node.path, "adds or multiplies what it writes")
+    # Where an entry is written twice one of the two counts, and torch does not say which.
+    if int(is_written.sum()) != count:
+        raise unsupported(node.name, node.path, "writes an entry more than once")
     return entries(propagator, node, relevance)
 
 

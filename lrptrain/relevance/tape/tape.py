@@ -172,9 +172,18 @@ class Tape(TorchFunctionMode):
         Raises:
             UnsupportedModelError: If a custom autograd function of the model has no backward pass for this case.
         """
+        with self.reporting_functions(), self:
+            yield
+
+    @contextmanager
+    def reporting_functions(self) -> Iterator[None]:
+        """Say of an error of a backward pass that it may be that of the model's custom autograd functions.
+
+        Raises:
+            UnsupportedModelError: If there is an error, and the model has such functions.
+        """
         try:
-            with self:
-                yield
+            yield
         except torch.OutOfMemoryError:
             raise
         except Exception as error:

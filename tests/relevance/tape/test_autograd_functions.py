@@ -112,8 +112,9 @@ def test_what_is_computed_unseen_is_refused(function):
 def test_a_backward_pass_that_fails_is_told_of():
     model = Small(Block(NoBackward.apply))
     same(model, Small(Block(lambda x: x * 2)), patches(), ("attnlrp", "rollout"))
-    with pytest.raises(lrptrain.UnsupportedModelError, match="backward pass fails: ValueError: not in eval mode"):
-        lrptrain.attribute(model, patches(), 1, "input_x_gradient")
+    for method in ("input_x_gradient", "integrated_gradients"):
+        with pytest.raises(lrptrain.UnsupportedModelError, match="backward pass fails: ValueError: not in eval mode"):
+            lrptrain.attribute(model, patches(), 1, method)
 
 
 MASK = torch.zeros(16, 16, dtype=torch.bool)

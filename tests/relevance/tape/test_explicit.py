@@ -19,7 +19,7 @@ class Recurrent(nn.Module):
     def __init__(self, first: bool = False, heads: int = HIDDEN, packed: bool = False, **options: bool | int):
         super().__init__()
         self.first, self.packed = first, packed
-        self.embed = nn.Conv2d(3, WIDTH, 4, 4, bias=False)
+        self.embed = nn.Conv2d(3, WIDTH, 8, 8, bias=False)
         self.lstm, self.head = nn.LSTM(WIDTH, HIDDEN, **options), nn.Linear(heads, 4, bias=False)
         randomised(self)
 
@@ -28,7 +28,7 @@ class Recurrent(nn.Module):
         if not self.lstm.batch_first:
             tokens = tokens.transpose(0, 1)
         if self.packed:
-            lengths = torch.full((len(x),), 16)
+            lengths = torch.full((len(x),), 4)
             tokens = nn.utils.rnn.pack_padded_sequence(tokens, lengths, batch_first=True)
             return self.head(self.lstm(tokens)[1][0][-1])
         states, (hidden, cells) = self.lstm(tokens)
@@ -82,11 +82,11 @@ def test_one_step_of_an_lstm_by_hand():
     found = lrptrain.attribute(model, patches(), 1, "epsilon_lrp", epsilon=0.0)
     # The first patch has all relevance; that of its numbers passes the patch embedding by the same rule.
     kernel = model.embed.weight.detach()
-    pixels = patches()[:, :, :4, :4]
+    pixels = patches()[:, :, :8, :8]
     shares = (expected / x)[:, :, None, None, None] * kernel * pixels[:, None]
     assert found.input is not None
-    assert relative_error(found.input[:, :4, :4], shares.sum((1, 2))).max() < 1e-10
-    assert found.input[:, 4:].abs().max() == 0
+    assert relative_error(found.input[:, :8, :8], shares.sum((1, 2))).max() < 1e-10
+    assert found.input[:, 8:].abs().max() == 0
 
 
 def test_sequences_of_several_lengths_are_refused():
