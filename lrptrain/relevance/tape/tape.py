@@ -254,7 +254,7 @@ class Tape(TorchFunctionMode):
             # `torch.no_grad()` inside of a model: noted for constants, but the input keeps its graph.
             self._graph = args[0]
             return None
-        if name == "setitem" and _stands_there(*args):
+        if name == "setitem" and not is_transforming() and _stands_there(*args):
             return None
         return self._record(name, func, args, kwargs)
 
