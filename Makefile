@@ -29,9 +29,10 @@ format: .venv/.dev
 tables: .venv/.dev
 	$(BIN)/python tests/doc_tables.py
 
-# Odd batches at random, through Trainer.fit: 500 of what `make test` runs 12 of.
+# What `make test` draws a few of at random, 500 of each: odd batches through Trainer.fit, runs that are killed, go on and
+# branch, damaged run folders.
 fuzz: .venv/.dev
-	LRPTRAIN_FUZZ=500 $(ONE_THREAD) $(BIN)/python -m pytest -n 2 tests/callbacks/test_odd_batches.py
+	LRPTRAIN_FUZZ=500 $(ONE_THREAD) $(BIN)/python -m pytest -n 2 tests/callbacks/test_odd_batches.py tests/fuzz
 
 # Where the data of the experiments come from, and which of them are there.
 data: .venv/.dev
