@@ -12,7 +12,7 @@ demo: .venv/.demo
 	$(BIN)/lrptrain demo
 
 test: lint types
-	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --dist loadgroup --durations 15
+	$(ONE_THREAD) $(BIN)/python -m pytest -n 2 --durations 15
 
 lint: .venv/.dev
 	$(BIN)/ruff format --check .

@@ -2,6 +2,7 @@
 
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -17,3 +18,22 @@ def shared() -> Path:
     if not folder.is_dir():
         pytest.skip("the oracles and the data in ../shared are not here")
     return folder
+
+
+@pytest.hookimpl(optionalhook=True)  # only pytest-xdist has it
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Give each test to the next process that is free, but those whose fixtures take long to one of them.
+
+    The marks of `--dist loadgroup` would say so, but get lost: pytest-xdist 3.8 writes them into a name of the test
+    that pytest 9.2 does not read any more.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFixture(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            if file.startswith("tests/dashboard/"):
+                return "tests/dashboard"  # the runs that the page shows are recorded once
+            return file if file.endswith("_processes.py") else nodeid  # runs in two processes, of one file
+
+    return ByFixture(config, log)

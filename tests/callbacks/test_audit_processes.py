@@ -3,8 +3,6 @@
 import pytest
 from processes import one_and_two, result
 
-pytestmark = pytest.mark.xdist_group("audited processes")  # its runs are made once
-
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):

@@ -6,7 +6,6 @@ from guided import RATE
 from processes import one_and_two, result
 from test_guidance_gradients import assert_close
 
-pytestmark = pytest.mark.xdist_group("guided processes")  # its runs are made once
 EXACT = 1e-12  # of float64
 SINGLE = 1e-4  # where the norms of gradients have a part, which are float32
 

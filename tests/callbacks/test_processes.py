@@ -7,7 +7,6 @@ from processes import one_and_two, result
 
 from lrptrain.loggers import read_events, read_findings, read_samples
 
-pytestmark = pytest.mark.xdist_group("monitored processes")  # its runs are made once
 FLOAT32 = 1e-3  # training itself rounds differently: 2e-4 measured in the share of one sample
 COSTS = ("relevance/seconds", "relevance/cost_share", "relevance/record_mb")
 

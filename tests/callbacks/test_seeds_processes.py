@@ -5,8 +5,6 @@ from processes import one_and_two, result
 
 from lrptrain.segmentation import export_files
 
-pytestmark = pytest.mark.xdist_group("exporting processes")  # its runs are made once
-
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory):

@@ -11,12 +11,6 @@ HERE = Path(__file__).parent
 sys.path[:0] = [str(HERE), str(HERE.parent / "callbacks")]  # shown, setting
 
 
-def pytest_collection_modifyitems(items):
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("dashboard"))  # its runs are made once
-
-
 @pytest.fixture(scope="session")
 def recorded(tmp_path_factory):
     """A folder with the runs `relevance/run` (images, audited) and `relevance/texts`."""
