@@ -101,6 +101,8 @@ def regions_to_tokens(
 def boxes_to_mask(boxes: Float[Tensor, "batch boxes 4"], size: tuple[int, int]) -> UInt8[Tensor, "batch height width"]:
     """Draw boxes: a pixel is evidence if its centre lies in any box of its image.
 
+    A box between the centres is drawn as the pixels in its middle: what lies in the image is never lost.
+
     Args:
         boxes: (x1, y1, x2, y2) in pixels, padded with all-NaN boxes; what lies outside the image is clipped.
         size: Height and width of the image the boxes belong to.
@@ -318,5 +320,11 @@ def _overlap(cells: int, pixels: int, device: torch.device) -> Float[Tensor, "ce
 def _centres_inside(
     low: Float[Tensor, "batch boxes"], high: Float[Tensor, "batch boxes"], length: int
 ) -> Bool[Tensor, "batch boxes length"]:
-    centres = torch.arange(length, device=low.device, dtype=low.dtype) + 0.5
-    return (low[..., None] <= centres) & (centres < high[..., None])
+    """Return which pixels have their centre between two edges, or else the single pixel in the middle of them."""
+    pixels = torch.arange(length, device=low.device)
+    centres = pixels.to(low.dtype) + 0.5
+    inside = (low[..., None] <= centres) & (centres < high[..., None])
+    # e.g. edges at 2.6 and 3.4, between the centres 2.5 and 3.5: their middle 3.0 is of pixel 3.
+    middle = ((low.clamp(min=0) + high.clamp(max=length)) / 2).floor().clamp(max=length - 1)
+    lost = ~inside.any(-1) & (low < length) & (high > 0)
+    return inside | (lost[..., None] & (pixels == middle[..., None]))

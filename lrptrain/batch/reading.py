@@ -67,6 +67,7 @@ def read_batch(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, Any
     found = as_mapping(batch)
     entries = {name: found[name] for name in (*IMAGES, *TEXTS, *ANNOTATIONS, "group", "sample_id") if name in found}
     entries |= {"label": found.get("label", found.get("labels"))}
+    entries = {name: value for name, value in entries.items() if not _is_absent(name, value)}
     if "rationale" in entries and "input_ids" in entries:
         entries["rationale"] = token_rationale(entries["rationale"], found)
     columns = {name: _column(name, value) for name, value in entries.items() if value is not None}
@@ -79,6 +80,12 @@ def read_batch(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, Any
     if len(set(sizes.values())) > 1:
         raise ValueError(f"the entries of a batch differ in length: {sizes}")
     return columns
+
+
+def _is_absent(name: str, value: Any) -> bool:
+    """Return whether an entry is None, or an annotation that is None for every sample of this batch."""
+    listed = name in ANNOTATIONS and isinstance(value, list | tuple) and len(value) > 0
+    return value is None or (listed and all(sample is None for sample in value))
 
 
 def _column(name: str, value: Any) -> Tensor | list[int | str]:
@@ -100,6 +107,8 @@ def _column(name: str, value: Any) -> Tensor | list[int | str]:
         )
     if name in ("mask", "rationale") and column.dtype in _TOO_NARROW:
         return column.to(_TOO_NARROW[column.dtype])
+    if name == "boxes" and column.ndim == 2 and not column.shape[1]:  # [[], []]: lists of no box
+        column = column.reshape(len(column), 0, 4)
     # Images of bytes have no gradient, and a box has corners between pixels.
     return column.float() if name in ("boxes", *IMAGES) and not column.is_floating_point() else column
 

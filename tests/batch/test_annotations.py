@@ -127,8 +127,24 @@ def test_boxes_by_hand():
     boxes = torch.tensor([[[0, 0, 2, 1], [2.4, 0.6, 99, 2]], [[-5, -5, 0.5, 9], nan], [nan, nan]])
     mask = boxes_to_mask(boxes, (2, 4))
     assert mask.dtype == torch.uint8
-    # 0.5 is the centre of column 0: the right edge is excluded, so the second image stays empty but annotated.
-    assert mask.tolist() == [[[1, 1, 0, 0], [0, 0, 1, 1]], [[0, 0, 0, 0], [0, 0, 0, 0]], [[255] * 4, [255] * 4]]
+    # 0.5 is the centre of column 0: the right edge is excluded, but what lies in the image is never lost.
+    assert mask.tolist() == [[[1, 1, 0, 0], [0, 0, 1, 1]], [[1, 0, 0, 0], [1, 0, 0, 0]], [[255] * 4, [255] * 4]]
+
+
+@pytest.mark.parametrize(
+    ("box", "pixel"),
+    [
+        ([2.6, 1.6, 3.4, 2.4], (2, 3)),
+        ([0.6, 0.6, 0.8, 0.8], (0, 0)),
+        ([3.6, 3.6, 9, 9], (3, 3)),
+        ([-1, -1, 1e-6, 1e-6], (0, 0)),
+        ([4, 0, 5, 9], None),
+        ([0, -2, 4, 0], None),
+    ],
+)
+def test_boxes_between_centres_are_a_pixel_and_boxes_outside_none(box, pixel):
+    mask = boxes_to_mask(torch.tensor([[box]]), (4, 4))[0]
+    assert [tuple(place) for place in mask.nonzero().tolist()] == ([] if pixel is None else [pixel])
 
 
 def test_boxes_equal_a_loop_over_pixels():
@@ -137,10 +153,18 @@ def test_boxes_equal_a_loop_over_pixels():
     boxes = torch.cat([corners.amin(2), corners.amax(2)], -1)
     mask = boxes_to_mask(boxes, (9, 11))
     for image in range(5):
-        for y in range(9):
-            for x in range(11):
-                inside = any(x1 <= x + 0.5 < x2 and y1 <= y + 0.5 < y2 for x1, y1, x2, y2 in boxes[image].tolist())
-                assert mask[image, y, x] == inside
+        expected = torch.zeros(9, 11, dtype=torch.uint8)
+        for x1, y1, x2, y2 in boxes[image].tolist():
+            for y in drawn(y1, y2, 9):
+                expected[y, drawn(x1, x2, 11)] = 1
+        assert torch.equal(mask[image], expected)
+
+
+def drawn(low: float, high: float, length: int) -> list[int]:
+    """The pixels between two edges, one after the other."""
+    inside = [pixel for pixel in range(length) if low <= pixel + 0.5 < high]
+    overlap = max(low, 0), min(high, length)
+    return inside or ([int(sum(overlap) / 2)] if overlap[0] < overlap[1] else [])
 
 
 def test_no_boxes_is_no_annotation():
