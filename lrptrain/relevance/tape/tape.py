@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.weak import TensorWeakRef
 
 from lrptrain.relevance.process_wide import eager, in_turn
+from lrptrain.relevance.tape.buffers import Buffers
 from lrptrain.relevance.tape.explicit import (
     explicit_addcdiv,
     explicit_addcmul,
@@ -46,6 +47,7 @@ from lrptrain.relevance.tape.functions import (
     canonical_name,
     enterable,
     is_in_place,
+    sets_no_numbers,
 )
 from lrptrain.relevance.tape.lookup import (
     AnotherTable,
@@ -118,6 +120,8 @@ class Tape(TorchFunctionMode):
         self._memories: dict[int, SharedMemory] = {}
         # What left torch, and what may have come back.
         self._outside = Outside()
+        # What the model allotted, which a kernel may fill.
+        self._buffers = Buffers()
         # The places in the graph of all that depends on the input; and of others, whether they lead to one.
         self._dependent: set[Any] = set()
         self._reaching: dict[Any, bool] = {}
@@ -248,7 +252,7 @@ class Tape(TorchFunctionMode):
                 return enterable(func)(*args, **kwargs)
         if name == "requires_grad" and asks_for_kernel():
             return False
-        if not self._records or name == "requires_grad":
+        if not self._records or name == "requires_grad" or sets_no_numbers(func):
             return with_ordered_gradient(name, func(*self._without_weights(name, args), **kwargs))
         if name == "set_grad_enabled":
             # `torch.no_grad()` inside of a model: noted for constants, but the input keeps its graph.
@@ -266,6 +270,11 @@ class Tape(TorchFunctionMode):
             return self._transformed(name, func, args, kwargs, tensors)
         for tensor in _read(name, args, kwargs, tensors):
             self._check(tensor, name)
+        for tensor in tensors:
+            if not self._depends(tensor) and self._buffers.written_unseen(tensor):
+                raise self._unsupported(
+                    name, "reads memory that was written outside of torch's functions (by a kernel?)"
+                )
         node = Node(name, func, self._wrap(args), self._wrap(kwargs), self._inputs(tensors), path=self._where())
         if name in OVERWRITING and is_in_place(func, args, kwargs):
             node = _overwriting(node, tensors[0])
@@ -297,8 +306,10 @@ class Tape(TorchFunctionMode):
         if name in CHOOSING and node.inputs:
             _repeat_the_choice(node, result)
         self._keep(node, result, tensors, tensors if written is None else [])
+        self._buffers.note_allotted(name, numbers_in(result))
         if written is not None:
             self._note_write(written)
+            self._buffers.note_written(written, depends=bool(node.inputs))
         return None if name == "setitem" else result
 
     def _check_call(self, node: Node, func: Callable[..., Any], tensors: list[Tensor]) -> None:
@@ -495,6 +506,9 @@ class Tape(TorchFunctionMode):
         function = tensor.grad_fn
         if not isinstance(function, BackwardCFunction) or type(function).__name__ == _CHECKPOINT:
             return False
+        # Made of constants alone, as a copy of x is that was filled with ones: no operation leads to it from the input.
+        if not value.depends:
+            return False
         # A kernel may have written into memory that torch has allotted: then the operations give something else.
         if not _repeats(self.nodes, value, tensor):
             return False
@@ -525,6 +539,9 @@ class Tape(TorchFunctionMode):
         return False
 
     def _save_before_overwriting(self, tensor: Tensor, node: Node) -> None:
+        if not torch.is_grad_enabled() and self._is_view_from_outside(tensor):
+            # The write has a graph here, and the function gives its own to the whole: gradients would count both.
+            raise self._unsupported(node.name, "writes, inside of a custom autograd function, into a view it was given")
         # A view takes part in the graph of what was written through another one as soon as it is asked for its place.
         _ = tensor.grad_fn
         storage = tensor.untyped_storage()._cdata
@@ -542,6 +559,13 @@ class Tape(TorchFunctionMode):
             assert held is not None
             with torch.enable_grad():
                 value.replace(held.clone())
+
+    def _is_view_from_outside(self, tensor: Tensor) -> bool:
+        """Whether a tensor is a view of an activation that was there before a custom autograd function began."""
+        if tensor._base is None:
+            return False
+        values = (self.value_of(tensor), self.value_of(tensor._base))
+        return any(value is not None and value.depends and not value.hidden for value in values)
 
     # -- Memory that several tensors share -----------------------------------------------------------------------------
 
@@ -646,8 +670,9 @@ def _repeats(nodes: Sequence[Node], value: Value, tensor: Tensor) -> bool:
             result = node.call(lambda x: values.get(x, x.tensor))
             values.update(zip(node.outputs, numbers_in(result), strict=True))
     made = values[value]
-    rounding = 1e3 * torch.finfo(tensor.dtype).eps
-    return made.shape == tensor.shape and torch.allclose(made, tensor.detach(), rounding, rounding, equal_nan=True)
+    # The same operations on the same processor: where sums come in another order, an entry's last digit may differ.
+    rounding = 2 * torch.finfo(tensor.dtype).eps
+    return made.shape == tensor.shape and torch.allclose(made, tensor.detach(), rounding, 0.0, equal_nan=True)
 
 
 def _taking(node: Node, tensor: Tensor, result_of: Callable[[], Tensor]) -> Node:
