@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from lrptrain.batch import IMAGES, BatchAdapter, batch_length, read_batch
-from lrptrain.batch.annotations import check_mask_values
 from lrptrain.batch.checks import Limits, unusable
+from lrptrain.batch.png_masks import PngMasks
 from lrptrain.callbacks.base import rank_zero_warn
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.guidance.conflict import compare_gradients, flat_gradient, synchronized_time
@@ -343,7 +343,9 @@ class RelevanceGuidance(ModelCallback):
             # Until a batch has worked, an error means a wrong setting, and ends the run; later it is that of a single
             # batch.
             columns: dict[str, Any] = read_batch(batch, self.batch_adapter)
-            check_mask_values(columns)
+            self._png_masks.add(columns)
+            if self._png_masks.problem:
+                raise ValueError(self._png_masks.problem)
             columns = self._usable(columns)
             columns["evidence"] = evidence(columns)
             guidable = guidable_samples(columns, self.objective.needs_label)
@@ -567,6 +569,7 @@ class RelevanceGuidance(ModelCallback):
         self.factor = None
         self._failures.count = 0
         self._worked = False
+        self._png_masks = PngMasks()
         self._guided = False
         self._compared = ""
         self._idle_since = 0
