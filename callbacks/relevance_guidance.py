@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 
 from lrptrain.batch import IMAGES, BatchAdapter, batch_length, read_batch
-from lrptrain.batch.annotations import check_mask_values
 from lrptrain.batch.checks import Limits, unusable
+from lrptrain.batch.png_masks import PngMasks
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.callbacks.base import rank_zero_warn
 from lrptrain.callbacks.model_callback import ModelCallback
@@ -346,7 +346,9 @@ class RelevanceGuidance(ModelCallback):
             columns: dict[str, Any] = read_batch(batch, self.batch_adapter)
             if (self.sparse or self._worked) and not columns.keys() & set(ANNOTATIONS):
                 return {}, torch.zeros(0, dtype=torch.long)  # None for every sample of this batch
-            check_mask_values(columns)
+            self._png_masks.add(columns)
+            if self._png_masks.problem:
+                raise ValueError(self._png_masks.problem)
             columns = self._usable(columns)
             columns["evidence"] = evidence(columns)
             guidable = guidable_samples(columns, self.objective.needs_label)
@@ -570,6 +572,7 @@ class RelevanceGuidance(ModelCallback):
         self.factor = None
         self._failures.count = 0
         self._worked = False
+        self._png_masks = PngMasks()
         self._guided = False
         self._compared = ""
         self._idle_since = 0

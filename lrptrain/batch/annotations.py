@@ -187,28 +187,6 @@ def spans_to_rationale(
     return rationale.masked_fill((starts >= ends) | absent[:, None], IGNORED)
 
 
-def check_mask_values(batch: Mapping[str, Any]) -> None:
-    """Reject annotations of 0 and 255, as PNG files hold them: 255 would be read as ignored, and nothing as evidence.
-
-    A single sample can hold 0 and 255 and no evidence for good reasons, so that a batch is only rejected if it has no
-    1 at all. All of these stay legal: masks that are 255 throughout (no annotation) or 0 throughout (nothing is
-    evidence), any batch with a 1, and rationales in which 255 stands for special tokens and padding alone.
-
-    Args:
-        batch: A batch in the contract's form. `mask` is `[batch, height, width]` or `[batch, regions, height, width]`,
-            `rationale` is `[batch, tokens]`, both in any dtype.
-
-    Raises:
-        ValueError: If one mask or rationale mixes 0 and 255, and no sample of the batch has a 1. The message names the
-            entry, its values and the remedy.
-    """
-    for name, values in batch.items():
-        if name not in ("mask", "rationale") or not isinstance(values, Tensor) or (values == 1).any():
-            continue
-        if mixes_0_and_255(batch, name):
-            raise ValueError(no_evidence(name))
-
-
 def no_evidence(name: str) -> str:
     """Return what is wrong with an annotation of 0 and 255 without a 1, and the remedy.
 

@@ -8,7 +8,6 @@ from torch import Tensor
 from lrptrain.batch.annotations import (
     TokenAnnotation,
     boxes_to_mask,
-    check_mask_values,
     mask_to_tokens,
     rationale_to_tokens,
     regions_to_tokens,
@@ -234,96 +233,3 @@ def test_wrong_spans_are_refused(span):
 def test_spans_need_one_row_of_offsets_each():
     with pytest.raises(ValueError, match="for 2 samples"):
         spans_to_rationale([None, None], torch.tensor([OFFSETS]))
-
-
-def png_masks(*shape: int, dtype: torch.dtype = torch.uint8) -> Tensor:
-    """Masks as files hold them: 255 is meant as evidence."""
-    return (random_mask(*shape) == 1).to(dtype) * 255
-
-
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int16, torch.int64, torch.float16, torch.float32, torch.float64])
-@pytest.mark.parametrize("shape", [(3, 8, 8), (3, 1, 8, 8), (3, 2, 8, 8)])
-def test_masks_of_0_and_255_are_rejected_with_the_remedy(shape, dtype):
-    message = r"'mask' of a batch holds 0 and 255 and never 1.*pass `mask > 0`$"
-    with pytest.raises(ValueError, match=message) as caught:
-        check_mask_values({"mask": png_masks(*shape, dtype=dtype)})
-    assert "\n" not in str(caught.value)
-    check_mask_values({"mask": png_masks(*shape, dtype=dtype) > 0})
-
-
-EMPTY, ABSENT = torch.zeros(8, 8, dtype=torch.uint8), torch.full((8, 8), 255, dtype=torch.uint8)
-BORDERED = torch.nn.functional.pad(EMPTY[:6, :6], (1, 1, 1, 1), value=255)  # as PASCAL VOC draws the edges of objects
-
-
-@pytest.mark.parametrize(
-    "masks",
-    [
-        [EMPTY, EMPTY],
-        [ABSENT, ABSENT],
-        [EMPTY, ABSENT],
-        [random_mask(8, 8), ABSENT],
-        [BORDERED, EMPTY + 1],
-        [BORDERED.where(BORDERED > 0, 1), BORDERED],
-    ],
-    ids=[
-        "nothing is evidence",
-        "not annotated",
-        "some annotated",
-        "0, 1 and 255",
-        "an empty one with a border",
-        "both",
-    ],
-)
-@pytest.mark.parametrize("dtype", [torch.uint8, torch.int64, torch.float32])
-def test_other_masks_stay_legal(masks, dtype):
-    stacked = torch.stack(masks).to(dtype)
-    check_mask_values({"mask": stacked})
-    check_mask_values({"mask": stacked[:, None]})
-    check_mask_values({"mask": stacked[None]})  # as two regions of one sample, one of which may be absent
-
-
-@pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.uint8, torch.float32])
-def test_binary_masks_of_any_dtype_stay_legal(dtype):
-    check_mask_values({"mask": (random_mask(3, 8, 8) == 1).to(dtype)})
-    check_mask_values({"mask": torch.zeros(3, 8, 8, dtype=dtype)})
-
-
-ATTENDED = torch.tensor([[1, 1, 1, 1, 1, 1, 0, 0]])
-
-
-@pytest.mark.parametrize(
-    "rationale", [[0, 0, 255, 255, 0, 0, 0, 0], [255, 255, 0, 0, 0, 0, 0, 0], [0, 0, 255, 255, 0, 0, 255, 255]]
-)
-def test_rationales_of_0_and_255_are_rejected(rationale):
-    values = torch.tensor([rationale, [255] * 8])
-    with pytest.raises(ValueError, match=r"'rationale' .* pass `rationale > 0`"):
-        check_mask_values({"rationale": values, "attention_mask": ATTENDED.expand(2, -1)})
-    check_mask_values({"rationale": values > 0, "attention_mask": ATTENDED.expand(2, -1)})
-
-
-@pytest.mark.parametrize(
-    "rationale",
-    [
-        [255, 0, 0, 0, 0, 255, 255, 255],
-        [255, 0, 0, 255, 0, 255, 255, 255],
-        [255, 0, 0, 0, 0, 0, 255, 255],
-        [0, 0, 0, 0, 0, 255, 255, 255],
-        [0, 0, 0, 0, 0, 0, 255, 255],
-        [0] * 8,
-        [255] * 8,
-    ],
-    ids=["ends", "a separator", "a first token", "a last token", "padding", "nothing", "not annotated"],
-)
-@pytest.mark.parametrize("masked", [True, False])
-def test_rationales_without_evidence_may_ignore_special_tokens_and_padding(rationale, masked):
-    masks = {"attention_mask": ATTENDED} if masked else {}
-    check_mask_values({"rationale": torch.tensor([rationale]), **masks})
-
-
-def test_the_rationale_of_a_text_without_evidence_is_legal():
-    """What `spans_to_rationale` makes of no span: 0 at words, 255 at special tokens and padding."""
-    check_mask_values({"rationale": spans_to_rationale([[]], torch.tensor([OFFSETS]))})
-
-
-def test_batches_without_masks_and_with_lists_are_passed_over():
-    check_mask_values({"image": torch.full((2, 3, 4, 4), 255.0), "sample_id": ["a", "b"]})
