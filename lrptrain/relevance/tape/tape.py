@@ -81,6 +81,8 @@ _EXPLICIT: dict[str, Callable[..., Any]] = {
     "flex_attention": explicit_flex_attention,
 }
 
+# As many ids, from 0 on, tell whether a hash of them is a constant.
+_SAMPLED_IDS = 1 << 16
 # The custom autograd function of reentrant checkpoints, which has no gradient for `torch.autograd.grad`.
 _CHECKPOINT = "CheckpointFunctionBackward"
 
@@ -132,8 +134,10 @@ class Tape(TorchFunctionMode):
         self._records = False
         # The weight in which the explained text was looked up.
         self._table: Tensor | None = None
-        # Numbers that were computed of each token id by itself, by the id of the tensor.
-        self._hashes: dict[int, TensorWeakRef] = {}
+        # Numbers that were computed of each token id by itself, by the id of the tensor; and what other ids give there.
+        self._hashes: dict[int, tuple[TensorWeakRef, Tensor]] = {}
+        # Of several tables, those in which this pass has looked the text up.
+        self._tables_read: list[Tensor] = []
         # What was looked up of the other arguments, and the weights in which.
         self._others_read: list[tuple[Tensor, Tensor]] = []
         # Whether a custom autograd function, with a backward pass of its own, made something of the input.
@@ -164,6 +168,7 @@ class Tape(TorchFunctionMode):
         try:
             with in_turn(), eager(), self:
                 yield
+            self._check_tables()
             if self._outside.written():
                 raise self._unsupported("numpy", f"writes into a tensor's memory ({self._outside.exported} shares it)")
         finally:
@@ -296,7 +301,7 @@ class Tape(TorchFunctionMode):
             result = with_ordered_gradient(name, result)
         result = written if name == "setitem" else result
         if name in HASHING and written is None:
-            self._note_hash(tensors, result)
+            self._note_hash(node, tensors, result)
         # A text's explained input is the output of its embedding, which starts the tape.
         if name == "embedding" and self.token_ids is not None:
             lookup = self._lookup_of_text(*lookup_arguments(args, kwargs))
@@ -423,23 +428,54 @@ class Tape(TorchFunctionMode):
         if self.tables:
             self._table = self.tables[0].weight
             lookup = lookup_in(self.tables, self.token_ids, looked_up, table)
+            if lookup is not None:
+                self._tables_read.append(table)
         else:
             lookup = self._first_lookup(looked_up, table)
-        if lookup is None and (self.root is None or self.tables) and self._is_hash(looked_up):
-            raise AnotherTable((*self.tables, Table(table, looked_up)))
+        if lookup is None and self._is_hash(looked_up):
+            raise AnotherTable((*self._known_tables, Table(table, looked_up)))
         return lookup or self._later_lookup(looked_up, table)
 
-    def _note_hash(self, tensors: Sequence[Tensor], result: Any) -> None:
+    @property
+    def _known_tables(self) -> tuple[Table, ...]:
+        """The tables in which the text was looked up so far, in this pass or in those before."""
+        return self.tables or (() if self._table is None else (Table(self._table),))
+
+    def _check_tables(self) -> None:
+        """Notice a table of which the explained embeddings have columns that nobody has read."""
+        if any(all(known.weight is not table for table in self._tables_read) for known in self.tables):
+            raise UnsupportedModelError(
+                "the model looks its token ids up in several tables, in one of them in another order or shape "
+                "(transposed, padded?); pass inputs_embeds where it takes them"
+            )
+
+    def _note_hash(self, node: Node, tensors: Sequence[Tensor], result: Any) -> None:
         """Note numbers that are computed of each token id by itself."""
         ids = self.token_ids
         if ids is None or not isinstance(result, Tensor) or result.shape != ids.shape or result.is_floating_point():
             return
-        if tensors and all(tensor is ids or self._is_hash(tensor) for tensor in tensors):
-            self._hashes[id(result)] = TensorWeakRef(result)
+        samples = [self._sample_of(tensor) for tensor in tensors]
+        if not samples or any(sample is None for sample in samples):
+            return
+        # The same call for other ids: the ids of this text might give one number where others do not.
+        of_tensor = {id(tensor): sample for tensor, sample in zip(tensors, samples, strict=True)}
+        args, kwargs = map_nested((node.args, node.kwargs), Tensor, lambda tensor: of_tensor[id(tensor)])
+        self._hashes[id(result)] = (TensorWeakRef(result), node.function(*args, **kwargs))
+
+    def _sample_of(self, tensor: Tensor) -> Tensor | None:
+        """What ids of all sizes give in the place of the token ids, or None if the tensor is not made of them."""
+        if tensor is self.token_ids:
+            count = min(_SAMPLED_IDS, torch.iinfo(tensor.dtype).max)
+            return torch.arange(count, dtype=tensor.dtype, device=tensor.device)
+        reference, sample = self._hashes.get(id(tensor), (None, None))
+        return sample if reference is not None and reference() is tensor else None
 
     def _is_hash(self, tensor: Tensor) -> bool:
-        reference = self._hashes.get(id(tensor))
-        return reference is not None and reference() is tensor
+        """Whether numbers tell token ids apart: `ids * 0`, the segment of a text that has but one, does not."""
+        if tensor is self.token_ids:
+            return False
+        sample = self._sample_of(tensor)
+        return sample is not None and bool((sample != sample[0]).any())
 
     def _first_lookup(self, looked_up: Tensor, table: Tensor) -> Lookup | None:
         """How the model looks the explained text up, if this is the first time."""
@@ -455,11 +491,17 @@ class Tape(TorchFunctionMode):
         # Position ids may look like token ids, but are looked up in another table, of another size.
         if self._table is None or self.root is None or self.token_ids is None:
             return None
-        if looked_up is not self.token_ids and table.shape[0] != self._table.shape[0]:
+        known = self._known_tables
+        if all(each.ids is not None for each in known):
+            # So far, hashes of the text were looked up; its words may come behind them, in any order.
+            lookup = first_lookup(self.token_ids, looked_up)
+        elif looked_up is not self.token_ids and table.shape[0] != self._table.shape[0]:
             return None
-        lookup = later_lookup(self.token_ids, looked_up)
-        if lookup is not None and not any(table is known.weight for known in self.tables or (Table(self._table),)):
-            raise AnotherTable((*(self.tables or (Table(self._table),)), Table(table)))
+        else:
+            lookup = later_lookup(self.token_ids, looked_up)
+        if lookup is not None and not any(table is each.weight for each in known):
+            # The explained embeddings have to begin anew, with columns of this table.
+            raise AnotherTable((*known, Table(table)))
         return lookup
 
     def _from_root(self, looked_up: Tensor, lookup: Lookup) -> Tensor:
