@@ -1,7 +1,7 @@
 """Memory that several tensors share, written through one of them: what the others hold then.
 
-`keys[..., :4].copy_(x)` changes `keys`. On a tape nothing changes: the write ("put") makes a tensor of the shape of
-`keys`, of what it held before and of x, and another view of `keys` reads entries of that ("take").
+`keys[..., :4].copy_(x)` changes `keys`. On a tape nothing changes: the write ("write_through") makes a tensor of
+the shape of `keys`, of what it held before and of x, and another view of `keys` reads entries of that ("take").
 """
 
 from collections.abc import Iterable

@@ -580,7 +580,7 @@ class Tape(TorchFunctionMode):
             call = (memory.contents, write.places, write.written)
             # Between two writes, nobody holds the whole any more.
             now = memory.whole if i == len(writes) - 1 else put(*map_nested(call, Value, lambda value: value.tensor))
-            memory.contents = self._follow("put", put, call, now)
+            memory.contents = self._follow("write_through", put, call, now)
         if tensor is not memory.whole:
             self._follow("take", torch.take, (memory.contents, places(memory.whole, tensor)), tensor)
 
