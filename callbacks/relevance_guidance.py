@@ -9,8 +9,9 @@ import torch
 from torch import Tensor, nn
 
 from lrptrain.batch import IMAGES, BatchAdapter, batch_length, read_batch
-from lrptrain.batch.annotations import check_mask_values
 from lrptrain.batch.checks import Limits, unusable
+from lrptrain.batch.png_masks import PngMasks
+from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.callbacks.base import rank_zero_warn
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.guidance.conflict import compare_gradients, flat_gradient, synchronized_time
@@ -38,6 +39,8 @@ if TYPE_CHECKING:
     from torch.optim import Optimizer
 
 SWAP_DISTANCE = "swap_distance"
+MOVED_SHARE = 0.25
+"""Of the images that can be compared: from this share on, those that the model sees moved end the run."""
 NO_GRADIENT = 1e-6
 """The norm of a loss's gradient up to which it is that of its rounding."""
 IDLE_STEPS = 10
@@ -341,7 +344,11 @@ class RelevanceGuidance(ModelCallback):
             # Until a batch has worked, an error means a wrong setting, and ends the run; later it is that of a single
             # batch.
             columns: dict[str, Any] = read_batch(batch, self.batch_adapter)
-            check_mask_values(columns)
+            if (self.sparse or self._worked) and not columns.keys() & set(ANNOTATIONS):
+                return {}, torch.zeros(0, dtype=torch.long)  # None for every sample of this batch
+            self._png_masks.add(columns)
+            if self._png_masks.problem:
+                raise ValueError(self._png_masks.problem)
             columns = self._usable(columns)
             columns["evidence"] = evidence(columns)
             guidable = guidable_samples(columns, self.objective.needs_label)
@@ -437,8 +444,9 @@ class RelevanceGuidance(ModelCallback):
         image = next((batch[name] for name in IMAGES if name in batch), None)
         if image is None or image.ndim != 4 or forward.explained.ndim != 4:
             return
-        moved = moved_samples(forward.explained, image)
-        if bool(moved.any()):
+        moved, telling = moved_samples(forward.explained, image)
+        # One odd image is no sign of an augmentation; one that flips each image with a chance of a half moves many.
+        if bool(moved.any()) and int(moved.sum()) >= MOVED_SHARE * int(telling.sum()):
             raise ValueError(
                 f"the training step gives {type(self._model).__name__} other images than its batch holds: "
                 f"{int(moved.sum())} of {len(moved)} are flipped, cropped or otherwise moved, and the annotations are "
@@ -564,6 +572,7 @@ class RelevanceGuidance(ModelCallback):
         self.factor = None
         self._failures.count = 0
         self._worked = False
+        self._png_masks = PngMasks()
         self._guided = False
         self._compared = ""
         self._idle_since = 0

@@ -10,9 +10,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from lrptrain.batch import BatchAdapter, Sample, batch_length, read_batch, take
-from lrptrain.batch.annotations import check_mask_values
 from lrptrain.batch.checks import Limits, unusable, vocabulary_size
 from lrptrain.batch.forms import ignored_parts
+from lrptrain.batch.png_masks import PngMasks
 from lrptrain.callbacks.base import rank_zero_info, rank_zero_warn
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.extras import require
@@ -225,6 +225,8 @@ class RelevanceMonitor(ModelCallback):
         self._left_out = LeftOut()
         self._listener: InputListener | None = None
         self._wrong_input = False
+        self._png_masks = PngMasks()
+        self._misread = ""
         self._sample = ValidationSample(self.max_samples, self.seed, self._limits)
         self._inputs: GatheredInputs | None = None
         self._scalars: dict[str, float] = {}
@@ -347,6 +349,11 @@ class RelevanceMonitor(ModelCallback):
         """Start the clock."""
         self._clock.start(restart=True)
 
+    def on_sanity_check_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
+        """Reject masks that are surely misread: no batch of the sanity check had one that says otherwise."""
+        if self._png_masks.problem:
+            raise ValueError(self._png_masks.problem)
+
     def on_validation_epoch_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Begin a validation."""
         self._finished = False
@@ -427,6 +434,8 @@ class RelevanceMonitor(ModelCallback):
     def on_validation_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Stop training if a finding demands it: after this epoch, so that its checkpoints are written."""
         if trainer.state.fn == "validate":
+            if self._misread:
+                raise ValueError(self._misread)
             raise_if_unjudged(self._has_evaluated, self.fail_on, self.title)
         if trainer.sanity_checking or gravest_forbidden(self._findings, self.fail_on) is None:
             return
@@ -490,7 +499,7 @@ class RelevanceMonitor(ModelCallback):
             ValueError: With the sample's id, if it is one, what is wrong and how it is mended.
         """
         contract_batch = read_batch(batch, self.batch_adapter)
-        check_mask_values(contract_batch)
+        self._png_masks.add(contract_batch)
         if self._model is not None:
             self._limits = replace(self._limits, vocabulary=vocabulary_size(self._model))
         self._check_input(pl_module, contract_batch, listener)
@@ -573,6 +582,7 @@ class RelevanceMonitor(ModelCallback):
         samples = self._sample.finish()
         self._wrong_input = any(gather(self._wrong_input))
         found = merged(gather(survey(samples)))
+        self._misread = found.misread
         if found.misread:
             self._sample.samples = without_annotations(samples)
             self._failures.note("reading the masks", ValueError(f"{found.misread}. The annotations are not used"))

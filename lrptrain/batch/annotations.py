@@ -101,6 +101,8 @@ def regions_to_tokens(
 def boxes_to_mask(boxes: Float[Tensor, "batch boxes 4"], size: tuple[int, int]) -> UInt8[Tensor, "batch height width"]:
     """Draw boxes: a pixel is evidence if its centre lies in any box of its image.
 
+    A box between the centres is drawn as the pixels in its middle: what lies in the image is never lost.
+
     Args:
         boxes: (x1, y1, x2, y2) in pixels, padded with all-NaN boxes; what lies outside the image is clipped.
         size: Height and width of the image the boxes belong to.
@@ -183,28 +185,6 @@ def spans_to_rationale(
             rationale[row, (starts[row] < end) & (ends[row] > start)] = 1
     absent = torch.tensor([sample is None for sample in spans], dtype=torch.bool, device=offsets.device)
     return rationale.masked_fill((starts >= ends) | absent[:, None], IGNORED)
-
-
-def check_mask_values(batch: Mapping[str, Any]) -> None:
-    """Reject annotations of 0 and 255, as PNG files hold them: 255 would be read as ignored, and nothing as evidence.
-
-    A single sample can hold 0 and 255 and no evidence for good reasons, so that a batch is only rejected if it has no
-    1 at all. All of these stay legal: masks that are 255 throughout (no annotation) or 0 throughout (nothing is
-    evidence), any batch with a 1, and rationales in which 255 stands for special tokens and padding alone.
-
-    Args:
-        batch: A batch in the contract's form. `mask` is `[batch, height, width]` or `[batch, regions, height, width]`,
-            `rationale` is `[batch, tokens]`, both in any dtype.
-
-    Raises:
-        ValueError: If one mask or rationale mixes 0 and 255, and no sample of the batch has a 1. The message names the
-            entry, its values and the remedy.
-    """
-    for name, values in batch.items():
-        if name not in ("mask", "rationale") or not isinstance(values, Tensor) or (values == 1).any():
-            continue
-        if mixes_0_and_255(batch, name):
-            raise ValueError(no_evidence(name))
 
 
 def no_evidence(name: str) -> str:
@@ -318,5 +298,11 @@ def _overlap(cells: int, pixels: int, device: torch.device) -> Float[Tensor, "ce
 def _centres_inside(
     low: Float[Tensor, "batch boxes"], high: Float[Tensor, "batch boxes"], length: int
 ) -> Bool[Tensor, "batch boxes length"]:
-    centres = torch.arange(length, device=low.device, dtype=low.dtype) + 0.5
-    return (low[..., None] <= centres) & (centres < high[..., None])
+    """Return which pixels have their centre between two edges, or else the single pixel in the middle of them."""
+    pixels = torch.arange(length, device=low.device)
+    centres = pixels.to(low.dtype) + 0.5
+    inside = (low[..., None] <= centres) & (centres < high[..., None])
+    # e.g. edges at 2.6 and 3.4, between the centres 2.5 and 3.5: their middle 3.0 is of pixel 3.
+    middle = ((low.clamp(min=0) + high.clamp(max=length)) / 2).floor().clamp(max=length - 1)
+    lost = ~inside.any(-1) & (low < length) & (high > 0)
+    return inside | (lost[..., None] & (pixels == middle[..., None]))

@@ -24,9 +24,17 @@ class Limits:
 
 
 def vocabulary_size(model: nn.Module) -> int | None:
-    """Return how many rows the model's largest embedding has, beyond which no token id can lie; None without any."""
-    rows = [module.num_embeddings for module in model.modules() if isinstance(module, nn.Embedding)]
-    return max(rows, default=None)
+    """Return how many rows the model's table of tokens has, beyond which no token id can lie.
+
+    Returns:
+        None where the model does not say which of its tables that is, as the models of Hugging Face do by
+        `get_input_embeddings`: another embedding may be that of positions, or the tokens' a parameter.
+    """
+    try:
+        table = model.get_input_embeddings()  # type: ignore[operator]
+    except (AttributeError, NotImplementedError):
+        return None
+    return table.num_embeddings if isinstance(table, nn.Embedding) else None
 
 
 def check_values(batch: Mapping[str, Any], limits: Limits = Limits()) -> None:
@@ -52,7 +60,7 @@ def unusable(batch: Mapping[str, Any], limits: Limits = Limits()) -> dict[int, s
     """
     try:
         check_values(batch, limits)  # all at once: nearly always nothing is wrong
-    except ValueError:
+    except Exception:  # whatever a value does to a check is a problem of this value, not of the run
         problems = {row: _problem(batch, row, limits) for row in range(batch_length(batch))}
         return {row: problem for row, problem in problems.items() if problem}
     return {}
@@ -63,6 +71,8 @@ def _problem(batch: Mapping[str, Any], row: int, limits: Limits) -> str:
         check_values({name: column[row : row + 1] for name, column in batch.items()}, limits)
     except ValueError as error:
         return str(error)
+    except Exception as error:
+        return f"its values cannot be checked ({type(error).__name__}: {error})"
     return ""
 
 
@@ -132,6 +142,8 @@ def _check_boxes(batch: Mapping[str, Any], limits: Limits) -> None:
         return
     height, width = image.shape[-2], image.shape[-1]
     drawn = boxes_to_mask(boxes, (height, width))
+    if not boxes.shape[1]:  # no image of the batch has a box
+        return
     present = ~boxes.isnan().flatten(1).all(1)
     # Of boxes in pixels some corner lies beyond the first pixel.
     relative = present & (boxes.nan_to_num(0.0).flatten(1).amax(1) <= 1)

@@ -66,7 +66,8 @@ def read_batch(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, Any
         batch = adapter(batch)
     found = as_mapping(batch)
     entries = {name: found[name] for name in (*IMAGES, *TEXTS, *ANNOTATIONS, "group", "sample_id") if name in found}
-    entries |= {"label": found.get("label", found.get("labels"))}
+    entries |= {"label": _label(found)}
+    entries = {name: value for name, value in entries.items() if not _is_absent(name, value)}
     if "rationale" in entries and "input_ids" in entries:
         entries["rationale"] = token_rationale(entries["rationale"], found)
     columns = {name: _column(name, value) for name, value in entries.items() if value is not None}
@@ -81,6 +82,24 @@ def read_batch(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, Any
     return columns
 
 
+def _label(entries: Mapping[str, Any]) -> Any:
+    """Return `label`, or else `labels`: also where `label` holds the names of classes beside their indices."""
+    label = entries.get("label")
+    if "labels" not in entries or isinstance(label, Tensor):
+        return label
+    try:
+        torch.as_tensor(label)
+    except (TypeError, ValueError, RuntimeError):
+        return entries["labels"]
+    return label
+
+
+def _is_absent(name: str, value: Any) -> bool:
+    """Return whether an entry is None, or an annotation that is None for every sample of this batch."""
+    listed = name in ANNOTATIONS and isinstance(value, list | tuple) and len(value) > 0
+    return value is None or (listed and all(sample is None for sample in value))
+
+
 def _column(name: str, value: Any) -> Tensor | list[int | str]:
     """Return an entry as a plain tensor that can be padded; ids, which may be strings, as a list."""
     if name == "sample_id":
@@ -92,14 +111,19 @@ def _column(name: str, value: Any) -> Tensor | list[int | str]:
             f"{name!r} of a batch must be a tensor, or numbers that make one, not {_described(value)} ({error}); "
             "stack it in the dataloader's collate_fn, or pass batch_adapter=..."
         ) from None
+    if name in ("label", "group") and column.ndim == 2 and column.shape[1] == 1:
+        column = column[:, 0]
     if column.ndim == 0 or (name in ("label", "group") and (column.ndim > 1 or column.is_floating_point())):
         expected = "one integer" if name in ("label", "group") else "one entry"
+        without = " or leaves it out: predicted classes are explained without it" if name == "label" else ""
         raise ValueError(
             f"{name!r} of a batch must hold {expected} per sample, not {column.dtype} of shape {list(column.shape)}; "
-            "pass batch_adapter=... to bring it to that form"
+            f"pass batch_adapter=... that brings it to that form{without}"
         )
     if name in ("mask", "rationale") and column.dtype in _TOO_NARROW:
         return column.to(_TOO_NARROW[column.dtype])
+    if name == "boxes" and column.ndim == 2 and not column.shape[1]:  # [[], []]: lists of no box
+        column = column.reshape(len(column), 0, 4)
     # Images of bytes have no gradient, and a box has corners between pixels.
     return column.float() if name in ("boxes", *IMAGES) and not column.is_floating_point() else column
 

@@ -1,14 +1,17 @@
 """What the user's own step gives the model: is it what the batch holds, of which the maps are made?"""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.utils.hooks import RemovableHandle
 
-from lrptrain.batch import IMAGES
+from lrptrain.batch import IMAGES, model_inputs
+from lrptrain.relevance.notices import warn_once
 from lrptrain.relevance.outputs import read_logits
-from lrptrain.relevance.preserve import unwrap
+from lrptrain.relevance.preserve import preserved, unwrap
 
 _MOST_HEARD = 16  # a step that calls the model over and over, to write a text, say, must not fill the memory
 
@@ -16,7 +19,8 @@ _MOST_HEARD = 16  # a step that calls the model over and over, to write a text, 
 class InputListener:
     """Notes which tensors a model is called with, until it is told to stop. It changes nothing.
 
-    A compiled model is not listened to: what listens would be compiled with it.
+    A step may call a part of the model, such as `self.net`, instead of the model, which has a forward of its own: the
+    model's children are listened to, too. A compiled model is not: what listens would be compiled with it.
 
     Args:
         model: The model that the user's step calls.
@@ -25,22 +29,32 @@ class InputListener:
     Attributes:
         model: The model.
         heard: The tensors of all calls.
+        heard_below: The tensors of all calls of each child with parameters, by its name, while the model itself is not
+            called.
+        listens: Whether anything can be heard.
+        called: Whether the model was called.
         whole: Whether a call had the whole batch as an argument.
     """
 
     def __init__(self, model: nn.Module, batch: Any = None) -> None:
         self.heard: list[Tensor] = []
+        self.heard_below: dict[str, list[Tensor]] = {}
+        self.called = False
         self.whole = False
         self.model = model
         self._batch = batch
         inner = unwrap(model)
         compiled = hasattr(model, "_orig_mod") or inner._compiled_call_impl is not None
-        self._handle = None if compiled else inner.register_forward_pre_hook(self._note, with_kwargs=True)
+        self.listens = not compiled
+        self._handles = [] if compiled else [inner.register_forward_pre_hook(self._note, with_kwargs=True)]
+        for name, child in () if compiled else _parts(inner).items():
+            if child._compiled_call_impl is None and not hasattr(child, "_orig_mod"):
+                self._handles += _listen(child, partial(self._note_below, name))
 
     def stop(self) -> None:
         """Listen no longer."""
-        if self._handle is not None:
-            self._handle.remove()
+        for handle in self._handles:
+            handle.remove()
         self._batch = None
 
     def _note(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
@@ -48,12 +62,30 @@ class InputListener:
         exchanged = getattr(vars(module).get("forward"), "__module__", None) or ""
         if exchanged.partition(".")[0] in ("lightning", "pytorch_lightning", "lightning_fabric"):
             return
+        self.called = True
         self.whole |= not isinstance(self._batch, Tensor) and any(
             value is self._batch for value in (*args, *kwargs.values())
         )
-        if len(self.heard) >= _MOST_HEARD:
-            return
-        self.heard += [value.detach().clone() for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+        if len(self.heard) < _MOST_HEARD:
+            self.heard += _copies(args, kwargs)
+
+    def _note_below(self, name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        heard = self.heard_below.setdefault(name, [])
+        if not self.called and len(heard) < _MOST_HEARD:
+            heard += _copies(args, kwargs)
+
+
+def _listen(module: nn.Module, note: Callable[..., None]) -> list[RemovableHandle]:
+    return [module.register_forward_pre_hook(note, with_kwargs=True)]
+
+
+def _copies(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+    return [value.detach().clone() for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
+
+
+def _parts(model: nn.Module) -> dict[str, nn.Module]:
+    """Return the children of a model that have parameters: a metric or a loss has none."""
+    return {name: child for name, child in model.named_children() if any(True for _ in child.parameters())}
 
 
 def whole_batch(model: nn.Module) -> str:
@@ -62,12 +94,14 @@ def whole_batch(model: nn.Module) -> str:
     Args:
         model: The model.
     """
-    children = [name for name, child in model.named_children() if any(True for _ in child.parameters())]
-    meant = f"model={children[0]!r}" if len(children) == 1 else f"model= and one of {children}"
     return (
         f"the forward of {type(model).__name__} takes the whole batch, not images or token ids alone: name the network "
-        f"that it calls with them, {meant}"
+        f"that it calls with them, {_choice(list(_parts(model)))}"
     )
+
+
+def _choice(names: list[str]) -> str:
+    return f"model={names[0]!r}" if len(names) == 1 else f"model= and one of {names}"
 
 
 def check_model_input(listener: InputListener, batch: Mapping[str, Any], step: str) -> None:
@@ -83,11 +117,11 @@ def check_model_input(listener: InputListener, batch: Mapping[str, Any], step: s
     """
     if listener.whole:
         raise ValueError(whole_batch(listener.model))
-    name = next((name for name in (*IMAGES, "input_ids") if name in batch), "")
-    ours = batch[name]
-    comparable = [x for x in listener.heard if x.ndim == ours.ndim and len(x) == len(ours)]
-    if name == "input_ids":
-        comparable = [x for x in comparable if not x.is_floating_point() and x.shape == ours.shape]
+    if not listener.called and listener.listens:
+        _check_parts(listener, batch, step)
+        return
+    name, ours = _input(batch)
+    comparable = _comparable(listener.heard, batch)
     # Where the model was called several times, as in a test-time augmentation, one call with the batch is enough. A
     # text has other tensors of the same kind, such as the attention mask, of which none needs to be the ids.
     if not comparable or any(_same(x, ours) for x in comparable):
@@ -95,6 +129,66 @@ def check_model_input(listener: InputListener, batch: Mapping[str, Any], step: s
     if name == "input_ids" and len(comparable) > 1:
         return
     _refuse(comparable[0], ours, name, step)
+
+
+def _check_parts(listener: InputListener, batch: Mapping[str, Any], step: str) -> None:
+    """Check a step that calls parts of the model: they must get what the model's own forward gives them.
+
+    Not what the batch holds: step and forward may normalise alike.
+    """
+    if not listener.heard_below:
+        return  # the step runs no part of the model
+    model = unwrap(listener.model)
+    forward = _heard_in_forward(model, batch)
+    if forward is None:
+        return  # the model does not run: that is told where it is explained
+    shared = [
+        (theirs, ours)
+        for name, heard in listener.heard_below.items()
+        if (theirs := _comparable(heard, batch)) and (ours := _comparable(forward.get(name, []), batch))
+    ]
+    if not shared:
+        meant = _choice(list(listener.heard_below))
+        message = f"{step} never calls {type(model).__name__}, which is explained; which module does it call? {meant}"
+        warn_once(model, ("never called", step), message)
+    elif not any(_same(x, y) for theirs, ours in shared for x in theirs for y in ours):
+        theirs, ours = shared[0]
+        _refuse(theirs[0], ours[0], _input(batch)[0], step)
+
+
+def _heard_in_forward(model: nn.Module, batch: Mapping[str, Any]) -> dict[str, list[Tensor]] | None:
+    """Return what the children of a model get from its forward, called with a batch; None if it fails."""
+    heard: dict[str, list[Tensor]] = {name: [] for name in _parts(model)}
+
+    def note(name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        heard[name] += _copies(args, kwargs)
+
+    handles = [handle for name, child in _parts(model).items() for handle in _listen(child, partial(note, name))]
+    inputs = model_inputs(model, batch)
+    try:
+        with torch.no_grad(), preserved(model):
+            model(**inputs) if isinstance(inputs, dict) else model(inputs)
+    except Exception:
+        return None
+    finally:
+        for handle in handles:
+            handle.remove()
+    return heard
+
+
+def _input(batch: Mapping[str, Any]) -> tuple[str, Tensor]:
+    """Return the name and the values of a batch's images or token ids."""
+    name = next(name for name in (*IMAGES, "input_ids") if name in batch)
+    return name, batch[name]
+
+
+def _comparable(heard: list[Tensor], batch: Mapping[str, Any]) -> list[Tensor]:
+    """Return those tensors that may be the images or token ids of a batch."""
+    name, ours = _input(batch)
+    comparable = [x for x in heard if x.ndim == ours.ndim and len(x) == len(ours)]
+    if name == "input_ids":
+        return [x for x in comparable if not x.is_floating_point() and x.shape == ours.shape]
+    return comparable
 
 
 def check_bytes(model: nn.Module, batch: Mapping[str, Any], heard: list[Tensor], step: str) -> None:
@@ -124,7 +218,8 @@ def _refuse(theirs: Tensor, ours: Tensor, name: str, step: str) -> None:
     raise ValueError(
         f"{step} gives the model other values than {name!r} of the batch ({_described(theirs)}, not "
         f"{_described(ours)}): the maps would be of inputs that the model never sees. Normalise and resize in the "
-        "dataset or in on_after_batch_transfer, or let batch_adapter= do the same as the step"
+        "dataset or in on_after_batch_transfer, or let batch_adapter= do the same as the step; where model= names a "
+        "part of a module whose forward does it, leave model= out"
     )
 
 

@@ -259,7 +259,17 @@ def _identity(folder: Path) -> dict[str, Any]:
 
 
 def _this_process() -> dict[str, Any]:
-    return {"host": socket.gethostname(), "pid": os.getpid(), "key": uuid4().hex}
+    pid = os.getpid()
+    return {"host": socket.gethostname(), "pid": pid, "started": _start_of(pid), "key": uuid4().hex}
+
+
+def _start_of(pid: int) -> str | None:
+    """Return what tells a process from others that had or will have its number; None where that is not known."""
+    with suppress(OSError, IndexError):
+        boot = Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+        # The name, in brackets, may have spaces; 19 fields behind it is the start, in ticks since the machine's.
+        return f"{boot}/{Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[19]}"
+    return None
 
 
 def _is_running(writer: Any) -> bool:
@@ -270,11 +280,13 @@ def _is_running(writer: Any) -> bool:
     # In this very process, an earlier trainer has come to its end.
     if not isinstance(pid, int) or pid <= 0 or pid == os.getpid():
         return False
+    if writer.get("started") is not None and _start_of(os.getpid()) is not None:
+        return _start_of(pid) == writer["started"]
     try:
         os.kill(pid, 0)  # signal 0 is not sent: it only asks whether there is such a process
-    except ProcessLookupError:
+    except (ProcessLookupError, OverflowError):
         return False
-    except (PermissionError, OverflowError):
+    except PermissionError:
         return True
     return True
 

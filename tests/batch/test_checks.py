@@ -80,7 +80,23 @@ def test_whole_pixels_are_allowed_for():
     check_aspect_ratio((333, 500), (224, 336))  # 336.3
 
 
-def test_the_largest_embedding_bounds_token_ids():
-    model = torch.nn.Sequential(torch.nn.Embedding(30, 2), torch.nn.Embedding(512, 2))
-    assert vocabulary_size(model) == 512
-    assert vocabulary_size(torch.nn.Linear(2, 2)) is None
+class Text(torch.nn.Sequential):
+    def get_input_embeddings(self):
+        return self[0]
+
+
+def test_only_the_table_of_tokens_bounds_their_ids():
+    tables = torch.nn.Embedding(30, 2), torch.nn.Embedding(512, 2)
+    assert vocabulary_size(torch.nn.Sequential(*tables)) is None  # either may be that of positions
+    assert vocabulary_size(Text(*tables)) == 30
+
+
+def test_a_batch_without_any_box_has_none():
+    batch = images(boxes=torch.zeros(4, 0, 4))
+    del batch["mask"]
+    assert unusable(batch) == {}
+
+
+def test_whatever_a_value_does_to_a_check_is_a_problem_of_its_sample():
+    batch = images(mask=["no", "mask", "at", "all"])
+    assert list(unusable(batch)) == [0, 1, 2, 3]

@@ -27,7 +27,7 @@ def test_what_is_taken_is_a_copy():
     ("batch", "message"),
     [
         ({"image": IMAGE, "label": torch.zeros(3, dtype=torch.long)}, "differ in length"),
-        ({"image": IMAGE, "label": torch.zeros(2, 1, dtype=torch.long)}, "one integer per sample"),
+        ({"image": IMAGE, "label": torch.zeros(2, 3, dtype=torch.long)}, "one integer per sample.*or leaves it out"),
         ({"image": IMAGE, "label": torch.tensor(1)}, "one integer per sample"),
         ("text", "mapping or a tuple"),
         ({"x": IMAGE}, "no input in a batch with \\['x'\\]"),
@@ -80,3 +80,11 @@ def test_a_mask_with_a_channel_axis_is_the_mask():
     assert regions == {}
     _, regions = token_annotations({"image": torch.rand(2, 3, 8, 8), "mask": mask}, (2, 2), ("object",))
     assert list(regions) == ["object"]
+
+
+def test_a_batch_whose_samples_have_none_of_an_entry_lacks_it():
+    images = {"image": torch.rand(2, 3, 4, 4), "label": torch.tensor([0, 1])}
+    assert read_batch({**images, "boxes": [None, None], "mask": None}).keys() == images.keys()
+    assert read_batch({**images, "boxes": [[], []]})["boxes"].shape == (2, 0, 4)
+    texts = {"input_ids": torch.ones(2, 5, dtype=torch.long), "label": torch.tensor([0, 1])}
+    assert read_batch({**texts, "rationale": [None, None]}).keys() == texts.keys()

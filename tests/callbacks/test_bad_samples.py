@@ -212,6 +212,37 @@ def test_without_a_sanity_check_such_images_are_not_explained(tmp_path):
     assert watching.scored == []
 
 
+def calls_net(change, forward):
+    """A module with a forward of its own, whose steps call `self.net`."""
+    pl_module = module()
+    kind = type(pl_module)
+    kind.forward = lambda self, x: self.net(forward(x))
+    kind.training_step = lambda self, batch, i: F.cross_entropy(self.net(change(batch["image"])), batch["label"])
+    kind.validation_step = lambda self, batch, i: self.net(change(batch["image"]))
+    return pl_module
+
+
+def test_steps_that_go_round_the_forward_are_compared_with_it(tmp_path):
+    half = lambda x: x / 2  # noqa: E731
+    same = lambda x: x  # noqa: E731
+    for change, forward in ((half, same), (same, half)):
+        with pytest.raises(ValueError, match="validation_step gives the model other values than 'image' of the batch"):
+            run(tmp_path / "refused", data(), pl_module=calls_net(change, forward))
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", message=".*never calls.*")
+        for change in (half, same):
+            watching, _ = run(tmp_path / change(8.0).hex(), data(), pl_module=calls_net(change, change))
+            assert len(watching.scored) == 24
+
+
+def test_a_step_that_never_calls_the_model_is_mentioned(tmp_path):
+    pl_module = calls_net(lambda x: x, lambda x: x)
+    pl_module.other = torch.nn.Linear(3 * 16 * 16, 3)
+    type(pl_module).validation_step = lambda self, batch, i: self.other(batch["image"].flatten(1))
+    with pytest.warns(UserWarning, match="validation_step never calls Classifier.*model='other'"):
+        run(tmp_path, data(), pl_module=pl_module)
+
+
 class Bytes(nn.Module):
     def __init__(self, scales):
         super().__init__()

@@ -101,7 +101,8 @@ def test_a_batch_that_cannot_be_used_fails_in_the_sanity_check(columns, options,
         fit(tmp_path, monitor(**options), pl_module, columns)
 
 
-PNG = 255 * data()["mask"]
+PNG = 0 * data()["mask"]
+PNG[:, 4:12, 3:9] = 255
 
 
 @pytest.mark.parametrize("mask", [PNG, PNG[:, None], PNG.float(), PNG.long()])
@@ -111,6 +112,17 @@ def test_masks_of_0_and_255_fail_before_the_first_step(mask, tmp_path):
     pl_module.training_step = lambda batch, batch_idx: pytest.fail("training began")
     with pytest.raises(ValueError, match=r"'mask' of a batch holds 0 and 255 and never 1.*`mask > 0`"):
         fit(tmp_path, monitor(region_names=["a"]), pl_module, replaced(mask=mask))
+
+
+def test_masks_without_evidence_may_be_ignored_in_places(tmp_path):
+    """A sorted validation set: the sanity check sees no 1, and 255 at the border in every mask."""
+    columns = data()
+    columns["mask"][:12] = 0
+    columns["mask"][:, :2] = 255
+    watching = monitor(max_samples=24, on_error="raise")
+    with pytest.warns(UserWarning, match="holds 0 and 255 and no 1: read as no evidence"):
+        fit(tmp_path, watching, columns=columns)
+    assert len(watching.scored) == 24
 
 
 def test_masks_of_0_and_255_fail_in_a_validation_alone(tmp_path):

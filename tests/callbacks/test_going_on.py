@@ -17,7 +17,7 @@ from setting import loader, messages, module, monitor, trainer
 from lrptrain.dashboard.runs import read_new_events
 from lrptrain.dashboard.samples import evaluations
 from lrptrain.loggers import read_events, read_samples
-from lrptrain.monitor.run import RunPoint
+from lrptrain.monitor.run import RunPoint, _start_of
 
 
 class Stop(Callback):
@@ -160,7 +160,7 @@ def test_a_checkpoint_in_another_root_leaves_the_run_of_that_name_alone(killed, 
 def test_a_run_that_another_process_writes_is_branched(killed, tmp_path):
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as other:
         settings = json.loads((killed / "run.json").read_text())
-        settings["writer"]["pid"] = other.pid
+        settings["writer"] |= {"pid": other.pid, "started": _start_of(other.pid)}
         (killed / "run.json").write_text(json.dumps(settings))
         branch = monitor()
         fit(tmp_path / "root", branch, max_epochs=4, ckpt=tmp_path / "2.ckpt")
@@ -168,6 +168,15 @@ def test_a_run_that_another_process_writes_is_branched(killed, tmp_path):
     assert branch.folder.name == "run-2"
     assert epochs(branch.folder) == [0, 1, 2, 3]
     assert epochs(killed) == [0, 1, 2]
+
+
+def test_the_number_of_a_process_that_ended_may_be_anothers(killed, tmp_path):
+    settings = json.loads((killed / "run.json").read_text())
+    settings["writer"]["pid"] = 1  # there is one, but it started at another time
+    (killed / "run.json").write_text(json.dumps(settings))
+    second = monitor()
+    fit(tmp_path / "root", second, ckpt=tmp_path / "2.ckpt")
+    assert second.folder == killed
 
 
 class Takeover(Callback):

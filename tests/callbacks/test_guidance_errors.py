@@ -148,6 +148,10 @@ def test_masks_as_png_files_hold_them(tmp_path):
         fit(tmp_path, sgd_module(), columns, guidance(on_error="warn"))
     columns["mask"] = columns["mask"] > 0
     columns["mask"] = columns["mask"].to(torch.uint8)
+    border = columns["mask"].clone()
+    border[:, -2:] = 255
+    border[2:] *= border[2:] == 255  # later batches have no 1
+    fit(tmp_path, sgd_module(), {**columns, "mask": border}, guidance(on_error="raise"))
     columns["mask"][::2] = 255  # samples without an annotation are none of that
     fit(tmp_path, sgd_module(), columns, guidance())
 
@@ -162,6 +166,15 @@ def test_annotations_that_give_no_gradient_are_refused(value, marks, loss, optio
     with pytest.raises(ValueError, match=f"the first guided batch mark {marks} of every sample.*`mask > 0`"):
         fit(tmp_path, pl_module, columns, guidance(loss, **options))
     assert_close(weights(pl_module), start, 0.0)
+
+
+def test_sparse_batches_may_have_no_annotation_at_all(tmp_path):
+    """A collate function that writes None for each sample without one may write nothing else."""
+    pl_module, guided = sgd_module(), guidance(sparse=True)
+    guided.batch_adapter = lambda batch: {**batch, "mask": [None] * 6 if batch["sample_id"][0] == 0 else batch["mask"]}
+    runner = fit(tmp_path, pl_module, annotated_data(12), guided)
+    assert guided.failures == 0
+    assert runner.callback_metrics["guidance/samples"] == 6
 
 
 def test_where_annotations_are_sparse_they_may_give_no_gradient(tmp_path):
@@ -200,7 +213,8 @@ def test_a_guidance_that_never_has_a_gradient_is_refused_after_a_few_steps(tmp_p
         (lambda x: -x, False),
         (lambda x: x + 0.5 * torch.randn_like(x), False),
         (lambda x: x.flip(-1), True),
-        (lambda x: torch.cat([x[:5], x[5:].flip(-2)]), True),
+        (lambda x: torch.cat([x[:3], x[3:].flip(-2)]), True),
+        (lambda x: torch.cat([x[:5], x[5:].flip(-2)]), False),  # one of six
         (lambda x: x.roll(4, -1), True),
     ],
 )

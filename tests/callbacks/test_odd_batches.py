@@ -78,9 +78,18 @@ SPOILED: dict[str, Callable[[Row], Row]] = {
     "label": lambda row: {"label": torch.tensor(random.Random(0).choice([3, 9, 10**6]))},
     "value": lambda row: {"mask": torch.full_like(row["mask"], 3) if row["mask"].dtype != torch.bool else None},
 }
+
+
+def objects(mask: Tensor) -> Tensor:
+    """A mask as PNG files hold it: 255 in an object, and 0 around it."""
+    drawn = torch.zeros(mask.shape, dtype=torch.uint8)
+    drawn[..., : mask.shape[-2] * 3 // 4, : mask.shape[-1] * 3 // 4] = 255
+    return drawn
+
+
 # What is done to all: it is refused.
 MISREAD: dict[str, Callable[[Row], Row]] = {
-    "png": lambda row: {"mask": (row["mask"] > 0).to(torch.uint8) * 255},
+    "png": lambda row: {"mask": objects(row["mask"])},
     "soft": lambda row: {"mask": row["mask"].float() * 0.7},
     "palette": lambda row: {"mask": row["mask"].to(torch.uint8) * 4},
     "signed": lambda row: {"mask": row["mask"].to(torch.int8) * 2 - 1},

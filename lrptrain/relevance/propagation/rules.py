@@ -150,13 +150,16 @@ def alpha_beta_of_product(
     if not parts:
         return torch.zeros_like(a), torch.zeros_like(b)
     totals = {sign: reduce(torch.add, [forward(part, b_of[sign * of_a]) for of_a, part in parts]) for sign in (1, -1)}
-    exist = {sign: total != 0 for sign, total in totals.items()}
+    # What is lost beside the other terms when the model adds them up is no term: the probability of a masked key, such
+    # as exp(-100), must not take all relevance of a sum whose other terms have the other sign.
+    least = 8 * torch.finfo(a.dtype).eps * (totals[1] - totals[-1])
+    exist = {sign: total.abs() > least for sign, total in totals.items()}
     results = [torch.zeros_like(a), torch.zeros_like(b)]
     for factor, sign in ((alpha, 1), (-beta, -1)):
         alone = ~exist[-sign]
         if factor or bool((alone & exist[sign]).any()):
             share = torch.where(alone, 1.0, factor) * relevance
-            share = safe_divide(share, totals[sign]) / 2
+            share = safe_divide(share, torch.where(exist[sign], totals[sign], 0.0)) / 2
             for of_a, part in parts:
                 factor_of_b = b_of[sign * of_a]
                 results[0] = results[0] + part * to_a(share, factor_of_b)

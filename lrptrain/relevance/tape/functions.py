@@ -225,6 +225,17 @@ def is_in_place(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dic
     )
 
 
+def sets_no_numbers(function: Callable[..., Any]) -> bool:
+    """Tell whether a call sets an attribute of a tensor that is no number: its gradient, or its hooks.
+
+    torch itself sets hooks on a view while it holds the view's lock: who asks for the view's `grad_fn` there waits for
+    ever.
+    """
+    if getattr(function, "__name__", "") != "__set__":
+        return False
+    return function.__self__.__name__ not in ("data", "real", "imag")  # type: ignore[attr-defined]
+
+
 def _positional_inplace(name: str, args: tuple[Any, ...]) -> bool:
     """F.relu(x, True) and F.dropout(x, p, training, True) pass the flag by position."""
     position = ACTIVATIONS[name].inplace_at if name in ACTIVATIONS else None

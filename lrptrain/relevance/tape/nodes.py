@@ -111,11 +111,19 @@ class Node:
         args = list(map_nested(self.args, Value, substitute))
         kwargs = map_nested(self.kwargs, Value, substitute)
         if args:
-            args[0] = args[0].clone()
+            args[0] = self._copy_to_write(args[0], self.args[0], substitute)
         else:
-            kwargs["input"] = kwargs["input"].clone()
+            kwargs["input"] = self._copy_to_write(kwargs["input"], self.kwargs["input"], substitute)
         result = self.function(*args, **kwargs)
         return args[0] if self.name == "setitem" else result
+
+    def _copy_to_write(self, written: Tensor, argument: Any, substitute: Callable[[Value], Any]) -> Tensor:
+        """Copy what the call writes into; a constant takes the precision of what is given for the inputs."""
+        if isinstance(argument, Value) or not written.is_floating_point():
+            return written.clone()
+        # Rules may repeat a call of float32 in float64, of which `index_add_`, for one, makes no mixture.
+        precisions = [substitute(value).dtype for value in self.inputs if value.tensor.dtype == written.dtype]
+        return written.to(precisions[0], copy=True) if precisions else written.clone()
 
     def check_constants(self) -> None:
         """Raise if a mask, weight or other constant of the call was overwritten since."""

@@ -18,6 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.weak import TensorWeakRef
 
 from lrptrain.relevance.process_wide import eager, in_turn
+from lrptrain.relevance.tape.buffers import Buffers
 from lrptrain.relevance.tape.explicit import (
     explicit_addcdiv,
     explicit_addcmul,
@@ -46,6 +47,7 @@ from lrptrain.relevance.tape.functions import (
     canonical_name,
     enterable,
     is_in_place,
+    sets_no_numbers,
 )
 from lrptrain.relevance.tape.lookup import (
     AnotherTable,
@@ -79,6 +81,8 @@ _EXPLICIT: dict[str, Callable[..., Any]] = {
     "flex_attention": explicit_flex_attention,
 }
 
+# As many ids, from 0 on, tell whether a hash of them is a constant.
+_SAMPLED_IDS = 1 << 16
 # The custom autograd function of reentrant checkpoints, which has no gradient for `torch.autograd.grad`.
 _CHECKPOINT = "CheckpointFunctionBackward"
 
@@ -118,6 +122,8 @@ class Tape(TorchFunctionMode):
         self._memories: dict[int, SharedMemory] = {}
         # What left torch, and what may have come back.
         self._outside = Outside()
+        # What the model allotted, which a kernel may fill.
+        self._buffers = Buffers()
         # The places in the graph of all that depends on the input; and of others, whether they lead to one.
         self._dependent: set[Any] = set()
         self._reaching: dict[Any, bool] = {}
@@ -128,8 +134,10 @@ class Tape(TorchFunctionMode):
         self._records = False
         # The weight in which the explained text was looked up.
         self._table: Tensor | None = None
-        # Numbers that were computed of each token id by itself, by the id of the tensor.
-        self._hashes: dict[int, TensorWeakRef] = {}
+        # Numbers that were computed of each token id by itself, by the id of the tensor; and what other ids give there.
+        self._hashes: dict[int, tuple[TensorWeakRef, Tensor]] = {}
+        # Of several tables, those in which this pass has looked the text up.
+        self._tables_read: list[Tensor] = []
         # What was looked up of the other arguments, and the weights in which.
         self._others_read: list[tuple[Tensor, Tensor]] = []
         # Whether a custom autograd function, with a backward pass of its own, made something of the input.
@@ -160,6 +168,7 @@ class Tape(TorchFunctionMode):
         try:
             with in_turn(), eager(), self:
                 yield
+            self._check_tables()
             if self._outside.written():
                 raise self._unsupported("numpy", f"writes into a tensor's memory ({self._outside.exported} shares it)")
         finally:
@@ -248,7 +257,7 @@ class Tape(TorchFunctionMode):
                 return enterable(func)(*args, **kwargs)
         if name == "requires_grad" and asks_for_kernel():
             return False
-        if not self._records or name == "requires_grad":
+        if not self._records or name == "requires_grad" or sets_no_numbers(func):
             return with_ordered_gradient(name, func(*self._without_weights(name, args), **kwargs))
         if name == "set_grad_enabled":
             # `torch.no_grad()` inside of a model: noted for constants, but the input keeps its graph.
@@ -266,6 +275,11 @@ class Tape(TorchFunctionMode):
             return self._transformed(name, func, args, kwargs, tensors)
         for tensor in _read(name, args, kwargs, tensors):
             self._check(tensor, name)
+        for tensor in tensors:
+            if not self._depends(tensor) and self._buffers.written_unseen(tensor):
+                raise self._unsupported(
+                    name, "reads memory that was written outside of torch's functions (by a kernel?)"
+                )
         node = Node(name, func, self._wrap(args), self._wrap(kwargs), self._inputs(tensors), path=self._where())
         if name in OVERWRITING and is_in_place(func, args, kwargs):
             node = _overwriting(node, tensors[0])
@@ -287,7 +301,7 @@ class Tape(TorchFunctionMode):
             result = with_ordered_gradient(name, result)
         result = written if name == "setitem" else result
         if name in HASHING and written is None:
-            self._note_hash(tensors, result)
+            self._note_hash(node, tensors, result)
         # A text's explained input is the output of its embedding, which starts the tape.
         if name == "embedding" and self.token_ids is not None:
             lookup = self._lookup_of_text(*lookup_arguments(args, kwargs))
@@ -297,8 +311,10 @@ class Tape(TorchFunctionMode):
         if name in CHOOSING and node.inputs:
             _repeat_the_choice(node, result)
         self._keep(node, result, tensors, tensors if written is None else [])
+        self._buffers.note_allotted(name, numbers_in(result))
         if written is not None:
             self._note_write(written)
+            self._buffers.note_written(written, depends=bool(node.inputs))
         return None if name == "setitem" else result
 
     def _check_call(self, node: Node, func: Callable[..., Any], tensors: list[Tensor]) -> None:
@@ -412,23 +428,54 @@ class Tape(TorchFunctionMode):
         if self.tables:
             self._table = self.tables[0].weight
             lookup = lookup_in(self.tables, self.token_ids, looked_up, table)
+            if lookup is not None:
+                self._tables_read.append(table)
         else:
             lookup = self._first_lookup(looked_up, table)
-        if lookup is None and (self.root is None or self.tables) and self._is_hash(looked_up):
-            raise AnotherTable((*self.tables, Table(table, looked_up)))
+        if lookup is None and self._is_hash(looked_up):
+            raise AnotherTable((*self._known_tables, Table(table, looked_up)))
         return lookup or self._later_lookup(looked_up, table)
 
-    def _note_hash(self, tensors: Sequence[Tensor], result: Any) -> None:
+    @property
+    def _known_tables(self) -> tuple[Table, ...]:
+        """The tables in which the text was looked up so far, in this pass or in those before."""
+        return self.tables or (() if self._table is None else (Table(self._table),))
+
+    def _check_tables(self) -> None:
+        """Notice a table of which the explained embeddings have columns that nobody has read."""
+        if any(all(known.weight is not table for table in self._tables_read) for known in self.tables):
+            raise UnsupportedModelError(
+                "the model looks its token ids up in several tables, in one of them in another order or shape "
+                "(transposed, padded?); pass inputs_embeds where it takes them"
+            )
+
+    def _note_hash(self, node: Node, tensors: Sequence[Tensor], result: Any) -> None:
         """Note numbers that are computed of each token id by itself."""
         ids = self.token_ids
         if ids is None or not isinstance(result, Tensor) or result.shape != ids.shape or result.is_floating_point():
             return
-        if tensors and all(tensor is ids or self._is_hash(tensor) for tensor in tensors):
-            self._hashes[id(result)] = TensorWeakRef(result)
+        samples = [self._sample_of(tensor) for tensor in tensors]
+        if not samples or any(sample is None for sample in samples):
+            return
+        # The same call for other ids: the ids of this text might give one number where others do not.
+        of_tensor = {id(tensor): sample for tensor, sample in zip(tensors, samples, strict=True)}
+        args, kwargs = map_nested((node.args, node.kwargs), Tensor, lambda tensor: of_tensor[id(tensor)])
+        self._hashes[id(result)] = (TensorWeakRef(result), node.function(*args, **kwargs))
+
+    def _sample_of(self, tensor: Tensor) -> Tensor | None:
+        """What ids of all sizes give in the place of the token ids, or None if the tensor is not made of them."""
+        if tensor is self.token_ids:
+            count = min(_SAMPLED_IDS, torch.iinfo(tensor.dtype).max)
+            return torch.arange(count, dtype=tensor.dtype, device=tensor.device)
+        reference, sample = self._hashes.get(id(tensor), (None, None))
+        return sample if reference is not None and reference() is tensor else None
 
     def _is_hash(self, tensor: Tensor) -> bool:
-        reference = self._hashes.get(id(tensor))
-        return reference is not None and reference() is tensor
+        """Whether numbers tell token ids apart: `ids * 0`, the segment of a text that has but one, does not."""
+        if tensor is self.token_ids:
+            return False
+        sample = self._sample_of(tensor)
+        return sample is not None and bool((sample != sample[0]).any())
 
     def _first_lookup(self, looked_up: Tensor, table: Tensor) -> Lookup | None:
         """How the model looks the explained text up, if this is the first time."""
@@ -444,11 +491,17 @@ class Tape(TorchFunctionMode):
         # Position ids may look like token ids, but are looked up in another table, of another size.
         if self._table is None or self.root is None or self.token_ids is None:
             return None
-        if looked_up is not self.token_ids and table.shape[0] != self._table.shape[0]:
+        known = self._known_tables
+        if all(each.ids is not None for each in known):
+            # So far, hashes of the text were looked up; its words may come behind them, in any order.
+            lookup = first_lookup(self.token_ids, looked_up)
+        elif looked_up is not self.token_ids and table.shape[0] != self._table.shape[0]:
             return None
-        lookup = later_lookup(self.token_ids, looked_up)
-        if lookup is not None and not any(table is known.weight for known in self.tables or (Table(self._table),)):
-            raise AnotherTable((*(self.tables or (Table(self._table),)), Table(table)))
+        else:
+            lookup = later_lookup(self.token_ids, looked_up)
+        if lookup is not None and not any(table is each.weight for each in known):
+            # The explained embeddings have to begin anew, with columns of this table.
+            raise AnotherTable((*known, Table(table)))
         return lookup
 
     def _from_root(self, looked_up: Tensor, lookup: Lookup) -> Tensor:
@@ -495,6 +548,9 @@ class Tape(TorchFunctionMode):
         function = tensor.grad_fn
         if not isinstance(function, BackwardCFunction) or type(function).__name__ == _CHECKPOINT:
             return False
+        # Made of constants alone, as a copy of x is that was filled with ones: no operation leads to it from the input.
+        if not value.depends:
+            return False
         # A kernel may have written into memory that torch has allotted: then the operations give something else.
         if not _repeats(self.nodes, value, tensor):
             return False
@@ -525,6 +581,9 @@ class Tape(TorchFunctionMode):
         return False
 
     def _save_before_overwriting(self, tensor: Tensor, node: Node) -> None:
+        if not torch.is_grad_enabled() and self._is_view_from_outside(tensor):
+            # The write has a graph here, and the function gives its own to the whole: gradients would count both.
+            raise self._unsupported(node.name, "writes, inside of a custom autograd function, into a view it was given")
         # A view takes part in the graph of what was written through another one as soon as it is asked for its place.
         _ = tensor.grad_fn
         storage = tensor.untyped_storage()._cdata
@@ -542,6 +601,13 @@ class Tape(TorchFunctionMode):
             assert held is not None
             with torch.enable_grad():
                 value.replace(held.clone())
+
+    def _is_view_from_outside(self, tensor: Tensor) -> bool:
+        """Whether a tensor is a view of an activation that was there before a custom autograd function began."""
+        if tensor._base is None:
+            return False
+        values = (self.value_of(tensor), self.value_of(tensor._base))
+        return any(value is not None and value.depends and not value.hidden for value in values)
 
     # -- Memory that several tensors share -----------------------------------------------------------------------------
 
@@ -646,8 +712,9 @@ def _repeats(nodes: Sequence[Node], value: Value, tensor: Tensor) -> bool:
             result = node.call(lambda x: values.get(x, x.tensor))
             values.update(zip(node.outputs, numbers_in(result), strict=True))
     made = values[value]
-    rounding = 1e3 * torch.finfo(tensor.dtype).eps
-    return made.shape == tensor.shape and torch.allclose(made, tensor.detach(), rounding, rounding, equal_nan=True)
+    # The same operations on the same processor: where sums come in another order, an entry's last digit may differ.
+    rounding = 2 * torch.finfo(tensor.dtype).eps
+    return made.shape == tensor.shape and torch.allclose(made, tensor.detach(), rounding, 0.0, equal_nan=True)
 
 
 def _taking(node: Node, tensor: Tensor, result_of: Callable[[], Tensor]) -> Node:

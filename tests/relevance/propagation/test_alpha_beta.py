@@ -240,3 +240,15 @@ def test_small_contributions_for_are_told_from_large_ones_against(rule, sign):
     torch.testing.assert_close(
         found, torch.tensor([[2 / 3, 1 / 3, 0.0, 0.0, 0.0]], dtype=torch.float64), rtol=1e-14, atol=0.0
     )
+
+
+def test_a_masked_key_takes_no_relevance_where_all_others_speak_against():
+    """Its probability, exp(-100), is lost in the sum that the model computes."""
+    attention = torch.tensor([[0.6, 0.4, 3.7e-44]], dtype=torch.float64)
+    values = torch.tensor([[-1.0], [-2.0], [1.0]], dtype=torch.float64)
+    product = (torch.matmul, lambda s, y: s @ y.mT, lambda s, y: y.mT @ s)
+    one = torch.ones(1, 1, dtype=torch.float64)
+    _, of_values = formulas.alpha_beta_of_product(one, attention, values, 1.0, 0.0, product)
+    # Where no term speaks for, those against take all: in proportion to 0.6 and 0.8.
+    expected = torch.tensor([[0.6], [0.8], [0.0]], dtype=torch.float64) / 1.4 / 2
+    torch.testing.assert_close(of_values, expected, rtol=1e-14, atol=0.0)

@@ -2,6 +2,9 @@
 
 import ctypes
 import math
+import subprocess
+import sys
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -104,9 +107,154 @@ def test_gradients_are_those_of_its_backward_pass_and_relevance_is_not():
     same(model, Small(Block(lambda x: x.view_as(x))), images, ("attnlrp", "lrp", "rollout"))
 
 
-@pytest.mark.parametrize("function", [Unseen, WrittenByAKernel])
-def test_what_is_computed_unseen_is_refused(function):
-    raises(function.apply, rf"{function.__name__}Backward in module 'qkv' made a tensor outside of torch's functions")
+class Filled(Double):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone().fill_(1.0)
+
+
+class Compared(Double):
+    @staticmethod
+    def forward(ctx, x):
+        return x.clone().copy_(x > 0)
+
+
+class Mirrored(Double):
+    @staticmethod
+    def forward(ctx, x):
+        y = x * 1
+        ctypes.memmove(y.data_ptr(), (-x).data_ptr(), y.nbytes)
+        return y
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("function", [Unseen, WrittenByAKernel, Filled, Compared, Mirrored])
+def test_what_is_computed_unseen_is_refused(function, dtype):
+    match = rf"{function.__name__}Backward in module 'qkv' made a tensor outside of torch's functions"
+    with pytest.raises(lrptrain.UnsupportedOperationError, match=match):
+        lrptrain.attribute(Small(Block(function.apply)).to(dtype), patches().to(dtype), method="lrp")
+
+
+def kernel(out: Tensor, x: Tensor) -> Tensor:
+    """Write x into a buffer, of which no call of torch tells."""
+    ctypes.memmove(out.data_ptr(), x.data_ptr(), x.nbytes)
+    return out
+
+
+BUFFERS = {
+    "empty_like": lambda x: kernel(torch.empty_like(x), x) * 2 + x,
+    "new_empty": lambda x: x * kernel(x.new_empty(x.shape), x),
+    "zeros_like": lambda x: kernel(torch.zeros_like(x), x) * 2 + x,
+    "full": lambda x: kernel(torch.full(x.shape, 0.5, dtype=x.dtype), x) + x,
+    "written before": lambda x: kernel(torch.empty_like(x).zero_(), x) + x,
+    "a view of it": lambda x: kernel(torch.empty_like(x).view(-1), x).view(x.shape) + x,
+}
+
+
+def as_function(forward: Callable[[Tensor], Tensor]) -> Callable[[Tensor], Tensor]:
+    class OfAKernel(Double):
+        @staticmethod
+        def forward(ctx, x):
+            return forward(x.contiguous())
+
+    return OfAKernel.apply
+
+
+@pytest.mark.parametrize("name", BUFFERS)
+@pytest.mark.parametrize("wrap", [as_function, lambda forward: lambda x: forward(x.contiguous())])
+def test_a_buffer_that_a_kernel_fills_is_refused_every_time(wrap, name):
+    for _ in range(2):  # the memory of the second may be that of the first, with the same numbers in it
+        raises(wrap(BUFFERS[name]), "reads memory that was written outside of torch's functions")
+
+
+def test_a_buffer_that_torch_fills_is_served():
+    def forward(x: Tensor) -> Tensor:
+        out = torch.empty_like(x)
+        for i in range(x.shape[1]):
+            out[:, i] = x[:, i] * 3
+        shift = torch.zeros(8, dtype=x.dtype)
+        shift[2:] = 0.5
+        shift.add_(1)
+        return out + shift
+
+    def plain(x: Tensor) -> Tensor:
+        return x * 3 + torch.tensor([1.0] * 2 + [1.5] * 6, dtype=x.dtype)
+
+    same(Small(Block(as_function(forward))), Small(Block(plain)), patches(), ("attnlrp", "lrp", "rollout"))
+    same(Small(Block(forward)), Small(Block(plain)), patches())
+
+
+class Tripled(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        x.mul_(3)
+        ctx.mark_dirty(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 3
+
+
+def test_a_function_may_write_into_what_it_is_given():
+    def tripled(x: Tensor) -> Tensor:
+        x = x.clone()
+        Tripled.apply(x)
+        return x
+
+    same(Small(Block(tripled)), Small(Block(lambda x: x * 3)), patches(), ("attnlrp", "lrp", "input_x_gradient"))
+
+
+def test_a_function_that_writes_into_a_view_is_refused():
+    def tripled(x: Tensor) -> Tensor:
+        x = x.clone()
+        Tripled.apply(x[:, :2])
+        return x
+
+    raises(tripled, "mul in module 'between' writes, inside of a custom autograd function, into a view it was given")
+
+
+MARKING = """
+import faulthandler
+
+import torch
+
+import lrptrain
+
+faulthandler.dump_traceback_later(60, exit=True)
+
+
+class Marking(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        with torch._C.DisableTorchFunction():  # as a kernel
+            x.mul_(3)
+        ctx.mark_dirty(x)
+        return x
+
+    @staticmethod
+    def backward(ctx, gradient):
+        return gradient * 3
+
+
+class Model(torch.nn.Module):
+    def forward(self, x):
+        x = x.flatten(1).clone()
+        Marking.apply(x[:, :2])
+        return x * 1
+
+
+try:
+    lrptrain.attribute(Model(), torch.ones(1, 1, 2, 2), 1, "input_x_gradient")
+except lrptrain.UnsupportedOperationError:
+    print("refused")
+"""
+
+
+def test_marking_a_view_as_written_ends():
+    """torch sets the hooks of the view while it holds the view's lock: asked for the graph there, it waits for ever."""
+    ended = subprocess.run([sys.executable, "-c", MARKING], capture_output=True, text=True, check=False)
+    assert ended.stdout == "refused\n", ended.stderr
 
 
 def test_a_backward_pass_that_fails_is_told_of():

@@ -125,8 +125,20 @@ def in_shards(tables: nn.ModuleList, ids: Tensor) -> Tensor:
     return torch.cat([table((ids + 1) * prime % 11) for table, prime in zip(tables, (3, 5, 7), strict=True)], -1)
 
 
+def in_hashed_first(tables: nn.ModuleList, ids: Tensor) -> Tensor:
+    hashed = tables[1](ids % 5)
+    return hashed + tables[0](ids)
+
+
+def in_hashed_last(tables: nn.ModuleList, ids: Tensor) -> Tensor:
+    words = tables[0](ids)
+    return words + tables[1](ids % 5)
+
+
 SEVERAL = {
     "two tables": (2, in_two, 4),
+    "a hash, then words": (2, in_hashed_first, 4),
+    "words, then a hash": (2, in_hashed_last, 4),
     "a decoder's own": (2, in_two_one_later, 4),
     "shards": (3, in_shards, 12),
 }
@@ -171,6 +183,43 @@ def test_gradients_of_several_lookups_are_those_of_autograd(name):
     path = lrptrain.attribute(model, IDS, 1, "integrated_gradients")
     assert path.convergence_delta is not None
     assert path.convergence_delta.abs().max() < 1e-9
+
+
+def segments_first(tables: nn.ModuleList, ids: Tensor) -> Tensor:
+    segments = tables[1](ids * 0 + 11)
+    return segments + tables[0](ids)
+
+
+def segments_last(tables: nn.ModuleList, ids: Tensor) -> Tensor:
+    words = tables[0](ids)
+    return words + tables[1](ids * 0 + 11)
+
+
+@pytest.mark.parametrize("read", [segments_first, segments_last])
+@pytest.mark.parametrize("ids", [IDS, IDS[:1, :1]])
+def test_numbers_that_are_equal_for_all_ids_are_constants(read, ids):
+    model = Several(2, read, 4)
+    found = lrptrain.attribute(model, ids, 1, "input_x_gradient").scores
+    # A mean over the tokens, and a head: each word is worth its own share.
+    expected = (model.tables[0](ids) @ model.head.weight[1]).detach() / ids.shape[1]
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-12)
+
+
+def test_a_hash_of_a_text_of_one_token_is_one():
+    model = Several(2, in_hashed_last, 4)
+    found = lrptrain.attribute(model, IDS[:, :1], 1, "input_x_gradient").scores
+    torch.testing.assert_close(found, contributions(model, IDS[:, :1]), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("order", ["tokens first", "hash first"])
+def test_words_in_another_order_beside_a_second_table_are_refused(order):
+    def read(tables: nn.ModuleList, ids: Tensor) -> Tensor:
+        hashed = tables[1](ids % 5) if order == "hash first" else 0.0
+        words = tables[0](ids.t()).transpose(0, 1)
+        return words + (hashed if order == "hash first" else tables[1](ids % 5))
+
+    with pytest.raises(lrptrain.UnsupportedModelError, match="in another order or shape"):
+        lrptrain.attribute(Several(2, read, 4), IDS, 1, "attnlrp")
 
 
 def test_one_table_with_two_hashes_is_refused():

@@ -9,7 +9,7 @@ import torch
 from golden_cases import relative_error
 from model_zoo import KINDS, randomised
 from small_models import RELEVANCE, Small, patches
-from torch import nn
+from torch import Tensor, nn
 
 import lrptrain
 from lrptrain.relevance.recording import run_on_tape
@@ -145,3 +145,30 @@ def test_a_norm_whose_weight_is_overwritten_is_kept():
             return x + self.dense(nn.functional.layer_norm(x, (8,), scratch))
 
     both_ways(Scaled(1.0), Scaled(0.0), Scaled(-1.0), methods=("lrp", "attnlrp"))  # torch refuses the gradients
+
+
+class Gathering(nn.Module):
+    """Adds up rows in float32 amid a model of float64, as some mixtures of experts do."""
+
+    def __init__(self, dtype: torch.dtype):
+        super().__init__()
+        torch.manual_seed(0)
+        self.table = nn.Embedding(7, 6).double()
+        self.head = nn.Linear(6, 3).double()
+        self.dtype = dtype
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        h = self.table(input_ids).to(self.dtype)
+        total = torch.zeros_like(h)
+        total.index_add_(1, torch.tensor([2, 0, 0, 1]), h)
+        return self.head(torch.relu(total).double().mean(1))
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "epsilon_lrp", "gamma_lrp", "lrp"])
+def test_a_buffer_that_is_written_takes_the_precision_of_the_rule(method):
+    ids = torch.tensor([[1, 2, 3, 4], [4, 0, 6, 5]])
+    single, double = (
+        lrptrain.attribute(Gathering(dtype), ids, 1, method).scores for dtype in (torch.float32, torch.float64)
+    )
+    # Activations are rounded to float32 once; no sum of four terms amplifies that by more than their cancellation.
+    torch.testing.assert_close(single.double(), double, rtol=1e-4, atol=1e-6)
