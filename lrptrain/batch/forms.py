@@ -4,7 +4,12 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from torch import Tensor
+
 INPUTS = ("image", "pixel_values", "input_ids")
+_READ = (*INPUTS, "label", "labels", "mask", "boxes", "rationale", "group", "sample_id")
+# Names that mean the same.
+_SAME = (frozenset({"label", "labels"}), frozenset({"image", "pixel_values"}))
 ADAPTER_HINT = "batch_adapter=... brings any other form to the names 'image' or 'input_ids', 'label', 'mask' ..."
 
 
@@ -17,7 +22,8 @@ def as_mapping(batch: Any) -> dict[str, Any]:
 
     Returns:
         The entries. Of a plain tuple, what comes third is the mask where it has the axes of one, or the rationale where
-        it has the shape of the token ids. An index, metadata and all else that is no annotation are left out.
+        it has the shape of the token ids; a mapping there is read by name. An index, metadata, a second view of the
+        images and all else that is no annotation are left out.
 
     Raises:
         ValueError: If the batch has another form, or a name occurs twice.
@@ -44,19 +50,29 @@ def _fields(value: Any) -> dict[str, Any] | None:
 
 
 def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the entries with those of nested mappings, such as {"inputs": {"image": ...}, "targets": {...}}."""
-    flat = {str(name): value for name, value in fields.items() if _fields(value) is None}
+    """Return the entries with those of nested mappings, such as {"inputs": {"image": ...}, "targets": {...}}.
+
+    An entry further up goes before those inside: {"label": 1, "meta": {"label": "cat"}} has the label 1.
+    """
+    top = {str(name): value for name, value in fields.items() if _fields(value) is None}
+    flat: dict[str, Any] = {}
     for name, value in fields.items():
         inner = _fields(value)
         if inner is None:
             continue
-        nested = _flat(inner)
+        nested = _unnamed(_flat(inner), top)
         twice = sorted(flat.keys() & nested.keys())
         # Only where it matters: a name that the contract does not know may well occur twice.
-        if any(each in (*INPUTS, "label", "labels", "mask", "boxes", "rationale") for each in twice):
+        if any(each in _READ for each in twice if each not in ("group", "sample_id")):
             raise ValueError(f"a batch holds {twice} twice, the second time in {str(name)!r}; {ADAPTER_HINT}")
         flat = nested | flat
-    return flat
+    return top | flat
+
+
+def _unnamed(entries: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the entries that others do not give already, by the same name or by one that means the same."""
+    taken = set(given).union(*(names for names in _SAME if names & given.keys()))
+    return {name: value for name, value in entries.items() if name not in taken}
 
 
 def _from_tuple(batch: Sequence[Any]) -> dict[str, Any]:
@@ -81,6 +97,10 @@ def _from_tuple(batch: Sequence[Any]) -> dict[str, Any]:
         else:
             entries["label"] = rest[0]
     for other in rest[1:2]:
+        named = _fields(other)
+        if named is not None:
+            entries |= _unnamed(_flat(named), entries)
+            continue
         name = _annotation_name(entries, other)
         if name is not None:
             entries.setdefault(name, other)
@@ -94,7 +114,16 @@ def _annotation_name(entries: Mapping[str, Any], value: Any) -> str | None:
         same = tuple(getattr(value, "shape", ())) == tuple(getattr(entries["input_ids"], "shape", ()))
         return "rationale" if same else None
     # [batch], [batch, k] are an index, a domain, or metadata as in WILDS; a mask has a height and a width.
-    return "mask" if axes in (3, 4) else None
+    return "mask" if axes in (3, 4) and not _is_view(entries, value) else None
+
+
+def _is_view(entries: Mapping[str, Any], value: Any) -> bool:
+    """Return whether the third part of a tuple is another image of each sample: of its channels, type and values."""
+    image = next((entries[name] for name in ("image", "pixel_values") if name in entries), None)
+    if not (isinstance(image, Tensor) and isinstance(value, Tensor)) or value.ndim != 4 or image.ndim != 4:
+        return False
+    alike = value.dtype == image.dtype and value.shape[1] == image.shape[1] > 1
+    return alike and not bool(((value == 0) | (value == 1) | (value == 255)).all())  # the values of masks
 
 
 def ignored_parts(batch: Any) -> str:
@@ -109,9 +138,15 @@ def ignored_parts(batch: Any) -> str:
     unread = [
         f"its part {place} ({_kind(part)})"
         for place, part in enumerate(batch[2:], start=3)
-        if not any(part is entry for entry in entries.values())
+        if not any(value is entry for value in _values(part) for entry in entries.values())
     ]
     return ", ".join(unread)
+
+
+def _values(part: Any) -> list[Any]:
+    """Return what a mapping holds by names of the contract, or else the part alone."""
+    fields = _fields(part)
+    return [part] if fields is None else [value for name, value in _flat(fields).items() if name in _READ]
 
 
 def _kind(part: Any) -> str:

@@ -66,7 +66,7 @@ def read_batch(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, Any
         batch = adapter(batch)
     found = as_mapping(batch)
     entries = {name: found[name] for name in (*IMAGES, *TEXTS, *ANNOTATIONS, "group", "sample_id") if name in found}
-    entries |= {"label": found.get("label", found.get("labels"))}
+    entries |= {"label": _label(found)}
     entries = {name: value for name, value in entries.items() if not _is_absent(name, value)}
     if "rationale" in entries and "input_ids" in entries:
         entries["rationale"] = token_rationale(entries["rationale"], found)
@@ -80,6 +80,18 @@ def read_batch(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, Any
     if len(set(sizes.values())) > 1:
         raise ValueError(f"the entries of a batch differ in length: {sizes}")
     return columns
+
+
+def _label(entries: Mapping[str, Any]) -> Any:
+    """Return `label`, or else `labels`: also where `label` holds the names of classes beside their indices."""
+    label = entries.get("label")
+    if "labels" not in entries or isinstance(label, Tensor):
+        return label
+    try:
+        torch.as_tensor(label)
+    except (TypeError, ValueError, RuntimeError):
+        return entries["labels"]
+    return label
 
 
 def _is_absent(name: str, value: Any) -> bool:
@@ -99,11 +111,14 @@ def _column(name: str, value: Any) -> Tensor | list[int | str]:
             f"{name!r} of a batch must be a tensor, or numbers that make one, not {_described(value)} ({error}); "
             "stack it in the dataloader's collate_fn, or pass batch_adapter=..."
         ) from None
+    if name in ("label", "group") and column.ndim == 2 and column.shape[1] == 1:
+        column = column[:, 0]
     if column.ndim == 0 or (name in ("label", "group") and (column.ndim > 1 or column.is_floating_point())):
         expected = "one integer" if name in ("label", "group") else "one entry"
+        without = " or leaves it out: predicted classes are explained without it" if name == "label" else ""
         raise ValueError(
             f"{name!r} of a batch must hold {expected} per sample, not {column.dtype} of shape {list(column.shape)}; "
-            "pass batch_adapter=... to bring it to that form"
+            f"pass batch_adapter=... that brings it to that form{without}"
         )
     if name in ("mask", "rationale") and column.dtype in _TOO_NARROW:
         return column.to(_TOO_NARROW[column.dtype])

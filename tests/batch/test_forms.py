@@ -38,6 +38,13 @@ FORMS: dict[str, Any] = {
     "inputs and labels": ({"image": IMAGE, "mask": MASK}, LABEL),
     "with an index": (IMAGE, LABEL, MASK, torch.arange(5)),
     "bool mask": {"image": IMAGE, "labels": LABEL, "mask": MASK > 0},
+    "names within": {"image": IMAGE, "label": LABEL, "mask": MASK, "meta": {"label": ["cat"] * 5, "labels": LABEL + 1}},
+    "another name within": {"image": IMAGE, "labels": LABEL, "mask": MASK, "meta": {"label": LABEL + 1}},
+    "another input within": {"image": IMAGE, "label": LABEL, "mask": MASK, "raw": {"pixel_values": IMAGE + 1}},
+    "names beside": {"image": IMAGE, "label": ["cat"] * 5, "labels": LABEL, "mask": MASK},
+    "no label beside": {"image": IMAGE, "label": None, "labels": LABEL, "mask": MASK},
+    "a column of labels": {"image": IMAGE, "label": LABEL[:, None], "mask": MASK},
+    "a mapping at the end": (IMAGE, LABEL, {"mask": MASK, "labels": LABEL + 1, "path": ["a"] * 5}),
 }
 
 
@@ -55,12 +62,20 @@ def test_every_form_has_the_same_entries(form):
         (torch.arange(5), "its part 3 (int64 [5])"),
         (torch.rand(5, 4), "its part 3 (float32 [5, 4])"),  # WILDS: (x, y, metadata)
         (["a.png"] * 5, "its part 3 (list)"),
+        (torch.rand(5, 3, 8, 8), "its part 3 (float32 [5, 3, 8, 8])"),  # a second view
+        ({"path": ["a.png"] * 5, "label": LABEL + 1}, "its part 3 (dict)"),
     ],
 )
 def test_what_is_no_annotation_is_left_out_and_named(third, said):
     assert read_batch((IMAGE, LABEL, third)).keys() == {"image", "label"}
     assert ignored_parts((IMAGE, LABEL, third)) == said
     assert ignored_parts((IMAGE, LABEL, MASK)) == ignored_parts({"image": IMAGE}) == ""
+    assert ignored_parts((IMAGE, LABEL, {"mask": MASK})) == ""
+
+
+def test_masks_of_regions_are_no_view():
+    regions = torch.ones(5, 3, 8, 8)  # as many as channels, of the images' type
+    assert torch.equal(read_batch((IMAGE, LABEL, regions))["mask"], regions)
 
 
 def test_texts():
