@@ -106,6 +106,11 @@ def places(whole: Tensor, view: Tensor) -> Int[Tensor, "..."]:
     return _seen_as(numbers, view, start).clone()
 
 
+def overlap(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors of one memory may have entries in common; they do where they see it in two types."""
+    return one.dtype != other.dtype or bool((places(one, other) >= 0).any())
+
+
 def _end(tensor: Tensor) -> int:
     """The place in memory behind the last entry."""
     steps = zip(tensor.shape, tensor.stride(), strict=True)
