@@ -11,6 +11,7 @@ from torch import Tensor, nn
 from lrptrain.batch import IMAGES, BatchAdapter, batch_length, read_batch
 from lrptrain.batch.checks import Limits, unusable
 from lrptrain.batch.png_masks import PngMasks
+from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.callbacks.base import rank_zero_warn
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.guidance.conflict import compare_gradients, flat_gradient, synchronized_time
@@ -343,6 +344,8 @@ class RelevanceGuidance(ModelCallback):
             # Until a batch has worked, an error means a wrong setting, and ends the run; later it is that of a single
             # batch.
             columns: dict[str, Any] = read_batch(batch, self.batch_adapter)
+            if (self.sparse or self._worked) and not columns.keys() & set(ANNOTATIONS):
+                return {}, torch.zeros(0, dtype=torch.long)  # None for every sample of this batch
             self._png_masks.add(columns)
             if self._png_masks.problem:
                 raise ValueError(self._png_masks.problem)

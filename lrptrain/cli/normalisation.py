@@ -19,10 +19,12 @@ Numbers = float | Sequence[float]
 Bounds = tuple[Tensor, Tensor]  # the least and the greatest number of each of 3 channels
 BATCHES = 8
 """Batches of the data that are looked at."""
-DARK, BRIGHT = 0.1, 0.9
-"""Of many photographs some pixel is darker, and some brighter than this, on the scale from black to white."""
+DARK = 0.1
+"""Of many photographs some pixel is brighter than this, on the scale from black to white."""
 ROUNDING = 1e-3
-"""How far pixels may leave the range from black to white, by interpolation and rounding."""
+"""How far pixels may leave the range from black to white by rounding."""
+BEYOND = 0.1
+"""How far they may leave it by interpolation: a bicubic resizing overshoots at edges."""
 
 
 @dataclass(frozen=True)
@@ -114,10 +116,9 @@ def _by_card(module: nn.Module, bounds: Bounds | None) -> Normalisation:
             f"the images of the data, from {low:.3g} to {high:.3g}, are not normalised as {card.source} says (mean "
             f"{card.mean}, std {card.std}): pass --mean and --std"
         )
-    if bounds is None:
-        # Nothing here can contradict the card, so that the user has to know that it is believed.
-        return replace(card, source=f"{card.source} (if training did otherwise pass --data, or --mean and --std)")
-    return card
+    # Images that the card may explain can have been normalised otherwise: the user has to know that it is believed.
+    other = "pass --mean and --std" if bounds is not None else "pass --data, or --mean and --std"
+    return replace(card, source=f"{card.source} (if training did otherwise, {other})")
 
 
 def model_card(module: nn.Module) -> Normalisation | None:
@@ -209,10 +210,15 @@ def _plain(bounds: Bounds) -> Normalisation | None:
 
 
 def _fits(card: Normalisation, bounds: Bounds) -> bool:
-    """Whether images with these bounds, without the card's normalisation, go from black to white and not beyond."""
+    """Whether images with these bounds may be normalised as a card says: without it they lie in 0..1, or nearly so.
+
+    Dark images and those of little contrast fit as well. Images from exactly -1 to 1 were normalised by 0.5 and 0.5.
+    """
+    ends = (bounds[0] + 1, bounds[1] - 1)
+    if all(bool((end.abs() <= ROUNDING).all()) for end in ends):
+        return {*card.mean, *card.std} == {0.5}
     low, high = (bound * torch.tensor(card.std) + torch.tensor(card.mean) for bound in bounds)
-    darkest, brightest = float(low.min()), float(high.max())
-    return -ROUNDING <= darkest <= DARK and BRIGHT <= brightest <= 1 + ROUNDING
+    return float(low.min()) >= -BEYOND and float(high.max()) <= 1 + BEYOND
 
 
 def _three(numbers: Numbers) -> tuple[float, ...]:

@@ -2,6 +2,7 @@
 
 import pytest
 import torch
+from torch.utils.data import default_collate
 
 from lrptrain.batch import read_batch
 from lrptrain.batch.spans import word_spans
@@ -48,3 +49,65 @@ def test_what_is_missing_is_named(entries, message):
 def test_words_are_whole_words_and_all_of_them():
     assert word_spans("wow! a wow, no wowser", ["wow"]) == [(0, 3), (7, 10)]
     assert word_spans("wow! a wow", ["wow!"]) == [(0, 4)]
+
+
+def test_a_wrong_rationale_costs_its_sample_alone():
+    entries = {"offset_mapping": OFFSETS, "text": ["a good film"] * 3, "sample_id": [7, 8, 9]}
+    for wrong in (["bad"], [(3, 3)], "good", [("a", "good"), "film"]):
+        with pytest.warns(UserWarning, match="1 of 2 rationales of a batch cannot be used.*: sample 8: "):
+            read = read_batch(batch(rationale=[[(2, 6)], wrong, None], **entries))["rationale"]
+        assert read.tolist() == [[255, 0, 1, 0, 0, 255], [255] * 6, [255] * 6]
+    with pytest.warns(UserWarning, match="sample 1 of a batch: the rationale's 'bad' is no word"):
+        read_batch(batch(rationale=[["good"], ["bad"], None], offset_mapping=OFFSETS, text=["a good film"] * 3))
+
+
+@pytest.mark.parametrize("nothing", [[[]] * 3, [(), None, []]])
+def test_no_rationale_at_all(nothing):
+    assert read_batch(batch(rationale=nothing))["rationale"].tolist() == [[255] * 6] * 3
+
+
+def test_no_rationale_beside_others():
+    read = read_batch(batch(rationale=[[], [(2, 6)], None], offset_mapping=OFFSETS))["rationale"]
+    assert read.tolist() == [[255] * 6, [255, 0, 1, 0, 0, 255], [255] * 6]
+    read = read_batch(batch(rationale=[[0, 1, 0, 0, 0, 0], None, None]))["rationale"]
+    assert read.tolist() == [[0, 1, 0, 0, 0, 0], [255] * 6, [255] * 6]
+
+
+@pytest.mark.parametrize(
+    ("rationale", "message"),
+    [
+        (torch.tensor([[[2, 6]]] * 3), r"list of .start, end., or of words, for each sample, not a tensor of shape"),
+        ("good", "not the text 'good'"),
+        (["good"] * 3, "put words in a list"),
+        ([(2, 6)] * 3, r"put each single .start, end. in a list"),
+        (default_collate([[(2, 6)]] * 3), "default_collate turns lists of spans or words round"),
+        (default_collate([["good"]] * 3), "default_collate turns lists of spans or words round"),
+    ],
+)
+def test_another_form_is_named(rationale, message):
+    with pytest.raises(ValueError, match=message):
+        read_batch(batch(rationale=rationale, offset_mapping=OFFSETS, text=["a good film"] * 3))
+
+
+# "a film" and "it is" as [CLS] a film [SEP] it is [SEP], and pairs of which the first is one token, or padded left
+PAIRS = torch.tensor(
+    [
+        [[0, 0], [0, 1], [2, 6], [0, 0], [0, 2], [3, 5], [0, 0]],
+        [[0, 0], [0, 4], [0, 0], [0, 2], [3, 5], [6, 9], [0, 0]],
+        [[0, 0], [0, 0], [0, 1], [2, 6], [0, 0], [0, 6], [0, 0]],
+    ]
+)
+
+
+@pytest.mark.parametrize("types", [False, True])
+def test_spans_of_pairs_are_of_the_first_text(types):
+    entries = {"input_ids": torch.ones(3, 7, dtype=torch.long), "label": torch.zeros(3).long()}
+    if types:
+        entries["token_type_ids"] = torch.tensor([[0, 0, 0, 0, 1, 1, 1], [0, 0, 0, 1, 1, 1, 1], [0] * 5 + [1, 1]])
+    spans = [[(3, 5)], [(0, 2)], [(0, 6)]]
+    read = read_batch({**entries, "rationale": spans, "offset_mapping": PAIRS})["rationale"]
+    assert read.tolist() == [
+        [255, 0, 1, 255, 255, 255, 255],
+        [255, 1, 255, 255, 255, 255, 255],
+        [255, 255, 1, 1, 255, 255, 255],
+    ]

@@ -168,6 +168,15 @@ def test_annotations_that_give_no_gradient_are_refused(value, marks, loss, optio
     assert_close(weights(pl_module), start, 0.0)
 
 
+def test_sparse_batches_may_have_no_annotation_at_all(tmp_path):
+    """A collate function that writes None for each sample without one may write nothing else."""
+    pl_module, guided = sgd_module(), guidance(sparse=True)
+    guided.batch_adapter = lambda batch: {**batch, "mask": [None] * 6 if batch["sample_id"][0] == 0 else batch["mask"]}
+    runner = fit(tmp_path, pl_module, annotated_data(12), guided)
+    assert guided.failures == 0
+    assert runner.callback_metrics["guidance/samples"] == 6
+
+
 def test_where_annotations_are_sparse_they_may_give_no_gradient(tmp_path):
     columns = replaced(mask=torch.ones(6, 16, 16, dtype=torch.uint8))
     runner = fit(tmp_path, sgd_module(), columns, guidance(sparse=True))

@@ -159,6 +159,36 @@ def test_the_card_of_a_model(tmp_path):
         normalisation(part, data=own_vision.loader())
 
 
+@pytest.mark.parametrize(
+    ("low", "high", "contradicts"),
+    [
+        (0.2, 0.8, False),
+        (0.0, 0.6, False),
+        (-0.05, 1.05, False),
+        (-0.5, 1.0, True),
+        (0.0, 1.5, True),
+    ],
+)
+def test_a_card_is_contradicted_by_what_lies_beyond_black_and_white(low, high, contradicts):
+    card = nn.Linear(1, 1)
+    card.pretrained_cfg = {"mean": [0.5] * 3, "std": [0.4] * 3}  # type: ignore[assignment]
+    images = torch.linspace(low, high, 16).view(4, 4).expand(8, 3, 4, 4)
+    data = torch.utils.data.DataLoader([((image - 0.5) / 0.4, 0) for image in images], batch_size=8)
+    if contradicts:
+        with pytest.raises(ValueError, match="are not normalised as"):
+            normalisation(card, data=data)
+    else:
+        assert "if training did otherwise, pass --mean and --std" in normalisation(card, data=data).source
+
+
+def test_images_from_minus_one_to_one_are_those_of_another_card():
+    card = nn.Linear(1, 1)
+    card.pretrained_cfg = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}  # type: ignore[assignment]
+    data = torch.utils.data.DataLoader([(torch.linspace(-1, 1, 16).view(4, 4).expand(3, 4, 4), 0)])
+    with pytest.raises(ValueError, match="are not normalised as"):
+        normalisation(card, data=data)
+
+
 def tokenizer() -> Any:
     from tokenizers import Tokenizer, models
 

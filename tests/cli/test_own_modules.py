@@ -228,7 +228,7 @@ def test_attribute_knows_the_normalisation_or_asks(folder, tmp_path, capsys):
     assert "predicted class 1 'green' (" in said
     assert "explained class 2 'blue' (" in said
     main(options)
-    assert "timm's card of vit_tiny_patch16_224 (if training did otherwise pass --data" in capsys.readouterr().out
+    assert "timm's card of vit_tiny_patch16_224 (if training did otherwise, pass --data" in capsys.readouterr().out
     main([*options, "--data=own_vision.plain", "--class-names=red,green,blue"])
     assert "images from 0 to 1, not normalised: so are the images of the data" in capsys.readouterr().out
     assert "there is no class 'pink'; there are red, green, blue" in refusal(
