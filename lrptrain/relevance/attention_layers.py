@@ -196,11 +196,13 @@ class AttentionLayers:
     def _residual_sum(self, attention: Attention) -> Node | None:
         """The first sum of what the attention makes with states that its values are made of."""
         read = self._sources({attention.values} if isinstance(attention.values, Value) else set())
+        # Follow what the attention makes, call by call.
         moving = set(attention.product.outputs)
         for node in self.propagator.tape.nodes:
             others = set(node.inputs) - moving
-            if len(others) == len(set(node.inputs)):
+            if len(others) == len(set(node.inputs)):  # nothing of it goes in here
                 continue
+            # A bias of relative positions, say, is added too, but is no state that the values are made of.
             if node.name == "add" and others and others <= read:
                 return node
             moving.update(node.outputs)

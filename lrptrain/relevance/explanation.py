@@ -141,10 +141,12 @@ class Explanation:
         linear = linear and not propagator.has_custom_rule(composite)
         if linear or self.other is None:
             arrived = propagator.propagate({output: start}, composite, keep)
+            propagator.check_order(output)  # here, so that an operation without a rule is named before
             return [arrived[value] for value in keep]
         of_target = torch.where(self.direction > 0, start, 0.0)
         of_other = torch.where(self.direction < 0, -start, 0.0)
         first, second = (propagator.propagate({output: x}, composite, keep) for x in (of_target, of_other))
+        propagator.check_order(output)
         return [first[value] - second[value] for value in keep]
 
 

@@ -1,5 +1,7 @@
 """Where entries travel, whatever their values: which tokens the logits pool, and at which tokens the patches arrive."""
 
+from functools import partial
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -12,6 +14,7 @@ from lrptrain.relevance.propagation.operation_rules import (
     entries,
     masked,
     multiply,
+    put,
     reduced_axes,
     shape_back,
     spread,
@@ -19,7 +22,7 @@ from lrptrain.relevance.propagation.operation_rules import (
     written,
 )
 from lrptrain.relevance.propagation.propagator import Propagator, at_least_float32
-from lrptrain.relevance.tape.functions import AVERAGES, ENTRIES, MAXIMA, MIXTURES, WRITTEN
+from lrptrain.relevance.tape.functions import AVERAGES, ENTRIES, MAXIMA, MIXTURES, PUTS, WRITTEN
 from lrptrain.relevance.tape.nodes import Node, Value
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 
@@ -78,6 +81,7 @@ FLOW = Composite(
     {
         **dict.fromkeys(ENTRIES, entries),
         **dict.fromkeys(WRITTEN, written),
+        **dict.fromkeys(PUTS, partial(put, accumulated=to_the_winner)),
         "linear": _evenly,
         "matmul": _weighted_sum,
         "bmm": _weighted_sum,

@@ -83,6 +83,7 @@ def transformer_attribution(
 
     maps = weighted_maps(explanation, layers, relevance)
     arrived.update(steps)
+    recording.propagator.check_order(recording.output)
     states = recording.propagator.per_token(recording.token_output, arrived[recording.token_output], recording.length)
     pooling = _row_weights(states, recording.pooling)
     rows = rolled_out(pooling, layers, maps, normalize_rows=True) if normalize_rows else related(pooling, layers, maps)

@@ -13,6 +13,7 @@ from lrptrain.relevance.tape.functions import ALONG, CAST, ENTRIES, INVERSES
 from lrptrain.relevance.tape.nodes import Node, Value, numbers_in, unsupported
 from lrptrain.relevance.tape.sample_axes import crosses_samples
 from lrptrain.relevance.tape.softmaxes import divides_exponentials
+from lrptrain.relevance.tape.writes import indexed_write
 
 # -- How a rule reads its node ----------------------------------------------------------------------------------------
 
@@ -63,8 +64,7 @@ def reduced_axes(propagator: Propagator, node: Node) -> list[int]:
     x = node.inputs[0].tensor
     dims = [dims] if isinstance(dims, int) else dims
     axes = sorted(d % x.ndim for d in (dims if dims is not None else range(x.ndim)))
-    at = propagator.axes[node.inputs[0]]
-    if propagator.samples > 1 and (at is None or at.axis in axes):
+    if propagator.samples > 1 and propagator.axis(node.inputs[0]).axis in axes:
         raise unsupported(node.name, node.path, "averages over the samples of a batch")
     return axes
 
@@ -99,22 +99,20 @@ def entries(propagator: Propagator, node: Node, relevance: OutputRelevance) -> I
 
 
 def written(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
-    """`x[index] = y` and `scatter`: relevance of what was written goes to what it was written from, the rest stays."""
+    """`x[index] = y`, `scatter`: relevance of what was written goes to what it was written from, the rest stays."""
     part = single_output(relevance)
-    is_written = torch.zeros(part.shape, dtype=torch.bool, device=part.device)
-    if node.name == "scatter":
-        index = node.argument(2, "index")
-        is_written.scatter_(node.argument(1, "dim"), index, value=True)
-        count = index.numel()
-    else:
-        is_written[node.args[1]] = True
-        count = is_written[node.args[1]].numel()
     if "reduce" in node.kwargs:
         raise unsupported(node.name, node.path, "adds or multiplies what it writes")
     # Where an entry is written twice one of the two counts, and torch does not say which.
-    if int(is_written.sum()) != count:
+    if indexed_write(node).repeats(part.shape, part.device):
         raise unsupported(node.name, node.path, "writes an entry more than once")
     return entries(propagator, node, relevance)
+
+
+def put(propagator: Propagator, node: Node, relevance: OutputRelevance, *, accumulated: RuleFunction) -> InputRelevance:
+    """`x.put(...)` and `x.index_put(...)`: entries are written, or added by the rule of sums where they accumulate."""
+    rule = accumulated if indexed_write(node).adds else written
+    return rule(propagator, node, relevance)
 
 
 def selected(propagator: Propagator, node: Node, relevance: OutputRelevance, *, stabiliser: float) -> InputRelevance:
@@ -193,7 +191,7 @@ def by_jacobian(
 ) -> InputRelevance:
     """R_i = x_i sum_o J_oi R_o / y_o with the Jacobian J: conserving for what grows as its input does."""
     precision = next(part.dtype for part in relevance if part is not None)
-    for value in node.outputs if node.name in ALONG else ():
+    for value in node.outputs if node.name in ALONG | {"linear_map"} else ():
         propagator.axis(value)
     shares = [
         None if part is None else rules.safe_divide(part, rules.stabilised(value.tensor.to(precision), stabiliser))

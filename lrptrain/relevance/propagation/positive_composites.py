@@ -19,6 +19,7 @@ from lrptrain.relevance.propagation.operation_rules import (
     masked,
     multiply,
     product,
+    put,
     reduced_axes,
     repeat_values,
     selected,
@@ -39,10 +40,11 @@ from lrptrain.relevance.tape.functions import (
     MAXIMA,
     MIXTURES,
     PRODUCTS,
+    PUTS,
     SIZES,
     WRITTEN,
 )
-from lrptrain.relevance.tape.nodes import Node, Value, map_nested
+from lrptrain.relevance.tape.nodes import Node, Value, map_nested, unsupported
 
 
 def add(
@@ -113,8 +115,14 @@ def affine(
 
 
 def mixed(propagator: Propagator, node: Node, relevance: OutputRelevance, *, of_size: bool = False) -> InputRelevance:
-    """Sums of entries with fixed weights, by the positive numbers (z+ rule) or by absolute values."""
+    """Sums of entries with fixed weights, by the positive numbers (z+ rule) or by absolute values.
+
+    Raises:
+        UnsupportedOperationError: If weights are negative, for which neither is the rule.
+    """
     part = single_output(relevance)
+    if _has_negative_weights(node):
+        raise unsupported(node.name, node.path, "adds entries with negative weights, for which this rule is not made")
     if node.name in ALONG:
         propagator.axis(node.outputs[0])
 
@@ -132,6 +140,12 @@ def mixed(propagator: Propagator, node: Node, relevance: OutputRelevance, *, of_
     for value, size, back in zip(node.inputs, sizes, backs, strict=True):
         assert back is not None
         yield value, size * back
+
+
+def _has_negative_weights(node: Node) -> bool:
+    if node.name == "index_add":
+        return bool(node.kwargs.get("alpha", 1) < 0)
+    return node.name in ("interpolate", "upsample") and node.argument(3, "mode") == "bicubic"
 
 
 def alpha_beta_rule(
@@ -226,6 +240,7 @@ def _composite(name: str, sums: RuleFunction, weighted: RuleFunction) -> Composi
         {
             **dict.fromkeys(ENTRIES, entries),
             **dict.fromkeys(WRITTEN, written),
+            **dict.fromkeys(PUTS, partial(put, accumulated=mixed)),
             **dict.fromkeys(DENSE, weighted),
             **dict.fromkeys(PRODUCTS, partial(product, constant=weighted)),
             "add": sums,
@@ -258,6 +273,7 @@ def alpha_beta_composite(alpha: float, beta: float, bias: bool, first: RuleFunct
     """
     weighted = partial(alpha_beta_rule, alpha=alpha, beta=beta, bias=bias)
     dense = weighted if first is None else with_first_rule(weighted, first)
+    by_size = partial(mixed, of_size=True)
     by_sign = partial(_product_by_sign, alpha=alpha, beta=beta, constant=dense)
     return Composite(
         {
@@ -266,7 +282,8 @@ def alpha_beta_composite(alpha: float, beta: float, bias: bool, first: RuleFunct
             "mean": _reduced_by_size,
             "sum": _reduced_by_size,
             **dict.fromkeys(AVERAGES, partial(averaged, of_size=True)),
-            **dict.fromkeys(MIXTURES, partial(mixed, of_size=True)),
+            **dict.fromkeys(MIXTURES, by_size),
+            **dict.fromkeys(PUTS, partial(put, accumulated=by_size)),
         },
         name="alpha_beta",
     )

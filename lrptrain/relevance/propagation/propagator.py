@@ -99,9 +99,31 @@ class Propagator:
         """
         at = self.axes[value]
         if at is None:
-            (node,) = (node for node in self.tape.nodes if value in node.outputs)
-            raise unsupported(node.name, node.path, "mixes the samples of a batch: their axis is lost before or in it")
+            node = self._loses_samples(value)
+            raise unsupported(node.name, node.path, "mixes the samples of a batch: their axis is lost in it")
         return at if self.samples > 1 else SampleAxis(0, value.shape[0])
+
+    def _loses_samples(self, value: Value) -> Node:
+        """The first operation on the way to a value that has no sample axis any more."""
+        while True:
+            node = self.producer(value)
+            assert node is not None
+            before = next((lost for lost in node.inputs if self.axes[lost] is None), None)
+            if before is None:
+                return node
+            value = before
+
+    def check_order(self, logits: Value) -> None:
+        """Raise if the logits are not those of the samples in their order: a map would be of another sample's logit.
+
+        Raises:
+            UnsupportedOperationError: If samples were mixed on the way, or changed places.
+        """
+        if self.axis(logits) == SampleAxis(0) or self.samples == 1:
+            return
+        node = self.producer(logits)
+        name, path = ("input", "") if node is None else (node.name, node.path)
+        raise unsupported(name, path, "makes logits of the samples of a batch in another order than theirs")
 
     def token_axis(self, value: Value, length: int) -> int | None:
         """Which axis counts the tokens in states `[batch, length, width]` or `[length, batch, width]`, else None."""

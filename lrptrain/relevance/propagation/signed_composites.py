@@ -26,6 +26,7 @@ from lrptrain.relevance.propagation.operation_rules import (
     masked,
     multiply,
     product,
+    put,
     quotient,
     reduced_axes,
     resolve,
@@ -48,6 +49,7 @@ from lrptrain.relevance.tape.functions import (
     MIXTURES,
     NORMALISATIONS,
     PRODUCTS,
+    PUTS,
     SIZES,
     WRITTEN,
 )
@@ -124,9 +126,11 @@ def _signed(stabiliser: float, gain: float) -> dict[str, RuleFunction]:
     weighted = partial(signed_linear_rule, stabiliser=stabiliser, gain=gain)
     sums = partial(sum_rule, stabiliser=stabiliser)
     averages = partial(fixed_rule, stabiliser=stabiliser)
+    by_share = partial(by_jacobian, stabiliser=stabiliser)
     return {
         **dict.fromkeys(ENTRIES, entries),
         **dict.fromkeys(WRITTEN, written),
+        **dict.fromkeys(PUTS, partial(put, accumulated=by_share)),
         **dict.fromkeys(DENSE, weighted),
         **dict.fromkeys(PRODUCTS, partial(product, constant=weighted)),
         "add": sums,
@@ -139,7 +143,7 @@ def _signed(stabiliser: float, gain: float) -> dict[str, RuleFunction]:
         "where": choose,
         **dict.fromkeys(("mean", "sum", *AVERAGES), averages),
         **dict.fromkeys(MAXIMA, to_the_winner),
-        **dict.fromkeys(MIXTURES | SIZES | {"linear_map"}, partial(by_jacobian, stabiliser=stabiliser)),
+        **dict.fromkeys(MIXTURES | SIZES | {"linear_map"}, by_share),
     }
 
 
@@ -266,12 +270,13 @@ GRADIENT_FORM = Composite(
         **dict.fromkeys(ELEMENTWISE, _through_slope),
         **dict.fromkeys(ENTRIES, entries),
         **dict.fromkeys(WRITTEN, written),
+        **dict.fromkeys(PUTS, partial(put, accumulated=entries)),
         **dict.fromkeys(DENSE, _through_weight),
         **dict.fromkeys(PRODUCTS, _through_product),
         **dict.fromkeys((*NORMALISATIONS, "mean", "sum", *AVERAGES), _through_fixed),
         **dict.fromkeys(MAXIMA, to_the_winner),
-        **dict.fromkeys(MIXTURES | {"linear_map"}, entries),
-        **dict.fromkeys(ALONG, _through_axis),
+        **dict.fromkeys(MIXTURES, entries),
+        **dict.fromkeys(ALONG | {"linear_map"}, _through_axis),
         "add": _through_sum,
         "sub": _through_sum,
         "rsub": _through_sum,

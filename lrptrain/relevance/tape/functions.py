@@ -87,13 +87,17 @@ ENTRIES = frozenset({
     "select", "narrow", "slice", "getitem", "squeeze", "unsqueeze", "expand", "expand_as", "broadcast_to", "repeat",
     "repeat_interleave", "tile", "cat", "concat", "concatenate", "stack", "roll", "flip", "rot90", "index_select",
     "gather", "take_along_dim", "pad", "constant_pad_nd", "unfold", "pixel_shuffle", "pixel_unshuffle",
-    "channel_shuffle", "fliplr", "flipud", "hstack", "vstack", "diagonal", "topk", "sort", "copy", "fill", "put",
-    "take",
+    "channel_shuffle", "fliplr", "flipud", "hstack", "vstack", "diagonal", "topk", "sort", "copy", "fill",
+    "write_through", "take",
 })  # fmt: skip
 # Those of them that choose entries along an axis by their size, and the position and name of that argument.
 CHOOSING: dict[str, tuple[int, str]] = {"topk": (2, "dim"), "sort": (1, "dim")}
 # The output's entries are copies of one of two inputs' entries: of what was there, or of what was written over it.
-WRITTEN = frozenset({"setitem", "scatter"})
+WRITTEN = frozenset({"setitem", "scatter", "index_copy"})
+# So they do, or add to what was there if they are told to accumulate.
+PUTS = frozenset({"put", "index_put"})
+# They add entries to others where indices say.
+ADDING = frozenset({"index_add", "scatter_add"})
 # Linear layers and convolutions: a weight that does not depend on the input.
 DENSE = frozenset({
     "linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
@@ -107,10 +111,9 @@ MAXIMA = frozenset(
     {f"{kind}max_pool{n}d" for kind in ("", "adaptive_") for n in (1, 2, 3)}
     | {"max", "amax", "maximum", "min", "amin", "minimum"}
 )
-# Sums of entries with fixed weights that are not negative: every entry of the output is a mean or a sum of some.
-MIXTURES = frozenset({
-    "interpolate", "upsample", "index_add", "index_put", "index_copy", "scatter_add", "fold", "cumsum",
-})  # fmt: skip
+# Sums of entries with fixed weights: every entry of the output is a mean or a sum of some. The weights are not
+# negative, but for those of a bicubic interpolation and of `index_add(..., alpha=-1)`.
+MIXTURES = ADDING | {"interpolate", "upsample", "fold", "cumsum"}
 # Sizes along axes, which grow as their input does: |c x| = c |x|.
 SIZES = frozenset({"norm", "vector_norm", "linalg_vector_norm", "linalg_norm", "std"})
 # They mix what is along an axis, which must not be that of the samples.

@@ -1,15 +1,27 @@
 """Where the samples are in a recorded tensor, so that every normalising sum is taken per sample."""
 
 import math
-from collections.abc import Iterable
-from typing import Any, NamedTuple
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.tape.functions import ENTRIES, PRODUCTS, SIZES, WRITTEN
-from lrptrain.relevance.tape.nodes import Node, Value, einsum_labels, map_nested, tensors_in
+from lrptrain.relevance.tape.functions import (
+    ADDING,
+    AS_ANOTHER,
+    DENSE,
+    ELEMENTWISE,
+    ENTRIES,
+    NORMALISATIONS,
+    PRODUCTS,
+    PUTS,
+    SIZES,
+    WRITTEN,
+)
+from lrptrain.relevance.tape.nodes import Node, Value, einsum_labels, map_nested, numbers_in, tensors_in
+from lrptrain.relevance.tape.writes import indexed_write
 from lrptrain.relevance.types import UnsupportedModelError
 
 _RESHAPES = frozenset(
@@ -18,9 +30,15 @@ _RESHAPES = frozenset(
 _REDUCTIONS = frozenset(["mean", "sum", "max", "amax", "min", "amin"]) | SIZES
 # They pick entries by indices along one axis, their second argument.
 _PICKS = frozenset(["gather", "index_select", "topk", "sort"])
+# They are no views, and may move entries along any axis.
+_MOVES = frozenset(
+    ["getitem", "repeat_interleave", "roll", "flip", "rot90", "fliplr", "flipud", "take_along_dim", "channel_shuffle"]
+)
+_PADS = frozenset(["pad", "constant_pad_nd"])
 # They write entries into others, or add them to others, where indices say.
-_ADDS = frozenset(["index_add", "scatter_add"])
-_WRITES = _ADDS | WRITTEN | {"index_copy"}
+_WRITES = ADDING | WRITTEN | PUTS
+# Operations of which the shapes tell; any other is tried.
+_FOLLOWED = ENTRIES | ELEMENTWISE | DENSE | PRODUCTS | _REDUCTIONS
 # The number of no sample, of what does not depend on the input.
 _NONE = -1
 
@@ -65,23 +83,26 @@ def sample_axes(nodes: Iterable[Node], root: Value, samples: int) -> Axes:
 
 
 def _follow(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis | None:
-    if any(axes.get(value) is None for value in node.inputs[:1]):
-        return None
     if node.name in _WRITES:
         return _written(node, output, axes, samples)
+    # The other input of `x.view_as(y)` gives a shape only; weights that depend on the input have no rule.
+    read = node.inputs[:1] if node.name in AS_ANOTHER | DENSE | NORMALISATIONS else node.inputs
+    if any(axes.get(value) is None for value in read):
+        return None
     if node.name == "linear_map":
-        return _kept_apart(node, axes, samples)
-    listed = [value for value in node.inputs if (at := axes.get(value)) is not None and at.rows is not None]
-    if node.name in ("put", "take") or (listed and node.name in ENTRIES):
+        return _traced(node, output, axes, samples)
+    listed = any(at is not None and at.rows is not None for at in map(axes.get, read))
+    # The labels of an einsum say which axes meet; in all others they are aligned from the last one on.
+    agree = (node.name == "einsum" and not listed) or _agree(read, axes, samples)
+    if node.name in ("write_through", "take") or (node.name in ENTRIES and (listed or not agree)):
         return _by_numbers(node, output, axes, samples)
-    if (listed and not _agree(node, axes, samples)) or crosses_samples(node, axes, samples):
+    if not agree or crosses_samples(node, axes, samples):
         return None
     source = node.inputs[0]
     at = axes[source]
     assert at is not None
-    if node.name == "cumsum":
-        along = node.argument(1, "dim", node.kwargs.get("axis"))
-        return at if along % len(source.shape) != at.axis else None
+    if _sums_along(node, source, at.axis):
+        return None
     before = source.shape
     after = output.shape
     if node.name in _RESHAPES and before.numel() == after.numel():
@@ -91,9 +112,28 @@ def _follow(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis |
         along = not isinstance(picked, int) or picked % len(before) == at.axis
         return _by_numbers(node, output, axes, samples) if along else at
     axis = _axis(node, source, output, at)
-    if axis is None:
+    if axis is not None and 0 <= axis < len(after) and after[axis] == before[at.axis]:
+        return at._replace(axis=axis)
+    # One sample of several, or some of them. The zeros of padding would count as entries of the first sample.
+    if node.name in ENTRIES - _PADS - {"unfold"}:
         return _by_numbers(node, output, axes, samples)
-    return at._replace(axis=axis) if 0 <= axis < len(after) and after[axis] == before[at.axis] else None
+    return None if node.name in _FOLLOWED else _traced(node, output, axes, samples)
+
+
+def _sums_along(node: Node, source: Value, axis: int) -> bool:
+    """Whether an operation that keeps the shape mixes what stands along an axis."""
+    last = len(source.shape) - 1
+    if node.name in ("softmax", "log_softmax", "cumsum"):
+        along = node.argument(1, "dim", node.kwargs.get("axis"))
+        return not isinstance(along, int) or along % len(source.shape) == axis
+    if node.name == "linear":
+        return axis == last
+    if node.name in ("matmul", "mm", "bmm") and len(node.inputs) == 1:
+        return axis == (last if node.argument(0, "input") is source else max(last - 1, 0))
+    if node.name in _PADS:
+        amounts = list(node.argument(1, "pad"))  # of the last axis first: before and behind it
+        return any(amounts[2 * (last - axis) : 2 * (last - axis) + 2])
+    return False
 
 
 def _axis(node: Node, source: Value, output: Value, at: SampleAxis) -> int | None:
@@ -116,7 +156,7 @@ def _axis(node: Node, source: Value, output: Value, at: SampleAxis) -> int | Non
         by_strides = _by_strides(node, source, output, at.axis)
         if by_strides is not None:
             return by_strides
-        if node.name in ("getitem", "repeat_interleave"):
+        if node.name in _MOVES:
             return None
     return at.axis + after - before
 
@@ -158,7 +198,7 @@ def crosses_samples(node: Node, axes: Axes, samples: int) -> bool:
     # [samples, width] @ [width, samples]: attention over the samples, of a model that has lost its axis of tokens.
     if samples == 1 or node.name not in PRODUCTS or len(node.inputs) != 2:
         return False
-    known = [(value, at) for value in node.inputs if (at := axes.get(value)) is not None]
+    known = list(_placed(node.inputs, axes))
     if node.name == "einsum":
         return len({einsum_labels(node, value)[0][at.axis] for value, at in known}) > 1
     return any(at.axis >= len(value.shape) - 2 for value, at in known)
@@ -184,65 +224,48 @@ def _by_numbers(node: Node, output: Value, axes: Axes, samples: int) -> SampleAx
 
 def _written(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis | None:
     """The same where entries are written into others, or added to them."""
-    target, where, source = _writing(node)
+    write = indexed_write(node)
+    target = write.target
+    source = write.source
     at = axes.get(target) if isinstance(target, Value) else None
     if not isinstance(source, Value):
         return at  # a constant is of no sample
-    of_target = _numbers(target, axes, samples)
     if axes.get(source) is None or (isinstance(target, Value) and at is None):
         return None
+    of_target = _numbers(target, axes, samples)
     of_source = _numbers(source, axes, samples)
-    if node.name.startswith("scatter"):  # reads no more of its source than there are indices
-        of_source = of_source[tuple(slice(size) for size in where[1].shape)]
     numbers = of_target.clone()
-    _write(node.name, numbers, where, of_source)
+    write.write(numbers, of_source)
     # An entry that entries of two samples were written to, or added to, belongs to neither.
-    read = _read(node.name, numbers, where)
-    replaced = _read(node.name, of_target, where)
-    once = read == of_source.expand_as(read)
-    kept = (replaced == _NONE) | (replaced == read) if node.name in _ADDS else torch.ones_like(once)
+    read = write.read(numbers)
+    replaced = write.read(of_target)
+    written = of_source
+    if node.name.startswith("scatter"):
+        written = of_source[tuple(slice(size) for size in read.shape)]
+    elif node.name == "put":
+        written = of_source.reshape(read.shape)
+    once = read == written.expand_as(read)
+    kept = (replaced == _NONE) | (replaced == read) if write.adds else torch.ones_like(once)
     return _located(numbers, at or axes[source], samples) if bool((once & kept).all()) else None
 
 
-def _kept_apart(node: Node, axes: Axes, samples: int) -> SampleAxis | None:
-    """The axis of a map of which only one sample's entries become NaN where those of its input are."""
-    source, output = node.inputs[0], node.outputs[0]
-    at = axes[source]
-    if at is None or len(output.shape) != len(source.shape) or output.shape[at.axis] != source.shape[at.axis]:
-        return None
-    before = _numbers(source, axes, samples)
-    after = _numbers(output, {output: at}, samples)
+def _traced(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis | None:
+    """The axis of the output of any operation, of which one sample's entries become NaN where its own are."""
+    before = {value: _numbers(value, axes, samples) for value in node.inputs}
+    numbers = torch.full(output.shape, _NONE, dtype=torch.int16, device=output.tensor.device)
     with torch.no_grad():
         for sample in range(samples):
-            reached = node.call(lambda value: value.tensor.masked_fill(before == sample, torch.nan)).isnan()  # noqa: B023
-            if bool((reached & (after != sample)).any()):
+            try:
+                result = node.call(lambda value: value.tensor.masked_fill(before[value] == sample, torch.nan))  # noqa: B023
+            except RuntimeError:  # some refuse NaN
                 return None
-    return at
-
-
-def _writing(node: Node) -> tuple[Any, Any, Any]:
-    """What is written to, where (an index; or an axis and indices along it), and what is written."""
-    if node.name == "setitem":
-        return node.args
-    source = node.argument(3, "source", node.kwargs.get("src", node.kwargs.get("value")))
-    return node.argument(0, "input"), (node.argument(1, "dim"), node.argument(2, "index")), source
-
-
-def _write(name: str, numbers: Tensor, where: Any, source: Tensor) -> None:
-    if name == "setitem":
-        numbers[where] = source
-        return
-    axis, index = where
-    if name.startswith("scatter"):
-        numbers.scatter_(axis, index, source)
-    else:
-        numbers.index_copy_(axis, index, source)
-
-
-def _read(name: str, numbers: Tensor, where: Any) -> Tensor:
-    if name == "setitem":
-        return numbers[where]
-    return numbers.gather(*where) if name.startswith("scatter") else numbers.index_select(*where)
+            reached = list(numbers_in(result))[node.outputs.index(output)].isnan()
+            if bool((reached & (numbers != _NONE)).any()):
+                return None
+            numbers[reached] = sample
+    # NaN arrives at all that a linear map makes of a sample, but an operation that leaves out NaN may hide some.
+    hidden = node.name != "linear_map" and bool((numbers == _NONE).any())
+    return None if hidden else _located(numbers, axes[node.inputs[0]], samples)
 
 
 def _numbers(operand: Value | Tensor, axes: Axes, samples: int) -> Tensor:
@@ -280,17 +303,17 @@ def _patterned(axis: int, rows: tuple[int, ...], samples: int) -> SampleAxis:
     return pattern if regular else SampleAxis(axis, rows=rows)
 
 
-def _agree(node: Node, axes: Axes, samples: int) -> bool:
+def _agree(inputs: Sequence[Value], axes: Axes, samples: int) -> bool:
     """Whether all inputs of an operation have the samples at the same entries of its output."""
     # From the last axis on, as in broadcasting: [5, width] and [5, 1], but not [1, width].
-    found = set[tuple[int, tuple[int, ...]]]()
-    for value in node.inputs:
-        at = axes.get(value)
-        if at is None:
-            return False
-        rows = _rows(at, value.shape[at.axis], samples)
-        found.add((at.axis - len(value.shape), tuple(rows)))
-    return len(found) == 1
+    placed = {(at.axis - len(value.shape), value.shape[at.axis], at) for value, at in _placed(inputs, axes)}
+    if len({(offset, size, at.inner, at.rows) for offset, size, at in placed}) == 1:
+        return True
+    return len({(offset, tuple(_rows(at, size, samples))) for offset, size, at in placed}) == 1
+
+
+def _placed(inputs: Sequence[Value], axes: Axes) -> Iterable[tuple[Value, SampleAxis]]:
+    return ((value, at) for value in inputs if (at := axes.get(value)) is not None)
 
 
 def _reduced(node: Node, axis: int, ndim: int) -> int:

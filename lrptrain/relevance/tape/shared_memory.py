@@ -1,7 +1,7 @@
 """Memory that several tensors share, written through one of them: what the others hold then.
 
-`keys[..., :4].copy_(x)` changes `keys`. On a tape nothing changes: the write ("put") makes a tensor of the shape of
-`keys`, of what it held before and of x, and another view of `keys` reads entries of that ("take").
+`keys[..., :4].copy_(x)` changes `keys`. On a tape nothing changes: the write ("write_through") makes a tensor of
+the shape of `keys`, of what it held before and of x, and another view of `keys` reads entries of that ("take").
 """
 
 from collections.abc import Iterable
@@ -104,6 +104,11 @@ def places(whole: Tensor, view: Tensor) -> Int[Tensor, "..."]:
     order = torch.arange(whole.numel(), device=whole.device).view(whole.shape)
     _seen_as(numbers, whole, start).copy_(order)
     return _seen_as(numbers, view, start).clone()
+
+
+def overlap(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors of one memory may have entries in common; they do where they see it in two types."""
+    return one.dtype != other.dtype or bool((places(one, other) >= 0).any())
 
 
 def _end(tensor: Tensor) -> int:

@@ -64,7 +64,7 @@ from lrptrain.relevance.tape.nodes import Node, Value, is_idle, map_nested, numb
 from lrptrain.relevance.tape.ordered_gradients import with_ordered_gradient
 from lrptrain.relevance.tape.outside import Outside, without_graph
 from lrptrain.relevance.tape.running import RunningModule
-from lrptrain.relevance.tape.shared_memory import Contents, SharedMemory, copied, opened, places, put
+from lrptrain.relevance.tape.shared_memory import Contents, SharedMemory, copied, opened, overlap, places, put
 from lrptrain.relevance.tape.transforms import is_transforming, unwrapped
 from lrptrain.relevance.types import UnsupportedModelError, UnsupportedOperationError
 
@@ -280,6 +280,9 @@ class Tape(TorchFunctionMode):
                 raise self._unsupported(
                     name, "reads memory that was written outside of torch's functions (by a kernel?)"
                 )
+        if is_in_place(func, args, kwargs):
+            args, kwargs = self._with_copies(name, args, kwargs, tensors)
+            tensors = list(tensors_in((args, kwargs)))
         node = Node(name, func, self._wrap(args), self._wrap(kwargs), self._inputs(tensors), path=self._where())
         if name in OVERWRITING and is_in_place(func, args, kwargs):
             node = _overwriting(node, tensors[0])
@@ -316,6 +319,28 @@ class Tape(TorchFunctionMode):
             self._note_write(written)
             self._buffers.note_written(written, depends=bool(node.inputs))
         return None if name == "setitem" else result
+
+    def _with_copies(
+        self, name: str, args: tuple[Any, ...], kwargs: dict[str, Any], tensors: list[Tensor]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments of a call in place, with copies of activations that share the memory that it writes into.
+
+        `x[:, 0] = x[:, 1]` reads another part of x: its numbers are those of before, in place or not.
+
+        Raises:
+            UnsupportedOperationError: If the call reads entries that it also writes: torch does not say which it reads.
+        """
+        shared = [x for x in tensors[1:] if x is not tensors[0] and self._depends(x) and shares_memory(x, tensors[:1])]
+        if not shared:
+            return args, kwargs
+        written = _part(tensors[0], args[1]) if name == "setitem" else tensors[0]
+        if any(overlap(written, x) for x in shared):
+            raise self._unsupported(name, "reads memory that it writes into (read a copy of it, by `.clone()`)")
+        with self:
+            copies = {id(x): x.clone() for x in shared}
+        mapped: tuple[tuple[Any, ...], dict[str, Any]]
+        mapped = map_nested((args, kwargs), Tensor, lambda x: copies.get(id(x), x))
+        return mapped
 
     def _check_call(self, node: Node, func: Callable[..., Any], tensors: list[Tensor]) -> None:
         """Notice calls on values that no tape can follow."""
@@ -488,7 +513,6 @@ class Tape(TorchFunctionMode):
 
     def _later_lookup(self, looked_up: Tensor, table: Tensor) -> Lookup | None:
         """How a second lookup reads the explained text once more."""
-        # Position ids may look like token ids, but are looked up in another table, of another size.
         if self._table is None or self.root is None or self.token_ids is None:
             return None
         known = self._known_tables
@@ -496,6 +520,7 @@ class Tape(TorchFunctionMode):
             # So far, hashes of the text were looked up; its words may come behind them, in any order.
             lookup = first_lookup(self.token_ids, looked_up)
         elif looked_up is not self.token_ids and table.shape[0] != self._table.shape[0]:
+            # Position ids may hold the numbers of token ids, but are looked up in a table of another size.
             return None
         else:
             lookup = later_lookup(self.token_ids, looked_up)
@@ -646,7 +671,7 @@ class Tape(TorchFunctionMode):
             call = (memory.contents, write.places, write.written)
             # Between two writes, nobody holds the whole any more.
             now = memory.whole if i == len(writes) - 1 else put(*map_nested(call, Value, lambda value: value.tensor))
-            memory.contents = self._follow("put", put, call, now)
+            memory.contents = self._follow("write_through", put, call, now)
         if tensor is not memory.whole:
             self._follow("take", torch.take, (memory.contents, places(memory.whole, tensor)), tensor)
 
@@ -697,6 +722,7 @@ def _overwriting(node: Node, target: Tensor) -> Node:
 
 def _repeats(nodes: Sequence[Node], value: Value, tensor: Tensor) -> bool:
     """Whether the operations inside of a custom autograd function, done once more, make the tensor."""
+    # From the last operation back to where the function began: what it was given is not hidden, and not made anew.
     inside: list[Node] = []
     needed = {value}
     for node in reversed(nodes):
@@ -709,6 +735,7 @@ def _repeats(nodes: Sequence[Node], value: Value, tensor: Tensor) -> bool:
     values: dict[Value, Tensor] = {}
     with torch.no_grad():
         for node in reversed(inside):
+            # Calls that write in place write into copies, so that neither tape nor model is changed.
             result = node.call(lambda x: values.get(x, x.tensor))
             values.update(zip(node.outputs, numbers_in(result), strict=True))
     made = values[value]
@@ -762,9 +789,15 @@ def _stands_there(target: Tensor, index: Any, written: Any) -> bool:
     """Whether an assignment writes a view of the target where it is: the end of `x[index] += y`, which has added."""
     if not isinstance(written, Tensor) or not shares_memory(written, (target,)):
         return False
-    with torch.no_grad():
-        place = target[index]
+    place = _part(target, index)
     return (place.data_ptr(), place.shape, place.stride()) == (written.data_ptr(), written.shape, written.stride())
+
+
+def _part(target: Tensor, index: Any) -> Tensor:
+    """The part of a tensor that an assignment writes into; for a list of places or a mask, the tensor."""
+    with torch.no_grad():
+        part = target[index]
+    return part if shares_memory(part, (target,)) else target
 
 
 def _repeat_the_choice(node: Node, result: Any) -> None:

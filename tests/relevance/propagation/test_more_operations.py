@@ -30,6 +30,10 @@ def tokens_of(x: Tensor) -> Tensor:
 
 
 INDEX = torch.arange(15, -1, -1)
+ROWS = torch.arange(3)[:, None]
+# Of [3, 16, 8], in reading order: the first two tokens of each sample; all tokens, twice.
+PLACES = torch.arange(3 * 16 * 8).view(3, 16, 8)[:, :2]
+TWICE = torch.arange(3 * 16 * 8).view(3, 16, 8).repeat(1, 2, 1)
 WEIGHT = torch.randn(8, 8, 2, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(3))
 
 
@@ -71,6 +75,11 @@ LINEAR: dict[str, Callable[[Tensor], Tensor]] = {
     "written over": lambda t: written_over(t),
     "written into zeros": lambda t: written_into_zeros(t),
     "scatter": lambda t: t.scatter(1, INDEX[:5, None].expand(len(t), 5, 8), t[:, 1:6] * 2),
+    "index_copy": lambda t: t.index_copy(1, INDEX[:5], t[:, 3:8] * 2),
+    "put": lambda t: t.put(PLACES, t[:, 3:5] * 2),
+    "put, accumulated": lambda t: t.put(TWICE, torch.cat([t, t * 2], 1), accumulate=True),
+    "index_put": lambda t: t.index_put((ROWS, INDEX[:5]), t[:, 3:8] * 2),
+    "index_put, accumulated": lambda t: t.index_put((ROWS, INDEX[:5] // 2), t[:, 3:8] * 2, accumulate=True),
     "fold": lambda t: tokens_of(F.fold(F.unfold(grid(t), 2, padding=1), (4, 4), 2, padding=1)),
 }
 
@@ -157,9 +166,27 @@ def test_what_is_written_twice_is_refused(method):
         return y
 
     scattered = Block(lambda t: t.scatter(1, torch.zeros_like(t[:, :2], dtype=torch.long), t[:, 1:3]))
-    for function in (Block(twice), scattered):
+    again = torch.tensor([0, 0])
+    copied = Block(lambda t: t.index_copy(1, again, t[:, 1:3]))
+    put = Block(lambda t: t.put(again, t[0, 0, 2:4]))
+    put_in_place = Block(lambda t: (t * 1).put_(again, t[0, 0, 2:4]))
+    index_put = Block(lambda t: t.index_put((torch.arange(3)[:, None], again), t[:, 1:3]))
+    for function in (Block(twice), scattered, copied, put, put_in_place, index_put):
         with pytest.raises(lrptrain.UnsupportedOperationError, match="writes an entry more than once"):
             attributed(Small(after=function), method)
+
+
+@pytest.mark.parametrize("composite", ["chefer", "alpha_beta"])
+def test_negative_weights_are_refused_by_rules_that_take_them_for_positive(composite):
+    subtracted = Block(lambda t: t.index_add(1, INDEX[:3], t[:, :3], alpha=-2))
+    bicubic = Block(lambda t: tokens_of(F.interpolate(F.interpolate(grid(t), size=6, mode="bicubic"), size=4)))
+    for function in (subtracted, bicubic):
+        model = Linear(function)
+        with pytest.raises(lrptrain.UnsupportedOperationError, match="negative weights"):
+            lrptrain.attribute(model, patches(), 1, "lrp", composite=composite)
+        found = attributed(model, "attnlrp").input
+        assert found is not None
+        assert relative_error(found, times_gradient(model)).max() < 1e-9
 
 
 # Two spellings of one function; relevance of a denominator is held fixed.

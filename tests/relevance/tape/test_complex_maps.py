@@ -79,7 +79,16 @@ class Linear(nn.Module):
         return self.head(self.between(self.embed(x).flatten(2).mT).flatten(1))
 
 
-@pytest.mark.parametrize("function", [mixed, filtered, rotated])
+def in_two_parts(x: Tensor) -> Tensor:
+    spectrum = torch.fft.rfft(x, dim=-1)[..., :4]
+    return torch.stack([spectrum.real, spectrum.imag], -1).flatten(2)
+
+
+def seen_as_real(x: Tensor) -> Tensor:
+    return torch.view_as_real(torch.fft.fft(x, dim=1)[..., :4]).flatten(2)
+
+
+@pytest.mark.parametrize("function", [mixed, filtered, rotated, in_two_parts, seen_as_real])
 @pytest.mark.parametrize("method", ["attnlrp", "gamma_lrp"])
 def test_relevance_of_a_linear_map_is_conserved_per_sample(function, method):
     model = Linear(function)

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 import torch
-from small_models import Block
+from small_models import Block, Small, patches
 from torch import Tensor
 
 import lrptrain
@@ -84,21 +84,84 @@ def test_axis(name, samples):
 
 LOST = {
     "sum of samples": lambda x: x.sum(0),
-    "one sample": lambda x: x[1],
-    "one sample of a sequence-first tensor": lambda x: x.transpose(0, 1)[:, 1],
-    "joined samples": lambda x: torch.cat([x, x]),
     "shuffled samples and others": lambda x: x[torch.arange(len(x)).flip(0)] + x,
     "tokens of two samples added": lambda x: x.index_add(0, torch.arange(len(x)).flip(0), x),
     "tokens of two samples written": lambda x: x[:1].index_copy(0, torch.zeros(len(x), dtype=torch.long), x),
     "samples that weigh samples": lambda x: x[:, 0] @ x[:, 0].T,
     "contracted samples": lambda x: torch.einsum("bnd,bmd->nm", x, x),
+    "tokens of two samples accumulated": lambda x: x.index_put((torch.arange(len(x)).flip(0),), x, accumulate=True),
+    "a softmax over samples": lambda x: x.softmax(0),
+    "a layer that mixes samples": lambda x: torch.nn.functional.linear(x.permute(1, 2, 0), torch.ones(len(x), len(x))),
+    "a product that mixes samples": lambda x: torch.ones(len(x), len(x)) @ x.transpose(0, 1),
+    "padded samples": lambda x: torch.nn.functional.pad(x, (0, 0, 0, 0, 1, -1)),
+    "one sample and all": lambda x: x + x[0],
 }
+# Operations after which no axis is that of the samples, or another one, or their order has changed.
+MIXED = {
+    "contracted": lambda x: torch.einsum("bnd,bc->cnd", x, torch.ones(len(x), len(x))),
+    "reshaped": lambda x: x.reshape(4, len(x), 6).transpose(0, 1),
+    "flipped": lambda x: x.flip(0),
+    "rolled": lambda x: x.roll(1, 0),
+    "turned": lambda x: x.rot90(2, (0, 1)),
+    "tokens first": lambda x: x.transpose(0, 1) * torch.ones(4, 4, 1),
+}
+
+
+def of_mixed(name: str, first: bool, kind: str) -> Callable[[Tensor], Tensor]:
+    """The sum, or the whole, of an input and what an operation makes of it."""
+
+    def function(x: Tensor) -> Tensor:
+        pair = (MIXED[name](x), x) if first else (x, MIXED[name](x))
+        return pair[0] + pair[1] if kind == "sum" else torch.cat(pair, -1)
+
+    return function
+
+
+@pytest.mark.parametrize("first", [True, False])
+@pytest.mark.parametrize("name", MIXED)
+def test_a_lost_axis_is_noticed_in_every_operand(name, first):
+    for kind in ("sum", "joined"):
+        assert axis_of(of_mixed(name, first, kind), 4, 4, 6)[0] is None
 
 
 @pytest.mark.parametrize("samples", [2, 4, 6])
 @pytest.mark.parametrize("name", LOST)
 def test_lost_axis(name, samples):
     assert axis_of(LOST[name], samples, 4, 6)[0] is None
+
+
+# Of tokens [3, 16, 8] of a model. The first two tell by the numbers in a batch, or by the operation as a whole.
+ACROSS: dict[str, Callable[[Tensor], Tensor]] = {
+    "sorted": lambda t: t.sort(0)[0],
+    "transformed": lambda t: torch.fft.fftn(t).real,
+    "contracted": lambda t: torch.einsum("btd,bc->ctd", t, torch.ones(3, 3, dtype=t.dtype)),
+    "flipped": lambda t: t.flip(0),
+}
+
+
+@pytest.mark.parametrize("form", ["gradient", "explicit"])
+@pytest.mark.parametrize("name", ACROSS)
+def test_no_map_where_samples_reach_the_logits_of_others(name, form):
+    across = ACROSS[name]
+    for function in (across, lambda t: t + across(t), lambda t: across(t) + t):
+        with pytest.raises(lrptrain.UnsupportedOperationError, match="samples of a batch"):
+            lrptrain.attribute(Small(after=Block(function)), patches(), 1, "attnlrp", form=form)
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "lrp"])
+def test_logits_in_another_order_have_no_map(method):
+    for function in (lambda t: t.roll(1, 0), lambda t: t[[1, 0, 2]]):
+        with pytest.raises(lrptrain.UnsupportedOperationError, match="in another order"):
+            lrptrain.attribute(Small(after=Block(function)), patches(), 1, method)
+
+
+def test_tokens_picked_of_each_sample_are_put_together_in_order():
+    places = [2, 0, 5]
+    picked = Small(after=Block(lambda t: torch.stack([t[i, place] for i, place in enumerate(places)])[:, None]))
+    at_once = Small(after=Block(lambda t: t[torch.arange(3), places][:, None]))
+    for method in ("attnlrp", "lrp"):
+        maps = [lrptrain.attribute(model, patches(), 1, method).scores for model in (picked, at_once)]
+        assert torch.equal(*maps)
 
 
 # Rows of 3 tokens of each of 2 samples, by experts: rows 0-2 are of the first sample.
@@ -135,6 +198,16 @@ def written_in_order(x: Tensor) -> Tensor:
         (lambda x: x.transpose(0, 1)[SENT[:3] % 3], SampleAxis(1)),
         (lambda x: x.topk(2, 1).values, SampleAxis(0)),
         (and_back, SampleAxis(0)),
+        (lambda x: x[1], SampleAxis(0, rows=(1, 1, 1))),
+        (lambda x: torch.stack([x[1, 2], x[0, 1]]), SampleAxis(0, rows=(1, 0))),
+        (lambda x: torch.stack([x[0, 2], x[1, 1]]), SampleAxis(0)),
+        (lambda x: torch.cat([x, x]), SampleAxis(0)),
+        (lambda x: torch.cat(x.flip(0).split(1)), SampleAxis(0, rows=(1, 0))),
+        (lambda x: x.roll(1, 0), SampleAxis(0, rows=(1, 0))),
+        (lambda x: x.roll(1, 1).flip(2), SampleAxis(0)),
+        (lambda x: x.rot90(1, (0, 1)), SampleAxis(1)),
+        (lambda x: x.transpose(0, 2).rot90(1, (0, 1)), SampleAxis(2)),
+        (lambda x: (x * 0 + x).put(torch.arange(15), x[0]), SampleAxis(0)),
         (written_in_order, SampleAxis(0)),
         (lambda x: x.scatter(1, torch.zeros(2, 1, 5, dtype=torch.long), x[:, 2:]), SampleAxis(0)),
     ],

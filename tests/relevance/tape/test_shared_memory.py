@@ -97,6 +97,26 @@ def set_to_constants_without(x: Tensor) -> Tensor:
     return before + x + x.masked_fill(place < 2, 0.0)
 
 
+def parts_of_one_another(x: Tensor) -> Tensor:
+    x = x * 1
+    x[..., 0] = x[..., 1]
+    x[:, 2].copy_(x[:, 5])
+    first, last = x[:, :3], x[:, 13:]
+    first += last
+    last.mul_(0.5 * first).add_(x[:, 4:7])
+    x[:, 1:3] = 2 * x[:, 7:9]
+    x[:, 9] = x[:, 10] = x[:, 11]
+    return x
+
+
+def parts_of_one_another_without(x: Tensor) -> Tensor:
+    x = torch.cat([x[..., 1:2], x[..., 1:]], -1)
+    first = torch.stack([x[:, 0], x[:, 1], x[:, 5]], 1) + x[:, 13:]
+    last = x[:, 13:] * (0.5 * first) + x[:, 4:7]
+    copies = x[:, 11:12].expand(-1, 3, -1)
+    return torch.cat([first[:, :1], 2 * x[:, 7:9], x[:, 3:9], copies, x[:, 12:13], last], 1)
+
+
 PAIRS = {
     "read before and after": (read_before_and_after, read_before_and_after_without),
     "copied into a buffer": (copied_into_a_buffer, joined),
@@ -148,6 +168,33 @@ def bits(x: Tensor) -> Tensor:
 @pytest.mark.parametrize("function", [detached_alias, detached_alias_of_a_buffer, bits])
 def test_what_does_not_follow_from_the_write_is_refused(function):
     raises(function, "in module 'between' reads a tensor that was changed in place through another view")
+
+
+def test_parts_may_be_written_with_others_of_the_same_memory():
+    one, other = (Small(after=Block(each)) for each in (parts_of_one_another, parts_of_one_another_without))
+    same(one, other, patches(), ("attnlrp", "epsilon_lrp", "gamma_lrp", "lrp", "input_x_gradient"))
+
+
+def shifted(x: Tensor) -> Tensor:
+    x = x * 1
+    x[:, 1:] = x[:, :-1]
+    return x
+
+
+def scaled_by_a_part(x: Tensor) -> Tensor:
+    x = x * 1
+    return x.mul_(x[:, :1])
+
+
+def chosen_places(x: Tensor) -> Tensor:
+    x = x * 1
+    x[:, [3, 1]] = x[:, 5:7]
+    return x
+
+
+@pytest.mark.parametrize("function", [shifted, scaled_by_a_part, chosen_places])
+def test_a_call_that_reads_what_it_writes_is_refused(function):
+    raises(function, r"in module 'between' reads memory that it writes into \(read a copy of it, by `.clone\(\)`\)")
 
 
 def windows(x: Tensor) -> Tensor:

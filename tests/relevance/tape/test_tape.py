@@ -46,7 +46,7 @@ def constant_overwritten(x: Tensor) -> Tensor:
         (under_inference_mode, "inference_mode"),
         (constant_overwritten, "reads a constant that the model overwrites"),
         (lambda x: x.diff(dim=1), r"diff in module 'between' has no propagation rule.*register_rule\('diff', rule\)"),
-        (lambda x: x.amax(0, keepdim=True) + x, "over the samples of a batch"),
+        (lambda x: x.amax(0, keepdim=True) + x, "mixes the samples of a batch"),
         (lambda x: x**-2, "pow in module 'between' has no"),
         (lambda x: 1 / x, "rdiv in module 'between' has no"),
         (lambda x: torch.clamp(x, max=x * 2), "clamp in module 'between' depends on the input in more"),
@@ -61,7 +61,7 @@ def constant_overwritten(x: Tensor) -> Tensor:
         ),
         (lambda x: torch.einsum("bnd,bnd,bnd->bnd", x, x, x), "einsum in module 'between' is not a product of two"),
         (lambda x: x + x.cumsum(0), "mixes the samples"),
-        (lambda x: x - x.mean(0), "averages over the samples"),
+        (lambda x: x - x.mean(0), "mean in module .between. mixes the samples"),
     ],
 )
 def test_unsupported_operations_say_what_where_and_the_way_out(function, match):
