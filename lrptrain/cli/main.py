@@ -83,7 +83,7 @@ def main(args: Sequence[str] | None = None) -> None:
         # A message of this package is enough for the user; an error of user code, as in `fit`, needs its traceback.
         if verb in LIGHTNING_VERBS or not (isinstance(error, OSError) or _is_ours(error)):
             raise
-        sys.exit(f"lrptrain: {error}")  # to the standard error, with the status 1
+        sys.exit(f"lrptrain: {_as_options(str(error))}")  # to the standard error, with the status 1
 
 
 def usage() -> str:
@@ -152,6 +152,16 @@ def _refuse(message: str) -> NoReturn:
     """End with one line on the standard error and the status of argparse."""
     print(f"lrptrain: {message}", file=sys.stderr)
     sys.exit(USAGE_ERROR)
+
+
+def _as_options(message: str) -> str:
+    """Return a message of the Python functions behind the verbs with arguments spelled as options.
+
+    For example `pass batch_adapter=...` becomes `pass --batch-adapter package.function`.
+    """
+    message = re.sub(r"\bbatch_adapter=(\.\.\.)?", "--batch-adapter package.function", message)
+    message = re.sub(r"\bmodel='([\w.<>]+)'", r"--model \1", message)
+    return re.sub(r"\b(model|retrain_epochs)=", lambda found: f"--{found[1].replace('_', '-')} ", message)
 
 
 def _suggestion(verb: str) -> str:

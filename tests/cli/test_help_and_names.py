@@ -14,7 +14,7 @@ from transformers import BertConfig, BertForSequenceClassification, PreTrainedTo
 
 import lrptrain
 from lrptrain.cli import main
-from lrptrain.cli.main import sentence_of
+from lrptrain.cli.main import _as_options, sentence_of
 from lrptrain.cli.naming import check_vocabulary, find_class_names, find_tokenizer
 from lrptrain.cli.normalisation import find_normalisation
 from lrptrain.loggers import EpochRecord, write_record
@@ -221,3 +221,17 @@ def test_class_names_and_vocabulary():
     check_vocabulary([0, 4], named)
     with pytest.raises(ValueError, match="gives token 5, and the model has 5"):
         check_vocabulary([0, 5], named)
+
+
+@pytest.mark.parametrize(
+    ("message", "expected"),
+    [
+        ("pass batch_adapter=... to rename its entries", "pass --batch-adapter package.function to rename its entries"),
+        ("say which with model='<attribute>'", "say which with --model <attribute>"),
+        ("model='net.x': Own has no such attribute", "--model net.x: Own has no such attribute"),
+        ("or pass retrain_epochs=5", "or pass --retrain-epochs 5"),
+        ("a model is no argument", "a model is no argument"),
+    ],
+)
+def test_arguments_are_named_as_options(message, expected):
+    assert _as_options(message) == expected

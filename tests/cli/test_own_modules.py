@@ -169,7 +169,7 @@ def test_audit_as_a_command_and_as_a_function(folder, tmp_path):
         ),
         (("vision.ckpt", "--module=own_vision.Failing", DATA), "KeyError: 'no licence'"),
         (("headless.ckpt", "--module=own_vision.Headless", DATA), "write --module 'own_vision.Headless(width=...)'"),
-        (("headless.ckpt", "--module=own_vision.Headless(width=8)", DATA), "say which with model='<attribute>'"),
+        (("headless.ckpt", "--module=own_vision.Headless(width=8)", DATA), "say which with --model <attribute>"),
         (("vision.ckpt", DATA), "does not say of which LightningModule it is: pass --module package.Class"),
         (("vision.ckpt", MODULE), "pass --data package.DataModule, or a config"),
         (("vision.ckpt", MODULE, "--data=own_vision.Dater"), "has no attribute 'Dater'"),
