@@ -62,7 +62,7 @@ def compare_checkpoint(
         names_in,
         split_samples,
     )
-    from lrptrain.cli.modules import load_model
+    from lrptrain.cli.modules import check_runs, load_model
     from lrptrain.trainers.checks import check_counts
 
     check_counts(max_samples=max_samples, batch_size=batch_size)
@@ -71,6 +71,8 @@ def compare_checkpoint(
     source = load_data(saved, data)
     samples = split_samples(source, split, max_samples, seed, load_adapter(batch_adapter))
     network = load_model(saved, are_images(samples), module, model).to(default_device(device))
+    if model is not None:
+        check_runs(network, samples[0], model)
     compare_samples(
         network,
         samples,

@@ -5,11 +5,14 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import torch
 from torch import nn
 
+from lrptrain.batch import Sample, collate, model_inputs
 from lrptrain.cli.checkpoint import Checkpoint
 from lrptrain.cli.dotted import described, find_object, is_config, read_section, split_call
 from lrptrain.extras import require
+from lrptrain.relevance.preserve import preserved
 from lrptrain.trainers.discover import find_model
 
 IMAGE_MODULE = "lrptrain.models.ImageClassifier"
@@ -140,6 +143,26 @@ def load_model(checkpoint: Checkpoint, is_image: bool, module: str | None, model
         ValueError: If there is no such class or attribute.
     """
     return find_model(load_module(checkpoint, is_image, module), model).eval()
+
+
+def check_runs(network: nn.Module, sample: Sample, model: str) -> None:
+    """Reject a part of a module that does not run on the inputs of the whole.
+
+    Args:
+        network: What `model` names.
+        sample: One sample of the data.
+        model: The attribute path that the user gave.
+
+    Raises:
+        ValueError: With the error of its forward.
+    """
+    device = next(network.parameters(), torch.zeros(())).device
+    inputs = model_inputs(network, collate([sample], device))
+    try:
+        with torch.no_grad(), preserved(network):
+            network(**inputs) if isinstance(inputs, dict) else network(inputs)
+    except Exception as error:
+        raise ValueError(f"--model {model} does not run on the samples of the data: {described(error)}") from error
 
 
 def _named_by(checkpoint: Checkpoint, is_image: bool) -> ModuleSource:

@@ -217,6 +217,11 @@ def test_no_verb_runs_code_of_a_checkpoint(tmp_path, capsys):
     assert not trace.exists()
 
 
+def test_a_part_that_does_not_run_is_one_line(folder, capsys):
+    options = ["compare", str(folder / "vision.ckpt"), MODULE, DATA, "--model=backbone.blocks", "--methods=random"]
+    assert "--model backbone.blocks does not run on the samples of the data: " in refusal(capsys, *options)
+
+
 def test_attribute_knows_the_normalisation_or_asks(folder, tmp_path, capsys):
     picture = folder / "green.png"
     options = ["attribute", str(folder / "vision.ckpt"), str(picture), MODULE]
