@@ -12,7 +12,7 @@ from torch import Tensor, nn
 from lrptrain.batch import Sample, collate, model_inputs, token_annotations
 from lrptrain.batch.annotations import TokenAnnotation
 from lrptrain.batch.content import content_tokens
-from lrptrain.batch.logits import class_probabilities
+from lrptrain.batch.logits import check_labels_fit, class_probabilities
 from lrptrain.findings import ExplainedSample
 from lrptrain.metrics import energy_pointing_game
 from lrptrain.metrics.localization import LOCALIZATION_METRICS
@@ -90,6 +90,7 @@ class Evaluator:
         with self.forward_context():
             relevance = self._explain(batch, samples)
             ratios = _mixing_ratios(self.model, batch) if self.config.mixing_ratios else {}
+        check_labels_fit(torch.tensor([sample.label for sample in samples]), _first(relevance).logits)
         evidence, regions = token_annotations(batch, _first(relevance).image_grid, self.config.region_names)
         # columns[name][i] is the value of sample i, such as columns["label/energy_pointing_game"][0].
         columns = ratios | _scores(relevance, evidence, regions)

@@ -81,7 +81,7 @@ def test_one_forward_pass_serves_all_classes_of_a_batch(model):
 
 
 def test_a_single_logit_has_no_other_class():
-    assert explained(tiny_vit(num_classes=1).double().eval(), [Sample(0, 0, images()[0].tensors)])[1] == []
+    assert explained(tiny_vit(num_classes=1).double().eval(), [Sample(0, -1, images()[0].tensors)])[1] == []
     assert compute_class_maps(Evaluator(torch.nn.Identity(), ExplanationConfig()), [], NAMES) == []
 
 
