@@ -27,6 +27,7 @@ from lrptrain.guidance.losses import LossSum
 from lrptrain.guidance.objective import Objective, parse_losses
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
 from lrptrain.guidance.schedule import BOUND_EVERY_N_BATCHES, Decay, Schedule, bounded_factor, running_ratio
+from lrptrain.monitor.model_input import choice_of_parts
 from lrptrain.relevance.interception import InterceptedForward, checkpoints, intercepted
 from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.tape.tape import Tape
@@ -416,9 +417,11 @@ class RelevanceGuidance(ModelCallback):
             return {}
         try:
             if not forwards:
+                assert self._model is not None
                 raise ValueError(
                     f"the training step never called {type(self._model).__name__} with the {batch_length(batch)} "
-                    "samples of its batch: say which module it calls with model='<attribute>'"
+                    "samples of its batch (a forward that takes the whole batch does not count): say which module it "
+                    f"calls with them, {choice_of_parts(self._model)}"
                 )
             self._check_places(forwards[0], batch)
             self._replay = None if forwards[0].tape is None else Tape()

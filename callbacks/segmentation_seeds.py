@@ -88,6 +88,8 @@ class SegmentationSeeds(ModelCallback):
         run_name: str | None = None,
     ) -> None:
         super().__init__()
+        if config is not None and not isinstance(config, PseudoMaskConfig):
+            raise ValueError(f"config must be a PseudoMaskConfig, not {config!r}; a folder is named by folder=")
         if split not in ("train", "val") or on_error not in ("warn", "raise"):
             raise ValueError(f"split must be 'train' or 'val', on_error 'warn' or 'raise', not {split!r}, {on_error!r}")
         check_counts(every_n_epochs=every_n_epochs + 1, dataloader_idx=dataloader_idx + 1)

@@ -17,6 +17,7 @@ from lrptrain.batch.annotations import (
     rationale_to_tokens,
     split_values,
 )
+from lrptrain.batch.checks import check_aspect_ratio
 
 # What the model got, compared with the batch's image in other places; measured on photographs of 32 and 64 pixels, of
 # which none was taken for moved after noise, other colours, solarisation, blur or a mixture with another image.
@@ -37,7 +38,8 @@ def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch *area"]:
         batch: A batch in the contract's form (`lrptrain.batch.read_batch`).
 
     Returns:
-        `[batch, height, width]` for images (of the first region where there are several; boxes are drawn),
+        `[batch, height, width]` for images (of the first region where there are several;
+            boxes are drawn, masks of another size resized),
         `[batch, tokens]` for texts, with padding ignored.
 
     Raises:
@@ -47,17 +49,15 @@ def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch *area"]:
     if image is None:
         return _rationale(batch)
     if "mask" in batch:
+        if batch["mask"].ndim == 4 and batch["mask"].shape[-1] == 1 and image.shape[-1] > 1:
+            raise ValueError(f"'mask' must be [batch, height, width], got {tuple(batch['mask'].shape)}: mask[..., 0]")
         mask = batch["mask"][:, 0] if batch["mask"].ndim == 4 else batch["mask"]
         if mask.ndim != 3:
             raise ValueError(f"'mask' must be [batch, height, width], got {tuple(batch['mask'].shape)}")
-        if mask.shape[1:] != image.shape[-2:]:
-            raise ValueError(
-                f"masks of {tuple(mask.shape[1:])} for images of {tuple(image.shape[-2:])} pixels: bring both to one "
-                "size, masks by nearest neighbour"
-            )
+        check_aspect_ratio((mask.shape[1], mask.shape[2]), (image.shape[-2], image.shape[-1]))
         # Called for its check of the values; they are split per token later, by `at_tokens`.
         split_values(mask, "mask")
-        return _wide(mask)
+        return _resized(_wide(mask), (image.shape[-2], image.shape[-1]))
     if "boxes" in batch:
         return boxes_to_mask(batch["boxes"], (image.shape[-2], image.shape[-1]))
     raise ValueError(f"no annotation of images in a batch with {sorted(batch)}: guidance needs 'mask' or 'boxes'")
@@ -75,6 +75,16 @@ def _rationale(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch tokens"]:
     rationale = _wide(rationale)
     padding = batch.get("attention_mask")
     return rationale if padding is None else rationale.masked_fill(padding == 0, IGNORED)
+
+
+def _resized(
+    mask: Shaped[Tensor, "batch height width"], size: tuple[int, int]
+) -> Shaped[Tensor, "batch new_height new_width"]:
+    """Return masks in the size of their images, by nearest neighbour: 1, 0 and 255 have no values between."""
+    if mask.shape[1:] == size:
+        return mask
+    resized = torch.nn.functional.interpolate(mask[:, None].float(), size, mode="nearest-exact")
+    return resized[:, 0].to(mask.dtype)
 
 
 def _wide(annotation: Shaped[Tensor, "batch *area"]) -> Shaped[Tensor, "batch *area"]:

@@ -96,11 +96,22 @@ def whole_batch(model: nn.Module) -> str:
     """
     return (
         f"the forward of {type(model).__name__} takes the whole batch, not images or token ids alone: name the network "
-        f"that it calls with them, {_choice(list(_parts(model)))}"
+        f"that it calls with them, {choice_of_parts(model)}"
     )
 
 
+def choice_of_parts(model: nn.Module) -> str:
+    """Return which parts of a model `model=` may name.
+
+    Args:
+        model: The model.
+    """
+    return _choice(list(_parts(model)))
+
+
 def _choice(names: list[str]) -> str:
+    if not names:
+        return "model='<attribute>'"
     return f"model={names[0]!r}" if len(names) == 1 else f"model= and one of {names}"
 
 

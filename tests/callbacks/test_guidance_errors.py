@@ -67,7 +67,6 @@ def replaced(**entries):
 ABSENT = torch.full((6, 16, 16), 255, dtype=torch.uint8)
 FIRST_BATCH = [
     ("no annotation", without("mask"), {}, "no annotation of images in a batch with .*needs 'mask' or 'boxes'"),
-    ("size", replaced(mask=ABSENT[:, :8, :8]), {}, r"masks of \(8, 8\) for images of \(16, 16\) pixels: bring both"),
     ("shape", replaced(mask=ABSENT[:, :8]), {}, "masks of 8 x 16 for images of 16 x 16 pixels have another shape"),
     ("soft", replaced(mask=0.7 * ABSENT / 255), {}, r"mask must be 1 \(evidence\), 0 \(not\) or 255.*mask > 0.5"),
     (

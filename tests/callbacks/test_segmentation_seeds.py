@@ -130,3 +130,10 @@ def test_what_cannot_work_is_refused(tmp_path):
         trainer(tmp_path, seeds(split="val"), limit_val_batches=0).fit(module(), loader(), loader())
     with pytest.raises(ValueError, match="there are 1 validation dataloaders"):
         trainer(tmp_path, seeds(dataloader_idx=1)).validate(module(), loader(), verbose=False)
+
+
+def test_a_folder_by_position_is_refused():
+    with pytest.raises(
+        ValueError, match="config must be a PseudoMaskConfig, not 'masks'; a folder is named by folder="
+    ):
+        SegmentationSeeds("masks")  # type: ignore[arg-type]

@@ -32,6 +32,14 @@ def test_masks():
     assert torch.equal(both, MASK)
 
 
+@pytest.mark.parametrize("dtype", [torch.uint8, torch.long, torch.float32])
+def test_masks_of_another_size_are_resized(dtype):
+    small = torch.tensor([[[1, 0], [255, 0]]] * 2).to(dtype)
+    large = small.repeat_interleave(2, 1).repeat_interleave(2, 2)
+    assert torch.equal(evidence({"image": IMAGE, "mask": small}), large)
+    assert torch.equal(evidence({"image": torch.zeros(2, 3, 2, 2), "mask": large}), small)
+
+
 def test_boxes():
     boxes = torch.tensor([[[1.0, 0.0, 3.0, 2.0]], [[torch.nan] * 4]])
     found = evidence({"image": IMAGE, "boxes": boxes})
@@ -55,7 +63,8 @@ def test_rationales_without_the_padding():
         ({"image": IMAGE, "rationale": IDS}, "no annotation of images"),
         ({"input_ids": IDS, "mask": MASK}, r"no annotation of texts in a batch .*: guidance needs 'rationale'"),
         ({"image": IMAGE, "mask": MASK[:, 0]}, r"'mask' must be \[batch, height, width\], got \(2, 4\)"),
-        ({"image": IMAGE, "mask": MASK[:, :2]}, r"masks of \(2, 4\) for images of \(4, 4\) pixels"),
+        ({"image": IMAGE, "mask": MASK[:, :1]}, "masks of 1 x 4 for images of 4 x 4 pixels have another shape"),
+        ({"image": IMAGE, "mask": MASK[..., None]}, r"got \(2, 4, 4, 1\): mask\[..., 0\]"),
         ({"image": IMAGE, "mask": 3 * MASK}, r"mask must be 1 \(evidence\).*found \[3.0\]"),
         (
             {"input_ids": IDS, "rationale": IDS[:, :2]},
