@@ -581,6 +581,12 @@ class RelevanceMonitor(ModelCallback):
             return self._sample.samples
         samples = self._sample.finish()
         self._wrong_input = any(gather(self._wrong_input))
+        ids = [sample_id for part in gather([sample.sample_id for sample in samples]) for sample_id in part]
+        if len(set(ids)) < len(ids):
+            rank_zero_warn(
+                f"{self.title}: {len(ids)} samples have {len(set(ids))} different ids: `sample_id` must tell samples "
+                "of the whole validation set apart, or be left out of the batch"
+            )
         found = merged(gather(survey(samples)))
         self._misread = found.misread
         if found.misread:

@@ -80,7 +80,9 @@ class ValidationSample:
             problems: What is wrong, by their ids.
         """
         if self.samples is not None:
-            self.samples = [sample for sample in self.samples if sample.sample_id not in problems]
+            # What the draw left out is not among them: where ids repeat, a sound sample may have the same one.
+            later = problems.keys() - self.left_out.keys()
+            self.samples = [sample for sample in self.samples if sample.sample_id not in later]
 
 
 @dataclass
@@ -151,12 +153,15 @@ class StratifiedReservoir:
         # values for a name the last one stays.
         most = dict(sorted(counts, key=lambda size: (counts[size], size)))
         for label, kept in self.candidates.items():
-            for _, sample in kept:
-                for name, size in _sizes(sample):
-                    if size != most[name]:
-                        problem = f"{name!r} is {list(size)}, and that of most samples {list(most[name])}"
-                        self.left_out[sample.sample_id] = problem
-            self.candidates[label] = [each for each in kept if each[1].sample_id not in self.left_out]
+            fitting = []
+            for key, sample in kept:
+                others = [(name, size) for name, size in _sizes(sample) if size != most[name]]
+                for name, size in others:
+                    problem = f"{name!r} is {list(size)}, and that of most samples {list(most[name])}"
+                    self.left_out[sample.sample_id] = problem
+                if not others:
+                    fitting.append((key, sample))
+            self.candidates[label] = fitting
 
     def keys(self) -> dict[int, list[Key]]:
         """Return the candidates' keys by class, to be compared with those of other processes."""

@@ -64,6 +64,18 @@ def test_a_bad_sample_is_left_out_named_and_counted_and_the_rest_goes_on(columns
     assert not (good.folder / "left_out.json").exists()
 
 
+def test_where_ids_repeat_no_sound_sample_goes_with_a_bad_one(tmp_path):
+    columns = {**spoiled(image=float("nan")), "sample_id": torch.arange(24) % 8}
+    pl_module = module()
+    pl_module.validation_step = lambda batch, batch_idx: None
+    with (
+        pytest.warns(UserWarning, match="1 sample is left out"),
+        pytest.warns(UserWarning, match="23 samples have 8 different ids: `sample_id` must tell"),
+    ):
+        watching, _ = run(tmp_path, columns, pl_module=pl_module)
+    assert len(watching.scored) == 23
+
+
 def test_on_request_a_bad_sample_ends_the_run(tmp_path):
     with pytest.raises(ValueError, match=f"{BAD}: mask must be 1"):
         run(tmp_path, spoiled(mask=2), monitor(max_samples=24, on_error="raise"))

@@ -18,6 +18,7 @@ from lrptrain.relevance.propagation.composite import (
 from lrptrain.relevance.propagation.rules import safe_divide
 from lrptrain.relevance.tape.functions import COPIES, ELEMENTWISE, ENTRIES
 from lrptrain.relevance.tape.nodes import Node, Value, unsupported
+from lrptrain.relevance.tape.regions import Region
 from lrptrain.relevance.tape.sample_axes import Axes, SampleAxis, sample_axes, sum_per_sample
 from lrptrain.relevance.tape.tape import Tape
 
@@ -219,7 +220,10 @@ def _rule_for(node: Node, composite: Composite) -> RuleFunction:
     if rule is None and node.name in ELEMENTWISE:
         rule = unchanged
     if rule is None:
-        raise unsupported(node.name, node.path, "has no propagation rule")
+        # Of several operations that count as one, the model knows the parts only.
+        parts = [part.name for part in node.function.nodes] if isinstance(node.function, Region) else []
+        why = f"has no propagation rule (it is {', '.join(parts)})" if parts else "has no propagation rule"
+        raise unsupported(node.name, node.path, why)
     return rule
 
 

@@ -101,9 +101,18 @@ def _rotation(region: Region) -> list[Node]:
     made = _Made(product.path, [])
     pair = region.source
     first, second = (made.of("select", torch.select, pair, -1, i) for i in (0, 1))
-    less = made.of("sub", torch.sub, _times(made, first, real), _times(made, second, imaginary))
-    more = made.of("add", torch.add, _times(made, first, imaginary), _times(made, second, real))
-    made.nodes.append(_node("stack", torch.stack, ([less, more], -1), (less, more), region.result, product.path))
+    rotated_real = made.of("sub", torch.sub, _times(made, first, real), _times(made, second, imaginary))
+    rotated_imaginary = made.of("add", torch.add, _times(made, first, imaginary), _times(made, second, real))
+    made.nodes.append(
+        _node(
+            "stack",
+            torch.stack,
+            ([rotated_real, rotated_imaginary], -1),
+            (rotated_real, rotated_imaginary),
+            region.result,
+            product.path,
+        )
+    )
     return made.nodes
 
 

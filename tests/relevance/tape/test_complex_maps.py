@@ -88,7 +88,14 @@ def seen_as_real(x: Tensor) -> Tensor:
     return torch.view_as_real(torch.fft.fft(x, dim=1)[..., :4]).flatten(2)
 
 
-@pytest.mark.parametrize("function", [mixed, filtered, rotated, in_two_parts, seen_as_real])
+def rotated_in_two_parts(x: Tensor) -> Tensor:
+    """Complex numbers have one axis less than the pairs that they are made of."""
+    pairs = torch.view_as_complex(x.unflatten(-1, (4, 2)).contiguous()) * torch.polar(torch.ones_like(ANGLES), ANGLES)
+    joined = torch.stack([pairs.real, pairs.imag], -1).flatten(2)
+    return joined - joined.mean(1, keepdim=True)
+
+
+@pytest.mark.parametrize("function", [mixed, filtered, rotated, in_two_parts, seen_as_real, rotated_in_two_parts])
 @pytest.mark.parametrize("method", ["attnlrp", "gamma_lrp"])
 def test_relevance_of_a_linear_map_is_conserved_per_sample(function, method):
     model = Linear(function)
@@ -110,7 +117,10 @@ def of_two_activations(x: Tensor) -> Tensor:
         (lambda x: torch.fft.fft(x, dim=1).abs(), "computes with complex numbers"),
         (lambda x: (x * 1j + 1).real, "computes with complex numbers"),
         (lambda x: torch.fft.fft(x, dim=0).real, "the samples of a batch"),
-        (mixed, "linear_map in module 'between' has no propagation rule"),  # no rule tells its signs apart
+        (
+            mixed,
+            r"linear_map in module 'between' has no propagation rule \(it is fft_fftn, real\)",
+        ),  # no rule tells its signs apart
     ],
 )
 def test_what_is_no_linear_map_of_a_sample_is_refused(function, match):
