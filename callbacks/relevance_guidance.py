@@ -585,7 +585,8 @@ class RelevanceGuidance(ModelCallback):
         if self._unwrap_step is not None:
             self._unwrap_step()
         # An exception in the backward pass leaves the mode entered: it is left only if it is still the innermost one.
-        if self._replaying is not None and torch.overrides._get_current_function_mode() is self._replay:  # type: ignore[no-untyped-call]
+        innermost: Any = torch.overrides._get_current_function_mode
+        if self._replaying is not None and innermost() is self._replay:
             self._replaying.__exit__(None, None, None)
         self._unwrap_step = None
         self._replay = self._replaying = None

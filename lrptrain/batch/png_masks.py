@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 import torch.nn.functional as F
 from jaxtyping import Bool, Float, Shaped
 from torch import Tensor
@@ -10,20 +11,20 @@ from torch import Tensor
 from lrptrain.batch.annotations import IGNORED, mixes_0_and_255, no_evidence
 
 _PIXELS_PER_RADIUS = 100
+_NARROW = 8  # the part of the side that a border of padding may take on one side alone
 
 
 class PngMasks:
     """Collects what batches hold until a 1 among their annotations shows that they are read as they are meant.
 
     Samples in which nothing is evidence may hold 255, too: at borders that a crop or a letterbox left, as outlines of
-    objects (PASCAL VOC), in regions that nobody judged. Only what is surely of the other kind is a problem: every
-    annotated mask so far has 0 and 255, no value is 1, and in more than half of these masks 255 fills solid regions
-    beside 0. All else is told by the annotations of a whole sample (`lrptrain.monitor.annotated`).
+    objects (PASCAL VOC). A problem is where no value so far is 1, and in more than half of the masks with 0 and 255 it
+    is 255 that fills solid regions. All else is told by the annotations of a whole sample
+    (`lrptrain.monitor.annotated`).
     """
 
     def __init__(self) -> None:
         self._has_evidence = False
-        self._annotated = 0
         self._mixed = 0
         self._solid = 0
         self._rationale = False
@@ -44,14 +45,13 @@ class PngMasks:
         ignored = planes == IGNORED
         annotated = ~ignored.flatten(1).all(1)
         mixed = annotated & ignored.flatten(1).any(1)
-        self._annotated += int(annotated.sum())
         self._mixed += int(mixed.sum())
         self._solid += int((mixed & _has_solid_regions(ignored, planes == 0)).sum())
 
     @property
     def problem(self) -> str:
         """What is wrong with the annotations so far, and the remedy; "" if nothing surely is."""
-        surely = self._annotated > 0 and self._mixed == self._annotated and 2 * self._solid > self._annotated
+        surely = 2 * self._solid > self._mixed
         if self._has_evidence or not (surely or self._rationale):
             return ""
         return (
@@ -72,8 +72,8 @@ def _has_solid_regions(
         # . . . #       . # . # .        . # # # .
         # # # # #       . # # # .        . # # # .
     """
-    # What lies within the first and the last row, and column, that has a 0.
-    rows, columns = (_between_ends(zero.any(axis)) for axis in (2, 1))
+    rows = _within_border(zero.any(2))
+    columns = _within_border(zero.any(1))
     inside = ignored & rows[:, :, None] & columns[:, None, :]
     # Opened: shrunk by a radius, 2 pixels of 224, and grown again. Objects remain, and of thinner outlines nothing.
     radius = max(1, min(inside.shape[1:]) // _PIXELS_PER_RADIUS)
@@ -87,8 +87,18 @@ def _grown(values: Float[Tensor, "planes height width"], radius: int) -> Float[T
     return F.max_pool2d(values[:, None], 2 * radius + 1, stride=1, padding=radius)[:, 0]
 
 
-def _between_ends(present: Bool[Tensor, "planes length"]) -> Bool[Tensor, "planes length"]:
-    """Return what lies between the first and the last True of each row, with both."""
-    after_first = present.long().cumsum(1) > 0
-    before_last = present.flip(1).long().cumsum(1).flip(1) > 0
-    return after_first & before_last
+def _within_border(present: Bool[Tensor, "planes length"]) -> Bool[Tensor, "planes length"]:
+    """Return which rows, or columns, are no border that padding left: from the first to the last with a 0.
+
+    A border is narrow, or as wide on both sides, as of a letterbox. A wide band on one side alone may be an object.
+
+    Args:
+        present: Whether a row has a 0.
+    """
+    length = present.shape[1]
+    before = (present.long().cumsum(1) == 0).sum(1)
+    behind = (present.flip(1).long().cumsum(1) == 0).sum(1)
+    padded = (before.maximum(behind) <= length // _NARROW) | ((before - behind).abs() <= 1)
+    place = torch.arange(length, device=present.device)
+    within = (place >= before[:, None]) & (place < length - behind[:, None])
+    return within | ~padded[:, None]

@@ -42,7 +42,7 @@ BORDERED = torch.nn.functional.pad(EMPTY[:6, :6], (1, 1, 1, 1), value=255)  # as
 
 OUTLINED = torch.nn.functional.pad(EMPTY[:2, :2], (1, 1, 1, 1), value=255)
 OUTLINED = torch.nn.functional.pad(OUTLINED, (2, 2, 2, 2))
-LETTERBOXED = torch.nn.functional.pad(EMPTY[:4], (0, 0, 0, 4), value=255)
+LETTERBOXED = torch.nn.functional.pad(EMPTY[:4], (0, 0, 2, 2), value=255)
 SOLID = torch.nn.functional.pad(ABSENT[:4, :4], (2, 2, 2, 2))
 
 
@@ -57,7 +57,6 @@ SOLID = torch.nn.functional.pad(ABSENT[:4, :4], (2, 2, 2, 2))
         [BORDERED, BORDERED],
         [OUTLINED, OUTLINED],
         [LETTERBOXED, EMPTY],
-        [SOLID, EMPTY],
         [BORDERED.where(BORDERED > 0, 1), BORDERED],
     ],
     ids=[
@@ -69,7 +68,6 @@ SOLID = torch.nn.functional.pad(ABSENT[:4, :4], (2, 2, 2, 2))
         "nothing but borders",
         "nothing but outlines",
         "a letterbox",
-        "not in every mask",
         "both",
     ],
 )
@@ -79,6 +77,14 @@ def test_other_masks_stay_legal(masks, dtype):
     assert not problem({"mask": stacked})
     assert not problem({"mask": stacked[:, None]})
     assert not problem({"mask": stacked[None]})  # as two regions of one sample, one of which may be absent
+
+
+BAND = torch.nn.functional.pad(EMPTY[:, :6], (2, 0), value=255)  # too wide for what a crop leaves on one side
+
+
+@pytest.mark.parametrize("masks", [[SOLID, EMPTY], [BAND, BAND], [BAND, EMPTY]])
+def test_objects_beside_masks_without_evidence_are_rejected(masks):
+    assert "pass `mask > 0`" in problem({"mask": torch.stack(masks)})
 
 
 @pytest.mark.parametrize("dtype", [torch.bool, torch.int8, torch.uint8, torch.float32])
