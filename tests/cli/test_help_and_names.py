@@ -173,7 +173,8 @@ def test_a_card_is_contradicted_by_what_lies_beyond_black_and_white(low, high, c
     card = nn.Linear(1, 1)
     card.pretrained_cfg = {"mean": [0.5] * 3, "std": [0.4] * 3}  # type: ignore[assignment]
     images = torch.linspace(low, high, 16).view(4, 4).expand(8, 3, 4, 4)
-    data = torch.utils.data.DataLoader([((image - 0.5) / 0.4, 0) for image in images], batch_size=8)
+    pairs: Any = [((image - 0.5) / 0.4, 0) for image in images]
+    data = torch.utils.data.DataLoader(pairs, batch_size=8)
     if contradicts:
         with pytest.raises(ValueError, match="are not normalised as"):
             normalisation(card, data=data)
@@ -184,7 +185,8 @@ def test_a_card_is_contradicted_by_what_lies_beyond_black_and_white(low, high, c
 def test_images_from_minus_one_to_one_are_those_of_another_card():
     card = nn.Linear(1, 1)
     card.pretrained_cfg = {"mean": [0.485, 0.456, 0.406], "std": [0.229, 0.224, 0.225]}  # type: ignore[assignment]
-    data = torch.utils.data.DataLoader([(torch.linspace(-1, 1, 16).view(4, 4).expand(3, 4, 4), 0)])
+    pairs: Any = [(torch.linspace(-1, 1, 16).view(4, 4).expand(3, 4, 4), 0)]
+    data = torch.utils.data.DataLoader(pairs)
     with pytest.raises(ValueError, match="are not normalised as"):
         normalisation(card, data=data)
 
