@@ -260,7 +260,7 @@ def _images(size: int) -> torch.Tensor:
 def _built(module: str, name: str, size: int, blocks: int | None) -> nn.Module:
     from timm.models import _builder, model_entrypoint
 
-    build = _builder.build_model_with_cfg
+    build: Callable[..., nn.Module] = _builder.build_model_with_cfg
     if blocks is not None:
         build = partial(_build_small, build, blocks)
     torch.manual_seed(0)

@@ -135,7 +135,7 @@ class Tape(TorchFunctionMode):
         # The weight in which the explained text was looked up.
         self._table: Tensor | None = None
         # Numbers that were computed of each token id by itself, by the id of the tensor; and what other ids give there.
-        self._hashes: dict[int, tuple[TensorWeakRef, Tensor]] = {}
+        self._hashes: dict[int, tuple[TensorWeakRef, int, Tensor]] = {}
         # Of several tables, those in which this pass has looked the text up.
         self._tables_read: list[Tensor] = []
         # What was looked up of the other arguments, and the weights in which.
@@ -457,9 +457,10 @@ class Tape(TorchFunctionMode):
                 self._tables_read.append(table)
         else:
             lookup = self._first_lookup(looked_up, table)
+        lookup = lookup or self._later_lookup(looked_up, table)
         if lookup is None and self._is_hash(looked_up):
             raise AnotherTable((*self._known_tables, Table(table, looked_up)))
-        return lookup or self._later_lookup(looked_up, table)
+        return lookup
 
     @property
     def _known_tables(self) -> tuple[Table, ...]:
@@ -485,15 +486,17 @@ class Tape(TorchFunctionMode):
         # The same call for other ids: the ids of this text might give one number where others do not.
         of_tensor = {id(tensor): sample for tensor, sample in zip(tensors, samples, strict=True)}
         args, kwargs = map_nested((node.args, node.kwargs), Tensor, lambda tensor: of_tensor[id(tensor)])
-        self._hashes[id(result)] = (TensorWeakRef(result), node.function(*args, **kwargs))
+        self._hashes[id(result)] = (TensorWeakRef(result), version_of(result), node.function(*args, **kwargs))
 
     def _sample_of(self, tensor: Tensor) -> Tensor | None:
         """What ids of all sizes give in the place of the token ids, or None if the tensor is not made of them."""
         if tensor is self.token_ids:
             count = min(_SAMPLED_IDS, torch.iinfo(tensor.dtype).max)
             return torch.arange(count, dtype=tensor.dtype, device=tensor.device)
-        reference, sample = self._hashes.get(id(tensor), (None, None))
-        return sample if reference is not None and reference() is tensor else None
+        reference, version, sample = self._hashes.get(id(tensor), (None, 0, None))
+        # A copy into which the model writes, as decoders shift their ids, is no longer made of each id by itself.
+        is_current = reference is not None and reference() is tensor and version_of(tensor) == version
+        return sample if is_current else None
 
     def _is_hash(self, tensor: Tensor) -> bool:
         """Whether numbers tell token ids apart: `ids * 0`, the segment of a text that has but one, does not."""

@@ -226,3 +226,37 @@ def test_one_table_with_two_hashes_is_refused():
     model = Several(1, lambda tables, ids: tables[0](ids * 5 % 11) + tables[0](ids * 7 % 11), 4)
     with pytest.raises(lrptrain.UnsupportedModelError, match="several tables that cannot be told apart"):
         lrptrain.attribute(model, IDS, 1, "attnlrp")
+
+
+class Shifting(nn.Module):
+    """A decoder that shifts a copy of its token ids in place, as mBART's does."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        self.words = nn.Embedding(9, 5).double()
+        self.encoder = nn.Linear(5, 5).double()
+        self.head = nn.Linear(5, 3).double()
+
+    def embedded(self, words: Tensor, shifted: Tensor) -> Tensor:
+        return self.head(torch.relu(self.encoder(words)).mean(1) + torch.relu(shifted).mean(1))
+
+    def forward(self, input_ids: Tensor) -> Tensor:
+        decoded = input_ids.clone()
+        decoded[:, 1:] = decoded[:, :-1].clone()
+        decoded[:, 0] = 2
+        return self.embedded(self.words(input_ids), self.words(decoded))
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "input_x_gradient"])
+def test_ids_shifted_in_place_are_the_decoders_copy_and_no_hash(method):
+    model = Shifting()
+    ids = torch.tensor([[1, 3, 4, 8], [5, 6, 7, 1]])
+    scores = lrptrain.attribute(model, ids, 1, method).scores
+    words = model.words(ids).detach().requires_grad_()
+    start = model.words.weight[2].detach().expand(2, 1, 5)
+    logits = model.embedded(words, torch.cat([start, words[:, :-1]], 1))
+    (gradient,) = torch.autograd.grad(logits[:, 1].sum(), words)
+    if method == "input_x_gradient":
+        torch.testing.assert_close(scores, (words * gradient).sum(-1).detach(), rtol=1e-12, atol=1e-14)
+    assert bool((scores[:, :-1] != 0).all())
