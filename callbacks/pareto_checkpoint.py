@@ -145,8 +145,8 @@ class ParetoCheckpoint(Checkpoint):
         # Only the first process reads: the others may see another state of a shared disk.
         written = trainer.strategy.broadcast(read_points(self.folder) if trainer.is_global_zero else None)
         assert written is not None
-        known = max((point.step for point in self.points), default=-1)
-        missing = [point for point in written if point.step > known and point.values.keys() == self.metrics.keys()]
+        last_step = max((point.step for point in self.points), default=-1)
+        missing = [point for point in written if point.step > last_step and point.values.keys() == self.metrics.keys()]
         if all(point.step <= trainer.global_step for point in missing):
             self.points += missing  # the checkpoint was saved before this callback had its turn
             return

@@ -487,7 +487,8 @@ class RelevanceMonitor(ModelCallback):
 
     def _heard(self) -> InputListener | None:
         """Listen no longer; return what listened since `on_validation_batch_start`."""
-        listener, self._listener = self._listener, None
+        listener = self._listener
+        self._listener = None
         if listener is not None:
             listener.stop()
         return listener
@@ -587,13 +588,13 @@ class RelevanceMonitor(ModelCallback):
                 f"{self.title}: {len(ids)} samples have {len(set(ids))} different ids: `sample_id` must tell samples "
                 "of the whole validation set apart, or be left out of the batch"
             )
-        found = merged(gather(survey(samples)))
-        self._misread = found.misread
-        if found.misread:
+        annotations = merged(gather(survey(samples)))
+        self._misread = annotations.misread
+        if annotations.misread:
             self._sample.samples = without_annotations(samples)
-            self._failures.note("reading the masks", ValueError(f"{found.misread}. The annotations are not used"))
-        elif found.remark:
-            rank_zero_warn(f"{self.title}: {found.remark}")
+            self._failures.note("reading the masks", ValueError(f"{annotations.misread}. The annotations are not used"))
+        elif annotations.remark:
+            rank_zero_warn(f"{self.title}: {annotations.remark}")
         return self._sample.samples or []
 
     def _is_due(self, epoch: int) -> bool:

@@ -87,11 +87,12 @@ def _check_inputs(batch: Mapping[str, Any], limits: Limits) -> None:
     ids = batch.get("input_ids")
     if ids is None or ids.is_floating_point() or not ids.numel():
         return
-    low, high = int(ids.min()), int(ids.max())
+    low = int(ids.min())
+    high = int(ids.max())
     if low < 0 or (limits.vocabulary is not None and high >= limits.vocabulary):
-        known = "" if limits.vocabulary is None else f" to {limits.vocabulary - 1}"
+        last = "" if limits.vocabulary is None else f" to {limits.vocabulary - 1}"
         raise ValueError(
-            f"'input_ids' holds {low if low < 0 else high}, but the model's embedding knows the ids 0{known}: take the "
+            f"'input_ids' holds {low if low < 0 else high}, but the model's embedding knows the ids 0{last}: take the "
             "tokenizer that belongs to the model, or resize its embedding"
         )
 
@@ -143,7 +144,7 @@ def _check_boxes(batch: Mapping[str, Any], limits: Limits) -> None:
     image = _image(batch)
     if boxes is None or image is None or "mask" in batch:
         return
-    height, width = image.shape[-2], image.shape[-1]
+    height, width = image.shape[-2:]
     drawn = boxes_to_mask(boxes, (height, width))
     if not boxes.shape[1]:  # no image of the batch has a box
         return

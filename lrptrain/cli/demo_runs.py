@@ -21,7 +21,8 @@ from lrptrain.render import contact_sheet, overlay, to_picture
 
 VIT = {"img_size": 24, "patch_size": 4, "embed_dim": 64, "depth": 4, "num_heads": 4}
 GUIDANCE_OPTIONS: dict[str, Any] = {"loss": "consistency", "weight": 10.0}
-FOCUS, CHANCE = "relevance/label/energy_pointing_game", "relevance/chance"
+FOCUS = "relevance/label/energy_pointing_game"
+CHANCE = "relevance/chance"
 
 
 @dataclass(frozen=True)

@@ -89,17 +89,17 @@ def find_normalisation(
     check_normalisation(mean, std)
     if mean is not None and std is not None:
         return Normalisation(_three(mean), _three(std), "--mean and --std")
-    said = _pair_in(datamodule_settings, "the datamodule's arguments, in the checkpoint")
+    of_data = _pair_in(datamodule_settings, "the datamodule's arguments, in the checkpoint")
     if data is not None:
-        said = _pair_in({**vars(data), **settings_of(data)}, f"{type(data).__name__}") or said
-        said = said or _pair_of_transforms(loader_of(data, "val"))
-    if said is not None:
-        return said
+        of_data = _pair_in({**vars(data), **settings_of(data)}, f"{type(data).__name__}") or of_data
+        of_data = of_data or _pair_of_transforms(loader_of(data, "val"))
+    if of_data is not None:
+        return of_data
     bounds = None if data is None else _bounds(loader_of(data, "val"), batch_adapter)
     if bounds is not None and (plain := _plain(bounds)) is not None:
         return plain
-    if (said := _pair_in(module_settings, "the module's arguments, in the checkpoint")) is not None:
-        return said
+    if (of_module := _pair_in(module_settings, "the module's arguments, in the checkpoint")) is not None:
+        return of_module
     return _by_card(module, bounds)
 
 
@@ -111,7 +111,8 @@ def _by_card(module: nn.Module, bounds: Bounds | None) -> Normalisation:
     if card is None:
         raise ValueError(f"nothing says how the images were normalised in training: {ask}")
     if bounds is not None and not _fits(card, bounds):
-        low, high = float(bounds[0].min()), float(bounds[1].max())
+        low = float(bounds[0].min())
+        high = float(bounds[1].max())
         raise ValueError(
             f"the images of the data, from {low:.3g} to {high:.3g}, are not normalised as {card.source} says (mean "
             f"{card.mean}, std {card.std}): pass --mean and --std"
@@ -187,7 +188,8 @@ def _steps(transform: Any) -> Iterator[Any]:
 
 def _bounds(loader: Iterable[Any], batch_adapter: BatchAdapter | None) -> Bounds | None:
     """Return the least and the greatest number of each channel in the first batches; None without images."""
-    lows, highs = [], []
+    lows = []
+    highs = []
     for _, batch in zip(range(BATCHES), loader, strict=False):
         columns = read_batch(batch, batch_adapter)
         for images in (columns[name] for name in IMAGES if name in columns):
@@ -203,7 +205,8 @@ def _bounds(loader: Iterable[Any], batch_adapter: BatchAdapter | None) -> Bounds
 
 def _plain(bounds: Bounds) -> Normalisation | None:
     """Return that nothing was normalised, where images lie in 0..1 and one of them is not black throughout."""
-    low, high = float(bounds[0].min()), float(bounds[1].max())
+    low = float(bounds[0].min())
+    high = float(bounds[1].max())
     if low >= 0 and DARK < high <= 1 + ROUNDING:
         return Normalisation((0.0,) * 3, (1.0,) * 3, "so are the images of the data")
     return None

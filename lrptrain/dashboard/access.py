@@ -25,10 +25,10 @@ def is_shared_machine() -> bool:
     """
     if not hasattr(os, "getuid"):
         return False
-    own = os.getuid()
-    others = {uid for uid in _owners(Path("/proc")) if _is_person(uid)} - {own}
+    user = os.getuid()
+    others = {uid for uid in _owners(Path("/proc")) if _is_person(uid)} - {user}
     # One home besides root's is what images of containers and fresh machines have.
-    homes = {uid for uid in _owners(Path("/home"), Path("/Users")) | {own} if _is_person(uid)}
+    homes = {uid for uid in _owners(Path("/home"), Path("/Users")) | {user} if _is_person(uid)}
     return bool(others) or len(homes) > 1
 
 

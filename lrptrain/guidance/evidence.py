@@ -170,7 +170,8 @@ def moved_samples(
         return everywhere, everywhere
     if torch.equal(seen, image.to(seen.dtype)):
         return torch.zeros(len(image), dtype=torch.bool, device=seen.device), _contrast(image).any(1)
-    seen, image = seen.detach().float(), image.detach().float()
+    seen = seen.detach().float()
+    image = image.detach().float()
     in_place = _correlation(seen, image)
     turns = [image.flip(-1), image.flip(-2), image.rot90(2, (2, 3))]
     if image.shape[2] == image.shape[3]:

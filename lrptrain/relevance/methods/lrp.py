@@ -229,8 +229,6 @@ def attnlrp(explanation: Explanation, form: Literal["gradient", "explicit"] = "g
     Raises:
         ValueError: If the form is unknown.
     """
-    if form not in ("gradient", "explicit"):
-        raise ValueError(unknown_name("form", form, ("gradient", "explicit")))
     return _in_form(explanation, form, attnlrp_composite(), GRADIENT_FORM)
 
 
@@ -256,8 +254,6 @@ def cp_lrp(explanation: Explanation, form: Literal["gradient", "explicit"] = "gr
         ValueError: If the form is unknown.
         UnsupportedMethodError: If the output itself is made by softmaxes, so that no relevance could leave it.
     """
-    if form not in ("gradient", "explicit"):
-        raise ValueError(unknown_name("form", form, ("gradient", "explicit")))
     recording = explanation.recording
     if recording.output in recording.propagator.from_softmaxes:
         raise UnsupportedMethodError(
@@ -269,6 +265,8 @@ def cp_lrp(explanation: Explanation, form: Literal["gradient", "explicit"] = "gr
 
 def _in_form(explanation: Explanation, form: str, explicit: Composite, per_unit: Composite) -> RelevanceMaps:
     """Relevance by rules that exist in two forms."""
+    if form not in ("gradient", "explicit"):
+        raise ValueError(unknown_name("form", form, ("gradient", "explicit")))
     # A user's rule may give relevance to an activation of 0, which no relevance per unit can express.
     if form == "explicit" or explanation.recording.propagator.has_custom_rule(explicit):
         return _of_logit(explanation, explicit)

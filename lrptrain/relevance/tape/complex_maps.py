@@ -97,7 +97,8 @@ def _rotation(region: Region) -> list[Node]:
     factors = [x for x in tensors_in((product.args, product.kwargs)) if x.is_complex()]
     if len(factors) != 1:
         return []
-    real, imaginary = factors[0].real, factors[0].imag.resolve_neg()
+    real = factors[0].real
+    imaginary = factors[0].imag.resolve_neg()
     made = _Made(product.path, [])
     pair = region.source
     first, second = (made.of("select", torch.select, pair, -1, i) for i in (0, 1))
