@@ -178,7 +178,7 @@ def _mean_colour(samples: Sequence[Sample]) -> Float[Tensor, " channels"]:
     return torch.stack([image.double().mean((1, 2)) for image in images]).mean(0) if images else torch.empty(0)
 
 
-def _region_of(chunk: _Chunk) -> Bool[Tensor, "batch *place"]:
+def _region_of(chunk: _Chunk) -> Bool[Tensor, " batch *place"]:
     """Return where the region lies in every sample."""
     if chunk.grid is None:
         return tokens(chunk.region, chunk.batch)
