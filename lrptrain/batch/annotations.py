@@ -211,7 +211,7 @@ def mixes_0_and_255(batch: Mapping[str, Any], name: str) -> bool:
     return bool(mixed.any())
 
 
-def _mixed_masks(masks: Shaped[Tensor, "batch *shape"]) -> Bool[Tensor, " planes"]:
+def _mixed_masks(masks: Shaped[Tensor, " batch *shape"]) -> Bool[Tensor, " planes"]:
     """Return which masks, of one region and sample each, hold both 0 and 255."""
     planes = masks.flatten(0, max(masks.ndim - 3, 0)).flatten(1)  # [batch, regions, height, width] has many per sample
     return (planes == 0).any(1) & (planes == IGNORED).any(1)

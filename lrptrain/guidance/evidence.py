@@ -31,7 +31,7 @@ SHARPER = 3.0
 """The peak of a shift in the phase correlation, over the highest value around no shift."""
 
 
-def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch *area"]:
+def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
     """Return the annotation of a batch: 1 evidence, 0 not, 255 ignored.
 
     Args:
@@ -87,12 +87,12 @@ def _resized(
     return resized[:, 0].to(mask.dtype)
 
 
-def _wide(annotation: Shaped[Tensor, "batch *area"]) -> Shaped[Tensor, "batch *area"]:
+def _wide(annotation: Shaped[Tensor, " batch *area"]) -> Shaped[Tensor, " batch *area"]:
     """Return the annotation in a type that holds 255."""
     return annotation.long() if annotation.dtype == torch.int8 else annotation
 
 
-def at_tokens(annotation: Shaped[Tensor, "batch *area"], grid: tuple[int, int] | None) -> TokenAnnotation:
+def at_tokens(annotation: Shaped[Tensor, " batch *area"], grid: tuple[int, int] | None) -> TokenAnnotation:
     """Bring an annotation made by `evidence` to the model's tokens; samples that are all 255 have no part in any loss.
 
     Args:
@@ -118,7 +118,7 @@ def guidable_samples(batch: Mapping[str, Any], needs_label: bool) -> Bool[Tensor
     return guidable & (batch["label"] >= 0).to(guidable.device)
 
 
-def has_annotation(annotation: Shaped[Tensor, "batch *area"]) -> Bool[Tensor, " batch"]:
+def has_annotation(annotation: Shaped[Tensor, " batch *area"]) -> Bool[Tensor, " batch"]:
     """Return which samples have anything that may be judged."""
     return (annotation != IGNORED).flatten(1).any(1)
 
@@ -138,7 +138,7 @@ def without_annotation(batch: Mapping[str, Any], rows: Collection[int]) -> dict[
     return filled
 
 
-def contrasted(annotation: Shaped[Tensor, "batch *area"]) -> Bool[Tensor, " batch"]:
+def contrasted(annotation: Shaped[Tensor, " batch *area"]) -> Bool[Tensor, " batch"]:
     """Return which samples have evidence and something that is not: only these tell one place from another.
 
     Args:

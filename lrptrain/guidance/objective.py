@@ -79,7 +79,7 @@ class Objective:
     def losses(
         self,
         forward: InterceptedForward,
-        annotation: Shaped[Tensor, "batch *area"],
+        annotation: Shaped[Tensor, " batch *area"],
         label: Int[Tensor, " batch"] | None,
         rows: Int[Tensor, " rows"],
         generator: torch.Generator | None = None,
@@ -105,7 +105,7 @@ class Objective:
     def swap_distance(
         self,
         forward: InterceptedForward,
-        annotation: Shaped[Tensor, "batch *area"],
+        annotation: Shaped[Tensor, " batch *area"],
         rows: Int[Tensor, " rows"],
         generator: torch.Generator | None = None,
     ) -> LossSum:

@@ -70,7 +70,7 @@ class _Chunk:
 
     batch: Mapping[str, Tensor]
     donors: list[Mapping[str, Tensor]]
-    region: Bool[Tensor, "batch *place"]
+    region: Bool[Tensor, " batch *place"]
     by_patches: bool
     config: InterventionConfig
     grid: tuple[int, int] | None

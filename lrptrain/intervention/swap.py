@@ -215,7 +215,7 @@ def places_in_order(
     return order.gather(1, number % usable.sum(1, keepdim=True).clamp(min=1))
 
 
-def _has_evidence(annotation: Shaped[Tensor, "batch *area"]) -> Bool[Tensor, " batch"]:
+def _has_evidence(annotation: Shaped[Tensor, " batch *area"]) -> Bool[Tensor, " batch"]:
     return (annotation == 1).flatten(1).any(1)
 
 

@@ -23,7 +23,7 @@ class RelevanceMaps:
     """
 
     scores: Float[Tensor, "batch tokens"]
-    input: Float[Tensor, "batch *places"] | None = None
+    input: Float[Tensor, " batch *places"] | None = None
     attention: tuple[Float[Tensor, "batch heads length length"], ...] | None = None
     convergence_delta: Float[Tensor, " batch"] | None = None
     of_logit: bool = False

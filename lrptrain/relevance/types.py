@@ -83,7 +83,7 @@ class Relevance:
     target: Int[Tensor, " batch"]
     method: str
     grid: tuple[int, ...] | None = None
-    input: Float[Tensor, "batch *places"] | None = None
+    input: Float[Tensor, " batch *places"] | None = None
     attention: tuple[Float[Tensor, "batch heads length length"], ...] | None = None
     other: Int[Tensor, " batch"] | None = None
     convergence_delta: Float[Tensor, " batch"] | None = None

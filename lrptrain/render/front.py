@@ -18,7 +18,7 @@ _DOT = 6  # points
 def draw_front(
     path: Path,
     values: Float[np.ndarray, "points metrics"],
-    on_front: Bool[np.ndarray, "points"],
+    on_front: Bool[np.ndarray, " points"],
     epochs: Sequence[int],
     metrics: Mapping[str, str],
 ) -> None:

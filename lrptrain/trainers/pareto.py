@@ -53,7 +53,7 @@ def check_directions(metrics: Mapping[str, Direction]) -> None:
 
 def pareto_front(
     values: Float[np.ndarray, "points metrics"], directions: Iterable[Direction]
-) -> Bool[np.ndarray, "points"]:
+) -> Bool[np.ndarray, " points"]:
     """Return which points no other point dominates: none is as good in every metric and better in one.
 
     Args:

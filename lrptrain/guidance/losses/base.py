@@ -85,7 +85,7 @@ class GuidedBatch:
     """
 
     forward: InterceptedForward
-    annotation: Shaped[Tensor, "batch *area"]
+    annotation: Shaped[Tensor, " batch *area"]
     label: Int[Tensor, " batch"] | None
     rows: Int[Tensor, " rows"]
     maps: MapSettings = field(default_factory=MapSettings)
@@ -101,7 +101,7 @@ class GuidedBatch:
         return self.forward.recording(self.rows, get_method(first, {}).in_full_precision(self.maps.options))
 
     @cached_property
-    def recorded_annotation(self) -> Shaped[Tensor, "recorded *area"]:
+    def recorded_annotation(self) -> Shaped[Tensor, " recorded *area"]:
         """The annotation of the recording's samples; what is not guided is ignored."""
         if not self._is_recorded:
             return self.annotation[self.rows]

@@ -18,7 +18,7 @@ def rrr(batch: GuidedBatch) -> LossSum:
     return LossSum.over(right_reasons(batch.recording, annotation), has_annotation(annotation))
 
 
-def right_reasons(recording: Recording, annotation: Shaped[Tensor, "batch *area"]) -> Float[Tensor, " batch"]:
+def right_reasons(recording: Recording, annotation: Shaped[Tensor, " batch *area"]) -> Float[Tensor, " batch"]:
     """Return sum ((1 - M) d/dx sum_k log p_k)^2 (Ross et al. 2017, eq. 1, first term) of every sample.
 
     Args:
