@@ -99,7 +99,7 @@ class RelevanceMonitor(ModelCallback):
         confidence: The level of intervals and findings, in (0, 1).
         intervention: What tests a finding in the epoch in which it arises: "swap" what lies outside the annotation with
             another class's and, as the control, its own class's; "inpaint" or "fill" it; None leaves findings
-            suspected. Fixed positions are painted over, tokens deleted. It costs 2 or 3 forward passes per region.
+            suspected. Fixed positions are painted over, tokens deleted. It costs 2 forward passes per region.
         min_effect: The least mean change of a probability, beyond the control's, that confirms a finding; 0.3 for what
             no map shows.
         fail_on: "confirmed" or "suspected": end training after an epoch with such a finding, with an error.
@@ -151,7 +151,7 @@ class RelevanceMonitor(ModelCallback):
         targets: Sequence[str] = TARGETS,
         batch_size: int = 16,
         max_pictures: int = 16,
-        class_maps: int = 10,
+        class_maps: int = 5,
         max_record_mb: float = 200.0,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
