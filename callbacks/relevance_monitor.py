@@ -37,9 +37,9 @@ from lrptrain.monitor.summary import logged_metrics
 from lrptrain.relevance.default import DEFAULT_METHODS, check_method
 from lrptrain.relevance.preserve import preserved
 from lrptrain.trainers.checks import check_counts, check_normalisation
-from lrptrain.trainers.discover import NameSources, name_sources
 from lrptrain.trainers.failures import Failures, describe_error
 from lrptrain.trainers.lightning import log_scalars, logged_step, undivided_length, watchers
+from lrptrain.trainers.naming import NameSources, name_sources
 from lrptrain.trainers.processes import SharedText, gather
 
 if TYPE_CHECKING:
