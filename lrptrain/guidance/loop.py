@@ -203,7 +203,7 @@ def _innermost(optimizer: Any) -> Optimizer:
     """Return the optimizer that steps, out of what accelerate and Fabric wrap it in."""
     while isinstance(getattr(optimizer, "optimizer", None), Optimizer):
         optimizer = optimizer.optimizer
-    return optimizer  # type: ignore[no-any-return]
+    return optimizer
 
 
 def _wrapped_by_fabric(model: nn.Module) -> nn.Module:

@@ -185,7 +185,7 @@ class _GuidedTrainer:
         return log(*args, **kwargs)
 
 
-class _Callback(transformers.TrainerCallback):  # type: ignore[misc, name-defined]
+class _Callback(transformers.TrainerCallback):  # type: ignore[name-defined]
     """Starts a run over, or goes on with it, and looks at the gradients before each step of the optimizer."""
 
     def __init__(self, guided: _GuidedTrainer) -> None:

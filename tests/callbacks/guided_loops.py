@@ -5,6 +5,7 @@ from contextlib import nullcontext
 from typing import Any
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from guided import RATE, fit, sgd_module, weights
 from torch import Tensor, nn
@@ -33,12 +34,18 @@ def by_lightning(
     return weights(net), guidance
 
 
+def parallel(net: nn.Module) -> nn.Module:
+    """The network as several processes train it."""
+    return nn.parallel.DistributedDataParallel(net) if dist.is_initialized() else net
+
+
 def by_step(net: nn.Module, columns: dict, options: Options | None, size: int, accumulate: int, at: Any) -> Trained:
     optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
     guidance = None if options is None else lrptrain.Guidance(**options, optimizer=optimizer)
+    model = parallel(net)
     for index, batch in enumerate(batches(columns, size)):
-        with nullcontext() if guidance is None else guidance.step(net, batch) as step:
-            loss = F.cross_entropy(net(batch["image"]), batch["label"])
+        with nullcontext() if guidance is None else guidance.step(model, batch) as step:
+            loss = F.cross_entropy(model(batch["image"]), batch["label"])
             (loss if step is None else step.guided(loss)).div(accumulate).backward()
         if (index + 1) % accumulate == 0:
             optimizer.step()
@@ -49,10 +56,11 @@ def by_step(net: nn.Module, columns: dict, options: Options | None, size: int, a
 def by_line(net: nn.Module, columns: dict, options: Options | None, size: int, accumulate: int, at: Any) -> Trained:
     optimizer = torch.optim.SGD(net.parameters(), lr=RATE)
     guidance = None if options is None else lrptrain.Guidance(**options, optimizer=optimizer)
+    model = parallel(net)
     for index, batch in enumerate(batches(columns, size)):
-        loss = F.cross_entropy(net(batch["image"]), batch["label"])
+        loss = F.cross_entropy(model(batch["image"]), batch["label"])
         if guidance is not None:
-            loss = loss + guidance(net, batch)
+            loss = loss + guidance(model, batch)
         (loss / accumulate).backward()
         if (index + 1) % accumulate == 0:
             optimizer.step()
@@ -82,7 +90,9 @@ def by_accelerate(
 def by_fabric(net: nn.Module, columns: dict, options: Options | None, size: int, accumulate: int, at: Any) -> Trained:
     from lightning.fabric import Fabric
 
-    fabric = Fabric(accelerator="cpu", devices=1)
+    processes = dist.get_world_size() if dist.is_initialized() else 1
+    fabric = Fabric(accelerator="cpu", devices=processes, strategy="ddp" if processes > 1 else "auto")
+    fabric.launch()
     model, optimizer = fabric.setup(net, torch.optim.SGD(net.parameters(), lr=RATE))
     guidance = None if options is None else lrptrain.Guidance(**options, optimizer=optimizer)
     for index, batch in enumerate(batches(columns, size)):
@@ -114,7 +124,7 @@ def hugging_face_trainer(model: nn.Module, columns: dict, at: Any, **arguments: 
 
     class InOrder(Trainer):
         def _get_train_sampler(self, *arguments: Any) -> SequentialSampler:
-            return SequentialSampler(self.train_dataset)
+            return SequentialSampler(dataset)
 
     names = {"image": "pixel_values", "label": "labels"}
     dataset: Any = StackDataset(**{names.get(name, name): x for name, x in columns.items()})

@@ -14,15 +14,19 @@ from lrptrain.guidance import MAP_LOSSES
 
 
 @pytest.fixture(params=LOOPS)
-def trained(request, tmp_path):
+def loop(request):
+    return request.param
+
+
+@pytest.fixture
+def trained(loop, tmp_path):
     """Trains a network, and returns its weights and the guidance; without options there is none."""
 
     def train(columns, options=None, net=None, size=6, accumulate=1):
         defaults = {"loss": "energy", "weight": 0.5, "on_error": "raise"}
         chosen = None if options is None else {**defaults, **options}
-        return LOOPS[request.param](vit().double() if net is None else net, columns, chosen, size, accumulate, tmp_path)
+        return LOOPS[loop](vit().double() if net is None else net, columns, chosen, size, accumulate, tmp_path)
 
-    train.name = request.param
     return train
 
 
@@ -40,8 +44,8 @@ def test_accumulated_batches_are_one_large_batch(trained):
     assert_close(halves, by_hand(columns, names="energy"))
 
 
-def test_the_task_bounds_the_guidance(trained):
-    if trained.name == "a line":
+def test_the_task_bounds_the_guidance(trained, loop):
+    if loop == "a line":
         with pytest.raises(ValueError, match="which a call with model and batch does not know: pass weight="):
             trained(annotated_data(), {"weight": None})
         return
@@ -59,10 +63,10 @@ def test_batches_without_an_annotation_are_trained_as_ever(trained):
     assert guidance.failures == 0
 
 
-def test_checkpointed_blocks(trained):
+def test_checkpointed_blocks(trained, loop):
     columns, net = annotated_data(), vit().double()
     net.set_grad_checkpointing()
-    if trained.name == "a line":
+    if loop == "a line":
         with pytest.raises(ValueError, match=r"computes its blocks again.*with guidance.step"):
             trained(columns, {}, net)
         return
