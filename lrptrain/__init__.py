@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from lrptrain import rules, targets
     from lrptrain.auditing.audit import audit
     from lrptrain.auditing.compare import compare
+    from lrptrain.guidance.loop import Guidance
+    from lrptrain.guidance.transformers_trainer import guide
     from lrptrain.monitor.check import check
     from lrptrain.relevance import (
         Composite,
@@ -35,6 +37,7 @@ __all__ = [
     "Composite",
     "Decomposition",
     "Explanation",
+    "Guidance",
     "NonFiniteError",
     "Recording",
     "Relevance",
@@ -50,6 +53,7 @@ __all__ = [
     "check",
     "compare",
     "decompose",
+    "guide",
     "methods",
     "record",
     "register_method",
@@ -63,6 +67,8 @@ _ORIGINS = {
     "audit": "lrptrain.auditing.audit",
     "compare": "lrptrain.auditing.compare",
     "check": "lrptrain.monitor.check",
+    "Guidance": "lrptrain.guidance.loop",
+    "guide": "lrptrain.guidance.transformers_trainer",
 }
 _MODULES = ("rules", "targets")
 
