@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from lrptrain.auditing.audit import audit
     from lrptrain.auditing.compare import compare
     from lrptrain.monitor.check import check
+    from lrptrain.monitor.loop_monitor import Monitor
     from lrptrain.relevance import (
         Composite,
         Decomposition,
@@ -35,6 +36,7 @@ __all__ = [
     "Composite",
     "Decomposition",
     "Explanation",
+    "Monitor",
     "NonFiniteError",
     "Recording",
     "Relevance",
@@ -63,6 +65,7 @@ _ORIGINS = {
     "audit": "lrptrain.auditing.audit",
     "compare": "lrptrain.auditing.compare",
     "check": "lrptrain.monitor.check",
+    "Monitor": "lrptrain.monitor.loop_monitor",
 }
 _MODULES = ("rules", "targets")
 

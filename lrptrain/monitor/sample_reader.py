@@ -9,6 +9,7 @@ from lrptrain.batch.checks import Limits, unusable, vocabulary_size
 from lrptrain.batch.png_masks import PngMasks
 from lrptrain.monitor.annotated import merged, survey, without_annotations
 from lrptrain.monitor.config import MonitorConfig
+from lrptrain.monitor.loader_pass import PlacedBatch
 from lrptrain.monitor.model_input import InputListener, check_bytes, check_model_input
 from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.relevance.preserve import preserved
@@ -83,6 +84,14 @@ class SampleReader:
         for row, problem in unusable(batch, self.limits).items():
             name = f"the sample {batch['sample_id'][row]}" if "sample_id" in batch else f"sample {row} of its batch"
             raise ValueError(f"{self._config.title} cannot use {name}: {problem}")
+
+    def add_placed(self, placed: PlacedBatch) -> None:
+        """Let the samples of a batch compete for the places, wherever in the set they stand.
+
+        Raises:
+            ValueError: If the batch cannot be read.
+        """
+        self.sample.add_batch(self.read(placed.batch), indices=placed.places)
 
     def add(
         self, context: TrainingContext, batch: Any, set_length: float, listener: InputListener | None = None
