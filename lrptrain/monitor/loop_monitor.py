@@ -14,8 +14,9 @@ from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.draw import at_rest, draw_sample
 from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.trainers.context import TrainingContext
-from lrptrain.trainers.loops import ModelNames, bare_model, device_of
+from lrptrain.trainers.loops import bare_model, device_of
 from lrptrain.trainers.messages import inform, is_first_process, shows_progress, warn
+from lrptrain.trainers.naming import loader_sources
 
 
 class Monitor:
@@ -61,6 +62,7 @@ class Monitor:
         self._root_dir = folder
         self._loggers = _checked(loggers)
         self._forward_context = forward_context
+        self._name_sources = [*loader_sources(samples), self._model]
         with at_rest(self._model):
             draw_sample(self.core, self._context(0, 0), samples)
         self.core.clock.start(restart=True)
@@ -151,7 +153,7 @@ class Monitor:
             shows_progress=is_first and shows_progress(),
             forward_context=self._forward_context,
             loggers=self._loggers,
-            name_sources=(ModelNames(self._model),),
+            name_sources=self._name_sources,
             step_name="the loop",
         )
 

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from lrptrain.trainers.discover import NameSources
+from lrptrain.trainers.naming import NameSources
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@ from torch import nn
 from torch.utils.data import DistributedSampler
 
 from lrptrain.trainers.context import TrainingContext
-from lrptrain.trainers.discover import name_sources
+from lrptrain.trainers.naming import name_sources
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl

@@ -2,13 +2,13 @@
 
 import math
 import sys
-from types import FrameType
+from types import FrameType, SimpleNamespace
 from typing import Any
 
 from torch import nn
 
 from lrptrain.trainers.context import TrainingContext
-from lrptrain.trainers.loops import ModelNames, bare_model, device_of
+from lrptrain.trainers.loops import bare_model, device_of
 
 
 def calling_trainer(kind: type) -> Any:
@@ -52,9 +52,17 @@ def transformers_context(trainer: Any, args: Any, state: Any, model: nn.Module, 
         is_first_process=is_first,
         shows_progress=is_first and not args.disable_tqdm,
         loggers=experiments(trainer) if is_first else (),
-        name_sources=(ModelNames(bare, getattr(tokenizer, "tokenizer", tokenizer)),),
+        name_sources=_name_sources(trainer, bare, tokenizer),
         step_name="the Trainer",
     )
+
+
+def _name_sources(trainer: Any, model: nn.Module, tokenizer: Any) -> list[Any]:
+    """Return who knows the tokenizer and the names of classes: the Trainer, its evaluation set and the model."""
+    own = SimpleNamespace(tokenizer=getattr(tokenizer, "tokenizer", tokenizer))
+    datasets = trainer.eval_dataset
+    dataset = next(iter(datasets.values()), None) if isinstance(datasets, dict) else datasets
+    return [own, dataset, trainer.data_collator, model]
 
 
 def epoch_number(epoch: float | None) -> int:
