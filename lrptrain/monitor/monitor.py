@@ -20,7 +20,7 @@ from lrptrain.monitor.clock import Clock
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.gate import gravest_forbidden, raise_if_forbidden, raise_if_unjudged
-from lrptrain.monitor.gathering import GatheredInputs, GatheredSamples, gather_explained, gather_inputs
+from lrptrain.monitor.gathering import GatheredInputs, GatheredSamples, gather_explained, gather_inputs, ids_to_draw
 from lrptrain.monitor.intervene import intervene
 from lrptrain.monitor.isolation import explain_usable
 from lrptrain.monitor.left_out import LeftOut
@@ -227,10 +227,11 @@ class MonitorCore:
         """Explain the sample, find and test, and write the record; every process takes part."""
         started = time.monotonic()
         most_displayed = self.config.max_pictures
+        drawn = ids_to_draw(samples, most_displayed)
         try:
             evaluator = self._evaluator(context)
             shows_progress = self.config.progress_bar and context.shows_progress
-            local, problems = explain_usable(evaluator, samples, shows_progress)
+            local, problems = explain_usable(evaluator, samples, shows_progress, drawn)
         except Exception as error:
             # The other processes wait for this one.
             left_out = self.reader.sample.left_out
