@@ -7,6 +7,8 @@ if TYPE_CHECKING:
     from lrptrain import rules, targets
     from lrptrain.auditing.audit import audit
     from lrptrain.auditing.compare import compare
+    from lrptrain.guidance.loop import Guidance
+    from lrptrain.guidance.transformers_trainer import guide
     from lrptrain.monitor.check import check
     from lrptrain.monitor.loop_monitor import Monitor
     from lrptrain.relevance import (
@@ -36,6 +38,7 @@ __all__ = [
     "Composite",
     "Decomposition",
     "Explanation",
+    "Guidance",
     "Monitor",
     "NonFiniteError",
     "Recording",
@@ -52,6 +55,7 @@ __all__ = [
     "check",
     "compare",
     "decompose",
+    "guide",
     "methods",
     "record",
     "register_method",
@@ -66,6 +70,8 @@ _ORIGINS = {
     "compare": "lrptrain.auditing.compare",
     "check": "lrptrain.monitor.check",
     "Monitor": "lrptrain.monitor.loop_monitor",
+    "Guidance": "lrptrain.guidance.loop",
+    "guide": "lrptrain.guidance.transformers_trainer",
 }
 _MODULES = ("rules", "targets")
 
