@@ -67,7 +67,7 @@ class MonitorConfig:
     targets: Sequence[str] = TARGETS
     batch_size: int = 16
     max_pictures: int = 16
-    class_maps: int = 10
+    class_maps: int = 5
     max_record_mb: float = 200.0
     mean: Sequence[float] | None = None
     std: Sequence[float] | None = None

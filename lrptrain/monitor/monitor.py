@@ -15,6 +15,7 @@ from lrptrain.batch import Sample, batch_length, take
 from lrptrain.batch.forms import ignored_parts
 from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Finding, announce
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars
+from lrptrain.loggers.metrics import current_key
 from lrptrain.monitor.class_maps import compute_class_maps
 from lrptrain.monitor.clock import Clock
 from lrptrain.monitor.config import MonitorConfig
@@ -130,7 +131,7 @@ class MonitorCore:
         """Continue a run; see `state_dict`."""
         self.recorder.resume(RunPoint.from_dict(state_dict["run"]))
         self._findings = [Finding.from_dict(values) for values in state_dict["findings"]]
-        self.scalars = dict(state_dict["scalars"])
+        self.scalars = {current_key(key): value for key, value in state_dict["scalars"].items()}
         self.evaluated_epoch = state_dict["evaluated_epoch"]
         # Checkpoints of earlier versions name none: their monitors were given one, which the state's key holds.
         self._method = state_dict.get("method", self.config.method)
