@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from lrptrain.guidance.loop import Guidance
     from lrptrain.guidance.transformers_trainer import guide
     from lrptrain.monitor.check import check
+    from lrptrain.monitor.loop_monitor import Monitor
     from lrptrain.relevance import (
         Composite,
         Decomposition,
@@ -38,6 +39,7 @@ __all__ = [
     "Decomposition",
     "Explanation",
     "Guidance",
+    "Monitor",
     "NonFiniteError",
     "Recording",
     "Relevance",
@@ -67,6 +69,7 @@ _ORIGINS = {
     "audit": "lrptrain.auditing.audit",
     "compare": "lrptrain.auditing.compare",
     "check": "lrptrain.monitor.check",
+    "Monitor": "lrptrain.monitor.loop_monitor",
     "Guidance": "lrptrain.guidance.loop",
     "guide": "lrptrain.guidance.transformers_trainer",
 }
