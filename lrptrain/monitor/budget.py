@@ -43,8 +43,9 @@ class Extent:
 class Budget:
     """Plans evaluations within a share of the time.
 
-    The first validation is always evaluated. After that an evaluation is due once the share of the time has paid for it
-    and for one more, that of the final weights: so an evaluation that takes twice as long as foreseen is paid for, too.
+    The first validation and the final weights are always evaluated. Between them an evaluation is due once the share of
+    the time has paid for it and for one more, that of the final weights: so an evaluation that takes twice as long as
+    foreseen is paid for, too.
 
     Attributes:
         share: The share of the time that evaluations may take, in (0, 1).
@@ -55,6 +56,8 @@ class Budget:
         evaluations: The number of evaluations so far.
         costs: Seconds of the last evaluation of each extent.
         seconds_per_sample: What is foreseen before there was an evaluation; None if nothing is known.
+        in_every_validation: Whether each validation is evaluated, since something decides by the values. Then only the
+            extent is a matter of the budget.
     """
 
     share: float
@@ -65,6 +68,7 @@ class Budget:
     evaluations: int = 0
     costs: dict[Extent, float] = field(default_factory=dict)
     seconds_per_sample: float | None = None
+    in_every_validation: bool = False
 
     def __post_init__(self) -> None:
         """Check the share.
@@ -83,18 +87,17 @@ class Budget:
         """
         self.validations += 1
         self.extent = self._chosen(elapsed)
-        if self.evaluations and not self._paid(2 * self.cost_of(self.extent), elapsed):
-            return None
-        return self.extent
+        is_due = self.in_every_validation or not self.evaluations
+        return self.extent if is_due or self._paid(2 * self.cost_of(self.extent), elapsed) else None
 
-    def plan_last(self, elapsed: float) -> Extent | None:
-        """Return the extent of an evaluation of the final weights; None if its time is not there.
+    def plan_last(self, elapsed: float) -> Extent:
+        """Return the extent of an evaluation of the final weights: the smallest one if its time is not there.
 
         Args:
             elapsed: As for `plan`.
         """
         extent = self.extent or self._chosen(elapsed)
-        return extent if self._paid(self.cost_of(extent), elapsed) else None
+        return extent if self._paid(self.cost_of(extent), elapsed) else extents_within(self.most)[-1]
 
     def note(self, extent: Extent, seconds: float) -> None:
         """Note an evaluation that was made, and the seconds that it took."""
@@ -147,15 +150,16 @@ class Budget:
         if not (self.costs or self.seconds_per_sample is not None):
             return extents[-1]  # nothing is known: the first evaluation measures
         wait = {extent: self._wait(extent, elapsed) for extent in extents}
-        wanted = next((extent for extent in extents if wait[extent] <= LONGEST_WAIT), extents[-1])
+        longest = 1.0 if self.in_every_validation else LONGEST_WAIT
+        wanted = next((extent for extent in extents if wait[extent] <= longest), extents[-1])
         if not self.evaluations or self.extent not in extents:
             return wanted
         # Scores of epochs compare best over the same samples. So a larger sample has to fit twice over, and a smaller
         # one is taken only where the present one takes twice as long as it should.
         if wanted.work > self.extent.work:
-            larger = [extent for extent in extents if wait[extent] <= LONGEST_WAIT / 2]
+            larger = [extent for extent in extents if wait[extent] <= longest / 2]
             return max([*larger, self.extent], key=lambda extent: extent.work)
-        return wanted if wait[self.extent] > 2 * LONGEST_WAIT else self.extent
+        return wanted if wait[self.extent] > 2 * longest else self.extent
 
     def _wait(self, extent: Extent, elapsed: float) -> float:
         """Return after how many validations the share of the time pays for an evaluation."""

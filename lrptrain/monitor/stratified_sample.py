@@ -41,6 +41,8 @@ class ValidationSample:
         self.samples: list[Sample] | None = None
         self._reservoir = StratifiedReservoir(max_samples, seed, limits)
         self._seen = 0
+        self._ranks: dict[int | str, int] = {}
+        self._counts: Counter[int] = Counter()
 
     @property
     def left_out(self) -> dict[int | str, str]:
@@ -75,11 +77,23 @@ class ValidationSample:
             self._reservoir.keep_one_size(gather(self._reservoir.sizes()))
             everywhere = gather((dict(self._reservoir.counts), self._reservoir.keys()))
             samples = _of_one_type(self._reservoir.choose(everywhere))
+            ranks = self._reservoir.ranks(everywhere)
+            self._counts = sum((Counter(part) for part, _ in everywhere), Counter())
             self._reservoir.candidates.clear()
             # A table's column has one type: where one id is a string, all are, in all processes.
             named = any(gather(any(isinstance(sample.sample_id, str) for sample in samples)))
             self.samples = [replace(each, sample_id=str(each.sample_id)) for each in samples] if named else samples
+            self._ranks = {sample.sample_id: rank for sample, rank in zip(self.samples, ranks, strict=True)}
         return self.samples
+
+    def first(self, count: int) -> list[Sample]:
+        """Return what this process has of a smaller sample, drawn like the whole one and part of every larger one.
+
+        Args:
+            count: The size of the smaller sample, in all processes together.
+        """
+        places = allocate(self._counts, count)
+        return [sample for sample in self.samples or [] if self._ranks[sample.sample_id] < places[sample.label]]
 
     def leave_out(self, problems: Mapping[int | str, str]) -> None:
         """Drop samples of this process for the rest of the run.
@@ -181,13 +195,24 @@ class StratifiedReservoir:
         Args:
             everywhere: `(counts, keys())` of every process, this one included.
         """
+        chosen = self._chosen(everywhere)
+        return [sample for label in sorted(self.candidates) for key, sample in self.candidates[label] if key in chosen]
+
+    def ranks(self, everywhere: Iterable[tuple[Mapping[int, int], Mapping[int, list[Key]]]]) -> list[int]:
+        """Return the rank in its class, from 0 on and over all processes, of each sample that `choose` returns."""
+        chosen = self._chosen(everywhere)
+        return [chosen[key] for label in sorted(self.candidates) for key, _ in self.candidates[label] if key in chosen]
+
+    def _chosen(self, everywhere: Iterable[tuple[Mapping[int, int], Mapping[int, list[Key]]]]) -> dict[Key, int]:
+        """Return the keys of the whole sample, each with its rank in its class."""
         everywhere = list(everywhere)
         counts: Counter[int] = sum((Counter(part) for part, _ in everywhere), Counter())
         # All processes see the keys of all, and reach the same choice; the samples themselves stay where they are.
-        chosen: set[Key] = set()
+        chosen: dict[Key, int] = {}
         for label, places in allocate(counts, self.max_samples).items():
-            chosen.update(sorted(key for _, keys in everywhere for key in keys.get(label, ()))[:places])
-        return [sample for label in sorted(self.candidates) for key, sample in self.candidates[label] if key in chosen]
+            in_order = sorted(key for _, keys in everywhere for key in keys.get(label, ()))[:places]
+            chosen |= {key: rank for rank, key in enumerate(in_order)}
+        return chosen
 
 
 def _of_one_type(samples: list[Sample]) -> list[Sample]:

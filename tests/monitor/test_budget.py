@@ -21,6 +21,7 @@ class Run:
     evaluated: list[tuple[int, Extent]] = field(default_factory=list)
     shares: list[float] = field(default_factory=list)
     first: float = 0.0
+    forced: float = 0.0
 
     def evaluate(self, epoch: int, extent: Extent, seconds: float) -> None:
         self.elapsed += seconds
@@ -29,8 +30,10 @@ class Run:
         self.evaluated.append((epoch, extent))
         self.first = self.first or seconds
 
-    def share_beside_the_first(self) -> float:
-        return (self.budget.spent - self.first) / (self.elapsed - self.first)
+    def share_but_for_the_ends(self) -> float:
+        """Without the first evaluation, and without that of the final weights where its time was not there."""
+        others = self.first + self.forced
+        return (self.budget.spent - others) / (self.elapsed - others)
 
 
 def simulate(epochs: int, epoch_seconds: float, cost: Callable[[Extent, int], float], budget: Budget | None = None):
@@ -41,8 +44,11 @@ def simulate(epochs: int, epoch_seconds: float, cost: Callable[[Extent, int], fl
         if extent is not None:
             run.evaluate(epoch, extent, cost(extent, epoch))
         run.shares.append(run.budget.share_of(run.elapsed))
-    last = run.budget.plan_last(run.elapsed)
-    if last is not None and run.evaluated[-1][0] != epochs - 1:
+    if run.evaluated[-1][0] != epochs - 1:
+        paid = run.budget.spent + run.budget.cost_of(run.budget.extent) <= run.budget.share * run.elapsed
+        last = run.budget.plan_last(run.elapsed)
+        assert last == (run.budget.extent if paid else extents_within(FULL)[-1])
+        run.forced = 0.0 if paid else cost(last, epochs - 1)
         run.evaluate(epochs - 1, last, cost(last, epochs - 1))
     return run
 
@@ -68,10 +74,11 @@ def test_the_share_is_kept(epochs, seconds, cost, known):
     """Also if what is foreseen before the first evaluation is wrong by a factor of two."""
     run = simulate(epochs, seconds, cost, Budget(0.05, FULL, seconds_per_sample=known))
     assert run.evaluated[0][0] == 0
-    assert run.share_beside_the_first() <= 0.05 * 1.1
+    assert run.evaluated[-1][0] == epochs - 1
+    assert run.share_but_for_the_ends() <= 0.05 * 1.1
     if run.first <= 0.05 * seconds:
         assert max(run.shares) <= 0.05 * 1.1
-    elif len(run.evaluated) > 1:
+    if not run.forced:
         assert run.budget.share_of(run.elapsed) <= 0.05 * 1.1
 
 
@@ -90,10 +97,10 @@ def test_a_short_run_has_a_smaller_sample_and_few_pictures():
     assert run.budget.share_of(run.elapsed) > 0.025  # what is allowed is used
 
 
-def test_the_first_validation_is_evaluated_whatever_the_budget():
-    run = simulate(3, 1.0, steady(), Budget(0.001, FULL))
-    assert [epoch for epoch, _ in run.evaluated] == [0]
-    assert run.evaluated[0][1] == extents_within(FULL)[-1]
+def test_the_first_validation_and_the_final_weights_are_evaluated_whatever_the_budget():
+    run = simulate(5, 1.0, steady(), Budget(0.001, FULL))
+    smallest = extents_within(FULL)[-1]
+    assert run.evaluated == [(0, smallest), (4, smallest)]
 
 
 def test_the_final_weights_are_evaluated_within_the_budget():
@@ -101,6 +108,14 @@ def test_the_final_weights_are_evaluated_within_the_budget():
         run = simulate(epochs, 100.0, steady())
         assert run.evaluated[-1][0] == epochs - 1
         assert run.budget.share_of(run.elapsed) <= 0.05
+
+
+def test_where_something_decides_by_the_values_each_validation_is_evaluated_by_a_smaller_sample():
+    run = simulate(10, 100.0, steady(), Budget(0.05, FULL, in_every_validation=True))
+    assert [epoch for epoch, _ in run.evaluated] == list(range(10))
+    assert {extent.samples for _, extent in run.evaluated} == {FEWEST_SAMPLES}
+    long = simulate(10, 5000.0, steady(), Budget(0.05, FULL, in_every_validation=True, seconds_per_sample=0.25))
+    assert {extent for _, extent in long.evaluated} == {FULL}
 
 
 def test_a_size_that_is_nearly_right_is_not_changed():
