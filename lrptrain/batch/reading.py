@@ -73,8 +73,9 @@ def read_batch(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, Any
     if "rationale" in entries and "input_ids" in entries:
         entries["rationale"] = token_rationale(entries["rationale"], found)
     columns = {name: _column(name, value) for name, value in entries.items() if value is not None}
-    if _has_channels_last(columns):
-        columns["mask"] = columns["mask"][..., 0]
+    mask = columns.get("mask")
+    if isinstance(mask, Tensor) and _has_channels_last(mask, columns):
+        columns["mask"] = mask[..., 0]
     if not any(name in columns for name in (*IMAGES, "input_ids")):
         raise ValueError(
             f"no input in a batch with {list(found)}: it needs 'image' or 'pixel_values', or 'input_ids'; pass "
@@ -86,11 +87,10 @@ def read_batch(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, Any
     return columns
 
 
-def _has_channels_last(columns: Mapping[str, Any]) -> bool:
+def _has_channels_last(mask: Tensor, columns: Mapping[str, Any]) -> bool:
     """Return whether masks are `[batch, height, width, 1]`, as array libraries hold them."""
-    mask = columns.get("mask")
     image = next((columns[name] for name in IMAGES if name in columns), None)
-    if mask is None or image is None or image.ndim != 4:
+    if image is None or image.ndim != 4:
         return False
     return bool(mask.ndim == 4 and mask.shape[-1] == 1 and image.shape[-1] > 1)
 
