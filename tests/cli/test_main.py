@@ -119,18 +119,29 @@ def test_a_flag_needs_no_value(typed: list[str]):
         main(["dashboard", "nowhere", *typed])
 
 
-def test_a_wrong_argument_is_one_line(tmp_path: Path):
-    command = [sys.executable, "-m", "lrptrain"]
-    for arguments, says in {
-        ("compare", "any.ckpt", "--methods=gradcam++"): "unknown method 'gradcam++'; did you mean gradcam?",
-        ("compare", "any.ckpt", "--max-samples=0"): "max_samples must be",
-        ("attribute", str(tmp_path / "none.ckpt"), "a text"): "there is no checkpoint",
-    }.items():
-        done = subprocess.run([*command, *arguments], capture_output=True, text=True, check=False, cwd=tmp_path)
-        assert done.returncode == 1
-        assert done.stderr.strip().splitlines()[-1].startswith("lrptrain: ")
-        assert says in done.stderr
-        assert "Traceback" not in done.stderr
+WRONG_ARGUMENTS = {
+    ("compare", "any.ckpt", "--methods=gradcam++"): "unknown method 'gradcam++'; did you mean gradcam?",
+    ("compare", "any.ckpt", "--max-samples=0"): "max_samples must be",
+    ("attribute", "none.ckpt", "a text"): "there is no checkpoint",
+}
+
+
+@pytest.mark.parametrize(("arguments", "says"), WRONG_ARGUMENTS.items())
+def test_a_wrong_argument_is_one_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, arguments, says):
+    monkeypatch.chdir(tmp_path)
+    with pytest.raises(SystemExit) as ended:
+        main(list(arguments))
+    assert str(ended.value).startswith("lrptrain: ")
+    assert says in str(ended.value)
+    assert "\n" not in str(ended.value)
+
+
+def test_a_wrong_argument_has_no_traceback(tmp_path: Path):
+    command = [sys.executable, "-m", "lrptrain", "attribute", "none.ckpt", "a text"]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    assert done.returncode == 1
+    assert done.stderr.strip().splitlines()[-1].startswith("lrptrain: there is no checkpoint")
+    assert "Traceback" not in done.stderr
 
 
 def test_attribute_draws_an_image(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
