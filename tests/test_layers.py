@@ -42,7 +42,7 @@ LAYERS = {
     "batch": {"relevance"},
     "metrics": {"batch", "relevance"},
     "intervention": {"batch", "metrics", "relevance"},
-    "guidance": {"batch", "intervention", "metrics", "relevance"},
+    "guidance": {"batch", "intervention", "metrics", "relevance", "trainers"},
     "findings": {"batch", "extras", "intervention"},
     "render": {"extras"},
     "trainers": {"render", "extras", "files"},

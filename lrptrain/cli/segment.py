@@ -3,16 +3,7 @@
 from pathlib import Path
 from typing import Any
 
-from lrptrain.cli.checkpoint import read_checkpoint
-from lrptrain.cli.datasets import default_device, load_data
-from lrptrain.cli.dotted import is_config
-from lrptrain.cli.lightning import lightning_cli
-from lrptrain.cli.modules import load_module
-from lrptrain.relevance.default import check_method
-from lrptrain.segmentation.config import PseudoMaskConfig
-from lrptrain.segmentation.export import MASK_FOLDERS
-from lrptrain.segmentation.export_files import describe_entries, read_index
-from lrptrain.segmentation.pipeline import Training, run_pipeline
+from lrptrain.segmentation.config import PseudoMaskConfig, Training
 
 
 def segment(
@@ -48,6 +39,14 @@ def segment(
     Raises:
         ValueError: If neither a checkpoint nor a config is given, or no threshold can be chosen.
     """
+    # Imported here: the help of a verb must not wait for what the verb needs.
+    from lrptrain.cli.checkpoint import read_checkpoint
+    from lrptrain.cli.datasets import default_device, load_data
+    from lrptrain.cli.modules import load_module
+    from lrptrain.relevance.default import check_method
+    from lrptrain.segmentation.export_files import describe_entries, read_index
+    from lrptrain.segmentation.pipeline import run_pipeline
+
     check_method(masks.method, masks.options)  # a wrong name ends it here, not after a training
     root = Path(output)
     saved = read_checkpoint(checkpoint or _trained(data, root / "classifier.ckpt"), trust)
@@ -63,6 +62,8 @@ def segment(
 
 def iou_table(results: dict[str, Any]) -> str:
     """Mean IoU by split, as Markdown; of pseudo-masks over the pixels that are not ignored."""
+    from lrptrain.segmentation.export import MASK_FOLDERS
+
     splits = [split for split in ("train", "val", "test") if split in results]
     rows = ["| mean IoU | seeds | refined | pseudo-masks | segmenter |", "| --- | --- | --- | --- | --- |"]
     for split in splits:
@@ -81,6 +82,9 @@ def _percent(score: dict[str, Any] | None) -> str:
 
 def _trained(config: str | None, path: Path) -> str:
     """The checkpoint of a classifier trained by a config of `lrptrain fit`, once."""
+    from lrptrain.cli.dotted import is_config
+    from lrptrain.cli.lightning import lightning_cli
+
     if path.exists():
         return str(path)
     if config is None or not is_config(config):

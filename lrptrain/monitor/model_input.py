@@ -12,6 +12,7 @@ from lrptrain.batch import IMAGES, model_inputs
 from lrptrain.relevance.notices import warn_once
 from lrptrain.relevance.outputs import read_logits
 from lrptrain.relevance.preserve import preserved, unwrap
+from lrptrain.trainers.discover import choice, parts, whole_batch
 
 _MOST_HEARD = 16  # a step that calls the model over and over, to write a text, say, must not fill the memory
 
@@ -47,7 +48,7 @@ class InputListener:
         compiled = hasattr(model, "_orig_mod") or inner._compiled_call_impl is not None
         self.listens = not compiled
         self._handles = [] if compiled else [inner.register_forward_pre_hook(self._note, with_kwargs=True)]
-        for name, child in () if compiled else _parts(inner).items():
+        for name, child in () if compiled else parts(inner).items():
             if child._compiled_call_impl is None and not hasattr(child, "_orig_mod"):
                 self._handles += _listen(child, partial(self._note_below, name))
 
@@ -81,38 +82,6 @@ def _listen(module: nn.Module, note: Callable[..., None]) -> list[RemovableHandl
 
 def _copies(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
     return [value.detach().clone() for value in (*args, *kwargs.values()) if isinstance(value, Tensor)]
-
-
-def _parts(model: nn.Module) -> dict[str, nn.Module]:
-    """Return the children of a model that have parameters: a metric or a loss has none."""
-    return {name: child for name, child in model.named_children() if any(True for _ in child.parameters())}
-
-
-def whole_batch(model: nn.Module) -> str:
-    """Return what to do about a model whose forward takes a whole batch.
-
-    Args:
-        model: The model.
-    """
-    return (
-        f"the forward of {type(model).__name__} takes the whole batch, not images or token ids alone: name the network "
-        f"that it calls with them, {choice_of_parts(model)}"
-    )
-
-
-def choice_of_parts(model: nn.Module) -> str:
-    """Return which parts of a model `model=` may name.
-
-    Args:
-        model: The model.
-    """
-    return _choice(list(_parts(model)))
-
-
-def _choice(names: list[str]) -> str:
-    if not names:
-        return "model='<attribute>'"
-    return f"model={names[0]!r}" if len(names) == 1 else f"model= and one of {names}"
 
 
 def check_model_input(listener: InputListener, batch: Mapping[str, Any], step: str) -> None:
@@ -159,7 +128,7 @@ def _check_parts(listener: InputListener, batch: Mapping[str, Any], step: str) -
         if (theirs := _comparable(heard, batch)) and (ours := _comparable(forward.get(name, []), batch))
     ]
     if not shared:
-        meant = _choice(list(listener.heard_below))
+        meant = choice(list(listener.heard_below))
         message = f"{step} never calls {type(model).__name__}, which is explained; which module does it call? {meant}"
         warn_once(model, ("never called", step), message)
     elif not any(_same(x, y) for theirs, ours in shared for x in theirs for y in ours):
@@ -169,12 +138,12 @@ def _check_parts(listener: InputListener, batch: Mapping[str, Any], step: str) -
 
 def _heard_in_forward(model: nn.Module, batch: Mapping[str, Any]) -> dict[str, list[Tensor]] | None:
     """Return what the children of a model get from its forward, called with a batch; None if it fails."""
-    heard: dict[str, list[Tensor]] = {name: [] for name in _parts(model)}
+    heard: dict[str, list[Tensor]] = {name: [] for name in parts(model)}
 
     def note(name: str, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         heard[name] += _copies(args, kwargs)
 
-    handles = [handle for name, child in _parts(model).items() for handle in _listen(child, partial(note, name))]
+    handles = [handle for name, child in parts(model).items() for handle in _listen(child, partial(note, name))]
     inputs = model_inputs(model, batch)
     try:
         with torch.no_grad(), preserved(model):

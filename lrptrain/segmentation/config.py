@@ -1,14 +1,16 @@
-"""The settings of seeds and pseudo-masks."""
+"""The settings of seeds, of pseudo-masks and of the segmenter that is trained on them; they import no torch."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lrptrain.relevance.default import check_method
-from lrptrain.segmentation.refinement import refinements
-from lrptrain.segmentation.seeds import CHUNK, SCALES
 from lrptrain.trainers.checks import check_normalisation
 
+SCALES = (1.0, 0.5, 1.5)
+"""The factors by which images are resized for their seeds."""
+CHUNK = 32
+"""How many maps are computed in one forward pass."""
+REFINEMENT = "pixel_adaptive"
 DEFAULT_THRESHOLD = 0.3
 """The threshold of the background where no true mask says which one fits: a share of each map's maximum."""
 
@@ -46,7 +48,7 @@ class PseudoMaskConfig:
     options: dict[str, Any] = field(default_factory=dict)
     scales: Sequence[float] = SCALES
     flip: bool = True
-    refine: str | None = "pixel_adaptive"
+    refine: str | None = REFINEMENT
     refine_options: dict[str, Any] = field(default_factory=dict)
     present: Literal["label", "predicted"] = "label"
     multi_label: bool = False
@@ -58,10 +60,18 @@ class PseudoMaskConfig:
     chunk: int = CHUNK
 
     def __post_init__(self) -> None:
-        check_method(self.method, self.options)
+        # Names are looked up where they differ from the default: what knows them takes seconds to import, and the help
+        # of `lrptrain segment`, which shows the defaults, should not wait for it.
+        if self.method is not None or self.options:
+            from lrptrain.relevance.default import check_method
+
+            check_method(self.method, self.options)
+        if self.refine not in (None, REFINEMENT):
+            from lrptrain.segmentation.refinement import refinements
+
+            if self.refine not in refinements():
+                raise ValueError(f"refine must be one of {', '.join(refinements())} or None, not {self.refine!r}")
         check_normalisation(self.mean, self.std)
-        if self.refine is not None and self.refine not in refinements():
-            raise ValueError(f"refine must be one of {', '.join(refinements())} or None, not {self.refine!r}")
         if self.present not in ("label", "predicted") or self.masks not in ("evidence", "classes"):
             raise ValueError(
                 f"present must be 'label' or 'predicted' and masks 'evidence' or 'classes', not {self.present!r} and "
@@ -71,3 +81,27 @@ class PseudoMaskConfig:
             raise ValueError(f"threshold must lie in [0, 1), not {self.threshold}")
         if not 0 <= self.margin < 1:
             raise ValueError(f"margin must lie in [0, 1), not {self.margin}")
+
+
+@dataclass(frozen=True)
+class Training:
+    """How the segmenter is trained.
+
+    Attributes:
+        max_epochs: The number of passes over the images with a pseudo-mask.
+        batch_size: Images per step.
+        lr: The peak of the learning rate, which follows one cycle.
+        weight_decay: The weight decay of AdamW.
+        smallest: The height and width of the smallest random window, as a share of the image's; None for no
+            augmentation.
+        frozen: Whether the ViT stays as it is and the decoder alone is trained.
+        seed: The seed of the decoder's weights and of the order of the images.
+    """
+
+    max_epochs: int = 20
+    batch_size: int = 16
+    lr: float = 5e-4
+    weight_decay: float = 0.05
+    smallest: float | None = 0.5
+    frozen: bool = False
+    seed: int = 0

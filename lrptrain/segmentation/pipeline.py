@@ -2,7 +2,7 @@
 
 import copy
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,7 @@ from torch import nn
 from lrptrain.data.common import SPLITS
 from lrptrain.files import write_json
 from lrptrain.segmentation import export_files
-from lrptrain.segmentation.config import PseudoMaskConfig
+from lrptrain.segmentation.config import PseudoMaskConfig, Training
 from lrptrain.segmentation.decoder import PatchDecoder
 from lrptrain.segmentation.export import ImageSource, run_export, to_lists
 from lrptrain.segmentation.folder import SegmentationFolder
@@ -23,30 +23,6 @@ from lrptrain.segmentation.images import image_batches
 from lrptrain.segmentation.scoring import MaskScore
 from lrptrain.segmentation.segmenter import Segmenter
 from lrptrain.trainers.discover import find_class_names, find_model
-
-
-@dataclass(frozen=True)
-class Training:
-    """How the segmenter is trained.
-
-    Attributes:
-        max_epochs: The number of passes over the images with a pseudo-mask.
-        batch_size: Images per step.
-        lr: The peak of the learning rate, which follows one cycle.
-        weight_decay: The weight decay of AdamW.
-        smallest: The height and width of the smallest random window, as a share of the image's; None for no
-            augmentation.
-        frozen: Whether the ViT stays as it is and the decoder alone is trained.
-        seed: The seed of the decoder's weights and of the order of the images.
-    """
-
-    max_epochs: int = 20
-    batch_size: int = 16
-    lr: float = 5e-4
-    weight_decay: float = 0.05
-    smallest: float | None = 0.5
-    frozen: bool = False
-    seed: int = 0
 
 
 def run_pipeline(

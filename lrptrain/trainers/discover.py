@@ -45,6 +45,39 @@ def find_model(pl_module: nn.Module, path: str | None) -> nn.Module:
     raise ValueError(f"{name} has no forward of its own, and {meant}: say which with model='<attribute>'")
 
 
+def parts(model: nn.Module) -> dict[str, nn.Module]:
+    """Return the children of a model that have parameters: a metric or a loss has none."""
+    return {name: child for name, child in model.named_children() if any(True for _ in child.parameters())}
+
+
+def whole_batch(model: nn.Module) -> str:
+    """Return what to do about a model whose forward takes a whole batch.
+
+    Args:
+        model: The model.
+    """
+    return (
+        f"the forward of {type(model).__name__} takes the whole batch, not images or token ids alone: name the network "
+        f"that it calls with them, {choice_of_parts(model)}"
+    )
+
+
+def choice_of_parts(model: nn.Module) -> str:
+    """Return which parts of a model `model=` may name.
+
+    Args:
+        model: The model.
+    """
+    return choice(list(parts(model)))
+
+
+def choice(names: list[str]) -> str:
+    """Return which of some parts `model=` may name."""
+    if not names:
+        return "model='<attribute>'"
+    return f"model={names[0]!r}" if len(names) == 1 else f"model= and one of {names}"
+
+
 def name_sources(trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> NameSources:
     """Return the datamodule (or None) and the module, whose class names and tokenizer count in this order."""
     return getattr(trainer, "datamodule", None), pl_module

@@ -1,9 +1,12 @@
 """The few collectives that callbacks need; every process must take part in each, also one that failed."""
 
-from typing import TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, TypeVar
 
 import torch
 import torch.distributed as dist
+from torch import Tensor
 
 Value = TypeVar("Value")
 
@@ -34,6 +37,37 @@ def gather_to_first(value: Value) -> list[Value]:
     values: list[Value] = [value] * size if rank == 0 else []
     dist.gather_object(value, values if rank == 0 else None)
     return values
+
+
+@dataclass(frozen=True)
+class Processes:
+    """The processes of a training.
+
+    Attributes:
+        rank: The number of this one.
+        size: How many there are.
+        over_all: Takes the sum or the mean of a tensor over all of them, with the same shape in each.
+    """
+
+    rank: int
+    size: int
+    over_all: Callable[[Tensor, Literal["sum", "mean"]], Tensor]
+
+    def reduced(self, values: Tensor, operation: Literal["sum", "mean"]) -> Tensor:
+        """Reduce over all processes; in a single one the values stay as they are, to the bit."""
+        return self.over_all(values, operation) if self.size > 1 else values
+
+
+def torch_processes() -> Processes:
+    """Return the processes of torch's default group."""
+    rank, size = rank_and_size()
+    return Processes(rank, size, _over_group)
+
+
+def _over_group(values: Tensor, operation: Literal["sum", "mean"]) -> Tensor:
+    reduced = values.detach().clone()
+    dist.all_reduce(reduced)
+    return reduced / dist.get_world_size() if operation == "mean" else reduced
 
 
 class SharedText:

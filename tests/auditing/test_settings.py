@@ -1,10 +1,15 @@
 import pickle
+from dataclasses import fields
+from typing import Any, get_type_hints
 
 import pytest
 from audited import QUICK
 
 from lrptrain.auditing import AuditSettings, registered_tests
+from lrptrain.auditing.audit import AUDITED_METHODS
 from lrptrain.auditing.base import select_tests
+from lrptrain.cli.audit import audit_checkpoint
+from lrptrain.cli.audit_settings import CliAuditSettings
 
 
 def test_every_setting_of_a_test_is_one_of_the_audit():
@@ -28,3 +33,16 @@ def test_settings_can_be_pickled_and_compared():
 def test_an_unknown_setting_is_refused():
     with pytest.raises(TypeError, match="shuffle"):
         AuditSettings(shuffle=3)
+
+
+def test_the_options_of_the_command_line_are_the_settings():
+    """They are read from the tests' source, which is not imported for a help."""
+
+    def declared(settings: Any) -> set[Any]:
+        kinds = get_type_hints(settings)
+        return {(each.name, kinds[each.name], each.default) for each in fields(settings)}
+
+    assert declared(CliAuditSettings) == declared(AuditSettings)
+    assert {*(CliAuditSettings.__doc__ or "").splitlines()} == {*(AuditSettings.__doc__ or "").splitlines()}
+    text = " ".join((audit_checkpoint.__doc__ or "").replace(" and ", ", ").split())
+    assert f"else {', '.join(AUDITED_METHODS)}." in text

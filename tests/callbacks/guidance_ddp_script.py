@@ -11,6 +11,8 @@ import torch
 from guided import annotated_data, guidance, sgd_module
 from setting import loader, trainer
 
+from lrptrain.guidance.objective import Objective
+
 FOLDER, DEVICES = Path(sys.argv[1]), int(sys.argv[2])
 RANK = int(os.environ.get("LOCAL_RANK", 0))
 OPTIONS = {"devices": DEVICES, "strategy": "ddp" if DEVICES > 1 else "auto", "use_distributed_sampler": False}
@@ -24,16 +26,16 @@ def run(
     pl_module = sgd_module()
     guided = guidance(loss, **{"compare_every_n_batches": 2, "sparse": True, **options})
     runner = trainer(FOLDER, guided, max_epochs=2, **OPTIONS)
-    losses, seen = guided._losses, []
+    seen = []
 
-    def failing(*arguments: Any) -> Any:
-        seen.append(arguments)
-        if runner.global_rank == fails and len(seen) == 2:
-            guided._failures.note("computing the loss", RuntimeError("only here"))
-            return {}
-        return losses(*arguments)
+    class Failing(Objective):
+        def losses(self, *arguments: Any, **options: Any) -> Any:
+            seen.append(arguments)
+            if runner.global_rank == fails and len(seen) == 2:
+                raise RuntimeError("only here")
+            return super().losses(*arguments, **options)
 
-    guided._losses = failing
+    guided.guidance.objective = Failing(**vars(guided.guidance.objective))
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         runner.fit(pl_module, loader(columns, 12 // DEVICES))
@@ -41,8 +43,8 @@ def run(
     told = [str(each.message) for each in caught if "only here" in str(each.message)]
     result = {
         "scalars": scalars,
-        "ratio": guided.ratio,
-        "factor": guided.factor,
+        "ratio": guided.guidance.strength.ratio,
+        "factor": guided.guidance.strength.factor,
         "told": told,
         "counts": [guided.failures, guided.skipped],
     }

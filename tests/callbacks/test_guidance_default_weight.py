@@ -61,22 +61,25 @@ def test_what_is_applied_is_logged(tmp_path):
 
 
 def test_weights_of_the_users_own_are_not_bounded():
-    assert default().bounded
-    assert default("consistency+energy").bounded
-    assert not any(each.bounded for each in (default(weight=1.0), default({"energy": 1.0}), default(adaptive=True)))
+    assert default().guidance.strength.bounded
+    assert default("consistency+energy").guidance.strength.bounded
+    assert not any(
+        each.guidance.strength.bounded
+        for each in (default(weight=1.0), default({"energy": 1.0}), default(adaptive=True))
+    )
 
 
 def test_a_resumed_run_keeps_the_factor(tmp_path):
     columns, guided = annotated_data(), default()
     runner = fit(tmp_path, sgd_module(), columns, guided)
-    assert guided.factor is not None
+    assert guided.guidance.strength.factor is not None
     runner.save_checkpoint(tmp_path / "end.ckpt")
     resumed = default()
     trainer(tmp_path, resumed, max_epochs=1).fit(sgd_module(), loader(columns, 6), ckpt_path=tmp_path / "end.ckpt")
-    assert resumed.factor == guided.factor
+    assert resumed.guidance.strength.factor == guided.guidance.strength.factor
     older = {name: x for name, x in guided.state_dict().items() if name != "factor"}
     resumed.load_state_dict(older)
-    assert resumed.factor is None
+    assert resumed.guidance.strength.factor is None
 
 
 class Texts(LightningModule):

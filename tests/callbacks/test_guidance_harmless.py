@@ -70,7 +70,7 @@ def test_labels_of_one_logit_are_refused(tmp_path):
 def test_a_second_run_starts_over(tmp_path):
     callback, columns = guidance("energy", adaptive=True), annotated_data()
     fit(tmp_path, sgd_module(), columns, callback)
-    assert callback.ratio is not None
+    assert callback.guidance.strength.ratio is not None
     columns["mask"] = torch.full_like(columns["mask"], IGNORED)
     with pytest.raises(ValueError, match="no sample of the first guided batch has an annotation"):
         fit(tmp_path, sgd_module(), columns, callback)

@@ -49,8 +49,16 @@ def test_a_step_that_calls_the_inner_model(tmp_path):
     pl_module = with_step(sgd_module(), step)
     fit(tmp_path, pl_module, columns, guidance(weight=0.5, model="net"))
     assert_close(weights(pl_module.net), by_hand(columns, names="energy"))
-    with pytest.raises(ValueError, match=r"never called Classifier with the 6 samples of its batch .*model='net'"):
+    with pytest.raises(ValueError, match=r"never called Classifier with the 6 samples of its batch.*model='net'"):
         fit(tmp_path, with_step(sgd_module(), step), columns, guidance())
+
+
+def test_a_forward_that_takes_the_whole_batch(tmp_path):
+    pl_module = sgd_module()
+    type(pl_module).forward = lambda self, batch: self.net(batch["image"])
+    pl_module = with_step(pl_module, lambda self, batch, batch_idx: F.cross_entropy(self(batch), batch["label"]))
+    with pytest.raises(ValueError, match=r"forward of Classifier takes the whole batch, not images.*model='net'"):
+        fit(tmp_path, pl_module, annotated_data(), guidance())
 
 
 def test_a_step_that_leaves_a_batch_out(tmp_path):

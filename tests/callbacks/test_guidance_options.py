@@ -75,7 +75,7 @@ def test_the_schedule_is_that_of_optimizer_steps(decay, tmp_path):
 def test_a_share_of_the_annotations_is_the_same_in_every_epoch(tmp_path):
     columns, seen = annotated_data(24), []
     guided = guidance(annotated_fraction=0.3)
-    own = guided.objective.losses
+    own = guided.guidance.objective.losses
 
     class Listening:
         def __getattr__(self, name):
@@ -86,7 +86,7 @@ def test_a_share_of_the_annotations_is_the_same_in_every_epoch(tmp_path):
             seen.append((epoch(), found))
             return own(call, annotation, label, rows, generator)
 
-    guided.objective = Listening()
+    guided.guidance.objective = Listening()
     runner = trainer(tmp_path, guided, max_epochs=3)
     epoch = lambda: runner.current_epoch  # noqa: E731
     runner.fit(sgd_module(), loader(columns, 6, shuffle=True))

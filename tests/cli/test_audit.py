@@ -8,10 +8,11 @@ import torch
 import lrptrain
 from lrptrain.auditing import audit as module
 from lrptrain.cli import main
-from lrptrain.cli.audit import Retrain, audit_checkpoint
+from lrptrain.cli.audit import audit_checkpoint
 from lrptrain.cli.checkpoint import read_checkpoint
 from lrptrain.cli.datasets import training_samples
 from lrptrain.cli.modules import ModuleSource
+from lrptrain.cli.retrain import Retrain
 from lrptrain.data import PlantedDigits
 from lrptrain.models import ImageClassifier
 

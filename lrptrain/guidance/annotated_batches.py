@@ -1,0 +1,116 @@
+"""Read the batches of a training: which samples are guided, and where their evidence is."""
+
+import warnings
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lrptrain.batch import BatchAdapter, read_batch
+from lrptrain.batch.checks import Limits, unusable
+from lrptrain.batch.png_masks import PngMasks
+from lrptrain.batch.reading import ANNOTATIONS
+from lrptrain.guidance.evidence import evidence, guidable_samples, in_annotated_fraction, without_annotation
+from lrptrain.trainers.failures import Failures
+
+
+class AnnotatedBatches:
+    """Reads one batch after another, and counts the samples that cannot be used.
+
+    Args:
+        needs_label: Whether a sample needs a label to be guided.
+        sparse: Whether batches without any annotation are to be expected, rather than an error.
+        annotated_fraction: The fraction of the samples whose annotations are used.
+        max_samples: The most samples of a batch that are guided; None for all.
+        batch_adapter: Brings a batch of another form to the contract's names.
+        seed: The seed of the draw of the fraction.
+        failed: Counts batches that cannot be read.
+
+    Attributes:
+        left_out: How often a sample went unguided for its values.
+    """
+
+    left_out: int
+    _png_masks: PngMasks
+
+    def __init__(
+        self,
+        needs_label: bool,
+        sparse: bool,
+        annotated_fraction: float,
+        max_samples: int | None,
+        batch_adapter: BatchAdapter | None,
+        seed: int,
+        failed: Failures,
+    ) -> None:
+        self.needs_label = needs_label
+        self.sparse = sparse
+        self.annotated_fraction = annotated_fraction
+        self.max_samples = max_samples
+        self.batch_adapter = batch_adapter
+        self.seed = seed
+        self.failed = failed
+        self.start_over()
+
+    def start_over(self) -> None:
+        """Forget the batches of an earlier training."""
+        self.left_out = 0
+        self._png_masks = PngMasks()
+
+    def read(self, batch: Any, worked: bool) -> tuple[dict[str, Any], Tensor]:
+        """Return a batch in the contract's form, with its evidence, and the indices of the samples to guide.
+
+        Args:
+            batch: The batch, as the user's step gets it.
+            worked: Whether an earlier batch was guided: then an error is that of a single batch, which goes unguided.
+
+        Raises:
+            ValueError: If no batch has worked yet, and this one cannot be used.
+        """
+        try:
+            columns: dict[str, Any] = read_batch(batch, self.batch_adapter)
+            if (self.sparse or worked) and not columns.keys() & set(ANNOTATIONS):
+                return {}, _none()  # None for every sample of this batch
+            self._png_masks.add(columns)
+            if self._png_masks.problem:
+                raise ValueError(self._png_masks.problem)
+            columns = self._usable(columns, worked)
+            columns["evidence"] = evidence(columns)
+            guidable = guidable_samples(columns, self.needs_label)
+            if not guidable.any() and not worked and not self.sparse:
+                raise ValueError(
+                    "no sample of the first guided batch has an annotation (all are 255, ignored) and a label; if only "
+                    "some samples have one, say so with sparse=True"
+                )
+            if self.annotated_fraction < 1:
+                guidable &= in_annotated_fraction(columns, self.annotated_fraction, self.seed).to(guidable.device)
+            return columns, torch.nonzero(guidable).flatten()[: self.max_samples]
+        except Exception as error:
+            if not worked:
+                raise
+            self.failed.note("reading a batch", error)
+            return {}, _none()
+
+    def _usable(self, columns: dict[str, Any], worked: bool) -> dict[str, Any]:
+        """Return the batch without the annotations of samples whose values cannot be used; name the first of them.
+
+        Raises:
+            ValueError: If no batch has worked yet.
+        """
+        problems = unusable(columns, Limits())
+        for row, problem in problems.items():
+            name = f"the sample {columns['sample_id'][row]}" if "sample_id" in columns else f"sample {row} of a batch"
+            if not worked or self.failed.on_error == "raise":
+                raise ValueError(f"{self.failed.callback} cannot use {name}: {problem}")
+            if not self.left_out:
+                warnings.warn(
+                    f"{self.failed.callback} leaves out {name}: {problem}. This is said once; `guidance/left_out` "
+                    "counts",
+                    stacklevel=2,
+                )
+            self.left_out += 1
+        return without_annotation(columns, problems) if problems else columns
+
+
+def _none() -> Tensor:
+    return torch.zeros(0, dtype=torch.long)

@@ -1,0 +1,322 @@
+"""One guided step: listen to the user's forward pass, and add the guidance on it to the loss."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import TYPE_CHECKING, Any
+
+import torch
+from torch import Tensor, nn
+
+from lrptrain.batch import IMAGES, batch_length
+from lrptrain.guidance.conflict import compare_gradients, flat_gradient, synchronized_time
+from lrptrain.guidance.evidence import contrasted, moved_samples
+from lrptrain.guidance.losses import LossSum
+from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
+from lrptrain.relevance.interception import InterceptedForward, checkpoints, intercepted
+from lrptrain.relevance.preserve import unwrap
+from lrptrain.relevance.process_wide import eager
+from lrptrain.relevance.tape.tape import Tape
+from lrptrain.trainers.discover import choice_of_parts, whole_batch
+from lrptrain.trainers.processes import Processes
+
+if TYPE_CHECKING:
+    from lrptrain.guidance.guided_training import GuidedTraining
+
+SWAP_DISTANCE = "swap_distance"
+MOVED_SHARE = 0.25
+"""Of the images that can be compared: from this share on, those that the model sees moved end the run."""
+NO_GRADIENT = 1e-6
+"""The norm of a loss's gradient up to which it is that of its rounding."""
+
+
+@dataclass(frozen=True)
+class Progress:
+    """Where a training stands; the same in all processes.
+
+    Attributes:
+        batch: The index of the batch.
+        step: The optimizer steps so far.
+        steps: The optimizer steps of the whole training; infinity where that is not known.
+    """
+
+    batch: int
+    step: int
+    steps: float = float("inf")
+
+
+class GuidedStep:
+    """A step on a batch that is guided.
+
+    The order, with a collective call (*) that all processes make:
+
+    1. the user's own step inside of `listening`, in which the model's forward pass is intercepted: the task's loss;
+    2. `guided`: the losses of this process on that pass, and now and then the swap distance;
+    3. their means over all processes (*);
+    4. now and then the gradients of task and guidance beside each other (*), which sets the guidance's factor;
+    5. the sum, which the trainer differentiates, clips and steps with as if it were the user's own loss, inside of
+       `replaying`.
+
+    Args:
+        training: The guidance.
+        model: The module that the step calls with the samples of the batch.
+        trained: The module with all weights that the step may train.
+        given: The batch, as the step gets it.
+        batch: The batch in the contract's form, with its evidence; empty if no sample is guided.
+        rows: The samples that are guided.
+        progress: Where the training stands.
+        processes: The processes that take part.
+
+    Attributes:
+        values: What was measured, once the step is guided.
+    """
+
+    def __init__(
+        self,
+        training: "GuidedTraining",
+        model: nn.Module,
+        trained: nn.Module,
+        given: Any,
+        batch: dict[str, Any],
+        rows: Tensor,
+        progress: Progress,
+        processes: Processes,
+    ) -> None:
+        self.values: dict[str, float] = {}
+        self._training = training
+        self._model = model
+        self._trained = trained
+        self._given = given
+        self._batch = batch
+        self._rows = rows
+        self._progress = progress
+        self._processes = processes
+        self._measures_swaps = training.strength.measures_swaps(progress.batch)
+        self._compares = training.strength.compares(progress.batch)
+        device = next((weight.device for weight in trained.parameters()), torch.device("cpu"))
+        self._watch = _Stopwatch(device, running=self._compares)
+        self._forwards: list[InterceptedForward] = []
+        self._whole = False
+        self._replay: Tape | None = None
+
+    @contextmanager
+    def listening(self) -> Iterator[None]:
+        """Listen to the model during the user's step."""
+        if not len(self._rows):  # another process may guide some, and then compare: two backward passes do not compile
+            with eager() if self._compares else nullcontext():
+                yield
+            return
+        samples = batch_length(self._batch)
+        # Where blocks are computed again, one backward pass does so for all calls: all or none are explicit.
+        guided = samples if checkpoints(self._model) else len(self._rows)
+        hook = unwrap(self._model).register_forward_pre_hook(self._note_whole_batch, with_kwargs=True)
+        try:
+            with intercepted(self._model, samples, self._training.objective.records(guided, samples)) as forwards:
+                self._forwards = forwards
+                yield
+        finally:
+            hook.remove()
+
+    def guided(self, task_loss: Tensor, share: float = 1.0) -> Tensor:
+        """Return the loss of the task plus the guidance.
+
+        Args:
+            task_loss: The loss of the user's step, a mean over its samples.
+            share: What the trainer leaves to be multiplied to a loss of one batch among several that it accumulates.
+
+        Raises:
+            ValueError: If this is the first guided batch, and its guidance cannot work.
+        """
+        self._watch.lap()
+        losses = self._losses()
+        self._watch.lap()
+        samples = len(self._rows) if losses else 0
+        if self._measures_swaps and losses:
+            losses = {**losses, **self._swap_distance()}
+        training = self._training
+        reduced = self._reduce(losses, samples, task_loss)
+        training.skipped += reduced.counts["skipped"]
+        # From here on "samples" and all means are those of all processes; this one may have guided none itself.
+        weights = training.objective.weights
+        terms = (weight * reduced.local[name] for name, weight in weights.items() if name in reduced.local)
+        guidance = sum(terms, task_loss.new_zeros(()))
+        if share != 1:
+            guidance = share * guidance
+        conflict: dict[str, float] = {}
+        # The count is that of all processes, so that either all of them compare or none does.
+        if self._compares and reduced.counts["samples"]:
+            conflict = self._compare(task_loss, guidance)
+        schedule = training.schedule(self._progress.step, self._progress.steps)
+        scale = schedule * training.strength()
+        total = scale * sum(weight * reduced.means[name] for name, weight in weights.items() if name in reduced.means)
+        applied = {"total": total, "weight": schedule, "applied_weight": scale * training.weight}
+        counts = {"skipped": training.skipped, "left_out": training.left_out}
+        self.values = {**reduced.means, **reduced.counts, **conflict, **applied, **counts}
+        training.finish(self.values)
+        return task_loss + scale * guidance
+
+    def replaying(self) -> AbstractContextManager[None]:
+        """Return what a backward pass through checkpointed blocks of a recorded step runs in.
+
+        They are computed again as they were recorded, with explicit attention.
+        """
+        return nullcontext() if self._replay is None else self._replay.replaying()
+
+    @property
+    def replay(self) -> Tape | None:
+        """What the backward pass must run in, or None where it runs as ever."""
+        return self._replay
+
+    def _note_whole_batch(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        taken = any(value is self._given for value in (*args, *kwargs.values()))
+        self._whole |= taken and not isinstance(self._given, Tensor)
+
+    def _losses(self) -> dict[str, LossSum]:
+        """Return every loss of this process; none if it failed or guides no sample."""
+        training = self._training
+        forwards = self._forwards
+        if not len(self._rows):
+            return {}
+        if forwards and forwards[0].failure is not None:
+            if not training.worked:
+                raise forwards[0].failure
+            training.failed.note("recording the forward pass", forwards[0].failure)
+            return {}
+        try:
+            if not forwards:
+                raise ValueError(self._no_call())
+            self._check_places(forwards[0])
+            self._replay = None if forwards[0].tape is None else Tape()
+            losses = training.objective.losses(
+                forwards[0], self._batch["evidence"], self._batch.get("label"), self._rows, self._generator()
+            )
+            if not training.worked:
+                self._check_reach(losses)
+            training.worked = True
+            return losses
+        except Exception as error:
+            if not training.worked:
+                raise
+            training.failed.note("computing the loss", error)
+            return {}
+
+    def _no_call(self) -> str:
+        """Return what is wrong with a step that called the model with no batch of the right length."""
+        if self._whole:
+            return whole_batch(unwrap(self._model))
+        return (
+            f"the training step never called {type(self._model).__name__} with the {batch_length(self._batch)} "
+            f"samples of its batch: say which module it calls with them, {choice_of_parts(self._model)}"
+        )
+
+    def _check_places(self, forward: InterceptedForward) -> None:
+        """Reject a step that moves the pixels of its batch: the annotations would mark other ones.
+
+        Raises:
+            ValueError: With the way out.
+        """
+        image = next((self._batch[name] for name in IMAGES if name in self._batch), None)
+        if image is None or image.ndim != 4 or forward.explained.ndim != 4:
+            return
+        moved, telling = moved_samples(forward.explained, image)
+        # One odd image is no sign of an augmentation; one that flips each image with a chance of a half moves many.
+        if bool(moved.any()) and int(moved.sum()) >= MOVED_SHARE * int(telling.sum()):
+            raise ValueError(
+                f"the training step gives {type(self._model).__name__} other images than its batch holds: "
+                f"{int(moved.sum())} of {len(moved)} are flipped, cropped or otherwise moved, and the annotations are "
+                "not. Augment images and masks together, in the dataset or in on_after_batch_transfer (torchvision's "
+                "v2 transforms and tv_tensors do both)"
+            )
+
+    def _check_reach(self, losses: Mapping[str, LossSum]) -> None:
+        """Reject a loss whose graph reaches no trained weight, and annotations that give no loss a gradient.
+
+        Args:
+            losses: The losses of the first guided batch.
+        """
+        weights = _trained_weights(self._trained)
+        # A backward pass through checkpointed blocks computes them again: as recorded, with explicit attention.
+        with self.replaying():
+            gradients = {name: flat_gradient(loss.total, weights) for name, loss in losses.items()}
+        objective = self._training.objective
+        lost = [name for name, gradient in gradients.items() if gradient is None]
+        if lost:
+            method = objective.method or "the default method"
+            raise ValueError(
+                f"{', '.join(lost)} reaches no weight that is trained: are all of them frozen, or does {method} with "
+                f"first_order={objective.first_order} leave no way to them?"
+            )
+        # Rounding leaves a gradient where there is none: a loss is of the order of 1.
+        idle = all(gradient is None or float(gradient.norm()) <= NO_GRADIENT for gradient in gradients.values())
+        annotation = self._batch["evidence"][self._rows.to(self._batch["evidence"].device)]
+        if idle and not self._training.sparse and not bool(contrasted(annotation).any()):
+            marks = "all" if bool((annotation == 1).any()) else "nothing"
+            raise ValueError(
+                "the guidance has no gradient (guidance/cosine is nan): the annotations of the first guided batch "
+                f"mark {marks} of every sample. 1 is evidence and 0 is not (for masks of 0 and 255 pass `mask > 0`); "
+                "if later batches mark more, say so with sparse=True"
+            )
+
+    def _swap_distance(self) -> dict[str, LossSum]:
+        training = self._training
+        with training.failed.caught("measuring the swap distance"):
+            distance = training.objective.swap_distance(
+                self._forwards[0], self._batch["evidence"], self._rows, self._generator()
+            )
+            return {SWAP_DISTANCE: distance}
+        return {}
+
+    def _reduce(self, losses: Mapping[str, LossSum], samples: int, task_loss: Tensor) -> ReducedLosses:
+        """Take means over all processes, with one sum over them."""
+        # The same names in all processes, also in one that guides no sample: the sum is over rows of one length.
+        names = [*self._training.objective.weights, *([SWAP_DISTANCE] if self._measures_swaps else [])]
+        counts = {"samples": samples, "failures": self._training.failures}
+        over_all = partial(self._processes.reduced, operation="sum")
+        return reduce_losses(losses, names, counts, task_loss, self._processes.size, over_all)
+
+    def _compare(self, task_loss: Tensor, guidance: Tensor) -> dict[str, float]:
+        """Compare the gradients of task and guidance, and update what scales the guidance."""
+        # `guidance` is without schedule and factor here, so that the norms are those at a factor of 1.
+        mean = partial(self._processes.reduced, operation="mean")
+        with self.replaying():
+            conflict = compare_gradients(task_loss, guidance, _trained_weights(self._trained), mean)
+        training = self._training
+        excused = training.sparse or bool(training.skipped)
+        training.strength.check_gradient(conflict.guidance_norm, self._progress.step, excused)
+        training.strength.update(conflict.task_norm, conflict.guidance_norm)
+        task_seconds, guidance_seconds = self._watch.seconds
+        task_seconds += conflict.task_seconds
+        guidance_seconds += conflict.guidance_seconds
+        cost = guidance_seconds / max(task_seconds, 1e-9)
+        return {"cosine": conflict.cosine, "norm_ratio": conflict.norm_ratio, "cost": cost}
+
+    def _generator(self) -> torch.Generator:
+        """Return random numbers that depend on seed, step and process alone, so that a resumed run draws the same."""
+        # Python salts the hashes of strings, not those of integers: a resumed run computes the same.
+        seed = hash((self._training.seed, self._progress.step, self._processes.rank)) % 2**63
+        return torch.Generator().manual_seed(seed)
+
+
+class _Stopwatch:
+    """Measures seconds between laps on a device; one that does not run never waits for the device."""
+
+    def __init__(self, device: torch.device, running: bool) -> None:
+        self.device = device
+        self.running = running
+        self.times: list[float] = []
+        self.lap()
+
+    def lap(self) -> None:
+        """Note the time."""
+        if self.running:
+            self.times.append(synchronized_time(self.device))
+
+    @property
+    def seconds(self) -> list[float]:
+        """The seconds of every lap."""
+        return [after - before for before, after in zip(self.times, self.times[1:], strict=False)]
+
+
+def _trained_weights(module: nn.Module) -> list[nn.Parameter]:
+    return [parameter for parameter in module.parameters() if parameter.requires_grad]

@@ -1,0 +1,176 @@
+"""Guidance of a training, whoever runs its loop: what a trainer hands in is each step, and where it stands."""
+
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import torch
+from torch import Tensor, nn
+
+from lrptrain.batch import BatchAdapter
+from lrptrain.guidance.annotated_batches import AnnotatedBatches
+from lrptrain.guidance.guided_step import GuidedStep, Progress
+from lrptrain.guidance.objective import Objective, parse_losses
+from lrptrain.guidance.schedule import Decay, Schedule
+from lrptrain.guidance.strength import Strength
+from lrptrain.trainers.checks import check_counts
+from lrptrain.trainers.failures import Failures
+from lrptrain.trainers.processes import Processes
+
+
+class GuidedTraining:
+    """What a guidance is asked for, and what it has measured and counted so far; it knows no trainer.
+
+    The options are those of `lrptrain.callbacks.RelevanceGuidance`, which says what they mean.
+
+    Args:
+        name: What messages to the user call the guidance.
+
+    Attributes:
+        objective: The losses.
+        schedule: How the weight rises and falls.
+        strength: What scales the guidance.
+        values: The values of the last guided batch, by the names that they are logged under.
+        skipped: How often a loss or a gradient was not finite.
+        worked: Whether a batch was guided. Until then an error means a wrong setting, and ends the run.
+
+    Raises:
+        ValueError: If an option is wrong.
+    """
+
+    values: dict[str, float]
+    skipped: int
+    worked: bool
+    _guided: bool
+
+    def __init__(
+        self,
+        loss: str | Mapping[str, float],
+        weight: float | None = None,
+        method: str | None = None,
+        method_options: dict[str, Any] | None = None,
+        target: Literal["label", "predicted"] = "label",
+        first_order: bool = False,
+        annotated_fraction: float = 1.0,
+        sparse: bool = False,
+        every_n_batches: int = 1,
+        max_samples: int | None = None,
+        margin: int | None = None,
+        warmup_steps: int = 0,
+        decay: Decay = "none",
+        adaptive: bool = False,
+        batch_adapter: BatchAdapter | None = None,
+        compare_every_n_batches: int = 50,
+        on_error: Literal["warn", "raise"] = "warn",
+        seed: int = 0,
+        name: str = "Guidance",
+    ) -> None:
+        self.weight = 1.0 if weight is None else weight
+        weights = parse_losses(loss, self.weight)
+        self.objective = Objective(weights, method, dict(method_options or {}), target, first_order, margin)
+        self.schedule = Schedule(warmup_steps, decay)
+        check_counts(every_n_batches=every_n_batches, max_samples=1 if max_samples is None else max_samples)
+        if not 0 < annotated_fraction <= 1:
+            raise ValueError(f"annotated_fraction must lie in (0, 1], not {annotated_fraction}")
+        if on_error not in ("warn", "raise"):
+            raise ValueError(f"on_error must be 'warn' or 'raise', not {on_error!r}")
+        bounded = weight is None and isinstance(loss, str) and not adaptive
+        self.strength = Strength(self.weight, bounded, adaptive, compare_every_n_batches, every_n_batches)
+        self.every_n_batches = every_n_batches
+        self.seed = seed
+        self.name = name
+        self.failed = Failures(on_error, name)
+        self.batches = AnnotatedBatches(
+            needs_label=self.objective.needs_label,
+            sparse=sparse or annotated_fraction < 1,
+            annotated_fraction=annotated_fraction,
+            max_samples=max_samples,
+            batch_adapter=batch_adapter,
+            seed=seed,
+            failed=self.failed,
+        )
+        self.start_over()
+
+    @property
+    def sparse(self) -> bool:
+        """Whether batches without any annotation are to be expected."""
+        return self.batches.sparse
+
+    @property
+    def failures(self) -> int:
+        """How often the guidance failed."""
+        return self.failed.count
+
+    @property
+    def left_out(self) -> int:
+        """How often a sample went unguided for its values: pixels that are not finite, a mask of other values."""
+        return self.batches.left_out
+
+    def start_over(self) -> None:
+        """Forget an earlier training."""
+        self.values = {}
+        self.skipped = 0
+        self.worked = False
+        self.failed.count = 0
+        self.strength.start_over()
+        self.batches.start_over()
+        self._guided = False
+
+    def begin(
+        self, model: nn.Module, trained: nn.Module, batch: Any, progress: Progress, processes: Processes
+    ) -> GuidedStep | None:
+        """Begin the step of a batch; None if the batch is one of those that are not guided.
+
+        Args:
+            model: The module that the step calls with the samples of the batch.
+            trained: The module with all weights that the step may train.
+            batch: The batch, as the step gets it.
+            progress: Where the training stands.
+            processes: The processes that take part.
+        """
+        # What is decided here must be decided alike in all processes, or a collective waits for ever: which batches are
+        # guided and compared follows the batch index and the state, which are the same in all of them.
+        if progress.batch % self.every_n_batches:
+            return None
+        columns, rows = self.batches.read(batch, self.worked)
+        return GuidedStep(self, model, trained, batch, columns, rows, progress, processes)
+
+    def finish(self, values: Mapping[str, float]) -> None:
+        """Note the values of a guided step."""
+        self.values = {f"guidance/{name}": float(value) for name, value in values.items()}
+        self._guided |= values["samples"] > 0
+
+    def drop_not_finite(self, optimizer: torch.optim.Optimizer, scaled: bool = False) -> None:
+        """Drop the gradients of a guided step if one is not finite, so that the step is not taken.
+
+        Args:
+            optimizer: The optimizer that is about to step.
+            scaled: Whether a GradScaler watches over it, which leaves such a step out and lowers its scale.
+        """
+        guided = self._guided
+        self._guided = False
+        if not guided or scaled:
+            return
+        gradients = [p.grad for group in optimizer.param_groups for p in group["params"] if p.grad is not None]
+        if gradients and not _all_finite(gradients):
+            self.skipped += 1
+            optimizer.zero_grad(set_to_none=True)
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run continues; the schedule follows the trainer's own steps."""
+        return {
+            **self.strength.state_dict(),
+            "skipped": self.skipped,
+            "failures": self.failures,
+            "worked": self.worked,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue a run; see `state_dict`."""
+        self.strength.load_state_dict(state_dict)
+        self.skipped = state_dict["skipped"]
+        self.worked = state_dict["worked"]
+        self.failed.count = state_dict["failures"]
+
+
+def _all_finite(gradients: list[Tensor]) -> bool:
+    return bool(torch.stack(torch._foreach_norm(gradients)).isfinite().all())
