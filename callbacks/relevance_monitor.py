@@ -13,6 +13,7 @@ from lrptrain.batch import BatchAdapter, Sample, batch_length, read_batch, take
 from lrptrain.batch.checks import Limits, unusable, vocabulary_size
 from lrptrain.batch.forms import ignored_parts
 from lrptrain.batch.png_masks import PngMasks
+from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.callbacks.base import rank_zero_info, rank_zero_warn
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.extras import require
@@ -91,6 +92,8 @@ class RelevanceMonitor(ModelCallback):
         method_options: The options of the method.
         model: The attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: Brings a batch of another form to the names above.
+        task: What output and labels mean, where they do not say so: "binary" (one logit, soft labels) or a
+            `lrptrain.Regression(mean, std)`; None for classes, of which one logit tells two apart.
         class_names: The name of each class, in the order of the logits; None for the `class_names` of the datamodule or
             the module, or else numbers.
         region_names: The names of the regions of a `mask` `[B, K, H, W]`; the first is the evidence.
@@ -141,6 +144,7 @@ class RelevanceMonitor(ModelCallback):
         method_options: dict[str, Any] | None = None,
         model: str | None = None,
         batch_adapter: BatchAdapter | None = None,
+        task: TaskName | Task | None = None,
         class_names: Sequence[str] | None = None,
         region_names: Sequence[str] = (),
         bound: float | Literal["chance"] = "chance",
@@ -175,6 +179,8 @@ class RelevanceMonitor(ModelCallback):
         self.every_n_epochs = every_n_epochs
         self.model = model
         self.batch_adapter = batch_adapter
+        find_task(task)  # an unknown name raises now
+        self.task = task
         self.fail_on = fail_on
         self.max_pictures = max_pictures
         self.dataloader_idx = dataloader_idx
@@ -401,7 +407,7 @@ class RelevanceMonitor(ModelCallback):
             return
         if self._sample.samples is None:
             with self._failures.caught("drawing the sample"), self._clock.timed():
-                contract_batch = read_batch(batch, self.batch_adapter)
+                contract_batch = self._read(batch)
                 self._sample.add_batch(contract_batch, undivided_length(trainer, dataloader_idx))
                 self._wrong_input |= listener is not None  # until it is checked
                 self._check_input(pl_module, contract_batch, listener)
@@ -467,7 +473,8 @@ class RelevanceMonitor(ModelCallback):
         """Return what runs the model as it stands now, with the trainer's autocast."""
         assert self._model is not None
         context = trainer.precision_plugin.val_step_context
-        return Evaluator(self._model, replace(self.explanation, method=self._method), pl_module.device, context)
+        config = replace(self.explanation, method=self._method, task=find_task(self.task, self._model))
+        return Evaluator(self._model, config, pl_module.device, context)
 
     def _decide_method(self, explained: Sequence[ExplainedSample]) -> None:
         """Keep to the method of the first maps, where none was named.
@@ -485,6 +492,10 @@ class RelevanceMonitor(ModelCallback):
                     f"{self.title}: the maps are by {self._method}, for {DEFAULT_METHODS[0]} cannot make any"
                 )
 
+    def _read(self, batch: Any) -> dict[str, Any]:
+        """Return a batch in the contract's form."""
+        return read_batch(batch, self.batch_adapter, find_task(self.task, self._model))
+
     def _heard(self) -> InputListener | None:
         """Listen no longer; return what listened since `on_validation_batch_start`."""
         listener = self._listener
@@ -499,7 +510,7 @@ class RelevanceMonitor(ModelCallback):
         Raises:
             ValueError: With the sample's id, if it is one, what is wrong and how it is mended.
         """
-        contract_batch = read_batch(batch, self.batch_adapter)
+        contract_batch = self._read(batch)
         self._png_masks.add(contract_batch)
         if self._model is not None:
             self._limits = replace(self._limits, vocabulary=vocabulary_size(self._model))
@@ -508,7 +519,7 @@ class RelevanceMonitor(ModelCallback):
 
     def _mention_unread(self, batch: Any, sources: NameSources) -> None:
         """Say once what is left out of a tuple, and that tokens have no names."""
-        if "input_ids" in read_batch(batch, self.batch_adapter) and not self._builder.names_tokens(sources):
+        if "input_ids" in self._read(batch) and not self._builder.names_tokens(sources):
             rank_zero_info(f"{self.title} names tokens by their ids: tokenizer= says which tokenizer names them")
         parts = ignored_parts(batch) if self.batch_adapter is None else ""
         if parts:
@@ -534,7 +545,7 @@ class RelevanceMonitor(ModelCallback):
 
     def _evaluate_sanity_batch(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", batch: Any) -> None:
         """Explain and draw a batch in the sanity check, where an error still costs nothing."""
-        contract_batch = read_batch(batch, self.batch_adapter)
+        contract_batch = self._read(batch)
         rows = range(min(batch_length(contract_batch), self.explanation.batch_size))
         samples = [take(contract_batch, row, row) for row in rows]
         sources = name_sources(trainer, pl_module)

@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from lrptrain import rules, targets
     from lrptrain.auditing.audit import audit
     from lrptrain.auditing.compare import compare
+    from lrptrain.batch.task import Regression
     from lrptrain.monitor.check import check
     from lrptrain.relevance import (
         Composite,
@@ -37,6 +38,7 @@ __all__ = [
     "Explanation",
     "NonFiniteError",
     "Recording",
+    "Regression",
     "Relevance",
     "RelevanceMaps",
     "RelevanceWarning",
@@ -63,6 +65,7 @@ _ORIGINS = {
     "audit": "lrptrain.auditing.audit",
     "compare": "lrptrain.auditing.compare",
     "check": "lrptrain.monitor.check",
+    "Regression": "lrptrain.batch.task",
 }
 _MODULES = ("rules", "targets")
 

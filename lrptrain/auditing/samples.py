@@ -7,11 +7,16 @@ from typing import Any
 import torch
 
 from lrptrain.batch import BatchAdapter, Sample, batch_length, read_batch, take
+from lrptrain.batch.task import CLASSES, Task
 from lrptrain.monitor.stratified_sample import ValidationSample
 
 
 def draw_samples(
-    loader: Iterable[Any], max_samples: int, seed: int, batch_adapter: BatchAdapter | None = None
+    loader: Iterable[Any],
+    max_samples: int,
+    seed: int,
+    batch_adapter: BatchAdapter | None = None,
+    task: Task = CLASSES,
 ) -> list[Sample]:
     """Return samples drawn as evenly over the classes as they allow; the seed fixes which.
 
@@ -20,6 +25,7 @@ def draw_samples(
         max_samples: How many samples.
         seed: Seed of the draw.
         batch_adapter: Function that brings a batch of another form to the names of the contract.
+        task: What the labels mean.
 
     Raises:
         LookupError: If there is no sample.
@@ -30,7 +36,7 @@ def draw_samples(
     # A loader takes a seed from the global generator, which is left as it was.
     with torch.random.fork_rng(devices=[]):
         for batch in loader:
-            sample.add_batch(read_batch(batch, batch_adapter), math.inf)
+            sample.add_batch(read_batch(batch, batch_adapter, task), math.inf)
     samples = sample.finish()
     if not samples:
         raise LookupError("the loader has no sample")
@@ -38,7 +44,11 @@ def draw_samples(
 
 
 def first_samples(
-    loader: Iterable[Any], max_samples: int, seed: int, batch_adapter: BatchAdapter | None = None
+    loader: Iterable[Any],
+    max_samples: int,
+    seed: int,
+    batch_adapter: BatchAdapter | None = None,
+    task: Task = CLASSES,
 ) -> list[Sample]:
     """Return the first samples of a loader; the seed fixes its shuffling.
 
@@ -50,7 +60,7 @@ def first_samples(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for batch in loader:
-            columns = read_batch(batch, batch_adapter)
+            columns = read_batch(batch, batch_adapter, task)
             samples += [take(columns, row, len(samples) + row) for row in range(batch_length(columns))]
             if len(samples) >= max_samples:
                 break

@@ -31,7 +31,7 @@ def compute_class_maps(
         For each sample its classes, the most probable first. Empty for a method whose map is the same for all classes.
     """
     config = evaluator.config
-    if config.class_maps == 0 or not displayed or displayed[0].num_logits == 1:
+    if config.class_maps == 0 or not displayed:
         return []
     # Where no method is named, the maps that are there already say which one it is.
     method = config.method or displayed[0].method

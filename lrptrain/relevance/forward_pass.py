@@ -165,9 +165,7 @@ def forward_pass(
         return ForwardPass(tape, output, copied, inputs, explain, layout, autocast_state())
 
 
-def _canonized(
-    tape: Tape, numbers: Float[Tensor, "batch numbers"], head: Head, view: LogitView | None = None
-) -> Value:
+def _canonized(tape: Tape, numbers: Float[Tensor, "batch numbers"], head: Head, view: LogitView | None = None) -> Value:
     value = tape.value_of(numbers)
     if value is None or not value.depends:
         what = "numbers of the target" if head.functions else "logits"

@@ -65,7 +65,9 @@ class LogitView:
         slopes = one - zero
         biases = zero if bias is None else slopes * bias + zero
         weights = slopes[:, None] * weight
-        both = Node("linear", F.linear, (source, weights, biases), {}, (source,), (logits,), layer.path, layer.constants)
+        both = Node(
+            "linear", F.linear, (source, weights, biases), {}, (source,), (logits,), layer.path, layer.constants
+        )
         tape.nodes = [*(node for node in tape.nodes if logits not in node.outputs), both]
         tape.keep_only(logits)
 

@@ -149,16 +149,6 @@ def test_masks_that_are_all_ignored_are_mentioned(tmp_path):
         fit(tmp_path, monitor(on_error="raise"), columns=replaced(mask=torch.full_like(PNG, 255)))
 
 
-@pytest.mark.parametrize("label", [0, 1])
-def test_labels_of_one_logit_are_refused(label, tmp_path):
-    """An argmax of one logit is always 0: half of the accuracy would be false."""
-    pl_module = module(net=vit(num_classes=1))
-    pl_module.validation_step = lambda batch, batch_idx: None
-    pl_module.training_step = lambda batch, batch_idx: pytest.fail("training began")
-    with pytest.raises(ValueError, match=r"the model has one logit: let its forward return .*torch.cat"):
-        fit(tmp_path, monitor(), pl_module, replaced(label=torch.full((24,), label)))
-
-
 def test_outputs_that_are_no_logits_fail_in_the_sanity_check(tmp_path):
     with pytest.raises(UnsupportedModelError, match=r"must return logits \[batch, classes\]"):
         fit(tmp_path, monitor(), module(net=TwoOutputs()))
