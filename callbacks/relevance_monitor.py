@@ -9,16 +9,19 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import torch
+
 from lrptrain.batch import BatchAdapter, Sample, batch_length, read_batch, take
 from lrptrain.batch.checks import Limits, unusable, vocabulary_size
 from lrptrain.batch.forms import ignored_parts
 from lrptrain.batch.png_masks import PngMasks
-from lrptrain.batch.task import Task, TaskName, find_task
+from lrptrain.batch.task import ONE_LOGIT, Task, TaskName, find_task
 from lrptrain.callbacks.base import rank_zero_info, rank_zero_warn
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.extras import require
 from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Finding, announce
 from lrptrain.intervention import InterventionConfig
+from lrptrain.intervention.effects import model_output
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars
 from lrptrain.monitor.annotated import merged, survey, without_annotations
 from lrptrain.monitor.arguments import check_choices, check_names, check_verdicts
@@ -36,6 +39,7 @@ from lrptrain.monitor.run import EvaluationKey, MonitoredRun, RunPoint, branch_r
 from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.monitor.summary import logged_metrics
 from lrptrain.relevance.default import DEFAULT_METHODS, check_method
+from lrptrain.relevance.logit_view import one_logit_as
 from lrptrain.relevance.preserve import preserved
 from lrptrain.trainers.checks import check_counts, check_normalisation
 from lrptrain.trainers.discover import NameSources, name_sources
@@ -521,11 +525,21 @@ class RelevanceMonitor(ModelCallback):
         """Say once what is left out of a tuple, and that tokens have no names."""
         if "input_ids" in self._read(batch) and not self._builder.names_tokens(sources):
             rank_zero_info(f"{self.title} names tokens by their ids: tokenizer= says which tokenizer names them")
+        if self.task is None and self._has_one_logit(self._read(batch)):
+            rank_zero_info(f"{self.title}: {ONE_LOGIT}")
         parts = ignored_parts(batch) if self.batch_adapter is None else ""
         if parts:
             rank_zero_info(
                 f"{self.title} reads (image or mapping, label, annotation) of a batch, and leaves out {parts}"
             )
+
+    def _has_one_logit(self, batch: dict[str, Any]) -> bool:
+        """Return whether the model returns one number per sample; False where it fails, which is told elsewhere."""
+        first = {name: column[:1] for name, column in batch.items()}
+        assert self._model is not None
+        with suppress(Exception), preserved(self._model), torch.no_grad(), one_logit_as(None):
+            return model_output(self._model, first).shape[1] == 1
+        return False
 
     def _check_values(self, batch: dict[str, Any]) -> None:
         """Reject a batch with values that no sample can have; the error names the first sample with some."""

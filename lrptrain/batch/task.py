@@ -142,6 +142,11 @@ class Regression(Task):
         return torch.where(values.isnan(), NO_LABEL, (values > self.mean).long())
 
 
+ONE_LOGIT = (
+    "the model has one output z per sample, which is read as a logit: class 1 where z > 0, class 0 elsewhere; "
+    "task=lrptrain.Regression(mean, std) if it is a value, task='binary' to leave out this line"
+)
+"""What is said where nobody has named the task."""
 TaskName = Literal["classes", "binary"]
 TASKS: dict[str, type[Task]] = {task.name: task for task in (Task, Binary)}
 """The tasks that a name is enough for."""

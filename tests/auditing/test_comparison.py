@@ -13,7 +13,6 @@ from lrptrain.auditing.comparison import (
     prepare_cases,
     try_out,
 )
-from lrptrain.auditing.context import predict_batches
 from lrptrain.auditing.score import Score
 from lrptrain.batch import token_annotations
 from lrptrain.metrics import (
