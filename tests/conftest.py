@@ -36,6 +36,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
                 return "tests/dashboard"  # the runs that the page shows are recorded once
             if "test_every_python_block_runs" in nodeid:
                 return "blocks"  # one process imports what they need
-            return file if file.endswith("_processes.py") else nodeid  # runs in two processes, of one file
+            return "processes" if file.endswith("_processes.py") else nodeid  # forks of one process
 
     return ByFixture(config, log)
