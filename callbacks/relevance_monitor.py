@@ -183,7 +183,6 @@ class RelevanceMonitor(ModelCallback):
         self.every_n_epochs = every_n_epochs
         self.model = model
         self.batch_adapter = batch_adapter
-        find_task(task)  # an unknown name raises now
         self.task = task
         self.fail_on = fail_on
         self.max_pictures = max_pictures
@@ -208,7 +207,7 @@ class RelevanceMonitor(ModelCallback):
         self._builder = RecordBuilder(
             bound=bound,
             confidence=confidence,
-            class_names=class_names,
+            class_names=find_task(task).class_names if class_names is None else class_names,
             tokenizer=tokenizer,
             mean=mean,
             std=std,

@@ -82,8 +82,9 @@ def read_batch(batch: Any, adapter: BatchAdapter | None = None, task: Task = CLA
     sizes = {name: len(column) for name, column in columns.items()}
     if len(set(sizes.values())) > 1:
         raise ValueError(f"the entries of a batch differ in length: {sizes}")
-    if "label" in columns:
-        columns["label"] = task.classes(columns["label"])
+    label = columns.get("label")
+    if isinstance(label, Tensor):
+        columns["label"] = task.classes(label)
     return columns
 
 

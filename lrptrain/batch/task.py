@@ -82,6 +82,11 @@ class Binary(Task):
     name: ClassVar[str] = "binary"
     threshold: float = 0.5
 
+    @property
+    def view(self) -> LogitView:
+        """How one number per sample is read; several are refused."""
+        return LogitView(required=True)
+
     def classes(self, label: Shaped[Tensor, " batch"]) -> Int[Tensor, " batch"]:
         """Return 1 for labels above the threshold, 0 for others, negative where there is none.
 
@@ -129,7 +134,7 @@ class Regression(Task):
     def view(self) -> LogitView:
         """The distance from the mean in standard deviations, as a logit."""
         slope = 0.5 / self.std
-        return LogitView((-slope, slope), (slope * self.mean, -slope * self.mean))
+        return LogitView((-slope, slope), (slope * self.mean, -slope * self.mean), required=True)
 
     @property
     def class_names(self) -> list[str]:

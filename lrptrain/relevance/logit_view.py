@@ -33,10 +33,12 @@ class LogitView:
     Attributes:
         slopes: What the number is multiplied by, for each class.
         offsets: What is added, for each class.
+        required: Whether there must be one number per sample; otherwise several logits are read as they are.
     """
 
     slopes: tuple[float, float] = (-0.5, 0.5)
     offsets: tuple[float, float] = (0.0, 0.0)
+    required: bool = False
 
     def __call__(self, logit: Float[Tensor, "batch 1"]) -> Float[Tensor, "batch 2"]:
         """Return the logits of both classes, with their graph."""

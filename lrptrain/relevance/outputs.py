@@ -58,8 +58,15 @@ def read_logits(output: Any, samples: int) -> Float[Tensor, "batch classes"]:
         raise UnsupportedModelError(_no_logits(output, logits, samples))
     check_not_nan(logits, "logits")
     logits = logits if logits.ndim == 2 else logits.unsqueeze(1)
-    view = active_view() if logits.shape[1] == 1 else None
-    return logits if view is None else view(logits)
+    view = active_view()
+    if view is None or (logits.shape[1] != 1 and not view.required):
+        return logits
+    if logits.shape[1] != 1:
+        raise UnsupportedModelError(
+            f"the task reads one number per sample, [{samples}] or [{samples}, 1], and the model returned "
+            f"{described(output)}: task='classes' takes a logit for each class"
+        )
+    return view(logits)
 
 
 def has_one_logit(output: Any) -> bool:

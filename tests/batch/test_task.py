@@ -63,4 +63,4 @@ def test_the_task_is_named_or_that_of_the_model():
     with pytest.raises(ValueError, match=r"config.problem_type is 'regression': pass task=lrptrain.Regression"):
         find_task(None, Configured("regression"))
     with pytest.raises(ValueError, match="unknown task 'binari'; did you mean binary"):
-        find_task("binari")
+        find_task("binari")  # type: ignore[arg-type]
