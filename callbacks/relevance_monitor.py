@@ -29,7 +29,7 @@ from lrptrain.monitor.class_maps import compute_class_maps
 from lrptrain.monitor.clock import Clock
 from lrptrain.monitor.evaluator import TARGETS, Evaluator, ExplanationConfig
 from lrptrain.monitor.gate import gravest_forbidden, raise_if_forbidden, raise_if_unjudged
-from lrptrain.monitor.gathering import GatheredInputs, GatheredSamples, gather_explained, gather_inputs
+from lrptrain.monitor.gathering import GatheredInputs, GatheredSamples, gather_explained, gather_inputs, ids_to_draw
 from lrptrain.monitor.intervene import intervene
 from lrptrain.monitor.isolation import explain_usable
 from lrptrain.monitor.left_out import LeftOut
@@ -42,9 +42,9 @@ from lrptrain.relevance.default import DEFAULT_METHODS, check_method
 from lrptrain.relevance.logit_view import one_logit_as
 from lrptrain.relevance.preserve import preserved
 from lrptrain.trainers.checks import check_counts, check_normalisation
-from lrptrain.trainers.discover import NameSources, name_sources
 from lrptrain.trainers.failures import Failures, describe_error
 from lrptrain.trainers.lightning import log_scalars, logged_step, undivided_length, watchers
+from lrptrain.trainers.naming import NameSources, name_sources
 from lrptrain.trainers.processes import SharedText, gather
 
 if TYPE_CHECKING:
@@ -631,9 +631,10 @@ class RelevanceMonitor(ModelCallback):
     def _evaluate(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", samples: Sequence[Sample]) -> None:
         """Explain the sample, find and test, and write the record; every process takes part."""
         started = time.monotonic()
+        drawn = ids_to_draw(samples, self.max_pictures)
         try:
             evaluator = self._evaluator(trainer, pl_module)
-            local, problems = explain_usable(evaluator, samples, self._shows_progress(trainer))
+            local, problems = explain_usable(evaluator, samples, self._shows_progress(trainer), drawn)
         except Exception as error:
             # The other processes wait for this one.
             self._leave_out(gather_explained([], describe_error(error), self.max_pictures, self._sample.left_out))

@@ -18,9 +18,9 @@ from lrptrain.segmentation.export import MASK_FOLDERS, ImageSource, in_every_pro
 from lrptrain.segmentation.export_files import describe_entries, read_index
 from lrptrain.segmentation.images import image_batches
 from lrptrain.trainers.checks import check_counts
-from lrptrain.trainers.discover import find_class_names
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.lightning import log_scalars
+from lrptrain.trainers.naming import class_names_or_numbers, name_sources
 from lrptrain.trainers.processes import gather, rank_and_size
 from lrptrain.trainers.run_folder import new_run_folder
 
@@ -167,8 +167,7 @@ class SegmentationSeeds(ModelCallback):
             pl_module.eval()
             folder = self._export_folder(trainer, split) / subfolder
             self.folder = folder
-            # `datamodule` is set on the trainer only if there is one.
-            owners = (pl_module, getattr(trainer, "datamodule", None))
+            owners = name_sources(trainer, pl_module)
             has_validation = split != "predict" and trainer.val_dataloaders is not None
             validation = self._source(trainer, pl_module, trainer.val_dataloaders) if has_validation else None
             if self._model is None:
@@ -180,7 +179,7 @@ class SegmentationSeeds(ModelCallback):
                     self._source(trainer, pl_module, loaders),
                     folder,
                     split,
-                    lambda classes: find_class_names(self.class_names, owners, classes),
+                    lambda classes: class_names_or_numbers(self.class_names, owners, classes),
                     validation,
                     progress=trainer.progress_bar_callback is not None,
                 )

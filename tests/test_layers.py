@@ -45,7 +45,7 @@ LAYERS = {
     "guidance": {"batch", "intervention", "metrics", "relevance", "trainers"},
     "findings": {"batch", "extras", "intervention"},
     "render": {"extras"},
-    "trainers": {"render", "extras", "files"},
+    "trainers": {"models", "render", "extras", "files"},
     "loggers": {"findings", "render", "extras", "files"},
     "dashboard": {"findings", "render", "loggers", "extras", "files"},
     "monitor": {"relevance", "batch", "metrics", "findings", "intervention", "render", "trainers", *SINKS},

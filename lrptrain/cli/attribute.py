@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,7 @@ if TYPE_CHECKING:
     from lrptrain.cli.checkpoint import Checkpoint
     from lrptrain.cli.normalisation import Normalisation
     from lrptrain.relevance import Relevance
+    from lrptrain.trainers.naming import NameSources
 
 PICTURES = (".png", ".jpg", ".jpeg", ".webp", ".bmp", ".tif", ".tiff")
 
@@ -71,10 +73,10 @@ def show_relevance(
     from lrptrain.cli.checkpoint import read_checkpoint
     from lrptrain.cli.datasets import load_adapter, load_data, names_in
     from lrptrain.cli.modules import load_module
-    from lrptrain.cli.naming import find_tokenizer
     from lrptrain.cli.normalisation import find_normalisation
     from lrptrain.trainers.checks import check_normalisation
     from lrptrain.trainers.discover import find_model
+    from lrptrain.trainers.naming import find_tokenizer
 
     check_normalisation(mean, std)
     is_image = _is_file(source)
@@ -90,7 +92,6 @@ def show_relevance(
         target=target,
         method=method,
     )
-    settings = (saved.datamodule_settings, saved.module_settings)
     if is_image:
         if mean is None and named_data is None and "mean" not in saved.datamodule_settings:
             named_data = _trained_with(saved)
@@ -100,9 +101,13 @@ def show_relevance(
         print(normalisation)
         _show_image(explained, Path(source), Path(output), size, normalisation)
         return
-    if named_data is not None:
-        _set_up(named_data)  # where many datamodules make their tokenizer
-    _show_text(explained, source, find_tokenizer(tokenizer, (named_data, owner), settings))
+    words = find_tokenizer(tokenizer, explained.name_sources)
+    if words is None:
+        raise ValueError(
+            "nothing says which tokenizer the texts had: pass --tokenizer NAME, or --data package.DataModule that has "
+            "one"
+        )
+    _show_text(explained, source, words)
 
 
 @dataclass(frozen=True)
@@ -133,22 +138,27 @@ class _Explained:
 
     def names(self, classes: int) -> list[str] | None:
         """Return the names of the classes; None where nobody names them."""
-        from lrptrain.cli.datasets import loader_of
-        from lrptrain.cli.naming import find_class_names
+        from lrptrain.trainers.naming import find_class_names
 
-        sources = [self.owner, self.saved.datamodule_settings, self.saved.module_settings]
-        if self.data is not None:
-            dataset = getattr(loader_of(self.data, "val"), "dataset", None)
-            sources = [self.data, dataset, *sources]
-        return find_class_names(self.class_names, sources, classes)
+        return find_class_names(self.class_names, self.name_sources, classes)
+
+    @cached_property
+    def name_sources(self) -> "NameSources":
+        """Return who may know the names of classes and the tokenizer."""
+        from lrptrain.cli.datasets import loader_of
+        from lrptrain.trainers.naming import loader_sources
+
+        # Many datamodules make their tokenizer when they are set up, as for a loader.
+        of_data = [] if self.data is None else [self.data, *loader_sources(loader_of(self.data, "val"))]
+        return [*of_data, self.owner, self.saved.datamodule_settings, self.saved.module_settings]
 
     def relevance(self, inputs: Any) -> "tuple[Relevance, list[str] | None]":
         """Return the relevance of one sample, and the names of the classes."""
         import torch
 
         from lrptrain.auditing.predict import predict_logits
-        from lrptrain.cli.naming import find_class
         from lrptrain.relevance import attribute
+        from lrptrain.trainers.naming import find_class
 
         target = self.target
         if isinstance(target, str):
@@ -224,8 +234,8 @@ def _show_image(
 
 
 def _show_text(explained: _Explained, text: str, words: Any) -> None:
-    from lrptrain.cli.naming import check_vocabulary
     from lrptrain.render import token_ansi
+    from lrptrain.trainers.naming import check_vocabulary
 
     encoded = words(text, return_tensors="pt", truncation=True)
     ids = encoded["input_ids"][0].tolist()

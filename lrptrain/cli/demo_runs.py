@@ -12,7 +12,7 @@ import pytorch_lightning as pl
 
 from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor
 from lrptrain.data import PlantedDigits
-from lrptrain.findings import OVERALL, ExplainedSample, Finding
+from lrptrain.findings import OVERALL, ExplainedSample, Finding, announce
 from lrptrain.loggers import read_events
 from lrptrain.loggers.wandb import logged_in
 from lrptrain.models import ImageClassifier
@@ -115,7 +115,8 @@ def _verdict(name: str, outcome: Outcome) -> str:
     last = _confirmed(outcome.events[-1])
     if not last:
         return f"{text}, and took the flag back in epoch {since[-1] + 1}."
-    return f"{text}. The flag as it stands:\n{max(last, key=lambda finding: finding.severity)}"
+    gravest = max(last, key=lambda finding: finding.severity)
+    return f"{text}. The flag as it stands:\n\n{announce([gravest])[0]}"
 
 
 def _confirmed(event: dict[str, Any]) -> list[Finding]:

@@ -161,7 +161,8 @@ def _as_options(message: str) -> str:
     """
     message = re.sub(r"\bbatch_adapter=(\.\.\.)?", "--batch-adapter package.function", message)
     message = re.sub(r"\bmodel='([\w.<>]+)'", r"--model \1", message)
-    return re.sub(r"\b(model|retrain_epochs)=", lambda found: f"--{found[1].replace('_', '-')} ", message)
+    message = re.sub(r"\bmodel=", "--model ", message)
+    return re.sub(r"\bclass_names\b", "--class-names", message)
 
 
 def _suggestion(verb: str) -> str:

@@ -1,8 +1,9 @@
 """From relevance maps to findings: kinds of findings, statistics, and what an intervention says of them."""
 
+from lrptrain.findings.announcement import announce
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, detect_candidates, register_detector
 from lrptrain.findings.evaluation import Evaluation, ExplainedSample
-from lrptrain.findings.finding import Evidence, Finding, announce, worst_severity
+from lrptrain.findings.finding import Evidence, Finding, worst_severity
 from lrptrain.findings.scopes import OVERALL, Scope
 from lrptrain.findings.statistics import bootstrap_interval, holm, max_test, sign_flip_test
 from lrptrain.findings.verdicts import Effect, merge_findings, reach_verdicts

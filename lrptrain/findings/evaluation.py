@@ -27,6 +27,7 @@ class ExplainedSample:
         areas: The share of the area, in [0, 1], of every named region.
         content_ids: The token ids of a text, -1 where a token is no content; None for an image.
         method: The name of the method that made the maps; "" where it is not known.
+        class_maps: Relevance for further classes, by class, of a sample that is drawn.
     """
 
     sample: Sample
@@ -41,6 +42,7 @@ class ExplainedSample:
     areas: dict[str, float] = field(default_factory=dict)
     content_ids: Int[np.ndarray, " tokens"] | None = None
     method: str = ""
+    class_maps: dict[int, Float[Tensor, " tokens"]] = field(default_factory=dict)
 
     @property
     def probability(self) -> float:

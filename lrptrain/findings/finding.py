@@ -5,8 +5,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 from lrptrain.findings.detector import get_detector
-from lrptrain.findings.scopes import OVERALL, Scope
-from lrptrain.findings.wording import percent
+from lrptrain.findings.scopes import Scope
 
 MAX_WORST_SAMPLES = 5
 
@@ -161,32 +160,9 @@ class Finding:
         )
 
 
-def announce(findings: Iterable[Finding], most: int = 3) -> list[str]:
-    """Return lines to print: all overall findings and the `most` gravest others in full, the rest in one line.
-
-    What is found for several targets alike is said once.
-    """
-    # Maps for the label and for the predicted class mostly show the same: the first target's finding stands for both.
-    by_scope: dict[tuple[str, Scope, str], Finding] = {}
-    for finding in findings:
-        by_scope.setdefault((finding.kind, finding.scope, finding.state), finding)
-    ranked = sorted(
-        by_scope.values(), key=lambda finding: (finding.state == "refuted", -finding.severity, _share(finding))
-    )
-    others = [finding for finding in ranked if finding.scope != OVERALL]
-    in_full = [finding for finding in ranked if finding not in others[most:]]
-    rest = ", ".join(f"{finding.scope.name} ({percent(_share(finding))})" for finding in others[most:])
-    return [*map(str, in_full), *([f"and likewise {rest}"] if rest else [])]
-
-
 def worst_severity(findings: Iterable[Finding]) -> float:
     """Return the largest severity, 0 without findings."""
     return max((finding.severity for finding in findings), default=0.0)
-
-
-def _share(finding: Finding) -> float:
-    """Return the share of relevance; 0 where no map shows the finding."""
-    return finding.relevance.effect if finding.relevance is not None else 0.0
 
 
 def _with_lists(value: Any) -> Any:

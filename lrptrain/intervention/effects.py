@@ -33,7 +33,8 @@ class InterventionConfig:
             both are equally odd, and differ in what the region tells of the class. `"inpaint"`: images are continued
             smoothly. `"fill"`: the mean colour of all samples. Texts lose the tokens under the latter two. Fixed
             positions and tokens are never swapped.
-        batch_size: The number of samples per forward pass.
+        batch_size: The number of samples that are changed at a time; one forward pass has them under the change and
+            under every control.
         controls: The number of random regions per sample, the control of all strategies but the swap; 2 at least.
         seed: The seed of the choice of donors and of the random regions.
 
@@ -59,16 +60,18 @@ class _Chunk:
     Attributes:
         batch: The samples as they are.
         donors: For each swap, a batch of donors in the order of the samples; empty if nothing is swapped.
-        region: What is changed.
+        region: Where each sample is changed: pixels, or tokens of a text.
+        by_patches: Whether the region is made of whole patches.
         config: How it is changed.
         grid: Rows and columns of an image's tokens, None for texts.
         random: Uniform random numbers, `[controls, samples, width]`.
-        colour: The mean colour of all images; empty for texts.
+        colour: The mean colour of all images, with which regions are filled; empty where they are not.
     """
 
     batch: Mapping[str, Tensor]
     donors: list[Mapping[str, Tensor]]
-    region: Region
+    region: Bool[Tensor, " batch *place"]
+    by_patches: bool
     config: InterventionConfig
     grid: tuple[int, int] | None
     random: Float[Tensor, "controls batch width"]
@@ -120,7 +123,7 @@ def effects(
     if grid is None and not swap and any("attention_mask" not in sample.tensors for sample in samples):
         raise ValueError("texts cannot lose tokens without an attention_mask in the batch")
     random = _random_numbers(samples, grid, config)
-    colour = _mean_colour(samples)
+    colour = _mean_colour(samples) if config.strategy == "fill" else torch.empty(0)
     changes = [np.empty(0)]
     controls = [np.empty(0)]
     for start in range(0, len(computed_rows), config.batch_size):
@@ -128,16 +131,17 @@ def effects(
         # A sample without a donor stands in for it: the shapes fit, and its result is dropped below.
         donor_rows = [np.where(donor[chunk_rows] < 0, chunk_rows, donor[chunk_rows]) for donor in donors]
         batch, *donor_batches = _padded_alike(samples, [chunk_rows, *donor_rows], device)
-        chunk = _Chunk(batch, donor_batches, region, config, grid, random[:, chunk_rows].to(device), colour)
-        falls = []  # of the probability: under the change, then under each control
-        for altered in _altered(chunk):
-            with forward_context():
-                output = model_output(model, altered)
-            after = class_probabilities(output).cpu().numpy()
-            # [n, classes], of which each sample's own predicted class counts: positive where its probability falls.
-            falls.append((probabilities[chunk_rows] - after)[np.arange(len(chunk_rows)), predicted[chunk_rows]])
+        place = tokens(region, batch) if grid is None else pixels(region, batch, grid)
+        numbers = random[:, chunk_rows].to(device)
+        chunk = _Chunk(batch, donor_batches, place, region.kind == "patches", config, grid, numbers, colour)
+        with forward_context():
+            answers = [class_probabilities(output).cpu().numpy() for output in _outputs(model, list(_altered(chunk)))]
+        # Of the probability of each sample's predicted class, positive where it falls: under the change, then under
+        # each control.
+        each = np.arange(len(chunk_rows)), predicted[chunk_rows]
+        falls = [(probabilities[chunk_rows] - after)[each] for after in answers]
         # A sample without the region (no annotation, no such token) was not changed: its fall of 0 says nothing.
-        untested = ~_region_of(chunk).flatten(1).any(1).cpu().numpy()
+        untested = ~place.flatten(1).any(1).cpu().numpy()
         for donor in donors:
             untested |= donor[chunk_rows] < 0
         changes.append(np.where(untested, np.nan, falls[0]))
@@ -154,6 +158,15 @@ def _padded_alike(
     joint = collate([samples[row] for group in groups for row in group], device)
     size = len(groups[0])
     return [{name: x[i * size : (i + 1) * size] for name, x in joint.items()} for i in range(len(groups))]
+
+
+def _outputs(model: nn.Module, variants: Sequence[Mapping[str, Tensor]]) -> list[Float[Tensor, "batch classes"]]:
+    """Return the logits of several batches, by one forward pass if they have the same shapes."""
+    # Texts that have lost tokens differ in length: one by one, no padding has to be made up.
+    if len({tuple((name, x.shape) for name, x in sorted(variant.items())) for variant in variants}) > 1:
+        return [model_output(model, variant) for variant in variants]
+    joint = {name: torch.cat([variant[name] for variant in variants]) for name in variants[0]}
+    return list(model_output(model, joint).chunk(len(variants)))
 
 
 def model_output(model: nn.Module, batch: Mapping[str, Tensor]) -> Float[Tensor, "batch classes"]:
@@ -178,13 +191,6 @@ def _mean_colour(samples: Sequence[Sample]) -> Float[Tensor, " channels"]:
     return torch.stack([image.double().mean((1, 2)) for image in images]).mean(0) if images else torch.empty(0)
 
 
-def _region_of(chunk: _Chunk) -> Bool[Tensor, " batch *place"]:
-    """Return where the region lies in every sample."""
-    if chunk.grid is None:
-        return tokens(chunk.region, chunk.batch)
-    return pixels(chunk.region, chunk.batch, chunk.grid)
-
-
 def _altered(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
     """Yield the samples with the region changed, then with each control."""
     return _altered_texts(chunk) if chunk.grid is None else _altered_images(chunk)
@@ -192,7 +198,7 @@ def _altered(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
 
 def _altered_images(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
     grid = chunk.grid
-    region = _region_of(chunk)
+    region = chunk.region
     name, images = image_of(chunk.batch)
     assert grid is not None
     for donors in chunk.donors:
@@ -202,7 +208,7 @@ def _altered_images(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
         return
     # e.g. images of 224 x 224 in 14 x 14 patches: patches of 16 x 16 pixels, a side of 14 units.
     patch = torch.tensor([s // g for s, g in zip(region.shape[1:], grid, strict=True)], device=region.device)
-    unit = patch if chunk.region.kind == "patches" else torch.ones_like(patch)
+    unit = patch if chunk.by_patches else torch.ones_like(patch)
     sides = torch.tensor(region.shape[1:], device=region.device) // unit
     # Between a quarter and three quarters of the side away, by whole patches where the region is made of such.
     offsets = ((0.25 + 0.5 * chunk.random) * sides).round().long().clamp(min=1) * unit
@@ -214,7 +220,7 @@ def _altered_images(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
 def _altered_texts(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
     batch = chunk.batch
     content = content_tokens(batch)
-    region = _region_of(chunk)
+    region = chunk.region
     random = chunk.random[..., : content.shape[1]]
     for donors, keys in zip(chunk.donors, random, strict=False):
         usable = tokens(Region("outside"), donors)  # the evidence of a donor is not given

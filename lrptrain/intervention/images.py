@@ -53,6 +53,9 @@ def shifted(region: Pixels, offset: Int[Tensor, "batch 2"]) -> Pixels:
 
 def dilate(region: Pixels, margin: int) -> Pixels:
     """Return the region and all pixels within `margin` pixels of it, diagonals included."""
-    # A maximum over a square of 2 * margin + 1 pixels: 1 wherever any pixel of the region is that near.
-    near = F.max_pool2d(region[:, None].float(), 2 * margin + 1, stride=1, padding=margin)
+    # The maximum over a square of 2 * margin + 1 pixels is one over columns of the maxima over rows, which is faster.
+    side = 2 * margin + 1
+    near = region[:, None].float()
+    near = F.max_pool2d(near, (1, side), stride=1, padding=(0, margin))
+    near = F.max_pool2d(near, (side, 1), stride=1, padding=(margin, 0))
     return near[:, 0] > 0

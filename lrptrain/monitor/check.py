@@ -32,12 +32,12 @@ class CheckResult:
         return self.passed
 
     def __str__(self) -> str:
-        """Return a line per finding, and one that says whether the run passes."""
+        """Return a paragraph per finding, and a line that says whether the run passes."""
         compared = f"severity {self.severity:.2f}, allowed {self.max_severity:.2f}"
         states = [finding.state for finding in self.findings]
         counted = ", ".join(f"{states.count(state)} {state}" for state in ("confirmed", "suspected", "refuted"))
         verdict = f"{'passed' if self.passed else 'failed'}: {counted} at epoch {self.epoch}; {compared}"
-        return "\n".join([*announce(list(self.findings), most=len(self.findings)), verdict])
+        return "\n".join([*announce(self.findings), verdict])
 
 
 def check(run: Path | str, max_severity: float = 0.0) -> CheckResult:

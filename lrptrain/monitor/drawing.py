@@ -37,9 +37,14 @@ class DisplayOptions:
 
 def choose_displayed(explained: Sequence[ExplainedSample], count: int) -> list[ExplainedSample]:
     """Return the same `count` samples in every epoch, one of each class in turn."""
-    by_class: dict[int, list[ExplainedSample]] = {}
-    for each in explained:
-        by_class.setdefault(each.sample.label, []).append(each)
+    return [explained[i] for i in choose_in_turn([each.sample.label for each in explained], count)]
+
+
+def choose_in_turn(labels: Sequence[int], count: int) -> list[int]:
+    """Return the indices of `count` samples, one of each class in turn."""
+    by_class: dict[int, list[int]] = {}
+    for i, label in enumerate(labels):
+        by_class.setdefault(label, []).append(i)
     # e.g. classes of 3, 1 and 2 samples, a, b and c: a1 b1 c1 a2 c2 a3, of which the first `count`.
     rounds = max(map(len, by_class.values()), default=0)
     in_turn = [members[i] for i in range(rounds) for _, members in sorted(by_class.items()) if i < len(members)]

@@ -1,6 +1,7 @@
 """Relevance and scores of samples under the current weights."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+import logging
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -17,9 +18,17 @@ from lrptrain.batch.task import CLASSES, Task
 from lrptrain.findings import ExplainedSample
 from lrptrain.metrics import energy_pointing_game
 from lrptrain.metrics.localization import LOCALIZATION_METRICS
-from lrptrain.relevance import Relevance, attribute, decompose
+from lrptrain.monitor.further_classes import explain_classes, explains_classes, unexplained_classes
+from lrptrain.relevance import Recording, Relevance, attribute, decompose, record
+
+logger = logging.getLogger(__name__)
 
 TARGETS = ("label", "predicted")
+RECORDED_AGAIN = 0.5
+"""Below this share of a batch, misread samples cost less in a recording of their own than another walk of all.
+
+A recording costs half as much as a walk back over it.
+"""
 MEASURES: dict[str, Callable[[Tensor, TokenAnnotation], Tensor]] = {
     metric.key: metric.function for metric in LOCALIZATION_METRICS
 }
@@ -74,18 +83,27 @@ class Evaluator:
         with self.precision(), self.config.task.reading():
             yield
 
-    def evaluate(self, samples: Sequence[Sample], progress_bar: bool = False) -> list[ExplainedSample]:
+    def evaluate(
+        self, samples: Sequence[Sample], progress_bar: bool = False, drawn: Collection[int | str] = ()
+    ) -> list[ExplainedSample]:
         """Explain and score samples, all images or all texts, batch by batch; those without a label come last.
 
         Where no method is named, the first batch decides, and all others have the method of its maps.
+
+        Args:
+            samples: The samples.
+            progress_bar: Whether to show a progress bar.
+            drawn: The ids of the samples that will be drawn. They come first, and are explained for
+                `config.class_maps` classes, from the recordings of their other maps.
         """
         from tqdm.auto import tqdm
 
         explained: list[ExplainedSample] = []
         evaluator = self
         with tqdm(total=len(samples), desc="Relevance", leave=False, disable=not progress_bar) as bar:
-            for batch_of_samples in _batches(samples, self.config.batch_size):
-                explained += evaluator._evaluate_batch(batch_of_samples)
+            for batch_of_samples in _batches(samples, self.config.batch_size, drawn):
+                is_drawn = batch_of_samples[0].sample_id in drawn
+                explained += evaluator._evaluate_batch(batch_of_samples, self.config.class_maps if is_drawn else 0)
                 evaluator = self.with_method(explained[0].method)
                 bar.update(len(batch_of_samples))
         return explained
@@ -94,52 +112,83 @@ class Evaluator:
         """Return the evaluator with another method."""
         return replace(self, config=replace(self.config, method=method))
 
-    def _evaluate_batch(self, samples: Sequence[Sample]) -> Iterator[ExplainedSample]:
+    def _evaluate_batch(self, samples: Sequence[Sample], num_classes: int) -> Iterator[ExplainedSample]:
         batch = collate(samples, self.device)
+        inputs = model_inputs(self.model, batch)
         with self.forward_context():
-            relevance = self._explain(batch, samples)
+            recording = record(self.model, inputs, frugal=True)
+            relevance = self._explain(recording, inputs, samples)
+            class_maps = self._explain_classes(recording, relevance, num_classes)
+            del recording  # before anything else takes memory
             ratios = _mixing_ratios(self.model, batch) if self.config.mixing_ratios else {}
         evidence, regions = token_annotations(batch, _first(relevance).image_grid, self.config.region_names)
         # columns[name][i] is the value of sample i, such as columns["label/energy_pointing_game"][0].
         columns = ratios | _scores(relevance, evidence, regions)
-        yield from _explained_samples(samples, batch, relevance, columns, evidence, regions)
+        yield from _explained_samples(samples, batch, relevance, class_maps, columns, evidence, regions)
 
-    def _explain(self, batch: Mapping[str, Tensor], samples: Sequence[Sample]) -> dict[str, Relevance]:
+    def _explain(
+        self, recording: Recording, inputs: Tensor | dict[str, Tensor], samples: Sequence[Sample]
+    ) -> dict[str, Relevance]:
         """Return the relevance by target; the predicted class is only explained anew where it is not the label."""
-        labels = torch.tensor([sample.label for sample in samples], device=next(iter(batch.values())).device)
-        inputs = model_inputs(self.model, batch)
-
-        def explain(rows: Tensor | None, target: Tensor | None, method: str | None) -> Relevance:
-            return attribute(self.model, _rows(inputs, rows), target, method, **self.config.options)
-
-        if "label" not in self.config.targets or not bool((labels >= 0).all()):
-            return {"predicted": explain(None, None, self.config.method)}
-        for_label = explain(None, labels, self.config.method)
+        options = self.config.options
+        if "label" not in self.config.targets or any(sample.label < 0 for sample in samples):
+            return {"predicted": recording.attribute(None, self.config.method, **options)}
+        labels = torch.tensor([sample.label for sample in samples], device=next(iter(_values(inputs))).device)
+        for_label = recording.attribute(labels, self.config.method, **options)
         if "predicted" not in self.config.targets:
             return {"label": for_label}
         # Where both classes are the same, so are the maps. With labels [3, 5, 5] and predictions [3, 5, 1] only the
         # last sample is explained again, and a good model's second target costs next to nothing.
         predicted = for_label.logits.argmax(1)
-        misclassified = (predicted != labels).nonzero().flatten()
-        scores = for_label.scores.clone()
-        if len(misclassified):
-            scores[misclassified] = explain(misclassified, predicted[misclassified], for_label.method).scores
+        misread = (predicted != labels).nonzero().flatten()
+        scores = for_label.scores
+        if len(misread) >= RECORDED_AGAIN * len(samples):
+            again = recording.attribute(predicted, for_label.method, **options).scores
+            scores = torch.where((predicted != labels)[:, None], again, scores)
+        elif len(misread):
+            again = attribute(
+                self.model, _rows(inputs, misread), predicted[misread], for_label.method, **options
+            ).scores
+            scores = scores.index_copy(0, misread, again)
         for_predicted = Relevance(scores, for_label.logits, predicted, for_label.method, for_label.grid)
         return {"label": for_label, "predicted": for_predicted}
 
+    def _explain_classes(
+        self, recording: Recording, relevance: Mapping[str, Relevance], num_classes: int
+    ) -> list[dict[int, Tensor]]:
+        """Return for each sample the maps of its most probable classes that have none yet, by class."""
+        first = _first(relevance)
+        none: list[dict[int, Tensor]] = [{} for _ in first.logits]
+        if not (num_classes and explains_classes(first.method, self.config.options, first.logits.shape[1])):
+            return none
+        probabilities = class_probabilities(first.logits).cpu().numpy()
+        explained = list(zip(*(each.target.tolist() for each in relevance.values()), strict=True))
+        classes = unexplained_classes(probabilities, explained, num_classes)
+        try:
+            return explain_classes(recording, classes, first.method, self.config.options)
+        except Exception:  # a map that is only shown costs no score: `compute_class_maps` tries again, and says why
+            logger.debug("the maps of further classes could not be computed", exc_info=True)
+            return none
 
-def _batches(samples: Sequence[Sample], size: int) -> Iterator[Sequence[Sample]]:
-    """Yield batches of samples, those with a label apart from those without, which have other targets."""
+
+def _batches(samples: Sequence[Sample], size: int, drawn: Collection[int | str]) -> Iterator[Sequence[Sample]]:
+    """Yield batches of samples: those with a label apart from those without, and of each those that are drawn apart."""
     for labelled in (True, False):
-        # Apart, for a batch has one list of targets: its maps are for labels, or for predicted classes alone.
+        # Apart, for a batch has one list of targets: its maps are for labels, or for predicted classes alone; and a
+        # walk for a further class is one of the whole batch.
         alike = [sample for sample in samples if (sample.label >= 0) == labelled]
-        yield from (alike[start : start + size] for start in range(0, len(alike), size))
+        first = [sample for sample in alike if sample.sample_id in drawn]
+        others = [sample for sample in alike if sample.sample_id not in drawn]
+        for part in (first, others):
+            yield from (part[start : start + size] for start in range(0, len(part), size))
 
 
-def _rows(inputs: Tensor | dict[str, Tensor], rows: Tensor | None) -> Tensor | dict[str, Tensor]:
-    """Return some rows of a model's inputs, or all."""
-    if rows is None:
-        return inputs
+def _values(inputs: Tensor | dict[str, Tensor]) -> Iterable[Tensor]:
+    return [inputs] if isinstance(inputs, Tensor) else inputs.values()
+
+
+def _rows(inputs: Tensor | dict[str, Tensor], rows: Tensor) -> Tensor | dict[str, Tensor]:
+    """Return some rows of a model's inputs."""
     return inputs[rows] if isinstance(inputs, Tensor) else {name: value[rows] for name, value in inputs.items()}
 
 
@@ -173,6 +222,7 @@ def _explained_samples(
     samples: Sequence[Sample],
     batch: Mapping[str, Tensor],
     relevance: Mapping[str, Relevance],
+    class_maps: Sequence[Mapping[int, Tensor]],
     columns: Mapping[str, list[float]],
     evidence: TokenAnnotation | None,
     regions: Mapping[str, TokenAnnotation],
@@ -183,6 +233,7 @@ def _explained_samples(
         samples: The samples of the batch.
         batch: The samples, stacked; texts are padded to the longest.
         relevance: The relevance by target.
+        class_maps: The relevance for further classes of each sample, by class.
         columns: Values of all samples, by name.
         evidence: The annotation; None without one.
         regions: The named regions of the masks.
@@ -214,6 +265,7 @@ def _explained_samples(
             areas={name: column[i] for name, column in areas.items()},
             content_ids=content_ids[i, :length] if content_ids is not None else None,
             method=first.method,
+            class_maps={target: row[:length] for target, row in class_maps[i].items()},
         )
 
 

@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from lrptrain.batch import Sample
 from lrptrain.findings import ExplainedSample
-from lrptrain.monitor.drawing import choose_displayed
+from lrptrain.monitor.drawing import choose_displayed, choose_in_turn
 from lrptrain.trainers.processes import gather, gather_to_first, rank_and_size
 
 
@@ -38,6 +38,13 @@ class GatheredInputs(NamedTuple):
     local_rows: list[int]
 
 
+def ids_to_draw(local: Sequence[Sample], max_displayed: int) -> set[int | str]:
+    """Return the ids of the samples that will be drawn, if all can be explained; every process must call it."""
+    # In the order of `gather_explained`, so that both choose the same.
+    keys = sorted(key for part in gather([_sort_key(sample) for sample in local]) for key in part)
+    return {keys[i][2] for i in choose_in_turn([label for label, _, _ in keys], max_displayed)}
+
+
 def gather_explained(
     local: Sequence[ExplainedSample], error: str, max_displayed: int, left_out: Mapping[int | str, str] | None = None
 ) -> GatheredSamples:
@@ -50,7 +57,8 @@ def gather_explained(
         left_out: Why this process left samples out, by their ids.
     """
     # Inputs stay where they are: only maps and scores travel to all processes.
-    parts = gather(([replace(each, sample=replace(each.sample, tensors={})) for each in local], error, left_out or {}))
+    light = [replace(each, sample=replace(each.sample, tensors={}), class_maps={}) for each in local]
+    parts = gather((light, error, left_out or {}))
     problems = {sample_id: problem for _, _, part in parts for sample_id, problem in part.items()}
     first_error = next((f"{why} (process {rank})" for rank, (_, why, _) in enumerate(parts) if why), "")
     if first_error:

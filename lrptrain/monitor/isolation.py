@@ -1,6 +1,6 @@
 """An evaluation that goes on without the samples that the model, or the method, cannot take."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from lrptrain.batch import Sample
 from lrptrain.findings import ExplainedSample
@@ -9,7 +9,7 @@ from lrptrain.trainers.failures import describe_error
 
 
 def explain_usable(
-    evaluator: Evaluator, samples: Sequence[Sample], progress_bar: bool = False
+    evaluator: Evaluator, samples: Sequence[Sample], progress_bar: bool = False, drawn: Collection[int | str] = ()
 ) -> tuple[list[ExplainedSample], dict[int | str, str]]:
     """Explain samples; if that fails for some of them alone, the others.
 
@@ -17,6 +17,7 @@ def explain_usable(
         evaluator: The model and how it is explained.
         samples: The samples, all images or all texts.
         progress_bar: Whether to show a progress bar.
+        drawn: The ids of the samples that will be drawn.
 
     Returns:
         What was explained; and why samples were left out, by their ids.
@@ -26,7 +27,7 @@ def explain_usable(
             one by one: then none of them is to blame.
     """
     try:
-        return evaluator.evaluate(samples, progress_bar), {}
+        return evaluator.evaluate(samples, progress_bar, drawn), {}
     except Exception as error:
         # One sample fails its batch. Which one, only an evaluation of each by itself can tell.
         problems = {sample.sample_id: _problem(evaluator, sample) for sample in samples}
@@ -34,7 +35,7 @@ def explain_usable(
         usable = [sample for sample in samples if sample.sample_id not in problems]
         if not problems or not usable:
             raise error
-    return evaluator.evaluate(usable, progress_bar), problems
+    return evaluator.evaluate(usable, progress_bar, drawn), problems
 
 
 def _problem(evaluator: Evaluator, sample: Sample) -> str:

@@ -22,7 +22,7 @@ from lrptrain.findings import (
 from lrptrain.findings.detector import get_detector
 from lrptrain.loggers import EpochRecord
 from lrptrain.monitor import drawing, summary
-from lrptrain.trainers.discover import NameSources, find_class_names, find_tokens, has_tokenizer
+from lrptrain.trainers.naming import NameSources, class_names_or_numbers, find_tokens, has_tokenizer
 
 
 @dataclass(frozen=True)
@@ -143,7 +143,7 @@ class RecordBuilder:
     def _names(self, evaluation: Evaluation, sources: NameSources) -> list[str]:
         if not evaluation.samples:
             raise ValueError("the validation set gave no samples")
-        return find_class_names(self.class_names, sources, evaluation.samples[0].num_logits)
+        return class_names_or_numbers(self.class_names, sources, evaluation.samples[0].num_logits)
 
 
 def _reported_unconfirmed(finding: Finding) -> bool:

@@ -20,16 +20,29 @@ from lrptrain.relevance.types import Relevance, TokenLayout
 
 
 def record(
-    model: nn.Module, inputs: Inputs, *, explain: str | None = None, layout: TokenLayout | None = None
+    model: nn.Module,
+    inputs: Inputs,
+    *,
+    explain: str | None = None,
+    layout: TokenLayout | None = None,
+    frugal: bool = False,
 ) -> Recording:
     """Run a model once, for several maps: `record(model, images).attribute(target=3, method="attnlrp")`.
 
     Arguments and errors are those of `lrptrain.attribute`, but `explain` is one argument: a forward pass is recorded
     for one. Where the model returns no logits, the maps need a target that says what is read.
+
+    Args:
+        model: See `lrptrain.attribute`.
+        inputs: See `lrptrain.attribute`.
+        explain: See `lrptrain.attribute`.
+        layout: See `lrptrain.attribute`.
+        frugal: Whether to keep no graph of the weights, which takes less time and memory: maps of such a recording have
+            no graph (`create_graph`) either.
     """
     model = unwrap(model)
     with preserved(model):
-        return forward_pass(model, as_arguments(inputs), explain, layout).logits()
+        return forward_pass(model, as_arguments(inputs), explain, layout, frugal=frugal).logits()
 
 
 @overload

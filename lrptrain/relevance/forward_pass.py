@@ -66,7 +66,9 @@ class ForwardPass:
     @cached_property
     def in_float32(self) -> "ForwardPass":
         """Another pass of the same inputs, in float32."""
-        return forward_pass(self.model, self.inputs, self.explain, self.layout, full_precision=True)
+        return forward_pass(
+            self.model, self.inputs, self.explain, self.layout, frugal=self.tape.frugal, full_precision=True
+        )
 
     def under(self, head: Head) -> Recording:
         """Read a head from the output, and return the recording of what it comes from.

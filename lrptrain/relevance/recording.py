@@ -96,7 +96,13 @@ class Recording:
         first_order: bool = False,
         **options: Any,
     ) -> Relevance:
-        """Compute relevance for one class of every sample; see `lrptrain.attribute` for arguments and errors."""
+        """Compute relevance for one class of every sample; see `lrptrain.attribute` for arguments and errors.
+
+        Raises:
+            ValueError: Also if a graph is asked for that a frugal recording does not have.
+        """
+        if create_graph and self.tape.frugal:
+            raise ValueError("create_graph=True needs the graph of the weights: record with frugal=False")
         if composite is not None:
             options["composite"] = composite
         if not create_graph:

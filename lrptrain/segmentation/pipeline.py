@@ -22,7 +22,8 @@ from lrptrain.segmentation.generator import weights_checksum
 from lrptrain.segmentation.images import image_batches
 from lrptrain.segmentation.scoring import MaskScore
 from lrptrain.segmentation.segmenter import Segmenter
-from lrptrain.trainers.discover import find_class_names, find_model
+from lrptrain.trainers.discover import find_model
+from lrptrain.trainers.naming import class_names_or_numbers
 
 
 def run_pipeline(
@@ -67,7 +68,7 @@ def run_pipeline(
     sources = _sources(datamodule, device)
 
     def names(classes: int) -> Sequence[str]:
-        return find_class_names(None, (classifier, datamodule), classes)
+        return class_names_or_numbers(None, (datamodule, classifier), classes)
 
     seeds: dict[str, dict[str, Any]] = {}
     for split in SPLITS:

@@ -37,7 +37,7 @@ def test_the_report_sets_both_runs_side_by_side():
     assert "same digits     10.0%    87.3%" in text
     assert "relevance on the digit                      12%      60%   (area: 30%)" in text
     assert "plain: the monitor flagged the model in epoch 1" in text
-    assert "! confirmed, overall: 12 %" in text
+    assert "SHORTCUT confirmed, all classes: the model relies on" in text
     assert "guided: the monitor confirmed nothing overall" in text
 
 

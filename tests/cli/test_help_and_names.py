@@ -1,4 +1,4 @@
-"""What the command line answers before it works, and what it finds out about a model."""
+"""What the command line answers before it works, and how it finds out in which form a model takes images."""
 
 import subprocess
 import sys
@@ -10,12 +10,11 @@ import pytest
 import torch
 from examples import finding
 from torch import nn
-from transformers import BertConfig, BertForSequenceClassification, PreTrainedTokenizerFast, ViTImageProcessor
+from transformers import BertConfig, ViTImageProcessor
 
 import lrptrain
 from lrptrain.cli import main
-from lrptrain.cli.main import _as_options, sentence_of
-from lrptrain.cli.naming import check_vocabulary, find_class_names, find_tokenizer
+from lrptrain.cli.main import sentence_of
 from lrptrain.cli.normalisation import find_normalisation
 from lrptrain.loggers import EpochRecord, write_record
 
@@ -187,51 +186,3 @@ def test_images_from_minus_one_to_one_are_those_of_another_card():
     data = torch.utils.data.DataLoader(pairs)
     with pytest.raises(ValueError, match="are not normalised as"):
         normalisation(card, data=data)
-
-
-def tokenizer() -> Any:
-    from tokenizers import Tokenizer, models
-
-    return PreTrainedTokenizerFast(tokenizer_object=Tokenizer(models.WordLevel({"a": 0, "b": 1}, unk_token="a")))
-
-
-def test_the_tokenizer_is_found_under_any_name(tmp_path):
-    class Data:
-        def __init__(self) -> None:
-            self.words = tokenizer()
-
-    data = Data()
-    assert find_tokenizer(None, [None, data], []) is data.words
-    data.words.save_pretrained(tmp_path)
-    assert len(find_tokenizer(None, [], [{"tokenizer_name": str(tmp_path)}])) == 2
-    net = nn.Linear(1, 1)
-    net.config = BertConfig.from_dict({"name_or_path": str(tmp_path)})  # type: ignore[assignment]
-    assert len(find_tokenizer(None, [net], [])) == 2
-    with pytest.raises(ValueError, match="pass --tokenizer NAME"):
-        find_tokenizer(None, [nn.Linear(1, 1)], [{"width": 3}])
-
-
-def test_class_names_and_vocabulary():
-    sizes: dict[str, Any] = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
-    named = BertForSequenceClassification(BertConfig(**sizes, vocab_size=5, id2label={0: "no", 1: "yes"}))
-    numbered = BertForSequenceClassification(BertConfig(**sizes, vocab_size=5))
-    assert find_class_names(None, [{}, named], 2) == ["no", "yes"]
-    assert find_class_names(None, [numbered], 2) is None
-    assert find_class_names(None, [{"class_names": ["a", "b", "c"]}, {"classes": ["a", "b"]}], 2) == ["a", "b"]
-    check_vocabulary([0, 4], named)
-    with pytest.raises(ValueError, match="gives token 5, and the model has 5"):
-        check_vocabulary([0, 5], named)
-
-
-@pytest.mark.parametrize(
-    ("message", "expected"),
-    [
-        ("pass batch_adapter=... to rename its entries", "pass --batch-adapter package.function to rename its entries"),
-        ("say which with model='<attribute>'", "say which with --model <attribute>"),
-        ("model='net.x': Own has no such attribute", "--model net.x: Own has no such attribute"),
-        ("or pass retrain_epochs=5", "or pass --retrain-epochs 5"),
-        ("a model is no argument", "a model is no argument"),
-    ],
-)
-def test_arguments_are_named_as_options(message, expected):
-    assert _as_options(message) == expected

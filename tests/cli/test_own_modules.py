@@ -178,6 +178,9 @@ def test_audit_as_a_command_and_as_a_function(folder, tmp_path):
         (("vision.ckpt", MODULE, DATA, "--split=test"), "Data gives no test set"),
         (("vision.ckpt", MODULE, "--data=own_vision.loader", "--split=test"), "which has no test set"),
         (("objects.ckpt", "--module=own_vision.Saved", DATA), "pathlib.PosixPath"),
+        # What the functions behind say of their arguments is said of the options.
+        (("vision.ckpt", MODULE, DATA, "--model=net.x"), "--model net.x: Vision has no such attribute"),
+        (("vision.ckpt", MODULE, "--data=own_vision.renamed(size=4)"), "pass --batch-adapter package.function to"),
     ],
 )
 def test_what_is_wrong_is_one_line(folder, options, says, capsys):
@@ -239,7 +242,7 @@ def test_attribute_knows_the_normalisation_or_asks(folder, tmp_path, capsys):
     assert "there is no class 'pink'; there are red, green, blue" in refusal(
         capsys, *options, *NORMALISED, DATA, "--target=pink"
     )
-    assert "has 2 names, and the model 3 classes" in refusal(capsys, *options, "--class-names=red,green")
+    assert "--class-names has 2 names for 3 logits" in refusal(capsys, *options, "--class-names=red,green")
 
 
 def test_segment_takes_them_too(folder, capsys):

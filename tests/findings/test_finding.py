@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 from examples import finding
 
-from lrptrain.findings import OVERALL, Evidence, Finding, Scope, announce, worst_severity
+from lrptrain.findings import OVERALL, Evidence, Finding, Scope, worst_severity
 from lrptrain.findings.detectors.focus import focus_findings
 
 CLASS = finding(scope=Scope("class", "cat"))
@@ -65,25 +65,6 @@ def test_what_was_not_tested_has_no_p_value():
 def test_small_shares_print_with_a_decimal():
     small = replace(CLASS.relevance, interval=(0.004, 0.15))
     assert "(95 % interval 0.4-15 %;" in str(replace(CLASS, relevance=small))
-
-
-def test_few_findings_are_all_told_in_full():
-    overall = replace(CLASS, scope=OVERALL)
-    assert announce([overall, CLASS]) == [str(overall), str(CLASS)]
-    assert announce([]) == []
-    assert announce([overall, replace(overall, target="predicted")]) == [str(overall)]
-
-
-def test_many_classes_share_a_line_and_the_gravest_come_first():
-    def of(i, severe):
-        relevance = replace(CLASS.relevance, effect=(9 - i) / 10)
-        evidence = {"state": "confirmed", "intervention": replace(MOVED, effect=severe)} if severe else {}
-        return replace(CLASS, scope=Scope("class", str(i)), relevance=relevance, **evidence)
-
-    findings = [of(i, severe) for i, severe in enumerate([0, 0.2, 0, 0.5, 0])]
-    lines = announce(findings, most=3)
-    assert lines[:3] == [str(findings[3]), str(findings[1]), str(findings[4])]
-    assert lines[3] == "and likewise 2 (70 %), 0 (90 %)"
 
 
 def test_the_ids_of_numpy_are_plain():

@@ -84,6 +84,18 @@ def test_who_reads_outside_is_moved_by_it_and_who_reads_inside_is_not(strategy):
     assert control.mean() > change.mean() - 1e-6
 
 
+@pytest.mark.parametrize(("region", "variants"), [(Region("outside"), 2), (Region("patches", (3, 7)), 3)])
+def test_the_change_and_its_controls_share_a_forward_pass(region, variants):
+    sizes: list[int] = []
+    hook = CORNER.register_forward_hook(lambda _, arguments, __: sizes.append(len(arguments[0])))
+    together = effect(CORNER, pictures(10), region)
+    hook.remove()
+    # That of the probabilities, then batches of 7 and 3, under the change and each control.
+    assert sizes == [10, 7 * variants, 3 * variants]
+    alone = effect(CORNER, pictures(10), region, batch_size=1)
+    np.testing.assert_allclose(together, alone, atol=1e-6)  # float32, of probabilities
+
+
 def test_the_control_of_a_swap_is_one_within_the_class():
     change, control = effect(CORNER, pictures(), Region("outside"))
     assert change.min() > 0.99

@@ -9,7 +9,7 @@ from model_zoo import KINDS
 from torch import nn
 
 import lrptrain
-from lrptrain.relevance.registry import differentiable
+from lrptrain.relevance.registry import differentiable, get_method
 
 # Norm-based forms that do not exist for blocks of this order.
 MISSING = {"vit": ("attn_res_ln_norm", "atb_ff_res_ln_norm"), "bert": ("atb_norm",)}
@@ -115,3 +115,24 @@ def test_maps_without_a_graph_say_so():
     assert not lrptrain.attribute(model, inputs, 0).scores.requires_grad
     with pytest.raises(lrptrain.UnsupportedMethodError, match=r"random cannot be differentiated; these can: .*attnlrp"):
         lrptrain.attribute(model, inputs, 0, "random", create_graph=True)
+
+
+@pytest.mark.parametrize("name", ["vit", "bert"])
+def test_a_frugal_recording_gives_the_maps_of_separate_calls_one_after_the_other(name):
+    model, inputs = KINDS[name].build(True), KINDS[name].inputs()
+    record = lrptrain.record(model, inputs, frugal=True)
+    for method in lrptrain.methods():
+        entry = get_method(method, {})
+        # Those that run the model again and again need nothing of the recording but its input.
+        if not entry.class_specific or "at_once" in entry.options:
+            continue
+        record.attribute([0, 3, 4], method)
+        found = record.attribute([1, 1, 2], method).scores  # on what the first walk has left
+        expected = lrptrain.attribute(model, inputs, [1, 1, 2], method).scores
+        assert relative_error(found, expected).max() < 1e-9, method
+
+
+def test_a_frugal_recording_has_no_graph_to_train_through():
+    record = lrptrain.record(KINDS["vit"].build(True), KINDS["vit"].inputs(), frugal=True)
+    with pytest.raises(ValueError, match="record with frugal=False"):
+        record.attribute(0, "attnlrp", create_graph=True)

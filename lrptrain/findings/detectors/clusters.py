@@ -42,6 +42,7 @@ class RelevanceCluster(Detector):
     kind = "relevance_cluster"
     title = "The relevance of these samples is alike"
     order = 50
+    change = "Painted over"
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
         """Return clusters with something planted in their region, if no sample has an annotation."""

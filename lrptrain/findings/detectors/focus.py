@@ -34,6 +34,14 @@ class FocusOutsideAnnotation(Detector):
             chance = [explained.chance for explained in evaluation.samples]
             yield from _focus_candidates(evaluation, config, target, f"{target}/{SCORE}", chance, Region("outside"))
 
+    def place(self, finding: Finding) -> str:
+        """Return what the model relies on, as a noun."""
+        return "what lies outside the annotation"
+
+    def share_sentence(self, share: str, uniform: str) -> str:
+        """Return how much of the relevance lies on the annotation."""
+        return f"{share} of the relevance lies on the annotation (its area: {uniform})."
+
     def relevance_sentence(self, finding: Finding) -> str:
         """Return how much of the relevance lies on the annotation."""
         return relevance_sentence(finding, "the annotation", "its area is")
@@ -60,6 +68,14 @@ class RelianceOutsideAnnotation(Detector):
         """Return nothing: `FocusOutsideAnnotation` has tested the same scopes."""
         return ()
 
+    def place(self, finding: Finding) -> str:
+        """Return what the model relies on, as a noun."""
+        return "what lies outside the annotation"
+
+    def share_sentence(self, share: str, uniform: str) -> str:
+        """Return that no map shows it, and how much of the relevance lies on the annotation."""
+        return f"The maps do not show it: {share} of the relevance lies on the annotation (its area: {uniform})."
+
     def relevance_sentence(self, finding: Finding) -> str:
         """Return that no map shows it, and how much of the relevance lies on the annotation."""
         if finding.relevance is None:
@@ -78,6 +94,10 @@ class FocusInRegion(Detector):
     title = "The relevance lies on a region"
     order = 30
     named_by_place = True
+
+    def place(self, finding: Finding) -> str:
+        """Return what the model relies on, as a noun."""
+        return f"the region {finding.where!r}"
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
         """Return the scopes whose relevance lies in a region, other than the first, which is the evidence."""

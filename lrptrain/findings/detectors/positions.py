@@ -18,6 +18,7 @@ MIN_POSITION_RATIO = 2.0
 MAX_POSITION_AREA = 0.6
 """A region that covers a larger share of the image is no position."""
 MIN_POSITION_SAMPLES = 8
+CORNERS = {"top left", "top right", "bottom left", "bottom right"}
 
 
 class FocusAtPosition(Detector):
@@ -26,6 +27,7 @@ class FocusAtPosition(Detector):
     kind = "focus_at_position"
     title = "The relevance lies at a fixed place"
     order = 40
+    change = "Painted over"
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
         """Return positions that most images of a scope are read at, with the samples whose evidence is elsewhere."""
@@ -123,8 +125,9 @@ def describe(positions: Sequence[int], grid: tuple[int, int]) -> str:
         return f"the border ({len(positions)} of {len(ring)} patches)"
     vertical = _third(rows, grid[0], ("top", "middle", "bottom"))
     horizontal = _third(columns, grid[1], ("left", "centre", "right"))
-    parts = sorted({f"{row} {column}" for row, column in zip(vertical, horizontal, strict=True)})
-    return f"{', '.join(parts)} ({len(positions)} of {len(ring)} patches)"
+    parts = {f"{row} {column}" for row, column in zip(vertical, horizontal, strict=True)}
+    named = "the four corners" if parts == CORNERS else ", ".join(sorted(parts))
+    return f"{named} ({len(positions)} of {len(ring)} patches)"
 
 
 def _third(index: np.ndarray, size: int, names: tuple[str, str, str]) -> list[str]:

@@ -67,12 +67,23 @@ def _layer_norm(node: Node) -> Callable[[Array], Array]:
     weight = _constant(node, 2, "weight")
     eps = node.argument(4, "eps", 1e-5)
     recorded = _recorded(node)
+    # The kernel of the norm itself gives one over sigma in a tenth of the time of `var`, but has no graph for it.
+    with_graph = torch.is_grad_enabled()
 
     def apply(x: Array) -> Array:
-        variance = recorded.to(x.dtype).var(axes, correction=0, keepdim=True)
-        return _scaled((x - x.mean(axes, keepdim=True)) * (variance + eps).rsqrt(), weight)
+        if with_graph:
+            inverse = (recorded.to(x.dtype).var(axes, correction=0, keepdim=True) + eps).rsqrt()
+        else:
+            inverse = _inverse_deviation(recorded.detach().to(x.dtype), axes, eps)
+        return _scaled((x - x.mean(axes, keepdim=True)) * inverse, weight)
 
     return apply
+
+
+def _inverse_deviation(x: Array, axes: tuple[int, ...], eps: float) -> Array:
+    """One over the standard deviation along the last axes, which are kept as axes of length 1."""
+    shape = [x.shape[axis] for axis in axes]
+    return torch.native_layer_norm(x, shape, None, None, eps)[2].to(x.dtype)
 
 
 def _rms_norm(node: Node) -> Callable[[Array], Array]:

@@ -1,0 +1,226 @@
+"""What does an evaluation of the monitor cost, part by part, in samples of training? See README.md.
+
+    .venv/bin/python -m experiments.speed.monitor --write
+
+All times are those of the process's own work (CPU seconds of its threads), so that other work on the machine counts
+little; each is set over the time of a training step on as many samples, in the same process.
+"""
+
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from experiments.speed.cells import Inputs
+from experiments.speed.run import bert_base, vit_small
+from experiments.table import markdown, write_between
+from lrptrain.batch import Sample, collate, model_inputs
+from lrptrain.findings import Evaluation, ExplainedSample
+from lrptrain.intervention import InterventionConfig
+from lrptrain.loggers import write_record
+from lrptrain.monitor.class_maps import compute_class_maps
+from lrptrain.monitor.drawing import choose_displayed
+from lrptrain.monitor.evaluator import Evaluator, ExplanationConfig
+from lrptrain.monitor.gathering import gather_inputs, ids_to_draw
+from lrptrain.monitor.intervene import intervene
+from lrptrain.monitor.record_builder import RecordBuilder
+from lrptrain.relevance.outputs import read_logits
+
+HERE = Path(__file__).resolve().parent
+CLASSES = 10
+RIGHT = 0.8  # share of the samples that the model reads as their label
+START, END = "<!-- monitor -->", "<!-- end of monitor -->"
+Model = tuple[nn.Module, Callable[[int], Inputs]]
+
+
+def vit_tiny() -> Model:
+    """ViT-Ti/16 at 224."""
+    from timm.models.vision_transformer import VisionTransformer
+
+    model = VisionTransformer(patch_size=16, embed_dim=192, depth=12, num_heads=3, num_classes=CLASSES)
+    return model, lambda batch: torch.randn(batch, 3, 224, 224)
+
+
+def of_ten_classes(make: Callable[[], Model]) -> Model:
+    """A model of the other experiments, with as many classes as here."""
+    model, inputs_of = make()
+    name, head = [(name, module) for name, module in model.named_modules() if isinstance(module, nn.Linear)][-1]
+    model.set_submodule(name, nn.Linear(head.in_features, CLASSES))
+    return model, inputs_of
+
+
+MODELS: dict[str, Callable[[], Model]] = {
+    "ViT-Ti/16, 224 px": vit_tiny,
+    "ViT-S/16, 224 px": lambda: of_ten_classes(vit_small),
+    "BERT-base, 128 tokens": lambda: of_ten_classes(bert_base),
+}
+
+
+def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
+    """CPU seconds of some work, and what it returns."""
+    started = time.process_time()
+    result = work()
+    return time.process_time() - started, result
+
+
+def samples_of(model: nn.Module, inputs_of: Callable[[int], Inputs], count: int) -> list[Sample]:
+    """Samples with an annotation, of which the model reads the share `RIGHT` as their label.
+
+    The bias of the head is set so that its predictions differ: without that an intervention has nothing to swap.
+    """
+    inputs = inputs_of(count)
+    tensors = inputs if isinstance(inputs, dict) else {"image": inputs}
+    samples = [Sample(i, 0, {name: values[i] for name, values in tensors.items()}) for i in range(count)]
+    logits = torch.cat([logits_of(model, samples[start : start + 16]) for start in range(0, count, 16)])
+    head = [module for module in model.modules() if isinstance(module, nn.Linear)][-1]
+    with torch.no_grad():
+        head.bias -= logits.mean(0)
+    predicted = (logits - logits.mean(0)).argmax(1)
+    wrong = torch.rand(count, generator=torch.Generator().manual_seed(1)) > RIGHT
+    labels = torch.where(wrong, (predicted + 1) % CLASSES, predicted).tolist()
+    return [
+        replace(sample, label=label, tensors=sample.tensors | annotation_of(sample))
+        for sample, label in zip(samples, labels, strict=True)
+    ]
+
+
+@torch.no_grad()
+def logits_of(model: nn.Module, samples: Sequence[Sample]) -> Tensor:
+    """The logits of some samples."""
+    inputs = model_inputs(model, collate(samples))
+    output = model(inputs) if isinstance(inputs, Tensor) else model(**inputs)
+    return read_logits(output, len(samples))
+
+
+def annotation_of(sample: Sample) -> dict[str, Tensor]:
+    """The evidence: a quarter of the image, or of the text."""
+    if "image" in sample.tensors:
+        mask = torch.zeros(sample.tensors["image"].shape[-2:], dtype=torch.uint8)
+        mask[56:168, 56:168] = 1
+        return {"mask": mask}
+    rationale = torch.zeros_like(sample.tensors["input_ids"])
+    rationale[32:64] = 1
+    return {"rationale": rationale}
+
+
+def training(model: nn.Module, samples: Sequence[Sample]) -> Callable[[], None]:
+    """A step of training: forward pass, backward pass, AdamW."""
+    optimizer = torch.optim.AdamW(model.parameters(), lr=0.0)
+    batch = collate(samples)
+    inputs = model_inputs(model, batch)
+    labels = torch.tensor([sample.label for sample in samples])
+
+    def step() -> None:
+        model.train()
+        output = model(inputs) if isinstance(inputs, Tensor) else model(**inputs)
+        nn.functional.cross_entropy(read_logits(output, len(samples)), labels).backward()
+        optimizer.step()
+        optimizer.zero_grad()
+        model.eval()
+
+    return step
+
+
+def evaluation_parts(model: nn.Module, samples: Sequence[Sample], arguments: argparse.Namespace) -> dict[str, float]:
+    """CPU seconds of every part of one evaluation, and how many regions were tested."""
+    config = ExplanationConfig(arguments.method, class_maps=arguments.class_maps)
+    parts: dict[str, float] = {}
+    label_only = Evaluator(model, replace(config, targets=("label",)))
+    parts["maps for the label"], _ = seconds(lambda: label_only.evaluate(samples))
+    both = Evaluator(model, config)
+    total, _ = seconds(lambda: both.evaluate(samples))
+    parts["maps for the predicted class"] = total - parts["maps for the label"]
+    drawn = ids_to_draw(samples, arguments.pictures)
+    all_maps, explained = seconds(lambda: both.evaluate(samples, drawn=drawn))
+    displayed: list[ExplainedSample] = choose_displayed(explained, arguments.pictures)
+    names = [str(number) for number in range(CLASSES)]
+    _, class_maps = seconds(lambda: compute_class_maps(both, displayed, names))
+    parts["maps of further classes"] = all_maps - total
+    builder = RecordBuilder(class_names=names)
+    inputs = gather_inputs(list(samples))
+    explained = sorted(explained, key=lambda each: (each.sample.label, each.sample.sample_id))
+    evaluation = Evaluation(explained, inputs.samples)
+    spent, candidates = seconds(lambda: builder.candidates(evaluation, ()))
+    intervention = InterventionConfig()
+    parts["interventions"], effects = seconds(
+        lambda: intervene(both, inputs, explained, candidates, intervention, lambda why: print(why))
+    )
+    more, record = seconds(lambda: builder.build(evaluation, (), candidates, effects))
+    parts["statistics"] = spent + more
+    record = replace(record, class_maps=class_maps)
+    parts["drawing"], record = seconds(lambda: builder.draw(record, displayed, (), evaluation))
+    with tempfile.TemporaryDirectory() as folder:
+        parts["writing"], _ = seconds(lambda: write_record(Path(folder), record))
+    regions = len({candidate.region for candidate in candidates})
+    return {**parts, "regions": regions, "misread": float(np.mean([x.predicted != x.sample.label for x in explained]))}
+
+
+def measure(title: str, arguments: argparse.Namespace) -> dict[str, float]:
+    """Every part over training steps on as many samples; the median over rounds."""
+    torch.manual_seed(0)
+    model, inputs_of = MODELS[title]()
+    model.eval()
+    samples = samples_of(model, inputs_of, arguments.samples)
+    step = training(model, samples[:16])
+    step()
+    evaluation_parts(model, samples[:16], arguments)
+    rounds = []
+    for _ in range(arguments.rounds):
+        before = [seconds(step)[0] for _ in range(2)]
+        parts = evaluation_parts(model, samples, arguments)
+        unit = statistics.mean([*before, *(seconds(step)[0] for _ in range(2))]) / min(16, len(samples)) * len(samples)
+        counts = {name: parts.pop(name) for name in ("regions", "misread")}
+        rounds.append(
+            {name: spent / unit for name, spent in parts.items()} | {"sum": sum(parts.values()) / unit} | counts
+        )
+    return {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
+
+
+def table(cells: dict[str, dict[str, float]]) -> str:
+    """A row per part, a column per model."""
+    first = next(iter(cells.values()))
+    rows = []
+    for name in first:
+        form = {"regions": "{:.0f}", "misread": "{:.0%}"}.get(name, "{:.2f}")
+        titles = {"sum": "**one monitored sample**", "regions": "regions tested", "misread": "samples misread"}
+        rows.append(
+            {"part": titles.get(name, name)} | {title: form.format(found[name]) for title, found in cells.items()}
+        )
+    return markdown(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--method", default="attnlrp")
+    parser.add_argument("--samples", type=int, default=128)
+    parser.add_argument("--class-maps", type=int, default=ExplanationConfig.class_maps)
+    parser.add_argument("--pictures", type=int, default=16)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--write", action="store_true", help="put the table into README.md")
+    arguments = parser.parse_args()
+    torch.set_num_threads(arguments.threads)
+    cells = {}
+    for title in arguments.models:
+        cells[title] = measure(title, arguments)
+        print(title, json.dumps(cells[title]), flush=True)
+    text = table(cells)
+    print(text)
+    if arguments.write:
+        path = HERE / "results" / "monitor_cpu.json"
+        path.write_text(json.dumps(cells, indent=1) + "\n", encoding="utf-8")
+        write_between(HERE / "README.md", text, START, END)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,65 @@
+"""Maps of one recorded forward pass for more classes than the label and the predicted one."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lrptrain.relevance import Recording
+from lrptrain.relevance.registry import get_method
+
+Classes = Int[np.ndarray, "samples columns"]
+
+
+def explains_classes(method: str, options: Mapping[str, Any], num_logits: int) -> bool:
+    """Return whether a method's maps of different classes differ, and there is more than one class."""
+    # A map projected on a class differs between classes even if the method's own does not.
+    return num_logits > 1 and bool(get_method(method, options).class_specific or options.get("project"))
+
+
+def unexplained_classes(
+    probabilities: Float[np.ndarray, "samples classes"], explained: Sequence[Collection[int]], num_classes: int
+) -> Classes:
+    """Return the most probable classes of every sample that have no map; rows with fewer classes end with -1.
+
+    With 3 classes in all for each sample, one explained for two classes has one left, one explained for a single class
+    has two: [[4, -1], [2, 0]].
+
+    Args:
+        probabilities: The probability of every class.
+        explained: The classes of each sample that have a map; they count as some of its `num_classes`.
+        num_classes: The number of classes for which each sample is to have a map.
+    """
+    remaining = probabilities.copy()
+    missing = np.full(len(explained), min(num_classes, probabilities.shape[1]))
+    for row, classes in enumerate(explained):
+        remaining[row, list(classes)] = -1.0  # ranked last
+        missing[row] = max(missing[row] - len(set(classes)), 0)
+    ranked = np.argsort(-remaining, axis=1, kind="stable")[:, : missing.max(initial=0)]
+    return np.where(np.arange(ranked.shape[1]) < missing[:, None], ranked, -1)
+
+
+def explain_classes(
+    recording: Recording, classes: Classes, method: str, options: Mapping[str, Any]
+) -> list[dict[int, Float[Tensor, " tokens"]]]:
+    """Return the map of every class of every sample, by class, on the CPU.
+
+    Args:
+        recording: The forward pass of the samples.
+        classes: The classes of each sample; -1 for none. Each column costs one walk back over the recording.
+        method: The name of the method.
+        options: Its options.
+    """
+    maps: list[dict[int, Tensor]] = [{} for _ in classes]
+    for column in classes.T:
+        # A sample with fewer classes is explained for class 0 instead of -1, so that the batch stays whole; this is
+        # dropped.
+        target = torch.as_tensor(column, device=recording.logits.device).clamp(min=0)
+        scores = recording.attribute(target, method, **options).scores.detach().double().cpu()
+        for row, explained_class in enumerate(column.tolist()):
+            if explained_class >= 0:
+                maps[row][explained_class] = scores[row]
+    return maps
