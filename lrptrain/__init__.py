@@ -8,6 +8,8 @@ if TYPE_CHECKING:
     from lrptrain.auditing.audit import audit
     from lrptrain.auditing.compare import compare
     from lrptrain.batch.task import Regression
+    from lrptrain.guidance.loop import Guidance
+    from lrptrain.guidance.transformers_trainer import guide
     from lrptrain.monitor.check import check
     from lrptrain.relevance import (
         Composite,
@@ -36,6 +38,7 @@ __all__ = [
     "Composite",
     "Decomposition",
     "Explanation",
+    "Guidance",
     "NonFiniteError",
     "Recording",
     "Regression",
@@ -52,6 +55,7 @@ __all__ = [
     "check",
     "compare",
     "decompose",
+    "guide",
     "methods",
     "record",
     "register_method",
@@ -66,6 +70,8 @@ _ORIGINS = {
     "compare": "lrptrain.auditing.compare",
     "check": "lrptrain.monitor.check",
     "Regression": "lrptrain.batch.task",
+    "Guidance": "lrptrain.guidance.loop",
+    "guide": "lrptrain.guidance.transformers_trainer",
 }
 _MODULES = ("rules", "targets")
 
