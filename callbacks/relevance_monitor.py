@@ -23,6 +23,7 @@ from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Fi
 from lrptrain.intervention import InterventionConfig
 from lrptrain.intervention.effects import model_output
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars
+from lrptrain.loggers.metrics import current_key
 from lrptrain.monitor.annotated import merged, survey, without_annotations
 from lrptrain.monitor.arguments import check_choices, check_names, check_verdicts
 from lrptrain.monitor.class_maps import compute_class_maps
@@ -63,19 +64,19 @@ class RelevanceMonitor(ModelCallback):
     batches pass by.
 
     Logged (`<target>` is `label` or `predicted`; shares and accuracies in 0..1):
-        `relevance/<target>/energy_pointing_game`: Share of the positive relevance on the annotation; per class with
-            `/<class>` behind it.
+        `relevance/<target>/energy_pointing_game`: Share of the positive relevance on the annotation; of each class
+            as `energy_pointing_game_per_class/<class>`.
         `relevance/<target>/pointing_game`, `/rank_accuracy`, `/auprc`: The other localisation scores.
         `relevance/<target>/region/<name>`: Share of the positive relevance in a named region.
         `relevance/mixing/block_<number>`: Mean share of a token's state behind a block's attention that comes from
             other tokens (Kobayashi et al. 2021); only with `mixing_ratios`.
         `relevance/chance`: Annotated share of the area, the energy pointing game of a uniform map.
         `relevance/accuracy`, `relevance/samples`: Of the sample.
-        `relevance/accuracy/group_<g>`, `relevance/worst_group_accuracy`: Of the sample's groups and the least of them,
-            where batches have `group`.
-        `relevance/findings`, `relevance/findings/confirmed`: Number of findings that stand, and are confirmed.
+        `relevance/accuracy_per_group/<g>`, `relevance/worst_group_accuracy`: Of the sample's groups and the least of
+            them, where batches have `group`.
+        `relevance/findings`, `relevance/findings_confirmed`: Number of findings that stand, and are confirmed.
         `relevance/severity`: Of the gravest finding, in 0..1; see `Finding.severity`.
-        `relevance/reliance`, `relevance/reliance/control`: How far the prediction moves, in -1..1, when what lies
+        `relevance/reliance`, `relevance/reliance_control`: How far the prediction moves, in -1..1, when what lies
             outside the annotation is changed, and under the control.
         `relevance/seconds`: Time the monitor took since its last point: for this evaluation, and for writing the last.
         `relevance/cost_share`: Its share of the time since then, or since training began; in 0..1.
@@ -106,7 +107,7 @@ class RelevanceMonitor(ModelCallback):
         confidence: The level of intervals and findings, in (0, 1).
         intervention: What tests a finding in the epoch in which it arises: "swap" what lies outside the annotation with
             another class's and, as the control, its own class's; "inpaint" or "fill" it; None leaves findings
-            suspected. Fixed positions are painted over, tokens deleted. It costs 2 or 3 forward passes per region.
+            suspected. Fixed positions are painted over, tokens deleted. It costs 2 forward passes per region.
         min_effect: The least mean change of a probability, beyond the control's, that confirms a finding; 0.3 for what
             no map shows.
         fail_on: "confirmed" or "suspected": end training after an epoch with such a finding, with an error.
@@ -159,7 +160,7 @@ class RelevanceMonitor(ModelCallback):
         targets: Sequence[str] = TARGETS,
         batch_size: int = 16,
         max_pictures: int = 16,
-        class_maps: int = 10,
+        class_maps: int = 5,
         max_record_mb: float = 200.0,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
@@ -312,7 +313,7 @@ class RelevanceMonitor(ModelCallback):
         self._findings = [Finding.from_dict(values) for values in state_dict["findings"]]
         self._resumed = RunPoint.from_dict(state_dict["run"])
         self._written = None if self._resumed is None else self._resumed.last
-        self._scalars = dict(state_dict["scalars"])
+        self._scalars = {current_key(key): value for key, value in state_dict["scalars"].items()}
         self._evaluated_epoch = state_dict["evaluated_epoch"]
         # Checkpoints of earlier versions name none: their monitors were given one, which the state's key holds.
         self._method = state_dict.get("method", self.explanation.method)
