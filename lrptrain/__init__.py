@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from lrptrain.guidance.loop import Guidance
     from lrptrain.guidance.transformers_trainer import guide
     from lrptrain.monitor.check import check
+    from lrptrain.monitor.loop_monitor import Monitor
     from lrptrain.relevance import (
         Composite,
         Decomposition,
@@ -39,6 +40,7 @@ __all__ = [
     "Decomposition",
     "Explanation",
     "Guidance",
+    "Monitor",
     "NonFiniteError",
     "Recording",
     "Regression",
@@ -70,6 +72,7 @@ _ORIGINS = {
     "compare": "lrptrain.auditing.compare",
     "check": "lrptrain.monitor.check",
     "Regression": "lrptrain.batch.task",
+    "Monitor": "lrptrain.monitor.loop_monitor",
     "Guidance": "lrptrain.guidance.loop",
     "guide": "lrptrain.guidance.transformers_trainer",
 }

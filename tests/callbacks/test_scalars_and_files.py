@@ -193,9 +193,9 @@ def test_two_monitors_of_different_methods_keep_their_own_state(tmp_path):
     kept = ModelCheckpoint(tmp_path, save_last=True, save_top_k=0)
     runner = fit(tmp_path, *pair, kept, max_epochs=1, enable_checkpointing=True)
     for one in pair:
-        share = runner.callback_metrics[f"relevance/{one.name}/label/energy_pointing_game"]
+        share = runner.callback_metrics[f"relevance/{one.config.name}/label/energy_pointing_game"]
         assert float(share) == pytest.approx(
-            read_events(one.folder)[0]["scalars"][f"{one.prefix}/label/energy_pointing_game"]
+            read_events(one.folder)[0]["scalars"][f"{one.config.prefix}/label/energy_pointing_game"]
         )
     assert pair[0].folder != pair[1].folder
     state = torch.load(tmp_path / "last.ckpt", weights_only=True)["callbacks"]
