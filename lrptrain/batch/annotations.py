@@ -94,7 +94,10 @@ def regions_to_tokens(
     if regions.ndim != 4:
         raise ValueError(f"regions must be [batch, regions, height, width], got shape {tuple(regions.shape)}")
     if len(names) != regions.shape[1] or len(set(names)) != len(names):
-        raise ValueError(f"{regions.shape[1]} regions need as many different names, got {list(names)}")
+        raise ValueError(
+            f"{regions.shape[1]} regions need as many different names, got {list(names)}: name them (region_names=..., "
+            "the first is the evidence), or pass the mask of the evidence alone, mask[:, 0]"
+        )
     return {name: mask_to_tokens(mask, grid) for name, mask in zip(names, regions.unbind(1), strict=True)}
 
 

@@ -114,9 +114,12 @@ def _check_mask(batch: Mapping[str, Any], limits: Limits) -> None:
     image = _image(batch)
     if mask is None or image is None:
         return
+    if mask.ndim not in (3, 4):
+        raise ValueError(
+            f"'mask' must be [batch, height, width], or [batch, regions, height, width], not {list(mask.shape)}"
+        )
     split_values(mask, "mask")
-    if mask.ndim in (3, 4):
-        check_aspect_ratio((mask.shape[-2], mask.shape[-1]), (image.shape[-2], image.shape[-1]))
+    check_aspect_ratio((mask.shape[-2], mask.shape[-1]), (image.shape[-2], image.shape[-1]))
 
 
 def check_aspect_ratio(mask: tuple[int, int], image: tuple[int, int]) -> None:

@@ -31,6 +31,8 @@ _FILL = {"rationale": IGNORED, "boxes": float("nan")}
 _STACKED = (*IMAGES, "mask")
 # Types of masks that cannot hold 255, which stands for a missing annotation; int16 keeps a wrong -1 as it is.
 _TOO_NARROW = {torch.bool: torch.uint8, torch.int8: torch.int16}
+# Types that torch can hardly compute with, such as those of 16-bit PNG files.
+_WIDE_UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)
 
 
 @dataclass(frozen=True)
@@ -71,6 +73,8 @@ def read_batch(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, Any
     if "rationale" in entries and "input_ids" in entries:
         entries["rationale"] = token_rationale(entries["rationale"], found)
     columns = {name: _column(name, value) for name, value in entries.items() if value is not None}
+    if _has_channels_last(columns):
+        columns["mask"] = columns["mask"][..., 0]
     if not any(name in columns for name in (*IMAGES, "input_ids")):
         raise ValueError(
             f"no input in a batch with {list(found)}: it needs 'image' or 'pixel_values', or 'input_ids'; pass "
@@ -80,6 +84,15 @@ def read_batch(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, Any
     if len(set(sizes.values())) > 1:
         raise ValueError(f"the entries of a batch differ in length: {sizes}")
     return columns
+
+
+def _has_channels_last(columns: Mapping[str, Any]) -> bool:
+    """Return whether masks are `[batch, height, width, 1]`, as array libraries hold them."""
+    mask = columns.get("mask")
+    image = next((columns[name] for name in IMAGES if name in columns), None)
+    if mask is None or image is None or image.ndim != 4:
+        return False
+    return bool(mask.ndim == 4 and mask.shape[-1] == 1 and image.shape[-1] > 1)
 
 
 def _label(entries: Mapping[str, Any]) -> Any:
@@ -122,6 +135,8 @@ def _column(name: str, value: Any) -> Tensor | list[int | str]:
         )
     if name in ("mask", "rationale") and column.dtype in _TOO_NARROW:
         return column.to(_TOO_NARROW[column.dtype])
+    if column.dtype in _WIDE_UNSIGNED and name not in IMAGES:
+        column = column.long()
     if name == "boxes" and column.ndim == 2 and not column.shape[1]:  # [[], []]: lists of no box
         column = column.reshape(len(column), 0, 4)
     # Images of bytes have no gradient, and a box has corners between pixels.

@@ -49,8 +49,6 @@ def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
     if image is None:
         return _rationale(batch)
     if "mask" in batch:
-        if batch["mask"].ndim == 4 and batch["mask"].shape[-1] == 1 and image.shape[-1] > 1:
-            raise ValueError(f"'mask' must be [batch, height, width], got {tuple(batch['mask'].shape)}: mask[..., 0]")
         mask = batch["mask"][:, 0] if batch["mask"].ndim == 4 else batch["mask"]
         if mask.ndim != 3:
             raise ValueError(f"'mask' must be [batch, height, width], got {tuple(batch['mask'].shape)}")

@@ -55,7 +55,7 @@ class ExplanationConfig:
     batch_size: int = 16
     region_names: tuple[str, ...] = ()
     mixing_ratios: bool = False
-    class_maps: int = 10
+    class_maps: int = 5
 
 
 @dataclass(frozen=True)

@@ -88,3 +88,13 @@ def test_a_batch_whose_samples_have_none_of_an_entry_lacks_it():
     assert read_batch({**images, "boxes": [[], []]})["boxes"].shape == (2, 0, 4)
     texts = {"input_ids": torch.ones(2, 5, dtype=torch.long), "label": torch.tensor([0, 1])}
     assert read_batch({**texts, "rationale": [None, None]}).keys() == texts.keys()
+
+
+def test_masks_as_array_libraries_hold_them():
+    """[batch, height, width, 1], and the unsigned integers of 16-bit PNG files."""
+    mask = torch.randint(0, 2, (2, 4, 6))
+    batch = {"image": torch.rand(2, 3, 4, 6), "mask": mask[..., None].to(torch.uint16)}
+    assert torch.equal(read_batch(batch)["mask"], mask)
+    # A named region of an image that is one pixel wide is not meant.
+    narrow = {"image": torch.rand(2, 3, 4, 1), "mask": mask[:, :3, :4, None]}
+    assert read_batch(narrow)["mask"].shape == (2, 3, 4, 1)
