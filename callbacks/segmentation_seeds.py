@@ -14,14 +14,14 @@ from lrptrain.callbacks.relevance_monitor import RelevanceMonitor
 from lrptrain.extras import require
 from lrptrain.relevance.preserve import preserved
 from lrptrain.segmentation.config import THRESHOLD_LINE, PseudoMaskConfig
-from lrptrain.segmentation.export import MASK_FOLDERS, ImageSource, in_every_process, run_export
+from lrptrain.segmentation.export import MASK_FOLDERS, ImageSource, run_export
 from lrptrain.segmentation.export_files import describe_entries, read_index
 from lrptrain.segmentation.images import image_batches
 from lrptrain.trainers.checks import check_counts
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.lightning import log_scalars
 from lrptrain.trainers.naming import class_names_or_numbers, name_sources
-from lrptrain.trainers.processes import gather, rank_and_size
+from lrptrain.trainers.processes import gather, in_every_process, rank_and_size
 from lrptrain.trainers.run_folder import new_run_folder
 
 if TYPE_CHECKING:

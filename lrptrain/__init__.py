@@ -7,7 +7,11 @@ if TYPE_CHECKING:
     from lrptrain import rules, targets
     from lrptrain.auditing.audit import audit
     from lrptrain.auditing.compare import compare
+    from lrptrain.batch.task import Regression
+    from lrptrain.guidance.loop import Guidance
+    from lrptrain.guidance.transformers_trainer import guide
     from lrptrain.monitor.check import check
+    from lrptrain.monitor.loop_monitor import Monitor
     from lrptrain.relevance import (
         Composite,
         Decomposition,
@@ -35,8 +39,11 @@ __all__ = [
     "Composite",
     "Decomposition",
     "Explanation",
+    "Guidance",
+    "Monitor",
     "NonFiniteError",
     "Recording",
+    "Regression",
     "Relevance",
     "RelevanceMaps",
     "RelevanceWarning",
@@ -50,6 +57,7 @@ __all__ = [
     "check",
     "compare",
     "decompose",
+    "guide",
     "methods",
     "record",
     "register_method",
@@ -63,6 +71,10 @@ _ORIGINS = {
     "audit": "lrptrain.auditing.audit",
     "compare": "lrptrain.auditing.compare",
     "check": "lrptrain.monitor.check",
+    "Regression": "lrptrain.batch.task",
+    "Monitor": "lrptrain.monitor.loop_monitor",
+    "Guidance": "lrptrain.guidance.loop",
+    "guide": "lrptrain.guidance.transformers_trainer",
 }
 _MODULES = ("rules", "targets")
 

@@ -42,7 +42,7 @@ LAYERS = {
     "batch": {"relevance"},
     "metrics": {"batch", "relevance"},
     "intervention": {"batch", "metrics", "relevance"},
-    "guidance": {"batch", "intervention", "metrics", "relevance", "trainers"},
+    "guidance": {"batch", "intervention", "metrics", "relevance", "trainers", "extras"},
     "findings": {"batch", "extras", "intervention"},
     "render": {"extras"},
     "trainers": {"models", "render", "extras", "files"},

@@ -69,9 +69,12 @@ def write(folder: Path, epochs: int, samples: int, grid: int, pixels: int) -> fl
             f"map_{target}": rng.gamma(0.3, 1e-3, (samples, grid**2)).tolist() for target in ("label", "predicted")
         }
         keys = [
-            f"{target}/{name}/{own}" for target in ("label", "predicted") for name in MEASURES for own in CLASSES[:5]
+            f"{target}/{name}_per_class/{own}"
+            for target in ("label", "predicted")
+            for name in MEASURES
+            for own in CLASSES[:5]
         ]
-        keys += ["accuracy", "chance", "reliance", "reliance/control", "severity"]
+        keys += ["accuracy", "chance", "reliance", "reliance_control", "severity"]
         record = EpochRecord(
             epoch=epoch,
             step=100 * epoch,

@@ -15,8 +15,10 @@ from lrptrain.guidance.evidence import contrasted, moved_samples
 from lrptrain.guidance.losses import LossSum
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
 from lrptrain.relevance.interception import InterceptedForward, checkpoints, intercepted
+from lrptrain.relevance.outputs import has_one_logit
 from lrptrain.relevance.preserve import unwrap
 from lrptrain.relevance.process_wide import eager
+from lrptrain.relevance.tape.nodes import tensors_in
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.trainers.discover import choice_of_parts, whole_batch
 from lrptrain.trainers.processes import Processes
@@ -69,6 +71,8 @@ class GuidedStep:
         processes: The processes that take part.
 
     Attributes:
+        model: The module that is listened to.
+        batch: The batch in the contract's form.
         values: What was measured, once the step is guided.
     """
 
@@ -85,10 +89,10 @@ class GuidedStep:
     ) -> None:
         self.values: dict[str, float] = {}
         self._training = training
-        self._model = model
+        self.model = model
         self._trained = trained
         self._given = given
-        self._batch = batch
+        self.batch = batch
         self._rows = rows
         self._progress = progress
         self._processes = processes
@@ -107,12 +111,12 @@ class GuidedStep:
             with eager() if self._compares else nullcontext():
                 yield
             return
-        samples = batch_length(self._batch)
+        samples = batch_length(self.batch)
         # Where blocks are computed again, one backward pass does so for all calls: all or none are explicit.
-        guided = samples if checkpoints(self._model) else len(self._rows)
-        hook = unwrap(self._model).register_forward_pre_hook(self._note_whole_batch, with_kwargs=True)
+        guided = samples if checkpoints(self.model) else len(self._rows)
+        hook = unwrap(self.model).register_forward_pre_hook(self._note_whole_batch, with_kwargs=True)
         try:
-            with intercepted(self._model, samples, self._training.objective.records(guided, samples)) as forwards:
+            with intercepted(self.model, samples, self._training.objective.records(guided, samples)) as forwards:
                 self._forwards = forwards
                 yield
         finally:
@@ -164,9 +168,19 @@ class GuidedStep:
         return nullcontext() if self._replay is None else self._replay.replaying()
 
     @property
+    def samples(self) -> int:
+        """How many samples of this process are to be guided."""
+        return len(self._rows)
+
+    @property
     def replay(self) -> Tape | None:
         """What the backward pass must run in, or None where it runs as ever."""
         return self._replay
+
+    @property
+    def one_logit(self) -> bool:
+        """Whether the model returned one number per sample."""
+        return bool(self._forwards) and has_one_logit(self._forwards[0].output)
 
     def _note_whole_batch(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         taken = any(value is self._given for value in (*args, *kwargs.values()))
@@ -188,9 +202,10 @@ class GuidedStep:
                 raise ValueError(self._no_call())
             self._check_places(forwards[0])
             self._replay = None if forwards[0].tape is None else Tape()
-            losses = training.objective.losses(
-                forwards[0], self._batch["evidence"], self._batch.get("label"), self._rows, self._generator()
-            )
+            with forwards[0].autocast.restored():
+                losses = training.objective.losses(
+                    forwards[0], self.batch["evidence"], self.batch.get("label"), self._rows, self._generator()
+                )
             if not training.worked:
                 self._check_reach(losses)
             training.worked = True
@@ -204,10 +219,10 @@ class GuidedStep:
     def _no_call(self) -> str:
         """Return what is wrong with a step that called the model with no batch of the right length."""
         if self._whole:
-            return whole_batch(unwrap(self._model))
+            return whole_batch(unwrap(self.model))
         return (
-            f"the training step never called {type(self._model).__name__} with the {batch_length(self._batch)} "
-            f"samples of its batch: say which module it calls with them, {choice_of_parts(self._model)}"
+            f"the training step never called {type(self.model).__name__} with the {batch_length(self.batch)} "
+            f"samples of its batch: say which module it calls with them, {choice_of_parts(self.model)}"
         )
 
     def _check_places(self, forward: InterceptedForward) -> None:
@@ -216,25 +231,31 @@ class GuidedStep:
         Raises:
             ValueError: With the way out.
         """
-        image = next((self._batch[name] for name in IMAGES if name in self._batch), None)
+        image = next((self.batch[name] for name in IMAGES if name in self.batch), None)
         if image is None or image.ndim != 4 or forward.explained.ndim != 4:
             return
         moved, telling = moved_samples(forward.explained, image)
         # One odd image is no sign of an augmentation; one that flips each image with a chance of a half moves many.
         if bool(moved.any()) and int(moved.sum()) >= MOVED_SHARE * int(telling.sum()):
             raise ValueError(
-                f"the training step gives {type(self._model).__name__} other images than its batch holds: "
+                f"the training step gives {type(self.model).__name__} other images than its batch holds: "
                 f"{int(moved.sum())} of {len(moved)} are flipped, cropped or otherwise moved, and the annotations are "
-                "not. Augment images and masks together, in the dataset or in on_after_batch_transfer (torchvision's "
-                "v2 transforms and tv_tensors do both)"
+                "not. Augment images and masks together, in the dataset, or in Lightning's on_after_batch_transfer "
+                "(torchvision's v2 transforms and tv_tensors do both)"
             )
 
     def _check_reach(self, losses: Mapping[str, LossSum]) -> None:
-        """Reject a loss whose graph reaches no trained weight, and annotations that give no loss a gradient.
+        """Reject a loss whose gradient reaches no trained weight, and annotations that give no loss a gradient.
 
         Args:
             losses: The losses of the first guided batch.
         """
+        if _reentrant(self._forwards[0]):
+            raise ValueError(
+                f"{type(self.model).__name__} computes its blocks again by a reentrant checkpoint, through which torch "
+                "gives no gradient of a part of the loss: switch to use_reentrant=False (in transformers, "
+                "gradient_checkpointing_kwargs={'use_reentrant': False})"
+            )
         weights = _trained_weights(self._trained)
         # A backward pass through checkpointed blocks computes them again: as recorded, with explicit attention.
         with self.replaying():
@@ -249,7 +270,7 @@ class GuidedStep:
             )
         # Rounding leaves a gradient where there is none: a loss is of the order of 1.
         idle = all(gradient is None or float(gradient.norm()) <= NO_GRADIENT for gradient in gradients.values())
-        annotation = self._batch["evidence"][self._rows.to(self._batch["evidence"].device)]
+        annotation = self.batch["evidence"][self._rows.to(self.batch["evidence"].device)]
         if idle and not self._training.sparse and not bool(contrasted(annotation).any()):
             marks = "all" if bool((annotation == 1).any()) else "nothing"
             raise ValueError(
@@ -260,9 +281,9 @@ class GuidedStep:
 
     def _swap_distance(self) -> dict[str, LossSum]:
         training = self._training
-        with training.failed.caught("measuring the swap distance"):
+        with training.failed.caught("measuring the swap distance"), self._forwards[0].autocast.restored():
             distance = training.objective.swap_distance(
-                self._forwards[0], self._batch["evidence"], self._rows, self._generator()
+                self._forwards[0], self.batch["evidence"], self._rows, self._generator()
             )
             return {SWAP_DISTANCE: distance}
         return {}
@@ -316,6 +337,21 @@ class _Stopwatch:
     def seconds(self) -> list[float]:
         """The seconds of every lap."""
         return [after - before for before, after in zip(self.times, self.times[1:], strict=False)]
+
+
+def _reentrant(forward: InterceptedForward) -> bool:
+    """Whether the graph of a forward pass has blocks that a reentrant checkpoint computes again."""
+    waiting = [x.grad_fn for x in tensors_in(forward.output) if x.grad_fn is not None]
+    seen = set()
+    while waiting:
+        node = waiting.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        if node.name() == "CheckpointFunctionBackward":
+            return True
+        waiting += [before for before, _ in node.next_functions if before is not None]
+    return False
 
 
 def _trained_weights(module: nn.Module) -> list[nn.Parameter]:

@@ -35,7 +35,8 @@ class InterventionConfig:
             positions and tokens are never swapped.
         batch_size: The number of samples that are changed at a time; one forward pass has them under the change and
             under every control.
-        controls: The number of random regions per sample, the control of all strategies but the swap; 2 at least.
+        controls: The number of random regions per sample, the control of all strategies but the swap. One will do: the
+            falls under it vary far less than those under a change that matters.
         seed: The seed of the choice of donors and of the random regions.
 
     Raises:
@@ -44,7 +45,7 @@ class InterventionConfig:
 
     strategy: str = "swap"
     batch_size: int = 16
-    controls: int = 2
+    controls: int = 1
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -211,7 +212,7 @@ def _altered_images(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
     unit = patch if chunk.by_patches else torch.ones_like(patch)
     sides = torch.tensor(region.shape[1:], device=region.device) // unit
     # Between a quarter and three quarters of the side away, by whole patches where the region is made of such.
-    offsets = ((0.25 + 0.5 * chunk.random) * sides).round().long().clamp(min=1) * unit
+    offsets = ((0.25 + 0.5 * chunk.random[: chunk.config.controls]) * sides).round().long().clamp(min=1) * unit
     for mask in (region, *(shifted(region, offset) for offset in offsets)):
         fill = chunk.config.strategy == "fill"
         yield {**chunk.batch, name: filled(images, mask, chunk.colour) if fill else inpainted(images, mask)}
@@ -230,5 +231,5 @@ def _altered_texts(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
     if chunk.donors:
         return
     inputs = {name: batch[name] for name in ("input_ids", "attention_mask", "token_type_ids") if name in batch}
-    for mask in (region, *(random_tokens(content, region.sum(1), keys) for keys in random)):
+    for mask in (region, *(random_tokens(content, region.sum(1), keys) for keys in random[: chunk.config.controls])):
         yield delete_tokens(inputs, ~mask & (batch["attention_mask"] != 0))

@@ -3,6 +3,14 @@
 from collections.abc import Callable
 from typing import Any
 
+from lrptrain.loggers.experiments import (
+    is_summary_writer,
+    is_wandb_run,
+    media_to_wandb_run,
+    media_to_writer,
+    scalars_to_wandb_run,
+    scalars_to_writer,
+)
 from lrptrain.loggers.local import (
     RecordWriter,
     read_class_maps,
@@ -25,6 +33,7 @@ __all__ = [
     "LoggedMetric",
     "Picture",
     "RecordWriter",
+    "is_logger",
     "log_to_other",
     "log_to_tensorboard",
     "log_to_wandb",
@@ -44,34 +53,49 @@ _SINKS: dict[str, Callable[[Any, EpochRecord], None]] = {
 
 
 def send_scalars(logger: Any, record: EpochRecord) -> None:
-    """Make one point of a record's scalars in any Lightning logger, as Lightning does after a validation.
+    """Make one point of a record's scalars.
 
     Args:
-        logger: One of `trainer.loggers`.
+        logger: One of a Lightning trainer's `loggers`, as Lightning does after a validation; a W&B run or a
+            `SummaryWriter`.
         record: The record that has the scalars.
     """
-    if _known(logger) == "WandbLogger":
-        define_metrics(logger.experiment, record)
-    logger.log_metrics({**record.scalars, "epoch": record.epoch}, record.step)
-    logger.save()
+    if is_summary_writer(logger):
+        scalars_to_writer(logger, record)
+    elif is_wandb_run(logger):
+        scalars_to_wandb_run(logger, record)
+    else:
+        if _known(logger) == "WandbLogger":
+            define_metrics(logger.experiment, record)
+        logger.log_metrics({**record.scalars, "epoch": record.epoch}, record.step)
+        logger.save()
 
 
 def send(logger: Any, record: EpochRecord) -> None:
-    """Hand all but the scalars of a record to the sink of a Lightning logger.
+    """Hand all but the scalars of a record to the sink of a logger.
 
-    A logger is known by the name of its class or of one it derives from, so that those of `pytorch_lightning` and of
-    `lightning.pytorch` both are, and neither is imported. Any other is given what its interface takes (see
+    A Lightning logger is known by the name of its class or of one it derives from, so that those of `pytorch_lightning`
+    and of `lightning.pytorch` both are, and neither is imported. Any other is given what its interface takes (see
     `log_to_other`). Errors of a logger are the caller's.
 
     Args:
-        logger: One of `trainer.loggers`.
+        logger: As for `send_scalars`.
         record: What to log.
     """
     name = _known(logger)
-    if name is None:
+    if is_summary_writer(logger):
+        media_to_writer(logger, record)
+    elif is_wandb_run(logger):
+        media_to_wandb_run(logger, record)
+    elif name is None:
         log_to_other(logger, record)
     else:
         _SINKS[name](logger.experiment, record)
+
+
+def is_logger(logger: Any) -> bool:
+    """Return whether scalars can be sent to an object."""
+    return is_summary_writer(logger) or is_wandb_run(logger) or callable(getattr(logger, "log_metrics", None))
 
 
 def _known(logger: Any) -> str | None:

@@ -1,7 +1,7 @@
 """What loggers, the W&B workspace and the page need to know of a logged scalar; it is declared where it is computed."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
@@ -11,6 +11,15 @@ FINDINGS = "Findings"
 CLASSES = "Classes, groups and regions"
 GUIDANCE = "Guidance"
 COST = "Cost of the monitor"
+
+_PATH_MARKS = re.compile(r"[/\\]")
+# In records of earlier versions these keys lie in a folder that has the name of another value.
+_RENAMED = (
+    (re.compile(r"(/(?:label|predicted)/energy_pointing_game)/"), r"\1_per_class/"),
+    (re.compile(r"/accuracy/group_(-?\d+)$"), r"/accuracy_per_group/\1"),
+    (re.compile(r"/findings/confirmed$"), "/findings_confirmed"),
+    (re.compile(r"/reliance/control$"), "/reliance_control"),
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +69,24 @@ class LoggedMetric:
 def pattern(key: str) -> str:
     """Return a key as a regular expression: `label/region/*` becomes `label/region/.+`."""
     return re.escape(key).replace(r"\*", ".+")
+
+
+def key_names(names: Sequence[str]) -> list[str]:
+    """Return names as the last part of a key: without a slash, and never two alike.
+
+    Loggers that keep a file per key make folders of slashes, and no folder can have the name of a file: with classes
+    `cat` and `cat/wild`, the file of the first would be the folder of the second.
+    """
+    cleaned = [_PATH_MARKS.sub("_", name) if name.strip(". ") else "_" for name in names]
+    # e.g. a/b and a_b: both have their index behind them
+    return [f"{name}_{i}" if cleaned.count(name) > 1 else name for i, name in enumerate(cleaned)]
+
+
+def current_key(key: str) -> str:
+    """Return the present name of a key that an earlier version logged; any other as it is."""
+    for earlier, present in _RENAMED:
+        key = earlier.sub(present, key)
+    return key
 
 
 def find_metric(metrics: Iterable[LoggedMetric], key: str) -> LoggedMetric | None:

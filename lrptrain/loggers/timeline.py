@@ -18,6 +18,7 @@ from typing import Any
 
 from lrptrain.findings import Scope
 from lrptrain.findings.detector import get_detector
+from lrptrain.loggers.metrics import current_key
 
 EVENTS = "events.jsonl"
 _CONTINUED = "continued_after"
@@ -123,8 +124,9 @@ def parse_event(content: Any) -> dict[str, Any] | None:
     """Return an evaluation without whatever is not of its form; None if it is none.
 
     Returns:
-        `epoch`, `step`, `scalars` (numbers, or None for what was no finite number) and `findings` (see
-        `Finding.to_dict`), each with its title and the kind of its scope, which records of older versions lack.
+        `epoch`, `step`, `scalars` (numbers, or None for what was no finite number) by their present keys, and
+        `findings` (see `Finding.to_dict`), each with its title and the kind of its scope, which records of older
+        versions lack.
     """
     # A line of JSON may still be none of ours: without epoch and step there is no place for it in time.
     if not isinstance(content, dict) or _moment(content) is None:
@@ -134,7 +136,9 @@ def parse_event(content: Any) -> dict[str, Any] | None:
     return {
         "epoch": content["epoch"],
         "step": content["step"],
-        "scalars": {k: v for k, v in scalars.items() if _is_number(v)} if isinstance(scalars, dict) else {},
+        "scalars": {current_key(k): v for k, v in scalars.items() if _is_number(v)}
+        if isinstance(scalars, dict)
+        else {},
         "findings": [_completed(each) for each in findings if _is_finding(each)] if isinstance(findings, list) else [],
     }
 

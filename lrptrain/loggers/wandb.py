@@ -63,6 +63,11 @@ def log_to_wandb(experiment: Any, record: EpochRecord) -> None:
         _alert(wandb, experiment, finding)
 
 
+def scalars_row(record: EpochRecord) -> dict[str, float]:
+    """Return a record's scalars as a row of a run's history, with what they are plotted against."""
+    return {**record.scalars, "epoch": record.epoch, _STEP: record.step}
+
+
 def define_metrics(experiment: Any, record: EpochRecord) -> None:
     """Plot everything against Lightning's step, and say what the run's summary keeps of each scalar.
 

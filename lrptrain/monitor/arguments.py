@@ -4,6 +4,7 @@ from collections.abc import Sequence
 
 from lrptrain.intervention import INTERVENTIONS
 from lrptrain.monitor.evaluator import TARGETS
+from lrptrain.monitor.summary import logged_metrics
 
 
 def check_choices(bound: float | str, confidence: float, targets: Sequence[str], on_error: str) -> None:
@@ -45,7 +46,17 @@ def check_names(names: Sequence[str | None]) -> None:
         names: The names of all monitors of a trainer; None for one without a name.
 
     Raises:
-        ValueError: If a name occurs twice, with the argument that tells the monitors apart.
+        ValueError: If a name occurs twice, with the argument that tells the monitors apart; or if the keys of one
+            monitor would lie in a folder that has the name of another one's value.
     """
     if len(set(names)) < len(names):
         raise ValueError(f"several RelevanceMonitors with the names {names} would log the same keys: give each a name=")
+    values = {key.partition("/")[0] for metric in logged_metrics() for key in metric.keys}
+    folders = [name.split("/") if name else [] for name in names]
+    for name, folder in zip(names, folders, strict=True):
+        for other in folders:
+            if len(folder) > len(other) and folder[: len(other)] == other and folder[len(other)] in values:
+                raise ValueError(
+                    f"name={name!r} is what another RelevanceMonitor logs a value as, and loggers that keep files "
+                    "could not have both: give it another name"
+                )

@@ -155,7 +155,7 @@ def _counts(findings: Sequence[Finding]) -> dict[str, float]:
     standing = [finding for finding in findings if finding.state != "refuted"]
     return {
         "relevance/findings": float(len(standing)),
-        "relevance/findings/confirmed": float(sum(finding.state == "confirmed" for finding in standing)),
+        "relevance/findings_confirmed": float(sum(finding.state == "confirmed" for finding in standing)),
         "relevance/severity": worst_severity(findings),
     }
 
@@ -176,5 +176,5 @@ def _reliance(
         if not np.isnan(effect.change).all():
             change = float(np.nanmean(effect.change))
             control = float(np.nanmean(effect.control))
-            return {"relevance/reliance": change, "relevance/reliance/control": control}
+            return {"relevance/reliance": change, "relevance/reliance_control": control}
     return {}

@@ -47,17 +47,25 @@ class ValidationSample:
         """Why samples were left out, by their ids; in this process."""
         return self._reservoir.left_out
 
-    def add_batch(self, batch: Mapping[str, Any], set_length: float) -> None:
+    def add_batch(
+        self,
+        batch: Mapping[str, Any],
+        set_length: float = float("inf"),
+        indices: Int[np.ndarray, " batch"] | None = None,
+    ) -> None:
         """Let the samples of a batch compete for the places.
 
         Args:
             batch: A batch in the contract's form.
             set_length: The length of the whole validation set, beyond which a distributed sampler pads.
+            indices: The position of every sample in the whole validation set; None if batches come in its order, dealt
+                out to the processes in turn.
         """
-        rank, size = rank_and_size()
-        # A distributed sampler deals samples out in turn: process 1 of 2 has the indices 1, 3, 5, ...
-        indices = (self._seen + np.arange(batch_length(batch))) * size + rank
-        self._seen += batch_length(batch)
+        if indices is None:
+            rank, size = rank_and_size()
+            # A distributed sampler deals samples out in turn: process 1 of 2 has the indices 1, 3, 5, ...
+            indices = (self._seen + np.arange(batch_length(batch))) * size + rank
+            self._seen += batch_length(batch)
         # Indices beyond the end are samples that the sampler repeated so that all processes have equally many.
         self._reservoir.add(batch, indices, (indices < set_length).tolist())
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from lrptrain.findings import ExplainedSample
 from lrptrain.loggers.local import RECORD_METRICS
-from lrptrain.loggers.metrics import CLASSES, COST, FINDINGS, WHERE_IT_LOOKS, LoggedMetric
+from lrptrain.loggers.metrics import CLASSES, COST, FINDINGS, WHERE_IT_LOOKS, LoggedMetric, key_names
 from lrptrain.metrics.localization import LOCALIZATION_METRICS, EnergyPointingGame
 from lrptrain.monitor.clock import COST_METRICS
 from lrptrain.monitor.evaluator import TARGETS
@@ -69,18 +69,29 @@ def _measured(measure: str, scored: Sequence[ExplainedSample], class_names: Sequ
 
 def _focus_by_class(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
     means = {}
+    names = key_names(class_names)
     for target in TARGETS:
         name = f"{target}/{FOCUS}"
         for label in sorted({each.sample.label for each in scored if each.sample.label >= 0}):
             column = _column((each for each in scored if each.sample.label == label), name)
             if len(column):
-                means[f"{name}/{class_names[label]}"] = float(column.mean())
+                means[f"{name}_per_class/{names[label]}"] = float(column.mean())
     return means
 
 
-def _named(part: str, scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
-    """Return the means of all values with that part in their name, such as `region` in `label/region/sky`."""
-    return _means([name for name in _value_names(scored) if part in name.split("/")], scored)
+def _regions(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
+    means: dict[str, float] = {}
+    for target in TARGETS:
+        folder = f"{target}/region/"
+        names = [name for name in _value_names(scored) if name.startswith(folder)]
+        keys = key_names([name.removeprefix(folder) for name in names])
+        values = _means(names, scored)
+        means |= {f"{folder}{key}": values[name] for name, key in zip(names, keys, strict=True) if name in values}
+    return means
+
+
+def _mixing_ratios(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
+    return _means([name for name in _value_names(scored) if name.startswith("mixing/")], scored)
 
 
 def _chance(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
@@ -102,7 +113,7 @@ def _group_accuracies(scored: Sequence[ExplainedSample], class_names: Sequence[s
     for each in scored:
         if each.sample.label >= 0 and each.sample.group is not None:
             by_group.setdefault(each.sample.group, []).append(each)
-    return {f"accuracy/group_{group}": _accuracy(members) for group, members in sorted(by_group.items())}
+    return {f"accuracy_per_group/{group}": _accuracy(members) for group, members in sorted(by_group.items())}
 
 
 def _accuracy(labelled: Sequence[ExplainedSample]) -> float:
@@ -137,7 +148,7 @@ METRICS: tuple[SampleMetric, ...] = (
         compute=_accuracies,
     ),
     SampleMetric(
-        ("accuracy/group_*",),
+        ("accuracy_per_group/*",),
         "Accuracy of each group",
         CLASSES,
         higher_is_better=True,
@@ -145,32 +156,28 @@ METRICS: tuple[SampleMetric, ...] = (
         compute=_group_accuracies,
     ),
     SampleMetric(
-        _of_targets(f"{FOCUS}/*"),
+        _of_targets(f"{FOCUS}_per_class/*"),
         "Relevance on the annotation of each class",
         CLASSES,
         higher_is_better=True,
         bounds=(0, 1),
         compute=_focus_by_class,
     ),
-    SampleMetric(
-        _of_targets("region/*"), "Relevance on regions", CLASSES, bounds=(0, 1), compute=partial(_named, "region")
-    ),
-    SampleMetric(
-        ("mixing/*",), "Mixing ratio of each block", CLASSES, bounds=(0, 1), compute=partial(_named, "mixing")
-    ),
+    SampleMetric(_of_targets("region/*"), "Relevance on regions", CLASSES, bounds=(0, 1), compute=_regions),
+    SampleMetric(("mixing/*",), "Mixing ratio of each block", CLASSES, bounds=(0, 1), compute=_mixing_ratios),
     SampleMetric(("samples",), "Samples", COST, unit="count", compute=_count),
 )
 # What `report` computes from findings and interventions, and the callback counts.
 FINDING_METRICS = (
     LoggedMetric(("severity",), "Severity of the gravest finding", FINDINGS, higher_is_better=False, bounds=(0, 1)),
-    LoggedMetric(("findings", "findings/confirmed"), "Findings", FINDINGS, higher_is_better=False, unit="count"),
+    LoggedMetric(("findings", "findings_confirmed"), "Findings", FINDINGS, higher_is_better=False, unit="count"),
     LoggedMetric(
         ("reliance",),
         "Reliance on the surroundings, and the control",
         FINDINGS,
         higher_is_better=False,
         bounds=(-1, 1),
-        references=("reliance/control",),
+        references=("reliance_control",),
     ),
 )
 FAILURES = LoggedMetric(("failures",), "Failures", COST, unit="count")

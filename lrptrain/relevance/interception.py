@@ -5,7 +5,7 @@ import inspect
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from lrptrain.relevance.attribute import as_recording
 from lrptrain.relevance.forward_pass import forward_pass
 from lrptrain.relevance.heads import Head
 from lrptrain.relevance.outputs import read_logits
+from lrptrain.relevance.precision import AutocastState, autocast_state
 from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.recording import Recording, explained_input, forward_on_tape, run_on_tape
@@ -34,6 +35,7 @@ class InterceptedForward:
         output: The output of the model, with its graph.
         tape: The recorded operations, or None.
         failure: The error that prevented the recording, or None.
+        autocast: The precision in which the caller ran the model.
     """
 
     model: nn.Module
@@ -42,6 +44,7 @@ class InterceptedForward:
     output: Any
     tape: Tape | None = None
     failure: Exception | None = None
+    autocast: AutocastState = field(default_factory=autocast_state)
 
     @property
     def explained(self) -> Tensor:

@@ -28,6 +28,14 @@ class AutocastState(NamedTuple):
         """Whether some device runs in mixed precision."""
         return any(enabled for _, _, enabled in self.devices)
 
+    @contextmanager
+    def restored(self) -> Iterator[None]:
+        """Run what is inside in this precision."""
+        with ExitStack() as stack:
+            for kind, dtype, enabled in self.devices:
+                stack.enter_context(torch.autocast(kind, dtype, enabled))
+            yield
+
 
 def autocast_state() -> AutocastState:
     """Return the state of autocast on the CPU and on the accelerator at hand, as it is now."""

@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from jaxtyping import Int
@@ -21,8 +21,7 @@ from lrptrain.segmentation.images import ImageBatch, true_masks
 from lrptrain.segmentation.masks import ThresholdSweep, label_map, number_classes, pseudo_masks
 from lrptrain.segmentation.scoring import MaskScore
 from lrptrain.segmentation.sizes import patch_size
-from lrptrain.trainers.failures import describe_error
-from lrptrain.trainers.processes import gather, rank_and_size
+from lrptrain.trainers.processes import gather, in_every_process, rank_and_size
 
 MAP_VALUES_PER_PATCH = 4
 """Saved maps have at most so many values per patch, in height and in width."""
@@ -31,7 +30,6 @@ MASK_FOLDERS = {"seeds": export_files.SEEDS, "refined": export_files.REFINED, "m
 NO_CLASS = "no class is present"
 NO_RELEVANCE = "no relevance is positive"
 
-T = TypeVar("T")
 ImageSource = Callable[[], Iterable[ImageBatch]]
 """Yields the images of this process anew at each call."""
 
@@ -109,29 +107,6 @@ def with_progress(batches: Iterable[ImageBatch], title: str, shown: bool) -> Ite
         for batch in batches:
             yield batch
             bar.update(len(batch.images))
-
-
-def in_every_process(work: Callable[[], T]) -> T:
-    """Run a function in every process, and let all processes fail if one does.
-
-    A process that fails raises its own error. The others would wait for it forever at the next collective: they raise
-    an error that names it.
-
-    Args:
-        work: Must not contain collectives, which the other processes might not reach.
-    """
-    error: Exception | None = None
-    try:
-        result = work()
-    except Exception as problem:
-        error = problem
-    messages = gather("" if error is None else describe_error(error))
-    if error is not None:
-        raise error
-    for rank, message in enumerate(messages):
-        if message:
-            raise RuntimeError(f"{message} (process {rank})")
-    return result
 
 
 def count_classes(model: nn.Module, source: ImageSource) -> int:

@@ -3,11 +3,39 @@
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from torch import nn
 from torch.utils.data import DistributedSampler
+
+from lrptrain.trainers.context import TrainingContext
+from lrptrain.trainers.naming import name_sources
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl
     from pytorch_lightning.loggers import Logger
+
+
+def lightning_context(trainer: "pl.Trainer", pl_module: "pl.LightningModule", model: nn.Module) -> TrainingContext:
+    """Return what a Lightning trainer knows now.
+
+    Args:
+        trainer: The trainer.
+        pl_module: The LightningModule.
+        model: The module whose forward gives logits.
+    """
+    return TrainingContext(
+        model=model,
+        module=pl_module,
+        device=pl_module.device,
+        epoch=trainer.current_epoch,
+        step=logged_step(trainer),
+        root_dir=trainer.default_root_dir,
+        is_training=trainer.state.fn == "fit",
+        is_first_process=trainer.is_global_zero,
+        shows_progress=trainer.is_global_zero and trainer.progress_bar_callback is not None,
+        forward_context=trainer.precision_plugin.val_step_context,
+        loggers=trainer.loggers,
+        name_sources=name_sources(trainer, pl_module),
+    )
 
 
 def logged_step(trainer: "pl.Trainer") -> int:

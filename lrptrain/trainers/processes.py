@@ -8,6 +8,8 @@ import torch
 import torch.distributed as dist
 from torch import Tensor
 
+from lrptrain.trainers.failures import describe_error
+
 Value = TypeVar("Value")
 
 
@@ -37,6 +39,29 @@ def gather_to_first(value: Value) -> list[Value]:
     values: list[Value] = [value] * size if rank == 0 else []
     dist.gather_object(value, values if rank == 0 else None)
     return values
+
+
+def in_every_process(work: Callable[[], Value]) -> Value:
+    """Run a function in every process, and let all processes fail if one does.
+
+    A process that fails raises its own error. The others would wait for it forever at the next collective: they raise
+    an error that names it.
+
+    Args:
+        work: Must not contain collectives, which the other processes might not reach.
+    """
+    error: Exception | None = None
+    try:
+        result = work()
+    except Exception as problem:
+        error = problem
+    messages = gather("" if error is None else describe_error(error))
+    if error is not None:
+        raise error
+    for rank, message in enumerate(messages):
+        if message:
+            raise RuntimeError(f"{message} (process {rank})")
+    return result
 
 
 @dataclass(frozen=True)

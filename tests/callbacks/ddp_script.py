@@ -24,21 +24,26 @@ def run(name: str, dtype: torch.dtype, fails: int | None = None) -> None:
     pl_module.configure_optimizers = lambda: torch.optim.SGD(pl_module.parameters(), lr=0.1)
     watching = monitor(max_samples=15, max_pictures=5, run_name=name, targets=["label", "predicted"], bound=0.9)
     runner = trainer(FOLDER, watching, logger=False, **OPTIONS)
-    evaluator = watching._evaluator
+    evaluator = watching.core._evaluator
 
     def evaluator_or_error(*arguments):
         if runner.global_rank == fails and runner.current_epoch == 1:
             raise RuntimeError("only here")
         return evaluator(*arguments)
 
-    watching._evaluator = evaluator_or_error
+    watching.core._evaluator = evaluator_or_error
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         warnings.filterwarnings("ignore", r"It is recommended to use `self.log\('relevance/")
         runner.fit(pl_module, loader(train, batch_size=24 // DEVICES), loader(columns))
     told = [str(each.message) for each in caught if "elevance" in str(each.message)]
     scalars = {key: value.item() for key, value in runner.callback_metrics.items()}
-    result = {"scalars": scalars, "failures": watching.failures, "told": told, "mine": len(watching._sample.samples)}
+    result = {
+        "scalars": scalars,
+        "failures": watching.failures,
+        "told": told,
+        "mine": len(watching.core.reader.sample.samples),
+    }
     (FOLDER / f"{name}-{runner.global_rank}.json").write_text(json.dumps(result))
 
 

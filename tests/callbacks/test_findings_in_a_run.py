@@ -77,7 +77,7 @@ def test_its_place_is_named(corner):
 def test_a_model_that_reads_the_object_is_not_blamed(clean):
     watching, runner = clean
     assert [str(one) for one in watching.findings if one.state == "confirmed"] == []
-    assert runner.callback_metrics["relevance/findings/confirmed"] == 0
+    assert runner.callback_metrics["relevance/findings_confirmed"] == 0
     assert runner.callback_metrics["relevance/severity"] == 0
     assert abs(runner.callback_metrics["relevance/reliance"]) < 0.1
 
@@ -115,7 +115,7 @@ def test_a_run_can_be_stopped_by_a_confirmed_finding(tmp_path):
         watched(tmp_path, "corner", fail_on="confirmed")
     events = read_events(tmp_path / "relevance" / "run")
     assert 1 <= len(events) < EPOCHS
-    assert events[-1]["scalars"]["relevance/findings/confirmed"] > 0
+    assert events[-1]["scalars"]["relevance/findings_confirmed"] > 0
 
 
 def test_a_clean_run_is_not_stopped(tmp_path):

@@ -215,7 +215,7 @@ def test_a_checkpoint_amid_an_evaluation_leads_to_no_doubled_record(call, dies, 
 
     def save(*_):
         # As on a signal of a cluster's scheduler: amid what the monitor computes, which may end before the process.
-        if first._before_evaluation is not None and runner.current_epoch == 1:
+        if first.core._before_evaluation is not None and runner.current_epoch == 1:
             calls.append(None)
             if len(calls) == call:
                 runner.save_checkpoint(tmp_path / "amid.ckpt")
@@ -245,7 +245,7 @@ def test_a_full_disk_leads_to_one_folder(tmp_path, monkeypatch):
     replace = os.replace
 
     def full(source, target):
-        if str(target).endswith("run.json") and watching._evaluated_epoch == 0:
+        if str(target).endswith("run.json") and watching.core.evaluated_epoch == 0:
             raise OSError(28, "No space left on device")
         replace(source, target)
 

@@ -92,7 +92,9 @@ def test_validation_leaves_the_model_as_it_was(package, inference_mode, tmp_path
     assert_same(*states)
     assert_same(before, dict(pl_module.state_dict()))
     assert all(p.grad is None and not p.is_inference() for p in pl_module.parameters())
-    assert all(not value.is_inference() for one in watching._sample.samples for value in one.tensors.values())
+    assert all(
+        not value.is_inference() for one in watching.core.reader.sample.samples for value in one.tensors.values()
+    )
     assert runner.callback_metrics["relevance/samples"] == 8
 
 
@@ -119,7 +121,7 @@ def test_a_failure_keeps_no_graph_alive(tmp_path):
         kept.append(__import__("weakref").ref(x))
         raise RuntimeError("out of memory")
 
-    watching._evaluator = fails
+    watching.core._evaluator = fails
     gc.disable()
     try:
         with pytest.warns(UserWarning, match="out of memory"):

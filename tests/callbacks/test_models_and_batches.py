@@ -105,10 +105,11 @@ def test_averaged_weights_are_what_is_explained(tmp_path):
         explained: list[torch.Tensor] = []
         pl_module.validation_step = lambda batch, batch_idx, m=pl_module, s=seen: s.append(m.net.head.weight.clone())
         runner = trainer(tmp_path, *callbacks, max_epochs=1, num_sanity_val_steps=0)
-        make = watching._evaluator
-        watching._evaluator = lambda *a, r=make, m=pl_module, e=explained: (e.append(m.net.head.weight.clone()), r(*a))[
-            1
-        ]
+        make = watching.core._evaluator
+        watching.core._evaluator = lambda *a, r=make, m=pl_module, e=explained: (
+            e.append(m.net.head.weight.clone()),
+            r(*a),
+        )[1]
         runner.fit(pl_module, loader(), loader())
         assert torch.equal(explained[0], seen[0])
 
@@ -163,7 +164,7 @@ def test_subclasses_of_tensor_are_read_as_tensors(tmp_path):
     pl_module.validation_step = lambda batch, batch_idx: None
     options = {"batch_adapter": lambda batch: {**batch, "image": tv_tensors.Image(batch["image"])}}
     watching, _ = validated(tmp_path, pl_module, options=options)
-    assert {type(x) for one in watching._sample.samples for x in one.tensors.values()} == {torch.Tensor}
+    assert {type(x) for one in watching.core.reader.sample.samples for x in one.tensors.values()} == {torch.Tensor}
 
 
 class Tokenizer:

@@ -224,7 +224,7 @@ def test_beside_a_monitor_and_for_its_metrics(tmp_path):
     metrics: dict[str, Direction] = {
         "relevance/worst_group_accuracy": "max",
         FOCUS: "max",
-        "relevance/accuracy/group_1": "max",
+        "relevance/accuracy_per_group/1": "max",
     }
     keeping, watching = ParetoCheckpoint(metrics), monitor(on_error="raise", max_samples=24)
     columns = {**data(), "group": torch.arange(24) % 2}

@@ -135,12 +135,12 @@ def test_training_that_ends_before_the_first_validation(tmp_path):
 
 def test_a_gate_does_not_pass_where_all_evaluations_failed(tmp_path):
     watching = monitor(fail_on="confirmed")
-    watching._evaluate_sanity_batch = lambda *arguments: None
+    watching.core.check_first_batch = lambda *arguments: None
 
     def fails(*arguments):
         raise RuntimeError("out of memory")
 
-    watching._evaluator = fails
+    watching.core._evaluator = fails
     with pytest.raises(FindingError, match="its gate cannot pass"), pytest.warns(UserWarning, match="out of memory"):
         trainer(tmp_path, watching).fit(module(), loader(), loader())
 

@@ -6,7 +6,7 @@ import warnings
 import pytest
 import torch
 from pytorch_lightning.callbacks import EarlyStopping, ModelCheckpoint
-from setting import PACKAGES, Points, loader, messages, module, monitor, trainer, vit
+from setting import PACKAGES, Points, data, loader, messages, module, monitor, trainer, vit
 from torch import nn
 
 from lrptrain.findings import OVERALL
@@ -31,12 +31,38 @@ def test_every_key_starts_alike_and_is_a_float(tmp_path):
     assert all(key.startswith("relevance/") for key in keys)
     measures = ("energy_pointing_game", "pointing_game", "rank_accuracy", "auprc")
     expected = {f"relevance/{target}/{name}" for target in ("label", "predicted") for name in measures}
-    expected |= {f"relevance/{target}/{measures[0]}/{name}" for target in ("label", "predicted") for name in "abc"}
-    plain = ("chance", "accuracy", "samples", "findings", "findings/confirmed", "severity", "failures", "left_out")
-    untested = {"relevance/reliance", "relevance/reliance/control"}  # where all samples are read alike
+    expected |= {
+        f"relevance/{target}/{measures[0]}_per_class/{name}" for target in ("label", "predicted") for name in "abc"
+    }
+    plain = ("chance", "accuracy", "samples", "findings", "findings_confirmed", "severity", "failures", "left_out")
+    untested = {"relevance/reliance", "relevance/reliance_control"}  # where all samples are read alike
     assert keys - untested == expected | COSTS | {f"relevance/{name}" for name in plain}
     assert runner.callback_metrics["relevance/chance"] == 0.25
     assert 0 < runner.callback_metrics["relevance/cost_share"] < 1
+
+
+def folders_of(keys):
+    return {"/".join(key.split("/")[:depth]) for key in keys for depth in range(1, key.count("/") + 1)}
+
+
+def test_no_key_is_a_folder_of_others(tmp_path):
+    """Loggers that keep a file per key, such as MLflow's, could not write both."""
+    logger = Points()
+    watching = [monitor(on_error="raise", mixing_ratios=True), monitor(on_error="raise", name="second")]
+    runner = trainer(tmp_path, *watching, logger=logger, log_every_n_steps=1)
+    groups = {**data(), "group": torch.arange(24) % 2}
+    torch.manual_seed(1)
+    runner.fit(module(class_names=["a", "a/b", "a_b"]), loader(), loader(groups))
+    keys = {key for _, row in logger.rows for key in row}
+    assert keys >= {f"relevance/label/energy_pointing_game_per_class/{name}" for name in ("a", "a_b_1", "a_b_2")}
+    assert keys >= {"relevance/accuracy_per_group/0", "relevance/second/label/auprc", "relevance/mixing/block_0"}
+    assert not keys & folders_of(keys)
+
+
+def test_monitors_whose_keys_would_be_in_each_others_way_are_refused(tmp_path):
+    with pytest.raises(ValueError, match="name='accuracy' is what another RelevanceMonitor logs a value as"):
+        fit(tmp_path, monitor(), monitor(name="accuracy"))
+    fit(tmp_path, monitor(name="accuracy"))
 
 
 def test_mixing_ratios_per_block_on_request(tmp_path):
@@ -167,9 +193,9 @@ def test_two_monitors_of_different_methods_keep_their_own_state(tmp_path):
     kept = ModelCheckpoint(tmp_path, save_last=True, save_top_k=0)
     runner = fit(tmp_path, *pair, kept, max_epochs=1, enable_checkpointing=True)
     for one in pair:
-        share = runner.callback_metrics[f"relevance/{one.name}/label/energy_pointing_game"]
+        share = runner.callback_metrics[f"relevance/{one.config.name}/label/energy_pointing_game"]
         assert float(share) == pytest.approx(
-            read_events(one.folder)[0]["scalars"][f"{one.prefix}/label/energy_pointing_game"]
+            read_events(one.folder)[0]["scalars"][f"{one.config.prefix}/label/energy_pointing_game"]
         )
     assert pair[0].folder != pair[1].folder
     state = torch.load(tmp_path / "last.ckpt", weights_only=True)["callbacks"]

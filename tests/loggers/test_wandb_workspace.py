@@ -38,8 +38,8 @@ def test_it_has_what_the_monitor_logs(read_back):
     shown = keys(read_back)
     assert all(key.startswith(("relevance/lrp/", "guidance/")) for key in shown)
     ends = {key.removeprefix("relevance/lrp/") for key in shown}
-    assert ends >= {"label/energy_pointing_game", "chance", "severity", "findings/confirmed", "reliance/control"}
-    assert ends >= {"overlays", "highlights", "cost_share", "label/energy_pointing_game/.+"}
+    assert ends >= {"label/energy_pointing_game", "chance", "severity", "findings_confirmed", "reliance_control"}
+    assert ends >= {"overlays", "highlights", "cost_share", "label/energy_pointing_game_per_class/.+"}
 
 
 def test_the_tables_are_those_that_are_logged():

@@ -27,7 +27,7 @@ def scored(i, label, share, predicted=0, group=None):
 def test_scalars_are_means_of_what_is_defined():
     found = scalars([scored(0, 0, 0.2), scored(1, 1, 0.6), scored(2, 1, np.nan, predicted=1)], NAMES)
     assert found["relevance/label/energy_pointing_game"] == pytest.approx(0.4)
-    assert found["relevance/label/energy_pointing_game/dog"] == pytest.approx(0.6)
+    assert found["relevance/label/energy_pointing_game_per_class/dog"] == pytest.approx(0.6)
     assert found["relevance/accuracy"] == pytest.approx(2 / 3)
     assert found["relevance/samples"] == 3
 
@@ -39,8 +39,8 @@ def test_groups_have_an_accuracy_each_and_the_worst_is_told():
     accuracies = {key: value for key, value in found.items() if "accuracy" in key}
     assert accuracies == {
         "relevance/accuracy": pytest.approx(3 / 6),
-        "relevance/accuracy/group_0": pytest.approx(2 / 3),
-        "relevance/accuracy/group_3": pytest.approx(1 / 2),
+        "relevance/accuracy_per_group/0": pytest.approx(2 / 3),
+        "relevance/accuracy_per_group/3": pytest.approx(1 / 2),
         "relevance/worst_group_accuracy": pytest.approx(1 / 2),
     }
 

@@ -1,0 +1,246 @@
+"""The monitor in the Trainer of transformers, as a callback."""
+
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+from typing import Any, ClassVar
+from weakref import WeakValueDictionary
+
+from torch import nn
+
+from lrptrain.extras import require
+from lrptrain.findings import ExplainedSample, Finding
+from lrptrain.monitor.arguments import check_names
+from lrptrain.monitor.config import MonitorConfig
+from lrptrain.monitor.draw import at_rest, draw_sample
+from lrptrain.monitor.monitor import MonitorCore
+from lrptrain.monitor.unread_columns import WholeBatches
+from lrptrain.trainers.context import TrainingContext
+from lrptrain.trainers.messages import inform, warn
+from lrptrain.trainers.transformers_trainer import calling_trainer, check_sharding, transformers_context
+
+transformers = require("transformers", "transformers")
+trainer_callback = require("transformers.trainer_callback", "transformers")
+
+
+class RelevanceMonitorCallback(transformers.TrainerCallback, trainer_callback.ExportableState):  # type: ignore[misc, name-defined]
+    """Explains a fixed sample of the evaluation set whenever a `transformers.Trainer` evaluates.
+
+        trainer = Trainer(model, args, eval_dataset=..., callbacks=[RelevanceMonitorCallback(bound=0.5)])
+
+    The same as `lrptrain.callbacks.RelevanceMonitor` for Lightning: the sample, the maps, the findings and the files,
+    which lie in `<output_dir>/relevance/<run>/`. Training is bit-identical with and without it. Annotations (`mask`,
+    `boxes`, `rationale`), `group` and `sample_id` are read from the evaluation set itself, whatever the Trainer and its
+    collator make of columns that the model does not take. The tokenizer is that of the Trainer (`processing_class`),
+    and classes have the names of `model.config.id2label`.
+
+    The scalars are in `state.log_history`; they and all pictures, texts and findings go to W&B and TensorBoard where
+    `report_to` names them. One that `metric_for_best_model` names, such as `relevance/label/energy_pointing_game`, is
+    among the metrics of each evaluation, so that `load_best_model_at_end` and early stopping go by it. A resumed
+    training goes on with the run of its checkpoint.
+
+    Args:
+        eval_name: Of several evaluation sets, the name of the one to draw from; None for the first.
+        **options: Those of `RelevanceMonitor` by the same names, but for `model` and `dataloader_idx`; see
+            `lrptrain.monitor.config.MonitorConfig`.
+
+    Attributes:
+        config: The options.
+
+    Raises:
+        TypeError: If there is no such option.
+        ValueError: At construction, or before the first step, with what to change.
+        FindingError: When training has ended because of `fail_on`.
+    """
+
+    _made: ClassVar[WeakValueDictionary[str, "RelevanceMonitorCallback"]] = WeakValueDictionary()
+
+    def __new__(cls, *, restores: str | None = None, **options: Any) -> "RelevanceMonitorCallback":
+        """Return the callback that a checkpoint's state is of, where the Trainer asks for another one like it.
+
+        With `restore_callback_states_from_checkpoint`, the Trainer makes callbacks anew of what a checkpoint holds,
+        which has no room for a tokenizer, and forgets the one that the user has.
+        """
+        made = cls._made.get(restores or "")
+        return made if made is not None else super().__new__(cls)
+
+    def __init__(self, *, eval_name: str | None = None, restores: str | None = None, **options: Any) -> None:
+        if restores is not None and hasattr(self, "core"):
+            return
+        require("pyarrow", "monitor")
+        self.config = MonitorConfig(**{"kind": type(self).__name__, **options})
+        self.eval_name = eval_name
+        self.core = MonitorCore(self.config, inform, warn)
+        self._draws = True
+        self._made[self._key] = self
+
+    @property
+    def _key(self) -> str:
+        """What tells callbacks of one name apart from others, in checkpoints."""
+        return f"{self.config.name or ''}/{self.eval_name or ''}"
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings of the last evaluation, those that were refuted included."""
+        return self.core.findings
+
+    @property
+    def failures(self) -> int:
+        """The number of the monitor's failures."""
+        return self.core.failures.count
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the run; None before the first evaluation, and in all processes but the first."""
+        return self.core.folder
+
+    @property
+    def scored(self) -> list[ExplainedSample]:
+        """The explained samples of the last evaluation, without inputs and annotations."""
+        return self.core.scored
+
+    def state(self) -> dict[str, Any]:
+        """Return what a checkpoint holds of the callback."""
+        return {"args": {"restores": self._key}, "attributes": {"saved_state": self.core.state_dict()}}
+
+    @property
+    def saved_state(self) -> dict[str, Any]:
+        """What a resumed run continues."""
+        return self.core.state_dict()
+
+    @saved_state.setter
+    def saved_state(self, state: dict[str, Any]) -> None:
+        self.core.load_state_dict(state)
+
+    def on_train_begin(
+        self, args: Any, state: Any, control: Any, model: nn.Module, processing_class: Any = None, **kwargs: Any
+    ) -> None:
+        """Reject what cannot work, draw the sample, and go on with the run of a checkpoint."""
+        trainer = calling_trainer(transformers.Trainer)
+        check_sharding(trainer, self.config.title)
+        check_names([each.config.name for each in trainer.callback_handler.callbacks if isinstance(each, type(self))])
+        self.core.reset()
+        self._draws = True
+        saved = _saved_state(state.stateful_callbacks.get(type(self).__name__), self._key)
+        if saved is not None:
+            self.core.load_state_dict(saved)
+        if self._will_evaluate(trainer, args):
+            self._draw(trainer, transformers_context(trainer, args, state, model, processing_class))
+        self.core.clock.start(restart=True)
+
+    def _will_evaluate(self, trainer: Any, args: Any) -> bool:
+        """Return whether the Trainer evaluates; say so if it does not.
+
+        Raises:
+            ValueError: If a gate was asked for that nothing could close.
+        """
+        if args.eval_strategy != "no" and trainer.eval_dataset is not None:
+            return True
+        reason = "this Trainer has eval_strategy='no'" if trainer.eval_dataset is not None else "it has no eval_dataset"
+        title = self.config.title
+        if self.config.fail_on is not None:
+            raise ValueError(f"fail_on={self.config.fail_on!r} of {title} needs evaluations, but {reason}")
+        warn(f"{title} will evaluate nothing: {reason}; eval_strategy='epoch' evaluates after each epoch")
+        return False
+
+    def _draw(self, trainer: Any, context: TrainingContext) -> None:
+        with at_rest(context.module):
+            draw_sample(self.core, context, self._samples(trainer))
+        self._draws = False
+
+    def _samples(self, trainer: Any) -> Any:
+        """Return the evaluation set with all its columns, as a loader."""
+        datasets = trainer.eval_dataset
+        name = self._set_name(trainer)
+        dataset = datasets if name is None else datasets[name]
+        prepared = list(trainer.accelerator._dataloaders)
+        try:
+            loader = trainer.get_eval_dataloader(name)
+        finally:
+            trainer.accelerator._dataloaders = prepared  # what it saves and loads is the training's alone
+        # A datasets.Dataset comes without the columns that the model does not take; samples of others have all of them,
+        # which the collator drops.
+        columns = getattr(loader.dataset, "column_names", None)
+        if not hasattr(loader.dataset, "__getitem__") or getattr(loader, "batch_sampler", None) is None:
+            return loader
+        whole = dataset if columns is not None and len(dataset) == len(loader.dataset) else loader.dataset
+        return WholeBatches(whole, loader.batch_sampler, loader.collate_fn, columns, loader.num_workers)
+
+    def _set_name(self, trainer: Any) -> str | None:
+        """Return which of several evaluation sets is drawn from; None if there is one alone.
+
+        Raises:
+            ValueError: If there is none of the name that was asked for.
+        """
+        datasets = trainer.eval_dataset
+        names = list(datasets) if isinstance(datasets, dict) else []
+        if self.eval_name is not None and self.eval_name not in names:
+            raise ValueError(f"eval_name={self.eval_name!r} is not among the evaluation sets of this Trainer: {names}")
+        return self.eval_name or next(iter(names), None)
+
+    def on_log(
+        self,
+        args: Any,
+        state: Any,
+        control: Any,
+        model: nn.Module,
+        logs: MutableMapping[str, float],
+        processing_class: Any = None,
+        **kwargs: Any,
+    ) -> None:
+        """Evaluate when the metrics of an evaluation are logged, and put the scalars among them.
+
+        Not in `on_evaluate`: there a callback that comes earlier, such as early stopping, would not see them.
+        """
+        trainer = calling_trainer(transformers.Trainer)
+        name = self._set_name(trainer)
+        prefix = "eval" if name is None else f"eval_{name}"
+        if f"{prefix}_runtime" not in logs:
+            return
+        if not trainer.is_in_train:  # a validation by itself: of other weights perhaps, with a record of its own
+            self.core.reset()
+            self._draws = True
+        context = transformers_context(trainer, args, state, model, processing_class)
+        if self._draws:
+            self._draw(trainer, context)
+        with at_rest(context.module):
+            self.core.evaluate(context)
+        self.core.count_failures()
+        self._show(prefix, args, state, logs)
+
+    def _show(self, prefix: str, args: Any, state: Any, metrics: MutableMapping[str, float]) -> None:
+        """Show all scalars in the history of logs, and among the metrics the one that best checkpoints are chosen by.
+
+        No others: a search of hyperparameters adds up whatever the metrics hold.
+        """
+        moment = {"epoch": state.epoch, "step": state.global_step}
+        state.log_history.append({**self.core.scalars, **moment})
+        watched = args.metric_for_best_model or ""
+        key = watched.removeprefix("eval_").removeprefix(f"{prefix.removeprefix('eval_')}_")
+        if key.startswith(f"{self.config.prefix}/"):
+            # A failed evaluation is no best one, and must not end training for the want of a value.
+            metrics[f"eval_{watched.removeprefix('eval_')}"] = self.core.scalars.get(key, float("nan"))
+
+    def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Stop training if a finding demands it: its checkpoint is written before the error."""
+        if self.core.is_forbidden:
+            control.should_training_stop = True
+            if not calling_trainer(transformers.Trainer).is_in_train:
+                self.core.raise_if_forbidden()
+
+    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
+        """Note the end of the run, and raise an error if a finding ended training, or none was looked for."""
+        self.core.end()
+        self.core.raise_if_unjudged()
+        self.core.raise_if_forbidden()
+
+
+def _saved_state(states: Any, key: str) -> dict[str, Any] | None:
+    """Return the last state that a checkpoint holds of a callback; None without any.
+
+    Args:
+        states: What it holds of all callbacks of one class.
+        key: See `RelevanceMonitorCallback.state`.
+    """
+    found = states if isinstance(states, list) else [states]
+    of_this = [each for each in found if isinstance(each, Mapping) and each["args"].get("restores") == key]
+    return dict(of_this[-1]["attributes"]["saved_state"]) if of_this else None

@@ -1,0 +1,212 @@
+"""Guidance in a training loop of one's own: plain PyTorch, accelerate or Fabric."""
+
+from collections.abc import Mapping
+from contextlib import ExitStack
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.optim import Optimizer
+
+from lrptrain.batch import model_inputs
+from lrptrain.guidance.guided_step import GuidedStep, Progress
+from lrptrain.guidance.guided_training import GuidedTraining
+from lrptrain.relevance.interception import checkpoints
+from lrptrain.relevance.preserve import preserved, unwrap
+from lrptrain.trainers.checks import check_whole_parameters
+from lrptrain.trainers.discover import find_model
+from lrptrain.trainers.processes import torch_processes
+
+
+class Guidance(GuidedTraining):
+    """Adds a guidance loss to that of a training loop.
+
+    The step's own forward pass serves the guidance, too:
+
+        guidance = lrptrain.Guidance("energy", optimizer=optimizer)
+        for batch in loader:
+            with guidance.step(model, batch) as step:
+                loss = F.cross_entropy(model(batch["image"]), batch["label"])
+                step.guided(loss).backward()
+            optimizer.step()
+            optimizer.zero_grad()
+
+    The model is called as it is prepared: a `DistributedDataParallel`, what `accelerator.prepare` or `fabric.setup`
+    returns. `torch.autocast`, a `GradScaler` and gradient accumulation need nothing else; divide the guided loss by the
+    batches that are accumulated as you would divide your own. Under several processes all call `step` equally often.
+
+    Or, with a forward pass of its own and a fixed weight, in one line: `loss = loss + guidance(model, batch)`. The
+    model's buffers and the random state are those of your own forward pass then.
+
+    Args:
+        loss: The losses, as in `RelevanceGuidance`, which explains all options.
+        weight: A factor for all losses. By default as large as the task's gradient allows.
+        optimizer: The optimizer whose steps the warm-up and the decay count. A guided step whose gradient is not
+            finite is left out. Without it, batches count as steps, and nobody looks at the gradients.
+        total_steps: How many steps the training has: `decay` needs it.
+        model: The attribute path of the network on the module that `step` is given, where the annotations belong to
+            what a part of it is called with.
+        options: The other options of `RelevanceGuidance`.
+
+    Attributes:
+        values: What the last guided batch measured, by the names that `RelevanceGuidance` logs it under.
+
+    Raises:
+        ValueError: At construction or in the first batch, with what to change.
+    """
+
+    def __init__(
+        self,
+        loss: str | Mapping[str, float],
+        weight: float | None = None,
+        *,
+        optimizer: Optimizer | None = None,
+        total_steps: int | None = None,
+        model: str | None = None,
+        **options: Any,
+    ) -> None:
+        self._optimizer = None if optimizer is None else _innermost(optimizer)
+        self._model_path = model
+        self._batches = 0
+        self._steps = 0
+        super().__init__(loss, weight, **options)
+        if self.schedule.needs_end and total_steps is None:
+            raise ValueError("decay needs an end: say total_steps=, or decay='none'")
+        self._total_steps = float("inf") if total_steps is None else total_steps
+        if self._optimizer is not None:
+            self._optimizer.register_step_pre_hook(self._before_optimizer_step)
+            self._optimizer.register_step_post_hook(self._after_optimizer_step)
+
+    def step(self, model: nn.Module, batch: Any) -> "LoopStep":
+        """Return a guided training step, `with guidance.step(model, batch) as step`, which listens to the model.
+
+        Args:
+            model: The model that is trained, as the loop calls it.
+            batch: The batch, with its annotations.
+        """
+        return LoopStep(self._begin(model, batch))
+
+    def __call__(self, model: nn.Module, batch: Any) -> Tensor:
+        """Return the guidance alone, on a forward pass of its own: what to add to the loss of the task.
+
+        Args:
+            model: The model that is trained, as the loop calls it.
+            batch: The batch, with its annotations.
+
+        Raises:
+            ValueError: If the task's loss would be needed for the factor of the guidance.
+        """
+        if self.strength.bounded or self.strength.adaptive:
+            raise ValueError(
+                "without a weight (or with adaptive=True) the task's gradient scales the guidance, which a call with "
+                "model and batch does not know: pass weight=, or write `with guidance.step(model, batch) as step: ...` "
+                "and step.guided(loss)"
+            )
+        if checkpoints(model):
+            raise ValueError(
+                "a model that computes its blocks again in the backward pass must do so as they were recorded: write "
+                "`with guidance.step(model, batch) as step: ...` with step.guided(loss).backward() inside"
+            )
+        step = self._begin(model, batch)
+        nothing = torch.zeros((), device=next(model.parameters()).device)
+        if step is None:
+            return nothing
+        with step.listening(), preserved(step.model):
+            # Not through the wrappers: DDP counts the calls of a step, and synchronises the gradients of all at once.
+            if step.samples:
+                inputs = model_inputs(step.model, step.batch)
+                step.model(**inputs) if isinstance(inputs, dict) else step.model(inputs)
+        loss = step.guided(nothing)
+        # There is no task beside it to be compared with.
+        compared = ("guidance/cosine", "guidance/norm_ratio", "guidance/cost")
+        self.values = {name: value for name, value in self.values.items() if name not in compared}
+        return loss
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run continues."""
+        return {**super().state_dict(), "batches": self._batches, "steps": self._steps}
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue a run; see `state_dict`."""
+        super().load_state_dict(state_dict)
+        self._batches = state_dict["batches"]
+        self._steps = state_dict["steps"]
+
+    def _begin(self, model: nn.Module, batch: Any) -> GuidedStep | None:
+        if not self.worked:
+            check_whole_parameters(model, self.name)
+        inner = _wrapped_by_fabric(unwrap(model))
+        listened = inner if self._model_path is None else find_model(inner, self._model_path)
+        steps = self._batches if self._optimizer is None else self._steps
+        progress = Progress(self._batches, steps, self._total_steps)
+        self._batches += 1
+        return self.begin(listened, model, batch, progress, torch_processes())
+
+    def _before_optimizer_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self.drop_not_finite(optimizer)
+
+    def _after_optimizer_step(self, optimizer: Optimizer, args: Any, kwargs: Any) -> None:
+        self._steps += 1
+
+
+class LoopStep:
+    """A step of a loop, guided or not.
+
+    Args:
+        step: The step that is guided, or None.
+    """
+
+    def __init__(self, step: GuidedStep | None) -> None:
+        self._step = step
+        self._listening = ExitStack()
+        self._replaying = ExitStack()
+        self._ended = False
+
+    def __enter__(self) -> "LoopStep":
+        """Listen to the model from here on."""
+        if self._step is not None:
+            self._listening.enter_context(self._step.listening())
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        """Leave the model as it was."""
+        self._ended = True
+        self._replaying.close()
+        self._listening.close()
+
+    def guided(self, loss: Tensor, share: float = 1.0) -> Tensor:
+        """Return the loss of the task plus the guidance; in a batch that is not guided, the loss as it is.
+
+        Args:
+            loss: The loss of the task.
+            share: A factor of the guidance that the loss has already: 1 / n, if the losses of n batches are summed.
+
+        Raises:
+            ValueError: If this is the first guided batch, and its guidance cannot work; or if the backward pass would
+                come too late.
+        """
+        if self._step is None:
+            return loss
+        self._listening.close()
+        guided = self._step.guided(loss, share)
+        if not self._ended:
+            self._replaying.enter_context(self._step.replaying())
+        elif self._step.replay is not None and checkpoints(self._step.model):
+            raise ValueError(
+                "the model computes its blocks again in the backward pass, and must do so as they were recorded: call "
+                "step.guided(loss).backward() inside of `with guidance.step(model, batch) as step`"
+            )
+        return guided
+
+
+def _innermost(optimizer: Any) -> Optimizer:
+    """Return the optimizer that steps, out of what accelerate and Fabric wrap it in."""
+    while isinstance(getattr(optimizer, "optimizer", None), Optimizer):
+        optimizer = optimizer.optimizer
+    return optimizer
+
+
+def _wrapped_by_fabric(model: nn.Module) -> nn.Module:
+    """Return the module that `fabric.setup` was given; its wrapper only forwards calls to it."""
+    inner = getattr(model, "_original_module", None)
+    return unwrap(inner) if isinstance(inner, nn.Module) else model

@@ -1,0 +1,126 @@
+"""What a monitor looks at, and how: the options that it has under every trainer."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from lrptrain.batch import BatchAdapter
+from lrptrain.batch.task import Task, TaskName, find_task
+from lrptrain.intervention import InterventionConfig
+from lrptrain.monitor.arguments import check_choices, check_verdicts
+from lrptrain.monitor.evaluator import TARGETS, ExplanationConfig
+from lrptrain.relevance.default import check_method
+from lrptrain.trainers.checks import check_counts, check_normalisation
+
+
+@dataclass(frozen=True, kw_only=True)
+class MonitorConfig:
+    """The options of a monitor.
+
+    Attributes:
+        max_samples: The size of the sample, in all processes together. A class needs about 8 annotated samples to be
+            flagged among ten; with fewer, only all classes together can be.
+        every_n_epochs: Evaluate in the first validation, then when this many epochs have passed.
+        method: One of `lrptrain.methods()`; None for the first of the default ones that serves the model.
+        method_options: The options of the method.
+        batch_adapter: Brings a batch of another form to the contract's names.
+        task: What output and labels mean, where they do not say so: a task or its name; None for classes.
+        class_names: The name of each class, in the order of the logits; None for those that the name sources have.
+        region_names: The names of the regions of a `mask` `[B, K, H, W]`; the first is the evidence.
+        bound: A finding is a mean share of relevance on the annotation that lies surely below this: a share in (0, 1),
+            or "chance", the annotated area.
+        confidence: The level of intervals and findings, in (0, 1).
+        intervention: What tests a finding: "swap", "inpaint", "fill"; None leaves findings suspected.
+        min_effect: The least mean change of a probability, beyond the control's, that confirms a finding.
+        fail_on: The state of findings that ends training: "confirmed" or "suspected"; None for none.
+        targets: The classes to explain: some of "label" and "predicted".
+        batch_size: The number of samples per forward pass of the monitor.
+        max_pictures: The number of pictures or texts drawn per epoch; with 0, no inputs are kept, either.
+        class_maps: The number of classes for which the drawn samples have maps on the dashboard.
+        max_record_mb: The size of the run's folder, in megabytes, beyond which no pictures are added.
+        mean: The mean of each channel, to undo the normalisation of images in pictures.
+        std: The standard deviation of each channel, to undo the normalisation of images in pictures.
+        tokenizer: The tokenizer that names tokens, its name or its folder; None for that of a name source.
+        on_error: "warn": a failure after the start is reported once, counted, and training goes on; "raise": it ends
+            training.
+        run_name: The folder under `relevance/`, numbered if it exists; None for the time.
+        seed: The seed of the sample and of the interventions.
+        mixing_ratios: Whether to log per block what share of a token's state comes from other tokens.
+        progress_bar: Whether to show a progress bar while the monitor works.
+        name: A name that tells several monitors apart: their keys are `relevance/<name>/...`.
+        kind: What lines for the user call the monitor.
+
+    Raises:
+        ValueError: With the option, and what it may be.
+    """
+
+    max_samples: int = 128
+    every_n_epochs: int = 1
+    method: str | None = None
+    method_options: Mapping[str, Any] | None = None
+    batch_adapter: BatchAdapter | None = None
+    task: TaskName | Task | None = None
+    class_names: Sequence[str] | None = None
+    region_names: Sequence[str] = ()
+    bound: float | Literal["chance"] = "chance"
+    confidence: float = 0.95
+    intervention: Literal["swap", "inpaint", "fill"] | None = "swap"
+    min_effect: float = 0.05
+    fail_on: Literal["suspected", "confirmed"] | None = None
+    targets: Sequence[str] = TARGETS
+    batch_size: int = 16
+    max_pictures: int = 16
+    class_maps: int = 5
+    max_record_mb: float = 200.0
+    mean: Sequence[float] | None = None
+    std: Sequence[float] | None = None
+    tokenizer: Any = field(default=None, repr=False)
+    on_error: Literal["warn", "raise"] = "warn"
+    run_name: str | None = None
+    seed: int = 0
+    mixing_ratios: bool = False
+    progress_bar: bool = True
+    name: str | None = None
+    kind: str = "RelevanceMonitor"
+
+    def __post_init__(self) -> None:
+        check_method(self.method, dict(self.method_options or {}))
+        check_counts(max_samples=self.max_samples, every_n_epochs=self.every_n_epochs, batch_size=self.batch_size)
+        check_counts(0, max_pictures=self.max_pictures, class_maps=self.class_maps)
+        check_choices(self.bound, self.confidence, self.targets, self.on_error)
+        check_verdicts(self.intervention, self.min_effect, self.fail_on)
+        check_normalisation(self.mean, self.std)
+        find_task(self.task)
+
+    @property
+    def title(self) -> str:
+        """What lines for the user begin with."""
+        return f"{self.kind} {self.name!r}" if self.name else self.kind
+
+    @property
+    def prefix(self) -> str:
+        """The prefix of every logged key."""
+        return f"relevance/{self.name}" if self.name else "relevance"
+
+    @property
+    def explanation(self) -> ExplanationConfig:
+        """How samples are explained."""
+        return ExplanationConfig(
+            method=self.method,
+            options=dict(self.method_options or {}),
+            targets=tuple(self.targets),
+            batch_size=self.batch_size,
+            region_names=tuple(self.region_names),
+            mixing_ratios=self.mixing_ratios,
+            class_maps=self.class_maps,
+            task=find_task(self.task),
+        )
+
+    @property
+    def intervention_config(self) -> InterventionConfig | None:
+        """How findings are tested; None if they are not."""
+        return (
+            None
+            if self.intervention is None
+            else InterventionConfig(self.intervention, self.batch_size, seed=self.seed)
+        )

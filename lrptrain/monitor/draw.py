@@ -1,0 +1,52 @@
+"""The sample of a whole validation set, drawn in one pass before training."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from torch import nn
+
+from lrptrain.monitor.loader_pass import PlacedBatch, read_once
+from lrptrain.monitor.monitor import MonitorCore
+from lrptrain.relevance.preserve import preserved
+from lrptrain.trainers.context import TrainingContext
+from lrptrain.trainers.processes import in_every_process
+
+
+@contextmanager
+def at_rest(model: nn.Module) -> Iterator[None]:
+    """Put a model into evaluation mode, and leave everything as it was, also the random state."""
+    with preserved(model):
+        model.eval()
+        yield
+
+
+def draw_sample(core: MonitorCore, context: TrainingContext, samples: Any) -> None:
+    """Draw a monitor's sample, and try everything once with its first batch; an error is one in all processes.
+
+    All processes must call it at the same time. The caller preserves the random state.
+
+    Args:
+        core: The monitor.
+        context: The model, in evaluation mode.
+        samples: See `read_once`.
+
+    Raises:
+        ValueError: If there are no samples, or they cannot be used, with what to change.
+    """
+    core.start_draw()
+    # Outside of what is done in every process: it has a collective of its own.
+    batches = read_once(samples, core.config.batch_size)
+    in_every_process(lambda: _add_all(core, context, batches))
+    core.reader.finish(core.failures.note)
+    core.raise_if_misread()
+
+
+def _add_all(core: MonitorCore, context: TrainingContext, batches: Iterator[PlacedBatch]) -> None:
+    checked = False
+    for placed in batches:
+        if not checked:
+            core.reader.check(context, placed.batch)
+            core.check_first_batch(context, placed.batch)
+            checked = True
+        core.reader.add_placed(placed)

@@ -1,0 +1,111 @@
+"""One pass over a user's loader, which leaves the loader, its samplers and their generators as they were."""
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch.utils.data import DataLoader, Dataset, IterableDataset, Subset
+
+from lrptrain.trainers.processes import gather, rank_and_size
+
+_BATCH_SIZE = 16  # where batches are of different sizes, as a batch sampler of the user's own makes them
+
+
+class PlacedBatch(NamedTuple):
+    """A batch, and where its samples stand.
+
+    Attributes:
+        batch: The batch as the loader gives it.
+        places: The position of each sample in the whole set; None if only the order of the batches tells.
+    """
+
+    batch: Any
+    places: Int[np.ndarray, " batch"] | None
+
+
+def read_once(samples: Any, batch_size: int) -> Iterator[PlacedBatch]:
+    """Return the batches of this process, in the order of the set, whatever order the loader has.
+
+    All processes must call it at the same time.
+
+    The set is that of the samples that the loader gives in all processes, each once: those that a sampler leaves out
+    stay out. Where it cannot be asked for single samples, its batches come in its own order.
+
+    Args:
+        samples: A DataLoader, also one that Accelerate or Fabric has prepared; a Dataset; or any iterable of batches.
+        batch_size: The number of samples per batch, where a Dataset has no loader.
+
+    Raises:
+        ValueError: If there is nothing to be read.
+    """
+    if isinstance(samples, Dataset) and not isinstance(samples, IterableDataset):
+        samples = DataLoader(samples, batch_size)
+    if _has_places(samples):
+        return _by_places(samples, _shared_places(samples))
+    if isinstance(samples, Iterable):
+        return _in_its_order(samples)
+    raise ValueError(
+        f"samples must be a DataLoader, a Dataset or an iterable of batches, not a {type(samples).__name__}"
+    )
+
+
+def _has_places(loader: Any) -> bool:
+    """Return whether a loader's samples can be asked for one by one."""
+    dataset = getattr(loader, "dataset", None)
+    batch_sampler = getattr(loader, "batch_sampler", None)
+    # A sampler without a length may have no end.
+    return hasattr(dataset, "__getitem__") and hasattr(batch_sampler, "__len__")
+
+
+def _in_its_order(batches: Iterable[Any]) -> Iterator[PlacedBatch]:
+    with undisturbed(batches):
+        yield from (PlacedBatch(batch, None) for batch in batches)
+
+
+def _shared_places(loader: Any) -> list[int]:
+    """Return which samples of its dataset a loader gives in all processes together, each once, in ascending order."""
+    with undisturbed(loader):
+        local = [place for batch in loader.batch_sampler for place in batch]
+    # Each process may have seen a part, and a distributed sampler repeats samples so that all have equally many.
+    return sorted({place for part in gather(local) for place in part})
+
+
+def _by_places(loader: Any, places: list[int]) -> Iterator[PlacedBatch]:
+    rank, size = rank_and_size()
+    mine = range(rank, len(places), size)
+    batch_size = getattr(loader, "batch_size", None) or _BATCH_SIZE
+    own_loader: DataLoader[Any] = DataLoader(
+        Subset(loader.dataset, [places[number] for number in mine]),
+        batch_size=batch_size,
+        collate_fn=loader.collate_fn,
+        num_workers=getattr(loader, "num_workers", 0),
+        worker_init_fn=getattr(loader, "worker_init_fn", None),
+        multiprocessing_context=getattr(loader, "multiprocessing_context", None),
+    )
+    for start, batch in zip(range(0, len(mine), batch_size), own_loader, strict=True):
+        yield PlacedBatch(batch, np.array(mine[start : start + batch_size], dtype=np.int64))
+
+
+@contextmanager
+def undisturbed(loader: Any) -> Iterator[None]:
+    """Put back what a pass over a loader changes in it: counters of epochs, generators, a running iteration."""
+    batch_sampler = getattr(loader, "batch_sampler", None)
+    inner = getattr(batch_sampler, "batch_sampler", None)  # Accelerate's divides another one
+    samplers = [getattr(each, "sampler", None) for each in (loader, batch_sampler, inner)]
+    holders = [each for each in (loader, batch_sampler, inner, *samplers) if hasattr(each, "__dict__")]
+    attributes = [(each, dict(vars(each))) for each in holders]
+    generators = {
+        id(value): value for _, values in attributes for value in values.values() if isinstance(value, torch.Generator)
+    }
+    states = [(generator, generator.get_state()) for generator in generators.values()]
+    try:
+        yield
+    finally:
+        for generator, state in states:
+            generator.set_state(state)
+        for each, values in attributes:
+            vars(each).clear()
+            vars(each).update(values)

@@ -1,0 +1,173 @@
+"""A monitor for a training loop of the user's own: it is called, where a callback would be."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+from torch import nn
+
+from lrptrain.extras import require
+from lrptrain.findings import ExplainedSample, Finding
+from lrptrain.loggers import EpochRecord, is_logger
+from lrptrain.monitor.config import MonitorConfig
+from lrptrain.monitor.draw import at_rest, draw_sample
+from lrptrain.monitor.monitor import MonitorCore
+from lrptrain.trainers.context import TrainingContext
+from lrptrain.trainers.loops import bare_model, device_of
+from lrptrain.trainers.messages import inform, is_first_process, shows_progress, warn
+from lrptrain.trainers.naming import loader_sources
+
+
+class Monitor:
+    """Explains a fixed sample of the validation data whenever it is asked to, and flags a wrong focus.
+
+    The same as `lrptrain.callbacks.RelevanceMonitor`, for loops without a trainer, also under Accelerate or Fabric. The
+    sample is drawn at once, and a batch of it is explained, so that what cannot work is an error before the first step.
+    Training is bit-identical with and without it: weights, gradients, the mode of each module, random generators and
+    the loader stay as they were. With several processes, all of them make a monitor, and all call `evaluate`.
+
+    Args:
+        model: The model, also wrapped by DDP, Fabric or `torch.compile`; its forward gives logits `[batch, classes]` or
+            an object with `.logits`.
+        samples: The validation data: a DataLoader, a Dataset or an iterable of batches. Batches have the form that
+            `RelevanceMonitor` reads.
+        folder: The folder below which the run gets its own, `<folder>/relevance/<run>`.
+        loggers: Where scalars, pictures and findings go besides: W&B runs (`wandb.init()`), TensorBoard's
+            `SummaryWriter`, or Lightning's loggers.
+        forward_context: Makes the context of every forward pass, where the loop has one, such as
+            `lambda: torch.autocast("cuda", torch.bfloat16)`.
+        **options: Those of `RelevanceMonitor` by the same names, but for `model` and `dataloader_idx`; see
+            `lrptrain.monitor.config.MonitorConfig`.
+
+    Raises:
+        TypeError: If there is no such option.
+        ValueError: If an option, the model or the data cannot work, with what to change.
+    """
+
+    def __init__(
+        self,
+        model: nn.Module,
+        samples: Any,
+        folder: str | Path = ".",
+        *,
+        loggers: Sequence[Any] = (),
+        forward_context: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        **options: Any,
+    ) -> None:
+        require("pyarrow", "monitor")
+        self.config = MonitorConfig(**{"kind": type(self).__name__, **options})
+        self.core = MonitorCore(self.config, inform, warn)
+        self._model = bare_model(model)
+        self._root_dir = folder
+        self._loggers = _checked(loggers)
+        self._forward_context = forward_context
+        self._name_sources = [*loader_sources(samples), self._model]
+        with at_rest(self._model):
+            draw_sample(self.core, self._context(0, 0), samples)
+        self.core.clock.start(restart=True)
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings of the last evaluation, those that were refuted included."""
+        return self.core.findings
+
+    @property
+    def failures(self) -> int:
+        """The number of the monitor's failures."""
+        return self.core.failures.count
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the run; None before the first evaluation, and in all processes but the first."""
+        return self.core.folder
+
+    @property
+    def scored(self) -> list[ExplainedSample]:
+        """The explained samples of the last evaluation, without inputs and annotations."""
+        return self.core.scored
+
+    @property
+    def scalars(self) -> dict[str, float]:
+        """The scalars of the last evaluation, by the keys under which they are logged; the same in all processes."""
+        return dict(self.core.scalars)
+
+    def evaluate(self, epoch: int, step: int | None = None) -> EpochRecord | None:
+        """Explain the sample under the current weights, find and test, and write the record.
+
+        All processes must call it at the same time.
+
+        Args:
+            epoch: The number of the epoch.
+            step: The number of optimiser steps so far, which loggers show; None for that of the epoch.
+
+        Returns:
+            What was learned, with pictures and texts in the first process; None if the evaluation failed, which is
+            warned of once and counted, or if `every_n_epochs` have not passed.
+
+        Raises:
+            FindingError: If there is a finding that `fail_on` forbids.
+        """
+        with at_rest(self._model):
+            record = self.core.evaluate(self._context(epoch, epoch if step is None else step))
+        self.core.count_failures()
+        self.core.raise_if_forbidden()
+        return record
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run continues, for the loop's checkpoint."""
+        return self.core.state_dict()
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue a run, in its own folder where that is still free to go on with; see `state_dict`."""
+        self.core.load_state_dict(state_dict)
+
+    def close(self) -> None:
+        """Note that training has come to its end; going on from an earlier checkpoint is a branch from now on.
+
+        Raises:
+            FindingError: If there is a `fail_on`, and there was no evaluation.
+        """
+        self.core.end()
+        self.core.raise_if_unjudged()
+
+    def __enter__(self) -> "Monitor":
+        """Return the monitor, whose run ends with the block."""
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        """End the run, unless the block was left by an error: then it can go on."""
+        if kind is None:
+            self.close()
+
+    def _context(self, epoch: int, step: int) -> TrainingContext:
+        is_first = is_first_process()
+        return TrainingContext(
+            model=self._model,
+            module=self._model,
+            device=device_of(self._model),
+            epoch=epoch,
+            step=step,
+            root_dir=self._root_dir,
+            is_first_process=is_first,
+            shows_progress=is_first and shows_progress(),
+            forward_context=self._forward_context,
+            loggers=self._loggers,
+            name_sources=self._name_sources,
+            step_name="the loop",
+        )
+
+
+def _checked(loggers: Sequence[Any]) -> tuple[Any, ...]:
+    """Return loggers that scalars can be sent to.
+
+    Raises:
+        ValueError: If one is none, with what is taken.
+    """
+    for each in loggers:
+        if not is_logger(each):
+            raise ValueError(
+                f"loggers= has a {type(each).__name__}: give what wandb.init() returns, a SummaryWriter, or one of "
+                "Lightning's loggers"
+            )
+    return tuple(loggers)

@@ -1,0 +1,423 @@
+"""What a monitor does under any trainer: it checks, draws, explains, tests and writes down.
+
+A trainer's adapter says when: first `check_first_batch`, where an error costs nothing yet; then `add_batch`, until the
+sample is drawn; then `evaluate`, as often as the trainer validates.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lrptrain.batch import Sample, batch_length, take
+from lrptrain.batch.forms import ignored_parts
+from lrptrain.batch.task import ONE_LOGIT, find_task
+from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Finding, announce
+from lrptrain.intervention.effects import model_output
+from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars
+from lrptrain.loggers.metrics import current_key
+from lrptrain.monitor.class_maps import compute_class_maps
+from lrptrain.monitor.clock import Clock
+from lrptrain.monitor.config import MonitorConfig
+from lrptrain.monitor.evaluator import Evaluator
+from lrptrain.monitor.gate import gravest_forbidden, raise_if_forbidden, raise_if_unjudged
+from lrptrain.monitor.gathering import GatheredInputs, GatheredSamples, gather_explained, gather_inputs, ids_to_draw
+from lrptrain.monitor.intervene import intervene
+from lrptrain.monitor.isolation import explain_usable
+from lrptrain.monitor.left_out import LeftOut
+from lrptrain.monitor.model_input import InputListener
+from lrptrain.monitor.record_builder import RecordBuilder
+from lrptrain.monitor.run import EvaluationKey, RunPoint
+from lrptrain.monitor.run_recorder import RunRecorder
+from lrptrain.monitor.sample_reader import SampleReader
+from lrptrain.monitor.summary import logged_metrics
+from lrptrain.relevance.default import DEFAULT_METHODS
+from lrptrain.relevance.logit_view import one_logit_as
+from lrptrain.relevance.preserve import preserved
+from lrptrain.trainers.context import TrainingContext
+from lrptrain.trainers.failures import Failures, describe_error
+
+
+def _has_one_logit(context: TrainingContext, batch: dict[str, Any]) -> bool:
+    """Return whether the model returns one number per sample; False where it fails, which is told elsewhere."""
+    first = {name: column[:1] for name, column in batch.items()}
+    with suppress(Exception), preserved(context.module), torch.no_grad(), one_logit_as(None):
+        return model_output(context.model, first).shape[1] == 1
+    return False
+
+
+class MonitorCore:
+    """Evaluates a model on a fixed sample, finds and tests, and keeps the record of a run.
+
+    Args:
+        config: The options.
+        inform: Says something to the user, in the first process.
+        warn: Warns the user, in the first process.
+
+    Attributes:
+        config: The options.
+        failures: The monitor's failures.
+        clock: Counts the monitor's own time.
+        reader: Reads batches and draws the sample.
+        recorder: Writes to the folder of the run.
+        scalars: The scalars of the last evaluation, and the number of failures.
+        scored: The explained samples of the last evaluation, without inputs and annotations.
+        evaluated_epoch: The epoch of the last evaluation, also of one that failed; None before it.
+    """
+
+    def __init__(self, config: MonitorConfig, inform: Callable[[str], None], warn: Callable[[str], None]) -> None:
+        self.config = config
+        self.inform = inform
+        self.warn = warn
+        self._builder = RecordBuilder(
+            bound=config.bound,
+            confidence=config.confidence,
+            class_names=find_task(config.task).class_names if config.class_names is None else config.class_names,
+            tokenizer=config.tokenizer,
+            mean=config.mean,
+            std=config.std,
+            min_effect=config.min_effect,
+            region_names=config.region_names,
+        )
+        self.recorder = RunRecorder(RecordWriter(config.max_record_mb), config.run_name)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget an earlier run."""
+        self.recorder.reset()
+        self.failures = Failures(self.config.on_error, self.config.title)
+        self.clock = Clock()
+        self.reader = SampleReader(self.config, self.warn)
+        self.scalars: dict[str, float] = {}
+        self.scored: list[ExplainedSample] = []
+        self.evaluated_epoch: int | None = None
+        self._findings: list[Finding] = []
+        self._method = self.config.method
+        self._left_out = LeftOut()
+        self._inputs: GatheredInputs | None = None
+        self._evaluation_key: EvaluationKey | None = None
+        self._before_evaluation: dict[str, Any] | None = None
+
+    def start_draw(self) -> None:
+        """Draw the sample anew, as the trainer may come with other data."""
+        self.reader.start()
+        self._inputs = None
+
+    @property
+    def has_evaluated(self) -> bool:
+        """Whether there was an evaluation, in this run or in the one that it goes on from."""
+        return f"{self.config.prefix}/samples" in self.scalars
+
+    @property
+    def findings(self) -> list[Finding]:
+        """The findings of the last evaluation, those that were refuted included."""
+        spawned = self.recorder.spawned_folder
+        return read_findings(spawned) if spawned is not None and not self._findings else self._findings
+
+    @property
+    def folder(self) -> Path | None:
+        """The folder of the run; None before the first evaluation, and in all processes but the first."""
+        return self.recorder.folder
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run continues: its folder, findings, last scalars and when they were computed.
+
+        A checkpoint that is written amid an evaluation, as on a signal, holds what stood before it.
+        """
+        return dict(self._before_evaluation or self._state())
+
+    def _state(self, pending: EvaluationKey | None = None) -> dict[str, Any]:
+        point = self.recorder.point(pending)
+        return {
+            "run": None if point is None else point.to_dict(),
+            "findings": [finding.to_dict() for finding in self._findings],
+            "scalars": dict(self.scalars),
+            "evaluated_epoch": self.evaluated_epoch,
+            "method": self._method,
+        }
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """Continue a run; see `state_dict`."""
+        self.recorder.resume(RunPoint.from_dict(state_dict["run"]))
+        self._findings = [Finding.from_dict(values) for values in state_dict["findings"]]
+        self.scalars = {current_key(key): value for key, value in state_dict["scalars"].items()}
+        self.evaluated_epoch = state_dict["evaluated_epoch"]
+        # Checkpoints of earlier versions name none: their monitors were given one, which the state's key holds.
+        self._method = state_dict.get("method", self.config.method)
+
+    @contextmanager
+    def guarded(self, activity: str) -> Iterator[None]:
+        """Count the time inside as the monitor's, and a failure as one; `activity` goes into the warning."""
+        with self.failures.caught(activity), self.clock.timed():
+            yield
+
+    def check_first_batch(self, context: TrainingContext, batch: Any) -> None:
+        """Explain and draw a batch before training, where an error still costs nothing.
+
+        Raises:
+            Exception: What an evaluation would fail with.
+        """
+        self._mention_unread(context, batch)
+        contract_batch = self.reader.read(batch)
+        rows = range(min(batch_length(contract_batch), self.config.batch_size))
+        samples = [take(contract_batch, row, row) for row in rows]
+        with preserved(context.module):
+            evaluation = self._first_evaluation(context, samples, contract_batch)
+            self._decide_method(evaluation.samples)
+            sources = context.name_sources
+            record = self._builder.build(evaluation, sources, self._builder.candidates(evaluation, sources))
+            self._builder.draw(record, evaluation.samples[: min(1, self.config.max_pictures)], sources)
+        self.reader.limit_classes(max(evaluation.samples[0].num_logits, 1))
+        self.reader.check_values(contract_batch)  # labels beyond the first rows, now that the classes are known
+        self.reader.start()
+
+    def _first_evaluation(
+        self, context: TrainingContext, samples: Sequence[Sample], batch: dict[str, Any]
+    ) -> Evaluation:
+        evaluator = self._evaluator(context)
+        try:
+            return Evaluation(evaluator.evaluate(samples))
+        except ValueError:
+            # Is it a label? How many classes there are, a sample without one tells.
+            with suppress(Exception):
+                unlabelled = evaluator.evaluate([replace(samples[0], label=-1)])
+                self.reader.limit_classes(unlabelled[0].num_logits)
+            self.reader.check_values(batch)
+            raise
+
+    def _mention_unread(self, context: TrainingContext, batch: Any) -> None:
+        """Say once how a single logit is read, what is left out of a tuple, and that tokens have no names."""
+        title = self.config.title
+        if "input_ids" in self.reader.read(batch) and not self._builder.names_tokens(context.name_sources):
+            self.inform(f"{title} names tokens by their ids: tokenizer= says which tokenizer names them")
+        if self.config.task is None and _has_one_logit(context, self.reader.read(batch)):
+            self.inform(f"{title}: {ONE_LOGIT}")
+        parts = ignored_parts(batch) if self.config.batch_adapter is None else ""
+        if parts:
+            self.inform(f"{title} reads (image or mapping, label, annotation) of a batch, and leaves out {parts}")
+
+    def add_batch(
+        self, context: TrainingContext, batch: Any, set_length: float, listener: InputListener | None = None
+    ) -> None:
+        """Let the samples of a batch compete for the places; see `SampleReader.add`."""
+        self.reader.add(context, batch, set_length, listener)
+
+    def evaluate(self, context: TrainingContext) -> EpochRecord | None:
+        """Finish the sample and evaluate, if it is time; a failure in here is one in all processes.
+
+        All processes must call it at the same time.
+
+        Returns:
+            The record, with pictures and texts in the first process; None if it is not time, or the evaluation failed.
+        """
+        with self.guarded("evaluating"):
+            samples = self.reader.finish(self.failures.note)
+            if self.reader.is_wrong:  # a failure by now
+                return None
+            if context.is_training and not self._is_due(context.epoch):
+                return None
+            self._evaluation_key = EvaluationKey.new((context.epoch, context.step))
+            # What is written of this moment has the weights of a checkpoint that is saved meanwhile.
+            self._before_evaluation = self._state(self._evaluation_key)
+            # Noted before the work: an evaluation that fails is not repeated in every epoch that follows.
+            self.evaluated_epoch = context.epoch
+            try:
+                with preserved(context.module):
+                    return self._evaluate(context, samples)
+            finally:
+                self._before_evaluation = None
+        return None
+
+    def _is_due(self, epoch: int) -> bool:
+        """Return whether `every_n_epochs` have passed; validations within an epoch that is due are all evaluated."""
+        # Not due is what lies between: with every_n_epochs=3 and last=4, epochs 5 and 6. Epoch 4 again is another
+        # validation within it, and an earlier epoch a new start.
+        last = self.evaluated_epoch
+        return last is None or not last < epoch < last + self.config.every_n_epochs
+
+    def _evaluate(self, context: TrainingContext, samples: Sequence[Sample]) -> EpochRecord | None:
+        """Explain the sample, find and test, and write the record; every process takes part."""
+        started = time.monotonic()
+        most_displayed = self.config.max_pictures
+        drawn = ids_to_draw(samples, most_displayed)
+        try:
+            evaluator = self._evaluator(context)
+            shows_progress = self.config.progress_bar and context.shows_progress
+            local, problems = explain_usable(evaluator, samples, shows_progress, drawn)
+        except Exception as error:
+            # The other processes wait for this one.
+            left_out = self.reader.sample.left_out
+            self._leave_out(gather_explained([], describe_error(error), most_displayed, left_out))
+            self.failures.note("computing relevance", error)
+            return None
+        problems = {**self.reader.sample.left_out, **problems}
+        gathered = gather_explained(local, "", most_displayed, problems)
+        self._leave_out(gathered)
+        if gathered.error:
+            self.failures.note("computing relevance", RuntimeError(gathered.error))
+            return None
+        self._decide_method(gathered.explained)
+        # Only maps and scores travel in every epoch; inputs do so once, as the sample stays the same.
+        if self.config.intervention_config is not None and not self._has_inputs_of(gathered.explained):
+            self._inputs = gather_inputs(self.reader.sample.samples or [])
+        inputs = None if self._inputs is None else self._inputs.samples
+        evaluation = Evaluation(gathered.explained, inputs=inputs, epoch=context.epoch, step=context.step)
+        record = self._judge(context, evaluator, evaluation)
+        self.scored = gathered.explained
+        self._findings = record.findings
+        with self.failures.caught("computing maps of many classes"):
+            record = replace(record, class_maps=compute_class_maps(evaluator, gathered.displayed, record.class_names))
+        # What follows (drawing and writing) is part of the next point's cost: this one's is written with the record.
+        self.scalars = self._with_prefix(record.scalars | self.clock.costs(started) | self._counts())
+        record = replace(record, scalars=self.scalars, prefix=self.config.prefix)
+        if context.is_first_process:
+            with self.failures.caught("drawing"):
+                record = self._builder.draw(record, gathered.displayed, context.name_sources, evaluation)
+            self._write(context, record)
+        return record
+
+    def _judge(self, context: TrainingContext, evaluator: Evaluator, evaluation: Evaluation) -> EpochRecord:
+        """Return the record with what the maps make suspect, and what interventions say of it."""
+        # All processes hold the same samples from here on, and come to the same candidates: they share the
+        # interventions.
+        candidates = self._builder.candidates(evaluation, context.name_sources)
+        effects = self._intervene(evaluator, evaluation, candidates)
+        return self._builder.build(evaluation, context.name_sources, candidates, effects, self._findings)
+
+    def _evaluator(self, context: TrainingContext) -> Evaluator:
+        """Return what runs the model as it stands now, with the trainer's autocast."""
+        explanation = replace(self.config.explanation, method=self._method)
+        return Evaluator(context.model, explanation, context.device, context.forward_context)
+
+    def _decide_method(self, explained: Sequence[ExplainedSample]) -> None:
+        """Keep to the method of the first maps, where none was named.
+
+        Raises:
+            RuntimeError: If several processes came to different ones.
+        """
+        names = sorted({each.method for each in explained})
+        if len(names) > 1:
+            raise RuntimeError(f"the processes explain by {' and '.join(names)}: name one with method=")
+        if self._method is None and names:
+            self._method = names[0]
+            default = DEFAULT_METHODS[0]
+            if self._method != default:
+                self.inform(f"{self.config.title}: the maps are by {self._method}, for {default} cannot make any")
+
+    def _leave_out(self, gathered: GatheredSamples) -> None:
+        """Go on without the samples that could not be used, and name each of them once.
+
+        Raises:
+            ValueError: If no sample is left.
+        """
+        self.reader.sample.leave_out(gathered.left_out)
+        line = self._left_out.add(gathered.left_out)
+        if not gathered.explained and not gathered.error and self._left_out.problems:
+            raise ValueError(f"no sample of the validation can be used. {line}")
+        if line and self.config.on_error == "raise":
+            raise ValueError(f"{self.config.title}: {line}")
+        if line:
+            self.warn(f"{self.config.title}: {line}")
+
+    def _has_inputs_of(self, explained: Sequence[ExplainedSample]) -> bool:
+        """Return whether the inputs at hand are those of these samples; it is the same in all processes."""
+        ids = [each.sample.sample_id for each in explained]
+        return self._inputs is not None and [sample.sample_id for sample in self._inputs.samples] == ids
+
+    def _intervene(
+        self, evaluator: Evaluator, evaluation: Evaluation, candidates: Sequence[Candidate]
+    ) -> list[Effect | str] | None:
+        """Test the candidates; None if no intervention was asked for."""
+        config = self.config.intervention_config
+        if config is None or self._inputs is None:
+            return None
+
+        def note(failure: str) -> None:
+            self.failures.note("intervening", RuntimeError(failure))
+
+        return intervene(evaluator, self._inputs, evaluation.samples, candidates, config, note)
+
+    def _counts(self) -> dict[str, float]:
+        counts = {"failures": self.failures.count, "left_out": len(self._left_out.problems)}
+        return {f"relevance/{name}": float(count) for name, count in counts.items()}
+
+    def _with_prefix(self, scalars: dict[str, float]) -> dict[str, float]:
+        return {key.replace("relevance", self.config.prefix, 1): value for key, value in scalars.items()}
+
+    def count_failures(self) -> dict[str, float]:
+        """Bring the number of failures in the scalars up to date, and return it by its key."""
+        failures = {f"{self.config.prefix}/failures": float(self.failures.count)}
+        self.scalars |= failures
+        return failures
+
+    def _write(self, context: TrainingContext, record: EpochRecord) -> None:
+        """Write to the folder, the terminal and the loggers; a failure of one does not keep the others from it."""
+        with self.failures.caught("writing files"):
+            notice = self.recorder.open(context)
+            if notice:
+                self.inform(f"{self.config.kind}: {notice}")
+            with self.failures.caught("writing the settings of the run"):
+                self.recorder.prepare(self._settings(context, record.class_names))
+            assert self._evaluation_key is not None
+            record = self.recorder.write(record, self._evaluation_key)
+            if self.recorder.folder is not None:
+                self._left_out.write(self.recorder.folder)
+        for line in announce(record.new_findings):
+            self.inform(f"{self.config.title}: {line}" if self.config.name else line)
+        for each in context.loggers:
+            # Apart, so that a logger that fails on a picture has the numbers nevertheless.
+            for send_part in (send_scalars, send):
+                with self.failures.caught(f"logging to {type(each).__name__}"):
+                    send_part(each, record)
+
+    def _settings(self, context: TrainingContext, class_names: Sequence[str]) -> dict[str, Any]:
+        """Return what is monitored, and how."""
+        return {
+            "method": self._method,
+            "method_options": dict(self.config.method_options or {}),
+            "module": type(context.module).__name__,
+            "model": type(context.model).__name__,
+            "bound": self.config.bound,
+            "confidence": self.config.confidence,
+            "class_names": class_names,
+            "metrics": [metric.to_dict() for metric in logged_metrics()],
+        }
+
+    @property
+    def is_forbidden(self) -> bool:
+        """Whether a finding stands that ends training."""
+        return gravest_forbidden(self._findings, self.config.fail_on) is not None
+
+    def raise_if_misread(self) -> None:
+        """Raise an error if the annotations of the sample could not be used.
+
+        Raises:
+            ValueError: With what is wrong with them.
+        """
+        if self.reader.misread:
+            raise ValueError(self.reader.misread)
+
+    def raise_if_unjudged(self) -> None:
+        """Raise an error if a gate would pass because nobody looked.
+
+        Raises:
+            FindingError: If there is a gate, and was no evaluation.
+        """
+        raise_if_unjudged(self.has_evaluated, self.config.fail_on, self.config.title)
+
+    def raise_if_forbidden(self) -> None:
+        """Raise an error for the gravest finding that ends training.
+
+        Raises:
+            FindingError: If there is one.
+        """
+        raise_if_forbidden(self._findings, self.config.fail_on)
+
+    def end(self) -> None:
+        """Note the end of the run."""
+        with self.failures.caught("writing files"):
+            self.recorder.end()

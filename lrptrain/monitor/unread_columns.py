@@ -1,0 +1,72 @@
+"""Annotations of samples that a loader does not bring, because its collator drops or cannot pad them."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lrptrain.batch.annotations import IGNORED
+
+_PADDING = {"rationale": IGNORED, "boxes": float("nan")}
+
+
+@dataclass(frozen=True)
+class WholeBatches:
+    """A loader that gives, beside what another one gives, all columns of the samples.
+
+    It has what `read_once` asks of a loader.
+
+    Attributes:
+        dataset: The samples: mappings, or anything else, which is handed on as it is.
+        batch_sampler: Which samples a batch has.
+        collate: Makes a batch of samples, perhaps without some of their columns.
+        columns: The columns that `collate` is given; None for all.
+        num_workers: The number of processes that read samples.
+    """
+
+    dataset: Any
+    batch_sampler: Any
+    collate: Callable[[list[Any]], Any]
+    columns: Sequence[str] | None = None
+    num_workers: int = 0
+
+    def collate_fn(self, samples: list[Any]) -> Any:
+        """Return the batch of `collate`, and beside it those columns that this leaves out."""
+        if not all(isinstance(sample, Mapping) for sample in samples):
+            return self.collate(samples)
+        batch = self.collate([self._known(sample) for sample in samples])
+        if not isinstance(batch, Mapping):
+            return batch
+        unread = [name for name in samples[0] if name not in batch and all(name in sample for sample in samples)]
+        mask = batch.get("attention_mask")
+        return {**batch, **{name: _column(name, [sample[name] for sample in samples], mask) for name in unread}}
+
+    def _known(self, sample: Mapping[str, Any]) -> dict[str, Any]:
+        return {name: value for name, value in sample.items() if self.columns is None or name in self.columns}
+
+
+def _column(name: str, values: list[Any], attention_mask: Tensor | None) -> Any:
+    """Return a column as a tensor, padded where samples differ in length; as it is where it is no numbers."""
+    try:
+        rows = [torch.as_tensor(value) for value in values]
+        if name == "rationale" and attention_mask is not None:
+            rows = [_at_tokens(row, mask) for row, mask in zip(rows, attention_mask, strict=True)]
+        return (
+            torch.nn.utils.rnn.pad_sequence(rows, batch_first=True, padding_value=_PADDING.get(name, 0))
+            if (name in _PADDING)
+            else torch.stack(rows)
+        )
+    except (TypeError, ValueError, RuntimeError):
+        return values
+
+
+def _at_tokens(rationale: Tensor, attention_mask: Tensor) -> Tensor:
+    """Return a rationale of a text's own tokens at their places, on whichever side the text was padded."""
+    tokens = attention_mask.bool()
+    if rationale.ndim != 1 or len(rationale) == len(tokens) or len(rationale) != int(tokens.sum()):
+        return rationale
+    padded = rationale.new_full((len(tokens),), IGNORED, dtype=torch.int64)
+    padded[tokens] = rationale.long()
+    return padded

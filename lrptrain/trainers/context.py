@@ -1,0 +1,47 @@
+"""What a trainer knows at one moment, in a form that no trainer has a word in."""
+
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from lrptrain.trainers.naming import NameSources
+
+
+@dataclass(frozen=True, kw_only=True)
+class TrainingContext:
+    """What a monitor needs to know of a trainer while it works; each trainer has a function that makes it.
+
+    Attributes:
+        model: The module whose forward gives logits.
+        module: The user's module, which holds the model: everything in it is left as it was.
+        device: The device of the model.
+        epoch: The number of the epoch, from 0 on.
+        step: The step at which the trainer logs the values of a validation.
+        root_dir: The folder below which runs are recorded, in `<root_dir>/relevance/<run>`.
+        is_training: Whether this is part of a training, and not a validation by itself.
+        is_first_process: Whether this process writes and logs.
+        shows_progress: Whether a progress bar is welcome.
+        forward_context: Makes the context of every forward pass, such as autocast.
+        loggers: Where scalars, pictures and findings go, as `lrptrain.loggers` takes them.
+        name_sources: Objects that may have class names and a tokenizer, the first one first.
+        step_name: What the user calls the code that gives batches to the model.
+    """
+
+    model: nn.Module
+    module: nn.Module
+    device: torch.device
+    epoch: int
+    step: int
+    root_dir: str | Path
+    is_training: bool = True
+    is_first_process: bool = True
+    shows_progress: bool = False
+    forward_context: Callable[[], AbstractContextManager[Any]] = nullcontext
+    loggers: Sequence[Any] = ()
+    name_sources: NameSources = ()
+    step_name: str = "validation_step"

@@ -1,0 +1,43 @@
+"""What is said to the user outside of Lightning, in the first process alone."""
+
+import logging
+import os
+import sys
+import warnings
+
+from lrptrain.trainers.processes import rank_and_size
+
+logger = logging.getLogger("lrptrain")
+# What torchrun and SLURM tell a process of its number, before torch's processes have found each other.
+_RANKS = ("RANK", "LOCAL_RANK", "SLURM_PROCID")
+
+
+def is_first_process() -> bool:
+    """Return whether this process is the one that writes and speaks."""
+    rank, size = rank_and_size()
+    if size > 1:
+        return rank == 0
+    return next((int(os.environ[name]) == 0 for name in _RANKS if os.environ.get(name, "").isdecimal()), True)
+
+
+def inform(message: str) -> None:
+    """Say something, on the terminal unless the program has set logging up otherwise."""
+    if not is_first_process():
+        return
+    # Python's logging shows no INFO where nobody has set it up; whoever has decides what becomes of it.
+    if not logger.hasHandlers():
+        logger.addHandler(logging.StreamHandler())
+        logger.setLevel(logging.INFO)
+        logger.propagate = False
+    logger.info(message)
+
+
+def warn(message: str) -> None:
+    """Warn the user."""
+    if is_first_process():
+        warnings.warn(message, stacklevel=3)
+
+
+def shows_progress() -> bool:
+    """Return whether a progress bar is seen as one: on a terminal or in a notebook, not in a file."""
+    return sys.stderr.isatty() or "ipykernel" in sys.modules

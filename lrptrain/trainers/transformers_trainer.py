@@ -1,0 +1,94 @@
+"""What a callback of transformers' Trainer reads off it, and off who calls the callback."""
+
+import math
+import sys
+from types import FrameType, SimpleNamespace
+from typing import Any
+
+from torch import nn
+
+from lrptrain.trainers.context import TrainingContext
+from lrptrain.trainers.loops import bare_model, device_of
+
+
+def calling_trainer(kind: type) -> Any:
+    """Return the trainer that calls, from somewhere above in the stack; None if none does.
+
+    Callbacks are given the model and the state, but neither the evaluation set before it is evaluated, nor the
+    callbacks that log.
+
+    Args:
+        kind: The class of trainers.
+    """
+    frame: FrameType | None = sys._getframe(1)
+    while frame is not None:
+        caller = frame.f_locals.get("self")
+        if isinstance(caller, kind):
+            return caller
+        frame = frame.f_back
+    return None
+
+
+def transformers_context(trainer: Any, args: Any, state: Any, model: nn.Module, tokenizer: Any) -> TrainingContext:
+    """Return what a Trainer knows now.
+
+    Args:
+        trainer: The trainer.
+        args: Its `TrainingArguments`.
+        state: Its `TrainerState`.
+        model: Its model, as callbacks get it.
+        tokenizer: Its `processing_class`: a tokenizer, or a processor that has one, or None.
+    """
+    bare = bare_model(model)
+    is_first = bool(state.is_world_process_zero)
+    return TrainingContext(
+        model=bare,
+        module=bare,
+        device=device_of(bare),
+        epoch=epoch_number(state.epoch),
+        step=int(state.global_step),
+        root_dir=args.output_dir,
+        is_training=bool(trainer.is_in_train),
+        is_first_process=is_first,
+        shows_progress=is_first and not args.disable_tqdm,
+        loggers=experiments(trainer) if is_first else (),
+        name_sources=_name_sources(trainer, bare, tokenizer),
+        step_name="the Trainer",
+    )
+
+
+def _name_sources(trainer: Any, model: nn.Module, tokenizer: Any) -> list[Any]:
+    """Return who knows the tokenizer and the names of classes: the Trainer, its evaluation set and the model."""
+    own = SimpleNamespace(tokenizer=getattr(tokenizer, "tokenizer", tokenizer))
+    datasets = trainer.eval_dataset
+    dataset = next(iter(datasets.values()), None) if isinstance(datasets, dict) else datasets
+    return [own, dataset, trainer.data_collator, model]
+
+
+def epoch_number(epoch: float | None) -> int:
+    """Return the number of an epoch, from 0 on, of the share of the training that is done: 0.5 and 1.0 are in epoch 0.
+
+    Args:
+        epoch: The number of epochs so far, as the Trainer counts them.
+    """
+    return max(math.ceil((epoch or 0.0) - 1e-6) - 1, 0)
+
+
+def experiments(trainer: Any) -> list[Any]:
+    """Return the W&B run and the TensorBoard writer that the Trainer's own callbacks log to (`report_to`)."""
+    found = []
+    for callback in trainer.callback_handler.callbacks:
+        wandb = getattr(callback, "_wandb", None)
+        found += [getattr(callback, "tb_writer", None), getattr(wandb, "run", None)]
+    return [each for each in found if each is not None]
+
+
+def check_sharding(trainer: Any, monitor: str) -> None:
+    """Reject trainers that shard parameters.
+
+    Raises:
+        ValueError: With what shards them.
+    """
+    for name in ("fsdp", "deepspeed"):
+        if getattr(trainer, f"is_{name}_enabled", False):
+            raise ValueError(f"{monitor} needs whole parameters, which {name} shards: use DDP or a single device")

@@ -1,0 +1,134 @@
+"""Guidance does the same in every trainer and in loops of one's own."""
+
+import warnings
+
+import pytest
+import torch
+from guided import annotated_data, by_hand, weights
+from guided_loops import LOOPS
+from setting import vit
+from test_guidance_gradients import EXACT, assert_close
+
+from lrptrain.batch.annotations import IGNORED
+from lrptrain.guidance import MAP_LOSSES
+
+
+@pytest.fixture(params=LOOPS)
+def loop(request):
+    return request.param
+
+
+@pytest.fixture
+def trained(loop, tmp_path):
+    """Trains a network, and returns its weights and the guidance; without options there is none."""
+
+    def train(columns, options=None, net=None, size=6, accumulate=1):
+        defaults = {"loss": "energy", "weight": 0.5, "on_error": "raise"}
+        chosen = None if options is None else {**defaults, **options}
+        return LOOPS[loop](vit().double() if net is None else net, columns, chosen, size, accumulate, tmp_path)
+
+    return train
+
+
+@pytest.mark.parametrize("loss", ["consistency+energy", "rrr"])
+def test_one_step_is_that_of_plain_pytorch(trained, loss):
+    columns = annotated_data()
+    found, guidance = trained(columns, {"loss": loss})
+    assert_close(found, by_hand(columns, names=loss))
+    assert guidance.failures == guidance.skipped == guidance.left_out == 0
+
+
+def test_accumulated_batches_are_one_large_batch(trained):
+    columns = annotated_data(12)
+    halves, _ = trained(columns, {}, accumulate=2)
+    assert_close(halves, by_hand(columns, names="energy"))
+
+
+def test_the_task_bounds_the_guidance(trained, loop):
+    if loop == "a line":
+        with pytest.raises(ValueError, match="which a call with model and batch does not know: pass weight="):
+            trained(annotated_data(), {"weight": None})
+        return
+    columns = annotated_data(12)
+    found, _ = trained(columns, {"weight": None})
+    expected, _ = LOOPS["Lightning"](vit().double(), columns, {"loss": "energy", "on_error": "raise"}, 6, 1, None)
+    assert_close(found, expected, EXACT)
+
+
+def test_batches_without_an_annotation_are_trained_as_ever(trained):
+    columns = annotated_data(12)
+    columns["mask"][:] = IGNORED
+    found, guidance = trained(columns, {"sparse": True})
+    assert_close(found, trained(columns)[0], 0.0)
+    assert guidance.failures == 0
+
+
+def test_checkpointed_blocks(trained, loop):
+    columns, net = annotated_data(), vit().double()
+    net.set_grad_checkpointing()
+    if loop == "a line":
+        with pytest.raises(ValueError, match=r"computes its blocks again.*with guidance.step"):
+            trained(columns, {}, net)
+        return
+    assert_close(trained(columns, {"loss": "consistency+energy"}, net)[0], by_hand(columns, names="consistency+energy"))
+
+
+def test_a_failure_does_not_end_the_training(trained, monkeypatch):
+    """As if the second batch had no annotation."""
+    columns, calls, energy = annotated_data(12), [], MAP_LOSSES["energy"]
+    unannotated = {**columns, "mask": columns["mask"].clone()}
+    unannotated["mask"][6:] = IGNORED
+    expected, _ = trained(unannotated, {})
+
+    def fails_in_the_second(*arguments):
+        calls.append(arguments)
+        if len(calls) == 2:
+            raise RuntimeError("out of memory")
+        return energy(*arguments)
+
+    monkeypatch.setitem(MAP_LOSSES, "energy", fails_in_the_second)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        found, guidance = trained(columns, {"on_error": "warn"})
+    assert guidance.failures == 1
+    assert sum("RuntimeError: out of memory" in str(each.message) for each in told) == 1
+    assert_close(found, expected, 1e-9)
+
+
+def test_a_bad_sample_goes_unguided(trained):
+    """As if nobody had annotated it."""
+    columns = annotated_data(12)
+    unannotated = {**columns, "mask": columns["mask"].clone()}
+    unannotated["mask"][7] = IGNORED
+    columns["mask"] = columns["mask"].clone()
+    columns["mask"][7] = 7
+    with pytest.warns(UserWarning, match="leaves out the sample 7: mask must be 1"):
+        found, guidance = trained(columns, {"on_error": "warn"})
+    assert guidance.left_out == 1
+    assert_close(found, trained(unannotated, {})[0], 0.0)
+
+
+def test_a_wrong_setting_is_told_before_the_first_step(trained):
+    columns, net = annotated_data(), vit().double()
+    del columns["mask"]
+    with pytest.raises(ValueError, match="no annotation of images in a batch with"):
+        trained(columns, {"on_error": "warn"}, net)
+    assert_close(weights(net), weights(vit().double()), 0.0)
+    assert "forward" not in vars(net)
+
+
+def test_a_gradient_that_is_not_finite_is_dropped(trained, monkeypatch):
+
+    class NanBackward(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x.clone()
+
+        @staticmethod
+        def backward(ctx, gradient):
+            return gradient * torch.nan
+
+    monkeypatch.setitem(MAP_LOSSES, "energy", lambda scores, annotation: NanBackward.apply(scores.sum(-1)))
+    found, guidance = trained(annotated_data(), {"compare_every_n_batches": 0})
+    assert guidance.skipped == 1
+    assert_close(found, weights(vit().double()), 0.0)
