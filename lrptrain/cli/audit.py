@@ -62,7 +62,6 @@ def audit_checkpoint(
     from lrptrain.cli.checkpoint import read_checkpoint
     from lrptrain.cli.datasets import (
         are_images,
-        black_of,
         default_device,
         load_adapter,
         load_data,
@@ -70,8 +69,10 @@ def audit_checkpoint(
         split_samples,
         training_samples,
     )
-    from lrptrain.cli.modules import load_model, module_source
+    from lrptrain.cli.modules import load_module, module_source
+    from lrptrain.cli.normalisation import find_black
     from lrptrain.cli.retrain import Retrain
+    from lrptrain.trainers.discover import find_model
 
     if retrain_epochs < 0:
         raise ValueError(f"retrain_epochs must be 0 or more, not {retrain_epochs}")
@@ -84,8 +85,10 @@ def audit_checkpoint(
     source = load_data(saved, data)
     adapter = load_adapter(batch_adapter)
     samples = split_samples(source, split, max_samples, seed, adapter)
-    network = load_model(saved, are_images(samples), module, model).to(default_device(device))
-    options: dict[str, Any] = {"tests": chosen, "settings": settings, "seed": seed, "fill": black_of(source)}
+    owner = load_module(saved, are_images(samples), module)
+    network = find_model(owner, model).eval().to(default_device(device))
+    fill = find_black(owner, saved, source, adapter) if are_images(samples) else 0.0
+    options: dict[str, Any] = {"tests": chosen, "settings": settings, "seed": seed, "fill": fill}
     if retrain_epochs:
         if not hasattr(source, "train_dataloader"):
             raise ValueError("--retrain-epochs trains on the data: name a LightningDataModule in --data, not a loader")

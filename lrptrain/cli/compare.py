@@ -54,7 +54,6 @@ def compare_checkpoint(
     from lrptrain.cli.checkpoint import read_checkpoint
     from lrptrain.cli.datasets import (
         are_images,
-        black_of,
         default_device,
         load_adapter,
         load_data,
@@ -62,15 +61,19 @@ def compare_checkpoint(
         names_in,
         split_samples,
     )
-    from lrptrain.cli.modules import check_runs, load_model
+    from lrptrain.cli.modules import check_runs, load_module
+    from lrptrain.cli.normalisation import find_black
     from lrptrain.trainers.checks import check_counts
+    from lrptrain.trainers.discover import find_model
 
     check_counts(max_samples=max_samples, batch_size=batch_size)
     names = checked_names(names_in(methods) if methods else None)
     saved = read_checkpoint(checkpoint, trust)
     source = load_data(saved, data)
-    samples = split_samples(source, split, max_samples, seed, load_adapter(batch_adapter))
-    network = load_model(saved, are_images(samples), module, model).to(default_device(device))
+    adapter = load_adapter(batch_adapter)
+    samples = split_samples(source, split, max_samples, seed, adapter)
+    owner = load_module(saved, are_images(samples), module)
+    network = find_model(owner, model).eval().to(default_device(device))
     if model is not None:
         check_runs(network, samples[0], model)
     compare_samples(
@@ -80,7 +83,7 @@ def compare_checkpoint(
         {"checkpoint": checkpoint, "data": name_of(source), "split": split, "seed": seed, "target": target},
         batch_size,
         faithfulness,
-        black_of(source),
+        find_black(owner, saved, source, adapter) if are_images(samples) and faithfulness else 0.0,
         Path(output),
         verbose=True,
     )

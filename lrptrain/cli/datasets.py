@@ -130,14 +130,6 @@ def settings_of(data: Any) -> Mapping[str, Any]:
     return dict(getattr(data, "hparams", None) or {})
 
 
-def black_of(data: Any) -> float | list[float]:
-    """Return black in the units of the images: -mean / std where the data say how they normalise, else 0."""
-    # A black pixel is 0 before normalisation, and (0 - mean) / std after it.
-    mean = settings_of(data).get("mean")
-    std = settings_of(data).get("std")
-    return 0.0 if mean is None or std is None else [-m / s for m, s in zip(mean, std, strict=True)]
-
-
 def default_device(device: str | None) -> torch.device:
     """Return the device of that name; the GPU if there is one, else the CPU, where none is named."""
     return torch.device(device or ("cuda" if torch.cuda.is_available() else "cpu"))

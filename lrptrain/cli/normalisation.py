@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from lrptrain.batch import IMAGES, BatchAdapter, read_batch
+from lrptrain.cli.checkpoint import Checkpoint
 from lrptrain.cli.datasets import loader_of, settings_of
 from lrptrain.trainers.checks import check_normalisation
 
@@ -59,6 +60,35 @@ class Normalisation:
         return not any(self.mean) and all(std == 1 for std in self.std)
 
 
+def find_black(
+    module: nn.Module, checkpoint: Checkpoint, data: Any, batch_adapter: BatchAdapter | None = None
+) -> float | list[float]:
+    """Return black in the units of a model's images, one number or one per channel, and print who says so.
+
+    It is what removed pixels become. Where nobody says how images were normalised it is 0, their mean in most data
+    sets, and the line says that.
+
+    Args:
+        module: The LightningModule.
+        checkpoint: Its checkpoint.
+        data: A datamodule or loader.
+        batch_adapter: Function that brings its batches to the names of the contract.
+    """
+    settings = (checkpoint.module_settings, checkpoint.datamodule_settings)
+    try:
+        found = find_normalisation(None, None, module, *settings, data, batch_adapter)
+    except ValueError:
+        print(
+            "nothing says for sure how the images were normalised (mean and std of the datamodule would): removed "
+            "pixels become 0"
+        )
+        return 0.0
+    print(f"{found}; removed pixels become black")
+    # A black pixel is 0 before normalisation, and (0 - mean) / std after it.
+    black = [(0 - mean) / std for mean, std in zip(found.mean, found.std, strict=True)]
+    return black[0] if len(set(black)) == 1 else black  # one number serves images of any number of channels
+
+
 def find_normalisation(
     mean: Numbers | None,
     std: Numbers | None,
@@ -91,7 +121,7 @@ def find_normalisation(
         return Normalisation(_three(mean), _three(std), "--mean and --std")
     of_data = _pair_in(datamodule_settings, "the datamodule's arguments, in the checkpoint")
     if data is not None:
-        of_data = _pair_in({**vars(data), **settings_of(data)}, f"{type(data).__name__}") or of_data
+        of_data = _pair_in({**getattr(data, "__dict__", {}), **settings_of(data)}, f"{type(data).__name__}") or of_data
         of_data = of_data or _pair_of_transforms(loader_of(data, "val"))
     if of_data is not None:
         return of_data

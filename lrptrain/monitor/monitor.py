@@ -11,9 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from lrptrain.batch import Sample, batch_length, take
 from lrptrain.batch.forms import ignored_parts
+from lrptrain.batch.task import ONE_LOGIT, find_task
 from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Finding, announce
+from lrptrain.intervention.effects import model_output
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars
 from lrptrain.loggers.metrics import current_key
 from lrptrain.monitor.budget import Extent
@@ -33,10 +37,19 @@ from lrptrain.monitor.run_recorder import RunRecorder
 from lrptrain.monitor.sample_reader import SampleReader
 from lrptrain.monitor.summary import logged_metrics
 from lrptrain.relevance.default import DEFAULT_METHODS
+from lrptrain.relevance.logit_view import one_logit_as
 from lrptrain.relevance.preserve import preserved
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.failures import Failures, describe_error
 from lrptrain.trainers.processes import gather
+
+
+def _has_one_logit(context: TrainingContext, batch: dict[str, Any]) -> bool:
+    """Return whether the model returns one number per sample; False where it fails, which is told elsewhere."""
+    first = {name: column[:1] for name, column in batch.items()}
+    with suppress(Exception), preserved(context.module), torch.no_grad(), one_logit_as(None):
+        return model_output(context.model, first).shape[1] == 1
+    return False
 
 
 class MonitorCore:
@@ -65,7 +78,7 @@ class MonitorCore:
         self._builder = RecordBuilder(
             bound=config.bound,
             confidence=config.confidence,
-            class_names=config.class_names,
+            class_names=find_task(config.task).class_names if config.class_names is None else config.class_names,
             tokenizer=config.tokenizer,
             mean=config.mean,
             std=config.std,
@@ -203,10 +216,12 @@ class MonitorCore:
         return evaluation
 
     def _mention_unread(self, context: TrainingContext, batch: Any) -> None:
-        """Say once what is left out of a tuple, and that tokens have no names."""
+        """Say once how a single logit is read, what is left out of a tuple, and that tokens have no names."""
         title = self.config.title
         if "input_ids" in self.reader.read(batch) and not self._builder.names_tokens(context.name_sources):
             self.inform(f"{title} names tokens by their ids: tokenizer= says which tokenizer names them")
+        if self.config.task is None and _has_one_logit(context, self.reader.read(batch)):
+            self.inform(f"{title}: {ONE_LOGIT}")
         parts = ignored_parts(batch) if self.config.batch_adapter is None else ""
         if parts:
             self.inform(f"{title} reads (image or mapping, label, annotation) of a batch, and leaves out {parts}")

@@ -7,7 +7,7 @@ processes.
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from lrptrain.batch.checks import Limits, unusable
 from lrptrain.trainers.processes import gather, rank_and_size
 
 Key = tuple[float, int]  # (priority, index in the validation set)
+Rank = tuple[int, int]  # (class, number of the sample in it, from 0 on)
 Size = tuple[str, tuple[int, ...]]  # (name of the entry, shape without the batch axis)
 
 
@@ -34,20 +35,20 @@ class ValidationSample:
             to take all as they are.
 
     Attributes:
-        samples: What this process has of the sample; None until `finish` was called.
+        samples: What this process has of the sample; None until `finish` was called. Their ids are all different: where
+            those of the batches repeat, the place in the validation set stands behind them.
+        left_out: Why samples were left out by the draw, by such ids; in this process. Empty until `finish` was called.
+        repeats: Of how many samples how many ids are different, in all processes, where some repeat; else None.
     """
 
     def __init__(self, max_samples: int, seed: int, limits: Limits | None = None) -> None:
         self.samples: list[Sample] | None = None
+        self.left_out: dict[int | str, str] = {}
+        self.repeats: tuple[int, int] | None = None
         self._reservoir = StratifiedReservoir(max_samples, seed, limits)
         self._seen = 0
-        self._ranks: dict[int | str, int] = {}
+        self._ranks: dict[int | str, Rank] = {}
         self._counts: Counter[int] = Counter()
-
-    @property
-    def left_out(self) -> dict[int | str, str]:
-        """Why samples were left out, by their ids; in this process."""
-        return self._reservoir.left_out
 
     def add_batch(
         self,
@@ -76,7 +77,7 @@ class ValidationSample:
         if self.samples is None:
             self._reservoir.keep_one_size(gather(self._reservoir.sizes()))
             everywhere = gather((dict(self._reservoir.counts), self._reservoir.keys()))
-            samples = _of_one_type(self._reservoir.choose(everywhere))
+            samples = _of_one_type(self._told_apart(self._reservoir.choose(everywhere)))
             ranks = self._reservoir.ranks(everywhere)
             self._counts = sum((Counter(part) for part, _ in everywhere), Counter())
             self._reservoir.candidates.clear()
@@ -93,7 +94,12 @@ class ValidationSample:
             count: The size of the smaller sample, in all processes together.
         """
         places = allocate(self._counts, count)
-        return [sample for sample in self.samples or [] if self._ranks[sample.sample_id] < places[sample.label]]
+        return [sample for sample in self.samples or [] if self._is_among(self._ranks[sample.sample_id], places)]
+
+    @staticmethod
+    def _is_among(rank: Rank, places: Mapping[int, int]) -> bool:
+        label, number = rank
+        return number < places[label]
 
     def leave_out(self, problems: Mapping[int | str, str]) -> None:
         """Drop samples of this process for the rest of the run.
@@ -102,9 +108,30 @@ class ValidationSample:
             problems: What is wrong, by their ids.
         """
         if self.samples is not None:
-            # What the draw left out is not among them: where ids repeat, a sound sample may have the same one.
-            later = problems.keys() - self.left_out.keys()
-            self.samples = [sample for sample in self.samples if sample.sample_id not in later]
+            self.samples = [sample for sample in self.samples if sample.sample_id not in problems]
+
+    def _told_apart(self, chosen: Mapping[int, Sample]) -> list[Sample]:
+        """Return samples with ids that do not repeat, and note what was left out by such ids.
+
+        A sample that fails later is left out by its id: a sound one with the same would go with it.
+
+        Args:
+            chosen: The samples of this process by their place in the validation set.
+        """
+        ids = [str(sample.sample_id) for sample in chosen.values()]
+        parts = gather((ids, [str(sample_id) for sample_id, _ in self._reservoir.left_out.values()]))
+        counts = Counter(each for part in parts for column in part for each in column)
+        of_samples = Counter(each for part, _ in parts for each in part)
+        if of_samples.total() > len(of_samples):
+            self.repeats = (of_samples.total(), len(of_samples))
+
+        def unique(sample_id: int | str, place: int) -> int | str:
+            return sample_id if counts[str(sample_id)] == 1 else f"{sample_id} (place {place})"
+
+        # By places that all processes know, in the order in which batches came.
+        problems = sorted(self._reservoir.left_out.items())
+        self.left_out = {unique(sample_id, place): problem for place, (sample_id, problem) in problems}
+        return [replace(sample, sample_id=unique(sample.sample_id, place)) for place, sample in chosen.items()]
 
 
 @dataclass
@@ -119,7 +146,7 @@ class StratifiedReservoir:
         counts: The number of samples of each class seen so far; -1 is the class of samples without a label.
         limits: What values may be at most; None to take all as they are.
         candidates: For each class the candidates with their keys, by ascending key.
-        left_out: Why samples were left out, by their ids.
+        left_out: The id of each sample that was left out and why, by its place in the validation set.
     """
 
     max_samples: int
@@ -127,7 +154,7 @@ class StratifiedReservoir:
     limits: Limits | None = None
     counts: Counter[int] = field(default_factory=Counter)
     candidates: dict[int, list[tuple[Key, Sample]]] = field(default_factory=dict)
-    left_out: dict[int | str, str] = field(default_factory=dict)
+    left_out: dict[int, tuple[int | str, str]] = field(default_factory=dict)
 
     def add(self, batch: Mapping[str, Any], indices: Int[np.ndarray, " batch"], valid: Iterable[bool]) -> None:
         """Let the samples of a batch compete.
@@ -142,7 +169,8 @@ class StratifiedReservoir:
         # Before they are counted: a label that is no class would be a class of its own, with places.
         problems = unusable(batch, self.limits) if self.limits is not None else {}
         for row in problems.keys() & set(rows):
-            self.left_out[take(batch, row, int(indices[row])).sample_id] = problems[row]
+            place = int(indices[row])
+            self.left_out[place] = (take(batch, row, place).sample_id, problems[row])
         rows = [row for row in rows if row not in problems]
         self.counts.update(labels[row] for row in rows)
         places = allocate(self.counts, self.max_samples)
@@ -180,7 +208,7 @@ class StratifiedReservoir:
                 others = [(name, size) for name, size in _sizes(sample) if size != most[name]]
                 for name, size in others:
                     problem = f"{name!r} is {list(size)}, and that of most samples {list(most[name])}"
-                    self.left_out[sample.sample_id] = problem
+                    self.left_out[key[1]] = (sample.sample_id, problem)
                 if not others:
                     fitting.append((key, sample))
             self.candidates[label] = fitting
@@ -189,22 +217,29 @@ class StratifiedReservoir:
         """Return the candidates' keys by class, to be compared with those of other processes."""
         return {label: [key for key, _ in candidates] for label, candidates in self.candidates.items()}
 
-    def choose(self, everywhere: Iterable[tuple[Mapping[int, int], Mapping[int, list[Key]]]]) -> list[Sample]:
-        """Return the samples of this process that belong to the sample of the whole set, by class and priority.
+    def choose(self, everywhere: Iterable[tuple[Mapping[int, int], Mapping[int, list[Key]]]]) -> dict[int, Sample]:
+        """Return the samples of this process that belong to the sample of the whole set, in the order of their classes.
 
         Args:
             everywhere: `(counts, keys())` of every process, this one included.
+
+        Returns:
+            The samples by their place in the validation set.
         """
         chosen = self._chosen(everywhere)
-        return [sample for label in sorted(self.candidates) for key, sample in self.candidates[label] if key in chosen]
+        return {key[1]: sample for _, key, sample in self._in_order() if key in chosen}
 
-    def ranks(self, everywhere: Iterable[tuple[Mapping[int, int], Mapping[int, list[Key]]]]) -> list[int]:
-        """Return the rank in its class, from 0 on and over all processes, of each sample that `choose` returns."""
+    def ranks(self, everywhere: Iterable[tuple[Mapping[int, int], Mapping[int, list[Key]]]]) -> list[Rank]:
+        """Return the class of each sample that `choose` returns, and its rank in it over all processes."""
         chosen = self._chosen(everywhere)
-        return [chosen[key] for label in sorted(self.candidates) for key, _ in self.candidates[label] if key in chosen]
+        return [(label, chosen[key]) for label, key, _ in self._in_order() if key in chosen]
+
+    def _in_order(self) -> Iterator[tuple[int, Key, Sample]]:
+        for label in sorted(self.candidates):
+            yield from ((label, key, sample) for key, sample in self.candidates[label])
 
     def _chosen(self, everywhere: Iterable[tuple[Mapping[int, int], Mapping[int, list[Key]]]]) -> dict[Key, int]:
-        """Return the keys of the whole sample, each with its rank in its class."""
+        """Return the keys of the whole sample, each with its rank in its class, from 0 on."""
         everywhere = list(everywhere)
         counts: Counter[int] = sum((Counter(part) for part, _ in everywhere), Counter())
         # All processes see the keys of all, and reach the same choice; the samples themselves stay where they are.
