@@ -45,6 +45,7 @@ def simulate(epochs: int, epoch_seconds: float, cost: Callable[[Extent, int], fl
             run.evaluate(epoch, extent, cost(extent, epoch))
         run.shares.append(run.budget.share_of(run.elapsed))
     if run.evaluated[-1][0] != epochs - 1:
+        assert run.budget.extent is not None
         paid = run.budget.spent + run.budget.cost_of(run.budget.extent) <= run.budget.share * run.elapsed
         last = run.budget.plan_last(run.elapsed)
         assert last == (run.budget.extent if paid else extents_within(FULL)[-1])
