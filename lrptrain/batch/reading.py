@@ -132,7 +132,7 @@ def _column(name: str, value: Any) -> Tensor | list[int | str]:
         ) from None
     if name in _ONE_EACH and column.ndim == 2 and column.shape[1] == 1:
         column = column[:, 0]
-    if column.ndim == 0 or (name in _ONE_EACH and column.ndim > 1) or (name == "group" and column.is_floating_point()):
+    if column.ndim == 0 or (name == "group" and (column.ndim > 1 or column.is_floating_point())):
         expected = {"label": "one number", "group": "one integer"}.get(name, "one entry")
         without = " or leaves it out: predicted classes are explained without it" if name == "label" else ""
         raise ValueError(
