@@ -1,6 +1,6 @@
 """From a user's batches to the monitor's sample: batches are read, checked and drawn from."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -136,7 +136,13 @@ class SampleReader:
             return self.sample.samples
         samples = self.sample.finish()
         self.is_wrong = any(gather(self.is_wrong))
-        self._mention_repeated_ids(samples)
+        if self.sample.repeats is not None:
+            several, different = self.sample.repeats
+            self._warn(
+                f"{self._config.title}: {several} samples have {different} different ids: `sample_id` must tell "
+                "samples of the whole validation set apart, or be left out of the batch; here their place in it is "
+                "written behind the id"
+            )
         annotations = merged(gather(survey(samples)))
         self.misread = annotations.misread
         if annotations.misread:
@@ -145,11 +151,3 @@ class SampleReader:
         elif annotations.remark:
             self._warn(f"{self._config.title}: {annotations.remark}")
         return self.sample.samples or []
-
-    def _mention_repeated_ids(self, samples: Sequence[Sample]) -> None:
-        ids = [sample_id for part in gather([sample.sample_id for sample in samples]) for sample_id in part]
-        if len(set(ids)) < len(ids):
-            self._warn(
-                f"{self._config.title}: {len(ids)} samples have {len(set(ids))} different ids: `sample_id` must tell "
-                "samples of the whole validation set apart, or be left out of the batch"
-            )
