@@ -54,8 +54,9 @@ class ExplanationAudit(ModelCallback):
         batch_size: The number of samples per forward pass.
         model: The attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: Function that brings a batch of another form to the names of the contract.
-        task: What output and labels mean, where they do not say so: "binary" (one logit, soft labels) or a
-            `lrptrain.Regression(mean, std)`; None for classes, of which one logit tells two apart.
+        task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
+            soft labels), `lrptrain.OneLabel(column)` of several labels per sample, or `lrptrain.Regression(mean, std)`.
+            By default classes, of which one logit tells two apart.
         fill: What removed pixels become, one number or one per channel: black, in normalised units -mean / std.
         retrain: `retrain(seed)` trains the model anew and returns it; without it, no other seeds are tested.
         retrain_seconds: The seconds that this takes, roughly.

@@ -73,8 +73,9 @@ class RelevanceMonitor(ModelCallback):
         method_options: The options of the method.
         model: The attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: Brings a batch of another form to the names above.
-        task: What output and labels mean, where they do not say so: "binary" (one logit, soft labels) or a
-            `lrptrain.Regression(mean, std)`; None for classes, of which one logit tells two apart.
+        task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
+            soft labels), `lrptrain.OneLabel(column)` of several labels per sample, or `lrptrain.Regression(mean, std)`.
+            By default classes, of which one logit tells two apart.
         class_names: The name of each class, in the order of the logits; None for the `class_names` of the datamodule or
             the module, or else numbers.
         region_names: The names of the regions of a `mask` `[B, K, H, W]`; the first is the evidence.

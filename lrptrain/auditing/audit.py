@@ -75,8 +75,9 @@ def audit(
         retrain: `retrain(seed)` trains the model anew and returns it; without it no other seeds are tested.
         retrain_seconds: About how many seconds that takes.
         batch_adapter: Function that brings a batch of another form to the names of the contract.
-        task: What output and labels mean, where they do not say so: "binary" (one logit, soft labels) or a
-            `lrptrain.Regression(mean, std)`; None for classes, of which one logit tells two apart.
+        task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
+            soft labels), `lrptrain.OneLabel(column)` of several labels per sample, or `lrptrain.Regression(mean, std)`.
+            By default classes, of which one logit tells two apart.
         output: Folder for audit.md, results.json, plots and what is measured; an audit of the same model, samples and
             settings that is started again goes on there. None for none.
         verbose: Whether to print how far it is.

@@ -108,8 +108,9 @@ def compare(
         faithfulness: Also take away what the maps call relevant, and see what the model says: many forward passes.
         fill: What removed pixels become, one number or one per channel: black, in normalised units -mean / std.
         batch_adapter: Function that brings a batch of another form to the names of the contract.
-        task: What output and labels mean, where they do not say so: "binary" (one logit, soft labels) or a
-            `lrptrain.Regression(mean, std)`; None for classes, of which one logit tells two apart.
+        task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
+            soft labels), `lrptrain.OneLabel(column)` of several labels per sample, or `lrptrain.Regression(mean, std)`.
+            By default classes, of which one logit tells two apart.
         output: Folder for table.md and results.json, written anew after every method; None for none.
         verbose: Whether to print how far it is.
 

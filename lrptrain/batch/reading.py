@@ -67,6 +67,23 @@ def read_batch(batch: Any, adapter: BatchAdapter | None = None, task: Task = CLA
     Raises:
         ValueError: If there is no input, an entry is no tensor, entries differ in length, or labels are no classes.
     """
+    columns = read_columns(batch, adapter)
+    label = columns.get("label")
+    if isinstance(label, Tensor):
+        columns["label"] = task.classes(label)
+    return columns
+
+
+def read_columns(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, Any]:
+    """Bring a batch to the contract's names, with its labels as they are.
+
+    Args:
+        batch: See `read_batch`.
+        adapter: Called first, for batches of any other form.
+
+    Raises:
+        ValueError: If there is no input, an entry is no tensor, or entries differ in length.
+    """
     if adapter is not None:
         batch = adapter(batch)
     found = as_mapping(batch)
@@ -87,9 +104,6 @@ def read_batch(batch: Any, adapter: BatchAdapter | None = None, task: Task = CLA
     sizes = {name: len(column) for name, column in columns.items()}
     if len(set(sizes.values())) > 1:
         raise ValueError(f"the entries of a batch differ in length: {sizes}")
-    label = columns.get("label")
-    if isinstance(label, Tensor):
-        columns["label"] = task.classes(label)
     return columns
 
 
@@ -132,7 +146,7 @@ def _column(name: str, value: Any) -> Tensor | list[int | str]:
         ) from None
     if name in _ONE_EACH and column.ndim == 2 and column.shape[1] == 1:
         column = column[:, 0]
-    if column.ndim == 0 or (name in _ONE_EACH and column.ndim > 1) or (name == "group" and column.is_floating_point()):
+    if column.ndim == 0 or (name == "group" and (column.ndim > 1 or column.is_floating_point())):
         expected = {"label": "one number", "group": "one integer"}.get(name, "one entry")
         without = " or leaves it out: predicted classes are explained without it" if name == "label" else ""
         raise ValueError(

@@ -18,6 +18,7 @@ def compare_checkpoint(
     module: str | None = None,
     model: str | None = None,
     batch_adapter: str | None = None,
+    task: str | None = None,
     device: str | None = None,
     trust: bool = False,
 ) -> None:
@@ -42,6 +43,8 @@ def compare_checkpoint(
             section is read; else the checkpoint's own, or this project's for images and texts.
         model: Attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: package.function that brings a batch of another form to the names of the contract.
+        task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
+            soft labels), "lrptrain.OneLabel(column=2)" (several labels), or "lrptrain.Regression(mean=3, std=1)".
         device: "cpu", "cuda" ...; else the GPU if there is one.
         trust: Also load a checkpoint that holds objects of any class, whose making runs code that the file brings.
 
@@ -57,6 +60,7 @@ def compare_checkpoint(
         default_device,
         load_adapter,
         load_data,
+        load_task,
         name_of,
         names_in,
         split_samples,
@@ -71,7 +75,8 @@ def compare_checkpoint(
     saved = read_checkpoint(checkpoint, trust)
     source = load_data(saved, data)
     adapter = load_adapter(batch_adapter)
-    samples = split_samples(source, split, max_samples, seed, adapter)
+    meaning = load_task(task)
+    samples = split_samples(source, split, max_samples, seed, adapter, meaning)
     owner = load_module(saved, are_images(samples), module)
     network = find_model(owner, model).eval().to(default_device(device))
     if model is not None:
@@ -86,4 +91,5 @@ def compare_checkpoint(
         find_black(owner, saved, source, adapter) if are_images(samples) and faithfulness else 0.0,
         Path(output),
         verbose=True,
+        task=meaning,
     )

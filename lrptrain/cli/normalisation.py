@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lrptrain.batch import IMAGES, BatchAdapter, read_batch
+from lrptrain.batch import IMAGES, BatchAdapter
+from lrptrain.batch.reading import read_columns
 from lrptrain.cli.checkpoint import Checkpoint
 from lrptrain.cli.datasets import loader_of, settings_of
 from lrptrain.trainers.checks import check_normalisation
@@ -221,7 +222,7 @@ def _bounds(loader: Iterable[Any], batch_adapter: BatchAdapter | None) -> Bounds
     lows = []
     highs = []
     for _, batch in zip(range(BATCHES), loader, strict=False):
-        columns = read_batch(batch, batch_adapter)
+        columns = read_columns(batch, batch_adapter)
         for images in (columns[name] for name in IMAGES if name in columns):
             scaled = images.float() if images.is_floating_point() else images / 255
             # [batch, 3, height, width]; of any other form all numbers count for all channels.

@@ -36,6 +36,7 @@ from lrptrain.monitor.run import EvaluationKey, RunPoint
 from lrptrain.monitor.run_recorder import RunRecorder
 from lrptrain.monitor.sample_reader import SampleReader
 from lrptrain.monitor.summary import logged_metrics
+from lrptrain.monitor.told import tell
 from lrptrain.relevance.default import DEFAULT_METHODS
 from lrptrain.relevance.logit_view import one_logit_as
 from lrptrain.relevance.preserve import preserved
@@ -370,7 +371,7 @@ class MonitorCore:
         if context.is_first_process:
             with self.failures.caught("drawing"):
                 record = self._builder.draw(record, gathered.displayed, context.name_sources, evaluation)
-            self._write(context, record)
+            self._write(context, record, evaluation)
         return record
 
     def _judge(self, context: TrainingContext, evaluator: Evaluator, evaluation: Evaluation) -> EpochRecord:
@@ -447,7 +448,7 @@ class MonitorCore:
         self.scalars |= failures
         return failures
 
-    def _write(self, context: TrainingContext, record: EpochRecord) -> None:
+    def _write(self, context: TrainingContext, record: EpochRecord, evaluation: Evaluation) -> None:
         """Write to the folder, the terminal and the loggers; a failure of one does not keep the others from it."""
         with self.failures.caught("writing files"):
             notice = self.recorder.open(context)
@@ -459,8 +460,11 @@ class MonitorCore:
             record = self.recorder.write(record, self._evaluation_key)
             if self.recorder.folder is not None:
                 self._left_out.write(self.recorder.folder)
-        for line in announce(record.new_findings):
+        findings, told_by_others = tell(context.module, evaluation, record.new_findings, self.config.title)
+        for line in announce(findings):
             self.inform(f"{self.config.title}: {line}" if self.config.name else line)
+        for line in told_by_others:
+            self.inform(line)
         for each in context.loggers:
             # Apart, so that a logger that fails on a picture has the numbers nevertheless.
             for send_part in (send_scalars, send):

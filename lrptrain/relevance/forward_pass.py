@@ -12,8 +12,8 @@ from torch import Tensor, nn
 
 from lrptrain.relevance.arguments import check_inputs, mask_name
 from lrptrain.relevance.heads import Head
-from lrptrain.relevance.logit_view import LogitView, active_view
-from lrptrain.relevance.outputs import has_one_logit
+from lrptrain.relevance.logit_view import LogitView
+from lrptrain.relevance.outputs import applied_view
 from lrptrain.relevance.precision import (
     AutocastState,
     autocast_state,
@@ -85,8 +85,8 @@ class ForwardPass:
             except NonFiniteError as error:
                 check_inputs(self.inputs, explained_input(self.inputs, self.explain)[0], error)
                 raise
-            viewed = not head.functions and has_one_logit(self.output)
-            return self._recording(tape, _canonized(tape, numbers, head, active_view() if viewed else None), head)
+            view = None if head.functions else applied_view(self.output)
+            return self._recording(tape, _canonized(tape, numbers, head, view), head)
 
     def logits(self) -> Recording:
         """Return the recording of the logits; if there are none, one that can be asked for other heads."""

@@ -34,11 +34,13 @@ class LogitView:
         slopes: What the number is multiplied by, for each class.
         offsets: What is added, for each class.
         required: Whether there must be one number per sample; otherwise several logits are read as they are.
+        column: Which of several numbers per sample is read; None where there is one.
     """
 
     slopes: tuple[float, float] = (-0.5, 0.5)
     offsets: tuple[float, float] = (0.0, 0.0)
     required: bool = False
+    column: int | None = None
 
     def __call__(self, logit: Float[Tensor, "batch 1"]) -> Float[Tensor, "batch 2"]:
         """Return the logits of both classes, with their graph."""
@@ -54,13 +56,15 @@ class LogitView:
             tape: The operations of the model and, behind them, of this view.
             logits: What this view made.
         """
-        found = _last_layer(Graph(tape), logits)
+        found = _last_layer(Graph(tape), logits, self.column is not None)
         if found is None:
             return
         layer, behind = found
         source = layer.inputs[0]
-        weight = layer.argument(1, "weight")
+        row = slice(None) if self.column is None else slice(self.column, self.column + 1)
+        weight = layer.argument(1, "weight")[row]
         bias = layer.argument(2, "bias")
+        bias = None if bias is None else bias[row]
         # All that follows the layer, this view included, is k -> slope * k + offset for the logit of each class.
         output = layer.outputs[0]
         zero, one = (run(behind, {output: output.tensor.new_full(output.shape, x)})[logits][0] for x in (0.0, 1.0))
@@ -74,10 +78,11 @@ class LogitView:
         tape.keep_only(logits)
 
 
-def _last_layer(graph: Graph, logits: Value) -> tuple[Node, list[Node]] | None:
+def _last_layer(graph: Graph, logits: Value, of_column: bool) -> tuple[Node, list[Node]] | None:
     """Return the linear layer `[batch, width]` to `[batch, 1]` behind which its output is only reshaped or scaled.
 
-    With it come the operations behind it, in order; None without such a layer.
+    With it come the operations behind it, in order; None without such a layer. Of a column that is read, it is the
+    layer from which the column is taken.
     """
     samples = logits.shape[0]
     addition = graph.producer(logits)
@@ -86,10 +91,16 @@ def _last_layer(graph: Graph, logits: Value) -> tuple[Node, list[Node]] | None:
         return None
     behind = [addition, product]
     node = graph.producer(product.inputs[0])
-    while node is not None and _keeps_one_number(node, samples):
+    if of_column and node is not None:
+        behind.append(node)  # takes the column
+        node = graph.producer(node.inputs[0])
+        outputs = None if node is None else node.outputs[0].shape[1:].numel()
+    else:
+        outputs = 1
+    while not of_column and node is not None and _keeps_one_number(node, samples):
         behind.append(node)
         node = graph.producer(node.inputs[0])
-    if node is None or node.name != "linear" or node.outputs[0].shape != (samples, 1):
+    if node is None or node.name != "linear" or node.outputs[0].shape != (samples, outputs):
         return None
     # A weight that comes from the input is no weight of the layer.
     is_layer = len(node.inputs) == 1 and node.argument(0, "input") is node.inputs[0]

@@ -7,7 +7,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.logit_view import active_view
+from lrptrain.relevance.logit_view import LogitView, active_view
 from lrptrain.relevance.types import NonFiniteError, UnsupportedModelError
 
 
@@ -58,15 +58,31 @@ def read_logits(output: Any, samples: int) -> Float[Tensor, "batch classes"]:
         raise UnsupportedModelError(_no_logits(output, logits, samples))
     check_not_nan(logits, "logits")
     logits = logits if logits.ndim == 2 else logits.unsqueeze(1)
-    view = active_view()
-    if view is None or (logits.shape[1] != 1 and not view.required):
+    view = applied_view(output)
+    if view is None:
         return logits
-    if logits.shape[1] != 1:
-        raise UnsupportedModelError(
-            f"the task reads one number per sample, [{samples}] or [{samples}, 1], and the model returned "
-            f"{described(output)}: task='classes' takes a logit for each class"
-        )
-    return view(logits)
+    return view(logits if view.column is None else logits[:, view.column : view.column + 1])
+
+
+def applied_view(output: Any) -> LogitView | None:
+    """Return the view by which the logits of an output are read, or None where they are read as they are.
+
+    Raises:
+        UnsupportedModelError: If the view needs other logits.
+    """
+    view = active_view()
+    if view is None or (view.column is None and has_one_logit(output)):
+        return view
+    if view.column is None and not view.required:
+        return None
+    logits = field_of(output, "logits")
+    if view.column is not None and logits is not None and logits.ndim == 2 and logits.shape[1] > view.column:
+        return view
+    needed = "one number per sample" if view.column is None else f"logits of more than {view.column} labels"
+    raise UnsupportedModelError(
+        f"the task reads {needed}, and the model returned {described(output)}: task='classes' takes a logit for each "
+        "class"
+    )
 
 
 def has_one_logit(output: Any) -> bool:

@@ -3,7 +3,7 @@ import torch
 
 import lrptrain
 from lrptrain.batch import read_batch
-from lrptrain.batch.task import CLASSES, Binary, Regression, find_task
+from lrptrain.batch.task import CLASSES, Binary, OneLabel, Regression, find_task
 from lrptrain.relevance.outputs import read_logits
 
 IMAGE = torch.zeros(3, 3, 4, 4)
@@ -64,3 +64,47 @@ def test_the_task_is_named_or_that_of_the_model():
         find_task(None, Configured("regression"))
     with pytest.raises(ValueError, match="unknown task 'binari'; did you mean binary"):
         find_task("binari")  # type: ignore[arg-type]
+
+
+SEVERAL = torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, NAN, -1.0]])
+
+
+def test_one_of_several_labels_is_there_or_not_or_unknown():
+    batch = {"image": IMAGE, "label": SEVERAL}
+    read = [read_batch(batch, task=OneLabel(column))["label"].tolist() for column in range(3)]
+    assert read == [[1, 0, 1], [0, 0, -1], [1, 0, -1]]
+    assert read_batch({**batch, "label": (SEVERAL > 0).int()}, task=OneLabel(2))["label"].tolist() == [1, 0, 0]
+    assert OneLabel(1).class_names == ["no label 1", "label 1"]
+    assert OneLabel(1, "edema").class_names == ["no edema", "edema"]
+    with pytest.raises(ValueError, match="column must be 0 or more"):
+        OneLabel(-1)
+    with pytest.raises(ValueError, match=r"'label' \[3\] has no column 1"):
+        read_batch({"image": IMAGE, "label": torch.ones(3)}, task=OneLabel(1))
+
+
+def test_one_hot_labels_are_classes_on_request_alone():
+    one_hot = torch.eye(4)[[2, 0, 3]]
+    for label in (one_hot, one_hot.long(), one_hot.bool()):
+        with pytest.raises(ValueError, match="has several columns: of one-hot labels say task='classes'"):
+            read_batch({"image": IMAGE, "label": label})
+        assert read_batch({"image": IMAGE, "label": label}, task=find_task("classes"))["label"].tolist() == [2, 0, 3]
+    one_hot[1] = 0
+    assert find_task("classes").classes(one_hot).tolist() == [2, -1, 3]
+    for other in (SEVERAL.nan_to_num(0.0).clamp(min=0), one_hot * 0.9 + 0.025):
+        with pytest.raises(ValueError, match=r"is not one-hot: task=lrptrain.OneLabel\(column\) .*label.argmax\(1\)"):
+            find_task("classes").classes(other)
+
+
+def test_labels_of_tokens_and_pixels_are_refused_with_what_explains_them():
+    with pytest.raises(ValueError, match=r"lrptrain\.targets\.TokenTarget explains a token's class"):
+        read_batch({"input_ids": torch.ones(2, 5, dtype=torch.long), "labels": torch.zeros(2, 5, dtype=torch.long)})
+    with pytest.raises(ValueError, match=r"lrptrain\.targets\.SemanticSegmentationTarget explains a class in a region"):
+        read_batch({"image": IMAGE, "label": torch.zeros(3, 4, 4, dtype=torch.long)})
+    assert hasattr(lrptrain.targets, "TokenTarget")
+    assert hasattr(lrptrain.targets, "SemanticSegmentationTarget")
+
+
+def test_a_model_of_several_labels_asks_for_one():
+    with pytest.raises(ValueError, match=r"'multi_label_classification': task=lrptrain.OneLabel\(column\) takes one"):
+        find_task(None, Configured("multi_label_classification"))
+    assert find_task(OneLabel(1), Configured("multi_label_classification")) == OneLabel(1)

@@ -8,6 +8,7 @@ import torch
 from setting import PACKAGES, Points, data, loader, module, monitor, trainer, vit
 from torch import nn
 
+from lrptrain.batch.task import OneLabel
 from lrptrain.callbacks import RelevanceMonitor
 from lrptrain.relevance.types import UnsupportedModelError
 
@@ -83,7 +84,11 @@ class TwoOutputs(nn.Module):
         (replaced(mask=torch.full((24, 16, 16), 7)), {}, "mask must be 1 .evidence., 0 .not. or 255"),
         (replaced(mask=torch.zeros(24, 2, 16, 16)), {}, "2 regions need as many different names"),
         (replaced(mask=torch.zeros(24, 2, 16, 16)), {"region_names": ["a"]}, "2 regions need as many"),
-        (replaced(label=torch.rand(24, 3)), {}, "'label' of a batch must hold one number per sample"),
+        (replaced(label=torch.rand(24, 3)), {}, r"'label' \[5, 3\] has several columns: of one-hot labels say task="),
+        (replaced(label=torch.rand(24, 3)), {"task": "classes"}, "is not one-hot: .* label.argmax"),
+        (replaced(label=torch.ones(24, 3)), {"task": OneLabel(3)}, "has no column 3"),
+        (replaced(label=torch.ones(24, 5)), {"task": OneLabel(4)}, "reads logits of more than 4 labels"),
+        (replaced(label=torch.zeros(24, 16, 16)), {}, "is one of pixels, and maps explain one class per sample"),
         (replaced(label=torch.rand(24)), {}, "'label' holds the float .*, which is no class"),
         (replaced(label=torch.rand(24)), {"task": "binary"}, "reads one number per sample.*task='classes'"),
         (replaced(label=torch.full((24,), 5)), {}, "target .* is out of range for 3 classes"),

@@ -129,3 +129,32 @@ def test_several_logits_and_functions_are_read_as_they_are():
             assert lrptrain.record(one_logit(), images()).logits.shape == (3, 1)
     assert torch.equal(of_function.scores, logit.scores)
     assert active_view() is None
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "lrp", "transformer_attribution", "leave_one_out"])
+def test_a_column_of_several_is_read_as_if_the_model_had_no_other(method):
+    torch.manual_seed(3)
+    several = one_logit()
+    several.head = nn.Linear(16, 4).double()
+    single = copy.deepcopy(several)
+    single.head = nn.Linear(16, 1).double()
+    with torch.no_grad():
+        single.head.weight.copy_(several.head.weight[2:3])
+        single.head.bias.copy_(several.head.bias[2:3])
+    with one_logit_as(LogitView()):
+        expected = lrptrain.attribute(single, images(), TARGET, method)
+    with one_logit_as(LogitView(column=2)):
+        found = lrptrain.attribute(several, images(), TARGET, method)
+    scale = expected.scores.abs().max()
+    torch.testing.assert_close(found.scores / scale, expected.scores / scale, rtol=0, atol=1e-12)
+    torch.testing.assert_close(found.logits, expected.logits, rtol=1e-12, atol=1e-14)
+    if method == "attnlrp":  # of what has the label: half of the engine's own map of that logit
+        plain = lrptrain.attribute(several, images(), 2, method).scores
+        torch.testing.assert_close(found.scores[1], plain[1] / 2, rtol=1e-9, atol=1e-12)
+
+
+def test_a_view_that_needs_other_logits_refuses():
+    with one_logit_as(LogitView(column=3)), pytest.raises(lrptrain.UnsupportedModelError, match="more than 3 labels"):
+        lrptrain.record(tiny_vit().double().eval(), images()).logits  # noqa: B018
+    with one_logit_as(LogitView(required=True)), pytest.raises(ValueError, match="reads one number per sample"):
+        lrptrain.attribute(tiny_vit().double().eval(), images())

@@ -101,6 +101,50 @@ def table(path: Any) -> dict[str, list[Any]]:
     return columns
 
 
+class SeveralLabels(nn.Module):
+    """The model of one logit, whose logit is one of three."""
+
+    def __init__(self):
+        super().__init__()
+        self.vit: Any = OneLogit().vit
+        head = self.vit.head
+        self.vit.head = nn.Linear(32, 3).double()
+        with torch.no_grad():
+            self.vit.head.weight[1] = head.weight[0]
+            self.vit.head.bias[1] = head.bias[0]
+
+    def forward(self, image: Tensor) -> Tensor:
+        logits: Tensor = self.vit(image)
+        return logits
+
+
+def several(label: Tensor) -> Tensor:
+    """Labels of which the second is the given one."""
+    return torch.stack([torch.ones(len(label)), label.float(), 1 - label.float()], 1)
+
+
+def test_one_of_several_labels_is_watched_as_if_the_model_had_no_other(expected, tmp_path):
+    found = validated(tmp_path, SeveralLabels(), several(INDICES), task=lrptrain.OneLabel(1))
+    for one, other in zip(found.scored, expected.scored, strict=True):
+        assert (one.sample.label, one.predicted) == (other.sample.label, other.predicted)
+        torch.testing.assert_close(torch.tensor(one.probabilities), torch.tensor(other.probabilities))
+        for target in ("label", "predicted"):
+            torch.testing.assert_close(one.maps[target], other.maps[target], rtol=1e-9, atol=1e-12)
+    told = [[(each.kind, each.scope, each.state, each.where) for each in one.findings] for one in (found, expected)]
+    assert told[0] == told[1]
+
+
+def test_guidance_on_one_of_several_labels_moves_what_it_would_move_of_one(tmp_path):
+    label = torch.tensor([0, 1, 1, 0, 0, 1])
+    moved, value = step(SeveralLabels(), tmp_path, "label", "energy", several(label), task=lrptrain.OneLabel(1))
+    one, expected = step(OneLogit(), tmp_path, "label", "energy", label)
+    assert value == pytest.approx(expected, rel=1e-9)
+    for name, x in one.items():
+        part = moved[name][1:2] if name.startswith("vit.head.") else moved[name]
+        torch.testing.assert_close(part, x, rtol=1e-7, atol=1e-12)
+    assert not moved["vit.head.weight"][[0, 2]].any()
+
+
 def test_the_accuracy_is_that_of_the_sign(tmp_path):
     net = OneLogit()
     found = validated(tmp_path, net)
