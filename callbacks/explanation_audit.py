@@ -11,6 +11,7 @@ from lrptrain.auditing import AuditResult, AuditSettings, run_audit
 from lrptrain.auditing.base import select_tests
 from lrptrain.auditing.report import audit_scalars, write_audit_report
 from lrptrain.batch import BatchAdapter, Sample, batch_length, batched, read_batch, take
+from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.callbacks.base import rank_zero_info, rank_zero_warn
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.callbacks.relevance_monitor import RelevanceMonitor
@@ -53,6 +54,9 @@ class ExplanationAudit(ModelCallback):
         batch_size: The number of samples per forward pass.
         model: The attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: Function that brings a batch of another form to the names of the contract.
+        task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
+            soft labels), `lrptrain.OneLabel(column)` of several labels per sample, or `lrptrain.Regression(mean, std)`.
+            By default classes, of which one logit tells two apart.
         fill: What removed pixels become, one number or one per channel: black, in normalised units -mean / std.
         retrain: `retrain(seed)` trains the model anew and returns it; without it, no other seeds are tested.
         retrain_seconds: The seconds that this takes, roughly.
@@ -80,6 +84,7 @@ class ExplanationAudit(ModelCallback):
         batch_size: int = 16,
         model: str | None = None,
         batch_adapter: BatchAdapter | None = None,
+        task: TaskName | Task | None = None,
         fill: float | Sequence[float] = 0.0,
         retrain: Callable[[int], nn.Module] | None = None,
         retrain_seconds: float = 0.0,
@@ -105,6 +110,8 @@ class ExplanationAudit(ModelCallback):
         self.batch_size = batch_size
         self.model = model
         self.batch_adapter = batch_adapter
+        find_task(task)  # an unknown name raises now
+        self.task = task
         self.fill = fill
         self.retrain = retrain
         self.retrain_seconds = retrain_seconds
@@ -129,6 +136,10 @@ class ExplanationAudit(ModelCallback):
         self._draw = ValidationSample(self.max_samples, self.seed)
         self._train_samples = []
 
+    def _read(self, batch: Any) -> dict[str, Any]:
+        """Return a batch in the contract's form."""
+        return read_batch(batch, self.batch_adapter, find_task(self.task, self._model))
+
     def on_validation_batch_end(
         self,
         trainer: "pl.Trainer",
@@ -142,10 +153,10 @@ class ExplanationAudit(ModelCallback):
         if dataloader_idx != self.dataloader_idx:
             return
         if trainer.sanity_checking:
-            read_batch(batch, self.batch_adapter)  # an error here still costs nothing
+            self._read(batch)  # an error here still costs nothing
         elif self._draw.samples is None:
             with self._failures.caught("drawing the sample"):
-                columns = read_batch(batch, self.batch_adapter)
+                columns = self._read(batch)
                 self._draw.add_batch(columns, undivided_length(trainer, dataloader_idx))
 
     def on_train_batch_end(
@@ -155,7 +166,7 @@ class ExplanationAudit(ModelCallback):
         missing = self.max_samples - len(self._train_samples)
         if missing > 0 and trainer.is_global_zero:
             with self._failures.caught("keeping training samples"):
-                columns = read_batch(batch, self.batch_adapter)
+                columns = self._read(batch)
                 first = len(self._train_samples)
                 rows = range(min(missing, batch_length(columns)))
                 self._train_samples += [take(columns, row, first + row) for row in rows]
@@ -207,6 +218,7 @@ class ExplanationAudit(ModelCallback):
                 retrain_seconds=self.retrain_seconds,
                 settings=self.settings,
                 seed=self.seed,
+                task=find_task(self.task, self._model),
             )
         for verdict in self.result.verdicts:
             rank_zero_info(str(verdict))

@@ -9,6 +9,8 @@ import torch
 from torch import Tensor
 
 from lrptrain.batch import BatchAdapter
+from lrptrain.batch.task import ONE_LOGIT, Task, TaskName
+from lrptrain.callbacks.base import rank_zero_info
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.guidance.guided_step import Progress
 from lrptrain.guidance.guided_training import GuidedTraining
@@ -78,6 +80,9 @@ class RelevanceGuidance(ModelCallback):
         adaptive: Scale the guidance so that its gradient is as long as the task's, times `weight`.
         model: The attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: Brings a batch of another form to the contract's names.
+        task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
+            soft labels), `lrptrain.OneLabel(column)` of several labels per sample, or `lrptrain.Regression(mean, std)`.
+            By default classes, of which one logit tells two apart.
         compare_every_n_batches: In one guided batch of so many, the swap distance is measured and gradients are
             compared, which costs two forward and two backward passes; 0: never.
         on_error: "warn": a failure after the first guided batch is reported once, counted, and the batch goes unguided;
@@ -113,6 +118,7 @@ class RelevanceGuidance(ModelCallback):
         adaptive: bool = False,
         model: str | None = None,
         batch_adapter: BatchAdapter | None = None,
+        task: TaskName | Task | None = None,
         compare_every_n_batches: int = 50,
         on_error: Literal["warn", "raise"] = "warn",
         seed: int = 0,
@@ -134,6 +140,7 @@ class RelevanceGuidance(ModelCallback):
             decay=decay,
             adaptive=adaptive,
             batch_adapter=batch_adapter,
+            task=task,
             compare_every_n_batches=compare_every_n_batches,
             on_error=on_error,
             seed=seed,
@@ -244,7 +251,10 @@ class RelevanceGuidance(ModelCallback):
         task_loss = output.get("loss") if isinstance(output, Mapping) else output
         if not isinstance(task_loss, Tensor):
             return output  # the user's step leaves this batch out
+        was_begun = self.guidance.worked
         loss = step.guided(task_loss)
+        if not was_begun and step.one_logit and self.guidance.task is None:
+            rank_zero_info(f"RelevanceGuidance: {ONE_LOGIT}")
         self._replay = step.replay
         self._log(pl_module, step.values)
         return {**output, "loss": loss} if isinstance(output, Mapping) else loss

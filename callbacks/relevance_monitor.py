@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from lrptrain.batch import BatchAdapter
+from lrptrain.batch.task import Task, TaskName
 from lrptrain.callbacks.base import rank_zero_info, rank_zero_warn
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.extras import require
@@ -68,6 +69,9 @@ class RelevanceMonitor(ModelCallback):
         method_options: The options of the method.
         model: The attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: Brings a batch of another form to the names above.
+        task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
+            soft labels), `lrptrain.OneLabel(column)` of several labels per sample, or `lrptrain.Regression(mean, std)`.
+            By default classes, of which one logit tells two apart.
         class_names: The name of each class, in the order of the logits; None for the `class_names` of the datamodule or
             the module, or else numbers.
         region_names: The names of the regions of a `mask` `[B, K, H, W]`; the first is the evidence.
@@ -118,6 +122,7 @@ class RelevanceMonitor(ModelCallback):
         method_options: dict[str, Any] | None = None,
         model: str | None = None,
         batch_adapter: BatchAdapter | None = None,
+        task: TaskName | Task | None = None,
         class_names: Sequence[str] | None = None,
         region_names: Sequence[str] = (),
         bound: float | Literal["chance"] = "chance",
@@ -150,6 +155,7 @@ class RelevanceMonitor(ModelCallback):
             method=method,
             method_options=method_options,
             batch_adapter=batch_adapter,
+            task=task,
             class_names=class_names,
             region_names=region_names,
             bound=bound,

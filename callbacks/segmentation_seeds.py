@@ -13,7 +13,7 @@ from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.callbacks.relevance_monitor import RelevanceMonitor
 from lrptrain.extras import require
 from lrptrain.relevance.preserve import preserved
-from lrptrain.segmentation.config import DEFAULT_THRESHOLD, PseudoMaskConfig
+from lrptrain.segmentation.config import THRESHOLD_LINE, PseudoMaskConfig
 from lrptrain.segmentation.export import MASK_FOLDERS, ImageSource, run_export
 from lrptrain.segmentation.export_files import describe_entries, read_index
 from lrptrain.segmentation.images import image_batches
@@ -121,10 +121,7 @@ class SegmentationSeeds(ModelCallback):
         if stage == "fit" and self.split == "val" and not trainer.enable_validation:
             raise ValueError("SegmentationSeeds exports the validation images: give the trainer some, or split='train'")
         if self.config.threshold is None:
-            rank_zero_info(
-                "SegmentationSeeds: the background's threshold is the one that fits the true masks of the validation "
-                f"images best; where none has a mask, it is {DEFAULT_THRESHOLD} (`threshold` in the config sets it)"
-            )
+            rank_zero_info(f"SegmentationSeeds: {THRESHOLD_LINE}")
         self.folder = None
         self.scores = {}
         self._run_folder = None

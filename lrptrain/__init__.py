@@ -7,6 +7,7 @@ if TYPE_CHECKING:
     from lrptrain import rules, targets
     from lrptrain.auditing.audit import audit
     from lrptrain.auditing.compare import compare
+    from lrptrain.batch.task import OneLabel, Regression
     from lrptrain.guidance.loop import Guidance
     from lrptrain.guidance.transformers_trainer import guide
     from lrptrain.monitor.check import check
@@ -41,7 +42,9 @@ __all__ = [
     "Guidance",
     "Monitor",
     "NonFiniteError",
+    "OneLabel",
     "Recording",
+    "Regression",
     "Relevance",
     "RelevanceMaps",
     "RelevanceWarning",
@@ -69,6 +72,8 @@ _ORIGINS = {
     "audit": "lrptrain.auditing.audit",
     "compare": "lrptrain.auditing.compare",
     "check": "lrptrain.monitor.check",
+    "OneLabel": "lrptrain.batch.task",
+    "Regression": "lrptrain.batch.task",
     "Monitor": "lrptrain.monitor.loop_monitor",
     "Guidance": "lrptrain.guidance.loop",
     "guide": "lrptrain.guidance.transformers_trainer",

@@ -16,6 +16,7 @@ from lrptrain.auditing.run import run_audit
 from lrptrain.auditing.samples import draw_samples, first_samples
 from lrptrain.auditing.settings import AuditSettings
 from lrptrain.batch import BatchAdapter, Sample, batched
+from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.relevance.registry import get_method
 from lrptrain.trainers.checks import check_counts
 
@@ -47,6 +48,7 @@ def audit(
     retrain: Callable[[int], nn.Module] | None = None,
     retrain_seconds: float = 0.0,
     batch_adapter: BatchAdapter | None = None,
+    task: TaskName | Task | None = None,
     output: Path | str | None = None,
     verbose: bool = False,
 ) -> AuditResult:
@@ -73,6 +75,9 @@ def audit(
         retrain: `retrain(seed)` trains the model anew and returns it; without it no other seeds are tested.
         retrain_seconds: About how many seconds that takes.
         batch_adapter: Function that brings a batch of another form to the names of the contract.
+        task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
+            soft labels), `lrptrain.OneLabel(column)` of several labels per sample, or `lrptrain.Regression(mean, std)`.
+            By default classes, of which one logit tells two apart.
         output: Folder for audit.md, results.json, plots and what is measured; an audit of the same model, samples and
             settings that is started again goes on there. None for none.
         verbose: Whether to print how far it is.
@@ -84,13 +89,15 @@ def audit(
         ValueError: If the loader has no sample, a batch cannot be read, a test is unknown, or a number is not positive.
     """
     names = check_arguments(methods, tests, budget, max_samples, batch_size)
+    network = logits_model(model)
+    chosen = find_task(task, network)
     try:
-        samples = draw_samples(loader, max_samples, seed, batch_adapter)
+        samples = draw_samples(loader, max_samples, seed, batch_adapter, chosen)
     except LookupError as error:
         raise ValueError(str(error)) from error
-    training = [] if train_loader is None else first_samples(train_loader, max_samples, seed, batch_adapter)
+    training = [] if train_loader is None else first_samples(train_loader, max_samples, seed, batch_adapter, chosen)
     return audit_samples(
-        logits_model(model),
+        network,
         samples,
         training,
         names,
@@ -104,6 +111,7 @@ def audit(
         seed=seed,
         retrain=retrain,
         retrain_seconds=retrain_seconds,
+        task=chosen,
     )
 
 

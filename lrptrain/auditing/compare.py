@@ -22,6 +22,7 @@ from lrptrain.auditing.comparison import (
 from lrptrain.auditing.predict import Fill
 from lrptrain.auditing.samples import draw_samples
 from lrptrain.batch import BatchAdapter, Sample, batched
+from lrptrain.batch.task import CLASSES, Task, TaskName, find_task
 from lrptrain.files import write_json
 from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.registry import methods as all_methods
@@ -85,6 +86,7 @@ def compare(
     faithfulness: bool = True,
     fill: Fill = 0.0,
     batch_adapter: BatchAdapter | None = None,
+    task: TaskName | Task | None = None,
     output: Path | str | None = None,
     verbose: bool = False,
 ) -> Comparison:
@@ -106,6 +108,9 @@ def compare(
         faithfulness: Also take away what the maps call relevant, and see what the model says: many forward passes.
         fill: What removed pixels become, one number or one per channel: black, in normalised units -mean / std.
         batch_adapter: Function that brings a batch of another form to the names of the contract.
+        task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
+            soft labels), `lrptrain.OneLabel(column)` of several labels per sample, or `lrptrain.Regression(mean, std)`.
+            By default classes, of which one logit tells two apart.
         output: Folder for table.md and results.json, written anew after every method; None for none.
         verbose: Whether to print how far it is.
 
@@ -117,12 +122,14 @@ def compare(
     """
     check_counts(max_samples=max_samples, batch_size=batch_size)
     names = checked_names(methods)
+    network = logits_model(model)
+    chosen = find_task(task, network)
     try:
-        samples = draw_samples(loader, max_samples, seed, batch_adapter)
+        samples = draw_samples(loader, max_samples, seed, batch_adapter, chosen)
     except LookupError as error:
         raise ValueError(str(error)) from error
     return compare_samples(
-        logits_model(model),
+        network,
         samples,
         names,
         {"seed": seed, "target": target},
@@ -131,6 +138,7 @@ def compare(
         fill,
         output,
         verbose,
+        chosen,
     )
 
 
@@ -156,6 +164,7 @@ def compare_samples(
     fill: Fill = 0.0,
     output: Path | str | None = None,
     verbose: bool = False,
+    task: Task = CLASSES,
 ) -> Comparison:
     """Compare methods on samples that were drawn; see `compare`.
 
@@ -170,8 +179,9 @@ def compare_samples(
         fill: As for `compare`.
         output: As for `compare`.
         verbose: As for `compare`.
+        task: What the model's output means.
     """
-    with trainable_in_evaluation(model):
+    with task.reading(), trainable_in_evaluation(model):
         cases = prepare_cases(model, batched(samples, batch_size, device_of(model)), about["target"])
         measured = {
             "samples": len(samples),

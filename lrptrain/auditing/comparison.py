@@ -16,7 +16,6 @@ from lrptrain.auditing.attention import content_of_map
 from lrptrain.auditing.predict import UNSUPPORTED, Fill, image_prediction, predict_logits, synchronize
 from lrptrain.auditing.score import Score, is_known, markdown_table, table_cell
 from lrptrain.batch import model_inputs, token_annotations
-from lrptrain.batch.logits import check_labels_fit
 from lrptrain.metrics import (
     Comprehensiveness,
     EnergyPointingGame,
@@ -102,14 +101,12 @@ def prepare_cases(
 
     Raises:
         UnsupportedModelError: If the model does not return logits.
-        ValueError: If the model has one logit, and samples have labels.
     """
     cases = []
     for batch in batches:
         inputs = model_inputs(model, batch)
         with torch.no_grad():
             logits = predict_logits(model, inputs)
-        check_labels_fit(batch.get("label"), logits)
         explained = explained_class(None, logits)
         if target == "label" and "label" in batch:
             explained = torch.where(batch["label"] >= 0, batch["label"], explained)

@@ -12,7 +12,6 @@ from torch import Tensor, nn
 from lrptrain.auditing.predict import Fill, predict_logits
 from lrptrain.auditing.store import to_list
 from lrptrain.batch import model_inputs
-from lrptrain.batch.logits import check_labels_fit
 from lrptrain.relevance import Relevance, attribute
 from lrptrain.relevance.preserve import unwrap
 
@@ -129,14 +128,13 @@ def predict_batches(model: nn.Module, batches: Iterable[Batch]) -> list[AuditBat
         batches: Batches in the contract of `lrptrain.batch`, on the model's device.
 
     Raises:
-        ValueError: If there is no sample, or the model has one logit and samples have labels.
+        ValueError: If there is no sample.
     """
     predicted = []
     for batch in batches:
         inputs = model_inputs(model, batch)
         with torch.no_grad():
             logits = predict_logits(model, inputs).float()  # also of a model in half or double precision
-        check_labels_fit(batch.get("label"), logits)
         label = batch["label"] if "label" in batch else torch.full((len(logits),), -1, device=logits.device)
         predicted.append(AuditBatch(batch, inputs, logits, label))
     if not sum(len(batch.label) for batch in predicted):

@@ -14,6 +14,7 @@ from lrptrain.auditing.predict import UNSUPPORTED, Fill, synchronize
 from lrptrain.auditing.result import AuditResult, UnitResult
 from lrptrain.auditing.settings import AuditSettings
 from lrptrain.auditing.store import Store, Values
+from lrptrain.batch.task import CLASSES, Task
 from lrptrain.relevance.preserve import unwrap
 from lrptrain.relevance.registry import get_method
 
@@ -37,6 +38,7 @@ def run_audit(
     retrain_seconds: float = 0.0,
     settings: AuditSettings | None = None,
     seed: int = 0,
+    task: Task = CLASSES,
     progress: Callable[[UnitResult], None] | None = None,
 ) -> AuditResult:
     """Test on a model and its data whether methods are faithful; the predicted class is explained.
@@ -59,6 +61,7 @@ def run_audit(
         retrain_seconds: About how long that takes. If it is not known, the first one starts when there is time left.
         settings: How much each test does.
         seed: Seed of all that is random.
+        task: What the model's output means.
         progress: Called with the result of every unit when it is done, or left out.
 
     Raises:
@@ -75,7 +78,7 @@ def run_audit(
     clock = _Clock(budget)
     batches = list(batches)
     train_batches = list(train_batches or ())
-    with evaluation_with_gradients(unwrap(model)) as model:
+    with task.reading(), evaluation_with_gradients(unwrap(model)) as model:
         context = AuditContext(
             model=model,
             batches=predict_batches(model, batches),

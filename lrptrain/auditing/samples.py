@@ -9,12 +9,17 @@ import torch
 
 from lrptrain.batch import BatchAdapter, Sample, batch_length, read_batch, take
 from lrptrain.batch.checks import Limits
+from lrptrain.batch.task import CLASSES, Task
 from lrptrain.monitor.annotated import survey, without_annotations
 from lrptrain.monitor.stratified_sample import ValidationSample
 
 
 def draw_samples(
-    loader: Iterable[Any], max_samples: int, seed: int, batch_adapter: BatchAdapter | None = None
+    loader: Iterable[Any],
+    max_samples: int,
+    seed: int,
+    batch_adapter: BatchAdapter | None = None,
+    task: Task = CLASSES,
 ) -> list[Sample]:
     """Return samples drawn as evenly over the classes as they allow; the seed fixes which.
 
@@ -26,6 +31,7 @@ def draw_samples(
         max_samples: How many samples.
         seed: Seed of the draw.
         batch_adapter: Function that brings a batch of another form to the names of the contract.
+        task: What the labels mean.
 
     Raises:
         LookupError: If there is no sample.
@@ -36,7 +42,7 @@ def draw_samples(
     # A loader takes a seed from the global generator, which is left as it was.
     with torch.random.fork_rng(devices=[]):
         for batch in loader:
-            sample.add_batch(read_batch(batch, batch_adapter), math.inf)
+            sample.add_batch(read_batch(batch, batch_adapter, task), math.inf)
     samples = sample.finish()
     _say_left_out(sample.left_out, len(samples))
     if not samples:
@@ -71,7 +77,11 @@ def _with_annotations_that_are_read(samples: list[Sample]) -> list[Sample]:
 
 
 def first_samples(
-    loader: Iterable[Any], max_samples: int, seed: int, batch_adapter: BatchAdapter | None = None
+    loader: Iterable[Any],
+    max_samples: int,
+    seed: int,
+    batch_adapter: BatchAdapter | None = None,
+    task: Task = CLASSES,
 ) -> list[Sample]:
     """Return the first samples of a loader; the seed fixes its shuffling.
 
@@ -83,7 +93,7 @@ def first_samples(
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         for batch in loader:
-            columns = read_batch(batch, batch_adapter)
+            columns = read_batch(batch, batch_adapter, task)
             samples += [take(columns, row, len(samples) + row) for row in range(batch_length(columns))]
             if len(samples) >= max_samples:
                 break

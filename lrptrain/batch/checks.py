@@ -7,7 +7,6 @@ from typing import Any
 from torch import Tensor, nn
 
 from lrptrain.batch.annotations import boxes_to_mask, split_values
-from lrptrain.batch.logits import ONE_LOGIT
 from lrptrain.batch.reading import IMAGES, batch_length
 
 
@@ -99,8 +98,6 @@ def _check_inputs(batch: Mapping[str, Any], limits: Limits) -> None:
 
 def _check_label(batch: Mapping[str, Any], limits: Limits) -> None:
     label = batch.get("label")
-    if label is not None and limits.classes == 1 and bool((label >= 0).any()):
-        raise ValueError(ONE_LOGIT)
     if label is None or limits.classes is None or not label.numel() or int(label.max()) < limits.classes:
         return
     raise ValueError(

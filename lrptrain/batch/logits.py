@@ -2,7 +2,7 @@
 
 import torch
 import torch.nn.functional as F
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor
 
 
@@ -25,23 +25,3 @@ def class_probabilities(
     """
     precision = torch.promote_types(logits.dtype, torch.float32) if dtype is None else dtype
     return two_class_logits(logits.to(precision)).softmax(1)
-
-
-ONE_LOGIT = (
-    "labels are classes, and the model has one logit: let its forward return the logits of both classes, of a logit z "
-    "[batch, 1] torch.cat([-z, z], 1) / 2, whose cross-entropy is the binary one of z; or leave the labels out"
-)
-
-
-def check_labels_fit(label: Int[Tensor, " batch"] | None, logits: Float[Tensor, "batch classes"]) -> None:
-    """Reject labels of a model with one logit: which sign is which label is not known to whoever takes an argmax.
-
-    Args:
-        label: The labels, negative where there is none; None without any.
-        logits: The output of the model.
-
-    Raises:
-        ValueError: With the way out.
-    """
-    if logits.shape[1] == 1 and label is not None and bool((label >= 0).any()):
-        raise ValueError(ONE_LOGIT)

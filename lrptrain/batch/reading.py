@@ -19,12 +19,14 @@ from lrptrain.batch.annotations import (
 )
 from lrptrain.batch.forms import as_mapping
 from lrptrain.batch.spans import token_rationale
+from lrptrain.batch.task import CLASSES, Task
 from lrptrain.relevance.preserve import unwrap
 
 IMAGES = ("image", "pixel_values")
 TEXTS = ("input_ids", "attention_mask", "token_type_ids")
 ANNOTATIONS = ("mask", "boxes", "rationale")
 BatchAdapter = Callable[[Any], Mapping[str, Any]]
+_ONE_EACH = ("label", "group")
 # What fills the end of a shorter text when samples of different batches meet.
 _FILL = {"rationale": IGNORED, "boxes": float("nan")}
 # What has a height and a width cannot be padded: the pixels would no longer lie where they did.
@@ -52,13 +54,31 @@ class Sample:
     group: int | None = None
 
 
-def read_batch(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, Any]:
-    """Bring a batch to the contract's names.
+def read_batch(batch: Any, adapter: BatchAdapter | None = None, task: Task = CLASSES) -> dict[str, Any]:
+    """Bring a batch to the contract's names, and its labels to classes.
 
     Args:
         batch: A mapping with `image` or `pixel_values`, or `input_ids` (and `attention_mask`), `label` or `labels`, and
             optionally `mask`, `boxes`, `rationale`, `group`, `sample_id`; or a tuple (image or mapping, label[, mask]).
             See `lrptrain.batch.forms` for what else is taken, and `token_rationale` for rationales of characters.
+        adapter: Called first, for batches of any other form.
+        task: What the labels mean.
+
+    Raises:
+        ValueError: If there is no input, an entry is no tensor, entries differ in length, or labels are no classes.
+    """
+    columns = read_columns(batch, adapter)
+    label = columns.get("label")
+    if isinstance(label, Tensor):
+        columns["label"] = task.classes(label)
+    return columns
+
+
+def read_columns(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, Any]:
+    """Bring a batch to the contract's names, with its labels as they are.
+
+    Args:
+        batch: See `read_batch`.
         adapter: Called first, for batches of any other form.
 
     Raises:
@@ -73,8 +93,9 @@ def read_batch(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, Any
     if "rationale" in entries and "input_ids" in entries:
         entries["rationale"] = token_rationale(entries["rationale"], found)
     columns = {name: _column(name, value) for name, value in entries.items() if value is not None}
-    if _has_channels_last(columns):
-        columns["mask"] = columns["mask"][..., 0]
+    mask = columns.get("mask")
+    if isinstance(mask, Tensor) and _has_channels_last(mask, columns):
+        columns["mask"] = mask[..., 0]
     if not any(name in columns for name in (*IMAGES, "input_ids")):
         raise ValueError(
             f"no input in a batch with {list(found)}: it needs 'image' or 'pixel_values', or 'input_ids'; pass "
@@ -86,11 +107,10 @@ def read_batch(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, Any
     return columns
 
 
-def _has_channels_last(columns: Mapping[str, Any]) -> bool:
+def _has_channels_last(mask: Tensor, columns: Mapping[str, Any]) -> bool:
     """Return whether masks are `[batch, height, width, 1]`, as array libraries hold them."""
-    mask = columns.get("mask")
     image = next((columns[name] for name in IMAGES if name in columns), None)
-    if mask is None or image is None or image.ndim != 4:
+    if image is None or image.ndim != 4:
         return False
     return bool(mask.ndim == 4 and mask.shape[-1] == 1 and image.shape[-1] > 1)
 
@@ -124,10 +144,10 @@ def _column(name: str, value: Any) -> Tensor | list[int | str]:
             f"{name!r} of a batch must be a tensor, or numbers that make one, not {_described(value)} ({error}); "
             "stack it in the dataloader's collate_fn, or pass batch_adapter=..."
         ) from None
-    if name in ("label", "group") and column.ndim == 2 and column.shape[1] == 1:
+    if name in _ONE_EACH and column.ndim == 2 and column.shape[1] == 1:
         column = column[:, 0]
-    if column.ndim == 0 or (name in ("label", "group") and (column.ndim > 1 or column.is_floating_point())):
-        expected = "one integer" if name in ("label", "group") else "one entry"
+    if column.ndim == 0 or (name == "group" and (column.ndim > 1 or column.is_floating_point())):
+        expected = {"label": "one number", "group": "one integer"}.get(name, "one entry")
         without = " or leaves it out: predicted classes are explained without it" if name == "label" else ""
         raise ValueError(
             f"{name!r} of a batch must hold {expected} per sample, not {column.dtype} of shape {list(column.shape)}; "

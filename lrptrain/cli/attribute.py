@@ -157,15 +157,17 @@ class _Explained:
         import torch
 
         from lrptrain.auditing.predict import predict_logits
+        from lrptrain.batch.task import CLASSES
         from lrptrain.relevance import attribute
         from lrptrain.trainers.naming import find_class
 
         target = self.target
         if isinstance(target, str):
-            with torch.no_grad():
+            with torch.no_grad(), CLASSES.reading():
                 classes = predict_logits(self.model, inputs).shape[1]
             target = find_class(target, self.names(classes))
-        relevance = attribute(self.model, inputs, target, self.method)
+        with CLASSES.reading():  # one logit is that of two classes
+            relevance = attribute(self.model, inputs, target, self.method)
         return relevance, self.names(relevance.logits.shape[1])
 
 

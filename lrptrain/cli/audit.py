@@ -22,6 +22,7 @@ def audit_checkpoint(
     module: str | None = None,
     model: str | None = None,
     batch_adapter: str | None = None,
+    task: str | None = None,
     device: str | None = None,
     trust: bool = False,
 ) -> None:
@@ -50,6 +51,8 @@ def audit_checkpoint(
             section is read; else the checkpoint's own, or this project's for images and texts.
         model: Attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: package.function that brings a batch of another form to the names of the contract.
+        task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
+            soft labels), "lrptrain.OneLabel(column=2)" (several labels), or "lrptrain.Regression(mean=3, std=1)".
         device: "cpu", "cuda" ...; else the GPU if there is one.
         trust: Also load a checkpoint that holds objects of any class, whose making runs code that the file brings.
 
@@ -62,16 +65,18 @@ def audit_checkpoint(
     from lrptrain.cli.checkpoint import read_checkpoint
     from lrptrain.cli.datasets import (
         are_images,
-        black_of,
         default_device,
         load_adapter,
         load_data,
+        load_task,
         names_in,
         split_samples,
         training_samples,
     )
-    from lrptrain.cli.modules import load_model, module_source
+    from lrptrain.cli.modules import load_module, module_source
+    from lrptrain.cli.normalisation import find_black
     from lrptrain.cli.retrain import Retrain
+    from lrptrain.trainers.discover import find_model
 
     if retrain_epochs < 0:
         raise ValueError(f"retrain_epochs must be 0 or more, not {retrain_epochs}")
@@ -83,9 +88,12 @@ def audit_checkpoint(
     saved = read_checkpoint(checkpoint, trust)
     source = load_data(saved, data)
     adapter = load_adapter(batch_adapter)
-    samples = split_samples(source, split, max_samples, seed, adapter)
-    network = load_model(saved, are_images(samples), module, model).to(default_device(device))
-    options: dict[str, Any] = {"tests": chosen, "settings": settings, "seed": seed, "fill": black_of(source)}
+    meaning = load_task(task)
+    samples = split_samples(source, split, max_samples, seed, adapter, meaning)
+    owner = load_module(saved, are_images(samples), module)
+    network = find_model(owner, model).eval().to(default_device(device))
+    fill = find_black(owner, saved, source, adapter) if are_images(samples) else 0.0
+    options: dict[str, Any] = {"tests": chosen, "settings": settings, "seed": seed, "fill": fill, "task": meaning}
     if retrain_epochs:
         if not hasattr(source, "train_dataloader"):
             raise ValueError("--retrain-epochs trains on the data: name a LightningDataModule in --data, not a loader")
@@ -94,7 +102,7 @@ def audit_checkpoint(
     audit_samples(
         network,
         samples,
-        training_samples(source, max_samples, seed, adapter),
+        training_samples(source, max_samples, seed, adapter, meaning),
         names,
         budget=budget,
         batch_size=batch_size,

@@ -18,6 +18,7 @@ def compare_checkpoint(
     module: str | None = None,
     model: str | None = None,
     batch_adapter: str | None = None,
+    task: str | None = None,
     device: str | None = None,
     trust: bool = False,
 ) -> None:
@@ -42,6 +43,8 @@ def compare_checkpoint(
             section is read; else the checkpoint's own, or this project's for images and texts.
         model: Attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: package.function that brings a batch of another form to the names of the contract.
+        task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
+            soft labels), "lrptrain.OneLabel(column=2)" (several labels), or "lrptrain.Regression(mean=3, std=1)".
         device: "cpu", "cuda" ...; else the GPU if there is one.
         trust: Also load a checkpoint that holds objects of any class, whose making runs code that the file brings.
 
@@ -54,23 +57,28 @@ def compare_checkpoint(
     from lrptrain.cli.checkpoint import read_checkpoint
     from lrptrain.cli.datasets import (
         are_images,
-        black_of,
         default_device,
         load_adapter,
         load_data,
+        load_task,
         name_of,
         names_in,
         split_samples,
     )
-    from lrptrain.cli.modules import check_runs, load_model
+    from lrptrain.cli.modules import check_runs, load_module
+    from lrptrain.cli.normalisation import find_black
     from lrptrain.trainers.checks import check_counts
+    from lrptrain.trainers.discover import find_model
 
     check_counts(max_samples=max_samples, batch_size=batch_size)
     names = checked_names(names_in(methods) if methods else None)
     saved = read_checkpoint(checkpoint, trust)
     source = load_data(saved, data)
-    samples = split_samples(source, split, max_samples, seed, load_adapter(batch_adapter))
-    network = load_model(saved, are_images(samples), module, model).to(default_device(device))
+    adapter = load_adapter(batch_adapter)
+    meaning = load_task(task)
+    samples = split_samples(source, split, max_samples, seed, adapter, meaning)
+    owner = load_module(saved, are_images(samples), module)
+    network = find_model(owner, model).eval().to(default_device(device))
     if model is not None:
         check_runs(network, samples[0], model)
     compare_samples(
@@ -80,7 +88,8 @@ def compare_checkpoint(
         {"checkpoint": checkpoint, "data": name_of(source), "split": split, "seed": seed, "target": target},
         batch_size,
         faithfulness,
-        black_of(source),
+        find_black(owner, saved, source, adapter) if are_images(samples) and faithfulness else 0.0,
         Path(output),
         verbose=True,
+        task=meaning,
     )

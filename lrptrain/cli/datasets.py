@@ -8,6 +8,7 @@ import torch
 
 from lrptrain.auditing.samples import draw_samples, first_samples
 from lrptrain.batch import IMAGES, BatchAdapter, Sample
+from lrptrain.batch.task import CLASSES, Task, find_task
 from lrptrain.cli.checkpoint import Checkpoint
 from lrptrain.cli.dotted import described, find_object, is_config, read_section, split_call
 from lrptrain.extras import require
@@ -91,7 +92,12 @@ def loader_of(data: Any, split: Split) -> Iterable[Any]:
 
 
 def split_samples(
-    data: Any, split: Split, max_samples: int, seed: int, batch_adapter: BatchAdapter | None = None
+    data: Any,
+    split: Split,
+    max_samples: int,
+    seed: int,
+    batch_adapter: BatchAdapter | None = None,
+    task: Task = CLASSES,
 ) -> list[Sample]:
     """Return samples of a split, drawn as evenly over the classes as they allow.
 
@@ -99,16 +105,18 @@ def split_samples(
         ValueError: If there are none.
     """
     try:
-        return draw_samples(loader_of(data, split), max_samples, seed, batch_adapter)
+        return draw_samples(loader_of(data, split), max_samples, seed, batch_adapter, task)
     except LookupError as error:
         raise ValueError(f"the {split} set of {name_of(data)} is empty") from error
 
 
-def training_samples(data: Any, max_samples: int, seed: int, batch_adapter: BatchAdapter | None = None) -> list[Sample]:
+def training_samples(
+    data: Any, max_samples: int, seed: int, batch_adapter: BatchAdapter | None = None, task: Task = CLASSES
+) -> list[Sample]:
     """Return the first samples that the training loader gives; none of data without a training set."""
     if not hasattr(data, "train_dataloader"):
         return []
-    return first_samples(loader_of(data, "train"), max_samples, seed, batch_adapter)
+    return first_samples(loader_of(data, "train"), max_samples, seed, batch_adapter, task)
 
 
 def load_adapter(path: str | None) -> BatchAdapter | None:
@@ -120,6 +128,24 @@ def load_adapter(path: str | None) -> BatchAdapter | None:
     return None if path is None else find_object(path, "batch-adapter", "a function of a batch")
 
 
+def load_task(text: str | None) -> Task:
+    """Return the task that an option names: "binary", or `lrptrain.OneLabel(column=2)`; classes where none is named.
+
+    Raises:
+        ValueError: If there is no such task.
+    """
+    if text is None or "." not in text:
+        return find_task(text)  # type: ignore[arg-type]
+    path, arguments = split_call(text, "task")
+    kind = find_object(path, "task", "a task")
+    if not (isinstance(kind, type) and issubclass(kind, Task)):
+        raise ValueError(f"--task {text!r} is no task: lrptrain.OneLabel and lrptrain.Regression are")
+    try:
+        return kind(**arguments)
+    except TypeError as error:
+        raise ValueError(f"--task {text!r}: {error}") from error
+
+
 def are_images(samples: list[Sample]) -> bool:
     """Whether samples are images, else texts."""
     return any(name in samples[0].tensors for name in IMAGES)
@@ -128,14 +154,6 @@ def are_images(samples: list[Sample]) -> bool:
 def settings_of(data: Any) -> Mapping[str, Any]:
     """Return the arguments that a datamodule saved; empty where it saved none."""
     return dict(getattr(data, "hparams", None) or {})
-
-
-def black_of(data: Any) -> float | list[float]:
-    """Return black in the units of the images: -mean / std where the data say how they normalise, else 0."""
-    # A black pixel is 0 before normalisation, and (0 - mean) / std after it.
-    mean = settings_of(data).get("mean")
-    std = settings_of(data).get("std")
-    return 0.0 if mean is None or std is None else [-m / s for m, s in zip(mean, std, strict=True)]
 
 
 def default_device(device: str | None) -> torch.device:

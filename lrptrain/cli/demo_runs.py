@@ -148,14 +148,17 @@ def write_overlays(
 
 
 def _wandb(folder: Path) -> Any:
-    """A W&B logger, offline where nobody is logged in; without the package, none."""
+    """A W&B logger, offline and silent where nobody is logged in; without the package, none."""
     try:
         online = logged_in()
     except ImportError:
         return False
+    import wandb
     from pytorch_lightning.loggers import WandbLogger
 
-    return WandbLogger(project="lrptrain-demo", name=folder.name, save_dir=folder, offline=not online)
+    # Offline there is no address to say, and sixty lines of summary would stand between the runs and the result.
+    settings = wandb.Settings(silent=not online)
+    return WandbLogger(folder.name, save_dir=folder, offline=not online, project="lrptrain-demo", settings=settings)
 
 
 def quiet() -> None:

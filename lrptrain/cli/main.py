@@ -160,6 +160,8 @@ def _as_options(message: str) -> str:
     For example `pass batch_adapter=...` becomes `pass --batch-adapter package.function`.
     """
     message = re.sub(r"\bbatch_adapter=(\.\.\.)?", "--batch-adapter package.function", message)
+    message = re.sub(r"\btask='(\w+)'", r"--task \1", message)
+    message = message.replace("task=lrptrain.OneLabel(column)", "--task 'lrptrain.OneLabel(column=...)'")
     message = re.sub(r"\bmodel='([\w.<>]+)'", r"--model \1", message)
     message = re.sub(r"\bmodel=", "--model ", message)
     return re.sub(r"\bclass_names\b", "--class-names", message)

@@ -13,7 +13,6 @@ from lrptrain.cli.checkpoint import Checkpoint
 from lrptrain.cli.dotted import described, find_object, is_config, read_section, split_call
 from lrptrain.extras import require
 from lrptrain.relevance.preserve import preserved
-from lrptrain.trainers.discover import find_model
 
 IMAGE_MODULE = "lrptrain.models.ImageClassifier"
 TEXT_MODULE = "lrptrain.models.TextClassifier"
@@ -127,22 +126,6 @@ def load_module(checkpoint: Checkpoint, is_image: bool, module: str | None = Non
         ValueError: If it cannot be found or made; with what to write instead.
     """
     return module_source(module, checkpoint, is_image).load(checkpoint)
-
-
-def load_model(checkpoint: Checkpoint, is_image: bool, module: str | None, model: str | None) -> nn.Module:
-    """Return the model of a checkpoint, in evaluation mode.
-
-    Args:
-        checkpoint: The checkpoint.
-        is_image: Whether its inputs are images, else texts.
-        module: As for `module_source`.
-        model: The attribute path of the model on the LightningModule; None to find it, see `find_model`.
-
-    Raises:
-        FileNotFoundError: If there is no such config.
-        ValueError: If there is no such class or attribute.
-    """
-    return find_model(load_module(checkpoint, is_image, module), model).eval()
 
 
 def check_runs(network: nn.Module, sample: Sample, model: str) -> None:

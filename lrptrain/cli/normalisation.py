@@ -11,7 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lrptrain.batch import IMAGES, BatchAdapter, read_batch
+from lrptrain.batch import IMAGES, BatchAdapter
+from lrptrain.batch.reading import read_columns
+from lrptrain.cli.checkpoint import Checkpoint
 from lrptrain.cli.datasets import loader_of, settings_of
 from lrptrain.trainers.checks import check_normalisation
 
@@ -59,6 +61,35 @@ class Normalisation:
         return not any(self.mean) and all(std == 1 for std in self.std)
 
 
+def find_black(
+    module: nn.Module, checkpoint: Checkpoint, data: Any, batch_adapter: BatchAdapter | None = None
+) -> float | list[float]:
+    """Return black in the units of a model's images, one number or one per channel, and print who says so.
+
+    It is what removed pixels become. Where nobody says how images were normalised it is 0, their mean in most data
+    sets, and the line says that.
+
+    Args:
+        module: The LightningModule.
+        checkpoint: Its checkpoint.
+        data: A datamodule or loader.
+        batch_adapter: Function that brings its batches to the names of the contract.
+    """
+    settings = (checkpoint.module_settings, checkpoint.datamodule_settings)
+    try:
+        found = find_normalisation(None, None, module, *settings, data, batch_adapter)
+    except ValueError:
+        print(
+            "nothing says for sure how the images were normalised (mean and std of the datamodule would): removed "
+            "pixels become 0"
+        )
+        return 0.0
+    print(f"{found}; removed pixels become black")
+    # A black pixel is 0 before normalisation, and (0 - mean) / std after it.
+    black = [(0 - mean) / std for mean, std in zip(found.mean, found.std, strict=True)]
+    return black[0] if len(set(black)) == 1 else black  # one number serves images of any number of channels
+
+
 def find_normalisation(
     mean: Numbers | None,
     std: Numbers | None,
@@ -91,7 +122,7 @@ def find_normalisation(
         return Normalisation(_three(mean), _three(std), "--mean and --std")
     of_data = _pair_in(datamodule_settings, "the datamodule's arguments, in the checkpoint")
     if data is not None:
-        of_data = _pair_in({**vars(data), **settings_of(data)}, f"{type(data).__name__}") or of_data
+        of_data = _pair_in({**getattr(data, "__dict__", {}), **settings_of(data)}, f"{type(data).__name__}") or of_data
         of_data = of_data or _pair_of_transforms(loader_of(data, "val"))
     if of_data is not None:
         return of_data
@@ -191,7 +222,7 @@ def _bounds(loader: Iterable[Any], batch_adapter: BatchAdapter | None) -> Bounds
     lows = []
     highs = []
     for _, batch in zip(range(BATCHES), loader, strict=False):
-        columns = read_batch(batch, batch_adapter)
+        columns = read_columns(batch, batch_adapter)
         for images in (columns[name] for name in IMAGES if name in columns):
             scaled = images.float() if images.is_floating_point() else images / 255
             # [batch, 3, height, width]; of any other form all numbers count for all channels.

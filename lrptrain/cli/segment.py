@@ -1,9 +1,13 @@
 """`lrptrain segment`: from image labels to masks and a segmenter."""
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from lrptrain.segmentation.config import PseudoMaskConfig, Training
+from lrptrain.segmentation.config import THRESHOLD_LINE, PseudoMaskConfig, Training
+
+if TYPE_CHECKING:
+    from lrptrain.cli.checkpoint import Checkpoint
 
 
 def segment(
@@ -56,8 +60,30 @@ def segment(
     source = load_data(saved, data)
     if not hasattr(source, "train_dataloader"):
         raise ValueError("masks are made for every split: name a LightningDataModule in --data, not a loader")
+    masks = _with_normalisation(masks, classifier, saved, source)
+    if masks.threshold is None and not (root / "thresholds.json").exists():
+        print(THRESHOLD_LINE.replace("`threshold` in the config", "--masks.threshold"), flush=True)
     results = run_pipeline(classifier, source, root, masks, training, model, device=default_device(device))
     print(f"{describe_entries(read_index(root))}\n\n{iou_table(results)}\n\n{root / 'results.json'}", flush=True)
+
+
+def _with_normalisation(masks: PseudoMaskConfig, classifier: Any, saved: "Checkpoint", source: Any) -> PseudoMaskConfig:
+    """Return the config with the mean and std of the images where it has none, and say whose they are."""
+    from lrptrain.cli.normalisation import find_normalisation
+
+    if masks.mean is not None:
+        return masks
+    try:
+        settings = (saved.module_settings, saved.datamodule_settings)
+        found = find_normalisation(None, None, classifier, *settings, source)
+    except ValueError:
+        print(
+            "nothing says for sure how the images were normalised (--masks.mean and --masks.std would): their colours "
+            "are stretched from the least to the greatest of each image"
+        )
+        return masks
+    print(found)
+    return replace(masks, mean=list(found.mean), std=list(found.std))
 
 
 def iou_table(results: dict[str, Any]) -> str:

@@ -18,21 +18,22 @@ _VERDICTS = {
     "refuted": "Refuted, {scope}: the model does not rely on {place}.",
 }
 _STATES = tuple(_VERDICTS)
+_PLURALS = {"class": "classes", "group": "groups"}
 
 
 def announce(findings: Iterable[Finding]) -> list[str]:
     """Return one paragraph per fact, the confirmed ones first and the gravest of them at the top.
 
-    Findings of one kind, place and state are one fact, whatever their classes and targets: it is told for all samples
-    together if they show it, else for the class that shows it most, and names the others.
+    Findings of one kind and place are one fact, whatever their classes and targets: it is told for all samples together
+    if they show it, else for the class that shows it most, and names the others. What was refuted is another fact.
 
     Returns:
         Paragraphs of several lines, at most 80 columns wide, without an end of line.
     """
-    facts: dict[tuple[str, str, str], list[Finding]] = {}
+    facts: dict[tuple[bool, str, str], list[Finding]] = {}
     for finding in findings:
         place = finding.where if get_detector(finding.kind).named_by_place else ""
-        facts.setdefault((finding.state, finding.kind, place), []).append(finding)
+        facts.setdefault((finding.state == "refuted", finding.kind, place), []).append(finding)
     ranked = [sorted(fact, key=_rank) for fact in facts.values()]
     return [_paragraph(fact) for fact in sorted(ranked, key=lambda fact: _rank(fact[0]))]
 
@@ -81,12 +82,26 @@ def _relevance(finding: Finding) -> str:
     return get_detector(finding.kind).share_sentence(percent(evidence.effect), percent(evidence.reference))
 
 
-def _likewise(finding: Finding, others: Iterable[Finding]) -> str:
-    """Return in which classes and groups the same was seen."""
+def _likewise(finding: Finding, others: Sequence[Finding]) -> str:
+    """Return in which classes and groups the same was seen, and where it is only suspected."""
+    alike = [each.scope for each in others if each.state == finding.state]
+    suspected = [each.scope for each in others if each.state != finding.state]
     # Maps for the label and for the predicted class mostly show the same: a scope is named once.
-    scopes = list(dict.fromkeys(each.scope for each in others if each.scope != finding.scope))
-    if not scopes:
-        return ""
-    names = [str(scope) for scope in scopes[:MOST_NAMES]]
-    more = len(scopes) - len(names)
-    return f"Also in {', '.join(names)}{f' and {more} more' if more > 0 else ''}."
+    first = list(dict.fromkeys(scope for scope in alike if scope != finding.scope))
+    second = list(dict.fromkeys(scope for scope in suspected if scope not in (finding.scope, *first)))
+    sentences = (("Also in", first), ("Suspected in", second))
+    return " ".join(f"{words} {_named(scopes)}." for words, scopes in sentences if scopes)
+
+
+def _named(scopes: Sequence[Scope]) -> str:
+    """Return scopes such as `class dog`, `classes dog and fox` or `class dog and group 1`."""
+    kinds = {scope.kind for scope in scopes}
+    if len(scopes) > 1 and len(kinds) == 1:
+        return f"{_PLURALS[scopes[0].kind]} {_listed([scope.name for scope in scopes])}"
+    return _listed([str(scope) for scope in scopes])
+
+
+def _listed(names: Sequence[str]) -> str:
+    """Return names as `a, b and c`, the last of many as a number."""
+    shown = [*names] if len(names) <= MOST_NAMES else [*names[:MOST_NAMES], f"{len(names) - MOST_NAMES} more"]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

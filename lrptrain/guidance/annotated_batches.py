@@ -10,6 +10,7 @@ from lrptrain.batch import BatchAdapter, read_batch
 from lrptrain.batch.checks import Limits, unusable
 from lrptrain.batch.png_masks import PngMasks
 from lrptrain.batch.reading import ANNOTATIONS
+from lrptrain.batch.task import CLASSES, Task
 from lrptrain.guidance.evidence import evidence, guidable_samples, in_annotated_fraction, without_annotation
 from lrptrain.trainers.failures import Failures
 
@@ -57,18 +58,19 @@ class AnnotatedBatches:
         self.left_out = 0
         self._png_masks = PngMasks()
 
-    def read(self, batch: Any, worked: bool) -> tuple[dict[str, Any], Tensor]:
+    def read(self, batch: Any, worked: bool, task: Task = CLASSES) -> tuple[dict[str, Any], Tensor]:
         """Return a batch in the contract's form, with its evidence, and the indices of the samples to guide.
 
         Args:
             batch: The batch, as the user's step gets it.
             worked: Whether an earlier batch was guided: then an error is that of a single batch, which goes unguided.
+            task: What the labels mean.
 
         Raises:
             ValueError: If no batch has worked yet, and this one cannot be used.
         """
         try:
-            columns: dict[str, Any] = read_batch(batch, self.batch_adapter)
+            columns: dict[str, Any] = read_batch(batch, self.batch_adapter, task)
             if (self.sparse or worked) and not columns.keys() & set(ANNOTATIONS):
                 return {}, _none()  # None for every sample of this batch
             self._png_masks.add(columns)

@@ -15,6 +15,7 @@ from lrptrain.guidance.evidence import contrasted, moved_samples
 from lrptrain.guidance.losses import LossSum
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
 from lrptrain.relevance.interception import InterceptedForward, checkpoints, intercepted
+from lrptrain.relevance.outputs import has_one_logit
 from lrptrain.relevance.preserve import unwrap
 from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.tape.nodes import tensors_in
@@ -175,6 +176,11 @@ class GuidedStep:
     def replay(self) -> Tape | None:
         """What the backward pass must run in, or None where it runs as ever."""
         return self._replay
+
+    @property
+    def one_logit(self) -> bool:
+        """Whether the model returned one number per sample."""
+        return bool(self._forwards) and has_one_logit(self._forwards[0].output)
 
     def _note_whole_batch(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         taken = any(value is self._given for value in (*args, *kwargs.values()))

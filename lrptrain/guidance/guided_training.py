@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from lrptrain.batch import BatchAdapter
+from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.guidance.annotated_batches import AnnotatedBatches
 from lrptrain.guidance.guided_step import GuidedStep, Progress
 from lrptrain.guidance.objective import Objective, parse_losses
@@ -27,6 +28,7 @@ class GuidedTraining:
 
     Attributes:
         objective: The losses.
+        task: What the user says that the model's output means.
         schedule: How the weight rises and falls.
         strength: What scales the guidance.
         values: The values of the last guided batch, by the names that they are logged under.
@@ -59,6 +61,7 @@ class GuidedTraining:
         decay: Decay = "none",
         adaptive: bool = False,
         batch_adapter: BatchAdapter | None = None,
+        task: TaskName | Task | None = None,
         compare_every_n_batches: int = 50,
         on_error: Literal["warn", "raise"] = "warn",
         seed: int = 0,
@@ -66,7 +69,10 @@ class GuidedTraining:
     ) -> None:
         self.weight = 1.0 if weight is None else weight
         weights = parse_losses(loss, self.weight)
-        self.objective = Objective(weights, method, dict(method_options or {}), target, first_order, margin)
+        self.objective = Objective(
+            weights, method, dict(method_options or {}), target, first_order, margin, find_task(task)
+        )
+        self.task = task
         self.schedule = Schedule(warmup_steps, decay)
         check_counts(every_n_batches=every_n_batches, max_samples=1 if max_samples is None else max_samples)
         if not 0 < annotated_fraction <= 1:
@@ -131,7 +137,9 @@ class GuidedTraining:
         # guided and compared follows the batch index and the state, which are the same in all of them.
         if progress.batch % self.every_n_batches:
             return None
-        columns, rows = self.batches.read(batch, self.worked)
+        if not self.worked:
+            find_task(self.task, model)  # a model may say that it is none of classes
+        columns, rows = self.batches.read(batch, self.worked, self.objective.task)
         return GuidedStep(self, model, trained, batch, columns, rows, progress, processes)
 
     def finish(self, values: Mapping[str, float]) -> None:

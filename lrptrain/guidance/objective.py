@@ -9,6 +9,7 @@ from jaxtyping import Int, Shaped
 from torch import Tensor
 
 from lrptrain.batch.logits import class_probabilities
+from lrptrain.batch.task import CLASSES, Task
 from lrptrain.guidance.losses import LOSSES, GuidedBatch, LossSum, MapSettings, Needs
 from lrptrain.relevance import UnsupportedMethodError
 from lrptrain.relevance.default import GUIDANCE_METHODS, check_method
@@ -33,6 +34,7 @@ class Objective:
         first_order: Whether gradients inside the map count as constants; see `lrptrain.attribute`.
         margin: Pixels (or tokens) around the evidence that swaps keep; None for the default: `default_margin` for
             images (2 pixels up to a size of 167), 0 tokens for texts.
+        task: What the model's output means.
 
     Raises:
         ValueError: If a loss is unknown, a weight not positive and finite, or the margin negative.
@@ -45,6 +47,7 @@ class Objective:
     target: Literal["label", "predicted"] = "label"
     first_order: bool = False
     margin: int | None = None
+    task: Task = CLASSES
 
     def __post_init__(self) -> None:
         for name, weight in self.weights.items():
@@ -100,7 +103,8 @@ class Objective:
         batch = self._batch(forward, annotation, label, rows, generator)
         # What needs a map first: a stable sort, so that losses of one kind keep the order of their weights.
         names = sorted(self.weights, key=lambda name: LOSSES[name].needs)
-        return {name: LOSSES[name].compute(batch) for name in names}
+        with self.task.reading():
+            return {name: LOSSES[name].compute(batch) for name in names}
 
     def swap_distance(
         self,
@@ -118,7 +122,7 @@ class Objective:
         """
         swapped, judged = self._batch(forward, annotation, None, rows, generator).swapped()
         rows = rows.to(swapped.device)
-        with torch.no_grad():
+        with torch.no_grad(), self.task.reading():
             # Without dropout, which would move the prediction on its own.
             before, after = (
                 class_probabilities(forward.again(inputs[rows], rows, evaluating=True), dtype=None)

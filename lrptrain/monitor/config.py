@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from lrptrain.batch import BatchAdapter
+from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.intervention import InterventionConfig
 from lrptrain.monitor.arguments import check_choices, check_verdicts
 from lrptrain.monitor.evaluator import TARGETS, ExplanationConfig
@@ -23,6 +24,7 @@ class MonitorConfig:
         method: One of `lrptrain.methods()`; None for the first of the default ones that serves the model.
         method_options: The options of the method.
         batch_adapter: Brings a batch of another form to the contract's names.
+        task: What output and labels mean, where they do not say so: a task or its name; None for classes.
         class_names: The name of each class, in the order of the logits; None for those that the name sources have.
         region_names: The names of the regions of a `mask` `[B, K, H, W]`; the first is the evidence.
         bound: A finding is a mean share of relevance on the annotation that lies surely below this: a share in (0, 1),
@@ -57,6 +59,7 @@ class MonitorConfig:
     method: str | None = None
     method_options: Mapping[str, Any] | None = None
     batch_adapter: BatchAdapter | None = None
+    task: TaskName | Task | None = None
     class_names: Sequence[str] | None = None
     region_names: Sequence[str] = ()
     bound: float | Literal["chance"] = "chance"
@@ -87,6 +90,7 @@ class MonitorConfig:
         check_choices(self.bound, self.confidence, self.targets, self.on_error)
         check_verdicts(self.intervention, self.min_effect, self.fail_on)
         check_normalisation(self.mean, self.std)
+        find_task(self.task)
 
     @property
     def title(self) -> str:
@@ -109,6 +113,7 @@ class MonitorConfig:
             region_names=tuple(self.region_names),
             mixing_ratios=self.mixing_ratios,
             class_maps=self.class_maps,
+            task=find_task(self.task),
         )
 
     @property

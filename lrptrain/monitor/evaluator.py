@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -13,7 +13,8 @@ from torch import Tensor, nn
 from lrptrain.batch import Sample, collate, model_inputs, token_annotations
 from lrptrain.batch.annotations import TokenAnnotation
 from lrptrain.batch.content import content_tokens
-from lrptrain.batch.logits import check_labels_fit, class_probabilities
+from lrptrain.batch.logits import class_probabilities
+from lrptrain.batch.task import CLASSES, Task
 from lrptrain.findings import ExplainedSample
 from lrptrain.metrics import energy_pointing_game
 from lrptrain.metrics.localization import LOCALIZATION_METRICS
@@ -47,6 +48,7 @@ class ExplanationConfig:
         mixing_ratios: Whether to measure what share of a token's state each block takes from other tokens.
         class_maps: The number of classes for which the displayed samples are explained; see
             `lrptrain.monitor.class_maps`.
+        task: What the model's output means.
     """
 
     method: str | None = None
@@ -56,6 +58,7 @@ class ExplanationConfig:
     region_names: tuple[str, ...] = ()
     mixing_ratios: bool = False
     class_maps: int = 5
+    task: Task = CLASSES
 
 
 @dataclass(frozen=True)
@@ -66,13 +69,19 @@ class Evaluator:
         model: The model, as for `lrptrain.attribute`.
         config: How samples are explained.
         device: The device of the model.
-        forward_context: Makes the context of every forward pass, such as autocast.
+        precision: Makes the context of every forward pass, such as autocast.
     """
 
     model: nn.Module
     config: ExplanationConfig
     device: torch.device | str = "cpu"
-    forward_context: Callable[[], AbstractContextManager] = nullcontext
+    precision: Callable[[], AbstractContextManager] = nullcontext
+
+    @contextmanager
+    def forward_context(self) -> Iterator[None]:
+        """Enter what every forward pass runs in: the precision, and how its output is read."""
+        with self.precision(), self.config.task.reading():
+            yield
 
     def evaluate(
         self, samples: Sequence[Sample], progress_bar: bool = False, drawn: Collection[int | str] = ()
@@ -112,7 +121,6 @@ class Evaluator:
             class_maps = self._explain_classes(recording, relevance, num_classes)
             del recording  # before anything else takes memory
             ratios = _mixing_ratios(self.model, batch) if self.config.mixing_ratios else {}
-        check_labels_fit(torch.tensor([sample.label for sample in samples]), _first(relevance).logits)
         evidence, regions = token_annotations(batch, _first(relevance).image_grid, self.config.region_names)
         # columns[name][i] is the value of sample i, such as columns["label/energy_pointing_game"][0].
         columns = ratios | _scores(relevance, evidence, regions)

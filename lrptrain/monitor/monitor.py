@@ -11,9 +11,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from lrptrain.batch import Sample, batch_length, take
 from lrptrain.batch.forms import ignored_parts
+from lrptrain.batch.task import ONE_LOGIT, find_task
 from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Finding, announce
+from lrptrain.intervention.effects import model_output
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars
 from lrptrain.loggers.metrics import current_key
 from lrptrain.monitor.class_maps import compute_class_maps
@@ -31,10 +35,20 @@ from lrptrain.monitor.run import EvaluationKey, RunPoint
 from lrptrain.monitor.run_recorder import RunRecorder
 from lrptrain.monitor.sample_reader import SampleReader
 from lrptrain.monitor.summary import logged_metrics
+from lrptrain.monitor.told import tell
 from lrptrain.relevance.default import DEFAULT_METHODS
+from lrptrain.relevance.logit_view import one_logit_as
 from lrptrain.relevance.preserve import preserved
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.failures import Failures, describe_error
+
+
+def _has_one_logit(context: TrainingContext, batch: dict[str, Any]) -> bool:
+    """Return whether the model returns one number per sample; False where it fails, which is told elsewhere."""
+    first = {name: column[:1] for name, column in batch.items()}
+    with suppress(Exception), preserved(context.module), torch.no_grad(), one_logit_as(None):
+        return model_output(context.model, first).shape[1] == 1
+    return False
 
 
 class MonitorCore:
@@ -63,7 +77,7 @@ class MonitorCore:
         self._builder = RecordBuilder(
             bound=config.bound,
             confidence=config.confidence,
-            class_names=config.class_names,
+            class_names=find_task(config.task).class_names if config.class_names is None else config.class_names,
             tokenizer=config.tokenizer,
             mean=config.mean,
             std=config.std,
@@ -177,10 +191,12 @@ class MonitorCore:
             raise
 
     def _mention_unread(self, context: TrainingContext, batch: Any) -> None:
-        """Say once what is left out of a tuple, and that tokens have no names."""
+        """Say once how a single logit is read, what is left out of a tuple, and that tokens have no names."""
         title = self.config.title
         if "input_ids" in self.reader.read(batch) and not self._builder.names_tokens(context.name_sources):
             self.inform(f"{title} names tokens by their ids: tokenizer= says which tokenizer names them")
+        if self.config.task is None and _has_one_logit(context, self.reader.read(batch)):
+            self.inform(f"{title}: {ONE_LOGIT}")
         parts = ignored_parts(batch) if self.config.batch_adapter is None else ""
         if parts:
             self.inform(f"{title} reads (image or mapping, label, annotation) of a batch, and leaves out {parts}")
@@ -262,7 +278,7 @@ class MonitorCore:
         if context.is_first_process:
             with self.failures.caught("drawing"):
                 record = self._builder.draw(record, gathered.displayed, context.name_sources, evaluation)
-            self._write(context, record)
+            self._write(context, record, evaluation)
         return record
 
     def _judge(self, context: TrainingContext, evaluator: Evaluator, evaluation: Evaluation) -> EpochRecord:
@@ -339,7 +355,7 @@ class MonitorCore:
         self.scalars |= failures
         return failures
 
-    def _write(self, context: TrainingContext, record: EpochRecord) -> None:
+    def _write(self, context: TrainingContext, record: EpochRecord, evaluation: Evaluation) -> None:
         """Write to the folder, the terminal and the loggers; a failure of one does not keep the others from it."""
         with self.failures.caught("writing files"):
             notice = self.recorder.open(context)
@@ -351,8 +367,11 @@ class MonitorCore:
             record = self.recorder.write(record, self._evaluation_key)
             if self.recorder.folder is not None:
                 self._left_out.write(self.recorder.folder)
-        for line in announce(record.new_findings):
+        findings, told_by_others = tell(context.module, evaluation, record.new_findings, self.config.title)
+        for line in announce(findings):
             self.inform(f"{self.config.title}: {line}" if self.config.name else line)
+        for line in told_by_others:
+            self.inform(line)
         for each in context.loggers:
             # Apart, so that a logger that fails on a picture has the numbers nevertheless.
             for send_part in (send_scalars, send):

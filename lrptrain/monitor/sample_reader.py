@@ -1,12 +1,13 @@
 """From a user's batches to the monitor's sample: batches are read, checked and drawn from."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
 from lrptrain.batch import Sample, read_batch
 from lrptrain.batch.checks import Limits, unusable, vocabulary_size
 from lrptrain.batch.png_masks import PngMasks
+from lrptrain.batch.task import find_task
 from lrptrain.monitor.annotated import merged, survey, without_annotations
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.loader_pass import PlacedBatch
@@ -52,7 +53,7 @@ class SampleReader:
 
     def read(self, batch: Any) -> dict[str, Any]:
         """Return a batch in the contract's form."""
-        return read_batch(batch, self._config.batch_adapter)
+        return read_batch(batch, self._config.batch_adapter, find_task(self._config.task))
 
     def limit_classes(self, classes: int) -> None:
         """Set how many classes there are, before the sample is drawn."""
@@ -67,8 +68,10 @@ class SampleReader:
             listener: What the user's step gave the model; None if nobody listened.
 
         Raises:
-            ValueError: With the sample's id, if it is one, what is wrong and how it is mended.
+            ValueError: With the sample's id, if it is one, what is wrong and how it is mended; or if the model is one
+                of another task.
         """
+        find_task(self._config.task, context.model)  # a model may say that its output means something else
         contract_batch = self.read(batch)
         self.png_masks.add(contract_batch)
         self.limits = replace(self.limits, vocabulary=vocabulary_size(context.model))
@@ -133,7 +136,13 @@ class SampleReader:
             return self.sample.samples
         samples = self.sample.finish()
         self.is_wrong = any(gather(self.is_wrong))
-        self._mention_repeated_ids(samples)
+        if self.sample.repeats is not None:
+            several, different = self.sample.repeats
+            self._warn(
+                f"{self._config.title}: {several} samples have {different} different ids: `sample_id` must tell "
+                "samples of the whole validation set apart, or be left out of the batch; here their place in it is "
+                "written behind the id"
+            )
         annotations = merged(gather(survey(samples)))
         self.misread = annotations.misread
         if annotations.misread:
@@ -142,11 +151,3 @@ class SampleReader:
         elif annotations.remark:
             self._warn(f"{self._config.title}: {annotations.remark}")
         return self.sample.samples or []
-
-    def _mention_repeated_ids(self, samples: Sequence[Sample]) -> None:
-        ids = [sample_id for part in gather([sample.sample_id for sample in samples]) for sample_id in part]
-        if len(set(ids)) < len(ids):
-            self._warn(
-                f"{self._config.title}: {len(ids)} samples have {len(set(ids))} different ids: `sample_id` must tell "
-                "samples of the whole validation set apart, or be left out of the batch"
-            )

@@ -34,18 +34,18 @@ class ValidationSample:
             to take all as they are.
 
     Attributes:
-        samples: What this process has of the sample; None until `finish` was called.
+        samples: What this process has of the sample; None until `finish` was called. Their ids are all different: where
+            those of the batches repeat, the place in the validation set stands behind them.
+        left_out: Why samples were left out by the draw, by such ids; in this process. Empty until `finish` was called.
+        repeats: Of how many samples how many ids are different, in all processes, where some repeat; else None.
     """
 
     def __init__(self, max_samples: int, seed: int, limits: Limits | None = None) -> None:
         self.samples: list[Sample] | None = None
+        self.left_out: dict[int | str, str] = {}
+        self.repeats: tuple[int, int] | None = None
         self._reservoir = StratifiedReservoir(max_samples, seed, limits)
         self._seen = 0
-
-    @property
-    def left_out(self) -> dict[int | str, str]:
-        """Why samples were left out, by their ids; in this process."""
-        return self._reservoir.left_out
 
     def add_batch(
         self,
@@ -74,7 +74,7 @@ class ValidationSample:
         if self.samples is None:
             self._reservoir.keep_one_size(gather(self._reservoir.sizes()))
             everywhere = gather((dict(self._reservoir.counts), self._reservoir.keys()))
-            samples = _of_one_type(self._reservoir.choose(everywhere))
+            samples = _of_one_type(self._told_apart(self._reservoir.choose(everywhere)))
             self._reservoir.candidates.clear()
             # A table's column has one type: where one id is a string, all are, in all processes.
             named = any(gather(any(isinstance(sample.sample_id, str) for sample in samples)))
@@ -88,9 +88,30 @@ class ValidationSample:
             problems: What is wrong, by their ids.
         """
         if self.samples is not None:
-            # What the draw left out is not among them: where ids repeat, a sound sample may have the same one.
-            later = problems.keys() - self.left_out.keys()
-            self.samples = [sample for sample in self.samples if sample.sample_id not in later]
+            self.samples = [sample for sample in self.samples if sample.sample_id not in problems]
+
+    def _told_apart(self, chosen: Mapping[int, Sample]) -> list[Sample]:
+        """Return samples with ids that do not repeat, and note what was left out by such ids.
+
+        A sample that fails later is left out by its id: a sound one with the same would go with it.
+
+        Args:
+            chosen: The samples of this process by their place in the validation set.
+        """
+        ids = [str(sample.sample_id) for sample in chosen.values()]
+        parts = gather((ids, [str(sample_id) for sample_id, _ in self._reservoir.left_out.values()]))
+        counts = Counter(each for part in parts for column in part for each in column)
+        of_samples = Counter(each for part, _ in parts for each in part)
+        if of_samples.total() > len(of_samples):
+            self.repeats = (of_samples.total(), len(of_samples))
+
+        def unique(sample_id: int | str, place: int) -> int | str:
+            return sample_id if counts[str(sample_id)] == 1 else f"{sample_id} (place {place})"
+
+        # By places that all processes know, in the order in which batches came.
+        problems = sorted(self._reservoir.left_out.items())
+        self.left_out = {unique(sample_id, place): problem for place, (sample_id, problem) in problems}
+        return [replace(sample, sample_id=unique(sample.sample_id, place)) for place, sample in chosen.items()]
 
 
 @dataclass
@@ -105,7 +126,7 @@ class StratifiedReservoir:
         counts: The number of samples of each class seen so far; -1 is the class of samples without a label.
         limits: What values may be at most; None to take all as they are.
         candidates: For each class the candidates with their keys, by ascending key.
-        left_out: Why samples were left out, by their ids.
+        left_out: The id of each sample that was left out and why, by its place in the validation set.
     """
 
     max_samples: int
@@ -113,7 +134,7 @@ class StratifiedReservoir:
     limits: Limits | None = None
     counts: Counter[int] = field(default_factory=Counter)
     candidates: dict[int, list[tuple[Key, Sample]]] = field(default_factory=dict)
-    left_out: dict[int | str, str] = field(default_factory=dict)
+    left_out: dict[int, tuple[int | str, str]] = field(default_factory=dict)
 
     def add(self, batch: Mapping[str, Any], indices: Int[np.ndarray, " batch"], valid: Iterable[bool]) -> None:
         """Let the samples of a batch compete.
@@ -128,7 +149,8 @@ class StratifiedReservoir:
         # Before they are counted: a label that is no class would be a class of its own, with places.
         problems = unusable(batch, self.limits) if self.limits is not None else {}
         for row in problems.keys() & set(rows):
-            self.left_out[take(batch, row, int(indices[row])).sample_id] = problems[row]
+            place = int(indices[row])
+            self.left_out[place] = (take(batch, row, place).sample_id, problems[row])
         rows = [row for row in rows if row not in problems]
         self.counts.update(labels[row] for row in rows)
         places = allocate(self.counts, self.max_samples)
@@ -166,7 +188,7 @@ class StratifiedReservoir:
                 others = [(name, size) for name, size in _sizes(sample) if size != most[name]]
                 for name, size in others:
                     problem = f"{name!r} is {list(size)}, and that of most samples {list(most[name])}"
-                    self.left_out[sample.sample_id] = problem
+                    self.left_out[key[1]] = (sample.sample_id, problem)
                 if not others:
                     fitting.append((key, sample))
             self.candidates[label] = fitting
@@ -175,11 +197,14 @@ class StratifiedReservoir:
         """Return the candidates' keys by class, to be compared with those of other processes."""
         return {label: [key for key, _ in candidates] for label, candidates in self.candidates.items()}
 
-    def choose(self, everywhere: Iterable[tuple[Mapping[int, int], Mapping[int, list[Key]]]]) -> list[Sample]:
-        """Return the samples of this process that belong to the sample of the whole set, by class and priority.
+    def choose(self, everywhere: Iterable[tuple[Mapping[int, int], Mapping[int, list[Key]]]]) -> dict[int, Sample]:
+        """Return the samples of this process that belong to the sample of the whole set, in the order of their classes.
 
         Args:
             everywhere: `(counts, keys())` of every process, this one included.
+
+        Returns:
+            The samples by their place in the validation set.
         """
         everywhere = list(everywhere)
         counts: Counter[int] = sum((Counter(part) for part, _ in everywhere), Counter())
@@ -187,7 +212,8 @@ class StratifiedReservoir:
         chosen: set[Key] = set()
         for label, places in allocate(counts, self.max_samples).items():
             chosen.update(sorted(key for _, keys in everywhere for key in keys.get(label, ()))[:places])
-        return [sample for label in sorted(self.candidates) for key, sample in self.candidates[label] if key in chosen]
+        candidates = (candidate for label in sorted(self.candidates) for candidate in self.candidates[label])
+        return {key[1]: sample for key, sample in candidates if key in chosen}
 
 
 def _of_one_type(samples: list[Sample]) -> list[Sample]:

@@ -12,6 +12,8 @@ from torch import Tensor, nn
 
 from lrptrain.relevance.arguments import check_inputs, mask_name
 from lrptrain.relevance.heads import Head
+from lrptrain.relevance.logit_view import LogitView
+from lrptrain.relevance.outputs import applied_view
 from lrptrain.relevance.precision import (
     AutocastState,
     autocast_state,
@@ -83,7 +85,8 @@ class ForwardPass:
             except NonFiniteError as error:
                 check_inputs(self.inputs, explained_input(self.inputs, self.explain)[0], error)
                 raise
-            return self._recording(tape, _canonized(tape, numbers, head), head)
+            view = None if head.functions else applied_view(self.output)
+            return self._recording(tape, _canonized(tape, numbers, head, view), head)
 
     def logits(self) -> Recording:
         """Return the recording of the logits; if there are none, one that can be asked for other heads."""
@@ -164,7 +167,7 @@ def forward_pass(
         return ForwardPass(tape, output, copied, inputs, explain, layout, autocast_state())
 
 
-def _canonized(tape: Tape, numbers: Float[Tensor, "batch numbers"], head: Head) -> Value:
+def _canonized(tape: Tape, numbers: Float[Tensor, "batch numbers"], head: Head, view: LogitView | None = None) -> Value:
     value = tape.value_of(numbers)
     if value is None or not value.depends:
         what = "numbers of the target" if head.functions else "logits"
@@ -172,6 +175,8 @@ def _canonized(tape: Tape, numbers: Float[Tensor, "batch numbers"], head: Head) 
             f"the {what} do not come from the input by recorded operations (detached or precomputed?)"
         )
     tape.keep_only(value)
+    if view is not None:
+        view.into_last_layer(tape, value)
     choose_written(tape)
     fold_constants(tape, value)
     make_real(tape, value)

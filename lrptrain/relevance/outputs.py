@@ -7,6 +7,7 @@ from typing import Any
 from jaxtyping import Float
 from torch import Tensor
 
+from lrptrain.relevance.logit_view import LogitView, active_view
 from lrptrain.relevance.types import NonFiniteError, UnsupportedModelError
 
 
@@ -46,6 +47,8 @@ def field_of(output: Any, *names: str) -> Tensor | None:
 def read_logits(output: Any, samples: int) -> Float[Tensor, "batch classes"]:
     """Take the logits out of a model's output; one number per sample, `[batch]`, is one logit.
 
+    Within `one_logit_as` one logit is read by its view.
+
     Raises:
         UnsupportedModelError: If they are not one row of class scores per sample.
         NonFiniteError: If they are NaN.
@@ -54,7 +57,38 @@ def read_logits(output: Any, samples: int) -> Float[Tensor, "batch classes"]:
     if logits is None or logits.ndim not in (1, 2) or len(logits) != samples or not logits.is_floating_point():
         raise UnsupportedModelError(_no_logits(output, logits, samples))
     check_not_nan(logits, "logits")
-    return logits if logits.ndim == 2 else logits.unsqueeze(1)
+    logits = logits if logits.ndim == 2 else logits.unsqueeze(1)
+    view = applied_view(output)
+    if view is None:
+        return logits
+    return view(logits if view.column is None else logits[:, view.column : view.column + 1])
+
+
+def applied_view(output: Any) -> LogitView | None:
+    """Return the view by which the logits of an output are read, or None where they are read as they are.
+
+    Raises:
+        UnsupportedModelError: If the view needs other logits.
+    """
+    view = active_view()
+    if view is None or (view.column is None and has_one_logit(output)):
+        return view
+    if view.column is None and not view.required:
+        return None
+    logits = field_of(output, "logits")
+    if view.column is not None and logits is not None and logits.ndim == 2 and logits.shape[1] > view.column:
+        return view
+    needed = "one number per sample" if view.column is None else f"logits of more than {view.column} labels"
+    raise UnsupportedModelError(
+        f"the task reads {needed}, and the model returned {described(output)}: task='classes' takes a logit for each "
+        "class"
+    )
+
+
+def has_one_logit(output: Any) -> bool:
+    """Return whether the logits of a model's output are one number per sample, `[batch]` or `[batch, 1]`."""
+    logits = field_of(output, "logits")
+    return logits is not None and (logits.ndim == 1 or logits.shape[1:] == (1,))
 
 
 def _no_logits(output: Any, logits: Tensor | None, samples: int) -> str:

@@ -14,6 +14,12 @@ REFINEMENT = "pixel_adaptive"
 DEFAULT_THRESHOLD = 0.3
 """The threshold of the background where no true mask says which one fits: a share of each map's maximum."""
 
+THRESHOLD_LINE = (
+    "the background's threshold is the one that fits the true masks of the validation images best; where none has a "
+    f"mask, it is {DEFAULT_THRESHOLD} (`threshold` in the config sets it)"
+)
+"""What is said at the start where no threshold is set."""
+
 
 @dataclass(frozen=True)
 class PseudoMaskConfig:

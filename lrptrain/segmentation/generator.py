@@ -100,7 +100,7 @@ class SeedGenerator:
         if self.config.present == "label":
             return classes_of_labels(batch.labels, self.classes).to(batch.images.device)
         logits = compute_logits(self.model, batch.images)
-        if self.config.multi_label:
+        if self.config.multi_label or self.classes == 1:
             return logits > 0
         return nn.functional.one_hot(logits.argmax(1), self.classes).bool()
 

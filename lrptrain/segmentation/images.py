@@ -97,6 +97,8 @@ def classes_of_labels(labels: Tensor | None, classes: int) -> Bool[Tensor, "batc
         if labels.shape[1] != classes:
             raise ValueError(f"labels have {labels.shape[1]} classes, the model has {classes}")
         return labels > 0.5
+    if classes == 1 and labels.numel() and int(labels.max()) <= 1:  # one logit: the label says whether it is there
+        return (labels == 1)[:, None]
     if labels.numel() and int(labels.max()) >= classes:
         raise ValueError(f"the label {int(labels.max())} is no class of the model, which has {classes}")
     return F.one_hot(labels.long().clamp(min=0), classes).bool() & (labels >= 0)[:, None]

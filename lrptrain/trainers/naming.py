@@ -165,8 +165,8 @@ def _candidates(source: Any) -> Iterator[Any]:
         yield source.get(name) if isinstance(source, Mapping) else getattr(source, name, None)
     # A dataset of Hugging Face's `datasets` says of its columns what their numbers mean.
     features = getattr(source, "features", None)
-    for column in ("label", "labels") if isinstance(features, Mapping) else ():
-        yield getattr(features.get(column), "names", None)
+    if isinstance(features, Mapping):
+        yield from (getattr(features.get(column), "names", None) for column in ("label", "labels"))
     for part in source.modules() if isinstance(source, nn.Module) else ():
         names = getattr(getattr(part, "config", None), "id2label", None)
         # `LABEL_0`, `LABEL_1` ... are what transformers writes where nobody has named them.

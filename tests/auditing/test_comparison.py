@@ -13,7 +13,6 @@ from lrptrain.auditing.comparison import (
     prepare_cases,
     try_out,
 )
-from lrptrain.auditing.context import predict_batches
 from lrptrain.auditing.score import Score
 from lrptrain.batch import token_annotations
 from lrptrain.metrics import (
@@ -81,13 +80,6 @@ def test_the_label_is_explained_on_request_where_there_is_one():
     samples["label"][0] = -1
     (case,) = prepare_cases(model, [samples], "label")
     assert case.target.tolist() == [int(case.logits[0].argmax()), *samples["label"][1:].tolist()]
-
-
-def test_labels_of_one_logit_are_refused():
-    samples = {"image": torch.rand(2, 4), "label": torch.zeros(2, dtype=torch.long)}
-    for run in (prepare_cases, predict_batches):
-        with pytest.raises(ValueError, match=r"one logit: let its forward return"):
-            run(nn.Linear(4, 1), [samples])
 
 
 class NoAttention(nn.Module):

@@ -1,7 +1,7 @@
 import pytest
 import torch
 
-from lrptrain.batch.logits import check_labels_fit, class_probabilities, two_class_logits
+from lrptrain.batch.logits import class_probabilities, two_class_logits
 
 
 def test_a_single_logit_is_one_of_two_classes():
@@ -30,15 +30,3 @@ def test_gradients_flow():
     class_probabilities(logits)[:, 1].sum().backward()
     assert logits.grad is not None
     assert logits.grad.item() == 0.25  # the derivative of the sigmoid at 0
-
-
-def test_labels_of_a_single_logit_are_refused_with_a_way_out_that_is_the_same_loss():
-    logit = torch.tensor([[0.7], [-2.0]], dtype=torch.float64)
-    with pytest.raises(ValueError, match=r"torch.cat\(\[-z, z\], 1\) / 2"):
-        check_labels_fit(torch.tensor([-1, 0]), logit)
-    check_labels_fit(torch.tensor([-1, -1]), logit)
-    check_labels_fit(None, logit)
-    both, label = torch.cat([-logit, logit], 1) / 2, torch.tensor([1, 0])
-    check_labels_fit(label, both)
-    binary = torch.nn.functional.binary_cross_entropy_with_logits(logit[:, 0], label.double())
-    torch.testing.assert_close(torch.nn.functional.cross_entropy(both, label), binary, rtol=1e-14, atol=0)

@@ -27,8 +27,8 @@ def test_what_is_taken_is_a_copy():
     ("batch", "message"),
     [
         ({"image": IMAGE, "label": torch.zeros(3, dtype=torch.long)}, "differ in length"),
-        ({"image": IMAGE, "label": torch.zeros(2, 3, dtype=torch.long)}, "one integer per sample.*or leaves it out"),
-        ({"image": IMAGE, "label": torch.tensor(1)}, "one integer per sample"),
+        ({"image": IMAGE, "label": torch.zeros(2, 3, dtype=torch.long)}, "has several columns: of one-hot labels"),
+        ({"image": IMAGE, "label": torch.tensor(1)}, "one number per sample"),
         ("text", "mapping or a tuple"),
         ({"x": IMAGE}, "no input in a batch with \\['x'\\]"),
     ],

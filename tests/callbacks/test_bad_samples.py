@@ -74,6 +74,7 @@ def test_where_ids_repeat_no_sound_sample_goes_with_a_bad_one(tmp_path):
     ):
         watching, _ = run(tmp_path, columns, pl_module=pl_module)
     assert len(watching.scored) == 23
+    assert list(json.loads((watching.folder / "left_out.json").read_text())) == [f"{BAD % 8} (place {BAD})"]
 
 
 def test_on_request_a_bad_sample_ends_the_run(tmp_path):
@@ -112,6 +113,25 @@ def test_a_sample_that_the_model_cannot_take_is_left_out(tmp_path):
     with pytest.warns(UserWarning, match=f"left out for the rest of the run. {BAD}: RuntimeError: not this one"):
         watching, _ = run(tmp_path, columns, pl_module=pl_module)
     assert maps(watching).keys() == set(range(24)) - {BAD}
+    assert watching.failures == 0
+
+
+@pytest.mark.parametrize("other", [BAD + 4, BAD - 8])
+def test_a_sample_that_the_model_cannot_take_goes_alone_where_ids_repeat(other, tmp_path):
+    """Sound samples with its id come before and after it, and stay: in every epoch, by their place."""
+    columns = {**spoiled(), "sample_id": torch.arange(24)}
+    columns["sample_id"][other] = BAD
+    columns["image"][BAD, 0, 0, 0] = 42
+    pl_module = module(net=Picky())
+    pl_module.validation_step = lambda batch, batch_idx: None
+    with (
+        pytest.warns(UserWarning, match=rf"rest of the run. {BAD} \(place {BAD}\): RuntimeError: not this one"),
+        pytest.warns(UserWarning, match="24 samples have 23 different ids.*their place in it is written behind the id"),
+    ):
+        watching, _ = run(tmp_path, columns, pl_module=pl_module)
+    expected = {str(place) for place in range(24) if place not in (BAD, other)} | {f"{BAD} (place {other})"}
+    assert {each.sample.sample_id for each in watching.scored} == expected
+    assert [event["scalars"]["relevance/left_out"] for event in read_events(watching.folder)] == [1.0, 1.0]
     assert watching.failures == 0
 
 

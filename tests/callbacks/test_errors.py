@@ -8,6 +8,7 @@ import torch
 from setting import PACKAGES, Points, data, loader, module, monitor, trainer, vit
 from torch import nn
 
+from lrptrain.batch.task import OneLabel
 from lrptrain.callbacks import RelevanceMonitor
 from lrptrain.relevance.types import UnsupportedModelError
 
@@ -83,8 +84,13 @@ class TwoOutputs(nn.Module):
         (replaced(mask=torch.full((24, 16, 16), 7)), {}, "mask must be 1 .evidence., 0 .not. or 255"),
         (replaced(mask=torch.zeros(24, 2, 16, 16)), {}, "2 regions need as many different names"),
         (replaced(mask=torch.zeros(24, 2, 16, 16)), {"region_names": ["a"]}, "2 regions need as many"),
-        (replaced(label=torch.rand(24, 3)), {}, "'label' of a batch must hold one integer per sample"),
-        (replaced(label=torch.rand(24)), {}, "'label' of a batch must hold one integer per sample"),
+        (replaced(label=torch.rand(24, 3)), {}, r"'label' \[5, 3\] has several columns: of one-hot labels say task="),
+        (replaced(label=torch.rand(24, 3)), {"task": "classes"}, "is not one-hot: .* label.argmax"),
+        (replaced(label=torch.ones(24, 3)), {"task": OneLabel(3)}, "has no column 3"),
+        (replaced(label=torch.ones(24, 5)), {"task": OneLabel(4)}, "reads logits of more than 4 labels"),
+        (replaced(label=torch.zeros(24, 16, 16)), {}, "is one of pixels, and maps explain one class per sample"),
+        (replaced(label=torch.rand(24)), {}, "'label' holds the float .*, which is no class"),
+        (replaced(label=torch.rand(24)), {"task": "binary"}, "reads one number per sample.*task='classes'"),
         (replaced(label=torch.full((24,), 5)), {}, "target .* is out of range for 3 classes"),
         (data(), {"class_names": ["a", "b"]}, "class_names has 2 names for 3 logits"),
         (data(), {"class_names": ["a", "b", "c", "d"]}, "class_names has 4 names for 3 logits"),
@@ -147,16 +153,6 @@ def test_masks_of_other_kinds_are_read(mask, tmp_path):
 def test_masks_that_are_all_ignored_are_mentioned(tmp_path):
     with pytest.warns(UserWarning, match="no sample is annotated: every 'mask' is 255 throughout.*`mask > 0`"):
         fit(tmp_path, monitor(on_error="raise"), columns=replaced(mask=torch.full_like(PNG, 255)))
-
-
-@pytest.mark.parametrize("label", [0, 1])
-def test_labels_of_one_logit_are_refused(label, tmp_path):
-    """An argmax of one logit is always 0: half of the accuracy would be false."""
-    pl_module = module(net=vit(num_classes=1))
-    pl_module.validation_step = lambda batch, batch_idx: None
-    pl_module.training_step = lambda batch, batch_idx: pytest.fail("training began")
-    with pytest.raises(ValueError, match=r"the model has one logit: let its forward return .*torch.cat"):
-        fit(tmp_path, monitor(), pl_module, replaced(label=torch.full((24,), label)))
 
 
 def test_outputs_that_are_no_logits_fail_in_the_sanity_check(tmp_path):

@@ -57,16 +57,6 @@ def test_one_logit(tmp_path):
     assert any(not torch.equal(x, before[name]) for name, x in weights(pl_module).items())
 
 
-def test_labels_of_one_logit_are_refused(tmp_path):
-    pl_module = sgd_module(vit(num_classes=1).double())
-    pl_module.training_step = lambda batch, batch_idx: pl_module(batch["image"]).square().mean()
-    for label in (0, 1):
-        columns = annotated_data()
-        columns["label"] = torch.full_like(columns["label"], label)
-        with pytest.raises(ValueError, match=r"one logit: let its forward return .*torch.cat"):
-            fit(tmp_path, pl_module, columns, guidance("energy"))
-
-
 def test_a_second_run_starts_over(tmp_path):
     callback, columns = guidance("energy", adaptive=True), annotated_data()
     fit(tmp_path, sgd_module(), columns, callback)

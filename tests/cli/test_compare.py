@@ -4,13 +4,14 @@ from pathlib import Path
 import pytest
 import pytorch_lightning as pl
 import torch
+from own_vision import several_labels
 
 import lrptrain
 from lrptrain.auditing import compare as module
 from lrptrain.cli import main
 from lrptrain.cli.checkpoint import read_checkpoint
 from lrptrain.cli.compare import compare_checkpoint
-from lrptrain.cli.datasets import saved_data
+from lrptrain.cli.datasets import load_task, saved_data
 from lrptrain.data import PlantedDigits, TextSpans
 from lrptrain.models import ImageClassifier, TextClassifier
 
@@ -103,3 +104,43 @@ def test_unknown_methods_and_counts_are_told(digits):
         compare_checkpoint(digits, methods="rolout")
     with pytest.raises(ValueError, match="max_samples"):
         compare_checkpoint(digits, max_samples=0)
+
+
+def test_one_of_several_labels_is_compared_on_request(digits, tmp_path):
+    """Whether a picture shows a three: right where the sign of that logit says so."""
+    options = ["--methods=random", "--max_samples=10", "--faithfulness=false"]
+    options.append("--batch_adapter=own_vision.several_labels")
+    with pytest.raises(SystemExit) as ended:
+        run(digits, tmp_path, *options)
+    assert "of one-hot labels say --task classes; " in str(ended.value)
+    assert "--task 'lrptrain.OneLabel(column=...)' takes one of them" in str(ended.value)
+    results = run(digits, tmp_path, *options, "--task=lrptrain.OneLabel(column=3)")
+    model = ImageClassifier.load_from_checkpoint(digits, map_location="cpu").eval()
+    task = lrptrain.OneLabel(3)
+    loader = PlantedDigits(train_size=64, val_size=40, batch_size=32)
+    loader.setup("validate")
+    compared = lrptrain.compare(
+        model,
+        loader.val_dataloader(),
+        ["random"],
+        max_samples=10,
+        faithfulness=False,
+        batch_adapter=several_labels,
+        task=task,
+    )
+    assert results["accuracy"] == compared.about["accuracy"]
+    assert results["methods"][0]["scores"]["EPG"]["value"] == compared.rows[0].scores["EPG"].value
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("binari", "unknown task 'binari'; did you mean binary"),
+        ("lrptrain.compare", "is no task: lrptrain.OneLabel and lrptrain.Regression are"),
+        ("lrptrain.OneLabel(colum=3)", "unexpected keyword argument 'colum'"),
+        ("lrptrain.Regression", "missing 2 required positional arguments"),
+    ],
+)
+def test_a_wrong_task_is_named(text, message):
+    with pytest.raises(ValueError, match=message):
+        load_task(text)

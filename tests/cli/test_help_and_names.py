@@ -14,8 +14,9 @@ from transformers import BertConfig, ViTImageProcessor
 
 import lrptrain
 from lrptrain.cli import main
+from lrptrain.cli.checkpoint import Checkpoint
 from lrptrain.cli.main import sentence_of
-from lrptrain.cli.normalisation import find_normalisation
+from lrptrain.cli.normalisation import find_black, find_normalisation
 from lrptrain.loggers import EpochRecord, write_record
 
 
@@ -138,6 +139,24 @@ def test_where_the_normalisation_is_from(tmp_path):
     itself.mean = itself.std = torch.ones(3)
     with pytest.raises(ValueError, match="which it may apply to its images by itself"):
         normalisation(itself)
+
+
+def test_black_is_that_of_the_normalisation(capsys):
+    """What removed pixels become: (0 - mean) / std, by the same finder as for the command `attribute`."""
+    none = Checkpoint("model.ckpt", {})
+    subset = torch.utils.data.DataLoader(torch.utils.data.Subset(Folder(), [0, 1]))
+    expected = pytest.approx([-0.1 / 0.4, -0.2 / 0.5, -0.3 / 0.6])
+    assert find_black(nn.Linear(1, 1), none, subset) == expected
+    assert "Normalize of the dataset; removed pixels become black" in capsys.readouterr().out
+    saved = Checkpoint("model.ckpt", {"hyper_parameters": {"mean": [0.1, 0.2, 0.3], "std": [0.4, 0.5, 0.6]}})
+    assert find_black(nn.Linear(1, 1), saved, own_vision.loader()) == expected
+    assert find_black(nn.Linear(1, 1), none, own_vision.plain) == 0
+    assert "not normalised: so are the images of the data; removed" in capsys.readouterr().out
+    # Of one channel, one number: images may have one.
+    grey = Checkpoint("model.ckpt", {"datamodule_hyper_parameters": {"mean": [0.5], "std": [0.25]}})
+    assert find_black(nn.Linear(1, 1), grey, own_vision.loader()) == -2
+    assert find_black(nn.Linear(1, 1), none, own_vision.loader()) == 0
+    assert "nothing says for sure" in capsys.readouterr().out
 
 
 def test_the_card_of_a_model(tmp_path):

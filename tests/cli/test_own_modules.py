@@ -247,8 +247,11 @@ def test_attribute_knows_the_normalisation_or_asks(folder, tmp_path, capsys):
 
 def test_segment_takes_them_too(folder, capsys):
     main(["segment", str(folder / "vision.ckpt"), MODULE, "--data=own_vision.Split", "--training.max_epochs=1",
-          "--masks.threshold=0.5", "--masks.method=rollout"])  # fmt: skip
-    assert "segmentation/results.json" in capsys.readouterr().out
+          "--masks.method=rollout"])  # fmt: skip
+    said = capsys.readouterr().out
+    assert "where none has a mask, it is 0.3 (--masks.threshold sets it)" in said
+    assert "nothing says for sure how the images were normalised (--masks.mean and --masks.std would)" in said
+    assert "segmentation/results.json" in said
     assert "name a LightningDataModule in --data" in refusal(
         capsys, "segment", folder / "vision.ckpt", MODULE, "--data=own_vision.loader"
     )

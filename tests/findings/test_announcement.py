@@ -59,7 +59,18 @@ def test_one_fact_is_told_once_with_its_classes():
     classes = [replace(CONFIRMED, scope=Scope("class", str(i))) for i in range(9)]
     (text,) = announce([*classes, CONFIRMED, replace(CONFIRMED, target="predicted")])
     assert text.startswith("SHORTCUT confirmed, all classes")
-    assert "Also in class 0, class 1, class 2, class 3, class 4, class 5 and 3 more." in text
+    assert "Also in classes 0, 1, 2, 3, 4, 5 and 3 more." in text
+
+
+def test_where_the_same_is_only_suspected_is_said_with_it():
+    dog, fox, group = (
+        replace(SUSPECTED, scope=Scope(*name)) for name in (("class", "dog"), ("class", "fox"), ("group", "1"))
+    )
+    (text,) = announce([dog, CONFIRMED, replace(CONFIRMED, scope=Scope("class", "owl")), fox])
+    assert "Also in class owl. Suspected in classes dog and fox." in text
+    (text,) = announce([dog, CONFIRMED, group])
+    assert "Suspected in class dog and group 1." in text
+    assert len(announce([dog, replace(fox, state="refuted")])) == 2
 
 
 def test_kinds_places_and_states_are_not_mixed_and_the_gravest_comes_first():

@@ -80,8 +80,12 @@ def test_one_forward_pass_serves_all_classes_of_a_batch(model):
     assert len(passed) == 2  # batches of 4 and 2
 
 
-def test_a_single_logit_has_no_other_class():
-    assert explained(tiny_vit(num_classes=1).double().eval(), [Sample(0, -1, images()[0].tensors)])[1] == []
+def test_a_single_logit_has_two_classes():
+    model = tiny_vit(num_classes=1).double().eval()
+    shown, maps = explained(model, [Sample(0, -1, images()[0].tensors)])
+    both = sorted((float(each.probabilities[k]), k) for each in shown for k in (0, 1))[::-1]
+    assert [(found.probability, found.class_name) for found in maps] == [(p, NAMES[k]) for p, k in both]
+    torch.testing.assert_close(maps[0].relevance, -maps[1].relevance, rtol=1e-10, atol=0)
     assert compute_class_maps(Evaluator(torch.nn.Identity(), ExplanationConfig()), [], NAMES) == []
 
 

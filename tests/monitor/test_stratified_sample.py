@@ -51,7 +51,7 @@ def test_streaming_equals_choosing_at_once_for_any_order_and_processes(labels, p
         batch = {"x": torch.tensor(rows), "label": torch.from_numpy(labels[rows])}
         keepers[generator.randrange(size)].add(batch, np.array(rows), [True] * len(rows))
     everywhere = [(dict(keeper.counts), keeper.keys()) for keeper in keepers]
-    chosen = [sample for keeper in keepers for sample in keeper.choose(everywhere)]
+    chosen = [sample for keeper in keepers for sample in keeper.choose(everywhere).values()]
     assert {sample.sample_id for sample in chosen} == chosen_at_once(labels, places, seed)
     assert len(chosen) == min(places, len(labels))
     assert all(sample.label == labels[sample.sample_id] for sample in chosen)
@@ -61,7 +61,7 @@ def test_padding_is_not_counted():
     keeper = StratifiedReservoir(10)
     keeper.add({"x": torch.arange(4), "label": torch.zeros(4, dtype=torch.long)}, np.arange(4), [True, False] * 2)
     assert keeper.counts == {0: 2}
-    assert {sample.sample_id for sample in keeper.choose([(keeper.counts, keeper.keys())])} == {0, 2}
+    assert {sample.sample_id for sample in keeper.choose([(keeper.counts, keeper.keys())]).values()} == {0, 2}
 
 
 def test_memory_stays_small_on_a_sorted_set():
@@ -84,4 +84,4 @@ def test_priorities_are_uniform_and_depend_on_the_seed():
 def test_any_integer_label_will_do(dtype):
     keeper = StratifiedReservoir(2)
     keeper.add({"x": torch.arange(3), "label": torch.tensor([0, 1, 1], dtype=dtype)}, np.arange(3), [True] * 3)
-    assert {sample.label for sample in keeper.choose([(keeper.counts, keeper.keys())])} == {0, 1}
+    assert {sample.label for sample in keeper.choose([(keeper.counts, keeper.keys())]).values()} == {0, 1}

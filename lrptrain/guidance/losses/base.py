@@ -11,7 +11,6 @@ from jaxtyping import Bool, Float, Int, Shaped
 from torch import Tensor
 
 from lrptrain.batch.annotations import IGNORED, TokenAnnotation
-from lrptrain.batch.logits import check_labels_fit
 from lrptrain.guidance.evidence import at_tokens
 from lrptrain.intervention.swap import swap_outside, swap_tokens
 from lrptrain.relevance import Relevance
@@ -114,8 +113,6 @@ class GuidedBatch:
         """The relevance maps of the recording's samples, with their graph."""
         target = self._recorded_label if self.maps.target == "label" else None
         recording = self.recording
-        if target is not None and self.label is not None:
-            check_labels_fit(self.label[self.rows], recording.output.tensor)
 
         def explain(method: str) -> Relevance:
             return recording.attribute(

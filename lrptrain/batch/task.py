@@ -1,0 +1,288 @@
+"""What a model's output and its labels mean: classes, one logit of two classes, one of several labels, or a number.
+
+A task reads the labels of a batch, and says how one number per sample is read as the logits of two classes. All else
+(the predicted class, its map, changes of its probability, accuracies) works on classes.
+"""
+
+from abc import ABC, abstractmethod
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from jaxtyping import Int, Shaped
+from torch import Tensor, nn
+
+from lrptrain.relevance.logit_view import LogitView, one_logit_as
+from lrptrain.relevance.types import unknown_name
+
+NO_LABEL = -1
+
+
+@dataclass(frozen=True)
+class Task(ABC):
+    """What a model's output and its labels mean.
+
+    Attributes:
+        name: What users call the task.
+    """
+
+    name: ClassVar[str]
+
+    @property
+    def view(self) -> LogitView:
+        """How one number per sample is read: as the logit of class 1, whose negative is that of class 0."""
+        return LogitView()
+
+    @property
+    def class_names(self) -> list[str] | None:
+        """The names of the classes, where the task itself says what they are."""
+        return None
+
+    def reading(self) -> AbstractContextManager[None]:
+        """Return what the model's output is read in, as the logits of classes."""
+        return one_logit_as(self.view)
+
+    @abstractmethod
+    def classes(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, " batch"]:
+        """Return the class of each label, negative where there is none.
+
+        Args:
+            label: The labels of a batch.
+
+        Raises:
+            ValueError: If a label has no meaning for the task.
+        """
+
+
+@dataclass(frozen=True)
+class Classes(Task):
+    """One logit for each class, or one for two classes (binary cross-entropy), whichever the model has.
+
+    Of one logit z class 1 has the probability sigmoid(z), and is predicted where z > 0. The maps of both classes are
+    those of a model with the logits -z / 2 and z / 2.
+
+    Attributes:
+        one_hot: Whether labels `[batch, classes]` are one-hot.
+    """
+
+    name: ClassVar[str] = "classes"
+    one_hot: bool = False
+
+    def classes(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, " batch"]:
+        """Return the class of each label, negative where there is none.
+
+        Args:
+            label: Integers, booleans, or the floats 0 and 1; negative numbers and NaN mean none. Where they are
+                one-hot, a row of zeros means none.
+
+        Raises:
+            ValueError: If there are other floats, or several columns, with the way out.
+        """
+        if label.ndim > 1:
+            return self._of_columns(label)
+        if not label.is_floating_point():
+            return label.long() if label.dtype == torch.bool else label
+        absent = label.isnan() | (label < 0)
+        other = label[~absent & (label != 0) & (label != 1)]
+        if len(other):
+            raise ValueError(
+                f"'label' holds the float {float(other[0]):.4g}, which is no class: integers are, and the floats 0 and "
+                "1. task='binary' takes what is above 0.5 for class 1; lrptrain.Regression(mean, std) as the task "
+                "tells what lies above the mean from what lies below it"
+            )
+        return torch.where(absent, NO_LABEL, label.nan_to_num(0.0)).long()
+
+    def _of_columns(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, " batch"]:
+        shape = list(label.shape)
+        if label.ndim > 2:
+            raise ValueError(
+                f"'label' {shape} is one of pixels, and maps explain one class per sample: leave it out in a "
+                "batch_adapter; lrptrain.targets.SemanticSegmentationTarget explains a class in a region"
+            )
+        if not self.one_hot:
+            raise ValueError(
+                f"'label' {shape} has several columns: of one-hot labels say task='classes'; of several labels per "
+                "sample task=lrptrain.OneLabel(column) takes one of them; labels of tokens are left out in a "
+                "batch_adapter, and lrptrain.targets.TokenTarget explains a token's class"
+            )
+        values = label.double()
+        if not bool((((values == 0) | (values == 1)).all(1) & (values.sum(1) <= 1)).all()):
+            raise ValueError(
+                f"'label' {shape} is not one-hot: task=lrptrain.OneLabel(column) takes one of several labels per "
+                "sample; of soft labels a batch_adapter may give the most probable class, label.argmax(1)"
+            )
+        return torch.where(values.any(1), values.argmax(1), NO_LABEL)
+
+
+CLASSES = Classes()
+"""The task where none is named."""
+
+
+@dataclass(frozen=True)
+class Binary(Task):
+    """One logit per sample, trained with the binary cross-entropy; labels may be soft, and count by what they exceed.
+
+    Attributes:
+        threshold: Labels above it are class 1.
+    """
+
+    name: ClassVar[str] = "binary"
+    threshold: float = 0.5
+
+    @property
+    def view(self) -> LogitView:
+        """How one number per sample is read; several are refused."""
+        return LogitView(required=True)
+
+    def classes(self, label: Shaped[Tensor, " batch"]) -> Int[Tensor, " batch"]:
+        """Return 1 for labels above the threshold, 0 for others, negative where there is none.
+
+        Args:
+            label: Numbers in 0..1; negative numbers and NaN mean none.
+
+        Raises:
+            ValueError: If a label is larger than 1.
+        """
+        values = label.double()
+        if bool((values > 1).any()):
+            raise ValueError(
+                f"'label' holds {float(values.nan_to_num(0.0).max()):.4g}: those of task='binary' lie in 0..1"
+            )
+        absent = values.isnan() | (values < 0)
+        return torch.where(absent, NO_LABEL, (values > self.threshold).long())
+
+
+@dataclass(frozen=True)
+class Regression(Task):
+    """One number per sample, which is told from the mean of the labels: class 1 lies above it, class 0 below.
+
+    Maps explain in which direction the prediction departs from the mean; the probability of class 1 is the sigmoid of
+    the prediction in standard deviations from the mean, so that a change by a tenth of a deviation near the mean
+    changes it by 0.025.
+
+    Attributes:
+        mean: The mean of the labels, in the units of the model's output.
+        std: Their standard deviation.
+
+    Raises:
+        ValueError: If the standard deviation is not positive.
+    """
+
+    name: ClassVar[str] = "regression"
+    mean: float
+    std: float
+
+    def __post_init__(self) -> None:
+        """Check the standard deviation."""
+        if not 0 < self.std < float("inf"):
+            raise ValueError(f"std must be a positive number, not {self.std}")
+
+    @property
+    def view(self) -> LogitView:
+        """The distance from the mean in standard deviations, as a logit."""
+        slope = 0.5 / self.std
+        return LogitView((-slope, slope), (slope * self.mean, -slope * self.mean), required=True)
+
+    @property
+    def class_names(self) -> list[str]:
+        """Which side of the mean a class is."""
+        return [f"below {self.mean:g}", f"above {self.mean:g}"]
+
+    def classes(self, label: Shaped[Tensor, " batch"]) -> Int[Tensor, " batch"]:
+        """Return 1 for labels above the mean, 0 for others, negative for NaN, which means none."""
+        values = label.double()
+        return torch.where(values.isnan(), NO_LABEL, (values > self.mean).long())
+
+
+ONE_LOGIT = (
+    "the model has one output z per sample, which is read as a logit: class 1 where z > 0, class 0 elsewhere; "
+    "task=lrptrain.Regression(mean, std) if it is a value, task='binary' to leave out this line"
+)
+"""What is said where nobody has named the task."""
+
+
+@dataclass(frozen=True)
+class OneLabel(Task):
+    """One of several labels per sample, each with a logit of its own (binary cross-entropy): is it there or not?
+
+    Class 1 are the samples that have the label, class 0 those that have not. Several labels are watched by several
+    monitors, each with a name.
+
+    Attributes:
+        column: The number of the label, of logits and labels `[batch, labels]`.
+        title: What the label is called; "" for its number.
+
+    Raises:
+        ValueError: If the number is negative.
+    """
+
+    name: ClassVar[str] = "one label"
+    column: int = 0
+    title: str = ""
+
+    def __post_init__(self) -> None:
+        """Check the number: from the end, it would be another label of a model with other labels."""
+        if self.column < 0:
+            raise ValueError(f"column must be 0 or more, not {self.column}")
+
+    @property
+    def view(self) -> LogitView:
+        """The label's own logit as those of two classes."""
+        return LogitView(column=self.column)
+
+    @property
+    def class_names(self) -> list[str]:
+        """Whether a sample has the label."""
+        title = self.title or f"label {self.column}"
+        return [f"no {title}", title]
+
+    def classes(self, label: Shaped[Tensor, " batch *columns"]) -> Int[Tensor, " batch"]:
+        """Return 1 for samples that have the label, 0 for others, negative where it is not known.
+
+        Args:
+            label: 0 or 1 of every label, `[batch, labels]`; negative numbers and NaN mean that it is not known.
+
+        Raises:
+            ValueError: If the label has no column, or other values.
+        """
+        if label.ndim != 2 or label.shape[1] <= self.column:
+            raise ValueError(f"'label' {list(label.shape)} has no column {self.column}: it must be [batch, labels]")
+        return CLASSES.classes(label[:, self.column])
+
+
+TaskName = Literal["classes", "binary"]
+TASKS: dict[str, Task] = {task.name: task for task in (Classes(one_hot=True), Binary())}
+"""The tasks for which a name is enough."""
+
+
+def find_task(task: "TaskName | Task | None", model: nn.Module | None = None) -> Task:
+    """Return the task that a user names; without a name, classes.
+
+    Args:
+        task: A task, its name, or None.
+        model: A model, whose `config.problem_type` (Hugging Face) may say that it is a regression.
+
+    Raises:
+        ValueError: If the name is unknown, or the model says what needs more than a name.
+    """
+    if isinstance(task, Task):
+        return task
+    if task is not None:
+        if task not in TASKS:
+            raise ValueError(
+                f"{unknown_name('task', task, list(TASKS))}, lrptrain.Regression(mean, std), lrptrain.OneLabel(column)"
+            )
+        return TASKS[task]
+    problem: Any = getattr(getattr(model, "config", None), "problem_type", None)
+    if problem == "regression":
+        raise ValueError(
+            "the model's config.problem_type is 'regression': pass task=lrptrain.Regression(mean, std) of its labels, "
+            "or task='binary' where its one output is a logit"
+        )
+    if problem == "multi_label_classification":
+        raise ValueError(
+            "the model's config.problem_type is 'multi_label_classification': task=lrptrain.OneLabel(column) takes one "
+            "of its labels"
+        )
+    return CLASSES

@@ -1,0 +1,110 @@
+import pytest
+import torch
+
+import lrptrain
+from lrptrain.batch import read_batch
+from lrptrain.batch.task import CLASSES, Binary, OneLabel, Regression, find_task
+from lrptrain.relevance.outputs import read_logits
+
+IMAGE = torch.zeros(3, 3, 4, 4)
+NAN = float("nan")
+
+
+@pytest.mark.parametrize("shape", [(3,), (3, 1)])
+@pytest.mark.parametrize("kind", [torch.int64, torch.int32, torch.uint8, torch.bool, torch.float32, torch.float64])
+def test_labels_of_two_classes_come_in_any_type(kind, shape):
+    label = torch.tensor([1, 0, 1]).to(kind).view(shape)
+    found = read_batch({"image": IMAGE, "label": label})["label"]
+    assert found.tolist() == [1, 0, 1]
+    assert not found.is_floating_point()
+    assert found.dtype != torch.bool
+
+
+def test_negative_labels_and_nan_are_none():
+    assert (CLASSES.classes(torch.tensor([NAN, -1.0, 1.0, -100.0])) < 0).tolist() == [True, True, False, True]
+    assert Binary().classes(torch.tensor([NAN, -1.0, 0.5, 0.6])).tolist() == [-1, -1, 0, 1]
+    assert Regression(-2.0, 1.0).classes(torch.tensor([NAN, -3.0, -2.0, -1.0])).tolist() == [-1, 0, 0, 1]
+
+
+@pytest.mark.parametrize("value", [0.3, 2.0, -0.0 + 1e-6])
+def test_other_floats_are_refused_with_ways_out_that_work(value):
+    batch = {"image": IMAGE, "label": torch.tensor([0.0, 1.0, value])}
+    with pytest.raises(ValueError, match=r"holds the float .*task='binary' .*lrptrain.Regression\(mean, std\)"):
+        read_batch(batch)
+    assert read_batch(batch, task=find_task(lrptrain.Regression(mean=0.5, std=1.0)))["label"][:2].tolist() == [0, 1]
+    if value <= 1:
+        assert read_batch(batch, task=find_task("binary"))["label"].tolist() == [0, 1, 0]
+    else:
+        with pytest.raises(ValueError, match=r"holds 2: those of task='binary' lie in 0\.\.1"):
+            read_batch(batch, task=find_task("binary"))
+
+
+def test_a_regression_is_read_in_standard_deviations_from_the_mean():
+    task = Regression(mean=40.0, std=5.0)
+    with task.reading():
+        logits = read_logits(torch.tensor([[40.0], [45.0], [30.0]], dtype=torch.float64), 3)
+    deviations = torch.tensor([0.0, 1.0, -2.0], dtype=torch.float64)
+    torch.testing.assert_close(logits.softmax(1)[:, 1], deviations.sigmoid())
+    assert task.class_names == ["below 40", "above 40"]
+    with pytest.raises(ValueError, match="std must be a positive number"):
+        Regression(0.0, 0.0)
+
+
+class Configured(torch.nn.Linear):
+    def __init__(self, problem_type):
+        super().__init__(2, 1)
+        self.config = type("Config", (), {"problem_type": problem_type})()
+
+
+def test_the_task_is_named_or_that_of_the_model():
+    assert find_task(None) is CLASSES
+    assert find_task(None, Configured(None)) is CLASSES
+    assert find_task("binary", Configured("regression")) == Binary()
+    with pytest.raises(ValueError, match=r"config.problem_type is 'regression': pass task=lrptrain.Regression"):
+        find_task(None, Configured("regression"))
+    with pytest.raises(ValueError, match="unknown task 'binari'; did you mean binary"):
+        find_task("binari")  # type: ignore[arg-type]
+
+
+SEVERAL = torch.tensor([[1.0, 0.0, 1.0], [0.0, 0.0, 0.0], [1.0, NAN, -1.0]])
+
+
+def test_one_of_several_labels_is_there_or_not_or_unknown():
+    batch = {"image": IMAGE, "label": SEVERAL}
+    read = [read_batch(batch, task=OneLabel(column))["label"].tolist() for column in range(3)]
+    assert read == [[1, 0, 1], [0, 0, -1], [1, 0, -1]]
+    assert read_batch({**batch, "label": (SEVERAL > 0).int()}, task=OneLabel(2))["label"].tolist() == [1, 0, 0]
+    assert OneLabel(1).class_names == ["no label 1", "label 1"]
+    assert OneLabel(1, "edema").class_names == ["no edema", "edema"]
+    with pytest.raises(ValueError, match="column must be 0 or more"):
+        OneLabel(-1)
+    with pytest.raises(ValueError, match=r"'label' \[3\] has no column 1"):
+        read_batch({"image": IMAGE, "label": torch.ones(3)}, task=OneLabel(1))
+
+
+def test_one_hot_labels_are_classes_on_request_alone():
+    one_hot = torch.eye(4)[[2, 0, 3]]
+    for label in (one_hot, one_hot.long(), one_hot.bool()):
+        with pytest.raises(ValueError, match="has several columns: of one-hot labels say task='classes'"):
+            read_batch({"image": IMAGE, "label": label})
+        assert read_batch({"image": IMAGE, "label": label}, task=find_task("classes"))["label"].tolist() == [2, 0, 3]
+    one_hot[1] = 0
+    assert find_task("classes").classes(one_hot).tolist() == [2, -1, 3]
+    for other in (SEVERAL.nan_to_num(0.0).clamp(min=0), one_hot * 0.9 + 0.025):
+        with pytest.raises(ValueError, match=r"is not one-hot: task=lrptrain.OneLabel\(column\) .*label.argmax\(1\)"):
+            find_task("classes").classes(other)
+
+
+def test_labels_of_tokens_and_pixels_are_refused_with_what_explains_them():
+    with pytest.raises(ValueError, match=r"lrptrain\.targets\.TokenTarget explains a token's class"):
+        read_batch({"input_ids": torch.ones(2, 5, dtype=torch.long), "labels": torch.zeros(2, 5, dtype=torch.long)})
+    with pytest.raises(ValueError, match=r"lrptrain\.targets\.SemanticSegmentationTarget explains a class in a region"):
+        read_batch({"image": IMAGE, "label": torch.zeros(3, 4, 4, dtype=torch.long)})
+    assert hasattr(lrptrain.targets, "TokenTarget")
+    assert hasattr(lrptrain.targets, "SemanticSegmentationTarget")
+
+
+def test_a_model_of_several_labels_asks_for_one():
+    with pytest.raises(ValueError, match=r"'multi_label_classification': task=lrptrain.OneLabel\(column\) takes one"):
+        find_task(None, Configured("multi_label_classification"))
+    assert find_task(OneLabel(1), Configured("multi_label_classification")) == OneLabel(1)

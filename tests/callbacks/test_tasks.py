@@ -1,0 +1,299 @@
+"""A model with one logit, trained with the binary cross-entropy, beside the same model with a logit for each class."""
+
+import copy
+import json
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from guided import annotated_data, fit, guidance, sgd_module
+from setting import data, loader, messages, module, monitor, trainer, vit
+from torch import Tensor, nn
+
+import lrptrain
+from lrptrain.batch.annotations import mask_to_tokens
+from lrptrain.guidance import guidance_loss
+
+SAMPLES = 24
+
+
+class OneLogit(nn.Module):
+    """A ViT with one logit; its output is `[batch, 1]` or `[batch]`."""
+
+    def __init__(self, flat: bool = False):
+        super().__init__()
+        self.vit: Any = vit(num_classes=1).double()
+        self.flat = flat
+        with torch.no_grad():  # both classes are to be predicted, clearly
+            self.vit.head.weight.mul_(20)
+            self.vit.head.bias.copy_(-self.vit(data()["image"].double()).mean(0))
+
+    def forward(self, image: Tensor) -> Tensor:
+        logit: Tensor = self.vit(image)
+        return logit[:, 0] if self.flat else logit
+
+
+def two_logits() -> nn.Module:
+    both = copy.deepcopy(OneLogit().vit)
+    both.head = nn.Linear(32, 2).double()
+    head = OneLogit().vit.head
+    with torch.no_grad():
+        both.head.weight.copy_(torch.cat([-head.weight, head.weight]) / 2)
+        both.head.bias.copy_(torch.cat([-head.bias, head.bias]) / 2)
+    return both
+
+
+def columns(label: Tensor | None = None) -> dict[str, Tensor]:
+    drawn = data(SAMPLES)
+    drawn["image"] = drawn["image"].double()
+    drawn["label"] = drawn["label"] % 2 if label is None else label
+    return drawn
+
+
+def validated(folder: Any, net: nn.Module, label: Tensor | None = None, **options: Any) -> Any:
+    settings = {"max_samples": SAMPLES, "on_error": "raise", "bound": 0.9, **options}
+    watching = monitor(**settings, class_names=["benign", "malignant"], min_effect=0.001)
+    trainer(folder, watching).validate(module(net=net), loader(columns(label)), verbose=False)
+    return watching
+
+
+@pytest.fixture(scope="module")
+def expected(tmp_path_factory):
+    """What the monitor sees of the model with a logit for each class."""
+    return validated(tmp_path_factory.mktemp("two"), two_logits())
+
+
+INDICES = data(SAMPLES)["label"] % 2
+
+
+@pytest.mark.parametrize(("flat", "label"), [(False, INDICES[:, None]), (True, INDICES.float())], ids=["int", "float"])
+def test_the_monitor_sees_what_it_sees_of_two_logits(label, flat, expected, tmp_path):
+    """Predictions, probabilities, maps, scores, interventions, findings and the maps of both classes."""
+    found = validated(tmp_path, OneLogit(flat), label)
+    assert {each.predicted for each in found.scored} == {0, 1}
+    for one, two in zip(found.scored, expected.scored, strict=True):
+        assert (one.sample.sample_id, one.sample.label, one.predicted) == (
+            two.sample.sample_id,
+            two.sample.label,
+            two.predicted,
+        )
+        torch.testing.assert_close(torch.tensor(one.probabilities), torch.tensor(two.probabilities))
+        assert one.values == pytest.approx(two.values, rel=1e-9, nan_ok=True)
+        for target in ("label", "predicted"):
+            torch.testing.assert_close(one.maps[target], two.maps[target], rtol=1e-9, atol=1e-12)
+    assert found.findings
+    told = [[(each.kind, each.scope, each.state, each.where) for each in one.findings] for one in (found, expected)]
+    assert told[0] == told[1]
+    effects = [[each.effect for each in one.findings] for one in (found, expected)]
+    assert effects[0] == pytest.approx(effects[1], rel=1e-6)
+    written = [sorted((one.folder / "class_maps").iterdir()) for one in (found, expected)]
+    tables = [table(paths[0]) for paths in written]
+    assert tables[0]["class"] == tables[1]["class"]
+    assert set(tables[0]["class"]) == {"benign", "malignant"}
+    torch.testing.assert_close(torch.tensor(tables[0]["map_class"]), torch.tensor(tables[1]["map_class"]))
+
+
+def table(path: Any) -> dict[str, list[Any]]:
+    import pyarrow.parquet as pq
+
+    columns: dict[str, list[Any]] = pq.read_table(path).to_pydict()
+    return columns
+
+
+class SeveralLabels(nn.Module):
+    """The model of one logit, whose logit is one of three."""
+
+    def __init__(self):
+        super().__init__()
+        self.vit: Any = OneLogit().vit
+        head = self.vit.head
+        self.vit.head = nn.Linear(32, 3).double()
+        with torch.no_grad():
+            self.vit.head.weight[1] = head.weight[0]
+            self.vit.head.bias[1] = head.bias[0]
+
+    def forward(self, image: Tensor) -> Tensor:
+        logits: Tensor = self.vit(image)
+        return logits
+
+
+def several(label: Tensor) -> Tensor:
+    """Labels of which the second is the given one."""
+    return torch.stack([torch.ones(len(label)), label.float(), 1 - label.float()], 1)
+
+
+def test_one_of_several_labels_is_watched_as_if_the_model_had_no_other(expected, tmp_path):
+    found = validated(tmp_path, SeveralLabels(), several(INDICES), task=lrptrain.OneLabel(1))
+    for one, other in zip(found.scored, expected.scored, strict=True):
+        assert (one.sample.label, one.predicted) == (other.sample.label, other.predicted)
+        torch.testing.assert_close(torch.tensor(one.probabilities), torch.tensor(other.probabilities))
+        for target in ("label", "predicted"):
+            torch.testing.assert_close(one.maps[target], other.maps[target], rtol=1e-9, atol=1e-12)
+    told = [[(each.kind, each.scope, each.state, each.where) for each in one.findings] for one in (found, expected)]
+    assert told[0] == told[1]
+
+
+def test_guidance_on_one_of_several_labels_moves_what_it_would_move_of_one(tmp_path):
+    label = torch.tensor([0, 1, 1, 0, 0, 1])
+    moved, value = step(SeveralLabels(), tmp_path, "label", "energy", several(label), task=lrptrain.OneLabel(1))
+    one, expected = step(OneLogit(), tmp_path, "label", "energy", label)
+    assert value == pytest.approx(expected, rel=1e-9)
+    for name, x in one.items():
+        part = moved[name][1:2] if name.startswith("vit.head.") else moved[name]
+        torch.testing.assert_close(part, x, rtol=1e-7, atol=1e-12)
+    assert not moved["vit.head.weight"][[0, 2]].any()
+
+
+def test_the_accuracy_is_that_of_the_sign(tmp_path):
+    net = OneLogit()
+    found = validated(tmp_path, net)
+    truth = columns()
+    right = ((net.eval()(truth["image"])[:, 0] > 0) == (truth["label"] == 1)).double().mean()
+    logged = json.loads((found.folder / "run.json").read_text())
+    assert logged["class_names"] == ["benign", "malignant"]
+    assert sum(each.predicted == each.sample.label for each in found.scored) / SAMPLES == pytest.approx(float(right))
+
+
+def test_a_line_says_how_one_logit_is_read(tmp_path):
+    for task, said in ((None, 1), ("binary", 0)):
+        with messages() as lines:
+            pl_module = module(net=OneLogit())
+            pl_module.training_step = lambda batch, batch_idx: pl_module(batch["image"]).square().mean()  # noqa: B023
+            trainer(tmp_path, monitor(task=task), max_epochs=1).fit(pl_module, loader(columns()), loader(columns()))
+        assert len([line for line in lines if "read as a logit: class 1 where z > 0" in line]) == said
+
+
+def test_labels_that_are_no_class_of_one_logit_are_refused(tmp_path):
+    pl_module = module(net=OneLogit())
+    pl_module.training_step = lambda batch, batch_idx: pytest.fail("training began")
+    wrong = {**data(), "image": columns()["image"]}
+    with pytest.raises(ValueError, match="the label 2 is no class of the model"):
+        trainer(tmp_path, monitor()).fit(pl_module, loader(columns()), loader(wrong))
+
+
+def step(net: nn.Module, folder: Any, target: str, loss: str, label: Tensor, **options: Any) -> Any:
+    """The guidance's part of a step of gradient descent: the task's loss has no gradient."""
+    before = copy.deepcopy(net)
+    drawn = annotated_data()
+    drawn["label"] = label
+    pl_module = sgd_module(net)
+    pl_module.training_step = lambda batch, batch_idx: 0.0 * pl_module(batch["image"]).sum()
+    runner = fit(folder, pl_module, drawn, guidance(loss, target=target, **options))
+    moved = {name: x - dict(before.named_parameters())[name] for name, x in net.named_parameters()}
+    return moved, float(runner.callback_metrics[f"guidance/{loss}"])
+
+
+@pytest.mark.parametrize("kind", [torch.long, torch.float32])
+@pytest.mark.parametrize("target", ["label", "predicted"])
+@pytest.mark.parametrize("loss", ["energy", "rrr", "consistency"])
+def test_guidance_moves_the_weights_as_of_two_logits(loss, target, kind, tmp_path):
+    if kind == torch.float32 and loss != "energy":
+        pytest.skip("each kind once")
+    label = torch.tensor([0, 1, 1, 0, 0, 1])
+    one, value = step(OneLogit(), tmp_path, target, loss, label.to(kind))
+    two, expected = step(two_logits(), tmp_path, target, loss, label)
+    assert value == pytest.approx(expected, rel=1e-9)
+    assert any(bool(x.any()) for x in one.values())
+    for name, x in two.items():
+        if name.startswith("head."):  # by the chain rule z has half of the difference of both rows
+            x = (x[1:] - x[:1]) / 2
+        torch.testing.assert_close(one[f"vit.{name}"], x, rtol=1e-7, atol=1e-12)
+
+
+def test_guidance_on_the_predicted_class_explains_minus_z_where_z_is_negative(tmp_path):
+    """The energy of the map of the class that is predicted, by the engine alone."""
+    net = OneLogit()
+    drawn = annotated_data()
+    with torch.no_grad():
+        sign = net(drawn["image"])[:, 0].sign()
+    assert set(sign.tolist()) == {-1.0, 1.0}
+    _, value = step(OneLogit(), tmp_path, "predicted", "energy", torch.zeros(6), method="input_x_gradient")
+    scores = lrptrain.attribute(net, drawn["image"], method="input_x_gradient").scores * sign[:, None]
+    expected = guidance_loss(scores, mask_to_tokens(drawn["mask"], (4, 4)))
+    assert value == pytest.approx(float(expected), rel=1e-6)
+
+
+def test_guidance_says_how_one_logit_is_read(tmp_path):
+    with messages() as lines:
+        step(OneLogit(), tmp_path, "label", "energy", torch.tensor([0, 1, 1, 0, 0, 1]))
+    assert len([line for line in lines if "RelevanceGuidance: the model has one output z" in line]) == 1
+
+
+def test_soft_labels_are_refused_before_the_first_step_with_a_way_out_that_works(tmp_path):
+    soft = torch.tensor([0.1, 0.9, 0.9, 0.1, 0.1, 0.9])
+    net = OneLogit()
+    before = copy.deepcopy(net.state_dict())
+    with pytest.raises(ValueError, match=r"'label' holds the float 0\.1, .* task='binary'"):
+        step(net, tmp_path, "label", "energy", soft)
+    assert all(torch.equal(x, before[name]) for name, x in net.state_dict().items())
+    one, value = step(OneLogit(), tmp_path, "label", "energy", soft, task="binary")
+    hard, expected = step(OneLogit(), tmp_path, "label", "energy", (soft > 0.5).long())
+    assert value == expected
+    assert all(torch.equal(x, hard[name]) for name, x in one.items())
+
+
+def test_audits_and_comparisons_are_those_of_two_logits():
+    batch = columns((data(SAMPLES)["label"] % 2).float())
+    methods = ["attnlrp", "raw_attention", "lrp"]
+    one, two = (
+        lrptrain.compare(net.eval(), [batch], methods, target="label", max_samples=8)
+        for net in (OneLogit(), two_logits())
+    )
+    assert one.about["accuracy"] == two.about["accuracy"]
+    for found, expected in zip(
+        sorted(one.rows, key=lambda row: row.method), sorted(two.rows, key=lambda row: row.method), strict=True
+    ):
+        assert found.problem == expected.problem == ""
+        for name, score in expected.scores.items():
+            assert found.scores[name].value == pytest.approx(score.value, rel=1e-6), (found.method, name)
+    audits = [
+        lrptrain.audit(net.eval(), [batch], methods[:2], tests=["perturbation"], max_samples=8)
+        for net in (OneLogit(), two_logits())
+    ]
+    assert [str(verdict) for verdict in audits[0].verdicts] == [str(verdict) for verdict in audits[1].verdicts]
+    for unit, other in zip(audits[0].units, audits[1].units, strict=True):
+        assert (unit.title, unit.problem) == (other.title, other.problem)
+        for name, values in other.values.items():
+            assert unit.values[name] == pytest.approx(values, rel=1e-6), name
+
+
+def test_a_regression_is_explained_by_the_side_of_the_mean(tmp_path):
+    """Above the mean of the labels maps explain the output, below it its negative."""
+    assert monitor(task=lrptrain.Regression(3.0, 2.0)).core._builder.class_names == ["below 3", "above 3"]
+    net = OneLogit()
+    values = 3.0 + 2.0 * torch.randn(SAMPLES, generator=torch.Generator().manual_seed(3))
+    watching = validated(tmp_path, net, values, task=lrptrain.Regression(3.0, 2.0), class_maps=0)
+    truth = columns()["image"]
+    output = net(truth).detach()[:, 0]
+    for each in watching.scored:
+        row = int(each.sample.sample_id)
+        assert each.sample.label == int(values[row] > 3.0)
+        assert each.predicted == int(output[row] > 3.0)
+        assert each.probabilities[1] == pytest.approx(float(((output[row] - 3.0) / 2.0).sigmoid()))
+    row = int(watching.scored[0].sample.sample_id)
+    sign = 2 * watching.scored[0].sample.label - 1
+    expected = sign * lrptrain.attribute(net.eval(), truth[row : row + 1], method="attnlrp").scores[0] / 4
+    torch.testing.assert_close(watching.scored[0].maps["label"], expected.detach(), rtol=1e-8, atol=1e-12)
+
+
+def test_an_unlabelled_logit_is_explained_for_the_class_that_it_predicts(tmp_path):
+    without = columns()
+    del without["label"]
+    watching = monitor(max_samples=SAMPLES, on_error="raise")
+    trainer(tmp_path, watching).validate(module(net=OneLogit()), loader(without), verbose=False)
+    assert {each.predicted for each in watching.scored} == {0, 1}
+    image = without["image"]
+    net = OneLogit().eval()
+    scores = lrptrain.attribute(net, image, method="attnlrp").scores * net(image).sign() / 2
+    for each in watching.scored:
+        expected = scores[int(each.sample.sample_id)].detach()
+        torch.testing.assert_close(each.maps["predicted"], expected, rtol=1e-8, atol=1e-12)
+
+
+def test_the_losses_of_both_models_are_the_same():
+    """Why the view halves the logit."""
+    truth = columns()
+    one = F.binary_cross_entropy_with_logits(OneLogit(flat=True)(truth["image"]), truth["label"].double())
+    two = F.cross_entropy(two_logits()(truth["image"]), truth["label"])
+    torch.testing.assert_close(one, two, rtol=1e-12, atol=0)

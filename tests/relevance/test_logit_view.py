@@ -1,0 +1,160 @@
+"""One number per sample read as two classes, beside a model whose last layer has two outputs."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from small_models import tiny_vit
+from torch import Tensor, nn
+
+import lrptrain
+from lrptrain.relevance.logit_view import LogitView, active_view, one_logit_as
+
+TARGET = torch.tensor([0, 1, 0])
+
+
+def images() -> Tensor:
+    return torch.randn(3, 3, 16, 16, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+def one_logit() -> Any:
+    model = tiny_vit(num_classes=1).double().eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter += 0.1 * torch.randn(parameter.shape, generator=torch.Generator().manual_seed(2)).double()
+    return model
+
+
+def two_logits(model: Any, slope: float = 0.5, offset: float = 0.0) -> Any:
+    """The same model with a last layer of two outputs."""
+    both = copy.deepcopy(model)
+    both.head = nn.Linear(16, 2).double()
+    with torch.no_grad():
+        both.head.weight.copy_(torch.cat([-model.head.weight, model.head.weight]) * slope)
+        both.head.bias.copy_(torch.cat([-model.head.bias * slope - offset, model.head.bias * slope + offset]))
+    return both
+
+
+class Around(nn.Module):
+    """A model whose output goes through a function."""
+
+    def __init__(self, model: nn.Module, function):
+        super().__init__()
+        self.model = model
+        self.function = function
+
+    def forward(self, image: Tensor) -> Tensor:
+        return self.function(self.model(image))
+
+
+@pytest.mark.parametrize("method", lrptrain.methods())
+def test_maps_are_those_of_a_layer_with_two_outputs(method):
+    """Of each class, by each method: some tell weights for from weights against a logit."""
+    model = one_logit()
+    try:
+        expected = lrptrain.attribute(two_logits(model), images(), TARGET, method)
+    except lrptrain.UnsupportedMethodError:
+        pytest.skip("does not exist for this model")
+    with one_logit_as(LogitView()):
+        found = lrptrain.attribute(model, images(), TARGET, method)
+    scale = expected.scores.abs().max()
+    torch.testing.assert_close(found.scores / scale, expected.scores / scale, rtol=0, atol=1e-12)
+    torch.testing.assert_close(found.logits, expected.logits, rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize(
+    ("function", "slope", "offset"),
+    [
+        (lambda z: z[:, 0], 0.5, 0.0),
+        (lambda z: z.squeeze(-1).float().double(), 0.5, 0.0),
+        (lambda z: z / 0.25, 2.0, 0.0),
+        (lambda z: -(z * 2 + 3).view(-1), -1.0, -1.5),
+    ],
+    ids=["entry", "squeezed", "temperature", "negated"],
+)
+def test_what_follows_the_last_layer_belongs_to_it(function, slope, offset):
+    model = one_logit()
+    expected = lrptrain.attribute(two_logits(model, slope, offset), images(), TARGET, "lrp").scores
+    with one_logit_as(LogitView()):
+        found = lrptrain.attribute(Around(model, function), images(), TARGET, "lrp").scores
+    torch.testing.assert_close(found / expected.abs().max(), expected / expected.abs().max(), rtol=0, atol=1e-6)
+
+
+@pytest.mark.parametrize("function", [torch.tanh, lambda z: 1 / z], ids=["tanh", "inverse"])
+def test_what_is_no_multiple_is_left_behind_the_layer(function):
+    model = Around(one_logit(), function)
+
+    def both(image):
+        return torch.cat([-model(image), model(image)], 1) / 2
+
+    expected = lrptrain.attribute(Around(nn.Identity(), both), images(), TARGET, "input_x_gradient")
+    with one_logit_as(LogitView()):
+        found = lrptrain.attribute(model, images(), TARGET, "input_x_gradient")
+    torch.testing.assert_close(found.scores, expected.scores, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(found.logits, expected.logits, rtol=1e-13, atol=0)
+
+
+def test_offsets_move_the_boundary():
+    model = one_logit()
+    with one_logit_as(LogitView((-2.0, 2.0), (6.0, -6.0))):  # 4 (z - 3) is the logit
+        found = lrptrain.record(model, images())
+        torch.testing.assert_close(found.logits.softmax(1)[:, 1:], (4 * (model(images()) - 3)).sigmoid())
+        scores = found.attribute(1, "attnlrp").scores
+    expected = lrptrain.attribute(two_logits(model, 2.0, -6.0), images(), 1, "attnlrp").scores
+    torch.testing.assert_close(scores, expected, rtol=1e-10, atol=1e-12)
+
+
+def test_gradients_of_a_loss_on_maps_reach_the_last_layer():
+    """The gradient of a map's sum of squares, at the weight of one output and at those of two."""
+    gradients = []
+    model = one_logit()
+    for net, view in ((model, LogitView()), (two_logits(model), None)):
+        with one_logit_as(view):
+            scores = lrptrain.attribute(net, images(), TARGET, "attnlrp", create_graph=True).scores
+        gradients.append(torch.autograd.grad(scores.square().sum(), [net.head.weight, net.patch_embed.proj.weight]))
+    (one, early), (two, expected_early) = gradients
+    torch.testing.assert_close(early, expected_early, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(one[0], (two[1] - two[0]) / 2, rtol=1e-9, atol=1e-12)
+
+
+def test_several_logits_and_functions_are_read_as_they_are():
+    model = tiny_vit().double().eval()
+    plain = lrptrain.attribute(model, images(), 1)
+    logit = lrptrain.attribute(one_logit(), images())
+    with one_logit_as(LogitView()):
+        assert torch.equal(lrptrain.attribute(model, images(), 1).logits, plain.logits)
+        of_function = lrptrain.attribute(one_logit(), images(), target=lambda output: output[:, 0])
+        with one_logit_as(None):
+            assert lrptrain.record(one_logit(), images()).logits.shape == (3, 1)
+    assert torch.equal(of_function.scores, logit.scores)
+    assert active_view() is None
+
+
+@pytest.mark.parametrize("method", ["attnlrp", "lrp", "transformer_attribution", "leave_one_out"])
+def test_a_column_of_several_is_read_as_if_the_model_had_no_other(method):
+    torch.manual_seed(3)
+    several = one_logit()
+    several.head = nn.Linear(16, 4).double()
+    single = copy.deepcopy(several)
+    single.head = nn.Linear(16, 1).double()
+    with torch.no_grad():
+        single.head.weight.copy_(several.head.weight[2:3])
+        single.head.bias.copy_(several.head.bias[2:3])
+    with one_logit_as(LogitView()):
+        expected = lrptrain.attribute(single, images(), TARGET, method)
+    with one_logit_as(LogitView(column=2)):
+        found = lrptrain.attribute(several, images(), TARGET, method)
+    scale = expected.scores.abs().max()
+    torch.testing.assert_close(found.scores / scale, expected.scores / scale, rtol=0, atol=1e-12)
+    torch.testing.assert_close(found.logits, expected.logits, rtol=1e-12, atol=1e-14)
+    if method == "attnlrp":  # of what has the label: half of the engine's own map of that logit
+        plain = lrptrain.attribute(several, images(), 2, method).scores
+        torch.testing.assert_close(found.scores[1], plain[1] / 2, rtol=1e-9, atol=1e-12)
+
+
+def test_a_view_that_needs_other_logits_refuses():
+    with one_logit_as(LogitView(column=3)), pytest.raises(lrptrain.UnsupportedModelError, match="more than 3 labels"):
+        lrptrain.record(tiny_vit().double().eval(), images()).logits  # noqa: B018
+    with one_logit_as(LogitView(required=True)), pytest.raises(ValueError, match="reads one number per sample"):
+        lrptrain.attribute(tiny_vit().double().eval(), images())
