@@ -121,7 +121,7 @@ class RelevanceMonitorCallback(transformers.TrainerCallback, trainer_callback.Ex
         self.core.reset()
         self._draws = True
         saved = _saved_state(state.stateful_callbacks.get(type(self).__name__), self._key)
-        if saved is not None:
+        if saved is not None and state.global_step > 0:  # at the start it is what this callback holds from before
             self.core.load_state_dict(saved)
         if self._is_ours(args.metric_for_best_model):
             self.core.evaluate_in_every_validation()
