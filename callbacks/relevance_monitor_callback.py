@@ -22,7 +22,7 @@ transformers = require("transformers", "transformers")
 trainer_callback = require("transformers.trainer_callback", "transformers")
 
 
-class RelevanceMonitorCallback(transformers.TrainerCallback, trainer_callback.ExportableState):  # type: ignore[misc, name-defined]
+class RelevanceMonitorCallback(transformers.TrainerCallback, trainer_callback.ExportableState):  # type: ignore[name-defined]
     """Explains a fixed sample of the evaluation set whenever a `transformers.Trainer` evaluates.
 
         trainer = Trainer(model, args, eval_dataset=..., callbacks=[RelevanceMonitorCallback(bound=0.5)])
