@@ -6,7 +6,7 @@ BIN := .venv/bin
 # One thread a process: the tests run in two processes.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test lint types format tables data fuzz
+.PHONY: demo test lint types format tables data fuzz notebooks
 
 demo: .venv/.demo
 	$(BIN)/lrptrain demo
@@ -33,6 +33,11 @@ tables: .venv/.dev
 # branch, damaged run folders.
 fuzz: .venv/.dev
 	LRPTRAIN_FUZZ=500 $(ONE_THREAD) $(BIN)/python -m pytest -n 2 tests/callbacks/test_odd_batches.py tests/fuzz
+
+# Runs the notebooks and stores what they print in them; in `runs`, which git does not track.
+notebooks: .venv/.dev
+	mkdir -p runs
+	cd runs && ../$(BIN)/jupyter execute --inplace --timeout=600 ../docs/notebooks/*.ipynb
 
 # Where the data of the experiments come from, and which of them are there.
 data: .venv/.dev

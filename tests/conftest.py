@@ -34,7 +34,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             file = nodeid.partition("::")[0]
             if file.startswith("tests/dashboard/"):
                 return "tests/dashboard"  # the runs that the page shows are recorded once
-            if "test_every_python_block_runs" in nodeid:
+            if "test_every_python_block_runs" in nodeid or "test_a_notebook_runs" in nodeid:
                 return "blocks"  # one process imports what they need
             return "processes" if file.endswith("_processes.py") else nodeid  # forks of one process
 

@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from lrptrain.batch import IMAGES, Sample, collate, model_inputs
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.logits import class_probabilities
+from lrptrain.intervention.confidence import sharpened
 from lrptrain.intervention.images import filled, inpainted, shifted
 from lrptrain.intervention.regions import Region, image_of, pixels, tokens
 from lrptrain.intervention.swap import donors_by_prediction, places_in_order, swap_pixels, swap_places
@@ -92,6 +93,7 @@ def effects(
     config: InterventionConfig,
     device: torch.device | str = "cpu",
     forward_context: Callable[[], AbstractContextManager[Any]] = nullcontext,
+    power: float = 1.0,
 ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
     """Change a region in some samples, and measure by how much the probability of the predicted class falls.
 
@@ -110,6 +112,7 @@ def effects(
         config: How to intervene.
         device: The device of the model.
         forward_context: Entered around forward passes (autocast).
+        power: What sharpens all probabilities before they are compared; see `lrptrain.intervention.confidence`.
 
     Returns:
         Change and control of `computed_rows`, in [-1, 1]; nan where a sample has no such region or no donor.
@@ -140,7 +143,8 @@ def effects(
         # Of the probability of each sample's predicted class, positive where it falls: under the change, then under
         # each control.
         each = np.arange(len(chunk_rows)), predicted[chunk_rows]
-        falls = [(probabilities[chunk_rows] - after)[each] for after in answers]
+        before = sharpened(probabilities[chunk_rows], power)
+        falls = [(before - sharpened(after, power))[each] for after in answers]
         # A sample without the region (no annotation, no such token) was not changed: its fall of 0 says nothing.
         untested = ~place.flatten(1).any(1).cpu().numpy()
         for donor in donors:

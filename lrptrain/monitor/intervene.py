@@ -21,6 +21,7 @@ def intervene(
     candidates: Sequence[Candidate],
     config: InterventionConfig,
     on_failure: Callable[[str], None],
+    power: float = 1.0,
 ) -> list[Effect | str]:
     """Return what an intervention did to the samples of every candidate, or why it could not be made.
 
@@ -35,13 +36,14 @@ def intervene(
         config: How to intervene.
         on_failure: Called in every process with what failed in any of them; samples that do not allow an intervention
             are no failure.
+        power: What sharpens the probabilities; see `lrptrain.intervention.confidence`.
     """
     by_region: dict[Region, Effect | str] = {}
     # `dict.fromkeys`, not `set`: strings have another hash in every process, so that sets differ in order, and
     # processes that gather for different regions would mix up their results.
     for region in dict.fromkeys(candidate.region for candidate in candidates):
         rows = np.unique(np.concatenate([each.rows for each in candidates if each.region == region]))
-        by_region[region] = _effect_on(region, rows, evaluator, inputs, explained, config, on_failure)
+        by_region[region] = _effect_on(region, rows, evaluator, inputs, explained, config, on_failure, power)
     return [_select(by_region[candidate.region], candidate.rows) for candidate in candidates]
 
 
@@ -53,6 +55,7 @@ def _effect_on(
     explained: Sequence[ExplainedSample],
     config: InterventionConfig,
     on_failure: Callable[[str], None],
+    power: float,
 ) -> Effect | str:
     """Change one region in the samples `rows`, in all processes together; a failure in one is a failure in all.
 
@@ -75,6 +78,7 @@ def _effect_on(
             config=config,
             device=evaluator.device,
             forward_context=evaluator.forward_context,
+            power=power,
         )
     except ValueError as refusal:  # these samples do not allow it: the message is for the user
         refused = str(refusal)

@@ -11,12 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 
 from lrptrain.batch import Sample, batch_length, take
 from lrptrain.batch.forms import ignored_parts
 from lrptrain.batch.task import ONE_LOGIT, find_task
 from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Finding, announce
+from lrptrain.intervention.confidence import sharpness
 from lrptrain.intervention.effects import model_output
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars
 from lrptrain.loggers.metrics import current_key
@@ -102,6 +104,7 @@ class MonitorCore:
         self._findings: list[Finding] = []
         self._method = self.config.method
         self._left_out = LeftOut()
+        self._doubts = False
         self._inputs: GatheredInputs | None = None
         self._evaluation_key: EvaluationKey | None = None
         self._before_evaluation: dict[str, Any] | None = None
@@ -442,7 +445,22 @@ class MonitorCore:
         def note(failure: str) -> None:
             self.failures.note("intervening", RuntimeError(failure))
 
-        return intervene(evaluator, self._inputs, evaluation.samples, candidates, config, note)
+        power = self._sharpness(evaluation)
+        return intervene(evaluator, self._inputs, evaluation.samples, candidates, config, note, power)
+
+    def _sharpness(self, evaluation: Evaluation) -> float:
+        """Return what sharpens the probabilities of a model that is right more often than sure; say so once."""
+        probabilities = np.stack([each.probabilities for each in evaluation.samples])
+        # Not `evaluation.labels`, which has the prediction where there is no label: it would always be right.
+        power = sharpness(probabilities, np.array([each.sample.label for each in evaluation.samples]))
+        if power > 1 and not self._doubts:
+            self._doubts = True
+            confidence = float(probabilities.max(1).mean())
+            self.inform(
+                f"{self.config.title}: the model is right more often than it is sure (confidence {confidence:.2f} on "
+                "average): interventions compare probabilities that are sharpened to its accuracy"
+            )
+        return power
 
     def _counts(self) -> dict[str, float]:
         counts = {"failures": self.failures.count, "left_out": len(self._left_out.problems)}

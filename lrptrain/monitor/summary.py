@@ -108,6 +108,10 @@ def _accuracies(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -
     return values | ({"worst_group_accuracy": min(groups.values())} if groups else {})
 
 
+def _confidence(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
+    return {"confidence": float(np.mean([each.probabilities.max() for each in scored]))} if scored else {}
+
+
 def _group_accuracies(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
     by_group: dict[int, list[ExplainedSample]] = {}
     for each in scored:
@@ -146,6 +150,9 @@ METRICS: tuple[SampleMetric, ...] = (
         higher_is_better=True,
         bounds=(0, 1),
         compute=_accuracies,
+    ),
+    SampleMetric(
+        ("confidence",), "Mean probability of the predicted class", CLASSES, bounds=(0, 1), compute=_confidence
     ),
     SampleMetric(
         ("accuracy_per_group/*",),

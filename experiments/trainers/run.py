@@ -1,0 +1,113 @@
+"""Is it the same in every trainer? See README.md.
+
+    .venv/bin/python -m experiments.trainers.run
+
+A line of `results/runs.jsonl` per run, saved as soon as it is there; what was cut off goes on with what is missing.
+"""
+
+import json
+import tempfile
+from copy import deepcopy
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from experiments.guidance import tweets
+from experiments.guidance.measures import accuracy
+from experiments.guidance.texts import inputs, parts
+from experiments.minilm import network
+from experiments.short_tweets import tokenizer
+from experiments.table import markdown, write_between
+from experiments.trainers.loops import BATCH, TRAINERS, quiet
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results" / "runs.jsonl"
+SEEDS = (0, 1, 2)
+STEPS = 120
+CORRELATION = 0.98
+
+
+def runs_of(seed: int, guided: bool) -> list[dict[str, Any]]:
+    """Fine-tune one network in every trainer; the first is what the weights of the others are compared with."""
+    torch.set_num_threads(1)
+    start = network(seed)
+    data = tweets.tweets("train", CORRELATION, seed)
+    order = torch.randperm(len(data["label"]), generator=torch.Generator().manual_seed(seed))
+    train = {name: column[order.repeat(2)[: STEPS * BATCH]] for name, column in data.items()}
+    val = tweets.tweets("val", CORRELATION, seed)
+    runs: list[dict[str, Any]] = []
+    reference: nn.Module | None = None
+    for name, fine_tune in TRAINERS.items():
+        net = deepcopy(start)
+        with tempfile.TemporaryDirectory() as folder:
+            findings = fine_tune(net, train, val, guided, Path(folder), tokenizer())
+        net.eval()
+        reference = reference or net
+        words = [each.where for each in findings if each.kind == "suspicious_token" and each.state == "confirmed"]
+        runs.append(
+            {
+                "seed": seed,
+                "guided": guided,
+                "trainer": name,
+                "with word": right(net, tweets.tweets("test", CORRELATION, seed)),
+                "without word": right(net, tweets.tweets("test", None, seed)),
+                "conflicting": right(net, tweets.tweets("test", 0.0, seed)),
+                "confirmed": sorted({word for word in words if any(planted in word for planted in tweets.WORDS)}),
+                "severity": max((each.severity for each in findings), default=0.0),
+                "furthest weight": furthest(net, reference),
+            }
+        )
+        print(runs[-1], flush=True)
+    return runs
+
+
+@torch.no_grad()
+def right(net: nn.Module, texts: dict[str, torch.Tensor]) -> float:
+    """Accuracy in float32."""
+    return accuracy(torch.cat([net(**inputs(part)).logits for part in parts(texts)]), texts["label"])
+
+
+def furthest(net: nn.Module, reference: nn.Module) -> float:
+    """Largest difference of a weight."""
+    pairs = zip(net.state_dict().values(), reference.state_dict().values(), strict=True)
+    return max(float((one.double() - other.double()).abs().max()) for one, other in pairs)
+
+
+def saved_runs() -> list[dict[str, Any]]:
+    """The runs that are done."""
+    lines = RESULTS.read_text(encoding="utf-8").splitlines() if RESULTS.exists() else []
+    return [json.loads(line) for line in lines]
+
+
+def table(runs: list[dict[str, Any]]) -> str:
+    """A row per trainer and arm, the seeds side by side."""
+    rows = []
+    for guided in (False, True):
+        for trainer in TRAINERS:
+            chosen = [run for run in runs if (run["guided"], run["trainer"]) == (guided, trainer)]
+            row = {"model": "guided" if guided else "plain", "trainer": trainer}
+            for name in ("with word", "without word", "conflicting", "severity"):
+                row[name] = " / ".join(f"{run[name]:.3f}" for run in chosen)
+            row["planted words confirmed"] = " / ".join(str(len(run["confirmed"])) for run in chosen)
+            row["furthest weight"] = f"{max((run['furthest weight'] for run in chosen), default=0):.1g}"
+            rows.append(row)
+    return markdown(rows)
+
+
+def main() -> None:
+    """Make the runs that are missing, and write the table."""
+    quiet()
+    done = {(run["seed"], run["guided"]) for run in saved_runs()}
+    for seed in SEEDS:
+        for guided in (False, True):
+            if (seed, guided) not in done:
+                runs = runs_of(seed, guided)
+                with RESULTS.open("a", encoding="utf-8") as file:
+                    file.writelines(json.dumps(run) + "\n" for run in runs)
+    write_between(HERE / "README.md", table(saved_runs()))
+
+
+if __name__ == "__main__":
+    main()

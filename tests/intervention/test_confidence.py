@@ -1,0 +1,88 @@
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from lrptrain.batch import Sample
+from lrptrain.intervention import InterventionConfig, Region, effects
+from lrptrain.intervention.confidence import MOST_CONFIDENCE, sharpened, sharpness
+
+LABELS = np.arange(40) % 4
+
+
+def probabilities(margin: float, right: int = 40) -> np.ndarray:
+    """Softmax of logits of which the label's (or, of the last samples, the next class's) is higher by the margin."""
+    logits = np.zeros((40, 4))
+    named = np.where(np.arange(40) < right, LABELS, (LABELS + 1) % 4)
+    logits[np.arange(40), named] = margin
+    raised = np.exp(logits)
+    return raised / raised.sum(1, keepdims=True)
+
+
+@pytest.mark.parametrize("margin", [0.01, 0.1, 1.0])
+def test_the_confidence_of_a_doubtful_model_becomes_its_accuracy(margin):
+    before = probabilities(margin, right=32)
+    power = sharpness(before, LABELS)
+    # One margin everywhere: confidence e^(km) / (e^(km) + 3) = 0.8 has the solution k = ln(12) / m.
+    assert power == pytest.approx(np.log(12) / margin, rel=1e-9)
+    assert sharpened(before, power).max(1).mean() == pytest.approx(0.8, abs=1e-9)
+
+
+def test_a_model_that_is_always_right_becomes_nearly_sure():
+    before = probabilities(0.2)
+    after = sharpened(before, sharpness(before, LABELS))
+    assert after.max(1).mean() == pytest.approx(MOST_CONFIDENCE, abs=1e-9)
+    assert (after.argmax(1) == before.argmax(1)).all()
+
+
+@pytest.mark.parametrize(
+    ("before", "labels"),
+    [
+        (probabilities(8.0, right=20), LABELS),  # surer than right
+        (probabilities(0.1, right=10), LABELS),  # guessing, and as sure as that
+        (probabilities(0.1), np.full(40, -1)),  # nobody knows
+    ],
+)
+def test_other_models_are_taken_as_they_are(before, labels):
+    assert sharpness(before, labels) == 1.0
+    assert sharpened(before, 1.0) is before
+
+
+def test_sharpened_probabilities_are_those_of_larger_logits():
+    logits = torch.randn(5, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+    wanted = (7.0 * logits).softmax(1).numpy()
+    np.testing.assert_allclose(sharpened(logits.softmax(1).numpy(), 7.0), wanted, rtol=1e-12, atol=0)
+    assert sharpened(np.array([[1.0, 0.0]]), 3.0).tolist() == [[1.0, 0.0]]
+
+
+class Corner(nn.Module):
+    """Reads its first pixel, and is hardly sure of it."""
+
+    def forward(self, image: torch.Tensor) -> torch.Tensor:
+        evidence = 0.02 * (image[:, 0, 0, 0] - 0.5)
+        return torch.stack([-evidence, evidence], 1)
+
+
+def test_a_model_that_is_sure_of_nothing_is_seen_to_rely_on_what_it_reads():
+    generator = torch.Generator().manual_seed(0)
+    samples = []
+    for i in range(16):
+        image = torch.rand(1, 8, 8, generator=generator)
+        image[0, :2, :2] = i % 2
+        samples.append(Sample(i, i % 2, {"image": image}))
+    model = Corner().eval()
+    before = model(torch.stack([sample.tensors["image"] for sample in samples])).softmax(1).double().numpy()
+    power = sharpness(before, np.arange(16) % 2)
+
+    def fall(power: float) -> float:
+        rows = np.arange(16)
+        config = InterventionConfig("inpaint")
+        region = Region("patches", (0,))
+        change, control = effects(
+            model, samples, rows=rows, computed_rows=rows, region=region, probabilities=before, grid=(4, 4),
+            config=config, power=power,
+        )  # fmt: skip
+        return float((change - control).mean())
+
+    assert fall(1.0) < 0.01
+    assert fall(power) > 0.2

@@ -1,0 +1,63 @@
+"""The notebooks run from top to bottom, and what is stored in them has no error."""
+
+import json
+import multiprocessing
+import os
+import traceback
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+NOTEBOOKS = sorted((Path(__file__).parent.parent / "docs" / "notebooks").glob("*.ipynb"))
+SECONDS = 240
+
+
+def code_cells(notebook: Path) -> list[dict[str, Any]]:
+    cells = json.loads(notebook.read_text(encoding="utf-8"))["cells"]
+    return [cell for cell in cells if cell["cell_type"] == "code"]
+
+
+def run_notebook(notebook: Path, folder: Path) -> None:
+    """Run the cells as a kernel does, in a folder, with what they print in `output`."""
+    os.chdir(folder)
+    os.environ["MPLBACKEND"] = "Agg"
+    with Path("output").open("w", encoding="utf-8") as file:
+        os.dup2(file.fileno(), 1)
+        os.dup2(file.fileno(), 2)
+        try:
+            from IPython.core.interactiveshell import InteractiveShell
+
+            shell = InteractiveShell.instance()
+            for cell in code_cells(notebook):
+                shell.run_cell("".join(cell["source"])).raise_error()
+        except BaseException:
+            traceback.print_exc()
+            raise
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_a_notebook_runs(notebook: Path, tmp_path: Path):
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["lrptrain.callbacks", "pytorch_lightning", "timm", "torchvision", "transformers"])
+    process = context.Process(target=run_notebook, args=(notebook, tmp_path))
+    process.start()
+    process.join(SECONDS)
+    process.kill()
+    assert process.exitcode == 0, (tmp_path / "output").read_text(encoding="utf-8")[-3000:]
+
+
+@pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
+def test_its_outputs_are_stored(notebook: Path):
+    cells = code_cells(notebook)
+    assert all(cell["execution_count"] == number for number, cell in enumerate(cells, 1)), "run `make notebooks`"
+    outputs = [output for cell in cells for output in cell["outputs"]]
+    assert not [output for output in outputs if output["output_type"] == "error"]
+    text = json.dumps(outputs)
+    assert "SHORTCUT confirmed" in text or "findings" in json.dumps(cells)
+    assert str(Path.home()) not in text
+    assert "/tmp/" not in text
+
+
+def test_there_is_one_for_each_trainer():
+    assert {path.stem for path in NOTEBOOKS} == {"accelerate", "lightning", "plain_loop", "transformers_trainer"}
