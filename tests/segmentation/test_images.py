@@ -32,6 +32,11 @@ def test_labels():
         [True, False, False],
         [False] * 3,
     ]
+    # Of one logit the label says whether its class is there.
+    assert classes_of_labels(torch.tensor([1, 0, -1]), 1).tolist() == [[True], [False], [False]]
+    assert classes_of_labels(read_images({"image": IMAGES, "label": torch.ones(len(IMAGES))}).labels, 1).all()
+    with pytest.raises(ValueError, match="label 2 is no class of the model, which has 1"):
+        classes_of_labels(torch.tensor([2]), 1)
     with pytest.raises(ValueError, match="no label"):
         classes_of_labels(None, 3)
     with pytest.raises(ValueError, match="label 3 is no class"):
