@@ -64,6 +64,10 @@ class RelevanceMonitor(ModelCallback):
         max_samples: The size of the sample, in all processes together. A class needs about 8 annotated samples to be
             flagged among ten; with fewer, only all classes together can be.
         every_n_epochs: Evaluate in the first validation, then when this many epochs have passed.
+        budget: The share of the time of training, in (0, 1), that the monitor takes at most: evaluations become rarer,
+            then smaller, of 32 samples at least. The first validation and the final weights are always evaluated, and
+            every validation where something decides by the values (`fail_on`, early stopping, checkpoints); a line says
+            so where that takes more. None for an evaluation in full in each validation.
         method: One of `lrptrain.methods()`. By default that of `lrptrain.attribute`: the sanity check, or else the
             first evaluation, decides what serves the model, and the run keeps to it, also when it is resumed.
         method_options: The options of the method.
@@ -145,6 +149,7 @@ class RelevanceMonitor(ModelCallback):
         mixing_ratios: bool = False,
         progress_bar: bool = True,
         name: str | None = None,
+        budget: float | None = 0.05,
     ) -> None:
         super().__init__()
         self.model = model
@@ -152,6 +157,7 @@ class RelevanceMonitor(ModelCallback):
         self.config = MonitorConfig(
             max_samples=max_samples,
             every_n_epochs=every_n_epochs,
+            budget=budget,
             method=method,
             method_options=method_options,
             batch_adapter=batch_adapter,
@@ -256,6 +262,8 @@ class RelevanceMonitor(ModelCallback):
             rank_zero_warn(f"{title} will evaluate nothing: {reason}")
         stale = watchers(trainer, f"{self.config.prefix}/")
         interval = self.config.every_n_epochs
+        if stale:
+            self.core.evaluate_in_every_validation()
         if interval > 1 and stale:
             rank_zero_info(
                 f"{' and '.join(stale)} will see each value of {title} in {interval} epochs, as it is computed every "
@@ -355,6 +363,11 @@ class RelevanceMonitor(ModelCallback):
         trainer.should_stop = True
         if trainer.state.fn == "validate":
             self.core.raise_if_forbidden()
+
+    def on_train_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
+        """Evaluate the final weights, if the budget passed their validation over."""
+        if trainer.enable_validation and self._model is not None:
+            self.core.evaluate_last(self._context(trainer, pl_module))
 
     def on_fit_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Note the end of the run, and raise an error if a finding ended training, or none was looked for."""

@@ -22,7 +22,7 @@ transformers = require("transformers", "transformers")
 trainer_callback = require("transformers.trainer_callback", "transformers")
 
 
-class RelevanceMonitorCallback(transformers.TrainerCallback, trainer_callback.ExportableState):  # type: ignore[misc, name-defined]
+class RelevanceMonitorCallback(transformers.TrainerCallback, trainer_callback.ExportableState):  # type: ignore[name-defined]
     """Explains a fixed sample of the evaluation set whenever a `transformers.Trainer` evaluates.
 
         trainer = Trainer(model, args, eval_dataset=..., callbacks=[RelevanceMonitorCallback(bound=0.5)])
@@ -67,7 +67,7 @@ class RelevanceMonitorCallback(transformers.TrainerCallback, trainer_callback.Ex
         if restores is not None and hasattr(self, "core"):
             return
         require("pyarrow", "monitor")
-        self.config = MonitorConfig(**{"kind": type(self).__name__, **options})
+        self.config = MonitorConfig(**{"kind": type(self).__name__, "budget": 0.05, **options})
         self.eval_name = eval_name
         self.core = MonitorCore(self.config, inform, warn)
         self._draws = True
@@ -116,13 +116,17 @@ class RelevanceMonitorCallback(transformers.TrainerCallback, trainer_callback.Ex
     ) -> None:
         """Reject what cannot work, draw the sample, and go on with the run of a checkpoint."""
         trainer = calling_trainer(transformers.Trainer)
+        if trainer is None:
+            raise ValueError(f"{self.config.title} works with transformers.Trainer and what derives from it")
         check_sharding(trainer, self.config.title)
         check_names([each.config.name for each in trainer.callback_handler.callbacks if isinstance(each, type(self))])
         self.core.reset()
         self._draws = True
         saved = _saved_state(state.stateful_callbacks.get(type(self).__name__), self._key)
-        if saved is not None:
+        if saved is not None and state.global_step > 0:  # at the start it is what this callback holds from before
             self.core.load_state_dict(saved)
+        if self._is_ours(args.metric_for_best_model):
+            self.core.evaluate_in_every_validation()
         if self._will_evaluate(trainer, args):
             self._draw(trainer, transformers_context(trainer, args, state, model, processing_class))
         self.core.clock.start(restart=True)
@@ -194,7 +198,8 @@ class RelevanceMonitorCallback(transformers.TrainerCallback, trainer_callback.Ex
         trainer = calling_trainer(transformers.Trainer)
         name = self._set_name(trainer)
         prefix = "eval" if name is None else f"eval_{name}"
-        if f"{prefix}_runtime" not in logs:
+        # Without a sample, a training has said at its start that nothing will be evaluated.
+        if f"{prefix}_runtime" not in logs or (trainer.is_in_train and self._draws) or trainer.eval_dataset is None:
             return
         if not trainer.is_in_train:  # a validation by itself: of other weights perhaps, with a record of its own
             self.core.reset()
@@ -227,8 +232,21 @@ class RelevanceMonitorCallback(transformers.TrainerCallback, trainer_callback.Ex
             if not calling_trainer(transformers.Trainer).is_in_train:
                 self.core.raise_if_forbidden()
 
-    def on_train_end(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
-        """Note the end of the run, and raise an error if a finding ended training, or none was looked for."""
+    def _is_ours(self, metric: str | None) -> bool:
+        return f"{self.config.prefix}/" in (metric or "")
+
+    def on_train_end(
+        self, args: Any, state: Any, control: Any, model: nn.Module, processing_class: Any = None, **kwargs: Any
+    ) -> None:
+        """Note the end of the run, and raise an error if a finding ended training, or none was looked for.
+
+        The final weights are evaluated, if the budget passed them over and they have not made room for the best ones.
+        """
+        if not args.load_best_model_at_end:
+            trainer = calling_trainer(transformers.Trainer)
+            context = transformers_context(trainer, args, state, model, processing_class)
+            with at_rest(context.module):
+                self.core.evaluate_last(context)
         self.core.end()
         self.core.raise_if_unjudged()
         self.core.raise_if_forbidden()

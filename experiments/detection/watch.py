@@ -26,7 +26,7 @@ MAPS = ("transformer_attribution", "raw_attention", "rollout")
 ANNOTATED, BARE = "annotated", "without annotations"
 MONITORS = {f"{kind} {method}": (kind, method) for kind in (ANNOTATED, BARE) for method in MAPS}
 """Kind and method by name."""
-CONSTANTS = {"max_samples": 128, "intervention": "swap", "min_effect": 0.05, "confidence": 0.95}
+CONSTANTS = {"max_samples": 128, "budget": None, "intervention": "swap", "min_effect": 0.05, "confidence": 0.95}
 """Of every monitor; with those that are the monitor's own, all that decides about a finding."""
 FOCUS = "label/energy_pointing_game"
 Row = dict[str, Any]

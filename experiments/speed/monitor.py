@@ -190,8 +190,8 @@ def table(cells: dict[str, dict[str, float]]) -> str:
     first = next(iter(cells.values()))
     rows = []
     for name in first:
-        form = {"regions": "{:.0f}", "misread": "{:.0%}"}.get(name, "{:.2f}")
-        titles = {"sum": "**one monitored sample**", "regions": "regions tested", "misread": "samples misread"}
+        form = {"samples": "{:.0f}", "regions": "{:.0f}", "misread": "{:.0%}"}.get(name, "{:.2f}")
+        titles = {"sum": "**one monitored sample**", "regions": "regions tested", "misread": "of them misread"}
         rows.append(
             {"part": titles.get(name, name)} | {title: form.format(found[name]) for title, found in cells.items()}
         )
@@ -210,15 +210,16 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="put the table into README.md")
     arguments = parser.parse_args()
     torch.set_num_threads(arguments.threads)
-    cells = {}
+    path = HERE / "results" / "monitor_cpu.json"
+    cells = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     for title in arguments.models:
-        cells[title] = measure(title, arguments)
+        cells[title] = {"samples": arguments.samples, **measure(title, arguments)}
         print(title, json.dumps(cells[title]), flush=True)
+        if arguments.write:
+            path.write_text(json.dumps(cells, indent=1) + "\n", encoding="utf-8")
     text = table(cells)
     print(text)
     if arguments.write:
-        path = HERE / "results" / "monitor_cpu.json"
-        path.write_text(json.dumps(cells, indent=1) + "\n", encoding="utf-8")
         write_between(HERE / "README.md", text, START, END)
 
 

@@ -52,7 +52,7 @@ def train(data: PlantedDigits, folder: Path, guided: bool, epochs: int, max_samp
     folder.mkdir(parents=True, exist_ok=True)
     pl.seed_everything(seed, verbose=False)
     module = ImageClassifier(num_classes=data.num_classes, model="vit_tiny_patch16_224", model_kwargs=VIT, lr=2e-3)
-    monitor = RelevanceMonitor(max_samples=max_samples)
+    monitor = RelevanceMonitor(max_samples=max_samples, budget=None)
     logger = _wandb(folder)
     trainer = pl.Trainer(
         max_epochs=epochs,

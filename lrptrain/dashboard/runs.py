@@ -8,8 +8,9 @@ from typing import Any
 
 from lrptrain.loggers.timeline import finite_or_none, has_continuation, timeline_of
 
-MARKS = ("events.jsonl", "run.json", "audit/results.json")
-"""A folder with any of these is a run, and so is one with an export of masks."""
+MARKS = ("events.jsonl", "run.json")
+"""A folder with any of these is a monitored run. One with an audit, or with an export of masks, is shown as one."""
+AUDIT = "audit"
 SEGMENTATION = "segmentation"
 _DEEPEST = 8
 _BRIEF = ("kind", "scope", "target", "where", "state", "effect", "interval")
@@ -18,7 +19,8 @@ _BRIEF = ("kind", "scope", "target", "where", "state", "effect", "interval")
 def find_runs(root: Path) -> dict[str, Path]:
     """The run folders at or below a folder, by their path from it (its own name for itself), in order.
 
-    Hidden folders and links are passed over, and nothing is looked for inside a run.
+    Hidden folders and links are passed over, and nothing is looked for inside a monitored run. Beside an audit or an
+    export, as `lrptrain audit` and `lrptrain segment` write them to the folder of a project, there may be other runs.
 
     Raises:
         FileNotFoundError: If there is no such folder.
@@ -75,7 +77,7 @@ def about_run(folder: Path) -> dict[str, Any]:
     """A run in short: `settings`, `notes`, and stamps that change when there is something new to read."""
     notes: list[str] = []
     events = file_in(folder, "events.jsonl")
-    audit = file_in(folder, "audit", "results.json")
+    audit = file_in(folder, AUDIT, "results.json")
     exports = find_exports(folder)
     if events is None and not exports:
         notes.append("No evaluation was written yet.")
@@ -144,8 +146,11 @@ def _shared(evaluation: Any) -> str:
 def _walk(root: Path) -> Iterator[Path]:
     for parent, folders, _ in os.walk(root):
         path = Path(parent)
-        if any(file_in(path, *mark.split("/")) for mark in MARKS) or find_exports(path):
+        if any(file_in(path, mark) for mark in MARKS) or _is_export(path, "."):
             folders.clear()  # os.walk goes into what is left in this list
+            yield path
+        elif file_in(path, AUDIT, "results.json") or find_exports(path):
+            folders[:] = [name for name in folders if name not in (AUDIT, SEGMENTATION)]
             yield path
         deep = len(path.relative_to(root).parts) >= _DEEPEST
         folders[:] = [] if deep else sorted(name for name in folders if not name.startswith("."))

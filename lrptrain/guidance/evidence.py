@@ -5,7 +5,7 @@ from hashlib import blake2b
 from typing import Any
 
 import torch
-from jaxtyping import Bool, Float, Shaped
+from jaxtyping import Bool, Shaped
 from torch import Tensor
 
 from lrptrain.batch import IMAGES
@@ -18,17 +18,6 @@ from lrptrain.batch.annotations import (
     split_values,
 )
 from lrptrain.batch.checks import check_aspect_ratio
-
-# What the model got, compared with the batch's image in other places; measured on photographs of 32 and 64 pixels, of
-# which none was taken for moved after noise, other colours, solarisation, blur or a mixture with another image.
-TURNED_CORRELATION = 0.9
-"""A flip or turn of the image correlates more than this with what the model got, if it is what the model got."""
-SHIFTED_CORRELATION = 0.5
-"""The same of a shift, of which what left the image on one side has no counterpart."""
-CLEARLY = 0.05
-"""A correlation that is higher by this much is higher, not as high."""
-SHARPER = 3.0
-"""The peak of a shift in the phase correlation, over the highest value around no shift."""
 
 
 def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
@@ -144,86 +133,6 @@ def contrasted(annotation: Shaped[Tensor, " batch *area"]) -> Bool[Tensor, " bat
     """
     flat = annotation.flatten(1)
     return (flat == 1).any(1) & (flat == 0).any(1)
-
-
-def moved_samples(
-    seen: Shaped[Tensor, "batch channels height width"], image: Shaped[Tensor, "batch channels height width"]
-) -> tuple[Bool[Tensor, " batch"], Bool[Tensor, " batch"]]:
-    """Return which images the model sees in another place than the batch holds them, and which of them can tell.
-
-    An image is moved if a flip or a quarter turn of the batch's image, or a shift by whole pixels, is clearly more like
-    what the model got than the image in place. A normalisation, other colours, noise or a mixture of images make it
-    less alike in every place. Crops that are resized are not noticed, nor shifts by a single pixel.
-
-    Args:
-        seen: What the model was given.
-        image: What the batch holds.
-
-    Returns:
-        The moved images, and those with enough contrast to be compared at all.
-    """
-    image = image.to(seen.device)
-    if seen.shape != image.shape:
-        everywhere = torch.ones(len(image), dtype=torch.bool, device=seen.device)
-        return everywhere, everywhere
-    if torch.equal(seen, image.to(seen.dtype)):
-        return torch.zeros(len(image), dtype=torch.bool, device=seen.device), _contrast(image).any(1)
-    seen = seen.detach().float()
-    image = image.detach().float()
-    in_place = _correlation(seen, image)
-    turns = [image.flip(-1), image.flip(-2), image.rot90(2, (2, 3))]
-    if image.shape[2] == image.shape[3]:
-        turns += [image.rot90(1, (2, 3)), image.rot90(3, (2, 3))]
-    turned = torch.stack([_correlation(seen, turn) for turn in turns]).amax(0)
-    # Symmetric images are as alike in both places, and noise lowers all correlations: neither passes both bounds.
-    flipped = (turned > TURNED_CORRELATION) & (turned > in_place + CLEARLY)
-    return flipped | _shifted(seen, image), (_contrast(seen) & _contrast(image)).any(1)
-
-
-def _correlation(first: Tensor, second: Tensor) -> Float[Tensor, " batch"]:
-    """Return the median of the channels' correlations, in either direction; 0 where none has contrast."""
-    products = (_centred(first) * _centred(second)).sum(-1).abs()
-    norms = _centred(first).norm(dim=-1) * _centred(second).norm(dim=-1)
-    # Of the channels with contrast the median: one may have been mixed away, as in greyscale.
-    counted = _contrast(first) & _contrast(second)
-    return torch.where(counted, products / norms, float("nan")).nanmedian(1).values.nan_to_num(0.0)
-
-
-def _contrast(image: Tensor) -> Bool[Tensor, "batch channels"]:
-    """Return which channels have some: a flat one's rounding errors, or what noise makes of it, say nothing."""
-    whole = image.detach().float().flatten(1).norm(dim=1, keepdim=True)
-    return _centred(image).norm(dim=-1) > 1e-3 * whole
-
-
-def _shifted(seen: Tensor, image: Tensor) -> Bool[Tensor, " batch"]:
-    """Return which images are shifted by whole pixels, as by a crop after padding.
-
-    The phase correlation (Kuglin and Hines, 1975) proposes one shift: natural images are smooth, so that their plain
-    correlation has a broad peak, but that of their phases is sharp. The plain correlation at this shift decides.
-    """
-    first, second = (
-        _centred(values.mean(1, keepdim=True)).view(len(values), *values.shape[2:]) for values in (seen, image)
-    )
-    cross = torch.fft.fft2(first) * torch.fft.fft2(second).conj()
-    size = cross.abs()
-    # Frequencies that hardly occur have the phases of rounding errors; they weigh little.
-    floor = (1e-3 * size.amax((1, 2), keepdim=True)).clamp(min=1e-20)
-    phases = torch.fft.ifft2(cross / (size + floor)).real.abs()
-    # What lies within one pixel of no shift comes first.
-    phases = phases.roll((1, 1), (1, 2))
-    near = phases[:, :3, :3].amax((1, 2))
-    phases[:, :3, :3] = 0
-    peak = phases.roll((-1, -1), (1, 2)).flatten(1).max(1)
-    norms = first.flatten(1).norm(dim=1) * second.flatten(1).norm(dim=1)
-    plain = torch.fft.ifft2(cross).real.abs().flatten(1) / norms.clamp(min=1e-20)[:, None]
-    shifted = plain.gather(1, peak.indices[:, None])[:, 0]
-    sharp = peak.values > SHARPER * near
-    return sharp & (shifted > SHIFTED_CORRELATION) & (shifted > plain[:, 0] + CLEARLY)
-
-
-def _centred(values: Tensor) -> Float[Tensor, "batch channels pixels"]:
-    flat = values.detach().float().flatten(2)
-    return flat - flat.mean(-1, keepdim=True)
 
 
 def in_annotated_fraction(batch: Mapping[str, Any], fraction: float, seed: int = 0) -> Bool[Tensor, " batch"]:

@@ -1,5 +1,6 @@
 """One guided step: listen to the user's forward pass, and add the guidance on it to the loss."""
 
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
@@ -12,8 +13,9 @@ from torch import Tensor, nn
 from lrptrain.batch import IMAGES, batch_length
 from lrptrain.batch.task import ONE_LOGIT
 from lrptrain.guidance.conflict import compare_gradients, flat_gradient, synchronized_time
-from lrptrain.guidance.evidence import contrasted, moved_samples
+from lrptrain.guidance.evidence import contrasted
 from lrptrain.guidance.losses import LossSum
+from lrptrain.guidance.places import displaced_samples, moved_samples
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
 from lrptrain.relevance.interception import InterceptedForward, checkpoints, intercepted
 from lrptrain.relevance.outputs import has_one_logit
@@ -30,6 +32,10 @@ if TYPE_CHECKING:
 SWAP_DISTANCE = "swap_distance"
 MOVED_SHARE = 0.25
 """Of the images that can be compared: from this share on, those that the model sees moved end the run."""
+BATCHES_LOOKED_UP = 3
+"""In so many guided batches at first, patches of what the model sees are looked up in the images of the batch."""
+SAMPLES_LOOKED_UP = 16
+"""And in so many samples of each of them."""
 NO_GRADIENT = 1e-6
 """The norm of a loss's gradient up to which it is that of its rounding."""
 
@@ -236,15 +242,37 @@ class GuidedStep:
         image = next((self.batch[name] for name in IMAGES if name in self.batch), None)
         if image is None or image.ndim != 4 or forward.explained.ndim != 4:
             return
-        moved, telling = moved_samples(forward.explained, image)
-        # One odd image is no sign of an augmentation; one that flips each image with a chance of a half moves many.
-        if bool(moved.any()) and int(moved.sum()) >= MOVED_SHARE * int(telling.sum()):
+        moved = self._moved(forward.explained, image)
+        if moved:
             raise ValueError(
                 f"the training step gives {type(self.model).__name__} other images than its batch holds: "
-                f"{int(moved.sum())} of {len(moved)} are flipped, cropped or otherwise moved, and the annotations are "
-                "not. Augment images and masks together, in the dataset, or in Lightning's on_after_batch_transfer "
-                "(torchvision's v2 transforms and tv_tensors do both)"
+                f"{moved} are flipped, cropped or otherwise moved, and the annotations are not. Augment images and "
+                "masks together, in the dataset, or in Lightning's on_after_batch_transfer (torchvision's v2 "
+                "transforms and tv_tensors do both)"
             )
+
+    def _moved(self, seen: Tensor, image: Tensor) -> str:
+        """Return how many images of the batch the model sees moved, if these are more than a few odd ones."""
+        moved, telling = moved_samples(seen, image)
+        # One odd image is no sign of an augmentation; one that flips each image with a chance of a half moves many.
+        if bool(moved.any()) and int(moved.sum()) >= MOVED_SHARE * int(telling.sum()):
+            return f"{int(moved.sum())} of {len(moved)}"
+        training = self._training
+        if training.looked_up >= BATCHES_LOOKED_UP:
+            return ""
+        training.looked_up += 1
+        displaced, unmatched = displaced_samples(seen[:SAMPLES_LOOKED_UP], image[:SAMPLES_LOOKED_UP])
+        if int(displaced.sum()) >= max(2.0, MOVED_SHARE * len(displaced)):
+            return f"{int(displaced.sum())} of {len(displaced)}"
+        if int(unmatched.sum()) >= max(2.0, len(unmatched) / 2) and not training.unmatched:
+            training.unmatched = True
+            warnings.warn(
+                f"{training.name}: in {int(unmatched.sum())} of {len(unmatched)} images, nothing of what the batch "
+                f"holds is found in what {type(self.model).__name__} is given. If the training step crops or turns "
+                "them, their annotations mark the wrong places: augment images and masks together",
+                stacklevel=2,
+            )
+        return ""
 
     def _check_reach(self, losses: Mapping[str, LossSum]) -> None:
         """Reject a loss whose gradient reaches no trained weight, and annotations that give no loss a gradient.

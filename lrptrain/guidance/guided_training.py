@@ -36,6 +36,8 @@ class GuidedTraining:
         values: The values of the last guided batch, by the names that they are logged under.
         skipped: How often a loss or a gradient was not finite.
         worked: Whether a batch was guided. Until then an error means a wrong setting, and ends the run.
+        looked_up: In how many batches the model's images were looked up in those of the batch.
+        unmatched: Whether it was said that they are not found there.
 
     Raises:
         ValueError: If an option is wrong.
@@ -44,6 +46,8 @@ class GuidedTraining:
     values: dict[str, float]
     skipped: int
     worked: bool
+    looked_up: int
+    unmatched: bool
     _guided: bool
 
     def __init__(
@@ -120,6 +124,8 @@ class GuidedTraining:
         self.values = {}
         self.skipped = 0
         self.worked = False
+        self.looked_up = 0
+        self.unmatched = False
         self.failed.count = 0
         self.strength.start_over()
         self.batches.start_over()

@@ -17,13 +17,24 @@ class Clock:
 
     def __init__(self) -> None:
         self._last_point: float | None = None
+        self._began: float | None = None
+        self._elapsed_before = 0.0  # seconds of the run that this one goes on from
         self._unlogged = 0.0  # seconds of the monitor since the last point
 
     def start(self, restart: bool = False) -> None:
         """Start the clock if it does not run, or start it again."""
         if self._last_point is None or restart:
-            self._last_point = time.monotonic()
+            self._last_point = self._began = time.monotonic()
             self._unlogged = 0.0
+
+    @property
+    def elapsed(self) -> float:
+        """Seconds since training began, those before it was resumed included."""
+        return self._elapsed_before + (0.0 if self._began is None else time.monotonic() - self._began)
+
+    def resume(self, elapsed: float) -> None:
+        """Go on from a run that had taken so many seconds."""
+        self._elapsed_before = elapsed
 
     @contextmanager
     def timed(self) -> Iterator[None]:

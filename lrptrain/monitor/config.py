@@ -8,6 +8,7 @@ from lrptrain.batch import BatchAdapter
 from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.intervention import InterventionConfig
 from lrptrain.monitor.arguments import check_choices, check_verdicts
+from lrptrain.monitor.budget import Budget, Extent
 from lrptrain.monitor.evaluator import TARGETS, ExplanationConfig
 from lrptrain.relevance.default import check_method
 from lrptrain.trainers.checks import check_counts, check_normalisation
@@ -21,6 +22,9 @@ class MonitorConfig:
         max_samples: The size of the sample, in all processes together. A class needs about 8 annotated samples to be
             flagged among ten; with fewer, only all classes together can be.
         every_n_epochs: Evaluate in the first validation, then when this many epochs have passed.
+        budget: The share of the time of training, in (0, 1), that the monitor takes at most: evaluations become rarer
+            and smaller. The first validation and the final weights are always evaluated, and every validation where
+            something decides by the values. None for an evaluation in full in each.
         method: One of `lrptrain.methods()`; None for the first of the default ones that serves the model.
         method_options: The options of the method.
         batch_adapter: Brings a batch of another form to the contract's names.
@@ -56,6 +60,7 @@ class MonitorConfig:
 
     max_samples: int = 128
     every_n_epochs: int = 1
+    budget: float | None = None
     method: str | None = None
     method_options: Mapping[str, Any] | None = None
     batch_adapter: BatchAdapter | None = None
@@ -91,6 +96,7 @@ class MonitorConfig:
         check_verdicts(self.intervention, self.min_effect, self.fail_on)
         check_normalisation(self.mean, self.std)
         find_task(self.task)
+        self.new_budget()
 
     @property
     def title(self) -> str:
@@ -101,6 +107,21 @@ class MonitorConfig:
     def prefix(self) -> str:
         """The prefix of every logged key."""
         return f"relevance/{self.name}" if self.name else "relevance"
+
+    @property
+    def extent(self) -> Extent:
+        """An evaluation in full."""
+        return Extent(self.max_samples, self.max_pictures, self.class_maps if self.max_pictures else 0)
+
+    def new_budget(self) -> Budget | None:
+        """Return a planner for a run; None without a budget.
+
+        Raises:
+            ValueError: If the budget is no share.
+        """
+        if self.budget is None:
+            return None
+        return Budget(self.budget, self.extent, in_every_validation=self.fail_on is not None)
 
     @property
     def explanation(self) -> ExplanationConfig:

@@ -10,7 +10,7 @@ from lrptrain.monitor.loader_pass import PlacedBatch, read_once
 from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.relevance.preserve import preserved
 from lrptrain.trainers.context import TrainingContext
-from lrptrain.trainers.processes import in_every_process
+from lrptrain.trainers.processes import gather, in_every_process
 
 
 @contextmanager
@@ -38,8 +38,10 @@ def draw_sample(core: MonitorCore, context: TrainingContext, samples: Any) -> No
     # Outside of what is done in every process: it has a collective of its own.
     batches = read_once(samples, core.config.batch_size)
     in_every_process(lambda: _add_all(core, context, batches))
-    core.reader.finish(core.failures.note)
+    samples_here = core.reader.finish(core.failures.note)
     core.raise_if_misread()
+    if not any(gather(len(samples_here))):
+        raise ValueError(f"{core.config.title} was given no samples that it can use, so that it has nothing to explain")
 
 
 def _add_all(core: MonitorCore, context: TrainingContext, batches: Iterator[PlacedBatch]) -> None:

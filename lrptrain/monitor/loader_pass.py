@@ -55,9 +55,13 @@ def read_once(samples: Any, batch_size: int) -> Iterator[PlacedBatch]:
 def _has_places(loader: Any) -> bool:
     """Return whether a loader's samples can be asked for one by one."""
     dataset = getattr(loader, "dataset", None)
-    batch_sampler = getattr(loader, "batch_sampler", None)
-    # A sampler without a length may have no end.
-    return hasattr(dataset, "__getitem__") and hasattr(batch_sampler, "__len__")
+    # Every Dataset has a `__getitem__`, also one that is a stream, whose sampler has no end.
+    if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):
+        return False
+    try:
+        return len(loader.batch_sampler) >= 0
+    except (AttributeError, TypeError):  # none, or one without a length, which may have no end either
+        return False
 
 
 def _in_its_order(batches: Iterable[Any]) -> Iterator[PlacedBatch]:
@@ -76,7 +80,7 @@ def _shared_places(loader: Any) -> list[int]:
 def _by_places(loader: Any, places: list[int]) -> Iterator[PlacedBatch]:
     rank, size = rank_and_size()
     mine = range(rank, len(places), size)
-    batch_size = getattr(loader, "batch_size", None) or _BATCH_SIZE
+    batch_size = getattr(loader.batch_sampler, "batch_size", None) or _BATCH_SIZE
     own_loader: DataLoader[Any] = DataLoader(
         Subset(loader.dataset, [places[number] for number in mine]),
         batch_size=batch_size,

@@ -20,6 +20,7 @@ from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Fi
 from lrptrain.intervention.effects import model_output
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars
 from lrptrain.loggers.metrics import current_key
+from lrptrain.monitor.budget import Extent
 from lrptrain.monitor.class_maps import compute_class_maps
 from lrptrain.monitor.clock import Clock
 from lrptrain.monitor.config import MonitorConfig
@@ -41,6 +42,7 @@ from lrptrain.relevance.logit_view import one_logit_as
 from lrptrain.relevance.preserve import preserved
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.failures import Failures, describe_error
+from lrptrain.trainers.processes import gather
 
 
 def _has_one_logit(context: TrainingContext, batch: dict[str, Any]) -> bool:
@@ -102,6 +104,9 @@ class MonitorCore:
         self._inputs: GatheredInputs | None = None
         self._evaluation_key: EvaluationKey | None = None
         self._before_evaluation: dict[str, Any] | None = None
+        self._budget = self.config.new_budget()
+        self._extent = self.config.extent
+        self._skipped: tuple[int, int] | None = None
 
     def start_draw(self) -> None:
         """Draw the sample anew, as the trainer may come with other data."""
@@ -139,6 +144,8 @@ class MonitorCore:
             "scalars": dict(self.scalars),
             "evaluated_epoch": self.evaluated_epoch,
             "method": self._method,
+            "budget": None if self._budget is None else self._budget.state_dict(),
+            "elapsed": self.clock.elapsed,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -149,12 +156,26 @@ class MonitorCore:
         self.evaluated_epoch = state_dict["evaluated_epoch"]
         # Checkpoints of earlier versions name none: their monitors were given one, which the state's key holds.
         self._method = state_dict.get("method", self.config.method)
+        if self._budget is not None and state_dict.get("budget") is not None:
+            self._budget.load_state_dict(state_dict["budget"])
+            self._extent = self._budget.extent or self._extent
+        self.clock.resume(state_dict.get("elapsed", 0.0))
+
+    def evaluate_in_every_validation(self) -> None:
+        """Evaluate every validation: something decides by its values. The budget then bounds the extent alone."""
+        if self._budget is not None:
+            self._budget.in_every_validation = True
 
     @contextmanager
     def guarded(self, activity: str) -> Iterator[None]:
         """Count the time inside as the monitor's, and a failure as one; `activity` goes into the warning."""
-        with self.failures.caught(activity), self.clock.timed():
-            yield
+        started = time.monotonic()
+        try:
+            with self.failures.caught(activity), self.clock.timed():
+                yield
+        finally:
+            if self._budget is not None:
+                self._budget.spend(time.monotonic() - started)
 
     def check_first_batch(self, context: TrainingContext, batch: Any) -> None:
         """Explain and draw a batch before training, where an error still costs nothing.
@@ -180,8 +201,9 @@ class MonitorCore:
         self, context: TrainingContext, samples: Sequence[Sample], batch: dict[str, Any]
     ) -> Evaluation:
         evaluator = self._evaluator(context)
+        started = time.monotonic()
         try:
-            return Evaluation(evaluator.evaluate(samples))
+            evaluation = Evaluation(evaluator.evaluate(samples))
         except ValueError:
             # Is it a label? How many classes there are, a sample without one tells.
             with suppress(Exception):
@@ -189,6 +211,10 @@ class MonitorCore:
                 self.reader.limit_classes(unlabelled[0].num_logits)
             self.reader.check_values(batch)
             raise
+        if self._budget is not None:
+            # Maps are about half of what a sample takes; interventions are the rest.
+            self._budget.seconds_per_sample = 2 * (time.monotonic() - started) / len(samples)
+        return evaluation
 
     def _mention_unread(self, context: TrainingContext, batch: Any) -> None:
         """Say once how a single logit is read, what is left out of a tuple, and that tokens have no names."""
@@ -216,22 +242,89 @@ class MonitorCore:
             The record, with pictures and texts in the first process; None if it is not time, or the evaluation failed.
         """
         with self.guarded("evaluating"):
-            samples = self.reader.finish(self.failures.note)
+            self.reader.finish(self.failures.note)
             if self.reader.is_wrong:  # a failure by now
                 return None
             if context.is_training and not self._is_due(context.epoch):
                 return None
-            self._evaluation_key = EvaluationKey.new((context.epoch, context.step))
-            # What is written of this moment has the weights of a checkpoint that is saved meanwhile.
-            self._before_evaluation = self._state(self._evaluation_key)
-            # Noted before the work: an evaluation that fails is not repeated in every epoch that follows.
-            self.evaluated_epoch = context.epoch
-            try:
-                with preserved(context.module):
-                    return self._evaluate(context, samples)
-            finally:
-                self._before_evaluation = None
+            extent = self._planned(context)
+            if extent is None:
+                self._skipped = (context.epoch, context.step)
+                return None
+            return self._evaluate_extent(context, extent)
         return None
+
+    def evaluate_last(self, context: TrainingContext) -> EpochRecord | None:
+        """Evaluate the final weights, if the last validation was passed over for want of time.
+
+        All processes must call it at the same time, at the end of training.
+
+        Returns:
+            As `evaluate`.
+        """
+        if self._skipped is None or self._budget is None:
+            return None
+        epoch, step = self._skipped
+        with self.guarded("evaluating"):
+            extent = gather(self._budget.plan_last(self.clock.elapsed))[0]
+            # At the end of training Lightning has counted the batch that its last validation followed.
+            last = replace(context, epoch=epoch, step=max(step, context.step - 1))
+            with preserved(context.module):
+                context.module.eval()  # training is over, but the module still trains
+                return self._evaluate_extent(last, extent)
+        return None
+
+    def _evaluate_extent(self, context: TrainingContext, extent: Extent) -> EpochRecord | None:
+        """Evaluate as much as is planned, and note what it took."""
+        started = time.monotonic()
+        self._mention_extent(context, extent)
+        self._extent = extent
+        self._skipped = None
+        self._evaluation_key = EvaluationKey.new((context.epoch, context.step))
+        # What is written of this moment has the weights of a checkpoint that is saved meanwhile.
+        self._before_evaluation = self._state(self._evaluation_key)
+        # Noted before the work: an evaluation that fails is not repeated in every epoch that follows.
+        self.evaluated_epoch = context.epoch
+        try:
+            with preserved(context.module):
+                return self._evaluate(context, self.reader.sample.first(extent.samples))
+        finally:
+            self._before_evaluation = None
+            if self._budget is not None and context.is_training:
+                self._budget.note(extent, time.monotonic() - started)
+                self._mention_cost(time.monotonic() - started)
+
+    def _planned(self, context: TrainingContext) -> Extent | None:
+        """Return how much is evaluated, as the first process plans it; None if nothing is."""
+        if self._budget is None or not context.is_training:
+            return self.config.extent
+        return gather(self._budget.plan(self.clock.elapsed))[0]
+
+    def _mention_extent(self, context: TrainingContext, extent: Extent) -> None:
+        """Say how much is evaluated from now on, where it is not what it was."""
+        if extent == self._extent:
+            return
+        self.inform(
+            f"{self.config.title}: from epoch {context.epoch} on {extent.samples} samples, of which {extent.drawn} are "
+            f"drawn, with maps of {extent.class_maps or 'no further'} classes: what {self.config.budget:.0%} of the "
+            "time allow (budget=None for all)"
+        )
+
+    def _mention_cost(self, seconds: float) -> None:
+        """Say so once where a single evaluation takes more than the budget."""
+        assert self._budget is not None
+        # The rest of this evaluation is added when it ends.
+        share = (self._budget.spent + seconds) / max(self.clock.elapsed, 1e-9)
+        if self._budget.evaluations == 1 and share > self._budget.share:
+            rest = (
+                "each validation is evaluated, as something decides by the values"
+                if self._budget.in_every_validation
+                else "the next ones wait until it is less"
+            )
+            self.inform(
+                f"{self.config.title}: the first evaluation took {share:.0%} of the time so far, more than the budget "
+                f"of {self._budget.share:.0%}; {rest}"
+            )
 
     def _is_due(self, epoch: int) -> bool:
         """Return whether `every_n_epochs` have passed; validations within an epoch that is due are all evaluated."""
@@ -243,7 +336,7 @@ class MonitorCore:
     def _evaluate(self, context: TrainingContext, samples: Sequence[Sample]) -> EpochRecord | None:
         """Explain the sample, find and test, and write the record; every process takes part."""
         started = time.monotonic()
-        most_displayed = self.config.max_pictures
+        most_displayed = self._extent.drawn
         drawn = ids_to_draw(samples, most_displayed)
         try:
             evaluator = self._evaluator(context)
@@ -264,7 +357,7 @@ class MonitorCore:
         self._decide_method(gathered.explained)
         # Only maps and scores travel in every epoch; inputs do so once, as the sample stays the same.
         if self.config.intervention_config is not None and not self._has_inputs_of(gathered.explained):
-            self._inputs = gather_inputs(self.reader.sample.samples or [])
+            self._inputs = gather_inputs(self.reader.sample.first(self._extent.samples))
         inputs = None if self._inputs is None else self._inputs.samples
         evaluation = Evaluation(gathered.explained, inputs=inputs, epoch=context.epoch, step=context.step)
         record = self._judge(context, evaluator, evaluation)
@@ -291,7 +384,7 @@ class MonitorCore:
 
     def _evaluator(self, context: TrainingContext) -> Evaluator:
         """Return what runs the model as it stands now, with the trainer's autocast."""
-        explanation = replace(self.config.explanation, method=self._method)
+        explanation = replace(self.config.explanation, method=self._method, class_maps=self._extent.class_maps)
         return Evaluator(context.model, explanation, context.device, context.forward_context)
 
     def _decide_method(self, explained: Sequence[ExplainedSample]) -> None:

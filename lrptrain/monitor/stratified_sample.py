@@ -7,7 +7,7 @@ processes.
 
 from bisect import insort
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -21,6 +21,7 @@ from lrptrain.batch.checks import Limits, unusable
 from lrptrain.trainers.processes import gather, rank_and_size
 
 Key = tuple[float, int]  # (priority, index in the validation set)
+Rank = tuple[int, int]  # (class, number of the sample in it, from 0 on)
 Size = tuple[str, tuple[int, ...]]  # (name of the entry, shape without the batch axis)
 
 
@@ -46,6 +47,8 @@ class ValidationSample:
         self.repeats: tuple[int, int] | None = None
         self._reservoir = StratifiedReservoir(max_samples, seed, limits)
         self._seen = 0
+        self._ranks: dict[int | str, Rank] = {}
+        self._counts: Counter[int] = Counter()
 
     def add_batch(
         self,
@@ -75,11 +78,28 @@ class ValidationSample:
             self._reservoir.keep_one_size(gather(self._reservoir.sizes()))
             everywhere = gather((dict(self._reservoir.counts), self._reservoir.keys()))
             samples = _of_one_type(self._told_apart(self._reservoir.choose(everywhere)))
+            ranks = self._reservoir.ranks(everywhere)
+            self._counts = sum((Counter(part) for part, _ in everywhere), Counter())
             self._reservoir.candidates.clear()
             # A table's column has one type: where one id is a string, all are, in all processes.
             named = any(gather(any(isinstance(sample.sample_id, str) for sample in samples)))
             self.samples = [replace(each, sample_id=str(each.sample_id)) for each in samples] if named else samples
+            self._ranks = {sample.sample_id: rank for sample, rank in zip(self.samples, ranks, strict=True)}
         return self.samples
+
+    def first(self, count: int) -> list[Sample]:
+        """Return what this process has of a smaller sample, drawn like the whole one and part of every larger one.
+
+        Args:
+            count: The size of the smaller sample, in all processes together.
+        """
+        places = allocate(self._counts, count)
+        return [sample for sample in self.samples or [] if self._is_among(self._ranks[sample.sample_id], places)]
+
+    @staticmethod
+    def _is_among(rank: Rank, places: Mapping[int, int]) -> bool:
+        label, number = rank
+        return number < places[label]
 
     def leave_out(self, problems: Mapping[int | str, str]) -> None:
         """Drop samples of this process for the rest of the run.
@@ -206,14 +226,28 @@ class StratifiedReservoir:
         Returns:
             The samples by their place in the validation set.
         """
+        chosen = self._chosen(everywhere)
+        return {key[1]: sample for _, key, sample in self._in_order() if key in chosen}
+
+    def ranks(self, everywhere: Iterable[tuple[Mapping[int, int], Mapping[int, list[Key]]]]) -> list[Rank]:
+        """Return the class of each sample that `choose` returns, and its rank in it over all processes."""
+        chosen = self._chosen(everywhere)
+        return [(label, chosen[key]) for label, key, _ in self._in_order() if key in chosen]
+
+    def _in_order(self) -> Iterator[tuple[int, Key, Sample]]:
+        for label in sorted(self.candidates):
+            yield from ((label, key, sample) for key, sample in self.candidates[label])
+
+    def _chosen(self, everywhere: Iterable[tuple[Mapping[int, int], Mapping[int, list[Key]]]]) -> dict[Key, int]:
+        """Return the keys of the whole sample, each with its rank in its class, from 0 on."""
         everywhere = list(everywhere)
         counts: Counter[int] = sum((Counter(part) for part, _ in everywhere), Counter())
         # All processes see the keys of all, and reach the same choice; the samples themselves stay where they are.
-        chosen: set[Key] = set()
+        chosen: dict[Key, int] = {}
         for label, places in allocate(counts, self.max_samples).items():
-            chosen.update(sorted(key for _, keys in everywhere for key in keys.get(label, ()))[:places])
-        candidates = (candidate for label in sorted(self.candidates) for candidate in self.candidates[label])
-        return {key[1]: sample for key, sample in candidates if key in chosen}
+            in_order = sorted(key for _, keys in everywhere for key in keys.get(label, ()))[:places]
+            chosen |= {key: rank for rank, key in enumerate(in_order)}
+        return chosen
 
 
 def _of_one_type(samples: list[Sample]) -> list[Sample]:

@@ -2,8 +2,10 @@
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
-from torch import nn
+if TYPE_CHECKING:  # the help of `lrptrain segment` must not wait for torch
+    from torch import nn
 
 
 def check_counts(least: int = 1, **counts: int) -> None:
@@ -33,7 +35,7 @@ def check_strategy(strategy: object, callback: str = "RelevanceMonitor") -> None
         )
 
 
-def check_whole_parameters(model: nn.Module, caller: str) -> None:
+def check_whole_parameters(model: "nn.Module", caller: str) -> None:
     """Reject a model whose parameters are sharded, by FSDP, tensor parallelism or DeepSpeed.
 
     Args:

@@ -89,7 +89,7 @@ def module(package: str = PACKAGES[0], net: nn.Module | None = None, **attribute
 
 
 def monitor(**options: Any) -> RelevanceMonitor:
-    return RelevanceMonitor(**{"max_samples": 8, "max_pictures": 2, "run_name": "run", **options})
+    return RelevanceMonitor(**{"max_samples": 8, "max_pictures": 2, "run_name": "run", "budget": None, **options})
 
 
 def trainer(folder: Any, *callbacks: Any, package: str = PACKAGES[0], **options: Any) -> Any:

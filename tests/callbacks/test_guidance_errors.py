@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from guided import annotated_data, by_hand, fit, guidance, sgd_module, stepped, weights
 from setting import vit
+from sklearn.datasets import load_sample_images
 from test_guidance_gradients import assert_close
 from torch.utils.data import IterableDataset
 
@@ -226,6 +227,41 @@ def test_images_that_the_step_moves_are_refused(change, refused, tmp_path):
             fit(tmp_path, pl_module, annotated_data(), guidance())
     else:
         fit(tmp_path, pl_module, annotated_data(), guidance())
+
+
+def photographs():
+    """Eight windows of a photograph, of 32 pixels."""
+    photo = torch.tensor(load_sample_images().images[0]).permute(2, 0, 1).double() / 255
+    windows = torch.stack([photo[:, 20 * i : 20 * i + 200, 55 * i : 55 * i + 200] for i in range(8)])
+    mask = torch.zeros(8, 32, 32, dtype=torch.uint8)
+    mask[..., :16] = 1
+    image = F.interpolate(windows, (32, 32), mode="bilinear", antialias=True)
+    return {**annotated_data(8), "image": image, "mask": mask}
+
+
+@pytest.mark.parametrize("outcome", ["in place", "cropped", "another image"])
+def test_photographs_that_the_step_crops_are_refused(outcome, tmp_path):
+    def change(x):
+        if outcome == "in place":
+            return (x - 0.5) * 3 + 0.1 * torch.randn_like(x)
+        if outcome == "another image":
+            return torch.randn_like(x)
+        return F.interpolate(x[..., 3:25, 7:29], (32, 32), mode="bilinear")
+
+    pl_module = sgd_module(vit(img_size=32).double())
+    step = lambda self, batch, batch_idx: F.cross_entropy(self(change(batch["image"])), batch["label"])  # noqa: E731
+    type(pl_module).training_step = step
+    columns = photographs()
+    if outcome == "cropped":
+        with pytest.raises(
+            ValueError, match=r"of 8 are flipped, cropped or otherwise moved, and the annotations are n"
+        ):
+            fit(tmp_path, pl_module, columns, guidance(), batch_size=8)
+    elif outcome == "another image":
+        with pytest.warns(UserWarning, match="8 of 8 images, nothing of what the batch holds is found in what Classif"):
+            fit(tmp_path, pl_module, columns, guidance(), batch_size=8)
+    else:
+        fit(tmp_path, pl_module, columns, guidance(), batch_size=8)
 
 
 class Endless(IterableDataset):

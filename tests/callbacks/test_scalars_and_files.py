@@ -179,7 +179,7 @@ def test_a_second_run_of_the_same_name_is_kept_apart(tmp_path):
 def test_new_findings_are_named_once(tmp_path):
     with messages() as lines:
         fit(tmp_path, monitor(bound=0.9, targets=["label"], max_samples=24, intervention=None), max_epochs=3)
-    assert len([line for line in lines if "suspected, overall" in line]) == 1
+    assert len([line for line in lines if "Suspected, all classes" in line]) == 1
 
 
 def test_validation_within_an_epoch_is_evaluated_each_time(tmp_path):

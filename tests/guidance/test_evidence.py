@@ -2,10 +2,8 @@
 
 import pytest
 import torch
-import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sklearn.datasets import load_sample_images
 
 from lrptrain.batch import read_batch
 from lrptrain.batch.annotations import IGNORED
@@ -15,7 +13,6 @@ from lrptrain.guidance.evidence import (
     guidable_samples,
     has_annotation,
     in_annotated_fraction,
-    moved_samples,
 )
 
 IMAGE = torch.zeros(2, 3, 4, 4)
@@ -115,68 +112,3 @@ def test_the_draw_has_the_share_asked_for():
     assert not torch.equal(in_annotated_fraction(ids, 0.5, 0), in_annotated_fraction(ids, 0.5, 1))
     with pytest.raises(ValueError, match="draws samples by their 'sample_id'"):
         in_annotated_fraction({}, 0.5)
-
-
-@pytest.fixture(scope="module")
-def photos():
-    """28 windows of each of two photographs, 64 pixels wide."""
-    windows = [
-        torch.tensor(photo[y : y + 200, x : x + 200]).permute(2, 0, 1)
-        for photo in load_sample_images().images
-        for y in range(0, photo.shape[0] - 200, 70)
-        for x in range(0, photo.shape[1] - 200, 70)
-    ]
-    return F.interpolate(torch.stack(windows).float() / 255, (64, 64), mode="bilinear", antialias=True)
-
-
-def noisy(x, size):
-    return x + size * torch.randn(x.shape, generator=torch.Generator().manual_seed(0))
-
-
-IN_PLACE = {
-    "the same": lambda x: x,
-    "normalised": lambda x: (x - 0.5) / 0.2,
-    "inverted": lambda x: 1 - x,
-    "noise": lambda x: noisy(x, 0.25),
-    "more noise than image": lambda x: noisy(x, 1.0),
-    "solarised": lambda x: torch.where(x > 0.5, 1 - x, x),
-    "mixed with another": lambda x: 0.6 * x + 0.4 * x.roll(30, 0),
-    "blurred": lambda x: F.avg_pool2d(x, 5, 1, 2),
-    "grey": lambda x: x.mean(1, keepdim=True).expand_as(x),
-    "a third erased": lambda x: x * (torch.arange(64) > 20),
-    "half precision": lambda x: x.bfloat16(),
-}
-
-
-@pytest.mark.parametrize("change", IN_PLACE.values(), ids=IN_PLACE)
-def test_photographs_in_place_are_not_moved(change, photos):
-    moved, telling = moved_samples(change(photos), photos)
-    assert telling.all()
-    assert not moved.any()
-
-
-MOVED = {  # and the least share of these photographs that shows it
-    "flipped": (lambda x: x.flip(-1), 0.95),
-    "upside down, normalised": (lambda x: (x.flip(-2) - 0.5) / 0.2, 0.95),
-    "half a turn": (lambda x: x.rot90(2, (2, 3)), 0.95),
-    "a quarter turn": (lambda x: x.rot90(1, (2, 3)), 0.95),
-    "three quarters": (lambda x: x.rot90(3, (2, 3)), 0.95),
-    "a crop after padding": (lambda x: F.pad(x, (4, 4, 4, 4))[..., :64, 5:69], 0.5),
-    "every other one flipped": (lambda x: torch.stack([x[::2].flip(-1), x[1::2]], 1).flatten(0, 1), 0.45),
-}
-
-
-@pytest.mark.parametrize(("change", "share"), MOVED.values(), ids=MOVED)
-def test_moved_photographs_are_noticed(change, share, photos):
-    moved, _ = moved_samples(change(photos), photos)
-    assert moved.float().mean() >= share
-
-
-def test_images_without_contrast_cannot_tell():
-    image = torch.rand(3, 3, 16, 16, generator=torch.Generator().manual_seed(0))
-    image[0] = 0.3
-    moved, telling = moved_samples(noisy(image, 0.05), image)
-    assert moved.tolist() == [False] * 3
-    assert telling.tolist() == [False, True, True]
-    moved, _ = moved_samples(noisy(0.5 + 0.03 * (image - 0.5), 0.05), 0.5 + 0.03 * (image - 0.5))
-    assert not moved.any()

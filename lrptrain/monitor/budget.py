@@ -1,0 +1,179 @@
+"""How often the monitor evaluates, and how much, so that it takes no more than a share of a run's time.
+
+Times are handed in, so that a planner can be asked about a simulated run. It never looks at a clock.
+"""
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+FEWEST_SAMPLES = 32
+"""A smaller sample would flag next to nothing."""
+FEW_DRAWN = 4
+"""Samples drawn where time is short."""
+LONGEST_WAIT = 4.0
+"""Validations between two evaluations beyond which the next ones are made smaller."""
+CLASS_MAP = 0.25
+"""What a map of a further class costs, of a sample's maps and interventions: it is a walk back alone."""
+PICTURE = 0.25
+"""What drawing a sample, and writing its picture, costs of a sample."""
+
+
+@dataclass(frozen=True, order=True)
+class Extent:
+    """What an evaluation is made of.
+
+    Attributes:
+        samples: The size of the sample.
+        drawn: The number of pictures or texts.
+        class_maps: The number of classes for which drawn samples have maps.
+    """
+
+    samples: int
+    drawn: int
+    class_maps: int
+
+    @property
+    def work(self) -> float:
+        """Its work, in samples."""
+        return self.samples + self.drawn * (PICTURE + CLASS_MAP * self.class_maps)
+
+
+@dataclass
+class Budget:
+    """Plans evaluations within a share of the time.
+
+    The first validation and the final weights are always evaluated. Between them an evaluation is due once the share of
+    the time has paid for it and for one more, that of the final weights: so an evaluation that takes twice as long as
+    foreseen is paid for, too.
+
+    Attributes:
+        share: The share of the time that evaluations may take, in (0, 1).
+        most: An evaluation in full.
+        extent: The present extent; None before it was decided.
+        spent: Seconds of the monitor so far.
+        validations: The number of validations so far.
+        evaluations: The number of evaluations so far.
+        costs: Seconds of the last evaluation of each extent.
+        seconds_per_sample: What is foreseen before there was an evaluation; None if nothing is known.
+        in_every_validation: Whether each validation is evaluated, since something decides by the values. Then only the
+            extent is a matter of the budget.
+    """
+
+    share: float
+    most: Extent
+    extent: Extent | None = None
+    spent: float = 0.0
+    validations: int = 0
+    evaluations: int = 0
+    costs: dict[Extent, float] = field(default_factory=dict)
+    seconds_per_sample: float | None = None
+    in_every_validation: bool = False
+
+    def __post_init__(self) -> None:
+        """Check the share.
+
+        Raises:
+            ValueError: If it is none.
+        """
+        if not 0 < self.share < 1:
+            raise ValueError(f"budget must be a share between 0 and 1, or None for no limit, not {self.share!r}")
+
+    def plan(self, elapsed: float) -> Extent | None:
+        """Count a validation, and return the extent of its evaluation; None if it is not evaluated.
+
+        Args:
+            elapsed: Seconds since training began, those of the monitor included.
+        """
+        self.validations += 1
+        self.extent = self._chosen(elapsed)
+        is_due = self.in_every_validation or not self.evaluations
+        return self.extent if is_due or self._paid(2 * self.cost_of(self.extent), elapsed) else None
+
+    def plan_last(self, elapsed: float) -> Extent:
+        """Return the extent of an evaluation of the final weights: the smallest one if its time is not there.
+
+        Args:
+            elapsed: As for `plan`.
+        """
+        extent = self.extent or self._chosen(elapsed)
+        return extent if self._paid(self.cost_of(extent), elapsed) else extents_within(self.most)[-1]
+
+    def note(self, extent: Extent, seconds: float) -> None:
+        """Note an evaluation that was made, and the seconds that it took."""
+        self.evaluations += 1
+        self.costs[extent] = seconds
+
+    def spend(self, seconds: float) -> None:
+        """Count seconds of the monitor, in evaluations and beside them."""
+        self.spent += seconds
+
+    def cost_of(self, extent: Extent) -> float:
+        """Return the seconds that an evaluation is foreseen to take; 0 if nothing is known."""
+        if extent in self.costs:
+            return self.costs[extent]
+        if self.costs:
+            # Of the nearest extent that was measured. What does not grow with samples is counted twice if a larger
+            # extent is foreseen, which is the safe side, and not enough of a smaller one, until that was measured.
+            nearest = min(self.costs, key=lambda known: abs(known.work - extent.work))
+            return self.costs[nearest] * extent.work / nearest.work
+        return 0.0 if self.seconds_per_sample is None else self.seconds_per_sample * extent.work
+
+    def share_of(self, elapsed: float) -> float:
+        """Return the share of the time that the monitor has taken so far."""
+        return self.spent / elapsed if elapsed > 0 else 0.0
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return what a resumed run continues."""
+        return {
+            "extent": None if self.extent is None else asdict(self.extent),
+            "spent": self.spent,
+            "validations": self.validations,
+            "evaluations": self.evaluations,
+            "costs": [(asdict(extent), seconds) for extent, seconds in self.costs.items()],
+        }
+
+    def load_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue a run; see `state_dict`."""
+        self.extent = None if state["extent"] is None else Extent(**state["extent"])
+        self.spent = state["spent"]
+        self.validations = state["validations"]
+        self.evaluations = state["evaluations"]
+        self.costs = {Extent(**extent): seconds for extent, seconds in state["costs"]}
+
+    def _paid(self, seconds: float, elapsed: float) -> bool:
+        return self.spent + seconds <= self.share * elapsed
+
+    def _chosen(self, elapsed: float) -> Extent:
+        """Return the largest extent that can be paid for often enough; the present one where that is near enough."""
+        extents = extents_within(self.most)
+        if not (self.costs or self.seconds_per_sample is not None):
+            return extents[-1]  # nothing is known: the first evaluation measures
+        wait = {extent: self._wait(extent, elapsed) for extent in extents}
+        longest = 1.0 if self.in_every_validation else LONGEST_WAIT
+        wanted = next((extent for extent in extents if wait[extent] <= longest), extents[-1])
+        if not self.evaluations or self.extent not in extents:
+            return wanted
+        # Scores of epochs compare best over the same samples. So a larger sample has to fit twice over, and a smaller
+        # one is taken only where the present one takes twice as long as it should.
+        if wanted.work > self.extent.work:
+            larger = [extent for extent in extents if wait[extent] <= longest / 2]
+            return max([*larger, self.extent], key=lambda extent: extent.work)
+        return wanted if wait[self.extent] > 2 * longest else self.extent
+
+    def _wait(self, extent: Extent, elapsed: float) -> float:
+        """Return after how many validations the share of the time pays for an evaluation."""
+        training = max(elapsed - self.spent, 1e-9) / max(self.validations, 1)
+        return self.cost_of(extent) / (self.share * training)
+
+
+def extents_within(most: Extent) -> list[Extent]:
+    """Return the extents that are planned with, the largest first: pictures are saved before samples are."""
+    fewest = min(most.samples, FEWEST_SAMPLES)
+    few = min(most.drawn, FEW_DRAWN)
+    extents = [most, Extent(most.samples, few, most.class_maps), Extent(most.samples, few, 0)]
+    samples = most.samples
+    while samples > fewest:
+        samples = max(samples // 2, fewest)
+        extents.append(Extent(samples, few, 0))
+    return list(dict.fromkeys(extents))

@@ -1,0 +1,81 @@
+"""Run as a script by test_monitor_loops_processes.py: `python monitor_loops_ddp_script.py FOLDER PROCESSES`."""
+
+import json
+import os
+import sys
+from pathlib import Path
+from typing import Any
+
+import torch
+import torch.distributed as dist
+
+sys.path.insert(0, str(Path(__file__).parent.parent / "trainers" / "behaviours"))
+from torch.nn.parallel import DistributedDataParallel
+from torch.utils.data import DataLoader, DistributedSampler
+from trained import OPTIONS, Texts, bert, collate, unannotated
+from transformers import Trainer, TrainingArguments
+
+import lrptrain
+from lrptrain.callbacks import RelevanceMonitorCallback
+
+FOLDER, PROCESSES = Path(sys.argv[1]), int(sys.argv[2])
+RANK = int(os.environ.get("LOCAL_RANK", 0))
+GIVEN = {**OPTIONS, "max_samples": 9, "on_error": "raise"}
+if PROCESSES > 1:
+    os.environ.update(RANK=str(RANK), WORLD_SIZE=str(PROCESSES))
+    dist.init_process_group("gloo")
+
+
+def write(name: str, monitor: Any) -> None:
+    result = {
+        "scalars": {key: x for key, x in monitor.core.scalars.items() if "seconds" not in key and "cost" not in key},
+        "findings": [finding.to_dict() for finding in monitor.findings],
+        "ids": [each.sample.sample_id for each in monitor.scored],
+        "failures": monitor.failures,
+        "mine": len(monitor.core.reader.sample.samples),
+        "folder": monitor.folder is not None,
+    }
+    (FOLDER / f"{name}-{RANK}.json").write_text(json.dumps(result))
+
+
+def loop() -> None:
+    """No step is taken in between, so that the weights are the same to the bit."""
+    net = bert().double()
+    model: Any = DistributedDataParallel(net) if PROCESSES > 1 else net
+    dataset = Texts(11, 1)  # odd: a distributed sampler gives one sample twice
+    sampler: Any = DistributedSampler(dataset, PROCESSES, RANK, shuffle=True) if PROCESSES > 1 else None
+    monitor = lrptrain.Monitor(model, DataLoader(dataset, 3, sampler=sampler, collate_fn=collate), FOLDER, **GIVEN)
+    for epoch in range(2):
+        monitor.evaluate(epoch)
+    model(**collate(dataset.rows[:4], annotated=False)).loss.backward()  # DDP still works
+    write("loop", monitor)
+
+
+def transformers() -> None:
+    monitor = RelevanceMonitorCallback(**{**GIVEN, "run_name": "trainer"})
+    arguments = TrainingArguments(
+        str(FOLDER / "trainer"),
+        num_train_epochs=1,
+        per_device_train_batch_size=6 // PROCESSES,
+        per_device_eval_batch_size=3,
+        learning_rate=0.0,
+        eval_strategy="epoch",
+        save_strategy="no",
+        report_to=[],
+        use_cpu=True,
+        disable_tqdm=True,
+    )
+    data = {"train_dataset": Texts(12, 0), "eval_dataset": Texts(11, 1), "data_collator": unannotated}
+    Trainer(bert().double(), arguments, callbacks=[monitor], **data).train()
+    write("transformers", monitor)
+
+
+loop()
+torch.manual_seed(0)
+transformers()
+if PROCESSES > 1:
+    try:
+        samples = DataLoader(Texts(8, 1, wrong=1), 2, collate_fn=collate)  # the second process reads it first
+        lrptrain.Monitor(bert(), samples, FOLDER, **GIVEN)
+    except (ValueError, RuntimeError) as error:
+        (FOLDER / f"wrong-{RANK}.json").write_text(json.dumps(str(error)))

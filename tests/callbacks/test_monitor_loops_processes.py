@@ -1,0 +1,32 @@
+"""The monitor of loops and of transformers' Trainer comes to the same in two processes as in one."""
+
+import pytest
+from processes import one_and_two, result
+
+
+@pytest.fixture(scope="module")
+def folders(tmp_path_factory):
+    """The same runs in one process and in two."""
+    return one_and_two(tmp_path_factory.mktemp("loops"), "monitor_loops_ddp_script.py")
+
+
+@pytest.mark.parametrize("name", ["loop", "transformers"])
+def test_two_processes_find_what_one_does(folders, name):
+    one, two, other = result(folders[0], name), result(folders[1], name), result(folders[1], name, 1)
+    assert (two["mine"], other["mine"]) == (5, 4)
+    assert two["folder"]
+    assert not other["folder"]
+    for each in (two, other):
+        assert each["ids"] == one["ids"]
+        assert each["failures"] == 0
+        # In float64: batches of other sizes add up in another order, eps 2e-16.
+        assert each["scalars"] == pytest.approx(one["scalars"], rel=1e-9)
+        kept = ("kind", "scope", "state", "target")
+        assert [[finding[key] for key in kept] for finding in each["findings"]] == [
+            [finding[key] for key in kept] for finding in one["findings"]
+        ]
+
+
+def test_what_one_process_refuses_all_do(folders):
+    assert "text1: rationale must be 1" in result(folders[1], "wrong", 1)
+    assert "(process 1)" in result(folders[1], "wrong", 0)

@@ -1,0 +1,166 @@
+"""The planner in simulated runs: time goes by as it is told to."""
+
+import itertools
+import json
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+import pytest
+
+from lrptrain.monitor.budget import FEWEST_SAMPLES, Budget, Extent, extents_within
+
+FULL = Extent(128, 16, 5)
+
+
+@dataclass
+class Run:
+    """What a simulated run has made."""
+
+    budget: Budget
+    elapsed: float = 0.0
+    evaluated: list[tuple[int, Extent]] = field(default_factory=list)
+    shares: list[float] = field(default_factory=list)
+    first: float = 0.0
+    forced: float = 0.0
+
+    def evaluate(self, epoch: int, extent: Extent, seconds: float) -> None:
+        self.elapsed += seconds
+        self.budget.note(extent, seconds)
+        self.budget.spend(seconds)
+        self.evaluated.append((epoch, extent))
+        self.first = self.first or seconds
+
+    def share_but_for_the_ends(self) -> float:
+        """Without the first evaluation, and without that of the final weights where its time was not there."""
+        others = self.first + self.forced
+        return (self.budget.spent - others) / (self.elapsed - others)
+
+
+def simulate(epochs: int, epoch_seconds: float, cost: Callable[[Extent, int], float], budget: Budget | None = None):
+    run = Run(budget or Budget(0.05, FULL))
+    for epoch in range(epochs):
+        run.elapsed += epoch_seconds
+        extent = run.budget.plan(run.elapsed)
+        if extent is not None:
+            run.evaluate(epoch, extent, cost(extent, epoch))
+        run.shares.append(run.budget.share_of(run.elapsed))
+    if run.evaluated[-1][0] != epochs - 1:
+        assert run.budget.extent is not None
+        paid = run.budget.spent + run.budget.cost_of(run.budget.extent) <= run.budget.share * run.elapsed
+        last = run.budget.plan_last(run.elapsed)
+        assert last == (run.budget.extent if paid else extents_within(FULL)[-1])
+        run.forced = 0.0 if paid else cost(last, epochs - 1)
+        run.evaluate(epochs - 1, last, cost(last, epochs - 1))
+    return run
+
+
+def steady(seconds: float = 0.25, fixed: float = 0.5):
+    """A training sample takes 0.1 seconds, a monitored one 0.25."""
+    return lambda extent, epoch: fixed + seconds * extent.work
+
+
+RUNS = {
+    "1,000 images": (30, 100.0, steady()),
+    "50,000 images": (10, 5000.0, steady()),
+    "slow pictures": (30, 100.0, lambda extent, _: 0.25 * extent.samples + 5.0 * extent.drawn),
+    "evaluations that become twice as slow": (40, 100.0, lambda extent, epoch: 0.25 * extent.work * (1 + (epoch > 9))),
+    "a slow file system": (40, 100.0, steady(fixed=20.0)),
+    "tiny epochs": (200, 1.0, steady()),
+}
+
+
+@pytest.mark.parametrize(("epochs", "seconds", "cost"), RUNS.values(), ids=RUNS)
+@pytest.mark.parametrize("known", [None, 0.25, 0.5, 0.125])
+def test_the_share_is_kept(epochs, seconds, cost, known):
+    """Also if what is foreseen before the first evaluation is wrong by a factor of two."""
+    run = simulate(epochs, seconds, cost, Budget(0.05, FULL, seconds_per_sample=known))
+    assert run.evaluated[0][0] == 0
+    assert run.evaluated[-1][0] == epochs - 1
+    assert run.share_but_for_the_ends() <= 0.05 * 1.1
+    if run.first <= 0.05 * seconds:
+        assert max(run.shares) <= 0.05 * 1.1
+    if not run.forced:
+        assert run.budget.share_of(run.elapsed) <= 0.05 * 1.1
+
+
+def test_a_long_run_is_evaluated_in_full_in_every_epoch():
+    run = simulate(10, 5000.0, steady(), Budget(0.05, FULL, seconds_per_sample=0.25))
+    assert run.evaluated == [(epoch, FULL) for epoch in range(10)]
+
+
+def test_a_short_run_has_a_smaller_sample_and_few_pictures():
+    run = simulate(30, 100.0, steady())
+    extents = {extent for _, extent in run.evaluated[1:]}
+    assert len(extents) <= 2
+    assert all(FEWEST_SAMPLES <= extent.samples < 128 and extent.drawn == 4 for extent in extents)
+    gaps = [later - earlier for (earlier, _), (later, _) in itertools.pairwise(run.evaluated[1:])]
+    assert max(gaps) <= 5
+    assert run.budget.share_of(run.elapsed) > 0.025  # what is allowed is used
+
+
+def test_the_first_validation_and_the_final_weights_are_evaluated_whatever_the_budget():
+    run = simulate(5, 1.0, steady(), Budget(0.001, FULL))
+    smallest = extents_within(FULL)[-1]
+    assert run.evaluated == [(0, smallest), (4, smallest)]
+
+
+def test_the_final_weights_are_evaluated_within_the_budget():
+    for epochs in range(5, 60):
+        run = simulate(epochs, 100.0, steady())
+        assert run.evaluated[-1][0] == epochs - 1
+        assert run.budget.share_of(run.elapsed) <= 0.05
+
+
+def test_where_something_decides_by_the_values_each_validation_is_evaluated_by_a_smaller_sample():
+    run = simulate(10, 100.0, steady(), Budget(0.05, FULL, in_every_validation=True))
+    assert [epoch for epoch, _ in run.evaluated] == list(range(10))
+    assert {extent.samples for _, extent in run.evaluated} == {FEWEST_SAMPLES}
+    long = simulate(10, 5000.0, steady(), Budget(0.05, FULL, in_every_validation=True, seconds_per_sample=0.25))
+    assert {extent for _, extent in long.evaluated} == {FULL}
+
+
+def test_a_size_that_is_nearly_right_is_not_changed():
+    """Costs that vary by a third from epoch to epoch make no sample larger and smaller in turn."""
+    run = simulate(200, 100.0, lambda extent, epoch: 0.25 * extent.work * (1 + (epoch % 3) / 6))
+    sizes = [extent for _, extent in run.evaluated]
+    assert sum(one != other for one, other in itertools.pairwise(sizes)) <= 2
+
+
+def test_epochs_that_become_longer_allow_a_larger_sample():
+    budget = Budget(0.05, FULL)
+    run = simulate(20, 100.0, steady(), budget)
+    small = run.evaluated[-1][1]
+    for epoch in range(20, 60):
+        run.elapsed += 3000.0
+        extent = budget.plan(run.elapsed)
+        if extent is not None:
+            run.evaluate(epoch, extent, steady()(extent, epoch))
+    assert small.work < run.evaluated[-1][1].work == FULL.work
+
+
+def test_pictures_are_saved_before_samples_and_samples_nested():
+    assert extents_within(FULL) == [
+        FULL,
+        Extent(128, 4, 5),
+        Extent(128, 4, 0),
+        Extent(64, 4, 0),
+        Extent(32, 4, 0),
+    ]
+    assert extents_within(Extent(20, 0, 0)) == [Extent(20, 0, 0)]
+    assert extents_within(Extent(40, 2, 0)) == [Extent(40, 2, 0), Extent(32, 2, 0)]
+
+
+def test_a_resumed_run_plans_as_the_one_that_was_not_stopped():
+    run = simulate(7, 100.0, steady())
+    state = json.loads(json.dumps(run.budget.state_dict()))
+    resumed = Budget(0.05, FULL)
+    resumed.load_state_dict(state)
+    plans = [[each.plan(run.elapsed + 100.0 * step) for step in range(30)] for each in (run.budget, resumed)]
+    assert plans[0] == plans[1]
+    assert any(plans[0])
+
+
+@pytest.mark.parametrize("share", [0, 1, -0.1, 5])
+def test_a_budget_is_a_share(share):
+    with pytest.raises(ValueError, match="budget must be a share between 0 and 1, or None"):
+        Budget(share, FULL)

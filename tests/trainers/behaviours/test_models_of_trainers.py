@@ -1,0 +1,227 @@
+"""Models as people train them, under the Trainer of transformers and in loops."""
+
+import copy
+from typing import Any
+
+import pytest
+import torch
+from test_behaviours import FOCUS, assert_equal, pytestmark
+from torch import nn
+from trained import OPTIONS, TRAINERS, Texts, Training, bert, by_transformers, collate, unannotated
+
+import lrptrain
+from lrptrain.loggers import read_events
+
+__all__ = ["pytestmark"]
+
+
+@pytest.mark.parametrize("name", ["transformers", "accelerate"])
+def test_autocast_is_harmless(name, tmp_path):
+    sound: dict[str, Any] = {"on_error": "raise"}
+    watched = TRAINERS[name](Training(tmp_path / "one", sound, epochs=1, precision="bf16"))
+    alone = TRAINERS[name](Training(tmp_path / "two", epochs=1, precision="bf16"))
+    assert len(watched.monitor.scored) == OPTIONS["max_samples"]
+    assert_equal(alone.state, watched.state)
+
+
+def with_adapter(net: nn.Module) -> nn.Module:
+    peft = pytest.importorskip("peft")
+    return peft.get_peft_model(net, peft.LoraConfig(peft.TaskType.SEQ_CLS, r=2, target_modules=["query", "value"]))
+
+
+def with_checkpointing(net: nn.Module) -> nn.Module:
+    enable: Any = getattr(net, "activation_checkpointing_enable", None) or net.gradient_checkpointing_enable
+    enable()
+    return net
+
+
+@pytest.mark.parametrize("made", [with_adapter, with_checkpointing])
+def test_wrapped_models(made, tmp_path):
+    watched = by_transformers(Training(tmp_path / "one", {"on_error": "raise"}, epochs=1, net=made(bert())))
+    alone = by_transformers(Training(tmp_path / "two", epochs=1, net=made(bert())))
+    assert watched.monitor.failures == 0
+    assert_equal(alone.state, watched.state)
+
+
+def test_a_compiled_model_stays_compiled(tmp_path):
+    net = nn.Sequential(nn.Flatten(), nn.Linear(48, 8), nn.ReLU(), nn.Linear(8, 3))
+    calls: list[Any] = []
+
+    def backend(graph: Any, inputs: Any) -> Any:
+        calls.append(graph)
+        return graph.forward
+
+    compiled: Any = torch.compile(net, backend=backend)
+    batch = {"image": torch.randn(8, 3, 4, 4), "label": torch.arange(8) % 3}
+    expected = compiled(batch["image"])
+    monitor = lrptrain.Monitor(
+        compiled, [batch], tmp_path, on_error="raise", **{**OPTIONS, "method": "input_x_gradient"}
+    )
+    assert monitor.evaluate(0) is not None
+    assert torch.equal(compiled(batch["image"]), expected)
+    assert len(calls) == 1  # nothing was compiled anew
+
+
+def test_averaged_weights_are_explained_beside_those_that_are_trained(tmp_path):
+    net = bert()
+    averaged = copy.deepcopy(net)
+    with torch.no_grad():
+        averaged.classifier.weight.neg_()
+    batches = [collate(Texts(8, 1).rows)]
+    both = [
+        lrptrain.Monitor(each, batches, tmp_path, name=name, **OPTIONS) for each, name in ((net, "a"), (averaged, "b"))
+    ]
+    for monitor in both:
+        monitor.evaluate(0)
+    assert both[0].scalars.keys() == {key.replace("/b/", "/a/") for key in both[1].scalars}
+    assert both[0].scored[0].predicted != both[1].scored[0].predicted
+
+
+def test_the_mode_and_the_gradients_of_a_model_are_left_alone(tmp_path):
+    net = bert()
+    net.train()
+    net.bert.encoder.eval()  # a frozen part
+    net(**collate(Texts(4, 0).rows, annotated=False)).loss.backward()
+    gradients = {name: x.grad.clone() for name, x in net.named_parameters() if x.grad is not None}
+    modes = {name: each.training for name, each in net.named_modules()}
+    monitor = lrptrain.Monitor(net, [collate(Texts(8, 1).rows)], tmp_path, **OPTIONS)
+    monitor.evaluate(0)
+    assert modes == {name: each.training for name, each in net.named_modules()}
+    assert_equal(gradients, {name: x.grad for name, x in net.named_parameters() if x.grad is not None})
+
+
+class Sharded(nn.Module):
+    """As FSDP's modules are called, whichever of its versions makes them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = bert()
+
+
+def test_sharded_parameters_are_refused(tmp_path):
+    sharded = type("FullyShardedDataParallel", (Sharded,), {})()
+    with pytest.raises(ValueError, match="whole parameters, which FullyShardedDataParallel shards"):
+        lrptrain.Monitor(sharded, [], tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("samples", "message"),
+    [([], "no samples"), (3, "must be a DataLoader"), ([{"text": ["a"]}], "no input in a batch")],
+)
+def test_data_that_cannot_be_read_are_refused(samples, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        lrptrain.Monitor(bert(), samples, tmp_path)
+
+
+def test_options_that_do_not_exist_are_refused(tmp_path):
+    with pytest.raises(TypeError, match="max_sample"):
+        lrptrain.Monitor(bert(), [], tmp_path, max_sample=3)
+    with pytest.raises(ValueError, match="loggers= has a str"):
+        lrptrain.Monitor(bert(), [], tmp_path, loggers=["wandb"])
+
+
+def a_trainer(folder: Any, *callbacks: Any, **options: Any) -> Any:
+    from transformers import Trainer, TrainingArguments
+
+    arguments = {
+        "num_train_epochs": 2,
+        "per_device_train_batch_size": 4,
+        "learning_rate": 1e-2,
+        "eval_strategy": "epoch",
+        "save_strategy": "epoch",
+        "report_to": [],
+        "use_cpu": True,
+        "disable_tqdm": True,
+    }
+    names = ("eval_dataset", "data_collator", "processing_class")
+    given = {name: options.pop(name) for name in names if name in options}
+    return Trainer(
+        bert(),
+        TrainingArguments(output_dir=str(folder), **{**arguments, **options}),
+        train_dataset=Texts(12, 0),
+        callbacks=list(callbacks),
+        **{"eval_dataset": Texts(11, 1), "data_collator": unannotated, **given},
+    )
+
+
+def a_callback(**options: Any) -> Any:
+    from lrptrain.callbacks import RelevanceMonitorCallback
+
+    return RelevanceMonitorCallback(**{**OPTIONS, "on_error": "raise", **options})
+
+
+def test_a_score_chooses_the_best_checkpoint_and_stops_early(tmp_path):
+    from transformers import EarlyStoppingCallback
+
+    monitor = a_callback()
+    best = {"metric_for_best_model": FOCUS, "greater_is_better": True, "load_best_model_at_end": True}
+    # The monitor comes last: what it measures is there all the same when early stopping looks.
+    trainer = a_trainer(tmp_path, EarlyStoppingCallback(3), monitor, num_train_epochs=3, **best)
+    trainer.train()
+    scores = [event["scalars"][FOCUS] for event in read_events(monitor.folder)]
+    assert trainer.state.best_metric == pytest.approx(max(scores))
+    metrics = [entry for entry in trainer.state.log_history if "eval_loss" in entry]
+    assert all("relevance" not in key for entry in metrics for key in entry)  # hyperparameter searches add metrics up
+
+
+def test_a_failed_evaluation_is_no_best_one(tmp_path):
+    monitor = a_callback(on_error="warn")
+    make = monitor.core._evaluator
+    monitor.core._evaluator = lambda context: 1 / 0 if monitor.core.reader.is_drawn else make(context)
+    trainer = a_trainer(tmp_path, monitor, metric_for_best_model=f"eval_{FOCUS}", greater_is_better=True)
+    with pytest.warns(UserWarning, match="division by zero"):
+        trainer.train()
+    assert trainer.state.global_step == 6
+    assert trainer.state.best_metric in (None, float("-inf"))
+
+
+def test_restored_callbacks_are_the_same_object(tmp_path):
+    monitor = a_callback(tokenizer=Words())
+    a_trainer(tmp_path, monitor, num_train_epochs=1).train()
+    again = a_callback(tokenizer=Words())
+    trainer = a_trainer(tmp_path, again, restore_callback_states_from_checkpoint=True)
+    trainer.train(resume_from_checkpoint=str(tmp_path / "checkpoint-3"))
+    assert again in trainer.callback_handler.callbacks
+    assert [event["epoch"] for event in read_events(again.folder)] == [0, 1]
+    assert again.folder == monitor.folder
+
+
+class Words:
+    """A tokenizer, as far as the monitor uses one."""
+
+    def convert_ids_to_tokens(self, ids: list[int]) -> list[str]:
+        return [f"word{number}" for number in ids]
+
+    def save_pretrained(self, folder: str) -> None:
+        pass
+
+
+def test_names_sets_and_tensorboard(tmp_path, monkeypatch):
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "board"))
+    monitor = a_callback(eval_name="second", name="mine")
+    sets = {"first": Texts(6, 2), "second": Texts(11, 1)}
+    a_trainer(
+        tmp_path, monitor, eval_dataset=sets, processing_class=Words(), report_to=["tensorboard"], num_train_epochs=1
+    ).train()
+    assert len(read_events(monitor.folder)) == 1
+    assert {each.sample.sample_id for each in monitor.scored} - {f"text{number}" for number in range(6)}
+    page = next((monitor.folder / "highlights").rglob("*.html")).read_text()
+    assert "word5" in page or "word6" in page
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    board = EventAccumulator(str(tmp_path / "board"))
+    board.Reload()
+    assert [point.step for point in board.Scalars("relevance/mine/chance")] == [3]
+    assert any(tag.startswith("relevance/mine/highlights/") for tag in board.Tags()["tensors"])
+    with pytest.raises(ValueError, match="eval_name='third' is not among"):
+        a_trainer(tmp_path, a_callback(eval_name="third"), eval_dataset=sets).train()
+
+
+def test_an_evaluation_by_itself_has_a_record_of_its_own(tmp_path):
+    monitor = a_callback()
+    trainer = a_trainer(tmp_path, monitor)
+    trainer.evaluate()
+    assert monitor.folder.name == "run-validate"
+    trainer.train()
+    assert monitor.folder.name == "run"
+    assert [event["epoch"] for event in read_events(monitor.folder)] == [0, 1]

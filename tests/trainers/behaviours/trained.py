@@ -1,0 +1,308 @@
+"""A tiny BERT on texts with rationales, trained by each trainer, with a monitor or without one."""
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+from transformers import BertConfig, BertForSequenceClassification
+
+import lrptrain
+from lrptrain.callbacks import RelevanceMonitor
+
+NAMES = ["bad", "good"]
+OPTIONS = {"max_samples": 8, "run_name": "run", "bound": 0.9, "max_pictures": 1, "class_maps": 0}
+
+
+class Texts(Dataset):
+    """Texts of several lengths; the second token says the class, and is the rationale."""
+
+    def __init__(self, samples: int, seed: int, wrong: int | None = None) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        self.rows = []
+        for number in range(samples):
+            ids = torch.randint(10, 40, (int(torch.randint(5, 9, (), generator=generator)),), generator=generator)
+            ids[1] = 5 + number % 2
+            rationale = torch.zeros(len(ids), dtype=torch.long)
+            rationale[1] = 3 if number == wrong else 1
+            self.rows.append(
+                {"input_ids": ids, "labels": number % 2, "rationale": rationale, "sample_id": f"text{number}"}
+            )
+
+    def __len__(self) -> int:
+        return len(self.rows)
+
+    def __getitem__(self, index: int) -> dict[str, Any]:
+        return self.rows[index]
+
+
+def collate(rows: list[dict[str, Any]], *, annotated: bool = True) -> dict[str, Any]:
+    pad = torch.nn.utils.rnn.pad_sequence
+    ids = pad([row["input_ids"] for row in rows], batch_first=True)
+    batch: dict[str, Any] = {
+        "input_ids": ids,
+        "attention_mask": (ids != 0).long(),
+        "labels": torch.tensor([row["labels"] for row in rows]),
+    }
+    if annotated:
+        batch["rationale"] = pad([row["rationale"] for row in rows], batch_first=True, padding_value=255)
+        batch["sample_id"] = [row["sample_id"] for row in rows]
+    return batch
+
+
+def unannotated(rows: list[dict[str, Any]]) -> dict[str, Any]:
+    """What collators of transformers make of samples: they know no annotations."""
+    return collate(rows, annotated=False)
+
+
+def bert(**options: Any) -> nn.Module:
+    torch.manual_seed(0)
+    config = {"vocab_size": 48, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
+    sizes = {"intermediate_size": 32, "max_position_embeddings": 16, "id2label": dict(enumerate(NAMES))}
+    return BertForSequenceClassification(BertConfig(**{**config, **sizes, **options}))
+
+
+def train_loader(**options: Any) -> DataLoader:
+    return DataLoader(Texts(12, 0), 4, shuffle=True, collate_fn=unannotated, **options)
+
+
+@dataclass
+class Training:
+    """A training to be run.
+
+    Attributes:
+        folder: Where it writes.
+        options: Of the monitor; None to train without one.
+        epochs: How many.
+        net: The model.
+        wrong: The sample of the validation set whose rationale has a value that means nothing.
+        fails_in: The epoch in which the monitor cannot explain.
+        resumes: Whether to go on from what an earlier training in the folder has saved.
+        validates: Whether there is a validation.
+        precision: "bf16" for autocast.
+        writer: A `SummaryWriter` for loops.
+    """
+
+    folder: Path
+    options: dict[str, Any] | None = None
+    epochs: int = 2
+    net: nn.Module = field(default_factory=bert)
+    wrong: int | None = None
+    fails_in: int | None = None
+    resumes: bool = False
+    validates: bool = True
+    precision: str | None = None
+    writer: Any = None
+
+    @property
+    def monitor_options(self) -> dict[str, Any]:
+        return {**OPTIONS, **(self.options or {})}
+
+    def validation(self) -> Texts:
+        return Texts(11, 1, self.wrong)
+
+    def spoil(self, core: Any) -> None:
+        """Let the monitor fail in an epoch."""
+        make = core._evaluator
+
+        def evaluator(context: Any) -> Any:
+            if context.epoch == self.fails_in and core.reader.is_drawn:
+                raise RuntimeError("out of memory")
+            return make(context)
+
+        core._evaluator = evaluator
+
+
+@dataclass
+class Trained:
+    """What a training leaves behind.
+
+    Attributes:
+        net: The model.
+        monitor: The monitor, if there was one.
+        state: Weights, buffers, modes and random states.
+        history: The logged scalars of the monitor, an entry per evaluation.
+    """
+
+    net: nn.Module
+    monitor: Any
+    state: dict[str, Any]
+    history: list[dict[str, float]] = field(default_factory=list)
+
+
+def left_behind(net: nn.Module, monitor: Any, history: list[dict[str, float]] | None = None) -> Trained:
+    gradients = {name: x.grad.clone() for name, x in net.named_parameters() if x.grad is not None}
+    state: dict[str, Any] = {
+        "weights": {name: x.clone() for name, x in net.state_dict().items()},
+        "gradients": gradients,
+        "modes": {name: each.training for name, each in net.named_modules()},
+        "torch": torch.get_rng_state(),
+        "numpy": torch.from_numpy(np.random.get_state(legacy=True)[1].astype(np.int64)),  # type: ignore[index]
+        "python": random.getstate(),
+    }
+    return Trained(net, monitor, state, history or [])
+
+
+def seeded() -> None:
+    torch.manual_seed(1), np.random.seed(1), random.seed(1)
+
+
+def by_lightning(training: Training) -> Trained:
+    import pytorch_lightning as pl
+    from pytorch_lightning.callbacks import ModelCheckpoint
+
+    class Classifier(pl.LightningModule):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = training.net
+
+        def training_step(self, batch: Any, batch_idx: int) -> Tensor:
+            return self.net(**batch).loss
+
+        def validation_step(self, batch: Any, batch_idx: int) -> None:
+            self.net(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
+
+        def configure_optimizers(self) -> Any:
+            return torch.optim.AdamW(self.parameters(), lr=1e-2)
+
+    callbacks: list[Any] = [ModelCheckpoint(training.folder, save_last=True, save_top_k=0)]
+    monitor = None
+    if training.options is not None:
+        monitor = RelevanceMonitor(**training.monitor_options)
+        training.spoil(monitor.core)
+        callbacks.append(monitor)
+    quiet: dict[str, Any] = {
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "logger": False,
+        "accelerator": "cpu",
+    }
+    trainer = pl.Trainer(
+        max_epochs=training.epochs,
+        default_root_dir=training.folder,
+        callbacks=callbacks,
+        precision="bf16-mixed" if training.precision else "32-true",
+        **quiet,
+    )
+    seeded()
+    validation = DataLoader(training.validation(), 4, collate_fn=collate) if training.validates else None
+    path = training.folder / "last.ckpt" if training.resumes else None
+    trainer.fit(Classifier(), train_loader(), validation, ckpt_path=path, weights_only=False)
+    scalars = {key: float(value) for key, value in trainer.callback_metrics.items()}
+    return left_behind(training.net, monitor, [scalars])
+
+
+def by_transformers(training: Training) -> Trained:
+    from transformers import Trainer, TrainingArguments
+
+    from lrptrain.callbacks import RelevanceMonitorCallback
+
+    monitor = None
+    if training.options is not None:
+        monitor = RelevanceMonitorCallback(**training.monitor_options)
+        training.spoil(monitor.core)
+    arguments = TrainingArguments(
+        output_dir=str(training.folder),
+        num_train_epochs=training.epochs,
+        per_device_train_batch_size=4,
+        learning_rate=1e-2,
+        eval_strategy="epoch" if training.validates else "no",
+        save_strategy="epoch",
+        report_to=["tensorboard"] if training.writer else [],
+        use_cpu=True,
+        disable_tqdm=True,
+        bf16=bool(training.precision),
+        seed=1,
+    )
+    trainer = Trainer(
+        training.net,
+        arguments,
+        train_dataset=Texts(12, 0),
+        eval_dataset=training.validation() if training.validates else None,
+        data_collator=unannotated,
+        callbacks=[] if monitor is None else [monitor],
+    )
+    seeded()
+    checkpoints = sorted(training.folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+    trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if training.resumes else None)
+    history = [entry for entry in trainer.state.log_history if "relevance/samples" in entry]
+    return left_behind(training.net, monitor, history)
+
+
+def a_loop(training: Training, prepare: Callable[..., Any], backward: Callable[[Tensor], None]) -> Trained:
+    """A loop as users write it; what differs under Accelerate and Fabric is handed in."""
+    seeded()
+    optimizer = torch.optim.AdamW(training.net.parameters(), lr=1e-2)
+    validation_loader = DataLoader(training.validation(), 4, shuffle=True, collate_fn=collate)
+    model, optimizer, loader, validation = prepare(training.net, optimizer, train_loader(), validation_loader)
+    monitor = None
+    if training.options is not None:
+        loggers = [training.writer] if training.writer is not None else []
+        monitor = lrptrain.Monitor(model, validation, training.folder, loggers=loggers, **training.monitor_options)
+        training.spoil(monitor.core)
+    saved = training.folder / "loop.pt"
+    start = 0
+    if training.resumes:
+        state = torch.load(saved)
+        start = state["epochs"]
+        training.net.load_state_dict(state["weights"])
+        if monitor is not None:
+            monitor.load_state_dict(state["monitor"])
+    history = []
+    for epoch in range(start, training.epochs):
+        model.train()
+        for batch in loader:
+            with torch.autocast("cpu", torch.bfloat16, enabled=training.precision is not None):
+                loss = model(**batch).loss
+            optimizer.zero_grad()
+            backward(loss)
+            optimizer.step()
+        for _ in validation:  # as for a validation loss; the loader of the next epoch must come in the same order
+            pass
+        if monitor is not None:
+            monitor.evaluate(epoch, (epoch + 1) * len(loader))
+            history.append(monitor.scalars)
+            weights = training.net.state_dict()
+            torch.save({"epochs": epoch + 1, "weights": weights, "monitor": monitor.state_dict()}, saved)
+    if monitor is not None:
+        monitor.close()
+    return left_behind(training.net, monitor, history)
+
+
+def by_loop(training: Training) -> Trained:
+    return a_loop(training, lambda *parts: parts, lambda loss: loss.backward())
+
+
+def by_accelerate(training: Training) -> Trained:
+    from accelerate import Accelerator
+    from accelerate.state import AcceleratorState, GradientState
+
+    AcceleratorState._reset_state(reset_partial_state=True)  # of an earlier test
+    GradientState._reset_state()
+    accelerator = Accelerator(cpu=True, mixed_precision=training.precision or "no")
+    return a_loop(training, accelerator.prepare, accelerator.backward)
+
+
+def by_fabric(training: Training) -> Trained:
+    from lightning.fabric import Fabric
+
+    fabric = Fabric(accelerator="cpu", devices=1, precision="bf16-mixed" if training.precision else None)
+
+    def prepare(net: nn.Module, optimizer: Any, *loaders: Any) -> Any:
+        return *fabric.setup(net, optimizer), *fabric.setup_dataloaders(*loaders)
+
+    return a_loop(training, prepare, fabric.backward)
+
+
+TRAINERS: dict[str, Callable[[Training], Trained]] = {
+    "lightning": by_lightning,
+    "transformers": by_transformers,
+    "loop": by_loop,
+    "accelerate": by_accelerate,
+    "fabric": by_fabric,
+}
