@@ -16,7 +16,7 @@ import lrptrain
 from lrptrain.callbacks import RelevanceMonitor
 
 NAMES = ["bad", "good"]
-OPTIONS = {"max_samples": 8, "run_name": "run", "bound": 0.9, "max_pictures": 1, "class_maps": 0}
+OPTIONS = {"max_samples": 8, "run_name": "run", "bound": 0.9, "max_pictures": 1, "class_maps": 0, "budget": None}
 
 
 class Texts(Dataset):
