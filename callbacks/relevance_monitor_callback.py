@@ -22,7 +22,7 @@ transformers = require("transformers", "transformers")
 trainer_callback = require("transformers.trainer_callback", "transformers")
 
 
-class RelevanceMonitorCallback(transformers.TrainerCallback, trainer_callback.ExportableState):  # type: ignore[misc, name-defined]
+class RelevanceMonitorCallback(transformers.TrainerCallback, trainer_callback.ExportableState):  # type: ignore[name-defined]
     """Explains a fixed sample of the evaluation set whenever a `transformers.Trainer` evaluates.
 
         trainer = Trainer(model, args, eval_dataset=..., callbacks=[RelevanceMonitorCallback(bound=0.5)])
@@ -116,6 +116,8 @@ class RelevanceMonitorCallback(transformers.TrainerCallback, trainer_callback.Ex
     ) -> None:
         """Reject what cannot work, draw the sample, and go on with the run of a checkpoint."""
         trainer = calling_trainer(transformers.Trainer)
+        if trainer is None:
+            raise ValueError(f"{self.config.title} works with transformers.Trainer and what derives from it")
         check_sharding(trainer, self.config.title)
         check_names([each.config.name for each in trainer.callback_handler.callbacks if isinstance(each, type(self))])
         self.core.reset()
@@ -196,7 +198,8 @@ class RelevanceMonitorCallback(transformers.TrainerCallback, trainer_callback.Ex
         trainer = calling_trainer(transformers.Trainer)
         name = self._set_name(trainer)
         prefix = "eval" if name is None else f"eval_{name}"
-        if f"{prefix}_runtime" not in logs:
+        # Without a sample, a training has said at its start that nothing will be evaluated.
+        if f"{prefix}_runtime" not in logs or (trainer.is_in_train and self._draws) or trainer.eval_dataset is None:
             return
         if not trainer.is_in_train:  # a validation by itself: of other weights perhaps, with a record of its own
             self.core.reset()

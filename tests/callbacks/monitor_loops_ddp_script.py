@@ -43,7 +43,7 @@ def loop() -> None:
     net = bert().double()
     model: Any = DistributedDataParallel(net) if PROCESSES > 1 else net
     dataset = Texts(11, 1)  # odd: a distributed sampler gives one sample twice
-    sampler = DistributedSampler(dataset, PROCESSES, RANK, shuffle=True) if PROCESSES > 1 else None
+    sampler: Any = DistributedSampler(dataset, PROCESSES, RANK, shuffle=True) if PROCESSES > 1 else None
     monitor = lrptrain.Monitor(model, DataLoader(dataset, 3, sampler=sampler, collate_fn=collate), FOLDER, **GIVEN)
     for epoch in range(2):
         monitor.evaluate(epoch)

@@ -51,7 +51,7 @@ def test_a_compiled_model_stays_compiled(tmp_path):
         calls.append(graph)
         return graph.forward
 
-    compiled = torch.compile(net, backend=backend)
+    compiled: Any = torch.compile(net, backend=backend)
     batch = {"image": torch.randn(8, 3, 4, 4), "label": torch.arange(8) % 3}
     expected = compiled(batch["image"])
     monitor = lrptrain.Monitor(
@@ -166,8 +166,8 @@ def test_a_score_chooses_the_best_checkpoint_and_stops_early(tmp_path):
 
 def test_a_failed_evaluation_is_no_best_one(tmp_path):
     monitor = a_callback(on_error="warn")
+    make = monitor.core._evaluator
     monitor.core._evaluator = lambda context: 1 / 0 if monitor.core.reader.is_drawn else make(context)
-    make = type(monitor.core)._evaluator.__get__(monitor.core)
     trainer = a_trainer(tmp_path, monitor, metric_for_best_model=f"eval_{FOCUS}", greater_is_better=True)
     with pytest.warns(UserWarning, match="division by zero"):
         trainer.train()

@@ -16,7 +16,7 @@ import lrptrain
 from lrptrain.callbacks import RelevanceMonitor
 
 NAMES = ["bad", "good"]
-OPTIONS = {"max_samples": 8, "run_name": "run", "bound": 0.9, "max_pictures": 1, "class_maps": 0}
+OPTIONS = {"max_samples": 8, "run_name": "run", "bound": 0.9, "max_pictures": 1, "class_maps": 0, "budget": None}
 
 
 class Texts(Dataset):
@@ -44,7 +44,7 @@ class Texts(Dataset):
 def collate(rows: list[dict[str, Any]], *, annotated: bool = True) -> dict[str, Any]:
     pad = torch.nn.utils.rnn.pad_sequence
     ids = pad([row["input_ids"] for row in rows], batch_first=True)
-    batch = {
+    batch: dict[str, Any] = {
         "input_ids": ids,
         "attention_mask": (ids != 0).long(),
         "labels": torch.tensor([row["labels"] for row in rows]),
@@ -64,7 +64,7 @@ def bert(**options: Any) -> nn.Module:
     torch.manual_seed(0)
     config = {"vocab_size": 48, "hidden_size": 16, "num_hidden_layers": 2, "num_attention_heads": 2}
     sizes = {"intermediate_size": 32, "max_position_embeddings": 16, "id2label": dict(enumerate(NAMES))}
-    return BertForSequenceClassification(BertConfig(**{**config, **sizes, **options}))  # type: ignore[arg-type]
+    return BertForSequenceClassification(BertConfig(**{**config, **sizes, **options}))
 
 
 def train_loader(**options: Any) -> DataLoader:
@@ -176,7 +176,12 @@ def by_lightning(training: Training) -> Trained:
         monitor = RelevanceMonitor(**training.monitor_options)
         training.spoil(monitor.core)
         callbacks.append(monitor)
-    quiet = {"enable_progress_bar": False, "enable_model_summary": False, "logger": False, "accelerator": "cpu"}
+    quiet: dict[str, Any] = {
+        "enable_progress_bar": False,
+        "enable_model_summary": False,
+        "logger": False,
+        "accelerator": "cpu",
+    }
     trainer = pl.Trainer(
         max_epochs=training.epochs,
         default_root_dir=training.folder,
