@@ -60,8 +60,9 @@ def read_checkpoint(path: str, trust: bool = False) -> Checkpoint:
             f"{path!r} holds more than numbers and texts ({name[1]}): to load such objects runs code from the file; "
             "if you trust its origin, pass --trust true"
         ) from error
-    except (RuntimeError, EOFError, AttributeError, ImportError) as error:
-        reason = " ".join(str(error).split())
+    except (RuntimeError, EOFError, AttributeError, ImportError, OSError) as error:
+        # A file that is cut short is an OSError without its name, and an empty one an EOFError without a word.
+        reason = " ".join(str(error).split()) or type(error).__name__
         raise ValueError(f"{path!r} cannot be read as a checkpoint: {reason}") from error
     if not isinstance(content, dict):
         raise ValueError(f"{path!r} holds a {type(content).__name__}: it is no checkpoint of a LightningModule")

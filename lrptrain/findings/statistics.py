@@ -1,6 +1,8 @@
 """How sure a mean is: a bootstrap interval, a paired test, and the correction for many tests."""
 
+import math
 from collections.abc import Iterator
+from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
@@ -163,3 +165,34 @@ def _signs(count: int, resamples: int, seed: int, exact: bool) -> Iterator[Float
         number = np.arange(start, min(start + size, total))
         bits = (number[:, None] >> np.arange(count)) & 1 if exact else rng.integers(0, 2, (len(number), count), np.int8)
         yield 1.0 - 2.0 * bits
+
+
+def fewest_for_a_flag(tests: int, confidence: float = 0.95) -> int:
+    """Return how many samples a scope needs at least to be flagged, as one of several tests (see `holm`).
+
+    The p-value of a sign-flip test of n samples is never below 2^-n: 8 samples for one of ten classes, beside all.
+
+    Args:
+        tests: The number of tests.
+        confidence: `1 - confidence` is the level of all tests together.
+    """
+    return math.ceil(math.log2(tests / (1 - confidence)))
+
+
+def least_shortfall(count: int, spread: float, tests: int, confidence: float = 0.95, power: float = 0.8) -> float:
+    """Return how far a mean has to lie below its bound to be flagged, by the normal approximation of a paired test.
+
+    Args:
+        count: The number of samples of the scope.
+        spread: The standard deviation of the samples' distances from the bound.
+        tests: As for `fewest_for_a_flag`.
+        confidence: As for `fewest_for_a_flag`.
+        power: The probability with which a mean that far below is flagged, in (0, 1).
+
+    Returns:
+        The distance, in the unit of the spread; infinity where no distance would do.
+    """
+    if count < fewest_for_a_flag(tests, confidence):
+        return math.inf
+    quantile = NormalDist().inv_cdf
+    return (quantile(1 - (1 - confidence) / tests) + quantile(power)) * spread / math.sqrt(count)

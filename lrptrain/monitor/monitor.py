@@ -31,6 +31,7 @@ from lrptrain.monitor.intervene import intervene
 from lrptrain.monitor.isolation import explain_usable
 from lrptrain.monitor.left_out import LeftOut
 from lrptrain.monitor.model_input import InputListener
+from lrptrain.monitor.power import power_line
 from lrptrain.monitor.record_builder import RecordBuilder
 from lrptrain.monitor.run import EvaluationKey, RunPoint
 from lrptrain.monitor.run_recorder import RunRecorder
@@ -277,6 +278,7 @@ class MonitorCore:
     def _evaluate_extent(self, context: TrainingContext, extent: Extent) -> EpochRecord | None:
         """Evaluate as much as is planned, and note what it took."""
         started = time.monotonic()
+        is_another = extent != self._extent
         self._mention_extent(context, extent)
         self._extent = extent
         self._skipped = None
@@ -293,6 +295,8 @@ class MonitorCore:
             if self._budget is not None and context.is_training:
                 self._budget.note(extent, time.monotonic() - started)
                 self._mention_cost(time.monotonic() - started)
+                if is_another or self._budget.evaluations == 1:
+                    self._mention_power()
 
     def _planned(self, context: TrainingContext) -> Extent | None:
         """Return how much is evaluated, as the first process plans it; None if nothing is."""
@@ -309,6 +313,11 @@ class MonitorCore:
             f"drawn, with maps of {extent.class_maps or 'no further'} classes: what {self.config.budget:.0%} of the "
             "time allow (budget=None for all)"
         )
+
+    def _mention_power(self) -> None:
+        line = power_line(self.scored, self.config.bound, self.config.confidence) if self.scored else ""
+        if line:
+            self.inform(f"{self.config.title}: {line}")
 
     def _mention_cost(self, seconds: float) -> None:
         """Say so once where a single evaluation takes more than the budget."""

@@ -30,6 +30,7 @@ def test_the_first_validation_and_the_final_weights_are_evaluated(tmp_path):
         trained = fit(tmp_path / "a", watching, max_epochs=4)
     assert epochs(watching) == [0, 3]
     assert len([line for line in lines if "the first evaluation took" in line and "budget of 5%" in line]) == 1
+    assert [line for line in lines if "with 20 annotated samples all classes together are flagged from" in line]
     assert all(part.training for part in trained.modules())
     always = monitor(budget=None, on_error="raise", max_samples=20)
     other = fit(tmp_path / "b", always, max_epochs=4)

@@ -1,6 +1,7 @@
 """Every verb on a user's own LightningModule and data."""
 
 import json
+import re
 import shutil
 import sys
 from pathlib import Path
@@ -186,6 +187,13 @@ def test_audit_as_a_command_and_as_a_function(folder, tmp_path):
 def test_what_is_wrong_is_one_line(folder, options, says, capsys):
     checkpoint, *others = options
     assert says in refusal(capsys, "compare", folder / checkpoint, *others, *QUICK)
+
+
+@pytest.mark.parametrize("size", [0, 3000])
+def test_a_checkpoint_that_is_cut_short_is_named(size, folder, tmp_path, capsys):
+    cut = tmp_path / "cut.ckpt"
+    cut.write_bytes((folder / "vision.ckpt").read_bytes()[:size])
+    assert re.search(r"cut.ckpt' cannot be read as a checkpoint: \S", refusal(capsys, "compare", cut, MODULE, DATA))
 
 
 def test_a_checkpoint_with_objects_needs_trust(folder, capsys):

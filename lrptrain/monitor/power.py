@@ -1,0 +1,41 @@
+"""What a sample of a given size can show: how far below its bound a share has to lie to be flagged."""
+
+import math
+from collections import Counter
+from collections.abc import Sequence
+
+import numpy as np
+
+from lrptrain.findings import ExplainedSample
+from lrptrain.findings.statistics import fewest_for_a_flag, least_shortfall
+from lrptrain.monitor.summary import FOCUS, targets_of
+
+
+def power_line(scored: Sequence[ExplainedSample], bound: float | str, confidence: float) -> str:
+    """Return from which shortfall on all classes together, and one class, are flagged; "" without annotations.
+
+    Args:
+        scored: The explained samples.
+        bound: The share of the relevance that must lie on the annotation; "chance" for the annotated area.
+        confidence: The level of findings, in (0, 1).
+    """
+    name = f"{targets_of(scored)[0]}/{FOCUS}"
+    annotated = [each for each in scored if not math.isnan(each.values.get(name, math.nan))]
+    if len(annotated) < 2:
+        return ""
+    distances = [each.values[name] - (each.chance if isinstance(bound, str) else bound) for each in annotated]
+    sizes = Counter(each.label_or_predicted for each in annotated).values()
+    tests = len(sizes) + 1  # the classes, and all of them together
+    spread = float(np.std(distances, ddof=1))
+    whole = _from(least_shortfall(len(annotated), spread, tests, confidence))
+    single = _from(least_shortfall(min(sizes), spread, tests, confidence))
+    fewest = fewest_for_a_flag(tests, confidence)
+    limit = "the annotated area" if isinstance(bound, str) else f"{bound:.0%}"
+    return (
+        f"with {len(annotated)} annotated samples all classes together are flagged {whole or 'never'}"
+        f"{f' below {limit}' if whole else ''}, a class of {min(sizes)} {single or f'never (it takes {fewest})'}"
+    )
+
+
+def _from(shortfall: float) -> str:
+    return "" if math.isinf(shortfall) else f"from {100 * shortfall:.0f} points"

@@ -1,0 +1,47 @@
+"""What a sample can show: by the test itself, on drawn samples whose mean lies as far below as is said."""
+
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from lrptrain.batch import Sample
+from lrptrain.findings import ExplainedSample
+from lrptrain.findings.statistics import fewest_for_a_flag, least_shortfall, sign_flip_test
+from lrptrain.monitor.power import power_line
+
+
+@pytest.mark.parametrize(("tests", "fewest"), [(1, 5), (3, 6), (11, 8)])
+def test_fewer_samples_are_never_flagged_and_as_many_can_be(tests, fewest):
+    assert fewest_for_a_flag(tests) == fewest
+    assert tests * sign_flip_test(-np.ones(fewest), 0.0) <= 0.05 < tests * sign_flip_test(-np.ones(fewest - 1), 0.0)
+    assert math.isinf(least_shortfall(fewest - 1, 0.1, tests))
+
+
+def test_a_mean_so_far_below_is_flagged_in_four_of_five_draws():
+    rng = np.random.default_rng(0)
+    shortfall = least_shortfall(32, 0.2, tests=11)
+    draws = rng.normal(-shortfall, 0.2, (200, 32))
+    flagged = np.mean([11 * sign_flip_test(draw, 0.0, resamples=999) <= 0.05 for draw in draws])
+    assert 0.68 < flagged < 0.92  # four standard errors of a share of 0.8 in 200 draws are 0.11
+
+
+def scored(label: int, share: float) -> ExplainedSample:
+    maps = {"label": torch.ones(4)}
+    values = {"label/energy_pointing_game": share}
+    return ExplainedSample(Sample(0, label, {}), 0, np.array([1.0, 0.0]), maps, (2, 2), 2, 0.25, values)
+
+
+def test_the_line_says_from_which_shortfall_on():
+    some = [scored(i % 2, 0.25 + 0.1 * (-1) ** (i // 2)) for i in range(16)]
+    single = 100 * least_shortfall(8, 0.1 * math.sqrt(16 / 15), 3)
+    whole = 100 * least_shortfall(16, 0.1 * math.sqrt(16 / 15), 3)
+    assert power_line(some, "chance", 0.95) == (
+        f"with 16 annotated samples all classes together are flagged from {whole:.0f} points below the annotated area, "
+        f"a class of 8 from {single:.0f} points"
+    )
+    assert power_line(some[:4], 0.5, 0.95) == (
+        "with 4 annotated samples all classes together are flagged never, a class of 2 never (it takes 6)"
+    )
+    assert power_line([scored(0, math.nan)] * 3, "chance", 0.95) == ""
