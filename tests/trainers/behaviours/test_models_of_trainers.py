@@ -225,3 +225,11 @@ def test_an_evaluation_by_itself_has_a_record_of_its_own(tmp_path):
     trainer.train()
     assert monitor.folder.name == "run"
     assert [event["epoch"] for event in read_events(monitor.folder)] == [0, 1]
+
+
+def test_within_a_budget_the_first_and_the_final_weights_are_evaluated(tmp_path):
+    monitor = a_callback(budget=1e-6)
+    trainer = a_trainer(tmp_path, monitor, num_train_epochs=3, save_strategy="no")
+    trainer.train()
+    assert [event["epoch"] for event in read_events(monitor.folder)] == [0, 2]
+    assert len([entry for entry in trainer.state.log_history if "relevance/samples" in entry]) == 1
