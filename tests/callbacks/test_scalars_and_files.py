@@ -34,7 +34,17 @@ def test_every_key_starts_alike_and_is_a_float(tmp_path):
     expected |= {
         f"relevance/{target}/{measures[0]}_per_class/{name}" for target in ("label", "predicted") for name in "abc"
     }
-    plain = ("chance", "accuracy", "samples", "findings", "findings_confirmed", "severity", "failures", "left_out")
+    plain = (
+        "chance",
+        "accuracy",
+        "confidence",
+        "samples",
+        "findings",
+        "findings_confirmed",
+        "severity",
+        "failures",
+        "left_out",
+    )
     untested = {"relevance/reliance", "relevance/reliance_control"}  # where all samples are read alike
     assert keys - untested == expected | COSTS | {f"relevance/{name}" for name in plain}
     assert runner.callback_metrics["relevance/chance"] == 0.25
