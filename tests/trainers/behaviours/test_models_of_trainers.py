@@ -225,3 +225,11 @@ def test_an_evaluation_by_itself_has_a_record_of_its_own(tmp_path):
     trainer.train()
     assert monitor.folder.name == "run"
     assert [event["epoch"] for event in read_events(monitor.folder)] == [0, 1]
+
+
+@pytest.mark.parametrize(("best", "evaluated"), [(None, [1, 3]), ("relevance/accuracy", [1, 2, 3])])
+def test_a_budget_leaves_the_ends_or_all_that_something_decides_by(best, evaluated, tmp_path):
+    watching = a_callback(budget=0.05)
+    options = {} if best is None else {"metric_for_best_model": best}
+    a_trainer(tmp_path, watching, num_train_epochs=3, **options).train()
+    assert [event["epoch"] for event in read_events(watching.folder)] == [epoch - 1 for epoch in evaluated]
