@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from lrptrain.batch import BatchAdapter
-from lrptrain.batch.task import ONE_LOGIT, Task, TaskName
+from lrptrain.batch.task import Task, TaskName
 from lrptrain.callbacks.base import rank_zero_info
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.guidance.guided_step import Progress
@@ -145,6 +145,7 @@ class RelevanceGuidance(ModelCallback):
             on_error=on_error,
             seed=seed,
             name="RelevanceGuidance",
+            inform=rank_zero_info,
         )
         self.model = model
         self._unwrap_step: Callable[[], None] | None = None
@@ -251,10 +252,7 @@ class RelevanceGuidance(ModelCallback):
         task_loss = output.get("loss") if isinstance(output, Mapping) else output
         if not isinstance(task_loss, Tensor):
             return output  # the user's step leaves this batch out
-        was_begun = self.guidance.worked
         loss = step.guided(task_loss)
-        if not was_begun and step.one_logit and self.guidance.task is None:
-            rank_zero_info(f"RelevanceGuidance: {ONE_LOGIT}")
         self._replay = step.replay
         self._log(pl_module, step.values)
         return {**output, "loss": loss} if isinstance(output, Mapping) else loss

@@ -127,6 +127,8 @@ class RelevanceMonitorCallback(transformers.TrainerCallback, trainer_callback.Ex
             self.core.load_state_dict(saved)
         if self._is_ours(args.metric_for_best_model):
             self.core.evaluate_in_every_validation()
+        if self.config.fail_on is not None or f"{self.config.prefix}/" in (args.metric_for_best_model or ""):
+            self.core.evaluate_in_every_validation()
         if self._will_evaluate(trainer, args):
             self._draw(trainer, transformers_context(trainer, args, state, model, processing_class))
         self.core.clock.start(restart=True)
@@ -208,17 +210,17 @@ class RelevanceMonitorCallback(transformers.TrainerCallback, trainer_callback.Ex
         if self._draws:
             self._draw(trainer, context)
         with at_rest(context.module):
-            self.core.evaluate(context)
+            record = self.core.evaluate(context)
         self.core.count_failures()
-        self._show(prefix, args, state, logs)
+        if record is not None:
+            state.log_history.append({**self.core.scalars, "epoch": state.epoch, "step": state.global_step})
+        self._show(prefix, args, logs)
 
-    def _show(self, prefix: str, args: Any, state: Any, metrics: MutableMapping[str, float]) -> None:
-        """Show all scalars in the history of logs, and among the metrics the one that best checkpoints are chosen by.
+    def _show(self, prefix: str, args: Any, metrics: MutableMapping[str, float]) -> None:
+        """Show, among the metrics, the scalar that best checkpoints are chosen by.
 
         No others: a search of hyperparameters adds up whatever the metrics hold.
         """
-        moment = {"epoch": state.epoch, "step": state.global_step}
-        state.log_history.append({**self.core.scalars, **moment})
         watched = args.metric_for_best_model or ""
         key = watched.removeprefix("eval_").removeprefix(f"{prefix.removeprefix('eval_')}_")
         if key.startswith(f"{self.config.prefix}/"):

@@ -7,7 +7,7 @@ A task reads the labels of a batch, and says how one number per sample is read a
 from abc import ABC, abstractmethod
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import torch
 from jaxtyping import Int, Shaped
@@ -274,7 +274,9 @@ def find_task(task: "TaskName | Task | None", model: nn.Module | None = None) ->
                 f"{unknown_name('task', task, list(TASKS))}, lrptrain.Regression(mean, std), lrptrain.OneLabel(column)"
             )
         return TASKS[task]
-    problem: Any = getattr(getattr(model, "config", None), "problem_type", None)
+    parts = () if model is None else model.modules()  # the model of Hugging Face may be inside of the user's
+    problems = (getattr(getattr(part, "config", None), "problem_type", None) for part in parts)
+    problem = next((found for found in problems if found), None)
     if problem == "regression":
         raise ValueError(
             "the model's config.problem_type is 'regression': pass task=lrptrain.Regression(mean, std) of its labels, "

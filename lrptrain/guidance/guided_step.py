@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from lrptrain.batch import IMAGES, batch_length
+from lrptrain.batch.task import ONE_LOGIT
 from lrptrain.guidance.conflict import compare_gradients, flat_gradient, synchronized_time
 from lrptrain.guidance.evidence import contrasted
 from lrptrain.guidance.losses import LossSum
@@ -183,10 +184,10 @@ class GuidedStep:
         """What the backward pass must run in, or None where it runs as ever."""
         return self._replay
 
-    @property
-    def one_logit(self) -> bool:
-        """Whether the model returned one number per sample."""
-        return bool(self._forwards) and has_one_logit(self._forwards[0].output)
+    def _mention_one_logit(self) -> None:
+        """Say once how one number per sample is read, where the user has not said what it is."""
+        if self._training.task is None and has_one_logit(self._forwards[0].output):
+            self._training.inform(f"{self._training.name}: {ONE_LOGIT}")
 
     def _note_whole_batch(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         taken = any(value is self._given for value in (*args, *kwargs.values()))
@@ -214,6 +215,7 @@ class GuidedStep:
                 )
             if not training.worked:
                 self._check_reach(losses)
+                self._mention_one_logit()
             training.worked = True
             return losses
         except Exception as error:

@@ -1,6 +1,6 @@
 """Guidance of a training, whoever runs its loop: what a trainer hands in is each step, and where it stands."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, Literal
 
 import torch
@@ -15,6 +15,7 @@ from lrptrain.guidance.schedule import Decay, Schedule
 from lrptrain.guidance.strength import Strength
 from lrptrain.trainers.checks import check_counts
 from lrptrain.trainers.failures import Failures
+from lrptrain.trainers.messages import inform
 from lrptrain.trainers.processes import Processes
 
 
@@ -25,6 +26,7 @@ class GuidedTraining:
 
     Args:
         name: What messages to the user call the guidance.
+        inform: Says something to the user, in the first process.
 
     Attributes:
         objective: The losses.
@@ -70,6 +72,7 @@ class GuidedTraining:
         on_error: Literal["warn", "raise"] = "warn",
         seed: int = 0,
         name: str = "Guidance",
+        inform: Callable[[str], None] = inform,
     ) -> None:
         self.weight = 1.0 if weight is None else weight
         weights = parse_losses(loss, self.weight)
@@ -88,6 +91,7 @@ class GuidedTraining:
         self.every_n_batches = every_n_batches
         self.seed = seed
         self.name = name
+        self.inform = inform
         self.failed = Failures(on_error, name)
         self.batches = AnnotatedBatches(
             needs_label=self.objective.needs_label,

@@ -12,9 +12,9 @@ from lrptrain.batch import model_inputs
 from lrptrain.guidance.guided_step import GuidedStep, Progress
 from lrptrain.guidance.guided_training import GuidedTraining
 from lrptrain.relevance.interception import checkpoints
-from lrptrain.relevance.preserve import preserved, unwrap
-from lrptrain.trainers.checks import check_whole_parameters
+from lrptrain.relevance.preserve import preserved
 from lrptrain.trainers.discover import find_model
+from lrptrain.trainers.loops import bare_model
 from lrptrain.trainers.processes import torch_processes
 
 
@@ -133,9 +133,7 @@ class Guidance(GuidedTraining):
         self._steps = state_dict["steps"]
 
     def _begin(self, model: nn.Module, batch: Any) -> GuidedStep | None:
-        if not self.worked:
-            check_whole_parameters(model, self.name)
-        inner = _wrapped_by_fabric(unwrap(model))
+        inner = bare_model(model)
         listened = inner if self._model_path is None else find_model(inner, self._model_path)
         steps = self._batches if self._optimizer is None else self._steps
         progress = Progress(self._batches, steps, self._total_steps)
@@ -204,9 +202,3 @@ def _innermost(optimizer: Any) -> Optimizer:
     while isinstance(getattr(optimizer, "optimizer", None), Optimizer):
         optimizer = optimizer.optimizer
     return optimizer
-
-
-def _wrapped_by_fabric(model: nn.Module) -> nn.Module:
-    """Return the module that `fabric.setup` was given; its wrapper only forwards calls to it."""
-    inner = getattr(model, "_original_module", None)
-    return unwrap(inner) if isinstance(inner, nn.Module) else model

@@ -16,9 +16,8 @@ from lrptrain.extras import require
 from lrptrain.guidance.guided_step import Progress
 from lrptrain.guidance.guided_training import GuidedTraining
 from lrptrain.guidance.loop import LoopStep
-from lrptrain.relevance.preserve import unwrap
-from lrptrain.trainers.checks import check_whole_parameters
 from lrptrain.trainers.discover import find_model
+from lrptrain.trainers.loops import bare_model
 from lrptrain.trainers.processes import torch_processes
 from lrptrain.trainers.wrapping import wrap_method
 
@@ -135,19 +134,14 @@ class _GuidedTrainer:
         return (guided, *output[1:]) if isinstance(output, tuple) else guided
 
     def _begin(self, model: Any, inputs: Any) -> LoopStep:
-        if not self.guidance.worked:
-            self._check(model)
-        inner = unwrap(model)
+        if self.trainer.args.n_gpu > 1:
+            raise ValueError("guidance needs one process per device, not DataParallel: start the script with torchrun")
+        inner = bare_model(model)
         listened = inner if self._model_path is None else find_model(inner, self._model_path)
         state = self.trainer.state
         progress = Progress(self.batches, state.global_step, state.max_steps if state.max_steps > 0 else float("inf"))
         self.batches += 1
         return LoopStep(self.guidance.begin(listened, model, inputs, progress, torch_processes()))
-
-    def _check(self, model: Any) -> None:
-        if self.trainer.args.n_gpu > 1:
-            raise ValueError("guidance needs one process per device, not DataParallel: start the script with torchrun")
-        check_whole_parameters(model, "guidance")
 
     def _without_annotations(self, inputs: Any, compute_loss: Callable[..., Any]) -> Any:
         """Return the inputs as the loss would get them without guidance."""

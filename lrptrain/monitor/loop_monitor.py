@@ -38,7 +38,7 @@ class Monitor:
         forward_context: Makes the context of every forward pass, where the loop has one, such as
             `lambda: torch.autocast("cuda", torch.bfloat16)`.
         **options: Those of `RelevanceMonitor` by the same names, but for `model` and `dataloader_idx`; see
-            `lrptrain.monitor.config.MonitorConfig`.
+            `lrptrain.monitor.config.MonitorConfig`. There is no `budget` unless one is given: each call evaluates.
 
     Raises:
         TypeError: If there is no such option.
@@ -56,7 +56,7 @@ class Monitor:
         **options: Any,
     ) -> None:
         require("pyarrow", "monitor")
-        self.config = MonitorConfig(**{"kind": type(self).__name__, **options})
+        self.config = MonitorConfig(**{"kind": type(self).__name__, "budget": None, **options})
         self.core = MonitorCore(self.config, inform, warn)
         self._model = bare_model(model)
         self._root_dir = folder
@@ -103,7 +103,8 @@ class Monitor:
 
         Returns:
             What was learned, with pictures and texts in the first process; None if the evaluation failed, which is
-            warned of once and counted, or if `every_n_epochs` have not passed.
+            warned of once and counted, or if `every_n_epochs` or the `budget` pass
+            this call over.
 
         Raises:
             FindingError: If there is a finding that `fail_on` forbids.

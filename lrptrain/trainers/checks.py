@@ -2,10 +2,6 @@
 
 import sys
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:  # the help of `lrptrain segment` must not wait for torch
-    from torch import nn
 
 
 def check_counts(least: int = 1, **counts: int) -> None:
@@ -33,23 +29,6 @@ def check_strategy(strategy: object, callback: str = "RelevanceMonitor") -> None
         raise ValueError(
             f"{callback} needs whole parameters, which {type(strategy).__name__} shards: use DDP or a single device"
         )
-
-
-def check_whole_parameters(model: "nn.Module", caller: str) -> None:
-    """Reject a model whose parameters are sharded, by FSDP, tensor parallelism or DeepSpeed.
-
-    Args:
-        model: The model, with its wrappers.
-        caller: Who needs whole parameters, for the message.
-
-    Raises:
-        ValueError: If a process holds only parts of some parameter.
-    """
-    flat = any(type(module).__name__ == "FullyShardedDataParallel" for module in model.modules())
-    # DTensor of FSDP 2 and of tensor parallelism; DeepSpeed's ZeRO-3 gives its parameters an id.
-    parts = any(type(each).__name__ == "DTensor" or hasattr(each, "ds_id") for each in model.parameters())
-    if flat or parts:
-        raise ValueError(f"{caller} needs whole parameters, but those of {type(model).__name__} are sharded: use DDP")
 
 
 def _sharded_strategies() -> tuple[type, ...]:

@@ -20,7 +20,7 @@ def bare_model(model: nn.Module) -> nn.Module:
     while True:
         names = {base.__name__ for base in type(model).__mro__}
         if names & set(_SHARDED) or any(hasattr(parameter, "placements") for parameter in model.parameters()):
-            raise ValueError(f"a monitor needs whole parameters, which {type(model).__name__} shards: use DDP")
+            raise ValueError(f"relevance needs whole parameters, which {type(model).__name__} shards: use DDP")
         inner = getattr(model, "_orig_mod", None)
         if inner is None and names & {"DistributedDataParallel", "DataParallel", "_FabricModule"}:
             inner = model.module

@@ -220,6 +220,24 @@ def test_guidance_says_how_one_logit_is_read(tmp_path):
     assert len([line for line in lines if "RelevanceGuidance: the model has one output z" in line]) == 1
 
 
+def test_a_model_that_says_it_is_a_regression_is_refused_with_a_way_out_that_works(tmp_path):
+
+    def regression() -> nn.Module:
+        net: Any = OneLogit()
+        net.config = type("Config", (), {"problem_type": "regression"})()
+        return net
+
+    message = r"config\.problem_type is 'regression': pass task=lrptrain\.Regression\(mean, std\)"
+    pl_module = module(net=regression())
+    pl_module.training_step = lambda batch, batch_idx: pytest.fail("training began")
+    with pytest.raises(ValueError, match=message):
+        trainer(tmp_path, monitor(), max_epochs=1).fit(pl_module, loader(columns()), loader(columns()))
+    label = torch.tensor([0, 1, 1, 0, 0, 1])
+    with pytest.raises(ValueError, match=message):
+        step(regression(), tmp_path, "label", "energy", label)
+    step(regression(), tmp_path, "label", "energy", label, task=lrptrain.Regression(0.5, 0.5))
+
+
 def test_soft_labels_are_refused_before_the_first_step_with_a_way_out_that_works(tmp_path):
     soft = torch.tensor([0.1, 0.9, 0.9, 0.1, 0.1, 0.9])
     net = OneLogit()

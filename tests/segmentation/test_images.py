@@ -1,7 +1,10 @@
 import pytest
 import torch
+from torch import nn
 from torch.utils.data import DataLoader, Dataset, DistributedSampler, IterableDataset, SubsetRandomSampler
 
+from lrptrain.segmentation.config import PseudoMaskConfig
+from lrptrain.segmentation.generator import SeedGenerator
 from lrptrain.segmentation.images import classes_of_labels, image_batches, read_images, true_masks
 
 IMAGES = torch.rand(3, 3, 8, 8)
@@ -32,6 +35,11 @@ def test_labels():
         [True, False, False],
         [False] * 3,
     ]
+    # Of one logit the label says whether its class is there.
+    assert classes_of_labels(torch.tensor([1, 0, -1]), 1).tolist() == [[True], [False], [False]]
+    assert classes_of_labels(read_images({"image": IMAGES, "label": torch.ones(len(IMAGES))}).labels, 1).all()
+    with pytest.raises(ValueError, match="label 2 is no class of the model, which has 1"):
+        classes_of_labels(torch.tensor([2]), 1)
     with pytest.raises(ValueError, match="no label"):
         classes_of_labels(None, 3)
     with pytest.raises(ValueError, match="label 3 is no class"):
@@ -124,3 +132,11 @@ def test_random_states_of_the_loader_are_left_alone():
     before = torch.get_rng_state()
     seen(DataLoader(Numbers(), batch_size=2, shuffle=True))
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_one_logit_shows_its_class_where_it_is_positive():
+    model = nn.Sequential(nn.Flatten(), nn.Linear(3 * 4 * 4, 1))
+    image = torch.randn(8, 3, 4, 4, generator=torch.Generator().manual_seed(0))
+    found = SeedGenerator(model, PseudoMaskConfig(present="predicted"), 1).present(read_images({"image": image}))
+    assert torch.equal(found, model(image) > 0)
+    assert 0 < found.sum() < 8
