@@ -227,6 +227,12 @@ def test_an_evaluation_by_itself_has_a_record_of_its_own(tmp_path):
     assert [event["epoch"] for event in read_events(monitor.folder)] == [0, 1]
 
 
+def test_within_a_budget_each_validation_that_the_best_metric_is_of_is_evaluated(tmp_path):
+    monitor = a_callback(budget=0.05)
+    a_trainer(tmp_path, monitor, num_train_epochs=3, metric_for_best_model="relevance/accuracy").train()
+    assert [event["epoch"] for event in read_events(monitor.folder)] == [0, 1, 2]
+
+
 def test_within_a_budget_the_first_and_the_final_weights_are_evaluated(tmp_path):
     monitor = a_callback(budget=1e-6)
     trainer = a_trainer(tmp_path, monitor, num_train_epochs=3, save_strategy="no")
