@@ -3,6 +3,7 @@
 import logging
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -18,7 +19,13 @@ from lrptrain.monitor.evaluator import TARGETS
 from lrptrain.monitor.model_input import InputListener
 from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.trainers.context import TrainingContext
-from lrptrain.trainers.lightning import lightning_context, log_scalars, undivided_length, watchers
+from lrptrain.trainers.lightning import (
+    lightning_context,
+    log_scalars,
+    schedulers_that_watch,
+    undivided_length,
+    watchers,
+)
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl
@@ -271,7 +278,9 @@ class RelevanceMonitor(ModelCallback):
             )
 
     def on_train_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
-        """Start the clock."""
+        """Start the clock; see which learning rates follow the monitor's values, now that there are schedulers."""
+        if schedulers_that_watch(trainer, f"{self.config.prefix}/"):
+            self.core.evaluate_in_every_validation()
         self.core.clock.start(restart=True)
 
     def on_sanity_check_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
@@ -366,8 +375,22 @@ class RelevanceMonitor(ModelCallback):
 
     def on_train_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Evaluate the final weights, if the budget passed their validation over."""
-        if trainer.enable_validation and self._model is not None:
-            self.core.evaluate_last(self._context(trainer, pl_module))
+        if not trainer.enable_validation or self._model is None:
+            return
+        context = self._context(trainer, pl_module)
+        # By now Lightning has counted the epoch and the batch that a validation at the end would have followed.
+        last = replace(context, epoch=max(context.epoch - 1, 0), step=max(context.step - 1, 0))
+        # Callbacks that average weights, and come later in the list, have not left the averages in the model yet: they
+        # swap them in and out, as for a validation.
+        later = trainer.callbacks[trainer.callbacks.index(self) + 1 :]  # type: ignore[attr-defined]
+        averages = [each for each in later if "WeightAveraging" in {base.__name__ for base in type(each).__mro__}]
+        for each in averages:
+            each.on_validation_epoch_start(trainer, pl_module)
+        try:
+            self.core.evaluate_last(last)
+        finally:
+            for each in reversed(averages):
+                each.on_validation_epoch_end(trainer, pl_module)
 
     def on_fit_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Note the end of the run, and raise an error if a finding ended training, or none was looked for."""

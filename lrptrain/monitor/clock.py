@@ -32,6 +32,11 @@ class Clock:
         """Seconds since training began, those before it was resumed included."""
         return self._elapsed_before + (0.0 if self._began is None else time.monotonic() - self._began)
 
+    def stop(self) -> None:
+        """Count no time until the clock starts again: a trainer may go on with the same run later."""
+        self._elapsed_before = self.elapsed
+        self._began = None
+
     def resume(self, elapsed: float) -> None:
         """Go on from a run that had taken so many seconds."""
         self._elapsed_before = elapsed

@@ -271,8 +271,8 @@ class MonitorCore:
         epoch, step = self._skipped
         with self.guarded("evaluating"):
             extent = gather(self._budget.plan_last(self.clock.elapsed))[0]
-            # At the end of training Lightning has counted the batch that its last validation followed.
-            last = replace(context, epoch=epoch, step=max(step, context.step - 1))
+            # Of the weights as they are: steps may have followed the last validation.
+            last = replace(context, epoch=max(epoch, context.epoch), step=max(step, context.step))
             with preserved(context.module):
                 context.module.eval()  # training is over, but the module still trains
                 return self._evaluate_extent(last, extent)
@@ -543,5 +543,6 @@ class MonitorCore:
 
     def end(self) -> None:
         """Note the end of the run."""
+        self.clock.stop()
         with self.failures.caught("writing files"):
             self.recorder.end()

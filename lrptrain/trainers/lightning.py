@@ -87,3 +87,14 @@ def watchers(trainer: "pl.Trainer", prefix: str) -> list[str]:
         if any(isinstance(key, str) and key.startswith(prefix) for key in watched):
             names.append(type(callback).__name__)
     return names
+
+
+def schedulers_that_watch(trainer: "pl.Trainer", prefix: str) -> list[str]:
+    """Return the names of the learning-rate schedulers that go by a logged value, such as `ReduceLROnPlateau`.
+
+    Args:
+        trainer: The trainer, once its optimisers are set up.
+        prefix: What the value's key starts with.
+    """
+    configs = trainer.lr_scheduler_configs
+    return [type(each.scheduler).__name__ for each in configs if (each.monitor or "").startswith(prefix)]

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from pytorch_lightning.callbacks import EarlyStopping
+from pytorch_lightning.callbacks import EarlyStopping, EMAWeightAveraging
 from setting import loader, messages, module, monitor, trainer
 
 from lrptrain.loggers import read_events
@@ -66,3 +66,51 @@ def test_a_smaller_sample_is_a_part_of_the_whole_one_with_as_even_classes(tmp_pa
 def test_a_budget_that_is_no_share_is_refused():
     with pytest.raises(ValueError, match="budget must be a share between 0 and 1"):
         monitor(budget=5)
+
+
+def test_each_validation_is_evaluated_where_the_learning_rate_goes_by_a_value(tmp_path):
+    watching = monitor(budget=0.05, on_error="raise")
+    trained = module()
+
+    def configure_optimizers():
+        optimizer = torch.optim.SGD(trained.parameters(), lr=0.01)
+        scheduler = torch.optim.lr_scheduler.ReduceLROnPlateau(optimizer, mode="max")
+        return {"optimizer": optimizer, "lr_scheduler": {"scheduler": scheduler, "monitor": FOCUS}}
+
+    trained.configure_optimizers = configure_optimizers
+    trainer(tmp_path, watching, max_epochs=3).fit(trained, loader(), loader())
+    assert epochs(watching) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("options", "moment"),
+    [({"max_epochs": 5, "check_val_every_n_epoch": 2}, (4, 24)), ({"max_steps": 13, "max_epochs": None}, (2, 12))],
+)
+def test_the_final_weights_are_recorded_at_the_end_where_steps_followed_the_last_validation(options, moment, tmp_path):
+    watching = monitor(budget=1e-6, on_error="raise")
+    fit(tmp_path, watching, **options)
+    last = read_events(watching.folder)[-1]
+    assert (last["epoch"], last["step"]) == moment
+
+
+def test_a_trainer_that_goes_on_has_the_time_that_it_has_paid_with(tmp_path):
+    watching = monitor(budget=0.5, on_error="raise")
+    runner = trainer(tmp_path, watching, max_epochs=1)
+    trained = module()
+    runner.fit(trained, loader(), loader())
+    before = watching.core.clock.elapsed
+    runner.fit_loop.max_epochs = 2
+    runner.fit(trained, loader(), loader())
+    assert watching.core.clock.elapsed > before
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_the_final_weights_are_the_averages_that_training_leaves(first, tmp_path):
+    focus = {}
+    for budget in (None, 1e-6):
+        watching = monitor(budget=budget, on_error="raise", max_samples=20)
+        averaging = EMAWeightAveraging(decay=0.5)
+        order = [watching, averaging] if first else [averaging, watching]
+        fit(tmp_path / str(budget), *order, max_epochs=3)
+        focus[budget] = read_events(watching.folder)[-1]["scalars"][FOCUS]
+    assert focus[1e-6] == focus[None]
