@@ -8,6 +8,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrptrain.batch import IMAGES, batch_length
@@ -208,6 +209,7 @@ class GuidedStep:
             if not forwards:
                 raise ValueError(self._no_call())
             self._check_places(forwards[0])
+            self._resize_evidence(forwards[0])
             self._replay = None if forwards[0].tape is None else Tape()
             with forwards[0].autocast.restored():
                 losses = training.objective.losses(
@@ -250,6 +252,17 @@ class GuidedStep:
                 "masks together, in the dataset, or in Lightning's on_after_batch_transfer (torchvision's v2 "
                 "transforms and tv_tensors do both)"
             )
+
+    def _resize_evidence(self, forward: InterceptedForward) -> None:
+        """Bring the evidence to the size in which the step gives the model its images."""
+        image = next((self.batch[name] for name in IMAGES if name in self.batch), None)
+        evidence = self.batch["evidence"]
+        if image is None or image.ndim != 4 or forward.explained.ndim != 4 or evidence.ndim != 3:
+            return
+        size = forward.explained.shape[2:]
+        if size != image.shape[2:] and evidence.shape[1:] == image.shape[2:]:
+            resized = F.interpolate(evidence[:, None].float(), size, mode="nearest-exact")[:, 0]
+            self.batch["evidence"] = resized.to(evidence.dtype)
 
     def _moved(self, seen: Tensor, image: Tensor) -> str:
         """Return how many images of the batch the model sees moved, if these are more than a few odd ones."""

@@ -13,6 +13,8 @@ TURNED_CORRELATION = 0.9
 """A flip or turn of the image correlates more than this with what the model got, if it is what the model got."""
 SHIFTED_CORRELATION = 0.5
 """The same of a shift, of which what left the image on one side has no counterpart."""
+RESIZED_CORRELATION = 0.9
+"""What the model got in another size is the whole image if it correlates at least so with the resized one."""
 CLEARLY = 0.05
 """A correlation that is higher by this much is higher, not as high."""
 SHARPER = 3.0
@@ -73,11 +75,20 @@ def displaced_samples(
     rows = torch.nonzero((in_place < IN_PLACE) & (textured >= AGREEING)).flatten()
     if not len(rows):
         return displaced, unmatched
-    counts = torch.stack([_agreeing(views[rows], reference[rows], zoom, angle) for zoom, angle in VIEWS]).amax(0)
+    counts = _moving(views[rows], reference[rows])
+    # Shapes on a plain ground are like themselves in several sizes and places: the image itself seems to move then.
+    by_itself = _moving(reference[rows], reference[rows])
     few = in_place[rows]
-    displaced[rows] = (counts >= AGREEING) & (counts >= 1.5 * few)
+    displaced[rows] = (counts >= AGREEING) & (counts >= 1.5 * few) & (by_itself < AGREEING / 2)
     unmatched[rows] = (counts < AGREEING) & (few <= UNMATCHED) & (textured[rows] >= 20)
     return displaced, unmatched
+
+
+def _moving(
+    views: Float[Tensor, "batch 1 rows columns"], reference: Float[Tensor, "batch 1 64 64"]
+) -> Int[Tensor, " batch"]:
+    """Return how many patches agree about the movement that most of them agree about."""
+    return torch.stack([_agreeing(views, reference, zoom, angle) for zoom, angle in VIEWS]).amax(0)
 
 
 def _scaled(images: Tensor, side: int | None) -> Float[Tensor, "batch 1 side side"]:
@@ -168,7 +179,7 @@ def _agreeing(
 
 
 def moved_samples(
-    seen: Shaped[Tensor, "batch channels height width"], image: Shaped[Tensor, "batch channels height width"]
+    seen: Shaped[Tensor, "batch channels height width"], image: Shaped[Tensor, "batch planes rows columns"]
 ) -> tuple[Bool[Tensor, " batch"], Bool[Tensor, " batch"]]:
     """Return which images the model sees in another place than the batch holds them, and which of them can tell.
 
@@ -179,15 +190,14 @@ def moved_samples(
 
     Args:
         seen: What the model was given.
-        image: What the batch holds.
+        image: What the batch holds, of any size and any number of channels.
 
     Returns:
         The moved images, and those with enough contrast to be compared at all.
     """
     image = image.to(seen.device)
     if seen.shape != image.shape:
-        everywhere = torch.ones(len(image), dtype=torch.bool, device=seen.device)
-        return everywhere, everywhere
+        return _other_shape(seen, image)
     if torch.equal(seen, image.to(seen.dtype)):
         return torch.zeros(len(image), dtype=torch.bool, device=seen.device), _contrast(image).any(1)
     seen = seen.detach().float()
@@ -200,6 +210,20 @@ def moved_samples(
     # Symmetric images are as alike in both places, and noise lowers all correlations: neither passes both bounds.
     flipped = (turned > TURNED_CORRELATION) & (turned > in_place + CLEARLY)
     return flipped | _shifted(seen, image), (_contrast(seen) & _contrast(image)).any(1)
+
+
+def _other_shape(seen: Tensor, image: Tensor) -> tuple[Bool[Tensor, " batch"], Bool[Tensor, " batch"]]:
+    """Return the same of a model's input of another size or with other channels, such as grey ones repeated.
+
+    Resized or not, it must show the whole image in place: any cutting or padding changes the size, too.
+    """
+    everywhere = torch.ones(len(image), dtype=torch.bool, device=seen.device)
+    if seen.shape[2:] == image.shape[2:]:  # other channels alone: their mean stays where it is
+        first, second = (images.detach().float().mean(1, keepdim=True) for images in (seen, image))
+        return moved_samples(first, second)
+    whole = F.interpolate(image.detach().float(), seen.shape[2:], mode="bilinear", antialias=True)
+    in_place = _correlation(*(images.detach().float().mean(1, keepdim=True) for images in (seen, whole)))
+    return in_place < RESIZED_CORRELATION, everywhere
 
 
 def _correlation(first: Tensor, second: Tensor) -> Float[Tensor, " batch"]:

@@ -99,6 +99,60 @@ def test_noise_and_patterns_are_not_displaced():
             assert not displaced_samples(seen[:4], images[:4])[0].any()
 
 
+@pytest.fixture(scope="module")
+def squares():
+    """A bright square on a plain ground, as in made-up data."""
+    generator = torch.Generator().manual_seed(0)
+    images = 0.1 * torch.rand(16, 3, 64, 64, generator=generator)
+    for each, (top, left) in zip(images, torch.randint(0, 48, (16, 2), generator=generator).tolist(), strict=True):
+        each[:, top : top + 16, left : left + 16] += 0.5 + 0.4 * torch.rand(3, 1, 1, generator=generator)
+    return images
+
+
+@pytest.mark.parametrize("name", ["normalised", "inverted", "noise", "mixed with another", "blurred", "grey"])
+@pytest.mark.parametrize("side", [32, 64])
+def test_shapes_on_a_plain_ground_are_not_displaced(name, side, squares):
+    """A corner of a square looks like one of a square of another size: the image seems to move by itself."""
+    images = F.interpolate(squares, (side, side), mode="bilinear", antialias=True)
+    displaced, _ = displaced_samples(IN_PLACE[name](images), images)
+    assert displaced.sum() <= 1
+
+
+OTHER_SHAPES = {
+    "enlarged": lambda x: F.interpolate(x, (96, 96), mode="bilinear"),
+    "enlarged, normalised": lambda x: (F.interpolate(x, (80, 96)) - 0.4) / 0.2,
+    "made smaller": lambda x: F.interpolate(x, (48, 48), mode="bilinear", antialias=True),
+    "grey": lambda x: x.mean(1, keepdim=True),
+    "a further channel": lambda x: torch.cat([x, torch.ones_like(x[:, :1])], 1),
+}
+
+
+@pytest.mark.parametrize("change", OTHER_SHAPES.values(), ids=OTHER_SHAPES)
+def test_the_whole_image_in_another_shape_is_in_place(change, photos):
+    moved, _ = moved_samples(change(photos), photos)
+    assert moved.float().mean() < MOVED_SHARE
+
+
+def test_a_grey_image_repeated_is_in_place(photos):
+    moved, _ = moved_samples(photos, photos.mean(1, keepdim=True))
+    assert not moved.any()
+
+
+CUT = {
+    "cut out": lambda x: x[..., 8:, :56],
+    "the middle of it, enlarged": lambda x: F.interpolate(x, (73, 73), mode="bilinear")[..., 4:-5, 4:-5][..., :63],
+    "flipped, grey": lambda x: x.mean(1, keepdim=True).flip(-1),
+    "flipped, enlarged": lambda x: F.interpolate(x, (96, 96), mode="bilinear").flip(-1),
+    "padded": lambda x: F.pad(x, (8, 8, 8, 8)),
+}
+
+
+@pytest.mark.parametrize("change", CUT.values(), ids=CUT)
+def test_a_part_of_the_image_in_another_shape_is_moved(change, photos):
+    moved, _ = moved_samples(change(photos), photos)
+    assert moved.float().mean() >= MOVED_SHARE
+
+
 def crop(images, share, top, left):
     """Windows of a share of the area, enlarged to the whole image."""
     side = round(64 * math.sqrt(share))
