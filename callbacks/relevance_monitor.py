@@ -50,7 +50,10 @@ class RelevanceMonitor(ModelCallback):
         `relevance/mixing/block_<number>`: Mean share of a token's state behind a block's attention that comes from
             other tokens (Kobayashi et al. 2021); only with `mixing_ratios`.
         `relevance/chance`: Annotated share of the area, the energy pointing game of a uniform map.
-        `relevance/accuracy`, `relevance/samples`: Of the sample.
+        `relevance/accuracy`, `relevance/confidence`, `relevance/samples`: Of the sample; the confidence is the mean
+            probability of the predicted class.
+        `relevance/sharpness`: What logits are multiplied by before interventions are compared; only of a model that is
+            right more often than it is sure, whose probabilities would move by little whatever it relies on.
         `relevance/accuracy_per_group/<g>`, `relevance/worst_group_accuracy`: Of the sample's groups and the least of
             them, where batches have `group`.
         `relevance/findings`, `relevance/findings_confirmed`: Number of findings that stand, and are confirmed.

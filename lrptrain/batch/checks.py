@@ -116,6 +116,11 @@ def _check_mask(batch: Mapping[str, Any], limits: Limits) -> None:
             f"'mask' must be [batch, height, width], or [batch, regions, height, width], not {list(mask.shape)}"
         )
     split_values(mask, "mask")
+    if tuple(mask.shape[-2:]) == tuple(image.shape[1:3]) and image.shape[-1] in (1, 3, 4) and image.shape[1] > 4:
+        raise ValueError(
+            f"images {list(image.shape)} have their channels last: give the batch [batch, channels, height, width] "
+            "(image.permute(0, 3, 1, 2)), or say so in a batch_adapter"
+        )
     check_aspect_ratio((mask.shape[-2], mask.shape[-1]), (image.shape[-2], image.shape[-1]))
 
 

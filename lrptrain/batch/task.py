@@ -201,6 +201,12 @@ ONE_LOGIT = (
 )
 """What is said where nobody has named the task."""
 
+SIGNS = (
+    "the labels are 1 or negative, and a negative label means none: if -1 is a class, as in a hinge loss, give "
+    "(label + 1) // 2"
+)
+"""What is said of such labels, where the model has one logit."""
+
 
 @dataclass(frozen=True)
 class OneLabel(Task):

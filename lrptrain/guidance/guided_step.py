@@ -268,7 +268,7 @@ class GuidedStep:
         """Return how many images of the batch the model sees moved, if these are more than a few odd ones."""
         moved, telling = moved_samples(seen, image)
         # One odd image is no sign of an augmentation; one that flips each image with a chance of a half moves many.
-        if bool(moved.any()) and int(moved.sum()) >= MOVED_SHARE * int(telling.sum()):
+        if int(moved.sum()) >= max(2, MOVED_SHARE * int(telling.sum())):
             return f"{int(moved.sum())} of {len(moved)}"
         training = self._training
         if training.looked_up >= BATCHES_LOOKED_UP:

@@ -13,10 +13,11 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from lrptrain.batch import Sample, batch_length, take
 from lrptrain.batch.forms import ignored_parts
-from lrptrain.batch.task import ONE_LOGIT, find_task
+from lrptrain.batch.task import ONE_LOGIT, SIGNS, find_task
 from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Finding, announce
 from lrptrain.intervention.confidence import sharpness
 from lrptrain.intervention.effects import model_output
@@ -46,6 +47,11 @@ from lrptrain.relevance.preserve import preserved
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.failures import Failures, describe_error
 from lrptrain.trainers.processes import gather
+
+
+def _are_signs(label: Tensor | None) -> bool:
+    """Return whether labels look like -1 and 1 of a hinge loss: both are there, and no 0."""
+    return label is not None and bool((label == 1).any() & (label < 0).any() & (label != 0).all())
 
 
 def _has_one_logit(context: TrainingContext, batch: dict[str, Any]) -> bool:
@@ -110,7 +116,7 @@ class MonitorCore:
         self._before_evaluation: dict[str, Any] | None = None
         self._budget = self.config.new_budget()
         self._extent = self.config.extent
-        self._skipped: tuple[int, int] | None = None
+        self._skipped: EvaluationKey | None = None
 
     def start_draw(self) -> None:
         """Draw the sample anew, as the trainer may come with other data."""
@@ -138,7 +144,7 @@ class MonitorCore:
 
         A checkpoint that is written amid an evaluation, as on a signal, holds what stood before it.
         """
-        return dict(self._before_evaluation or self._state())
+        return dict(self._before_evaluation or self._state(self._skipped))
 
     def _state(self, pending: EvaluationKey | None = None) -> dict[str, Any]:
         point = self.recorder.point(pending)
@@ -150,6 +156,7 @@ class MonitorCore:
             "method": self._method,
             "budget": None if self._budget is None else self._budget.state_dict(),
             "elapsed": self.clock.elapsed,
+            "doubts": self._doubts,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -164,6 +171,7 @@ class MonitorCore:
             self._budget.load_state_dict(state_dict["budget"])
             self._extent = self._budget.extent or self._extent
         self.clock.resume(state_dict.get("elapsed", 0.0))
+        self._doubts = state_dict.get("doubts", False)
 
     def evaluate_in_every_validation(self) -> None:
         """Evaluate every validation: something decides by its values. The budget then bounds the extent alone."""
@@ -227,6 +235,8 @@ class MonitorCore:
             self.inform(f"{title} names tokens by their ids: tokenizer= says which tokenizer names them")
         if self.config.task is None and _has_one_logit(context, self.reader.read(batch)):
             self.inform(f"{title}: {ONE_LOGIT}")
+            if _are_signs(self.reader.read(batch).get("label")):
+                self.warn(f"{title}: {SIGNS}")
         parts = ignored_parts(batch) if self.config.batch_adapter is None else ""
         if parts:
             self.inform(f"{title} reads (image or mapping, label, annotation) of a batch, and leaves out {parts}")
@@ -253,7 +263,8 @@ class MonitorCore:
                 return None
             extent = self._planned(context)
             if extent is None:
-                self._skipped = (context.epoch, context.step)
+                # A checkpoint that is saved now has the weights that `evaluate_last` may still evaluate.
+                self._skipped = EvaluationKey.new((context.epoch, context.step))
                 return None
             return self._evaluate_extent(context, extent)
         return None
@@ -268,24 +279,29 @@ class MonitorCore:
         """
         if self._skipped is None or self._budget is None:
             return None
-        epoch, step = self._skipped
+        skipped = self._skipped
+        epoch, step = skipped.moment
         with self.guarded("evaluating"):
             extent = gather(self._budget.plan_last(self.clock.elapsed))[0]
             # Of the weights as they are: steps may have followed the last validation.
             last = replace(context, epoch=max(epoch, context.epoch), step=max(step, context.step))
             with preserved(context.module):
                 context.module.eval()  # training is over, but the module still trains
-                return self._evaluate_extent(last, extent)
+                return self._evaluate_extent(
+                    last, extent, skipped if skipped.moment == (last.epoch, last.step) else None
+                )
         return None
 
-    def _evaluate_extent(self, context: TrainingContext, extent: Extent) -> EpochRecord | None:
-        """Evaluate as much as is planned, and note what it took."""
+    def _evaluate_extent(
+        self, context: TrainingContext, extent: Extent, key: EvaluationKey | None = None
+    ) -> EpochRecord | None:
+        """Evaluate as much as is planned, and note what it took; under a key that checkpoints know already, or anew."""
         started = time.monotonic()
         is_another = extent != self._extent
         self._mention_extent(context, extent)
         self._extent = extent
         self._skipped = None
-        self._evaluation_key = EvaluationKey.new((context.epoch, context.step))
+        self._evaluation_key = key or EvaluationKey.new((context.epoch, context.step))
         # What is written of this moment has the weights of a checkpoint that is saved meanwhile.
         self._before_evaluation = self._state(self._evaluation_key)
         # Noted before the work: an evaluation that fails is not repeated in every epoch that follows.

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from lrptrain.findings import ExplainedSample
+from lrptrain.intervention.confidence import sharpness
 from lrptrain.loggers.local import RECORD_METRICS
 from lrptrain.loggers.metrics import CLASSES, COST, FINDINGS, WHERE_IT_LOOKS, LoggedMetric, key_names
 from lrptrain.metrics.localization import LOCALIZATION_METRICS, EnergyPointingGame
@@ -112,6 +113,15 @@ def _confidence(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -
     return {"confidence": float(np.mean([each.probabilities.max() for each in scored]))} if scored else {}
 
 
+def _sharpness(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
+    """Return the power that interventions sharpen probabilities by, where they do."""
+    if not scored:
+        return {}
+    labels = np.array([each.sample.label for each in scored])
+    power = sharpness(np.stack([each.probabilities for each in scored]), labels)
+    return {"sharpness": power} if power > 1 else {}
+
+
 def _group_accuracies(scored: Sequence[ExplainedSample], class_names: Sequence[str]) -> dict[str, float]:
     by_group: dict[int, list[ExplainedSample]] = {}
     for each in scored:
@@ -150,6 +160,9 @@ METRICS: tuple[SampleMetric, ...] = (
         higher_is_better=True,
         bounds=(0, 1),
         compute=_accuracies,
+    ),
+    SampleMetric(
+        ("sharpness",), "What logits are multiplied by before interventions are compared", FINDINGS, compute=_sharpness
     ),
     SampleMetric(
         ("confidence",), "Mean probability of the predicted class", CLASSES, bounds=(0, 1), compute=_confidence

@@ -22,7 +22,7 @@ from lrptrain.relevance.tape.regions import Graph, run
 from lrptrain.relevance.tape.tape import Tape
 
 # What may stand between the last layer and its logit. Of one number per sample the latter change the shape alone.
-_SCALING = frozenset({"mul", "div", "add", "sub", "neg"})
+_SCALING = frozenset({"mul", "div", "add", "sub", "rsub", "neg"})
 _RESHAPES = CAST | {"reshape", "view", "flatten", "squeeze", "unsqueeze", "getitem", "select"}
 
 
@@ -113,9 +113,16 @@ def _keeps_one_number(node: Node, samples: int) -> bool:
         return False
     if node.name in _RESHAPES:
         return True
-    # 1 / z is no multiple of z.
-    is_first = node.argument(0, "input") is node.inputs[0]
-    return node.name in _SCALING and is_first and all(constant.numel() == 1 for constant, _ in node.constants)
+    is_linear = node.name in _SCALING and not _is_product_or_quotient_of(node, node.inputs[0])
+    return is_linear and all(constant.numel() == 1 for constant, _ in node.constants)
+
+
+def _is_product_or_quotient_of(node: Node, number: Value) -> bool:
+    """Return whether a call is no multiple of its number: z * z and 1 / z are not."""
+    arguments = (*node.args, *node.kwargs.values())
+    if node.name == "mul":
+        return sum(argument is number for argument in arguments) > 1
+    return node.name == "div" and (node.argument(0, "input") is not number or arguments[1] is number)
 
 
 _VIEW: ContextVar[LogitView | None] = ContextVar("logit view", default=None)

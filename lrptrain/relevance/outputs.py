@@ -61,7 +61,26 @@ def read_logits(output: Any, samples: int) -> Float[Tensor, "batch classes"]:
     view = applied_view(output)
     if view is None:
         return logits
+    if is_sigmoid(logits):
+        raise UnsupportedModelError(
+            "the model's output is the sigmoid of a logit, a probability, and would be read as a logit: let it return "
+            "the logit, and train it with binary_cross_entropy_with_logits, which rounds less, too"
+        )
     return view(logits if view.column is None else logits[:, view.column : view.column + 1])
+
+
+_SAME_NUMBERS = (
+    "ViewBackward0", "UnsafeViewBackward0", "ReshapeAliasBackward0", "SqueezeBackward0", "SqueezeBackward1",
+    "UnsqueezeBackward0", "SelectBackward0", "SliceBackward0", "ToCopyBackward0", "CloneBackward0", "AliasBackward0",
+)  # fmt: skip
+
+
+def is_sigmoid(numbers: Tensor) -> bool:
+    """Return whether numbers are what a sigmoid returned, as far as their graph tells; False without a graph."""
+    node = numbers.grad_fn
+    while node is not None and node.name() in _SAME_NUMBERS:
+        node = node.next_functions[0][0]
+    return node is not None and node.name() == "SigmoidBackward0"
 
 
 def applied_view(output: Any) -> LogitView | None:

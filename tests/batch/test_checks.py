@@ -100,3 +100,9 @@ def test_a_batch_without_any_box_has_none():
 def test_whatever_a_value_does_to_a_check_is_a_problem_of_its_sample():
     batch = images(mask=["no", "mask", "at", "all"])
     assert list(unusable(batch)) == [0, 1, 2, 3]
+
+
+def test_channels_that_come_last_are_named():
+    batch = {"image": torch.zeros(2, 8, 8, 3), "mask": torch.zeros(2, 8, 8, dtype=torch.uint8)}
+    (problem,) = set(unusable(batch, Limits()).values())
+    assert "channels last" in problem

@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from pytorch_lightning.callbacks import EarlyStopping, EMAWeightAveraging
+from pytorch_lightning.callbacks import EarlyStopping, EMAWeightAveraging, ModelCheckpoint
 from setting import loader, messages, module, monitor, trainer
 
 from lrptrain.loggers import read_events
@@ -42,6 +42,18 @@ def test_the_first_validation_and_the_final_weights_are_evaluated(tmp_path):
     assert found["step"] == last["step"]
     for key in (FOCUS, "relevance/accuracy", "relevance/samples"):
         assert found["scalars"][key] == last["scalars"][key]
+
+
+def test_a_run_that_is_extended_goes_on_after_its_final_evaluation(tmp_path):
+    kept = ModelCheckpoint(tmp_path, save_last=True, save_top_k=0)
+    first = monitor(budget=1e-6, on_error="raise")
+    fit(tmp_path, first, kept, max_epochs=3, enable_checkpointing=True)
+    assert epochs(first) == [0, 2]
+    extended = monitor(budget=1e-6, on_error="raise")
+    runner = trainer(tmp_path, extended, max_epochs=5)
+    runner.fit(module(class_names=["a", "b", "c"]), loader(), loader(), ckpt_path=tmp_path / "last.ckpt")
+    assert extended.folder == first.folder
+    assert epochs(extended) == [0, 2, 4]
 
 
 @pytest.mark.parametrize("decides", [{"fail_on": "confirmed"}, {}])

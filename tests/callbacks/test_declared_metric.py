@@ -16,11 +16,11 @@ from lrptrain.monitor.summary import SampleMetric
 
 
 def mean_confidence(scored, class_names):
-    return {"confidence": sum(each.probability for each in scored) / len(scored)}
+    return {"certainty": sum(each.probability for each in scored) / len(scored)}
 
 
 CONFIDENCE = SampleMetric(
-    ("confidence",),
+    ("certainty",),
     "Probability of the predicted class",
     "Where it looks",
     higher_is_better=True,
@@ -50,12 +50,12 @@ def run(tmp_path_factory):
 def test_it_is_among_the_scalars_of_the_run(run):
     events = read_new_events(run[0])["events"]
     assert len(events) == 2
-    assert all(1 / 3 <= event["scalars"]["relevance/confidence"] <= 1 for event in events)
+    assert all(1 / 3 <= event["scalars"]["relevance/certainty"] <= 1 for event in events)
 
 
 def test_wandb_keeps_its_best_value(run):
     updates = [record["summary"]["update"] for record in run[1] if record["type"] == "summary"]
-    kept = {key: value for update in updates for key, value in update.items()}["relevance/confidence"]
+    kept = {key: value for update in updates for key, value in update.items()}["relevance/certainty"]
     assert kept.keys() == {"max", "last"}
     assert kept["max"] >= kept["last"]
 
@@ -63,14 +63,14 @@ def test_wandb_keeps_its_best_value(run):
 def test_the_workspace_has_a_panel_with_its_title(run):
     panels = {panel.title: panel for section in run[2].sections for panel in section.panels if hasattr(panel, "title")}
     lines = panels["Probability of the predicted class"].y
-    assert [getattr(key, "name", key) for key in lines] == ["relevance/confidence"]
+    assert [getattr(key, "name", key) for key in lines] == ["relevance/certainty"]
 
 
 def test_the_page_knows_its_title_unit_and_direction(run):
     metrics = {metric["title"]: metric for metric in about_run(run[0])["settings"]["metrics"]}
     about = metrics["Probability of the predicted class"]
     assert (about["keys"], about["higher_is_better"], about["unit"], about["bounds"]) == (
-        ["confidence"],
+        ["certainty"],
         True,
         "share",
         [0, 1],

@@ -2,6 +2,7 @@
 
 import copy
 import json
+import warnings
 from typing import Any
 
 import pytest
@@ -162,6 +163,21 @@ def test_a_line_says_how_one_logit_is_read(tmp_path):
             pl_module.training_step = lambda batch, batch_idx: pl_module(batch["image"]).square().mean()  # noqa: B023
             trainer(tmp_path, monitor(task=task), max_epochs=1).fit(pl_module, loader(columns()), loader(columns()))
         assert len([line for line in lines if "read as a logit: class 1 where z > 0" in line]) == said
+
+
+def test_labels_that_look_like_signs_are_warned_of(tmp_path):
+    with pytest.warns(UserWarning, match=r"a negative label means none: if -1 is a class.*give \(label \+ 1\) // 2"):
+        fit_once(tmp_path / "signs", columns(2 * INDICES - 1))
+    with warnings.catch_warnings(record=True) as caught:
+        fit_once(tmp_path / "some unlabelled", columns(torch.where(torch.arange(SAMPLES) < 4, -1, INDICES)))
+    assert not [each for each in caught if "a negative label means none" in str(each.message)]
+
+
+def fit_once(folder, batches):
+    runner = trainer(folder, monitor(max_samples=SAMPLES, on_error="raise"), max_epochs=1, num_sanity_val_steps=1)
+    trained = module(net=OneLogit())
+    trained.training_step = lambda batch, batch_idx: trained.net(batch["image"]).square().mean()
+    runner.fit(trained, loader(batches), loader(batches))
 
 
 def test_labels_that_are_no_class_of_one_logit_are_refused(tmp_path):

@@ -35,7 +35,7 @@ def records():
         "epg": [float("nan"), None, *[0.5] * 68],
         "map_label": [[0.5, 0.25]] * 70,
     }
-    scalars = {FOCUS: 0.5, f"{FOCUS}/cat": 0.5, "relevance/severity": 0.0, "relevance/seconds": 3.0}
+    scalars = {FOCUS: 0.5, f"{FOCUS}_per_class/cat": 0.5, "relevance/severity": 0.0, "relevance/seconds": 3.0}
     first = EpochRecord(0, 7, scalars, table, pictures(70), [], [FINDING, JUDGED], [FINDING], ["cat"])
     first = replace(first, metrics=logged_metrics())
     text = Highlight("t", "label <0>", "<b>good</b>", "**good**")
@@ -186,7 +186,7 @@ def test_metrics_are_plotted_over_lightnings_step(written):
 def test_the_summary_keeps_what_matters_of_each_scalar(written):
     last = {key: value for summary in of(written, "summary") for key, value in summary["update"].items()}
     assert last[FOCUS] == {"max": 0.5, "last": 0.25}  # the first value counts
-    assert last[f"{FOCUS}/cat"] == {"max": 0.5, "last": 0.5}
+    assert last[f"{FOCUS}_per_class/cat"] == {"max": 0.5, "last": 0.5}
     assert last["relevance/severity"] == {"min": 0.0, "max": 0.0, "last": 0.0}
     assert last["relevance/seconds"] == {"mean": 3.0, "max": 3.0, "last": 3.0}
     steps = {metric["step_metric"] for metric in of(written, "metric") if metric.get("summary")}

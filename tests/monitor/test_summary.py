@@ -1,3 +1,5 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -55,3 +57,11 @@ def test_the_table_has_a_row_per_sample():
     assert rows["sample_id"] == [0, 1]
     assert rows["label"] == ["cat", "?"]
     assert {len(column) for column in rows.values()} == {2}
+
+
+def test_sharpness_is_logged_where_probabilities_are_sharpened():
+    sure = [scored(i, 0, 0.5) for i in range(4)]
+    doubtful = [replace(each, probabilities=np.array([0.51, 0.49])) for each in sure]
+    assert scalars(doubtful, NAMES)["relevance/sharpness"] > 1
+    assert scalars(doubtful, NAMES)["relevance/confidence"] == pytest.approx(0.51)
+    assert "relevance/sharpness" not in scalars(sure, NAMES)

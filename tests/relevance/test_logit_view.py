@@ -70,8 +70,10 @@ def test_maps_are_those_of_a_layer_with_two_outputs(method):
         (lambda z: z.squeeze(-1).float().double(), 0.5, 0.0),
         (lambda z: z / 0.25, 2.0, 0.0),
         (lambda z: -(z * 2 + 3).view(-1), -1.0, -1.5),
+        (lambda z: torch.mul(torch.tensor(2.0).double(), z), 1.0, 0.0),
+        (lambda z: 1 - z, -0.5, 0.5),
     ],
-    ids=["entry", "squeezed", "temperature", "negated"],
+    ids=["entry", "squeezed", "temperature", "negated", "constant first", "taken from one"],
 )
 def test_what_follows_the_last_layer_belongs_to_it(function, slope, offset):
     model = one_logit()
@@ -82,7 +84,9 @@ def test_what_follows_the_last_layer_belongs_to_it(function, slope, offset):
 
 
 @pytest.mark.parametrize(
-    "function", [torch.tanh, lambda z: torch.div(torch.ones(1).double(), z)], ids=["tanh", "inverse"]
+    "function",
+    [torch.tanh, lambda z: torch.div(torch.ones(1).double(), z), lambda z: z * z],
+    ids=["tanh", "inverse", "square"],
 )
 def test_what_is_no_multiple_is_left_behind_the_layer(function):
     model = Around(one_logit(), function)
@@ -95,6 +99,16 @@ def test_what_is_no_multiple_is_left_behind_the_layer(function):
         found = lrptrain.attribute(model, images(), TARGET, "input_x_gradient")
     torch.testing.assert_close(found.scores, expected.scores, rtol=1e-10, atol=1e-12)
     torch.testing.assert_close(found.logits, expected.logits, rtol=1e-13, atol=0)
+
+
+@pytest.mark.parametrize(
+    "function", [torch.sigmoid, lambda z: z.sigmoid()[:, 0], nn.Sequential(nn.Sigmoid(), nn.Flatten(0))]
+)
+def test_a_probability_is_not_read_as_a_logit(function):
+    model = Around(one_logit(), function)
+    with one_logit_as(LogitView()), pytest.raises(lrptrain.UnsupportedModelError, match="sigmoid of a logit"):
+        lrptrain.attribute(model, images(), TARGET)
+    assert lrptrain.attribute(model, images()).logits.shape == (3, 1)  # a number is a number where nobody reads classes
 
 
 def test_offsets_move_the_boundary():
