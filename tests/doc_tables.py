@@ -1,5 +1,6 @@
 """The generated tables of the documentation, made from what the tests run on. `make tables` writes them."""
 
+import ast
 import json
 import sys
 from pathlib import Path
@@ -49,10 +50,48 @@ def model_table() -> str:
     return "\n".join(rows)
 
 
+TRAINERS = {
+    "Lightning": ("lightning", "Lightning"),
+    "transformers": ("transformers",),
+    "a loop of your own": ("loop", "a step", "a line"),
+    "Accelerate": ("accelerate",),
+    "Fabric": ("fabric", "Fabric"),
+}
+"""The trainers by their titles in the documentation, with their names in the tests of the monitor and the guidance."""
+
+
+def behaviour_table() -> str:
+    """One row per behaviour that is tested, the same test for every trainer."""
+    suites = {
+        "monitor": ("tests/trainers/behaviours/test_behaviours.py", {"train", "monitored", "name"}, "by_"),
+        "guidance": ("tests/callbacks/test_guidance_loops.py", {"trained", "loop"}, ""),
+    }
+    rows = [f"| | behaviour | {' | '.join(TRAINERS)} |", "| --- |" + " --- |" * (1 + len(TRAINERS))]
+    for suite, (file, fixtures, prefix) in suites.items():
+        for test in ast.parse((ROOT / file).read_text(encoding="utf-8")).body:
+            if not isinstance(test, ast.FunctionDef) or not test.name.startswith("test_"):
+                continue
+            if not fixtures & {argument.arg for argument in test.args.args}:
+                continue
+            only = narrowed(test, fixtures, prefix)
+            cells = ["yes" if only is None or set(names) & only else "" for names in TRAINERS.values()]
+            rows.append(f"| {suite} | {test.name.removeprefix('test_').replace('_', ' ')} | {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def narrowed(test: ast.FunctionDef, fixtures: set[str], prefix: str) -> set[str] | None:
+    """The trainers that a test names for itself; None where it runs with all of its suite."""
+    for decorator in test.decorator_list:
+        parameters = decorator.args if isinstance(decorator, ast.Call) else []
+        if len(parameters) > 1 and isinstance(parameters[0], ast.Constant) and parameters[0].value in fixtures:
+            return {name.id.removeprefix(prefix) for name in ast.walk(parameters[1]) if isinstance(name, ast.Name)}
+    return None
+
+
 # By file, the generated tables that it holds between `<!-- NAME -->` and `<!-- end of NAME -->`.
 TABLES = {
     "docs/reference/methods.md": {"methods": method_table},
-    "docs/reference/support.md": {"models": model_table},
+    "docs/reference/support.md": {"models": model_table, "behaviours": behaviour_table},
 }
 
 
