@@ -40,7 +40,14 @@ class Rows(Dataset):
 
 def monitor_options(tokenizer: Any) -> dict[str, Any]:
     """What all three monitors are asked for; nothing that a user would have to tune."""
-    return {"tokenizer": tokenizer, "class_names": ["negative", "positive"], "progress_bar": False, "max_pictures": 4}
+    # Without a budget: it would draw samples of as many sizes as the trainers are fast.
+    return {
+        "budget": None,
+        "tokenizer": tokenizer,
+        "class_names": ["negative", "positive"],
+        "progress_bar": False,
+        "max_pictures": 4,
+    }
 
 
 def inputs(batch: Texts) -> Texts:

@@ -48,6 +48,7 @@ class GuidedTraining:
     worked: bool
     looked_up: int
     unmatched: bool
+    _asked: bool
     _guided: bool
 
     def __init__(
@@ -124,6 +125,7 @@ class GuidedTraining:
         self.values = {}
         self.skipped = 0
         self.worked = False
+        self._asked = False
         self.looked_up = 0
         self.unmatched = False
         self.failed.count = 0
@@ -147,8 +149,11 @@ class GuidedTraining:
         # guided and compared follows the batch index and the state, which are the same in all of them.
         if progress.batch % self.every_n_batches:
             return None
-        if not self.worked:
-            find_task(self.task, model)  # a model may say that it is none of classes
+        if not (self.worked or self._asked):
+            self._asked = True
+            # A model may say that it is none of classes. Only before its first step: those of transformers note in
+            # their first forward pass with labels what the labels look like.
+            find_task(self.task, model)
         columns, rows = self.batches.read(batch, self.worked, self.objective.task)
         return GuidedStep(self, model, trained, batch, columns, rows, progress, processes)
 

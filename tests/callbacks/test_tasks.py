@@ -254,6 +254,18 @@ def test_a_model_that_says_it_is_a_regression_is_refused_with_a_way_out_that_wor
     step(regression(), tmp_path, "label", "energy", label, task=lrptrain.Regression(0.5, 0.5))
 
 
+def test_what_a_model_notes_in_its_first_step_does_not_end_the_run():
+    net: Any = OneLogit()
+    net.config = type("Config", (), {"problem_type": None})()
+    net.register_forward_hook(lambda *_: setattr(net.config, "problem_type", "regression"))
+    guidance = lrptrain.Guidance("energy", weight=1.0, sparse=True, on_error="raise")
+    annotated = {**annotated_data(), "label": torch.tensor([0, 1, 1, 0, 0, 1])}
+    for batch in ({**annotated, "mask": torch.full_like(annotated["mask"], 255)}, annotated):
+        with guidance.step(net, batch) as guided:
+            guided.guided(net(batch["image"]).square().mean()).backward()
+    assert guidance.values["guidance/samples"] > 0
+
+
 def test_soft_labels_are_refused_before_the_first_step_with_a_way_out_that_works(tmp_path):
     soft = torch.tensor([0.1, 0.9, 0.9, 0.1, 0.1, 0.9])
     net = OneLogit()
