@@ -1,5 +1,8 @@
 """Masks and boxes as the common data sets write them, brought to the contract: 1 evidence, 0 not, 255 ignored."""
 
+from collections.abc import Mapping, Sequence
+from typing import Any
+
 import torch
 from jaxtyping import Float, Int, Shaped, UInt8
 from torch import Tensor
@@ -45,3 +48,49 @@ def coco_boxes(boxes: Shaped[Tensor, "batch boxes 4"]) -> Float[Tensor, "batch b
     boxes = boxes if boxes.is_floating_point() else boxes.float()
     corner, size = boxes.split(2, -1)
     return torch.cat([corner, corner + size], -1)
+
+
+def voc_boxes(
+    annotations: Sequence[Mapping[str, Any]], categories: Sequence[str] | None = None
+) -> Float[Tensor, "batch boxes 4"]:
+    """Return the boxes of a batch in the annotations of Pascal VOC, by their corners (x1, y1, x2, y2).
+
+    Args:
+        annotations: What torchvision's `VOCDetection` gives beside each image, `{"annotation": {"object": [{"name",
+            "bndbox": {"xmin", ...}}, ...]}}`, in pixels that are counted from 1, with the last one inside.
+        categories: The name of each sample's class, whose objects are taken; None for all objects.
+
+    Returns:
+        Corners in pixels from 0 on, the second one outside, padded with all-NaN boxes; a sample without such an object
+        has none, which means that it has no annotation.
+
+    Raises:
+        ValueError: If there is not one category per annotation, or an annotation has no objects' list or box.
+    """
+    if categories is not None and len(categories) != len(annotations):
+        raise ValueError(f"{len(annotations)} annotations need as many categories, not {len(categories)}")
+    boxes = []
+    for row, annotation in enumerate(annotations):
+        objects = _voc_objects(annotation)
+        wanted = [each for each in objects if categories is None or each.get("name") == categories[row]]
+        boxes.append([_voc_box(each) for each in wanted])
+    most = max((len(each) for each in boxes), default=0)
+    missing = [float("nan")] * 4
+    padded = [each + [missing] * (most - len(each)) for each in boxes]
+    return torch.tensor(padded, dtype=torch.float32).reshape(len(boxes), most, 4)
+
+
+def _voc_objects(annotation: Mapping[str, Any]) -> Sequence[Mapping[str, Any]]:
+    inner = annotation.get("annotation", annotation)
+    objects = inner.get("object") if isinstance(inner, Mapping) else None
+    if objects is None:
+        raise ValueError(f"an annotation of VOC has 'annotation' with 'object' in it, not only {list(annotation)}")
+    # A parser that knows no lists gives a single object as such.
+    return [objects] if isinstance(objects, Mapping) else objects
+
+
+def _voc_box(each: Mapping[str, Any]) -> list[float]:
+    box = each.get("bndbox")
+    if not isinstance(box, Mapping) or not {"xmin", "ymin", "xmax", "ymax"} <= box.keys():
+        raise ValueError(f"an object of VOC has 'bndbox' with xmin, ymin, xmax and ymax, not {box!r}")
+    return [float(box["xmin"]) - 1, float(box["ymin"]) - 1, float(box["xmax"]), float(box["ymax"])]

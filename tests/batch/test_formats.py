@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lrptrain.batch import read_batch, token_annotations
-from lrptrain.batch.formats import coco_boxes, voc_mask
+from lrptrain.batch.formats import coco_boxes, voc_boxes, voc_mask
 
 
 def test_masks_of_voc_hold_the_class_of_the_label():
@@ -36,3 +36,39 @@ def test_a_box_covers_its_pixels():
     annotation, _ = token_annotations(batch, (2, 2))
     assert annotation is not None
     assert annotation.evidence.tolist() == [[0, 1, 0, 1]]
+
+
+def voc(*objects):
+    boxes = [dict(zip(("xmin", "ymin", "xmax", "ymax"), map(str, corners), strict=True)) for _, corners in objects]
+    return {
+        "annotation": {"object": [{"name": name, "bndbox": box} for (name, _), box in zip(objects, boxes, strict=True)]}
+    }
+
+
+def test_boxes_of_voc_count_from_one_and_have_their_last_pixel_inside():
+    annotations = [voc(("cat", (1, 1, 4, 8)), ("dog", (5, 1, 8, 2))), voc(("dog", (3, 3, 3, 3)))]
+    boxes = voc_boxes(annotations)
+    assert boxes[0].tolist() == [[0, 0, 4, 8], [4, 0, 8, 2]]
+    assert boxes[1, 0].tolist() == [2, 2, 3, 3]
+    assert boxes[1, 1].isnan().all()
+    chosen = voc_boxes(annotations, ["dog", "cat"])
+    assert chosen[0].tolist() == [[4, 0, 8, 2]]
+    assert chosen[1].isnan().all()
+    batch = read_batch({"image": torch.rand(2, 3, 8, 8), "boxes": chosen})
+    annotation, _ = token_annotations(batch, (2, 2))
+    assert annotation is not None
+    assert annotation.present.tolist() == [True, False]
+    assert annotation.evidence[0].tolist() == [0, 0.5, 0, 0]
+
+
+@pytest.mark.parametrize(
+    ("annotations", "categories", "message"),
+    [
+        ([{"boxes": []}], None, "an annotation of VOC has 'annotation' with 'object'"),
+        ([{"object": [{"name": "cat"}]}], None, "an object of VOC has 'bndbox'"),
+        ([voc(("cat", (1, 1, 2, 2)))], ["cat", "dog"], "1 annotations need as many categories, not 2"),
+    ],
+)
+def test_annotations_that_are_none_of_voc_are_refused(annotations, categories, message):
+    with pytest.raises(ValueError, match=message):
+        voc_boxes(annotations, categories)
