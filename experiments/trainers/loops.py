@@ -19,7 +19,6 @@ import lrptrain
 from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor
 from lrptrain.findings import Finding
 
-LOSS = "consistency+energy"
 LR, BATCH = 3e-4, 16
 Texts = dict[str, Tensor]
 
@@ -72,10 +71,12 @@ class Module(pl.LightningModule):
         return torch.optim.AdamW(self.net.parameters(), lr=LR, weight_decay=0.0)
 
 
-def lightning(net: nn.Module, train: Texts, val: Texts, guided: bool, folder: Path, tokenizer: Any) -> list[Finding]:
+def lightning(
+    net: nn.Module, train: Texts, val: Texts, loss: str | None, folder: Path, tokenizer: Any
+) -> list[Finding]:
     """Fine-tune with pytorch_lightning.Trainer; return the findings of its end."""
     monitor = RelevanceMonitor(**monitor_options(tokenizer))
-    callbacks: Sequence[pl.Callback] = [monitor, *([RelevanceGuidance(LOSS)] if guided else [])]
+    callbacks: Sequence[pl.Callback] = [monitor, *([] if loss is None else [RelevanceGuidance(loss)])]
     trainer = pl.Trainer(
         max_epochs=1,
         accelerator="cpu",
@@ -91,7 +92,9 @@ def lightning(net: nn.Module, train: Texts, val: Texts, guided: bool, folder: Pa
     return monitor.findings
 
 
-def transformers(net: nn.Module, train: Texts, val: Texts, guided: bool, folder: Path, tokenizer: Any) -> list[Finding]:
+def transformers(
+    net: nn.Module, train: Texts, val: Texts, loss: str | None, folder: Path, tokenizer: Any
+) -> list[Finding]:
     """Fine-tune with transformers.Trainer; return the findings of its end."""
     from transformers import Trainer, TrainingArguments
 
@@ -122,25 +125,25 @@ def transformers(net: nn.Module, train: Texts, val: Texts, guided: bool, folder:
         processing_class=tokenizer,
         callbacks=[monitor],
     )
-    if guided:
-        lrptrain.guide(trainer, LOSS)
+    if loss is not None:
+        lrptrain.guide(trainer, loss)
     trainer.train()
     return monitor.findings
 
 
-def loop(net: nn.Module, train: Texts, val: Texts, guided: bool, folder: Path, tokenizer: Any) -> list[Finding]:
+def loop(net: nn.Module, train: Texts, val: Texts, loss: str | None, folder: Path, tokenizer: Any) -> list[Finding]:
     """Fine-tune in a loop of one's own; return the findings of its end."""
     optimizer = torch.optim.AdamW(net.parameters(), lr=LR, weight_decay=0.0)
     monitor = lrptrain.Monitor(net, DataLoader(Rows(val, "label"), 2 * BATCH), folder, **monitor_options(tokenizer))
-    guidance = lrptrain.Guidance(LOSS, optimizer=optimizer) if guided else None
+    guidance = None if loss is None else lrptrain.Guidance(loss, optimizer=optimizer)
     net.train()
     for batch in DataLoader(Rows(train, "label"), BATCH):
         if guidance is None:
             F.cross_entropy(net(**inputs(batch)).logits, batch["label"]).backward()
         else:
             with guidance.step(net, batch) as step:
-                loss = F.cross_entropy(net(**inputs(batch)).logits, batch["label"])
-                step.guided(loss).backward()
+                task_loss = F.cross_entropy(net(**inputs(batch)).logits, batch["label"])
+                step.guided(task_loss).backward()
         optimizer.step()
         optimizer.zero_grad()
     monitor.evaluate(epoch=0, step=len(train["label"]) // BATCH)

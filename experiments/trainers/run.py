@@ -27,9 +27,11 @@ RESULTS = HERE / "results" / "runs.jsonl"
 SEEDS = (0, 1, 2)
 STEPS = 120
 CORRELATION = 0.98
+ARMS = {"none": None, "consistency+energy": "consistency+energy", "rationale_bce": "rationale_bce"}
+"""The guidance losses, without a weight."""
 
 
-def runs_of(seed: int, guided: bool) -> list[dict[str, Any]]:
+def runs_of(seed: int, arm: str) -> list[dict[str, Any]]:
     """Fine-tune one network in every trainer; the first is what the weights of the others are compared with."""
     torch.set_num_threads(1)
     start = network(seed)
@@ -42,14 +44,14 @@ def runs_of(seed: int, guided: bool) -> list[dict[str, Any]]:
     for name, fine_tune in TRAINERS.items():
         net = deepcopy(start)
         with tempfile.TemporaryDirectory() as folder:
-            findings = fine_tune(net, train, val, guided, Path(folder), tokenizer())
+            findings = fine_tune(net, train, val, ARMS[arm], Path(folder), tokenizer())
         net.eval()
         reference = reference or net
         words = [each.where for each in findings if each.kind == "suspicious_token" and each.state == "confirmed"]
         runs.append(
             {
                 "seed": seed,
-                "guided": guided,
+                "arm": arm,
                 "trainer": name,
                 "with word": right(net, tweets.tweets("test", CORRELATION, seed)),
                 "without word": right(net, tweets.tweets("test", None, seed)),
@@ -84,10 +86,11 @@ def saved_runs() -> list[dict[str, Any]]:
 def table(runs: list[dict[str, Any]]) -> str:
     """A row per trainer and arm, the seeds side by side."""
     rows = []
-    for guided in (False, True):
+    for arm in ARMS:
         for trainer in TRAINERS:
-            chosen = [run for run in runs if (run["guided"], run["trainer"]) == (guided, trainer)]
-            row = {"model": "guided" if guided else "plain", "trainer": trainer}
+            chosen = [run for run in runs if (run["arm"], run["trainer"]) == (arm, trainer)]
+            chosen.sort(key=lambda run: run["seed"])
+            row = {"guidance": arm, "trainer": trainer}
             for name in ("with word", "without word", "conflicting", "severity"):
                 row[name] = " / ".join(f"{run[name]:.3f}" for run in chosen)
             row["planted words confirmed"] = " / ".join(str(len(run["confirmed"])) for run in chosen)
@@ -99,11 +102,11 @@ def table(runs: list[dict[str, Any]]) -> str:
 def main() -> None:
     """Make the runs that are missing, and write the table."""
     quiet()
-    done = {(run["seed"], run["guided"]) for run in saved_runs()}
+    done = {(run["seed"], run["arm"]) for run in saved_runs()}
     for seed in SEEDS:
-        for guided in (False, True):
-            if (seed, guided) not in done:
-                runs = runs_of(seed, guided)
+        for arm in ARMS:
+            if (seed, arm) not in done:
+                runs = runs_of(seed, arm)
                 with RESULTS.open("a", encoding="utf-8") as file:
                     file.writelines(json.dumps(run) + "\n" for run in runs)
     write_between(HERE / "README.md", table(saved_runs()))

@@ -32,6 +32,8 @@ for name in ("tweets", "segmentation", "perturbation"):
     check(name, [import_module(f"experiments.{name}.run").table(results(name))])
 table = import_module("experiments.class_specific.run").table
 check("class_specific", [table(kind, results("class_specific", kind)) for kind in ("digits", "pets")])
+trainers = import_module("experiments.trainers.run")
+check("trainers", [trainers.table(trainers.saved_runs())])
 digits = load(Path("experiments/segment_digits/results/seeds.jsonl")).values()
 check("segment_digits", import_module("experiments.segment_digits.report").tables(list(digits)).values())
 stages = ("classifiers", "sources", "refined", "segmenters")
