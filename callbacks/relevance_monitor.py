@@ -4,7 +4,6 @@ import logging
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
 from lrptrain.batch import BatchAdapter
@@ -12,12 +11,12 @@ from lrptrain.batch.task import Task, TaskName
 from lrptrain.callbacks.base import rank_zero_info, rank_zero_warn
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.extras import require
-from lrptrain.findings import ExplainedSample, Finding
 from lrptrain.monitor.arguments import check_names
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluator import TARGETS
 from lrptrain.monitor.model_input import InputListener
 from lrptrain.monitor.monitor import MonitorCore
+from lrptrain.monitor.results import MonitorResults
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.lightning import (
     lightning_context,
@@ -33,7 +32,7 @@ if TYPE_CHECKING:
 logger = logging.getLogger(__name__)
 
 
-class RelevanceMonitor(ModelCallback):
+class RelevanceMonitor(MonitorResults, ModelCallback):
     """Computes relevance maps on a fixed, class-stratified sample of the validation set and flags a wrong focus.
 
     Attach it to any LightningModule whose forward gives logits; nothing of the model or the module is edited, and
@@ -204,26 +203,6 @@ class RelevanceMonitor(ModelCallback):
         self._listener: InputListener | None = None
         self._finished = False
         self._failures_before = 0
-
-    @property
-    def failures(self) -> int:
-        """The number of the monitor's failures."""
-        return self.core.failures.count
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder of the run; None before the first evaluation, and in all processes but the first."""
-        return self.core.folder
-
-    @property
-    def findings(self) -> list[Finding]:
-        """The findings of the last evaluation, those that were refuted included."""
-        return self.core.findings
-
-    @property
-    def scored(self) -> list[ExplainedSample]:
-        """The explained samples of the last evaluation, without inputs and annotations."""
-        return self.core.scored
 
     @property
     def state_key(self) -> str:

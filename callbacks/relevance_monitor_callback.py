@@ -1,18 +1,17 @@
 """The monitor in the Trainer of transformers, as a callback."""
 
 from collections.abc import Mapping, MutableMapping
-from pathlib import Path
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 from torch import nn
 
 from lrptrain.extras import require
-from lrptrain.findings import ExplainedSample, Finding
 from lrptrain.monitor.arguments import check_names
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.draw import at_rest, draw_sample
 from lrptrain.monitor.monitor import MonitorCore
+from lrptrain.monitor.results import MonitorResults
 from lrptrain.monitor.unread_columns import WholeBatches
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.messages import inform, warn
@@ -22,7 +21,7 @@ transformers = require("transformers", "transformers")
 trainer_callback = require("transformers.trainer_callback", "transformers")
 
 
-class RelevanceMonitorCallback(transformers.TrainerCallback, trainer_callback.ExportableState):  # type: ignore[name-defined]
+class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, trainer_callback.ExportableState):  # type: ignore[name-defined]
     """Explains a fixed sample of the evaluation set whenever a `transformers.Trainer` evaluates.
 
         trainer = Trainer(model, args, eval_dataset=..., callbacks=[RelevanceMonitorCallback(bound=0.5)])
@@ -77,26 +76,6 @@ class RelevanceMonitorCallback(transformers.TrainerCallback, trainer_callback.Ex
     def _key(self) -> str:
         """What tells callbacks of one name apart from others, in checkpoints."""
         return f"{self.config.name or ''}/{self.eval_name or ''}"
-
-    @property
-    def findings(self) -> list[Finding]:
-        """The findings of the last evaluation, those that were refuted included."""
-        return self.core.findings
-
-    @property
-    def failures(self) -> int:
-        """The number of the monitor's failures."""
-        return self.core.failures.count
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder of the run; None before the first evaluation, and in all processes but the first."""
-        return self.core.folder
-
-    @property
-    def scored(self) -> list[ExplainedSample]:
-        """The explained samples of the last evaluation, without inputs and annotations."""
-        return self.core.scored
 
     def state(self) -> dict[str, Any]:
         """Return what a checkpoint holds of the callback."""

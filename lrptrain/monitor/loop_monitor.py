@@ -8,18 +8,18 @@ from typing import Any
 from torch import nn
 
 from lrptrain.extras import require
-from lrptrain.findings import ExplainedSample, Finding
 from lrptrain.loggers import EpochRecord, is_logger
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.draw import at_rest, draw_sample
 from lrptrain.monitor.monitor import MonitorCore
+from lrptrain.monitor.results import MonitorResults
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.loops import bare_model, device_of
 from lrptrain.trainers.messages import inform, is_first_process, shows_progress, warn
 from lrptrain.trainers.naming import loader_sources
 
 
-class Monitor:
+class Monitor(MonitorResults):
     """Explains a fixed sample of the validation data whenever it is asked to, and flags a wrong focus.
 
     The same as `lrptrain.callbacks.RelevanceMonitor`, for loops without a trainer, also under Accelerate or Fabric. The
@@ -66,26 +66,6 @@ class Monitor:
         with at_rest(self._model):
             draw_sample(self.core, self._context(0, 0), samples)
         self.core.clock.start(restart=True)
-
-    @property
-    def findings(self) -> list[Finding]:
-        """The findings of the last evaluation, those that were refuted included."""
-        return self.core.findings
-
-    @property
-    def failures(self) -> int:
-        """The number of the monitor's failures."""
-        return self.core.failures.count
-
-    @property
-    def folder(self) -> Path | None:
-        """The folder of the run; None before the first evaluation, and in all processes but the first."""
-        return self.core.folder
-
-    @property
-    def scored(self) -> list[ExplainedSample]:
-        """The explained samples of the last evaluation, without inputs and annotations."""
-        return self.core.scored
 
     @property
     def scalars(self) -> dict[str, float]:
