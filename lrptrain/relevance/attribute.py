@@ -1,7 +1,9 @@
 """The entry points: relevance of a model's input for a class, or for several from one forward pass."""
 
+from dataclasses import replace
 from typing import Any, overload
 
+import torch
 from torch import nn
 
 from lrptrain.relevance import methods as _methods  # noqa: F401  (registers them)
@@ -9,12 +11,15 @@ from lrptrain.relevance.arguments import as_arguments
 from lrptrain.relevance.default import check_method
 from lrptrain.relevance.forward_pass import ForwardPass, forward_pass
 from lrptrain.relevance.heads import Head, as_head
+from lrptrain.relevance.logit_view import LogitView, one_logit_as
+from lrptrain.relevance.outputs import field_of, has_one_logit, is_sigmoid
 from lrptrain.relevance.precision import autocast_state
 from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.propagation.composite import Rules
 from lrptrain.relevance.recording import Inputs, Recording, Target
 from lrptrain.relevance.registry import get_method
 from lrptrain.relevance.tape.tape import Tape
+from lrptrain.relevance.targets import BinaryClassifierOutputTarget
 from lrptrain.relevance.train_mode import warn_of_train_mode
 from lrptrain.relevance.types import Relevance, TokenLayout
 
@@ -150,9 +155,26 @@ def attribute(
         recorded = forward_pass(
             model, as_arguments(inputs), explain, layout, frugal=not create_graph, full_precision=in_float32
         )
+        if other is None and isinstance(target, BinaryClassifierOutputTarget) and reads_a_logit(recorded.output):
+            with one_logit_as(LogitView((-1.0, 1.0))):
+                both = recorded.under(Head())
+                relevance = both._attribute(target.category, method, None, create_graph, first_order, options)
+            # Of a function, the logits are its numbers, and there is one of them.
+            numbers = relevance.logits.gather(1, relevance.target[:, None])
+            return replace(relevance, logits=numbers, target=torch.zeros_like(relevance.target))
         head, target, other = as_head(target, other, recorded.output)
         recording = recorded.under(head)
         return recording._attribute(target, method, other, create_graph, first_order, options)
+
+
+def reads_a_logit(output: Any) -> bool:
+    """Return whether a model's output is one logit per sample, of which both classes can be read.
+
+    Rules that tell weights for from weights against a logit look at those of the last layer: for the class of the
+    negative logit they must see the negative weights, so that the sign belongs to that layer, not behind it.
+    """
+    logits = field_of(output, "logits")
+    return logits is not None and has_one_logit(output) and not is_sigmoid(logits)
 
 
 def as_recording(

@@ -175,3 +175,15 @@ def test_a_view_that_needs_other_logits_refuses():
         lrptrain.record(tiny_vit().double().eval(), images()).logits  # noqa: B018
     with one_logit_as(LogitView(required=True)), pytest.raises(ValueError, match="reads one number per sample"):
         lrptrain.attribute(tiny_vit().double().eval(), images())
+
+
+@pytest.mark.parametrize("method", ["lrp", "partial_lrp", "transformer_attribution", "attnlrp", "input_x_gradient"])
+def test_the_target_of_a_binary_classifier_explains_either_class(method):
+    """Of each class the map of a model with the logits -z and z, also by rules that tell the signs of weights apart."""
+    model = one_logit()
+    expected = lrptrain.attribute(two_logits(model, slope=1.0), images(), TARGET, method)
+    found = lrptrain.attribute(model, images(), lrptrain.targets.BinaryClassifierOutputTarget(TARGET.tolist()), method)
+    scale = expected.scores.abs().max()
+    torch.testing.assert_close(found.scores / scale, expected.scores / scale, rtol=0, atol=1e-12)
+    torch.testing.assert_close(found.logits, expected.logits.gather(1, TARGET[:, None]), rtol=1e-13, atol=0)
+    assert found.target.tolist() == [0, 0, 0]
