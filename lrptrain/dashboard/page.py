@@ -9,8 +9,8 @@ from lrptrain.extras import require
 from lrptrain.render.image import color_maps
 
 SCRIPTS = (
-    *("elements", "address", "redraw", "controls", "source", "charts", "maps", "cards", "dialog"),
-    *("runs", "findings", "filters", "samples", "masks", "audit", "app"),
+    *("elements", "address", "redraw", "controls", "source", "charts", "explain", "maps", "cards", "dialog"),
+    *("verdict", "runs", "findings", "filters", "samples", "masks", "audit", "app"),
 )
 """In the order in which they are loaded."""
 _making_charts = Lock()

@@ -11,11 +11,12 @@ const FIELDS = {
   // Which samples are in the gallery, and in which order; see filters.js.
   class: "", predicted: "", reading: "", group: "", id: "", score: "", from: "", to: "", sort: "", page: "",
   // Which findings are listed; see findings.js.
-  state: "", of: "", scope: "",
+  state: "", of: "", scope: "", finding: "",
   // Which masks; see masks.js.
   export: "", split: "", status: "", maskclass: "",
 };
 const FILTERS = ["class", "predicted", "reading", "group", "id", "score", "from", "to"];
+const NO_FILTER = Object.fromEntries(FILTERS.map((name) => [name, FIELDS[name]]));
 const MASK_FILTERS = ["export", "split", "status", "maskclass"];
 const address = { ...FIELDS };
 const watching = []; // [names of fields, listener]

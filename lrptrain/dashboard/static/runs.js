@@ -27,7 +27,7 @@ function notesOf(run) {
 }
 
 function runTable() {
-  const heads = ["", "run", "explained by", "epoch", "accuracy", "on annotation", "its area", "reliance", "confirmed", "suspected", "record", "written"];
+  const heads = ["", "run", "verdict", "explained by", "epoch", "accuracy", "on annotation", "its area", "reliance", "confirmed", "suspected", "record", "written"];
   return h("table", { id: "runs" }, h("thead", {}, h("tr", {}, heads.map((head) => h("th", {}, head)))),
     h("tbody", {}, [...runs.values()].map(runRow)));
 }
@@ -43,10 +43,10 @@ function runRow(run) {
   const name = h("button", { type: "button", className: "link", onclick: () => go({ view: "findings", run: [run.name] }) }, shortName(run.name));
   const swatch = h("span", { className: "swatch" });
   swatch.style.backgroundColor = colorOf(run.name);
-  const cells = [h("span", {}, shown, swatch), name, words(String(run.about.settings.method ?? "–")), last ? String(last.epoch) : "–",
+  const cells = [h("span", {}, shown, swatch), name, verdictLink(run.name), words(String(run.about.settings.method ?? "–")), last ? String(last.epoch) : "–",
     percent(scalarOf(last, "accuracy")), percent(focus), percent(scalarOf(last, "chance")), percent(scalarOf(last, "reliance")),
     count("confirmed"), count("suspected"), isNumber(size) ? `${number(size)} MB` : "–", writtenText(run)];
-  return h("tr", {}, cells.map((cell, i) => h("td", { className: i > 2 ? "number" : "" }, cell)));
+  return h("tr", {}, cells.map((cell, i) => h("td", { className: i > 3 ? "number" : "" }, cell)));
 }
 
 function writtenText(run) {
