@@ -21,7 +21,7 @@ function findingsView(run) {
   const controls = h("div", { className: "controls" }, ["state", "target", "scope"].map((key) => {
     if (!all.some((one) => filterValue(one, key) === findingFilter[key])) findingFilter[key] = "";
     return labelled({ state: "State", target: "Maps of", scope: "Scope" }[key], choice(`finding-${key}`, options(key), findingFilter[key], set(key)));
-  }), h("span", { className: "muted" }, `epoch ${last.epoch}, ${plural(all.length, "finding")}`));
+  }), h("span", { className: "muted" }, `epoch ${last.epoch}, ${plural(all.length, "finding")}`), colourBar());
   draw();
   return h("div", {}, controls, noteList(notesOf(runs.get(run))) || "", place);
 }
