@@ -67,4 +67,4 @@ def test_secrets_objects_and_what_is_too_much_are_left_out():
 
 def test_a_long_configuration_leaves_room_for_what_stands_behind_it():
     found = find_hyperparameters([Module(config={str(i): i for i in range(1000)}, lr=0.1)])
-    assert list(found)[0] == "lr"
+    assert next(iter(found)) == "lr"
