@@ -8,7 +8,10 @@ from typing import Any
 from lrptrain.extras import require
 from lrptrain.render.image import color_maps
 
-SCRIPTS = ("elements", "source", "charts", "maps", "cards", "runs", "findings", "samples", "masks", "audit", "app")
+SCRIPTS = (
+    *("elements", "address", "redraw", "controls", "source", "charts", "maps", "cards", "dialog"),
+    *("runs", "findings", "filters", "samples", "masks", "audit", "app"),
+)
 """In the order in which they are loaded."""
 _making_charts = Lock()
 

@@ -130,15 +130,15 @@ def test_the_overlay_is_the_one_that_is_drawn_elsewhere(visit, recorded):
     page = open_sample(visit, sample_id)
     assert page.locator("dialog .strip").first.locator("figure").count() == 3
     for target in ("predicted", "label"):
-        page.select_option("dialog #target", target)
+        page.select_option("dialog #sample-target", target)
         page.wait_for_timeout(100)
         found = canvas_of(page)
         assert found.shape == (160, 160, 3)
         assert np.abs(found - drawn(image, rows[f"map_{target}"][row], mask)).mean() < 1
-    page.uncheck("dialog #mask")
+    page.uncheck("dialog #sample-mask")
     page.wait_for_timeout(100)
     assert np.abs(canvas_of(page) - drawn(image, rows["map_label"][row], None)).max() <= 6
-    page.fill("dialog #opacity", "0")
+    page.fill("dialog #sample-opacity", "0")
     page.wait_for_timeout(100)
     assert np.abs(canvas_of(page) - (image * 255).transpose(1, 2, 0).repeat(10, 0).repeat(10, 1)).max() <= 1
     assert visit.complaints == []
@@ -151,12 +151,12 @@ def test_the_overlay_of_any_class_can_be_chosen(visit, recorded):
     mine = [i for i, sample_id in enumerate(rows["sample_id"]) if sample_id == rows["sample_id"][0]]
     image, _ = pixels_and_mask(folder, rows["sample_id"][0])
     page = open_sample(visit, rows["sample_id"][0])
-    options = page.locator("dialog #target option").all_inner_texts()
+    options = page.locator("dialog #sample-target option").all_inner_texts()
     assert set(options[2:]) == {"class cat", "class <b>dog</b>", "class ünït"}
-    page.uncheck("dialog #mask")
+    page.uncheck("dialog #sample-mask")
     pictures = []
     for i in mine:
-        page.select_option("dialog #target", f"class {rows['class'][i]}")
+        page.select_option("dialog #sample-target", f"class {rows['class'][i]}")
         page.wait_for_timeout(100)
         pictures.append(canvas_of(page))
         assert np.abs(pictures[-1] - drawn(image, rows["map_class"][i], None)).max() <= 6
@@ -165,11 +165,11 @@ def test_the_overlay_of_any_class_can_be_chosen(visit, recorded):
     page.wait_for_selector("dialog .strip figure:nth-child(3) canvas")
     page.keyboard.press("Escape")
     page.fill("#search", "")
-    page.select_option(".filters #target", "class cat")
+    page.select_option("#gallery-target", "class cat")
     visit.leaves(24)
     page.locator(".gallery .lacking", has_text="no map of class cat").nth(21).wait_for()
     assert page.locator(".gallery .lacking").count() == 22
-    page.select_option(".filters #target", "predicted")
+    page.select_option("#gallery-target", "predicted")
     page.locator(".gallery .lacking").first.wait_for(state="detached")
     assert visit.complaints == []
 

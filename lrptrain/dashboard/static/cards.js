@@ -1,11 +1,11 @@
 // One sample with its map, wherever it is shown.
 
-const look = { target: "label", opacity: 0.75, mask: true, heat: true };
+const look = { opacity: 0.75, mask: true, heat: true };
 const TARGET_TEXTS = { label: "the label", predicted: "the prediction" };
 
 // The map that was asked for. Not every sample has one of every class; of any other kind, its first stands in.
 function chosenMap(maps) {
-  return maps[look.target] || (look.target.startsWith("class ") ? null : Object.values(maps)[0]) || null;
+  return maps[address.target] || (address.target.startsWith("class ") ? null : Object.values(maps)[0]) || null;
 }
 
 // known: as the server's cards have it; target: gives the map to show. Returns an element with a `redraw` function.
@@ -35,7 +35,7 @@ function unscoredNote({ tokens, scored }, map) {
 }
 
 function lacking(map) {
-  return map === null && look.heat ? h("p", { className: "muted lacking" }, `no map of ${look.target}`) : "";
+  return map === null && look.heat ? h("p", { className: "muted lacking" }, `no map of ${address.target}`) : "";
 }
 
 async function drawImage(run, id, known, map, body) {
@@ -56,21 +56,25 @@ async function drawImage(run, id, known, map, body) {
   body.replaceChildren(canvas, lacking(map));
 }
 
-function lookControls(targets, redraw) {
-  const set = (name) => (value) => {
-    look[name] = value;
-    redraw();
-  };
+// The gallery and an opened sample have these each: `prefix` keeps their names apart.
+function lookControls(prefix, targets) {
   const shown = targets.map((target) => [target, TARGET_TEXTS[target] || target]);
-  if (!targets.includes(look.target) && targets.length) look.target = targets[0];
+  // Where there are no maps of the label, the first ones stand in for them; see `chosenMap`.
+  if (!targets.includes("label")) shown.splice(0, 1, ["label", shown[0]?.[1] ?? TARGET_TEXTS.label]);
+  const lookInput = (name, attributes, read) => {
+    const control = h("input", { id: `${prefix}-${name}`, ...attributes, oninput: () => {
+      look[name] = read(control);
+      for (const same of document.querySelectorAll(`[data-look="${name}"]`)) Object.assign(same, same.type === "checkbox" ? { checked: look[name] } : { value: look[name] });
+      redrawAll();
+    } });
+    control.dataset.look = name;
+    return control;
+  };
+  const tick = (name, text) => h("label", { className: "control" }, lookInput(name, { type: "checkbox", checked: look[name] }, (own) => own.checked), " ", h("span", {}, text));
   return h("div", { className: "controls" },
-    labelled("Relevance for", choice("target", shown, look.target, set("target"))),
-    labelled("Opacity", h("input", { id: "opacity", type: "range", min: 0, max: 1, step: 0.05, value: look.opacity,
-      oninput: (event) => set("opacity")(Number(event.target.value)) })),
-    labelled("", h("input", { id: "heat", type: "checkbox", checked: look.heat, onchange: (event) => set("heat")(event.target.checked) })),
-    h("label", { htmlFor: "heat", className: "after" }, "map"),
-    labelled("", h("input", { id: "mask", type: "checkbox", checked: look.mask, onchange: (event) => set("mask")(event.target.checked) })),
-    h("label", { htmlFor: "mask", className: "after" }, "annotation"),
+    labelled("Relevance for", fieldChoice("target", `${prefix}-target`, shown)),
+    labelled("Opacity", lookInput("opacity", { type: "range", min: 0, max: 1, step: 0.05, value: look.opacity }, (own) => Number(own.value))),
+    tick("heat", "map"), tick("mask", "annotation"),
     // Methods such as AttnLRP have both signs; shares and findings count what speaks for the class.
     h("span", { className: "muted" }, "red (in images to yellow) speaks for the class, blue against it"));
 }
@@ -79,47 +83,4 @@ function redrawAll() {
   for (const figure of document.querySelectorAll("figure.sample")) figure.redraw();
 }
 
-// A sample by itself: large, with its scores, and how its maps changed in every run shown.
-async function openSample(run, id, evaluation, row) {
-  const dialog = h("dialog", { className: "detail", onclose: () => dialog.remove() });
-  const large = h("div", { className: "large" });
-  const scores = h("dl", { className: "scores" }, Object.entries(row || {}).filter(([name]) => name !== "sample_id")
-    .flatMap(([name, value]) => [h("dt", {}, words(name)), h("dd", {}, isNumber(value) ? number(value) : String(value ?? "–"))]));
-  const histories = h("div", { className: "histories" });
-  const close = h("button", { type: "button", className: "close", title: "Close (Esc)", onclick: () => dialog.close() }, "×");
-  const targets = h("div");
-  dialog.append(close, h("h2", {}, `Sample ${id}`), targets, h("div", { className: "beside" }, large, scores), histories);
-  dialog.addEventListener("click", (event) => event.target === dialog && dialog.close());
-  document.body.append(dialog);
-  dialog.showModal();
-  const found = await ask("cards", { run, evaluation, id: [id] });
-  const known = found.cards[id];
-  if (known === undefined) {
-    large.append(h("p", { className: "empty" }, DATA === null ? "there is no map" : "the report does not hold its map"));
-    return;
-  }
-  targets.append(lookControls(Object.keys(known.maps), redrawAll));
-  large.append(sampleView(run, id, known, () => chosenMap(known.maps), ""));
-  await addHistory(histories, run, id, known);
-  for (const other of shownRuns().filter((name) => name !== run)) {
-    const same = await sameSample(other, id, row, known);
-    if (same !== null) await addHistory(histories, other, id, same);
-  }
-}
-
-// The sample of that id in another run, if it seems to be the same: of the same label and kind.
-async function sameSample(run, id, row, known) {
-  const { evaluation, columns } = await askOnce(run, "table", { evaluation: null });
-  const place = (columns.sample_id || []).indexOf(id);
-  if (place < 0 || columns.label?.[place] !== row?.label) return null;
-  const other = (await ask("cards", { run, evaluation, id: [id] })).cards[id];
-  return other === undefined || (other.tokens === null) !== (known.tokens === null) ? null : other;
-}
-
-async function addHistory(place, run, id, known) {
-  const { history, notes } = await ask("history", { run, id });
-  if (!history.length) return;
-  const strip = h("div", { className: known.tokens ? "strip text" : "strip" },
-    history.map((one) => sampleView(run, id, known, () => chosenMap(one.maps), `epoch ${one.epoch}`)));
-  place.append(h("h3", {}, history.length > 1 ? `How its map changed: ${shortName(run)}` : `Its map: ${shortName(run)}`), noteList(notes) || "", strip);
-}
+watch(["target"], redrawAll);
