@@ -9,18 +9,8 @@ from lrptrain.extras import require
 from lrptrain.render.colors import to_palette
 
 SCRIPTS = (
-    "elements",
-    "source",
-    "charts",
-    "maps",
-    "look",
-    "cards",
-    "runs",
-    "findings",
-    "samples",
-    "masks",
-    "audit",
-    "app",
+    *("elements", "address", "redraw", "controls", "source", "charts", "maps", "cards", "dialog"),
+    *("runs", "findings", "filters", "samples", "masks", "audit", "app"),
 )
 """In the order in which they are loaded."""
 _making_charts = Lock()

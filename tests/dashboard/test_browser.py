@@ -143,19 +143,19 @@ def test_the_overlay_is_the_one_that_is_drawn_elsewhere(visit, recorded):
     page = open_sample(visit, sample_id)
     assert page.locator("dialog .strip").first.locator("figure").count() == 3
     for target in ("predicted", "label"):
-        page.select_option("dialog #target", target)
+        page.select_option("dialog #sample-target", target)
         page.wait_for_timeout(100)
         found = canvas_of(page)
         assert np.abs(found - drawn(image, rows[f"map_{target}"][row], mask)).mean() < 1
-    page.uncheck("dialog #mask")
+    page.uncheck("dialog #sample-mask")
     page.wait_for_timeout(100)
     assert np.abs(canvas_of(page) - drawn(image, rows["map_label"][row], None)).max() <= 6
     bare = (image * 255).transpose(1, 2, 0).repeat(10, 0).repeat(10, 1)
     assert np.abs(canvas_of(page)[:, :160] - bare).max() <= 1
-    page.fill("dialog #opacity", "0")
+    page.fill("dialog #sample-opacity", "0")
     page.wait_for_timeout(100)
     assert np.ptp(canvas_of(page)[:, 160:], axis=-1).max() == 0  # no colour is left
-    page.uncheck("dialog #heat")
+    page.uncheck("dialog #sample-heat")
     page.wait_for_timeout(100)
     assert canvas_of(page).shape == (160, 160, 3)
     assert np.abs(canvas_of(page) - bare).max() <= 1
@@ -171,16 +171,16 @@ def test_the_scale_is_shared_and_the_weak_is_hidden_on_demand(visit, recorded):
     page = open_sample(visit, sample_id)
     bar = page.locator("dialog .scale-bar").evaluate("bar => getComputedStyle(bar).backgroundImage")
     assert [f"rgba({', '.join(map(str, color))}, 0.75)" in bar for color in (NEGATIVE, POSITIVE)] == [True, True]
-    page.uncheck("dialog #mask")
-    page.select_option("dialog #scale", "common")
+    page.uncheck("dialog #sample-mask")
+    page.select_option("dialog #sample-scale", "common")
     page.wait_for_timeout(200)
     peak = max(float(np.abs(heat).max()) for heat in heats)
     weakest = int(np.argmin([np.abs(heat).max() for heat in heats]))
     found = pixels_of(page.locator("dialog .strip canvas").nth(weakest))
     assert np.abs(found - drawn(image, heats[weakest], None, peak)).max() <= 6
     assert np.abs(found - drawn(image, heats[weakest], None)).max() > 6
-    page.select_option("dialog #scale", "own")
-    page.fill("dialog #threshold", "0.5")
+    page.select_option("dialog #sample-scale", "own")
+    page.fill("dialog #sample-threshold", "0.5")
     page.wait_for_timeout(200)
     shown = drawn(image, heats[2], None)[:, 160:]
     left = canvas_of(page)[:, 160:]
@@ -197,12 +197,12 @@ def test_the_overlay_of_any_class_can_be_chosen(visit, recorded):
     mine = [i for i, sample_id in enumerate(rows["sample_id"]) if sample_id == rows["sample_id"][0]]
     image, _ = pixels_and_mask(folder, rows["sample_id"][0])
     page = open_sample(visit, rows["sample_id"][0])
-    options = page.locator("dialog #target option").all_inner_texts()
+    options = page.locator("dialog #sample-target option").all_inner_texts()
     assert set(options[2:]) == {"class cat", "class <b>dog</b>", "class ünït"}
-    page.uncheck("dialog #mask")
+    page.uncheck("dialog #sample-mask")
     pictures = []
     for i in mine:
-        page.select_option("dialog #target", f"class {rows['class'][i]}")
+        page.select_option("dialog #sample-target", f"class {rows['class'][i]}")
         page.wait_for_timeout(100)
         pictures.append(canvas_of(page))
         assert np.abs(pictures[-1] - drawn(image, rows["map_class"][i], None)).max() <= 6
@@ -211,11 +211,11 @@ def test_the_overlay_of_any_class_can_be_chosen(visit, recorded):
     page.wait_for_selector("dialog .strip figure:nth-child(3) canvas")
     page.keyboard.press("Escape")
     page.fill("#search", "")
-    page.select_option(".filters #target", "class cat")
+    page.select_option("#gallery-target", "class cat")
     visit.leaves(24)
     page.locator(".gallery .lacking", has_text="no map of class cat").nth(21).wait_for()
     assert page.locator(".gallery .lacking").count() == 22
-    page.select_option(".filters #target", "predicted")
+    page.select_option("#gallery-target", "predicted")
     page.locator(".gallery .lacking").first.wait_for(state="detached")
     assert visit.complaints == []
 
