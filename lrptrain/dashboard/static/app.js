@@ -49,7 +49,7 @@ function drawHeader() {
   const options = [...runs.keys()].map((name) => [name, shortName(name)]);
   redraw(document.getElementById("chosen-run"), "Run ", choice("run", options, run, (name) => go({ run: [name] })));
   document.getElementById("chosen-run").hidden = view === "runs" || runs.size < 2;
-  document.title = [view === "runs" || run === null ? null : shortName(run), VIEWS[view].text, "lrptrain"].filter(Boolean).join(" – ");
+  document.title = [view === "runs" || run === null ? null : shortName(run), VIEWS[view].text, "lrptrain"].filter(Boolean).join(" - ");
 }
 
 // The view is made aside and put in place when it is whole: until then, what was there stays.
