@@ -3,11 +3,12 @@
 from lrptrain.render.image import enlarge, overlay, to_picture, to_pixels
 from lrptrain.render.sheet import contact_sheet
 from lrptrain.render.signals import spectrogram, video_frames, waveform
-from lrptrain.render.text import scored_tokens, token_ansi, token_html, token_markdown
+from lrptrain.render.text import join_tokens, scored_tokens, token_ansi, token_html, token_markdown
 
 __all__ = [
     "contact_sheet",
     "enlarge",
+    "join_tokens",
     "overlay",
     "scored_tokens",
     "spectrogram",

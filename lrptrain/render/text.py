@@ -122,6 +122,16 @@ def scored_tokens(tokens: Sequence[str | None], rationale: ArrayLike | None = No
     return content if ignored.all() else content & ~ignored
 
 
+def join_tokens(tokens: Sequence[str]) -> str:
+    """Return tokens as a text: word pieces are joined to words, without the tokenizer's marks.
+
+    Args:
+        tokens: Tokens as the tokenizer names them.
+    """
+    zeros = np.zeros(len(tokens))
+    return "".join(f"{' ' if piece.space else ''}{piece.text}" for piece in _pieces(tokens, zeros, None, None))
+
+
 def _pieces(
     tokens: Sequence[str], scores: ArrayLike, rationale: ArrayLike | None, scored: ArrayLike | None
 ) -> list[_Piece]:
