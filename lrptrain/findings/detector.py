@@ -68,6 +68,7 @@ class Detector(Protocol):
             of the configuration.
         reported_unconfirmed: Whether it is reported if an intervention did not confirm it.
         fact: What findings of several kinds say alike, so that they are one fact; "" for the kind itself.
+        seen_at_places: Whether it may be what a confirmed place shows otherwise; see `lrptrain.findings.facts`.
         verb: What the model does with the place, in a sentence: `the model <verb> <place>`.
     """
 
@@ -78,6 +79,7 @@ class Detector(Protocol):
     least_effect: float = 0.0
     reported_unconfirmed: bool = True
     fact: str = ""
+    seen_at_places: bool = False
     verb: str = "relies on"
 
     def detect(self, evaluation: "Evaluation", config: DetectionConfig) -> Iterable[Candidate]:

@@ -70,6 +70,8 @@ def fold_places(findings: Sequence[Finding], region_of: Callable[[Finding], "Reg
     def explained(finding: Finding) -> bool:
         if finding is strongest or finding.state != "confirmed" or finding.scope != OVERALL:
             return False
+        if not get_detector(finding.kind).seen_at_places:
+            return False
         region = region_of(finding)
         if region.kind == "outside":
             return finding.effect < strongest.effect + least

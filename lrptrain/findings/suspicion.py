@@ -9,7 +9,7 @@ from lrptrain.findings.evaluation import Evaluation
 from lrptrain.findings.finding import Finding
 
 LEAST_DEPARTURE = 0.2
-"""So far from what is demanded, as a share of it, must a mean share of the relevance lie to be suspected.
+"""So far from the share of a uniform map, as a part of it, must a mean share of the relevance lie to be suspected.
 
 In the development runs of experiments/detection the maps of clean models never lie below the annotated area at the end
 (three times above it), those of shortcuts that a map shows lie 33 to 89 % below it, and those that miss it by less, up
@@ -20,27 +20,31 @@ to 12 %, are maps of the first epoch or of shortcuts that only the intervention 
 def worth_saying(findings: Sequence[Finding], evaluation: Evaluation, confidence: float) -> list[Finding]:
     """Return the findings without those suspicions that say nothing.
 
-    What an intervention has confirmed or refuted stays, whatever the map: so no suspicion is lost that is right.
+    What an intervention has confirmed or refuted stays, whatever the map: so no suspicion is lost that is right. And
+    whoever demands a share with `bound` hears of every scope that falls short of it.
 
     Args:
         findings: Findings with their verdicts.
         evaluation: The samples that they are about.
         confidence: `1 - confidence` is the level of the test in `tells_classes_apart`.
     """
-    if not any(finding.state == "suspected" for finding in findings):
+    doubtful = [each.state == "suspected" and not _is_demanded(each) for each in findings]
+    if not any(doubtful):
         return list(findings)
     apart = tells_classes_apart(evaluation, confidence)
-    return [each for each in findings if each.state != "suspected" or (apart and departs(each))]
+    return [each for each, doubt in zip(findings, doubtful, strict=True) if not doubt or (apart and departs(each))]
+
+
+def _is_demanded(finding: Finding) -> bool:
+    """Return whether the finding falls short of a share that the user has set, not of that of a uniform map."""
+    return finding.bound is not None and finding.relevance is not None and finding.bound != finding.relevance.reference
 
 
 def departs(finding: Finding) -> bool:
-    """Return whether the share of the relevance lies far enough from what is demanded; yes where no map says."""
+    """Return whether the share of the relevance lies far from that of a uniform map; yes where no map says."""
     evidence = finding.relevance
-    if evidence is None:
-        return True
-    demanded = evidence.reference if finding.bound is None else finding.bound
     # The share of an annotation is too low, that of any other place too high: in either direction it has to be far.
-    return abs(evidence.effect - demanded) >= LEAST_DEPARTURE * demanded
+    return evidence is None or abs(evidence.effect - evidence.reference) >= LEAST_DEPARTURE * evidence.reference
 
 
 def tells_classes_apart(evaluation: Evaluation, confidence: float) -> bool:

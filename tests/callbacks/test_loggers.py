@@ -5,6 +5,8 @@ from examples import keep_wandb_offline, wandb_records
 from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
 from setting import loader, module, monitor, trainer
 
+from lrptrain.loggers.findings_table import told
+
 FOCUS = "relevance/label/energy_pointing_game"
 
 

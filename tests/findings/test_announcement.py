@@ -54,6 +54,7 @@ def test_what_was_not_confirmed_is_not_said_of_the_model():
             {"kind": "focus_at_position", "where": "bottom centre, top left (4 of 36 patches)", "strategy": "fill"},
             ["reads the image's bottom centre and top left.", "Covered with the mean colour, the answer's"],
         ),
+        ({"kind": "focus_at_position", "where": "bottom right (1 of 9 patches)"}, ["the image's bottom right corner."]),
         (
             {"kind": "relevance_cluster", "where": "the border (9 of 36 patches) of 12 images that are read alike"},
             ["reads the image's border of 12 images that are read alike."],

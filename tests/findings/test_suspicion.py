@@ -48,26 +48,24 @@ def test_how_often_it_would_be_right_by_chance_is_what_counts(labels, answers, a
 
 
 @pytest.mark.parametrize(
-    ("share", "area", "bound", "far"),
-    [(0.28, 0.29, 0.29, False), (0.23, 0.29, 0.29, True), (0.01, 0.04, 0.04, True), (0.45, 0.29, 0.5, False)],
+    ("share", "area", "far"),
+    [(0.28, 0.29, False), (0.23, 0.29, True), (0.01, 0.04, True), (0.34, 0.29, False), (0.35, 0.29, True)],
 )
-def test_a_suspicion_departs_far_from_what_is_demanded(share, area, bound, far):
+def test_a_suspicion_departs_far_from_a_uniform_map_in_either_direction(share, area, far):
     relevance = replace(finding().relevance, effect=share, reference=area)
-    assert departs(finding(relevance=relevance, bound=bound)) == far
-
-
-def test_too_much_relevance_departs_as_too_little_does():
-    relevance = replace(finding().relevance, effect=0.34, reference=0.29)
-    assert not departs(finding(relevance=relevance, bound=None))
-    assert departs(finding(relevance=replace(relevance, effect=0.35), bound=None))
+    assert departs(finding(relevance=relevance)) == far
     assert departs(finding(relevance=None))
 
 
-def test_only_suspicions_are_dropped():
+def test_only_suspicions_are_dropped_and_not_what_was_demanded():
     relevance = replace(finding().relevance, effect=0.28, reference=0.29)
     weak = finding(relevance=relevance, bound=0.29)
     judged = [replace(weak, state=state) for state in ("confirmed", "suspected", "refuted")]
     assert worth_saying(judged, of_ten(100), 0.95) == [judged[0], judged[2]]
-    strong = [replace(each, bound=0.5) for each in judged]
+    strong = [replace(each, relevance=replace(relevance, effect=0.1)) for each in judged]
     assert worth_saying(strong, of_ten(100), 0.95) == strong
     assert worth_saying(strong, of_ten(11), 0.95) == [strong[0], strong[2]]
+    demanded = [replace(each, bound=0.3) for each in judged]
+    assert worth_saying(demanded, of_ten(11), 0.95) == demanded
+    place = replace(strong[1], bound=None)
+    assert worth_saying([place], of_ten(11), 0.95) == []

@@ -43,6 +43,7 @@ class RelevanceCluster(Detector):
     kind = "relevance_cluster"
     title = "The relevance of these samples is alike"
     order = 50
+    seen_at_places = True
     verb = "reads"
 
     def place(self, finding: Finding) -> str:

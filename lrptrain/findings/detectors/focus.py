@@ -24,6 +24,7 @@ class FocusOutsideAnnotation(Detector):
     kind = "focus_outside_annotation"
     title = "The relevance lies outside the annotation"
     order = 10
+    seen_at_places = True
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
         """Return the scopes whose maps show it and, if there will be an intervention, those whose maps do not.
@@ -61,6 +62,7 @@ class RelianceOutsideAnnotation(Detector):
     kind = "reliance_outside_annotation"
     title = "The prediction leans on what lies outside the annotation"
     order = 20
+    seen_at_places = True
     fact = FocusOutsideAnnotation.kind
     least_effect = 0.3
     reported_unconfirmed = False

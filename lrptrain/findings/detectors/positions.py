@@ -140,6 +140,7 @@ def part_of_image(described: str) -> str:
     """Return the words of `describe` as a part of the image, without the number of patches."""
     part, *rest = re.split(r" \(\d+ of \d+ patches\)", described, maxsplit=1)
     *parts, last = part.removeprefix("the ").split(", ")
+    last = f"{last} corner" if not parts and last in CORNERS else last
     return f"the image's {', '.join(parts)}{' and ' if parts else ''}{last}{''.join(rest)}"
 
 
