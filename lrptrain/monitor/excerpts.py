@@ -5,7 +5,7 @@ from collections.abc import Callable
 import numpy as np
 
 from lrptrain.findings import ExplainedSample
-from lrptrain.render import join_tokens
+from lrptrain.render import join_words
 
 MOST_EXCERPTS = 3
 """Of so many samples words are shown."""
@@ -27,5 +27,7 @@ def excerpt(explained: ExplainedSample, name_tokens: Callable[[list[int]], list[
     peak = int(explained.positive_relevance[content].argmax())
     start = max(0, peak - WORDS_AROUND)
     stop = peak + WORDS_AROUND + 1
-    words = join_tokens(name_tokens(explained.content_ids[content[start:stop]].tolist()))
+    tokens = name_tokens(explained.content_ids[content[start:stop]].tolist())
+    alike = [True] * len(tokens)
+    words = "".join(f"{' ' if word.space else ''}{word.text}" for word in join_words(tokens, alike, alike))
     return f'"{"... " if start else ""}{words}{" ..." if stop < len(content) else ""}"'

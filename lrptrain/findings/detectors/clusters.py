@@ -122,15 +122,20 @@ def relevance_clusters(shares: Float[np.ndarray, "n tokens"], seed: int = 0) -> 
     rows = np.flatnonzero(np.isfinite(shares).all(1) & (np.nan_to_num(shares).sum(1) > 0))
     if len(rows) < MIN_CLUSTERED_SAMPLES:
         return []
-    labels = _spectral(shares[rows], seed)
+    labels = spectral_labels(shares[rows], seed)
     clusters = [_cluster(rows[labels == label], shares) for label in np.unique(labels)]
     most = MAX_CLUSTER_AREA * shares.shape[1]
     small = [c for c in clusters if len(c.members) >= MIN_CLUSTER_MEMBERS and 0 < len(c.positions) <= most]
     return sorted(small, key=lambda cluster: -len(cluster.members))
 
 
-def _spectral(maps: Float[np.ndarray, "n tokens"], seed: int) -> Int[np.ndarray, " n"]:
-    """Return the cluster of every map: k-means on the rows of the first eigenvectors (Ng, Jordan & Weiss 2001)."""
+def spectral_labels(maps: Float[np.ndarray, "n tokens"], seed: int) -> Int[np.ndarray, " n"]:
+    """Return the cluster of every map: k-means on the rows of the first eigenvectors (Ng, Jordan & Weiss 2001).
+
+    Args:
+        maps: Maps as vectors, at least two.
+        seed: The seed of k-means.
+    """
     neighbours = require("sklearn.neighbors", "monitor").kneighbors_graph
     kmeans = require("sklearn.cluster", "monitor").KMeans
     laplacian = require("scipy.sparse.csgraph", "monitor").laplacian
