@@ -16,7 +16,7 @@ from lrptrain.dashboard.tables import arrow_errors, read_columns, read_schema
 from lrptrain.extras import require
 from lrptrain.loggers.inputs import input_path
 from lrptrain.loggers.local import CLASS_MAPS, MAP
-from lrptrain.render import scored_tokens
+from lrptrain.render import join_words, scored_tokens
 
 MOST_EPOCHS = 40
 """The most evaluations of which `read_history` returns the maps."""
@@ -39,7 +39,7 @@ def read_cards(folder: Path, name: str, ids: Sequence[str]) -> dict[str, Any]:
 
     Returns:
         `cards`: by id, of all that the table has, `maps` by target (see `packed`), `grid`, `image` and `mask`: whether
-        there is one, `tokens`, `annotation` and `scored` (which tokens are) of a text; and `notes`.
+        there is one, `tokens`, `annotation`, `scored` (which tokens are) and `words` of a text; and `notes`.
     """
     notes: list[str] = []
     path = evaluations(folder).get(name)
@@ -189,7 +189,14 @@ def about_sample(folder: Path, sample_id: str, notes: list[str], length: int) ->
         "tokens": tokens,
         "annotation": annotation,
         "scored": scored,
+        "words": [] if tokens is None or scored is None else _words(tokens, scored, annotation),
     }
+
+
+def _words(tokens: list[str | None], scored: list[bool], annotation: list[int] | None) -> list[dict[str, Any]]:
+    """What is shown of a text: its words, as `lrptrain.render` joins them, each with the places of its tokens."""
+    evidence = [False] * len(tokens) if annotation is None else [value == 1 for value in annotation]
+    return [word._asdict() for word in join_words(tokens, scored, evidence)]
 
 
 def _is_list(values: Any, length: int, kind: type) -> bool:

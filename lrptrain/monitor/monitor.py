@@ -505,7 +505,7 @@ class MonitorCore:
             if self.recorder.folder is not None:
                 self._left_out.write(self.recorder.folder)
         findings, told_by_others = tell(context.module, evaluation, record.new_findings, self.config.title)
-        for line in announce(findings):
+        for line in announce(findings, self.recorder.folder):
             self.inform(f"{self.config.title}: {line}" if self.config.name else line)
         for line in told_by_others:
             self.inform(line)

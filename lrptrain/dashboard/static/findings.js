@@ -10,7 +10,7 @@ async function findingsView(run) {
   const options = (key) => [["", "all"], ...[...new Set(last.findings.map((one) => filterValue(one, key)))].map((own) => [own, String(own)])];
   const titles = { state: "State", of: "Maps of", scope: "Scope" };
   const controls = h("div", { className: "controls" }, Object.entries(FINDING_FIELDS).map(([field, key]) => labelled(titles[field], fieldChoice(field, `finding-${key}`, options(key)))),
-    h("span", { className: "muted" }, `epoch ${last.epoch}, ${plural(last.findings.length, "finding")}`));
+    h("span", { className: "muted" }, `epoch ${last.epoch}, ${plural(last.findings.length, "finding")}`), colourBar());
   listed.draw = () => fillIn(list, () => findingList(run, last));
   await listed.draw();
   return h("div", {}, controls, noteList(notesOf(runs.get(run))) || "", list);
