@@ -44,8 +44,8 @@ class Task(ABC):
         """How a user writes the task, for records: "classes", "binary", "lrptrain.OneLabel(column=2, title='')"."""
         if self in (CLASSES, *TASKS.values()):
             return self.name
-        package = type(self).__module__
-        return f"{'lrptrain' if package == __name__ else package}.{self!r}"
+        package = "lrptrain" if isinstance(self, (OneLabel, Regression)) else type(self).__module__
+        return f"{package}.{self!r}"
 
     def reading(self) -> AbstractContextManager[None]:
         """Return what the model's output is read in, as the logits of classes."""

@@ -116,7 +116,7 @@ def test_a_model_of_several_labels_asks_for_one():
         (None, "classes"),
         ("classes", "classes"),
         ("binary", "binary"),
-        (Binary(0.25), "lrptrain.Binary(threshold=0.25)"),
+        (Binary(0.25), "lrptrain.batch.task.Binary(threshold=0.25)"),
         (OneLabel(2, "edema"), "lrptrain.OneLabel(column=2, title='edema')"),
         (Regression(3.5, 1.0), "lrptrain.Regression(mean=3.5, std=1.0)"),
     ],

@@ -166,7 +166,7 @@ def test_attribute_explains_one_of_several_labels(tmp_path: Path, capsys: pytest
     picture, plain = str(tmp_path / "black.png"), ["--mean=0", "--std=1", f"--output={tmp_path / 'out.png'}"]
     main(["attribute", checkpoint, picture, *plain, task, "--target=cat"])
     with torch.no_grad():
-        probability = float(net.eval()(torch.zeros(1, 3, 160, 160))[0, 1].sigmoid())
+        probability = float(net.eval()(torch.zeros(1, 3, 16, 16))[0, 1].sigmoid())
     said = capsys.readouterr().out
     assert f"class 1 'cat' ({probability:.1%})" in said
     assert ("explained" in said) == (probability < 0.5)
