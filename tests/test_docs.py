@@ -32,12 +32,6 @@ def test_pictures_and_links_exist(page: Path):
     assert [target for target in local if not (page.parent / target).exists()] == []
 
 
-def test_every_page_of_the_docs_is_reachable_from_their_index():
-    index = (ROOT / "docs" / "README.md").read_text(encoding="utf-8")
-    pages = {str(page.relative_to(ROOT / "docs")) for page in (ROOT / "docs").rglob("*.md")} - {"README.md"}
-    assert pages == {page for page in pages if f"]({page})" in index}
-
-
 def test_a_visitor_reads_the_readme_in_a_few_minutes_and_finds_the_installation_first():
     assert len(README.split()) < 1300
     lines = README.splitlines()

@@ -40,7 +40,7 @@ function runRow(run) {
   const size = scalarOf(last, "record_mb");
   const shown = h("input", { type: "checkbox", checked: !hidden.has(run.name), ariaLabel: `draw ${run.name}`,
     onchange: (event) => { event.target.checked ? hidden.delete(run.name) : hidden.add(run.name); render(); } });
-  const name = h("button", { type: "button", className: "link", onclick: () => choose(run.name, "findings") }, shortName(run.name));
+  const name = h("button", { type: "button", className: "link", onclick: () => go({ view: "findings", run: [run.name] }) }, shortName(run.name));
   const swatch = h("span", { className: "swatch" });
   swatch.style.backgroundColor = colorOf(run.name);
   const cells = [h("span", {}, shown, swatch), name, words(String(run.about.settings.method ?? "–")), last ? String(last.epoch) : "–",
