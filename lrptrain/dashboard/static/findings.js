@@ -1,13 +1,14 @@
 // What was found, with its evidence: gravest first; what was refuted stays listed.
 
 const MOST_FINDINGS = 200;
+const MOST_LINKS = 12;
 const FINDING_FIELDS = { state: "state", of: "target", scope: "scope" }; // of the address, and of a finding
 
 async function findingsView(run) {
   const last = lastOf(run);
   if (last === undefined) return h("p", { className: "empty" }, "No evaluation was written yet.");
   const list = h("div", { id: "findings" });
-  const options = (key) => [["", "all"], ...[...new Set(last.findings.map((one) => filterValue(one, key)))].map((own) => [own, String(own)])];
+  const options = (key) => [["", "all"], ...[...new Set(last.findings.flatMap(withAlso).map((one) => filterValue(one, key)))].map((own) => [own, String(own)])];
   const titles = { state: "State", of: "Maps of", scope: "Scope" };
   const controls = h("div", { className: "controls" }, Object.entries(FINDING_FIELDS).map(([field, key]) => labelled(titles[field], fieldChoice(field, `finding-${key}`, options(key)))),
     h("span", { className: "muted" }, `epoch ${last.epoch}, ${plural(last.findings.length, "finding")}`), colourBar());
@@ -19,8 +20,14 @@ async function findingsView(run) {
 const listed = { draw: null }; // draws the open list of findings anew
 watch(Object.keys(FINDING_FIELDS), () => document.getElementById("findings") && listed.draw());
 
+// A finding and those of the same fact, in single classes and of other maps, that are folded into it.
+function withAlso(finding) {
+  return [finding, ...(finding.also || [])];
+}
+
 async function findingList(run, { findings, epoch }) {
-  const kept = rankedFindings(run).filter((one) => Object.entries(FINDING_FIELDS).every(([field, key]) => !address[field] || String(filterValue(one, key)) === address[field]));
+  const fits = (one) => Object.entries(FINDING_FIELDS).every(([field, key]) => !address[field] || String(filterValue(one, key)) === address[field]);
+  const kept = rankedFindings(run).filter((finding) => withAlso(finding).some(fits));
   const place = h("div", {}, kept.length ? kept.slice(0, MOST_FINDINGS).map((finding) => findingCard(run, finding)) : noFinding(findings.length, epoch));
   if (kept.length > MOST_FINDINGS) place.append(h("p", { className: "muted" }, `and ${kept.length - MOST_FINDINGS} more`));
   await showWorst(run, place);
@@ -51,16 +58,24 @@ function findingCard(run, finding) {
   const worst = ids.length ? h("div", { className: "worst" }, ids.map((id) => h("div", { className: "slot" }, `#${id}`))) : "";
   // The slots are filled when the samples have arrived; see showWorst.
   if (worst) ids.forEach((id, i) => Object.assign(worst.children[i].dataset, { sample: id, target: finding.target ?? "" }));
-  const { likewise, remedy } = finding.said || {};
+  const { likewise, remedy } = finding.sentences || {};
   const card = h("article", { className: `finding ${finding.state}` }, head,
     h("div", { className: "evidence" }, relevanceRow(finding), interventionRow(finding), since),
     likewise ? h("p", { className: "told" }, likewise) : "",
-    h("p", { className: "next" }, h("a", { href: galleryAddress(finding) }, `See ${finding.scope_kind === "class" || finding.scope_kind === "group" ? `the samples of ${scopeText(finding)}` : "all samples"}`),
-      remedy ? h("span", { className: "muted" }, ` Mend: ${remedy}`) : ""),
-    h("details", { className: "told" }, h("summary", {}, "in detail"), String(finding.text || "").replace(/^\S\s/, "")), worst);
-  card.dataset.key = findingKey(finding);
+    h("p", { className: "next" }, "See ", galleryLinks(finding), remedy ? h("span", { className: "muted" }, ` Mend: ${remedy}`) : ""),
+    h("details", { className: "told" }, h("summary", {}, "in detail"),
+      h("ul", { className: "told" }, withAlso(finding).map((one) => h("li", {}, String(one.text || "").replace(/^\S\s/, ""))))), worst);
+  card.dataset.key = findingKey(run, finding);
   card.classList.toggle("chosen", card.dataset.key === address.finding);
   return card;
+}
+
+// Links to the samples of a finding, and to those of the classes and groups in which the same was found.
+function galleryLinks(finding) {
+  const scopes = new Map(withAlso(finding).filter((one) => one.state === finding.state).map((one) => [scopeText(one), one]));
+  const links = [...scopes.values()].slice(0, MOST_LINKS).map((one) => h("a", { href: galleryAddress(one) },
+    ["class", "group"].includes(one.scope_kind) ? scopeText(one) : "all samples"));
+  return links.flatMap((link, i) => (i === 0 ? [link] : [", ", link])).concat(scopes.size > MOST_LINKS ? ` and ${scopes.size - MOST_LINKS} more` : "", ".");
 }
 
 // The gallery of the samples that a finding is about: those first that have the least of the relevance on the annotation.

@@ -10,7 +10,7 @@ function rankedFindings(run) {
 
 // Records of earlier versions have no sentences.
 function verdictText(finding) {
-  return finding.said?.verdict ?? `${finding.state}, ${scopeText(finding)}: ${finding.title || words(finding.kind)}`;
+  return finding.sentences?.verdict ?? `${finding.state}, ${scopeText(finding)}: ${finding.title || words(finding.kind)}`;
 }
 
 // state: one of STATES, "none" where nothing was found, or "unknown"; text; finding: the gravest, if there is any.
@@ -24,14 +24,16 @@ function verdictOf(run) {
   return { state: finding.state, text: verdictText(finding) + more, finding };
 }
 
-// What names a finding from one evaluation to the next.
-function findingKey(finding) {
-  return [finding.kind, finding.scope_kind, finding.scope, finding.target].join("/");
+// What names a finding from one evaluation to the next, in which another class may speak for it: its kind, where that is
+// enough.
+function findingKey(run, finding) {
+  const alike = lastOf(run).findings.filter(({ kind }) => kind === finding.kind);
+  return alike.length === 1 ? finding.kind : [finding.kind, finding.where, scopeText(finding), finding.target].join("/");
 }
 
 function verdictAddress(run) {
   const { finding } = verdictOf(run);
-  return addressOf({ view: "findings", run: [run], finding: finding === undefined ? "" : findingKey(finding), state: "", of: "", scope: "" });
+  return addressOf({ view: "findings", run: [run], finding: finding === undefined ? "" : findingKey(run, finding), state: "", of: "", scope: "" });
 }
 
 const SHORT_VERDICTS = { confirmed: "shortcut", suspected: "suspected", none: "none found", unknown: "–" };
