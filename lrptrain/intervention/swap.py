@@ -144,6 +144,30 @@ def swap_tokens(
     return swap_places(tokens, usable & ~near & swapped[:, None], tokens[donor], places), swapped
 
 
+def swap_surroundings(
+    explained: Tensor,
+    annotation: Shaped[Tensor, " batch *area"],
+    margin: int | None = None,
+    generator: torch.Generator | None = None,
+) -> tuple[Tensor, Bool[Tensor, " batch"]]:
+    """Swap what lies outside the evidence with other samples of the batch, of images or texts.
+
+    Args:
+        explained: Images, token ids or embeddings.
+        annotation: 1 evidence, 0 not, 255 ignored: a mask per image, or a rationale per text.
+        margin: Pixels or tokens around the evidence that are kept; None for the default.
+        generator: The random numbers of the swap.
+
+    Returns:
+        The input of all samples, and which samples were swapped.
+
+    Raises:
+        ValueError: If sizes differ or the margin is negative.
+    """
+    swap = swap_outside if explained.ndim == 4 else swap_tokens
+    return swap(explained, annotation, margin, generator)
+
+
 def random_cycle(count: int, generator: torch.Generator | None = None) -> Int[Tensor, " count"]:
     """Return for each index another one, each once: all of them in one random cycle."""
     order = torch.randperm(count, generator=generator)
