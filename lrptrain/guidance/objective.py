@@ -58,8 +58,8 @@ class Objective:
     def __post_init__(self) -> None:
         if self.swapped_share is not None and not 0 < self.swapped_share <= 1:
             raise ValueError(
-                f"the weight of {SWAP} is the share of the samples whose surroundings are swapped, above 0 and up to 1, "
-                f"not {self.swapped_share:g}; a loss beside it has a weight of its own: "
+                f"the weight of {SWAP} is the share of the samples whose surroundings are swapped, above 0 and at most "
+                f"1, not {self.swapped_share:g}; a loss beside it has a weight of its own: "
                 f"{{'{SWAP}': 1.0, 'energy': 0.1}}"
             )
         for name, weight in self.weights.items():
