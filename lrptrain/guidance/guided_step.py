@@ -253,7 +253,9 @@ class GuidedStep:
         try:
             self._match_evidence(explained)
             generator = self._generator(stream=1)
-            swapped, changed = swap_surroundings(explained, self.batch["evidence"], objective.margin, generator)
+            swapped, changed = swap_surroundings(
+                explained, self.batch["evidence"], objective.margin, generator, without_evidence=True
+            )
             share = (objective.swapped_share or 0.0) * training.schedule(self._progress.step, self._progress.steps)
             chosen = torch.zeros(len(explained), dtype=torch.bool)
             chosen[self._rows.cpu()] = torch.rand(len(self._rows), generator=generator) < share

@@ -21,7 +21,7 @@ SEED = hash((0, 0, 0, 1)) % 2**63
 
 def swapped_images(columns: dict[str, Tensor], rows: Tensor | None = None) -> dict[str, Tensor]:
     """The batch that the first step sees."""
-    swapped, _ = swap_outside(columns["image"], columns["mask"], 2, torch.Generator().manual_seed(SEED))
+    swapped, _ = swap_outside(columns["image"], columns["mask"], 2, torch.Generator().manual_seed(SEED), True)
     if rows is not None:
         swapped = torch.where(rows[:, None, None, None], swapped, columns["image"])
     return {**columns, "image": swapped}
@@ -121,7 +121,10 @@ def test_texts_keep_their_evidence_and_padding():
     with guide.step(model, batch) as step:
         step.guided(F.cross_entropy(model(ids, attention), batch["label"]))
     expected, _ = swap_tokens(
-        ids, rationale.masked_fill(attention == 0, IGNORED), generator=torch.Generator().manual_seed(SEED)
+        ids,
+        rationale.masked_fill(attention == 0, IGNORED),
+        generator=torch.Generator().manual_seed(SEED),
+        without_evidence=True,
     )
     torch.testing.assert_close(seen[0], expected)
     kept = (rationale == 1) | (attention == 0)
@@ -133,7 +136,7 @@ def test_a_failure_leaves_the_batch_as_it_is(tmp_path, monkeypatch):
     columns = annotated_data(12)
     calls: list[int] = []
 
-    def second_fails(*arguments: Any) -> tuple[Tensor, Tensor]:
+    def second_fails(*arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:
         calls.append(1)
         if len(calls) == 2:
             raise RuntimeError("no swap")
