@@ -1,4 +1,4 @@
-"""The project of a reader, which the README's blocks import by this name: small, and nothing in it knows of lrptrain."""
+"""The project of a reader, imported by the README under this name: small, and nothing in it knows of lrptrain."""
 
 import pytorch_lightning as pl
 import timm
