@@ -10,9 +10,10 @@ from jaxtyping import Float, Int
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.extras import require
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
-from lrptrain.findings.detectors.positions import describe
+from lrptrain.findings.detectors.positions import describe, part_of_image
 from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.findings.evaluation import Evaluation
+from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import OVERALL
 from lrptrain.intervention import Region
 from lrptrain.intervention.regions import pixels
@@ -42,7 +43,12 @@ class RelevanceCluster(Detector):
     kind = "relevance_cluster"
     title = "The relevance of these samples is alike"
     order = 50
-    change = "Painted over"
+    seen_at_places = True
+    verb = "reads"
+
+    def place(self, finding: Finding) -> str:
+        """Return which part of which images the model reads."""
+        return part_of_image(finding.where)
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
         """Return clusters with something planted in their region, if no sample has an annotation."""
