@@ -6,7 +6,7 @@ BIN := .venv/bin
 # One thread a process: the tests run in two processes.
 ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1
 
-.PHONY: demo test lint types format tables data fuzz notebooks
+.PHONY: demo test lint types format tables docs data fuzz notebooks
 
 demo: .venv/.demo
 	$(BIN)/lrptrain demo
@@ -28,6 +28,10 @@ format: .venv/.dev
 # The generated tables of the documentation.
 tables: .venv/.dev
 	$(BIN)/python tests/doc_tables.py
+
+# The documentation as a site, in build/site: open index.html there. The tests build it, too.
+docs: .venv/.dev
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 
 # What `make test` draws a few of at random, 500 of each: odd batches through Trainer.fit, runs that are killed, go on and
 # branch, damaged run folders.

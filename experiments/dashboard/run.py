@@ -137,7 +137,7 @@ def in_browser(folder: Path) -> dict[str, float]:
             found["the page, until all charts are drawn"] = time.monotonic() - started
             for view, sign in (("findings", ".worst, .finding"), ("samples", "figure.sample canvas >> nth=23")):
                 started = time.monotonic()
-                page.goto(f"{address}#{view}/{folder.name}")
+                page.goto(f"{address}#view={view}&run={folder.name}")
                 page.wait_for_selector(sign)
                 found[f"the view of {view}"] = time.monotonic() - started
             started = time.monotonic()

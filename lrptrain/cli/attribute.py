@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
+    from lrptrain.batch.task import Task
     from lrptrain.cli.checkpoint import Checkpoint
     from lrptrain.cli.normalisation import Normalisation
     from lrptrain.relevance import Relevance
@@ -33,6 +34,7 @@ def show_relevance(
     module: str | None = None,
     model: str | None = None,
     batch_adapter: str | None = None,
+    task: str | None = None,
     device: str | None = None,
     trust: bool = False,
 ) -> None:
@@ -63,6 +65,8 @@ def show_relevance(
             section is read; else the checkpoint's own, or this project's for images and texts.
         model: Attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: package.function that brings a batch of another form to the names of the contract.
+        task: What the output means, where it does not say so: "binary" (one logit), "lrptrain.OneLabel(column=2)" of
+            several labels per sample, or "lrptrain.Regression(mean=3.5, std=1.2)".
         device: "cpu" (the default), "cuda" ...
         trust: Also load a checkpoint that holds objects of any class, whose making runs code that the file brings.
 
@@ -71,7 +75,7 @@ def show_relevance(
     """
     # Imported here: the help of a verb must not wait for what the verb needs.
     from lrptrain.cli.checkpoint import read_checkpoint
-    from lrptrain.cli.datasets import load_adapter, load_data, names_in
+    from lrptrain.cli.datasets import load_adapter, load_data, load_task, names_in
     from lrptrain.cli.modules import load_module
     from lrptrain.cli.normalisation import find_normalisation
     from lrptrain.trainers.checks import check_normalisation
@@ -79,6 +83,7 @@ def show_relevance(
     from lrptrain.trainers.naming import find_tokenizer
 
     check_normalisation(mean, std)
+    meaning = load_task(task)
     is_image = _is_file(source)
     saved = read_checkpoint(checkpoint, trust)
     owner = load_module(saved, is_image, module)
@@ -88,7 +93,8 @@ def show_relevance(
         model=find_model(owner, model).eval().to(device or "cpu"),
         saved=saved,
         data=named_data,
-        class_names=None if class_names is None else names_in(class_names),
+        class_names=meaning.class_names if class_names is None else names_in(class_names),
+        task=meaning,
         target=target,
         method=method,
     )
@@ -119,7 +125,8 @@ class _Explained:
         model: Its model.
         saved: The checkpoint.
         data: The datamodule or loader that the user named; None without.
-        class_names: As the user says; None without.
+        class_names: As the user or the task says; None without.
+        task: What the output means.
         target: The class, its name, or None for the predicted one.
         method: The name of the method; None for the default one.
     """
@@ -129,6 +136,7 @@ class _Explained:
     saved: "Checkpoint"
     data: Any
     class_names: list[str] | None
+    task: "Task"
     target: int | str | None
     method: str | None
 
@@ -157,16 +165,15 @@ class _Explained:
         import torch
 
         from lrptrain.auditing.predict import predict_logits
-        from lrptrain.batch.task import CLASSES
         from lrptrain.relevance import attribute
         from lrptrain.trainers.naming import find_class
 
         target = self.target
         if isinstance(target, str):
-            with torch.no_grad(), CLASSES.reading():
+            with torch.no_grad(), self.task.reading():
                 classes = predict_logits(self.model, inputs).shape[1]
             target = find_class(target, self.names(classes))
-        with CLASSES.reading():  # one logit is that of two classes
+        with self.task.reading():  # one logit as those of two classes
             relevance = attribute(self.model, inputs, target, self.method)
         return relevance, self.names(relevance.logits.shape[1])
 

@@ -42,6 +42,7 @@ class Scope:
 
 
 OVERALL = Scope()
+"""The scope of all samples."""
 
 
 class ScopeMembers(NamedTuple):

@@ -13,6 +13,7 @@ from lrptrain.metrics.ranking import expected_hits, select_top
 
 # The same number under the name that papers on text use: average precision per document.
 rationale_auprc = localization_auprc
+"""The area under the precision-recall curve of the words of a rationale, as ERASER names it."""
 
 
 def token_f1_at_k(

@@ -46,6 +46,7 @@ from lrptrain.relevance.logit_view import one_logit_as
 from lrptrain.relevance.preserve import preserved
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.failures import Failures, describe_error
+from lrptrain.trainers.hyperparameters import find_hyperparameters
 from lrptrain.trainers.processes import gather
 
 
@@ -504,7 +505,7 @@ class MonitorCore:
             if self.recorder.folder is not None:
                 self._left_out.write(self.recorder.folder)
         findings, told_by_others = tell(context.module, evaluation, record.new_findings, self.config.title)
-        for line in announce(findings):
+        for line in announce(findings, self.recorder.folder):
             self.inform(f"{self.config.title}: {line}" if self.config.name else line)
         for line in told_by_others:
             self.inform(line)
@@ -521,9 +522,11 @@ class MonitorCore:
             "method_options": dict(self.config.method_options or {}),
             "module": type(context.module).__name__,
             "model": type(context.model).__name__,
+            "task": find_task(self.config.task).description,
             "bound": self.config.bound,
             "confidence": self.config.confidence,
             "class_names": class_names,
+            "hyperparameters": find_hyperparameters(context.hyperparameter_sources),
             "metrics": [metric.to_dict() for metric in logged_metrics()],
         }
 

@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Float, Num, UInt8
 from torch import Tensor
 
-from lrptrain.render.image import _array, _finite, _resized, _scaled, blend, overlay, to_picture
+from lrptrain.render.colors import OPACITY, blend
+from lrptrain.render.image import _array, _finite, _resized, _scaled, overlay, to_picture
 
 _GAP = 4
 _LINE = (40, 40, 40)
@@ -19,7 +20,7 @@ def video_frames(
     video: Num[Tensor | np.ndarray, "frames channels height width"],
     heat: Num[Tensor | np.ndarray, "times rows columns"],
     *,
-    opacity: float = 0.75,
+    opacity: float = OPACITY,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> UInt8[np.ndarray, "large_height strip_width 3"]:
@@ -54,7 +55,7 @@ def spectrogram(
     values: Num[Tensor | np.ndarray, "bins time"],
     heat: Num[Tensor | np.ndarray, "rows columns"],
     *,
-    opacity: float = 0.75,
+    opacity: float = OPACITY,
 ) -> UInt8[np.ndarray, "large_height large_width 3"]:
     """A spectrogram in grey, low frequencies at the bottom, under its relevance as by `overlay`.
 
@@ -68,7 +69,7 @@ def spectrogram(
 
 
 def waveform(
-    samples: Num[Tensor | np.ndarray, " time"], heat: Num[Tensor | np.ndarray, " tokens"], *, opacity: float = 0.75
+    samples: Num[Tensor | np.ndarray, " time"], heat: Num[Tensor | np.ndarray, " tokens"], *, opacity: float = OPACITY
 ) -> UInt8[np.ndarray, "96 640 3"]:
     """A waveform as a strip, over the colours of its relevance, as by `overlay`.
 

@@ -8,6 +8,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from urllib.parse import urlencode
 
 import pytest
 import uvicorn
@@ -66,8 +67,9 @@ class Visit:
         self.address = address
         self.page.goto(address)
 
-    def view(self, name, run="", wait="main"):
-        self.page.goto(f"{self.address}#{name}/{run.replace('/', '%2F')}")
+    def view(self, name, run="", wait="main", **fields):
+        chosen = {"view": name, **({"run": run} if run else {}), **fields}
+        self.page.goto(f"{self.address}#{urlencode(chosen)}")
         self.page.wait_for_selector(wait)
         return self.page
 

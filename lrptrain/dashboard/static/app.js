@@ -1,8 +1,16 @@
 // Which view is shown of which run, and when it is drawn anew.
 
-const VIEWS = { runs: "Runs", findings: "Findings", samples: "Samples", masks: "Masks", audit: "Audit" };
+const VIEWS = {
+  runs: { text: "Runs", draw: runsView },
+  findings: { text: "Findings", draw: findingsView },
+  samples: { text: "Samples", draw: samplesView },
+  masks: { text: "Masks", draw: masksView },
+  audit: { text: "Audit", draw: auditView },
+};
 const EVERY = 3000; // milliseconds between looks at what was written
-const current = { view: "runs", run: null };
+const current = { view: "runs", run: null }; // what the address stands for, now that the runs are known
+const news = new Set(); // runs with something new that is not drawn yet
+let pressed = false; // while something is dragged, nothing may be replaced
 
 // Where nothing but masks was written, these come first.
 function firstView() {
@@ -10,33 +18,17 @@ function firstView() {
   return runs.size && [...runs.values()].every(onlyMasks) ? "masks" : "runs";
 }
 
-function readAddress() {
-  const [view, run] = location.hash.slice(1).split("/").map(decodeURIComponent);
-  current.view = view in VIEWS ? view : firstView();
-  if (runs.has(run)) current.run = run;
+function shownView() {
+  if (address.view in VIEWS) return address.view;
+  if (address.sample) return "samples";
+  return address.run.length ? "findings" : firstView();
 }
 
-function choose(run, view = current.view) {
-  location.hash = `${view}/${encodeURIComponent(run ?? "")}`;
-}
-
-function render() {
-  if (!runs.has(current.run)) current.run = gravestRun();
-  const tabs = Object.entries(VIEWS).map(([view, text]) => h("a", { href: `#${view}/${encodeURIComponent(current.run ?? "")}`,
-    ariaCurrent: view === current.view ? "page" : null }, text));
-  document.getElementById("views").replaceChildren(...tabs);
-  const select = choice("run", [...runs.keys()].map((name) => [name, shortName(name)]), current.run, (name) => choose(name));
-  document.getElementById("run").replaceWith(select);
-  document.getElementById("chosen-run").hidden = current.view === "runs" || runs.size < 2;
-  const views = { runs: runsView, findings: findingsView, samples: samplesView, masks: masksView, audit: auditView };
-  // The view is built anew: the place on the page and the focused control are restored afterwards.
-  const { scrollX, scrollY } = window;
-  const focused = document.activeElement?.id;
-  const shown = current.run === null ? h("p", { className: "empty" }, "There is no run here yet: the page looks again every few seconds.")
-    : views[current.view](current.run);
-  document.getElementById("view").replaceChildren(shown);
-  window.scrollTo(scrollX, scrollY);
-  if (focused) document.getElementById(focused)?.focus();
+// A terminal may know a run by another folder than the one that is served: then its last part is enough.
+function runNamed(name) {
+  if (runs.has(name)) return name;
+  const alike = [...runs.keys()].filter((own) => own.endsWith(`/${name}`) || name.endsWith(`/${own}`));
+  return alike.length === 1 ? alike[0] : null;
 }
 
 function gravestRun() {
@@ -44,30 +36,89 @@ function gravestRun() {
   return [...runs.keys()].sort((one, other) => severity(other) - severity(one))[0] ?? null;
 }
 
+function readCurrent() {
+  current.view = shownView();
+  current.run = address.run.length ? runNamed(address.run[0]) : gravestRun();
+}
+
+function drawHeader() {
+  const { view, run } = current;
+  const tabs = Object.entries(VIEWS).map(([name, { text }]) => h("a", { href: addressOf({ view: name, run: run === null ? [] : [run, ...address.run.slice(1)] }),
+    id: `view-${name}`, ariaCurrent: name === view ? "page" : null }, text));
+  redraw(document.getElementById("views"), ...tabs);
+  const options = [...runs.keys()].map((name) => [name, shortName(name)]);
+  redraw(document.getElementById("chosen-run"), "Run ", choice("run", options, run, (name) => go({ run: [name] })));
+  document.getElementById("chosen-run").hidden = view === "runs" || runs.size < 2;
+  document.title = [view === "runs" || run === null ? null : shortName(run), VIEWS[view].text, "lrptrain"].filter(Boolean).join(" – ");
+}
+
+// The view is made aside and put in place when it is whole: until then, what was there stays.
+async function render() {
+  const drawing = ++render.last;
+  readCurrent();
+  news.clear();
+  drawHeader();
+  const place = document.getElementById("view");
+  const { view, run } = current;
+  const key = `${view}/${run}`;
+  const elsewhere = place.dataset.shown !== key;
+  if (elsewhere) setTimeout(() => drawing === render.last && place.dataset.shown !== key && redraw(place, h("p", { className: "empty" }, "reading ...")), 150);
+  let shown;
+  try {
+    shown = run === null ? noRun() : await VIEWS[view].draw(run);
+    render.failed = false;
+  } catch (error) {
+    shown = problem(error);
+    render.failed = true;
+  }
+  if (drawing !== render.last) return; // something else was asked for meanwhile
+  place.dataset.shown = key;
+  redraw(place, shown);
+  followAddress(Object.keys(FIELDS)); // which may have changed while the view was made
+  if (elsewhere) window.scrollTo(0, 0);
+  drawSample();
+}
+render.last = 0;
+render.failed = false;
+
+function noRun() {
+  if (!runs.size) return h("p", { className: "empty" }, "There is no run here yet: the page looks again every few seconds.");
+  return h("p", { className: "empty" }, `There is no run "${address.run[0]}" here. `, h("a", { href: addressOf({ view: "runs", run: [] }) }, "See all runs"));
+}
+
 function say(text, wrong = false) {
   const status = document.getElementById("status");
-  status.textContent = text;
+  if (status.textContent !== text) status.textContent = text; // what is the same is not read out again
   status.classList.toggle("wrong", wrong);
 }
 
 async function update() {
   try {
-    const changed = await refresh();
-    if (changed && document.querySelector("dialog[open]") === null) render();
-    say(DATA === null ? `${plural(runs.size, "run")}, as written ${new Date().toLocaleTimeString()}` : plural(runs.size, "run"));
+    for (const name of await refresh()) news.add(name);
+    say(`${plural(runs.size, "run")}${DATA === null ? ", live" : ""}`);
   } catch (error) {
-    say(`the server does not answer: ${error.message}`, true);
+    say(`The server does not answer (${error.message}): the page tries again`, true);
+    return;
   }
+  const concerned = current.view === "runs" || current.run === null || news.has(current.run) || render.failed;
+  if (!pressed && (concerned || news.size)) concerned ? await render() : drawHeader();
+}
+
+async function follow() {
+  await update();
+  setTimeout(follow, EVERY);
 }
 
 async function start() {
   document.documentElement.style.setProperty("--sample", `${gallery.size}px`);
-  await update();
-  readAddress();
-  render();
-  window.addEventListener("hashchange", () => { gallery.page = 0; readAddress(); render(); window.scrollTo(0, 0); });
+  window.addEventListener("pointerdown", () => { pressed = true; });
+  for (const end of ["pointerup", "pointercancel"]) window.addEventListener(end, () => { pressed = false; });
+  watch(["view", "run", "epoch"], render);
+  watch(["sample"], drawSample);
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", render);
-  if (DATA === null) setInterval(update, EVERY);
+  await update();
+  await render();
+  if (DATA === null) setTimeout(follow, EVERY);
 }
 
 start();

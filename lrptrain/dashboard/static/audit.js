@@ -1,21 +1,17 @@
 // Can the maps be trusted? The verdicts of the audit, in words, numbers and pictures.
 
-function auditView(run) {
-  const place = h("div", {}, h("p", { className: "empty" }, "reading ..."));
-  askOnce(run, "audit").then((audit) => {
-    if (!audit.there) {
-      place.replaceChildren(noteList(audit.notes) || "", h("p", { className: "empty" },
-        "This run was not audited: add ExplanationAudit() to the trainer's callbacks, or run lrptrain audit."));
-      return;
-    }
-    const { about } = audit;
-    const accuracy = isNumber(about.accuracy) ? `, ${percent(about.accuracy)} of them read right` : "";
-    place.replaceChildren(noteList(audit.notes) || "", h("p", { className: "muted" }, `${about.samples ?? "?"} samples${accuracy}`),
-      h("div", { className: "verdicts" }, audit.verdicts.map((verdict) => verdictCard(verdict, audit.tests))), listOf("In words", audit.sentences), listOf("Note", audit.remarks),
-      h("div", { className: "plots" }, audit.pictures.map((name) => h("img", { src: auditPictureUrl(run, name), alt: words(name) }))),
-      listOf("Left out", audit.left_out));
-  }).catch((error) => place.replaceChildren(h("p", { className: "empty" }, String(error.message))));
-  return place;
+async function auditView(run) {
+  const audit = await askOnce(run, "audit");
+  if (!audit.there) {
+    return h("div", {}, noteList(audit.notes) || "", h("p", { className: "empty" },
+      "This run was not audited: add ExplanationAudit() to the trainer's callbacks, or run lrptrain audit."));
+  }
+  const { about } = audit;
+  const accuracy = isNumber(about.accuracy) ? `, ${percent(about.accuracy)} of them read right` : "";
+  return h("div", {}, noteList(audit.notes) || "", h("p", { className: "muted" }, `${about.samples ?? "?"} samples${accuracy}`),
+    h("div", { className: "verdicts" }, audit.verdicts.map((verdict) => verdictCard(verdict, audit.tests))), listOf("In words", audit.sentences), listOf("Note", audit.remarks),
+    h("div", { className: "plots" }, audit.pictures.map((name) => h("img", { src: auditPictureUrl(run, name), alt: words(name) }))),
+    listOf("Left out", audit.left_out));
 }
 
 function verdictCard(verdict, tests) {

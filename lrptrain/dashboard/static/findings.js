@@ -1,29 +1,33 @@
 // What was found, with its evidence: gravest first; what was refuted stays listed.
 
-const findingFilter = { state: "", target: "", scope: "" };
 const STATES = ["confirmed", "suspected", "refuted"];
-function findingsView(run) {
+const FINDING_FIELDS = { state: "state", of: "target", scope: "scope" }; // of the address, and of a finding
+
+async function findingsView(run) {
   const last = lastOf(run);
   if (last === undefined) return h("p", { className: "empty" }, "No evaluation was written yet.");
-  const all = last.findings;
-  const place = h("div");
-  const draw = () => {
-    const kept = all.filter((one) => ["state", "target", "scope"].every((key) => !findingFilter[key] || filterValue(one, key) === findingFilter[key]));
-    // By state in the order of STATES, within one by severity.
-    kept.sort((one, other) => STATES.indexOf(one.state) - STATES.indexOf(other.state) || (other.severity || 0) - (one.severity || 0));
-    place.replaceChildren(...(kept.length ? kept.slice(0, 200).map((finding) => findingCard(run, last, finding))
-      : [h("p", { className: "empty" }, all.length ? "No finding is left by these filters." : `Nothing was found up to epoch ${last.epoch}.`)]));
-    if (kept.length > 200) place.append(h("p", { className: "muted" }, `and ${kept.length - 200} more`));
-    showWorst(run, place);
-  };
-  const set = (key) => (value) => { findingFilter[key] = value; draw(); };
-  const options = (key) => [["", "all"], ...[...new Set(all.map((one) => filterValue(one, key)))].map((own) => [own, String(own)])];
-  const controls = h("div", { className: "controls" }, ["state", "target", "scope"].map((key) => {
-    if (!all.some((one) => filterValue(one, key) === findingFilter[key])) findingFilter[key] = "";
-    return labelled({ state: "State", target: "Maps of", scope: "Scope" }[key], choice(`finding-${key}`, options(key), findingFilter[key], set(key)));
-  }), h("span", { className: "muted" }, `epoch ${last.epoch}, ${plural(all.length, "finding")}`));
-  draw();
-  return h("div", {}, controls, noteList(notesOf(runs.get(run))) || "", place);
+  const list = h("div", { id: "findings" });
+  const options = (key) => [["", "all"], ...[...new Set(last.findings.map((one) => filterValue(one, key)))].map((own) => [own, String(own)])];
+  const titles = { state: "State", of: "Maps of", scope: "Scope" };
+  const controls = h("div", { className: "controls" }, Object.entries(FINDING_FIELDS).map(([field, key]) => labelled(titles[field], fieldChoice(field, `finding-${key}`, options(key)))),
+    h("span", { className: "muted" }, `epoch ${last.epoch}, ${plural(last.findings.length, "finding")}`), colourBar());
+  listed.draw = () => fillIn(list, () => findingList(run, last));
+  await listed.draw();
+  return h("div", {}, controls, noteList(notesOf(runs.get(run))) || "", list);
+}
+
+const listed = { draw: null }; // draws the open list of findings anew
+watch(Object.keys(FINDING_FIELDS), () => document.getElementById("findings") && listed.draw());
+
+async function findingList(run, { findings, epoch }) {
+  const kept = findings.filter((one) => Object.entries(FINDING_FIELDS).every(([field, key]) => !address[field] || String(filterValue(one, key)) === address[field]));
+  // By state in the order of STATES, within one by severity.
+  kept.sort((one, other) => STATES.indexOf(one.state) - STATES.indexOf(other.state) || (other.severity || 0) - (one.severity || 0));
+  const place = h("div", {}, kept.length ? kept.slice(0, 200).map((finding) => findingCard(finding))
+    : h("p", { className: "empty" }, findings.length ? "No finding is left by these filters." : `Nothing was found up to epoch ${epoch}.`));
+  if (kept.length > 200) place.append(h("p", { className: "muted" }, `and ${kept.length - 200} more`));
+  await showWorst(run, place);
+  return place;
 }
 
 function scopeText(finding) {
@@ -34,7 +38,7 @@ function filterValue(finding, key) {
   return key === "scope" ? scopeText(finding) : finding[key];
 }
 
-function findingCard(run, last, finding) {
+function findingCard(finding) {
   const where = finding.where && finding.where !== "outside the annotation" ? `: ${finding.where}` : "";
   const head = h("header", {}, h("span", { className: `badge ${finding.state}` }, finding.state), h("strong", {}, scopeText(finding)),
     h("span", {}, `${finding.title || words(finding.kind)}${where}`),
@@ -45,9 +49,11 @@ function findingCard(run, last, finding) {
   const worst = ids.length ? h("div", { className: "worst" }, ids.map((id) => h("div", { className: "slot" }, `#${id}`))) : "";
   // The slots are filled when the samples have arrived; see showWorst.
   if (worst) ids.forEach((id, i) => Object.assign(worst.children[i].dataset, { sample: id, target: finding.target ?? "" }));
-  return h("article", { className: `finding ${finding.state}` }, head,
+  const card = h("article", { className: `finding ${finding.state}` }, head,
     h("div", { className: "evidence" }, relevanceRow(finding), interventionRow(finding), since),
     h("details", { className: "told" }, h("summary", {}, "in words"), String(finding.text || "").replace(/^\S\s/, "")), worst);
+  card.dataset.key = [finding.kind, finding.scope_kind, finding.scope, finding.target, finding.where].join("/");
+  return card;
 }
 
 function relevanceRow(finding) {
@@ -78,7 +84,7 @@ function fact(value, text, found, reference, from, to) {
 async function showWorst(run, place) {
   const slots = [...place.querySelectorAll("[data-sample]")];
   if (!slots.length) return;
-  const table = await askOnce(run, "table", { evaluation: null });
+  const table = await tableOf(run);
   const rows = new Map((table.columns.sample_id || []).map((id, i) => [id, i]));
   const ids = [...new Set(slots.map((slot) => slot.dataset.sample))];
   const cards = {};
@@ -93,6 +99,6 @@ async function showWorst(run, place) {
     const map = known.maps[slot.dataset.target] || Object.values(known.maps)[0] || null;
     const read = row.label === row.predicted ? "" : ` read as ${row.predicted}`;
     const view = sampleView(run, id, known, () => map, `#${id} ${row.label ?? ""}${read}`);
-    slot.replaceChildren(h("button", { type: "button", className: "open", title: "Open", onclick: () => openSample(run, id, table.evaluation, row) }, view));
+    slot.replaceChildren(h("button", { type: "button", className: "open", title: "Open", onclick: () => go({ sample: id }) }, view));
   }
 }

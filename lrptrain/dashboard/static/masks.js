@@ -3,38 +3,40 @@
 const MASK_KINDS = { image: "image", seeds: "seeds", refined: "refined seeds", mask: "pseudo-mask", truth: "ground truth" };
 const IGNORED = [224, 224, 192]; // the colour of 255 in a mask
 const MOST_IN_LEGEND = 30;
-const masking = { run: null, export: "", split: "", class: "", status: "", page: 0, behind: true, width: "560" };
+const masking = { behind: true, width: "560", draw: null };
 
-function masksView(run) {
-  if (masking.run !== run) Object.assign(masking, { run, export: "", split: "", class: "", status: "", page: 0 });
-  const place = h("div", { id: "masks" }, h("p", { className: "empty" }, "reading ..."));
-  drawMasks(run, place).catch((error) => place.replaceChildren(h("p", { className: "empty" }, String(error.message))));
+async function masksView(run) {
+  const place = h("div", { id: "masks" });
+  masking.draw = () => drawMasks(run, place);
+  await masking.draw();
   return place;
 }
+
+watch([...MASK_FILTERS, "page"], () => document.getElementById("masks") && masking.draw());
 
 // Asks anew each time: an export grows while it is written.
 async function drawMasks(run, place) {
   const asked = ++drawMasks.last;
-  const { split, status, page } = masking;
-  const found = await ask("masks", { run, export: masking.export, class: masking.class, split, status, page });
-  if (asked !== drawMasks.last) return; // something else was asked for meanwhile
-  masking.page = found.page;
+  await fillIn(place, async () => {
+    const { split, status } = address;
+    const found = await ask("masks", { run, export: address.export, class: address.maskclass, split, status, page: Math.max(0, (Number(address.page) || 1) - 1) });
+    return asked === drawMasks.last ? maskList(run, found, place) : undefined; // something else was asked for meanwhile
+  });
+}
+drawMasks.last = 0;
+
+function maskList(run, found, place) {
   if (found.export === null) {
-    place.replaceChildren(noteList(found.notes) || "", h("p", { className: "empty" },
+    return h("div", {}, noteList(found.notes) || "", h("p", { className: "empty" },
       "This run has no masks: add SegmentationSeeds() to the trainer's callbacks, or run lrptrain segment."));
-    return;
   }
-  const focused = document.activeElement?.id;
-  const redraw = () => drawMasks(run, place);
   const kinds = Object.keys(MASK_KINDS).filter((kind) => kind !== "truth" || found.rows.some((row) => row.pictures.includes(kind)));
   const cards = found.rows.map((row) => maskCard(run, found, row, kinds));
   place.style.setProperty("--masks", `${masking.width}px`);
   place.classList.toggle("plain", !masking.behind);
-  place.replaceChildren(maskCounts(found), noteList(found.notes) || "", maskFilters(found, place, redraw), maskLegend(found), maskPager(found, redraw),
+  return h("div", {}, maskCounts(found), noteList(found.notes) || "", maskFilters(found, place), maskLegend(found), maskPager(found),
     h("div", { className: "masks" }, cards.length ? cards : h("p", { className: "empty" }, "No image is left by these filters.")));
-  if (focused) document.getElementById(focused)?.focus();
 }
-drawMasks.last = 0;
 
 function maskCounts({ counts, scores }) {
   const { done = 0, skipped = 0 } = counts.status;
@@ -45,8 +47,7 @@ function maskCounts({ counts, scores }) {
     skipped ? `, ${skipped} skipped: ${reasons.join("; ")}` : ""), means);
 }
 
-function maskFilters({ export: chosen, exports, classes, counts }, place, redraw) {
-  const set = (key) => (value) => { masking[key] = value; masking.page = 0; redraw(); };
+function maskFilters({ exports, classes, counts }, place) {
   const counted = (kind, text = (key) => key) => [["", "all"], ...Object.entries(counts[kind]).map(([key, count]) => [key, `${text(key)} (${count})`])];
   const behind = h("input", { id: "behind", type: "checkbox", checked: masking.behind, onchange: (event) => {
     masking.behind = event.target.checked;
@@ -57,10 +58,10 @@ function maskFilters({ export: chosen, exports, classes, counts }, place, redraw
     place.style.setProperty("--masks", `${masking.width}px`);
   } });
   const own = DATA !== null ? [] : [ // a report has one page only
-    exports.length > 1 ? labelled("Export", choice("mask-export", exports.map((name) => [name, name === "." ? "end" : name]), chosen, set("export"))) : null,
-    labelled("Split", choice("mask-split", counted("split"), masking.split, set("split"))),
-    labelled("Class", choice("mask-class", counted("class", (key) => classes[key]?.name ?? `class ${key}`), masking.class, set("class"))),
-    labelled("Status", choice("mask-status", counted("status"), masking.status, set("status")))];
+    exports.length > 1 ? labelled("Export", fieldChoice("export", "mask-export", exports.map((name, i) => [i === 0 ? "" : name, name === "." ? "end" : name]))) : null,
+    labelled("Split", fieldChoice("split", "mask-split", counted("split"))),
+    labelled("Class", fieldChoice("maskclass", "mask-class", counted("class", (key) => classes[key]?.name ?? `class ${key}`))),
+    labelled("Status", fieldChoice("status", "mask-status", counted("status")))];
   return h("div", { className: "controls" }, own, labelled("Size", width),
     h("label", { className: "control" }, behind, " ", h("span", {}, "image behind the masks")));
 }
@@ -79,10 +80,10 @@ function classSwatch({ color }) {
   return swatch;
 }
 
-function maskPager(found, redraw) {
+function maskPager(found) {
   const turn = (by) => h("button", { type: "button", id: by < 0 ? "masks-back" : "masks-on",
     disabled: DATA !== null || (by < 0 ? found.page === 0 : found.page === found.pages - 1),
-    onclick: () => { masking.page += by; redraw(); } }, by < 0 ? "‹ previous" : "next ›");
+    onclick: () => go({ page: String(found.page + 1 + by) }) }, by < 0 ? "‹ previous" : "next ›");
   const text = DATA !== null ? `the first ${found.rows.length} of ${plural(found.found, "image")}: lrptrain dashboard shows all`
     : `${plural(found.found, "image")}, page ${found.page + 1} of ${found.pages}`;
   return h("div", { className: "pager" }, DATA === null ? turn(-1) : null, h("span", { id: "mask-count" }, text), DATA === null ? turn(1) : null);

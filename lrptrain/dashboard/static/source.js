@@ -36,31 +36,31 @@ function maskUrl(run, exported, kind, name) {
   return DATA !== null ? DATA[run].mask_pictures[name][kind] : `/mask?${new URLSearchParams({ run, export: exported, kind, name })}`;
 }
 
-// Brings the runs and their evaluations up to date; true if anything is new.
+// Brings the runs and their evaluations up to date; returns the names of the runs that have anything new, or are gone.
 async function refresh() {
   // The sizes and stamps in the answer tell which runs have something new; only their new lines are asked for.
   const answer = await ask("runs", {});
-  let changed = false;
-  for (const name of [...runs.keys()]) {
-    if (!(name in answer.runs)) changed = runs.delete(name);
-  }
+  const changed = new Set([...runs.keys()].filter((name) => !(name in answer.runs)));
+  for (const name of changed) runs.delete(name);
   for (const [name, about] of Object.entries(answer.runs)) {
-    const own = runs.get(name) || { name, evaluations: new Map(), offset: 0, notes: [], asked: new Map() };
-    changed ||= !runs.has(name) || own.about.audit !== about.audit || own.about.masks !== about.masks;
+    const own = runs.get(name) || { name, about: {}, evaluations: new Map(), offset: 0, notes: [], asked: new Map() };
+    if (!runs.has(name) || own.about.audit !== about.audit || own.about.masks !== about.masks) changed.add(name);
     own.about = about;
     runs.set(name, own);
-    if (about.size !== own.size) {
-      const found = await ask("events", { run: name, since: own.offset });
-      if (found.anew) [own.evaluations, own.notes] = [new Map(), []];
-      for (const event of found.events) own.evaluations.set(`${event.epoch}/${event.step}`, event);
-      own.offset = found.offset;
-      own.size = about.size;
-      own.notes.push(...found.notes);
-      changed ||= found.anew || found.events.length > 0;
-    }
-    if (changed) own.asked.clear();
+    if (about.size !== own.size && (await readEvents(own, about.size))) changed.add(name);
+    if (changed.has(name)) own.asked.clear();
   }
   return changed;
+}
+
+// Adds the new evaluations of a run; true if there are any.
+async function readEvents(run, size) {
+  const found = await ask("events", { run: run.name, since: run.offset });
+  if (found.anew) Object.assign(run, { evaluations: new Map(), notes: [] });
+  for (const event of found.events) run.evaluations.set(`${event.epoch}/${event.step}`, event);
+  Object.assign(run, { offset: found.offset, size });
+  run.notes.push(...found.notes);
+  return found.anew || found.events.length > 0;
 }
 
 // Like `ask`, but what was answered is kept until something new is written.
