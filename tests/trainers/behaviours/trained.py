@@ -120,8 +120,8 @@ class Vision(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         torch.manual_seed(0)
-        sizes = {"img_size": 8, "patch_size": 4, "embed_dim": 16, "depth": 2, "num_heads": 2, "num_classes": 2}
-        self.net = VisionTransformer(**sizes)
+        sizes: dict[str, Any] = {"img_size": 8, "patch_size": 4, "embed_dim": 16, "depth": 2, "num_heads": 2}
+        self.net = VisionTransformer(num_classes=2, **sizes)
 
     def forward(self, pixel_values: Tensor, labels: Tensor | None = None) -> Any:
         logits = self.net(pixel_values)
