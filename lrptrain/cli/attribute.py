@@ -49,7 +49,7 @@ def show_relevance(
         target: The class to explain, by its index or its name; else the predicted one.
         method: One of `lrptrain.methods()`; else the default one, or what takes its place where that cannot serve the
             model.
-        output: The file to which the overlay of an image is written.
+        output: The file to which an image is written, beside its map.
         size: Side to which an image is resized; else the model's own.
         mean: Mean of each channel that the training images were normalised with, in 0..1; else as the data, the
             checkpoint or the model's card says.
@@ -229,7 +229,7 @@ def _show_image(
     from PIL import Image
 
     from lrptrain.data.pictures import open_picture, to_image
-    from lrptrain.render import overlay
+    from lrptrain.render import titled_pair
 
     height, width = (size, size) if size is not None else _image_size(explained.model)
     # [3, height, width] in [0, 1], then as the model saw images in training.
@@ -238,7 +238,9 @@ def _show_image(
     assert relevance.grid is not None
     # Scores [1, patches] become a heat map [rows, columns].
     heat = relevance.scores[0].unflatten(0, relevance.grid)
-    Image.fromarray(overlay(image, heat, mean=normalisation.mean, std=normalisation.std)).save(output)
+    title = f"target {_named(relevance, names, int(relevance.target[0]))}"
+    pair = titled_pair(image, heat, title=title, mean=normalisation.mean, std=normalisation.std)
+    Image.fromarray(pair.picture).save(output)
     print(f"{_prediction(relevance, names)}\n{output}")
 
 
@@ -261,13 +263,13 @@ def _show_text(explained: _Explained, text: str, words: Any) -> None:
 
 def _prediction(relevance: "Relevance", names: Sequence[str] | None) -> str:
     """Return a line with the predicted class, and the explained one where it is another, and their probabilities."""
-    probabilities = relevance.logits[0].softmax(0)
     target = int(relevance.target[0])
-    predicted = int(probabilities.argmax())
+    predicted = int(relevance.logits[0].argmax())
+    text = f"predicted {_named(relevance, names, predicted)}"
+    return text if target == predicted else f"{text}; explained {_named(relevance, names, target)}"
 
-    def named(index: int) -> str:
-        name = "" if names is None else f" {names[index]!r}"
-        return f"class {index}{name} ({float(probabilities[index]):.1%})"
 
-    text = f"predicted {named(predicted)}"
-    return text if target == predicted else f"{text}; explained {named(target)}"
+def _named(relevance: "Relevance", names: Sequence[str] | None, index: int) -> str:
+    """Return a class by its number and name, and its probability."""
+    name = "" if names is None else f" {names[index]!r}"
+    return f"class {index}{name} ({float(relevance.logits[0].softmax(0)[index]):.1%})"
