@@ -167,7 +167,7 @@ def quiet() -> None:
     messages = logging.getLogger("pytorch_lightning.utilities.rank_zero")
     messages.setLevel(logging.INFO)
     messages.addFilter(
-        lambda record: record.levelno >= logging.ERROR or record.module in ("monitor", "relevance_monitor")
+        lambda record: record.levelno >= logging.ERROR or record.module in ("base", "relevance_monitor")
     )
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
     warnings.filterwarnings("ignore", message=".*LeafSpec.*")

@@ -26,6 +26,7 @@ from lrptrain.loggers.metrics import current_key
 from lrptrain.monitor.budget import Extent
 from lrptrain.monitor.class_maps import compute_class_maps
 from lrptrain.monitor.clock import Clock
+from lrptrain.monitor.closing import closing_words
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.gate import gravest_forbidden, raise_if_forbidden, raise_if_unjudged
@@ -34,7 +35,7 @@ from lrptrain.monitor.intervene import intervene
 from lrptrain.monitor.isolation import explain_usable
 from lrptrain.monitor.left_out import LeftOut
 from lrptrain.monitor.model_input import InputListener
-from lrptrain.monitor.power import power_line
+from lrptrain.monitor.power import found_by, power_line
 from lrptrain.monitor.record_builder import RecordBuilder
 from lrptrain.monitor.run import EvaluationKey, RunPoint
 from lrptrain.monitor.run_recorder import RunRecorder
@@ -560,7 +561,14 @@ class MonitorCore:
         raise_if_forbidden(self._findings, self.config.fail_on)
 
     def end(self) -> None:
-        """Note the end of the run."""
+        """Note the end of the run, and say how it ended."""
         self.clock.stop()
         with self.failures.caught("writing files"):
             self.recorder.end()
+        if self.evaluated_epoch is not None and self.scored:
+            self.inform(self._closing())
+
+    def _closing(self) -> str:
+        power = found_by(self.scored, self.config.bound, self.config.confidence)
+        assert self.evaluated_epoch is not None
+        return closing_words(self.config.title, self.evaluated_epoch, self._findings, power, self.recorder.folder)

@@ -37,5 +37,21 @@ def power_line(scored: Sequence[ExplainedSample], bound: float | str, confidence
     )
 
 
+def found_by(scored: Sequence[ExplainedSample], bound: float | str, confidence: float) -> str:
+    """Return in a few words what a shortcut would have been found by, for a run without any.
+
+    Args:
+        scored: The explained samples of the last evaluation.
+        bound: As for `power_line`.
+        confidence: As for `power_line`.
+    """
+    line = power_line(scored, bound, confidence)
+    if line:
+        return f"What could have been found: {line}."
+    texts = all(each.content_ids is not None for each in scored)
+    places = "single words and the ends of texts" if texts else "fixed places and clusters of maps"
+    return f"Looked for without annotations: {places}; nothing that is everywhere."
+
+
 def _from(shortfall: float) -> str:
     return "" if math.isinf(shortfall) else f"from {100 * shortfall:.0f} points"
