@@ -13,7 +13,7 @@ _YELLOW = "\x1b[1;33m"
 _GREEN = "\x1b[1;32m"
 _BOLD = "\x1b[1m"
 _END = "\x1b[0m"
-# Verdicts, where a line or the words behind a title begin with them. "no shortcut found" is green, and not "all is well".
+# Verdicts, as `lrptrain.findings.sentences` and `lrptrain.monitor.closing` word them.
 _WORDS = (
     (re.compile(r"\bSHORTCUT confirmed\b"), _RED),
     (re.compile(r"\bSuspected(?=, )"), _YELLOW),

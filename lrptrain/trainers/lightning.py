@@ -43,8 +43,8 @@ def lightning_context(trainer: "pl.Trainer", pl_module: "pl.LightningModule", mo
 def _draws_with_tqdm(trainer: "pl.Trainer") -> bool:
     """Return whether a further bar of tqdm fits in: below Lightning's own of tqdm, on a terminal or in a notebook.
 
-    Rich redraws its bars where it thinks the cursor is: each line of another bar would stay on the screen. In a file, or
-    a pipe, a bar is a line for each of its states.
+    Rich redraws its bars where it thinks the cursor is: each line of another bar would stay on the screen. In a
+    file, or a pipe, a bar is a line for each of its states.
     """
     bar = trainer.progress_bar_callback
     return shows_progress() and "TQDMProgressBar" in {base.__name__ for base in type(bar).__mro__}
