@@ -9,10 +9,24 @@ from lrptrain.extras import require
 from lrptrain.render.colors import to_palette
 
 SCRIPTS = (
-    *("elements", "address", "redraw", "controls", "source", "charts", "maps", "cards", "dialog"),
-    *("runs", "findings", "filters", "samples", "masks", "audit", "app"),
+    *("elements", "address", "redraw", "controls", "typeahead", "source", "charts", "maps", "cards", "dialog"),
+    *(
+        "runtable",
+        "runs",
+        "proof",
+        "findings",
+        "filters",
+        "histogram",
+        "confusion",
+        "atlas",
+        "plots",
+        "compare",
+        "samples",
+    ),
+    *("masks", "audit", "app"),
 )
 """In the order in which they are loaded."""
+STYLES = ("page", "explore", "proof")
 _making_charts = Lock()
 
 
@@ -33,7 +47,7 @@ def page(data: str | None = None) -> str:
 @cache
 def style() -> str:
     """The style sheet."""
-    return _static("page.css")
+    return "\n".join(_static(f"{name}.css") for name in STYLES)
 
 
 @cache

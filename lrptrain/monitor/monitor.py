@@ -537,6 +537,7 @@ class MonitorCore:
             "method_options": dict(self.config.method_options or {}),
             "module": type(context.module).__name__,
             "model": type(context.model).__name__,
+            "task": find_task(self.config.task).description,
             "bound": self.config.bound,
             "confidence": self.config.confidence,
             "class_names": class_names,

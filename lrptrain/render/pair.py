@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-from jaxtyping import Num, Shaped, UInt8
+from jaxtyping import Float, Num, Shaped, UInt8
 from torch import Tensor
 
 from lrptrain.extras import require
@@ -89,14 +89,30 @@ def titled_pair(
         ImportError: Without pillow.
     """
     pair = beside(image, heat, mask, mean=mean, std=std)
-    width = pair.shape[1]
+    picture, top = titled(pair, finite_map(heat), title)
+    return TitledPair(picture, top, (0, (pair.shape[1] + GAP) // 2))
+
+
+def titled(
+    picture: UInt8[np.ndarray, "height width 3"], heat: Float[np.ndarray, "*shape"], title: str = ""
+) -> tuple[UInt8[np.ndarray, "titled_height width 3"], int]:
+    """A picture that shows a map, below a title and above its scale; and the row where the picture begins.
+
+    Args:
+        picture: The picture.
+        heat: The map, for its scale.
+        title: As for `titled_pair`; without one there is no room for it.
+
+    Raises:
+        ImportError: Without pillow.
+    """
+    width = picture.shape[1]
     font = require("PIL.ImageFont", "monitor").load_default(size=max(12, width // 34))
     top = round(1.5 * font.size) if title else 0
     above = _strip(width, top)
     if title:
         above = _written(above, [(0, _INK, _cut(title, width, font))], font)
-    picture = np.concatenate([above, pair, _scale(finite_map(heat), width, font)])
-    return TitledPair(picture, top, (0, (width + GAP) // 2))
+    return np.concatenate([above, picture, _scale(heat, width, font)]), top
 
 
 def _scale(heat: np.ndarray, width: int, font: Any) -> UInt8[np.ndarray, "strip_height width 3"]:

@@ -14,6 +14,7 @@ from lrptrain.render.words import Word, join_words, scored_tokens
 
 _GREY = "38;2;136;136;136"
 _MOST_NAMES = 3
+_MOST_STRONGEST = 5
 _OF_PIECES = "The colour of a word is the sum over its pieces."
 
 
@@ -92,6 +93,24 @@ def token_markdown(
     shaded = _shaded(tokens, scores, rationale, scored)
     notes = (f"\n\n{_escaped(note)}" for note in _notes(shaded))
     return " ".join(_marked(group) for group in _close_together(shaded)) + "".join(notes)
+
+
+def token_words(
+    tokens: Sequence[str],
+    scores: Float[np.ndarray, " tokens"],
+    rationale: ArrayLike | None = None,
+    scored: ArrayLike | None = None,
+) -> str:
+    """The text as it is, and its strongest words in words, where nothing shows colours.
+
+    Arguments and errors as in `token_html`.
+    """
+    shaded = _shaded(tokens, scores, rationale, scored)
+    text = "".join(f"{' ' if each.word.space else ''}{each.word.text}" for each in shaded)
+    strongest = sorted((each for each in shaded if each.weight), key=lambda each: -abs(each.weight))[:_MOST_STRONGEST]
+    listed = ", ".join(f"{each.word.text} {each.weight:+.2f}" for each in strongest)
+    lines = [text, f"strongest (+ for the class, - against it): {listed}" if listed else "no relevance on any word"]
+    return "\n".join([*lines, *_notes(shaded)])
 
 
 def _shaded(

@@ -23,7 +23,7 @@ async function findingList(run, { findings, epoch }) {
   const kept = findings.filter((one) => Object.entries(FINDING_FIELDS).every(([field, key]) => !address[field] || String(filterValue(one, key)) === address[field]));
   // By state in the order of STATES, within one by severity.
   kept.sort((one, other) => STATES.indexOf(one.state) - STATES.indexOf(other.state) || (other.severity || 0) - (one.severity || 0));
-  const place = h("div", {}, kept.length ? kept.slice(0, 200).map((finding) => findingCard(finding))
+  const place = h("div", {}, kept.length ? kept.slice(0, 200).map((finding) => findingCard(run, finding))
     : h("p", { className: "empty" }, findings.length ? "No finding is left by these filters." : `Nothing was found up to epoch ${epoch}.`));
   if (kept.length > 200) place.append(h("p", { className: "muted" }, `and ${kept.length - 200} more`));
   await showWorst(run, place);
@@ -38,7 +38,7 @@ function filterValue(finding, key) {
   return key === "scope" ? scopeText(finding) : finding[key];
 }
 
-function findingCard(finding) {
+function findingCard(run, finding) {
   const where = finding.where && finding.where !== "outside the annotation" ? `: ${finding.where}` : "";
   const head = h("header", {}, h("span", { className: `badge ${finding.state}` }, finding.state), h("strong", {}, scopeText(finding)),
     h("span", {}, `${finding.title || words(finding.kind)}${where}`),
@@ -50,10 +50,18 @@ function findingCard(finding) {
   // The slots are filled when the samples have arrived; see showWorst.
   if (worst) ids.forEach((id, i) => Object.assign(worst.children[i].dataset, { sample: id, target: finding.target ?? "" }));
   const card = h("article", { className: `finding ${finding.state}` }, head,
-    h("div", { className: "evidence" }, relevanceRow(finding), interventionRow(finding), since),
+    h("div", { className: "evidence" }, relevanceRow(finding), interventionRow(finding), since), saidOf(finding), proofBlock(run, finding),
     h("details", { className: "told" }, h("summary", {}, "in words"), String(finding.text || "").replace(/^\S\s/, "")), worst);
   card.dataset.key = [finding.kind, finding.scope_kind, finding.scope, finding.target, finding.where].join("/");
   return card;
+}
+
+// What is wrong and what to do, in the words of the terminal; runs of earlier versions have none.
+function saidOf(finding) {
+  const said = finding.sentences;
+  if (!said) return "";
+  const parts = [said.verdict, said.likewise, said.remedy ? `Mend: ${said.remedy}.` : ""];
+  return h("p", { className: "said" }, parts.filter(Boolean).join(" "));
 }
 
 function relevanceRow(finding) {
