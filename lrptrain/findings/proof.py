@@ -91,7 +91,7 @@ def proof_html(finding: "Finding") -> str:
 def sample_caption(sample: ProvenSample, proof: Proof) -> str:
     """Return one line of what the model answers of a sample, before and after."""
     return (
-        f"#{sample.sample_id}, {sample.answer}: {sample.before:.0%} as it is, {sample.changed:.0%} "
+        f"#{sample.sample_id}, class {sample.answer}: {sample.before:.0%} as it is, {sample.changed:.0%} "
         f"{proof.change[0].lower()}{proof.change[1:]}, {sample.control:.0%} under the control ({proof.control})"
     )
 

@@ -1,6 +1,6 @@
 """The inputs that an intervention has made of a few samples, kept to be shown."""
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -20,6 +20,7 @@ class Change:
         answer: The class probabilities of the sample as it is, sharpened as those that the verdict rests on.
         changed_answer: Those of the changed sample.
         control_answer: Those of the control.
+        fall: How much further the probability of the predicted class falls than under the control.
     """
 
     changed: Mapping[str, Tensor]
@@ -27,43 +28,46 @@ class Change:
     answer: Float[np.ndarray, " classes"]
     changed_answer: Float[np.ndarray, " classes"]
     control_answer: Float[np.ndarray, " classes"]
+    fall: float
 
 
 @dataclass
 class KeptChanges:
-    """Keeps what `effects` makes of chosen samples; all others are forgotten at once.
+    """Keeps what `effects` makes of the samples that fall furthest; all others are forgotten at once.
 
     Attributes:
-        rows: Which samples are kept of each region, as indices into those that were scored.
-        changes: What was kept, by region and index.
+        groups: For each region, groups of samples, as indices into those that were scored: of each the furthest are
+            kept.
+        most: The number of samples that are kept of a group.
+        changes: What is kept, by region and index.
     """
 
-    rows: Mapping[Region, Collection[int]]
+    groups: Mapping[Region, Sequence[Collection[int]]]
+    most: int
     changes: dict[tuple[Region, int], Change] = field(default_factory=dict)
 
-    def wants(self, region: Region, row: int) -> bool:
-        """Return whether what becomes of a sample is to be kept."""
-        return row in self.rows.get(region, ())
-
-    def keep(
-        self,
-        region: Region,
-        row: int,
-        place: int,
-        variants: list[Mapping[str, Tensor]],
-        answers: list[Float[np.ndarray, "batch classes"]],
-    ) -> None:
-        """Keep a sample.
+    def offer(self, region: Region, row: int, fall: float, make: Callable[[], Change]) -> None:
+        """Keep a sample if it falls further than others of a group.
 
         Args:
             region: What was changed.
             row: The index of the sample.
-            place: Its place in the batches.
-            variants: The batch with the region changed, then under each control.
-            answers: The class probabilities of the batch as it is, then of each variant.
+            fall: How much further the probability of its predicted class falls than under the control.
+            make: Makes what is kept.
         """
-        changed, control = (
-            {name: values[place].cpu().clone() for name, values in each.items()} for each in variants[:2]
-        )
-        # Copies: a view would keep the whole batch in memory.
-        self.changes[region, row] = Change(changed, control, *(each[place].copy() for each in answers[:3]))
+        groups = [group for group in self.groups.get(region, ()) if row in group]
+        if not any(self._is_among_the_furthest(region, group, fall) for group in groups):
+            return
+        self.changes[region, row] = make()
+        kept = [furthest for group in self.groups[region] for furthest in self.furthest(region, group)]
+        for other in [row for of_region, row in self.changes if of_region == region and row not in kept]:
+            del self.changes[region, other]
+
+    def furthest(self, region: Region, group: Collection[int]) -> list[int]:
+        """Return which of a group's samples are kept, those that fall furthest first."""
+        rows = [row for of_region, row in self.changes if of_region == region and row in group]
+        return sorted(rows, key=lambda row: (-self.changes[region, row].fall, row))[: self.most]
+
+    def _is_among_the_furthest(self, region: Region, group: Collection[int], fall: float) -> bool:
+        kept = self.furthest(region, group)
+        return len(kept) < self.most or fall > self.changes[region, kept[-1]].fall

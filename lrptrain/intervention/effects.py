@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from torch import Tensor, nn
 from lrptrain.batch import IMAGES, Sample, collate, model_inputs
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.logits import class_probabilities
-from lrptrain.intervention.changes import KeptChanges
+from lrptrain.intervention.changes import Change, KeptChanges
 from lrptrain.intervention.confidence import sharpened
 from lrptrain.intervention.images import filled, inpainted, shifted
 from lrptrain.intervention.regions import Region, image_of, pixels, tokens
@@ -130,7 +131,7 @@ def effects(
         device: The device of the model.
         forward_context: Entered around forward passes (autocast).
         power: What sharpens all probabilities before they are compared; see `lrptrain.intervention.confidence`.
-        kept: Keeps what is made of the samples that it asks for.
+        kept: Keeps what is made of the samples that fall furthest.
 
     Returns:
         Change and control of `computed_rows`, in [-1, 1]; nan where a sample has no such region or no donor.
@@ -169,13 +170,29 @@ def effects(
         untested = ~place.flatten(1).any(1).cpu().numpy()
         for donor in donors:
             untested |= donor[chunk_rows] < 0
-        for i, row in enumerate(chunk_rows.tolist()):
-            if kept is not None and kept.wants(region, row) and not untested[i]:
-                kept.keep(region, row, i, variants, answers)
+        if kept is not None:
+            for i in np.flatnonzero(~untested):
+                fall = float(falls[0][i] - np.mean(falls[1:], axis=0)[i])
+                kept.offer(region, int(chunk_rows[i]), fall, partial(_change, variants, answers, int(i), fall))
         changes.append(np.where(untested, np.nan, falls[0]))
         # A swap has one control, the donor of the same class; for all else it is the mean over the random regions.
         controls.append(np.where(untested, np.nan, np.mean(falls[1:], axis=0)))
     return np.concatenate(changes), np.concatenate(controls)
+
+
+def _change(variants: Sequence[Mapping[str, Tensor]], answers: Sequence[np.ndarray], place: int, fall: float) -> Change:
+    """Return what became of one sample of a batch.
+
+    Args:
+        variants: The batch with the region changed, then under each control.
+        answers: The class probabilities of the batch as it is, then of each variant.
+        place: The place of the sample in the batch.
+        fall: See `Change`.
+    """
+    # Copies: views would keep the whole batch in memory.
+    changed, control = ({name: values[place].cpu().clone() for name, values in each.items()} for each in variants[:2])
+    before, after, under_control = (each[place].copy() for each in answers[:3])
+    return Change(changed, control, before, after, under_control, fall)
 
 
 def _padded_alike(

@@ -38,7 +38,7 @@ def intervene(
         on_failure: Called in every process with what failed in any of them; samples that do not allow an intervention
             are no failure.
         power: What sharpens the probabilities; see `lrptrain.intervention.confidence`.
-        kept: Keeps what this process makes of the samples that it asks for.
+        kept: Keeps what this process makes of the samples that fall furthest.
     """
     by_region: dict[Region, Effect | str] = {}
     # `dict.fromkeys`, not `set`: strings have another hash in every process, so that sets differ in order, and

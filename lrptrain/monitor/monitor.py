@@ -38,7 +38,7 @@ from lrptrain.monitor.left_out import LeftOut
 from lrptrain.monitor.model_input import InputListener
 from lrptrain.monitor.power import found_by, power_line
 from lrptrain.monitor.proving import changes_to_keep, gather_changes
-from lrptrain.monitor.record_builder import RecordBuilder, region_of
+from lrptrain.monitor.record_builder import RecordBuilder, candidate_of
 from lrptrain.monitor.run import EvaluationKey, RunPoint
 from lrptrain.monitor.run_recorder import RunRecorder
 from lrptrain.monitor.sample_reader import SampleReader
@@ -393,9 +393,9 @@ class MonitorCore:
         inputs = None if self._inputs is None else self._inputs.samples
         evaluation = Evaluation(gathered.explained, inputs=inputs, epoch=context.epoch, step=context.step)
         candidates = self._builder.candidates(evaluation, context.name_sources)
-        kept = changes_to_keep(candidates, evaluation.samples)
+        kept = changes_to_keep(candidates)
         record = self._judge(context, evaluator, evaluation, candidates, kept)
-        changes = gather_changes(kept, record.findings, region_of(candidates))
+        changes = gather_changes(kept, record.findings, candidate_of(candidates))
         self.scored = gathered.explained
         self._findings = record.findings
         with self.failures.caught("computing maps of many classes"):

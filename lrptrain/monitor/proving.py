@@ -33,43 +33,41 @@ MOST_WORDS = 60
 
 SHARPENED = "Probabilities are sharpened to the model's accuracy, as it is right more often than sure."
 
-RegionOf = Callable[[Finding], Region]
+CandidateOf = Callable[[Finding], Candidate]
 Kept = Mapping[tuple[Region, int], Change]
 
 
-def changes_to_keep(candidates: Sequence[Candidate], explained: Sequence[ExplainedSample]) -> KeptChanges:
-    """Return what keeps, of every region, the samples that show each of its candidates best.
+def changes_to_keep(candidates: Sequence[Candidate]) -> KeptChanges:
+    """Return what keeps, for every candidate, the samples whose answers fall furthest.
 
     Args:
         candidates: What will be tested; which of them will be confirmed is not known yet.
-        explained: The samples.
     """
-    row_of = {each.sample.sample_id: row for row, each in enumerate(explained)}
-    rows: dict[Region, set[int]] = {}
+    groups: dict[Region, list[set[int]]] = {}
     for candidate in candidates:
-        shown = candidate.finding.worst_samples[:MOST_SAMPLES]
-        rows.setdefault(candidate.region, set()).update(row_of[sample_id] for sample_id in shown)
-    return KeptChanges(rows)
+        groups.setdefault(candidate.region, []).append(set(candidate.rows.tolist()))
+    return KeptChanges(groups, MOST_SAMPLES)
 
 
-def gather_changes(kept: KeptChanges, facts: Sequence[Finding], region_of: RegionOf) -> Kept:
-    """Return what was kept of the samples of proven facts in any process, in the first one; nothing in the others.
+def gather_changes(kept: KeptChanges, facts: Sequence[Finding], candidate_of: CandidateOf) -> Kept:
+    """Return what was kept for proven facts in any process, in the first one; nothing in the others.
 
     Every process must call it. Only these few samples travel.
 
     Args:
         kept: What this process has kept.
         facts: The facts of the evaluation.
-        region_of: Returns the region that was changed to test a fact.
+        candidate_of: Returns what was tested.
     """
-    wanted = {region_of(fact) for fact in _proven(facts)}
-    local = {key: change for key, change in kept.changes.items() if key[0] in wanted}
+    tested = [candidate_of(fact) for fact in _proven(facts)]
+    wanted = {(each.region, row) for each in tested for row in kept.furthest(each.region, set(each.rows.tolist()))}
+    local = {key: change for key, change in kept.changes.items() if key in wanted}
     return {key: change for part in gather_to_first(local) for key, change in part.items()}
 
 
 def with_proofs(
     facts: Sequence[Finding],
-    region_of: RegionOf,
+    candidate_of: CandidateOf,
     changes: Kept,
     samples: Sequence[Sample],
     explained: Sequence[ExplainedSample],
@@ -80,21 +78,23 @@ def with_proofs(
 
     Args:
         facts: The facts of the evaluation.
-        region_of: Returns the region that was changed to test a fact.
+        candidate_of: Returns what was tested.
         changes: What was kept, of all processes.
         samples: All samples with their inputs.
         explained: The same samples with their predictions, in the same order.
         options: How they are drawn.
         folder: The folder of the proofs in that of the run.
     """
-    row_of = {each.sample.sample_id: row for row, each in enumerate(explained)}
     proven = _proven(facts)
 
     def proof(fact: Finding) -> Proof | None:
-        region = region_of(fact)
-        rows = [row_of[sample_id] for sample_id in fact.worst_samples[:MOST_SAMPLES]]
-        shown = [(samples[row], explained[row], changes[region, row]) for row in rows if (region, row) in changes]
-        if fact not in proven or not shown:
+        if fact not in proven:
+            return None
+        region = candidate_of(fact).region
+        # Of what several processes have kept, the furthest once more.
+        rows = KeptChanges({}, MOST_SAMPLES, dict(changes)).furthest(region, set(candidate_of(fact).rows.tolist()))
+        shown = [(samples[row], explained[row], changes[region, row]) for row in rows]
+        if not shown:
             return None
         change, control = change_in_words(fact.strategy)
         sharp = any(not np.allclose(kept.answer, each.probabilities, atol=1e-3) for _, each, kept in shown)
@@ -164,9 +164,9 @@ def _drawn(shown: Sequence[tuple[Sample, ExplainedSample, Change]], proof: Proof
         joint = to_pixels(torch.cat([image.float() for image in images], dim=2), mean=options.mean, std=options.std)
         cells += [enlarge(part) for part in np.split(joint, 3, axis=1)]
         captions += [
-            f"#{said.sample_id} as it is: {said.answer}, {said.before:.0%}",
-            f"{proof.change}: {said.answer}, {said.changed:.0%}",
-            f"Control ({proof.control}): {said.answer}, {said.control:.0%}",
+            f"#{said.sample_id} as it is: class {said.answer} {said.before:.0%}",
+            f"{proof.change}: class {said.answer} {said.changed:.0%}",
+            f"Control, {proof.control}: class {said.answer} {said.control:.0%}",
         ]
     file = io.BytesIO()
     require("PIL.Image", "monitor").fromarray(contact_sheet(cells, captions, columns=3)).save(file, "PNG")

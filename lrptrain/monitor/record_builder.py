@@ -28,7 +28,7 @@ from lrptrain.loggers import EpochRecord
 from lrptrain.loggers.local import PROOFS, evaluation_name
 from lrptrain.monitor import drawing, summary
 from lrptrain.monitor.excerpts import MOST_EXCERPTS, excerpt
-from lrptrain.monitor.proving import Kept, RegionOf, with_proofs
+from lrptrain.monitor.proving import CandidateOf, Kept, with_proofs
 from lrptrain.trainers.naming import NameSources, class_names_or_numbers, find_tokens, has_tokenizer
 
 
@@ -105,7 +105,8 @@ class RecordBuilder:
         findings = [self._in_words(each, evaluation, sources) for each in findings]
         # After the verdicts: what is not reported now has no history when it appears later.
         facts = fold(carry_over(previous, findings))
-        facts = fold_places(facts, region_of(candidates), self.min_effect)
+        tested = candidate_of(candidates)
+        facts = fold_places(facts, lambda fact: tested(fact).region, self.min_effect)
         reliance = _reliance(evaluation, candidates, effects)
         return EpochRecord(
             epoch=evaluation.epoch,
@@ -168,7 +169,7 @@ class RecordBuilder:
         options = drawing.DisplayOptions(record.class_names, find_tokens(self.tokenizer, sources), self.mean, self.std)
         folder = f"{PROOFS}/{evaluation_name(record.epoch, record.step)}"
         findings = with_proofs(
-            record.findings, region_of(candidates), changes, evaluation.inputs, evaluation.samples, options, folder
+            record.findings, candidate_of(candidates), changes, evaluation.inputs, evaluation.samples, options, folder
         )
         by_key = {(each.identity, each.where): each for each in findings}
         return replace(
@@ -195,10 +196,10 @@ class RecordBuilder:
         return class_names_or_numbers(self.class_names, sources, evaluation.samples[0].num_logits)
 
 
-def region_of(candidates: Sequence[Candidate]) -> RegionOf:
-    """Return a function that says which region was changed to test a finding."""
-    regions = {(each.finding.identity, each.finding.where): each.region for each in candidates}
-    return lambda finding: regions[finding.identity, finding.where]
+def candidate_of(candidates: Sequence[Candidate]) -> CandidateOf:
+    """Return a function that says from which candidate a finding has come."""
+    by_key = {(each.finding.identity, each.finding.where): each for each in candidates}
+    return lambda finding: by_key[finding.identity, finding.where]
 
 
 def _reported_unconfirmed(finding: Finding) -> bool:

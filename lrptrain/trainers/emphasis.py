@@ -86,7 +86,7 @@ def shows_colour(stream: TextIO) -> bool:
         return False
     # A file of a log stays plain even where colours are forced upon what would be a terminal.
     if os.environ.get("FORCE_COLOR"):
-        return stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+        return _is_terminal(stream) or stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
     # A notebook's stream is no terminal: it says so itself.
     return _is_terminal(stream)
 

@@ -51,7 +51,7 @@ function findingCard(run, finding) {
   if (worst) ids.forEach((id, i) => Object.assign(worst.children[i].dataset, { sample: id, target: finding.target ?? "" }));
   const card = h("article", { className: `finding ${finding.state}` }, head,
     h("div", { className: "evidence" }, relevanceRow(finding), interventionRow(finding), since), saidOf(finding), proofBlock(run, finding),
-    h("details", { className: "told" }, h("summary", {}, "in words"), String(finding.text || "").replace(/^\S\s/, "")), worst);
+    h("details", { className: "told" }, h("summary", {}, "in words"), String(finding.text || "").replace(/^\S\s/, "")), alsoOf(finding), worst);
   card.dataset.key = [finding.kind, finding.scope_kind, finding.scope, finding.target, finding.where].join("/");
   return card;
 }
@@ -62,6 +62,13 @@ function saidOf(finding) {
   if (!said) return "";
   const parts = [said.verdict, said.likewise, said.remedy ? `Mend: ${said.remedy}.` : ""];
   return h("p", { className: "said" }, parts.filter(Boolean).join(" "));
+}
+
+// The findings of the same fact, in classes and by other maps, that are folded into this one.
+function alsoOf(finding) {
+  const also = Array.isArray(finding.also) ? finding.also : [];
+  return also.length ? h("details", { className: "told" }, h("summary", {}, `${plural(also.length, "more finding")} of the same fact`),
+    h("ul", {}, also.map((one) => h("li", {}, String(one.text || "").replace(/^\S\s/, ""))))) : "";
 }
 
 function relevanceRow(finding) {
