@@ -97,7 +97,7 @@ def _comparable(
     relevance that speaks for the class are left out.
     """
     words = {
-        sample_id: word_relevance(maps[sample_id], known["tokens"], known["scored"])
+        sample_id: word_relevance(maps[sample_id], known["words"])
         for sample_id, known in about.items()
         if known["tokens"] is not None
     }
@@ -120,21 +120,20 @@ def positive(values: Float[np.ndarray, " tokens"]) -> Float[np.ndarray, " tokens
     return np.nan_to_num(values, posinf=0.0, neginf=0.0).clip(0)
 
 
-def word_relevance(
-    values: Float[np.ndarray, " tokens"], tokens: Sequence[str | None], scored: Sequence[bool]
-) -> dict[str, float]:
+def word_relevance(values: Float[np.ndarray, " tokens"], words: Sequence[dict[str, Any]]) -> dict[str, float]:
     """The relevance that speaks for the class by word, in all of its places together.
 
     Args:
         values: Relevance of each token.
-        tokens: As the tokenizer names them; upper and lower case, and a piece and a word, count as the same word.
-        scored: Which tokens count.
+        words: Of the text; see `maps.about_sample`. That of a word is the sum over its pieces; upper and lower case
+            count as the same word, and what is not scored does not count.
     """
+    finite = np.nan_to_num(values, posinf=0.0, neginf=0.0)
     found: dict[str, float] = {}
-    for value, token, counts in zip(positive(values), tokens, scored, strict=True):
-        word = "" if token is None else token.lstrip("Ġ▁").removeprefix("##").casefold()
-        if counts and word:
-            found[word] = found.get(word, 0.0) + float(value)
+    for word in words:
+        if word["scored"]:
+            name = word["text"].casefold()
+            found[name] = found.get(name, 0.0) + max(0.0, float(finite[list(word["places"])].sum()))
     return found
 
 

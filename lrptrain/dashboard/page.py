@@ -9,8 +9,21 @@ from lrptrain.extras import require
 from lrptrain.render.colors import to_palette
 
 SCRIPTS = (
-    *("elements", "address", "redraw", "controls", "typeahead", "source", "charts", "maps", "cards", "dialog"),
     *(
+        "elements",
+        "address",
+        "redraw",
+        "controls",
+        "typeahead",
+        "source",
+        "charts",
+        "explain",
+        "maps",
+        "cards",
+        "dialog",
+    ),
+    *(
+        "verdict",
         "runtable",
         "runs",
         "proof",
@@ -21,9 +34,8 @@ SCRIPTS = (
         "atlas",
         "plots",
         "compare",
-        "samples",
     ),
-    *("masks", "audit", "app"),
+    *("samples", "masks", "audit", "app"),
 )
 """In the order in which they are loaded."""
 STYLES = ("page", "explore", "proof")

@@ -5,6 +5,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from lrptrain.findings.detector import get_detector
+from lrptrain.findings.markup import finding_html
 from lrptrain.findings.proof import Proof
 from lrptrain.findings.scopes import Scope
 from lrptrain.findings.sentences import sentences
@@ -43,7 +44,7 @@ class Evidence:
         return cls(**{**numbers, "interval": (low, high)})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Finding:
     """The model looks, or relies on something, where it should not.
 
@@ -175,6 +176,12 @@ class Finding:
         fields["proof"] = Proof.from_dict(values["proof"]) if values.get("proof") else None
         fields["also"] = tuple(cls.from_dict(each) for each in values.get("also", ()))
         return cls(**fields)
+
+    def __repr__(self) -> str:
+        return f"Finding({sentences(self).verdict!r})"
+
+    def _repr_html_(self) -> str:
+        return finding_html(self)
 
     def __str__(self) -> str:
         detector = get_detector(self.kind)

@@ -24,6 +24,7 @@ from lrptrain.intervention.confidence import sharpness
 from lrptrain.intervention.effects import model_output
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars
 from lrptrain.loggers.metrics import current_key
+from lrptrain.loggers.record import Highlight, Picture
 from lrptrain.monitor.budget import Extent
 from lrptrain.monitor.class_maps import compute_class_maps
 from lrptrain.monitor.clock import Clock
@@ -82,6 +83,7 @@ class MonitorCore:
         recorder: Writes to the folder of the run.
         scalars: The scalars of the last evaluation, and the number of failures.
         scored: The explained samples of the last evaluation, without inputs and annotations.
+        drawn: Its pictures and highlighted texts, in the first process.
         evaluated_epoch: The epoch of the last evaluation, also of one that failed; None before it.
     """
 
@@ -110,6 +112,7 @@ class MonitorCore:
         self.reader = SampleReader(self.config, self.warn)
         self.scalars: dict[str, float] = {}
         self.scored: list[ExplainedSample] = []
+        self.drawn: list[Picture | Highlight] = []
         self.evaluated_epoch: int | None = None
         self._findings: list[Finding] = []
         self._method = self.config.method
@@ -406,6 +409,7 @@ class MonitorCore:
         if context.is_first_process:
             with self.failures.caught("drawing"):
                 record = self._builder.draw(record, gathered.displayed, context.name_sources, evaluation)
+                self.drawn = [*record.pictures, *record.texts]
             with self.failures.caught("drawing what an intervention did"):
                 record = self._builder.prove(record, evaluation, candidates, changes, context.name_sources)
                 self._findings = record.findings

@@ -72,14 +72,18 @@ def test_components_are_those_of_the_textbook(shape):
     np.testing.assert_allclose(principal_components(-rows, 4)[:, :1] * -1, found[:, :1], atol=1e-12)
 
 
-def test_the_relevance_of_a_word_is_that_of_all_its_places():
-    values = np.array([9.0, 0.5, -0.3, 0.25, np.nan, 2.0])
-    tokens = ["[CLS]", "ĠGood", "▁day", "good", "##ing", None]
-    assert word_relevance(values, tokens, [False, True, True, True, True, True]) == {
-        "good": 0.75,
-        "day": 0.0,
-        "ing": 0.0,
-    }
+def test_the_relevance_of_a_word_is_that_of_its_pieces_in_all_its_places():
+    values = np.array([9.0, 0.5, -0.3, 0.25, -0.1, np.nan])
+    words = [
+        {"text": "[CLS]", "places": [0], "scored": False},
+        {"text": "Good", "places": [1], "scored": True},
+        {"text": "day", "places": [2], "scored": True},
+        {"text": "goo", "places": [3, 4], "scored": True},
+        {"text": "good", "places": [3, 4], "scored": True},
+        {"text": "x", "places": [5], "scored": True},
+    ]
+    expected = {"good": 0.65, "day": 0.0, "goo": 0.15, "x": 0.0}
+    assert word_relevance(values, words) == pytest.approx(expected)
 
 
 def texts(number):

@@ -17,11 +17,12 @@ const FIELDS = {
   // The table of runs: which are not drawn, sorted by which column, and searched for what; see runtable.js.
   without: [], order: "", find: "",
   // Which findings are listed; see findings.js.
-  state: "", of: "", scope: "",
+  state: "", of: "", scope: "", finding: "",
   // Which masks; see masks.js.
   export: "", split: "", status: "", maskclass: "",
 };
 const FILTERS = ["class", "predicted", "reading", "group", "id", "score", "from", "to", "area", "cluster"];
+const NO_FILTER = Object.fromEntries(FILTERS.map((name) => [name, FIELDS[name]]));
 const MASK_FILTERS = ["export", "split", "status", "maskclass"];
 const address = { ...FIELDS };
 const watching = []; // [names of fields, listener]

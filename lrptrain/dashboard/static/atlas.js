@@ -106,7 +106,8 @@ function clusterList(table, found, rows) {
 
 function meanMap({ map, grid }) {
   const canvas = h("canvas", { width: 56, height: 56, title: "the mean of its maps" });
-  paint(canvas, null, null, upsampled(unpack(map), grid, 56, 56), 1);
+  const size = { width: 56, height: 56, data: null };
+  paint(canvas, 0, size, null, heatOf(map, grid, size, map.peak), { opacity: 1, threshold: 0 });
   return canvas;
 }
 

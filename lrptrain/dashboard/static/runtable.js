@@ -3,6 +3,7 @@
 const MOST_DIFFERING = 8; // columns of hyperparameters
 const COLUMNS = [
   { key: "run", title: "run", value: (run) => shortName(run.name) },
+  { key: "verdict", title: "verdict", value: (run) => SHORT_VERDICTS[verdictOf(run.name).state] },
   { key: "method", title: "explained by", value: (run) => words(String(run.about.settings.method ?? "")) },
   { key: "epoch", title: "epoch", value: (run) => lastOf(run.name)?.epoch },
   { key: "accuracy", title: "accuracy", value: scalarValue("accuracy"), text: percent },
@@ -42,7 +43,7 @@ function differing() {
 }
 
 function runColumns() {
-  return [...COLUMNS.slice(0, 2), ...differing(), ...COLUMNS.slice(2)];
+  return [...COLUMNS.slice(0, 3), ...differing(), ...COLUMNS.slice(3)];
 }
 
 // Runs that the search leaves: each word of it must be in the name or in a hyperparameter, such as "lr=0.001".
@@ -83,7 +84,7 @@ function runRow(run, columns) {
   const cells = columns.map(({ key, title, value, text }) => {
     const own = value(run);
     const said = own === undefined || own === null || own === "" ? "–" : (text ?? String)(own);
-    const inside = key === "run" ? h("button", { type: "button", className: "link", onclick: () => go({ view: "findings", run: [run.name] }) }, said) : said;
+    const inside = key === "verdict" ? verdictLink(run.name) : key === "run" ? h("button", { type: "button", className: "link", onclick: () => go({ view: "findings", run: [run.name] }) }, said) : said;
     const cell = h("td", { className: isNumber(own) ? "number" : "", title: said.length > 30 ? said : "" }, inside);
     cell.dataset.title = title; // on a phone, where a row is a card
     return cell;
