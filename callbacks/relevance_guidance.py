@@ -43,9 +43,9 @@ class RelevanceGuidance(ModelCallback):
     - each loss by its name: its mean over the guided samples; `total`: their weighted sum;
     - `weight`: the schedule's share of the weight; `applied_weight`: what all losses are multiplied by in this step,
       beside their weights by name;
-    - `samples`: guided samples; `failures`; `left_out`: samples that went unguided for their values; `skipped`: losses
-      left out because they were not finite, and steps undone because their gradient was not (a GradScaler does that
-      itself);
+    - `samples`: guided samples; `swapped`: how many of them the step saw with swapped surroundings; `failures`;
+      `left_out`: samples that went unguided for their values; `skipped`: losses left out because they were not finite,
+      and steps undone because their gradient was not (a GradScaler does that itself);
     - where gradients are compared, `cosine` between the gradients of task and guidance (-1..1), `norm_ratio` of their
       norms (guidance at a factor of 1 over task) and `cost`, the guidance's seconds over the task's;
     - from time to time `swap_distance`: how far the prediction moves (total variation, 0..1) when another sample's
@@ -59,7 +59,10 @@ class RelevanceGuidance(ModelCallback):
     `gradient_checkpointing = True` on it.
 
     Args:
-        loss: One of `lrptrain.guidance.LOSSES`, several as in "consistency+energy", or a weight for each by its name.
+        loss: "swap", one of `lrptrain.guidance.LOSSES`, several as in "consistency+energy", or a weight for each by its
+            name. "swap" adds no loss: the step itself is given the annotated samples with another sample's content in
+            place of what is not annotated, and its own loss teaches the model not to need it. Its weight is the share
+            of the samples that are swapped, up to 1.
         weight: A factor for all losses, applied as it is. By default 1 for losses with weights by name, and else as
             large as the task's gradient allows, up to 1; see above.
         method: The relevance method of the maps that `energy` and the other losses on maps judge: a differentiable one
@@ -170,7 +173,7 @@ class RelevanceGuidance(ModelCallback):
     @property
     def state_key(self) -> str:
         """Tells two guidances apart, so that `setup` can say what to do instead."""
-        return self._generate_state_key(losses=list(self.guidance.objective.weights))
+        return self._generate_state_key(losses=self.guidance.objective.names)
 
     def state_dict(self) -> dict[str, Any]:
         """Return what a resumed run continues; the schedule follows the trainer's own steps."""

@@ -290,8 +290,9 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             self._listener = InputListener(self._model, batch)
 
     def on_exception(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", exception: BaseException) -> None:
-        """Listen no longer."""
+        """Listen no longer, and stop the clock: the same trainer may go on with what it has paid for by now."""
         self._heard()
+        self.core.clock.stop()
 
     def on_validation_batch_end(
         self,

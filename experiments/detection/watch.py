@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader
 from experiments.detection import images, texts
 from experiments.detection.cases import Case
 from lrptrain.callbacks import RelevanceMonitor
-from lrptrain.findings import Finding
+from lrptrain.findings import Finding, unfold
 from lrptrain.models.classifier import Classifier
 
 TASKS: dict[str, ModuleType] = {"images": images, "texts": texts}
@@ -86,7 +86,7 @@ def right(module: Classifier, loader: DataLoader) -> np.ndarray:
 
 def noted(monitor: RelevanceMonitor) -> Row:
     """What a monitor confirmed and, with annotations, the mean share of relevance on them beside a uniform map's."""
-    found: Row = {"findings": [brief(finding) for finding in monitor.findings if finding.state == "confirmed"]}
+    found: Row = {"findings": [brief(finding) for finding in unfold(monitor.findings) if finding.state == "confirmed"]}
     shares = [(one.values[FOCUS], one.chance) for one in monitor.scored if FOCUS in one.values]
     if shares:
         found["EPG"], found["chance"] = np.nanmean(shares, 0).tolist()

@@ -27,7 +27,7 @@ RESULTS = HERE / "results" / "runs.jsonl"
 SEEDS = (0, 1, 2)
 STEPS = 120
 CORRELATION = 0.98
-ARMS = {"none": None, "consistency+energy": "consistency+energy", "rationale_bce": "rationale_bce"}
+ARMS = {"none": None, "swap": "swap", "consistency+energy": "consistency+energy", "rationale_bce": "rationale_bce"}
 """The guidance losses, without a weight."""
 
 

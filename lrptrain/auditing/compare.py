@@ -19,6 +19,7 @@ from lrptrain.auditing.comparison import (
     prepare_cases,
     try_out,
 )
+from lrptrain.auditing.markup import markdown_html
 from lrptrain.auditing.predict import Fill
 from lrptrain.auditing.samples import draw_samples
 from lrptrain.batch import BatchAdapter, Sample, batched
@@ -32,7 +33,7 @@ LONG = 30.0  # seconds that a method may go on for without a word
 SPLIT_NAMES = {"val": "validation", "test": "test"}
 
 
-@dataclass
+@dataclass(repr=False)
 class Comparison:
     """What a comparison measured so far.
 
@@ -65,6 +66,12 @@ class Comparison:
     def __str__(self) -> str:
         """Return the heading and the table, as in table.md."""
         return f"{self.heading}\n\n{self.table}"
+
+    def __repr__(self) -> str:
+        return f"Comparison({len(self.rows)} of {len(self.methods)} methods, {self.about['samples']} samples)"
+
+    def _repr_html_(self) -> str:
+        return markdown_html(str(self))
 
     def write(self, folder: Path | str) -> None:
         """Write table.md and results.json; a number that is not known is null."""

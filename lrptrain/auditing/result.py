@@ -6,6 +6,7 @@ from typing import Any
 
 from lrptrain.auditing.base import AuditTest, select_tests
 from lrptrain.auditing.context import AuditContext
+from lrptrain.auditing.markup import markdown_html
 from lrptrain.auditing.score import Score, summarize
 from lrptrain.auditing.store import Values
 from lrptrain.auditing.verdict import MIN_SAMPLES, Verdict, reach_verdict
@@ -35,7 +36,7 @@ class UnitResult:
         return f"{self.test} of {self.unit}" if self.unit else self.test
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class AuditResult:
     """What an audit measured.
 
@@ -102,6 +103,13 @@ class AuditResult:
         from lrptrain.auditing.report import markdown  # which reads results, so it imports this module
 
         return markdown(self)
+
+    def __repr__(self) -> str:
+        verdicts = ", ".join(f"{verdict.method}: {verdict.faithful}" for verdict in self.verdicts)
+        return f"AuditResult({self.about['samples']} samples, faithful: {verdicts})"
+
+    def _repr_html_(self) -> str:
+        return markdown_html(str(self))
 
     def to_dict(self) -> dict[str, Any]:
         """Return everything with the names that the files of an audit use."""

@@ -39,6 +39,14 @@ class Task(ABC):
         """The names of the classes, where the task itself says what they are."""
         return None
 
+    @property
+    def description(self) -> str:
+        """How a user writes the task, for records: "classes", "binary", "lrptrain.OneLabel(column=2, title='')"."""
+        if self in (CLASSES, *TASKS.values()):
+            return self.name
+        package = "lrptrain" if isinstance(self, (OneLabel, Regression)) else type(self).__module__
+        return f"{package}.{self!r}"
+
     def reading(self) -> AbstractContextManager[None]:
         """Return what the model's output is read in, as the logits of classes."""
         return one_logit_as(self.view)

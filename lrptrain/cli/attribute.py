@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import torch
 
+    from lrptrain.batch.task import Task
     from lrptrain.cli.checkpoint import Checkpoint
     from lrptrain.cli.normalisation import Normalisation
     from lrptrain.relevance import Relevance
@@ -33,6 +34,7 @@ def show_relevance(
     module: str | None = None,
     model: str | None = None,
     batch_adapter: str | None = None,
+    task: str | None = None,
     device: str | None = None,
     trust: bool = False,
 ) -> None:
@@ -47,7 +49,7 @@ def show_relevance(
         target: The class to explain, by its index or its name; else the predicted one.
         method: One of `lrptrain.methods()`; else the default one, or what takes its place where that cannot serve the
             model.
-        output: The file to which the overlay of an image is written.
+        output: The file to which an image is written, beside its map.
         size: Side to which an image is resized; else the model's own.
         mean: Mean of each channel that the training images were normalised with, in 0..1; else as the data, the
             checkpoint or the model's card says.
@@ -63,6 +65,8 @@ def show_relevance(
             section is read; else the checkpoint's own, or this project's for images and texts.
         model: Attribute path of the model on the LightningModule, where that has no forward of its own.
         batch_adapter: package.function that brings a batch of another form to the names of the contract.
+        task: What the output means, where it does not say so: "binary" (one logit), "lrptrain.OneLabel(column=2)" of
+            several labels per sample, or "lrptrain.Regression(mean=3.5, std=1.2)".
         device: "cpu" (the default), "cuda" ...
         trust: Also load a checkpoint that holds objects of any class, whose making runs code that the file brings.
 
@@ -71,7 +75,7 @@ def show_relevance(
     """
     # Imported here: the help of a verb must not wait for what the verb needs.
     from lrptrain.cli.checkpoint import read_checkpoint
-    from lrptrain.cli.datasets import load_adapter, load_data, names_in
+    from lrptrain.cli.datasets import load_adapter, load_data, load_task, names_in
     from lrptrain.cli.modules import load_module
     from lrptrain.cli.normalisation import find_normalisation
     from lrptrain.trainers.checks import check_normalisation
@@ -79,6 +83,7 @@ def show_relevance(
     from lrptrain.trainers.naming import find_tokenizer
 
     check_normalisation(mean, std)
+    meaning = load_task(task)
     is_image = _is_file(source)
     saved = read_checkpoint(checkpoint, trust)
     owner = load_module(saved, is_image, module)
@@ -88,7 +93,8 @@ def show_relevance(
         model=find_model(owner, model).eval().to(device or "cpu"),
         saved=saved,
         data=named_data,
-        class_names=None if class_names is None else names_in(class_names),
+        class_names=meaning.class_names if class_names is None else names_in(class_names),
+        task=meaning,
         target=target,
         method=method,
     )
@@ -119,7 +125,8 @@ class _Explained:
         model: Its model.
         saved: The checkpoint.
         data: The datamodule or loader that the user named; None without.
-        class_names: As the user says; None without.
+        class_names: As the user or the task says; None without.
+        task: What the output means.
         target: The class, its name, or None for the predicted one.
         method: The name of the method; None for the default one.
     """
@@ -129,6 +136,7 @@ class _Explained:
     saved: "Checkpoint"
     data: Any
     class_names: list[str] | None
+    task: "Task"
     target: int | str | None
     method: str | None
 
@@ -157,16 +165,15 @@ class _Explained:
         import torch
 
         from lrptrain.auditing.predict import predict_logits
-        from lrptrain.batch.task import CLASSES
         from lrptrain.relevance import attribute
         from lrptrain.trainers.naming import find_class
 
         target = self.target
         if isinstance(target, str):
-            with torch.no_grad(), CLASSES.reading():
+            with torch.no_grad(), self.task.reading():
                 classes = predict_logits(self.model, inputs).shape[1]
             target = find_class(target, self.names(classes))
-        with CLASSES.reading():  # one logit is that of two classes
+        with self.task.reading():  # one logit as those of two classes
             relevance = attribute(self.model, inputs, target, self.method)
         return relevance, self.names(relevance.logits.shape[1])
 
@@ -222,7 +229,7 @@ def _show_image(
     from PIL import Image
 
     from lrptrain.data.pictures import open_picture, to_image
-    from lrptrain.render import overlay
+    from lrptrain.render import titled_pair
 
     height, width = (size, size) if size is not None else _image_size(explained.model)
     # [3, height, width] in [0, 1], then as the model saw images in training.
@@ -231,7 +238,9 @@ def _show_image(
     assert relevance.grid is not None
     # Scores [1, patches] become a heat map [rows, columns].
     heat = relevance.scores[0].unflatten(0, relevance.grid)
-    Image.fromarray(overlay(image, heat, mean=normalisation.mean, std=normalisation.std)).save(output)
+    title = f"target {_named(relevance, names, int(relevance.target[0]))}"
+    pair = titled_pair(image, heat, title=title, mean=normalisation.mean, std=normalisation.std)
+    Image.fromarray(pair.picture).save(output)
     print(f"{_prediction(relevance, names)}\n{output}")
 
 
@@ -254,13 +263,13 @@ def _show_text(explained: _Explained, text: str, words: Any) -> None:
 
 def _prediction(relevance: "Relevance", names: Sequence[str] | None) -> str:
     """Return a line with the predicted class, and the explained one where it is another, and their probabilities."""
-    probabilities = relevance.logits[0].softmax(0)
     target = int(relevance.target[0])
-    predicted = int(probabilities.argmax())
+    predicted = int(relevance.logits[0].argmax())
+    text = f"predicted {_named(relevance, names, predicted)}"
+    return text if target == predicted else f"{text}; explained {_named(relevance, names, target)}"
 
-    def named(index: int) -> str:
-        name = "" if names is None else f" {names[index]!r}"
-        return f"class {index}{name} ({float(probabilities[index]):.1%})"
 
-    text = f"predicted {named(predicted)}"
-    return text if target == predicted else f"{text}; explained {named(target)}"
+def _named(relevance: "Relevance", names: Sequence[str] | None, index: int) -> str:
+    """Return a class by its number and name, and its probability."""
+    name = "" if names is None else f" {names[index]!r}"
+    return f"class {index}{name} ({float(relevance.logits[0].softmax(0)[index]):.1%})"

@@ -116,7 +116,7 @@ def _verdict(name: str, outcome: Outcome) -> str:
     if not last:
         return f"{text}, and took the flag back in epoch {since[-1] + 1}."
     gravest = max(last, key=lambda finding: finding.severity)
-    return f"{text}. The flag as it stands:\n\n{announce([gravest])[0]}"
+    return f"{text}. The flag as it stands:\n\n{announce([gravest], outcome.folder)[0]}"
 
 
 def _confirmed(event: dict[str, Any]) -> list[Finding]:

@@ -16,7 +16,7 @@ from lrptrain.dashboard.tables import arrow_errors, read_columns, read_schema
 from lrptrain.extras import require
 from lrptrain.loggers.inputs import input_path
 from lrptrain.loggers.local import CLASS_MAPS, MAP
-from lrptrain.render import scored_tokens
+from lrptrain.render import join_words, scored_tokens
 
 MOST_EPOCHS = 40
 """The most evaluations of which `read_history` returns the maps."""
@@ -39,7 +39,7 @@ def read_cards(folder: Path, name: str, ids: Sequence[str]) -> dict[str, Any]:
 
     Returns:
         `cards`: by id, of all that the table has, `maps` by target (see `packed`), `grid`, `image` and `mask`: whether
-        there is one, `tokens`, `annotation` and `scored` (which tokens are) of a text; and `notes`.
+        there is one, `tokens`, `annotation`, `scored` (which tokens are) and `words` of a text; and `notes`.
     """
     notes: list[str] = []
     path = evaluations(folder).get(name)
@@ -108,7 +108,7 @@ def _tables(folder: Path, path: Path, notes: list[str]) -> _Tables:
     columns: _Columns = {}
     others: _Others = {}
     try:
-        rows, columns = _maps(*stamped(path))
+        rows, columns = map_columns(*stamped(path))
         also = file_in(folder, CLASS_MAPS, path.name)
         others = _class_maps(*stamped(also)) if also is not None else {}
     except (OSError, ValueError, TypeError, KeyError) as error:
@@ -125,7 +125,7 @@ def _card(folder: Path, sample_id: str, notes: list[str], tables: _Tables) -> di
     # For example {"label": [...], "predicted": [...], "class cat": [...]}.
     by_target |= others.get(sample_id, {})
     lengths = {len(values) for values in by_target.values() if isinstance(values, list | np.ndarray)} - {0}
-    about = _about(folder, sample_id, notes, min(lengths, default=0))
+    about = about_sample(folder, sample_id, notes, min(lengths, default=0))
     # Maps of one sample have one length, that of its tokens; others are scaled over all of their values.
     scored = about["scored"] if len(lengths) == 1 else None
     maps = {target: packed(values, scored) for target, values in by_target.items()}
@@ -152,7 +152,7 @@ def _class_maps(path: Path, changed: int, size: int) -> _Others:
 
 @lru_cache(maxsize=MOST_EPOCHS + 8)
 @arrow_errors
-def _maps(path: Path, changed: int, size: int) -> tuple[_Rows, _Columns]:
+def map_columns(path: Path, changed: int, size: int) -> tuple[_Rows, _Columns]:
     """Return the row of each sample id, and the column of maps of each target."""
     types = require("pyarrow.types", "monitor")
     schema = read_schema(path)
@@ -170,7 +170,7 @@ def _row(column: Any, row: int) -> np.ndarray | None:
     return values.to_numpy(zero_copy_only=False) if values is not None else None
 
 
-def _about(folder: Path, sample_id: str, notes: list[str], length: int) -> dict[str, Any]:
+def about_sample(folder: Path, sample_id: str, notes: list[str], length: int) -> dict[str, Any]:
     """What the sample is; without a record of it, a square grid where its map, of this length, can be one."""
     name = input_path(folder, sample_id).stem
     content = read_json_or_note(file_in(folder, "inputs", f"{name}.json"), notes)
@@ -189,7 +189,14 @@ def _about(folder: Path, sample_id: str, notes: list[str], length: int) -> dict[
         "tokens": tokens,
         "annotation": annotation,
         "scored": scored,
+        "words": [] if tokens is None or scored is None else _words(tokens, scored, annotation),
     }
+
+
+def _words(tokens: list[str | None], scored: list[bool], annotation: list[int] | None) -> list[dict[str, Any]]:
+    """What is shown of a text: its words, as `lrptrain.render` joins them, each with the places of its tokens."""
+    evidence = [False] * len(tokens) if annotation is None else [value == 1 for value in annotation]
+    return [word._asdict() for word in join_words(tokens, scored, evidence)]
 
 
 def _is_list(values: Any, length: int, kind: type) -> bool:

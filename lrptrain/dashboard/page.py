@@ -1,18 +1,32 @@
 """The page itself: one template, for the server and for the report; its scripts, its style and its charts."""
 
+import json
 from functools import cache
 from importlib.resources import files
 from threading import Lock
-from typing import Any
 
 from lrptrain.extras import require
-from lrptrain.render.image import color_maps
+from lrptrain.render.colors import to_palette
 
 SCRIPTS = (
-    *("elements", "address", "redraw", "controls", "source", "charts", "maps", "cards", "dialog"),
-    *("runs", "findings", "filters", "samples", "masks", "audit", "app"),
+    *(
+        "elements",
+        "address",
+        "redraw",
+        "controls",
+        "typeahead",
+        "source",
+        "charts",
+        "explain",
+        "maps",
+        "cards",
+        "dialog",
+    ),
+    *("verdict", "runtable", "runs", "findings", "filters", "histogram", "confusion", "atlas", "plots", "compare"),
+    *("samples", "masks", "audit", "app"),
 )
 """In the order in which they are loaded."""
+STYLES = ("page", "explore")
 _making_charts = Lock()
 
 
@@ -33,16 +47,15 @@ def page(data: str | None = None) -> str:
 @cache
 def style() -> str:
     """The style sheet."""
-    return _static("page.css")
+    return "\n".join(_static(f"{name}.css") for name in STYLES)
 
 
 @cache
 def script() -> str:
     """All of the page's own scripts as one, and the colours of relevance."""
     # Joined, the scripts share one scope; the colours make the page's overlays those of `lrptrain.render`.
-    hot, cold = map(_colors, color_maps())
     parts = [
-        f'"use strict";\nconst COLORS = {{ hot: "{hot}", cold: "{cold}" }};',
+        f'"use strict";\nconst COLORS = {json.dumps(to_palette())};',
         *(_static(f"{name}.js") for name in SCRIPTS),
     ]
     return "\n".join(parts)
@@ -58,12 +71,6 @@ def charts() -> str:
 def _charts() -> str:
     # In a report the script stands within <script>, which its own text must not end.
     return require("vl_convert", "dashboard").javascript_bundle().replace("</script", "<\\/script")
-
-
-def _colors(color_map: Any) -> str:
-    """The 256 colours of a map of matplotlib, six hexadecimal digits each."""
-    table: bytes = color_map(range(256), bytes=True)[:, :3].tobytes()
-    return table.hex()
 
 
 def _static(name: str) -> str:

@@ -4,6 +4,7 @@ import base64
 from pathlib import Path
 from typing import Any
 
+from lrptrain.dashboard.embedding import read_embedding
 from lrptrain.dashboard.maps import read_cards, read_history
 from lrptrain.dashboard.masks import mask_picture, read_masks
 from lrptrain.dashboard.page import page
@@ -60,6 +61,11 @@ def _everything(folder: Path) -> dict[str, Any]:
         },
         "table": table,
         "cards": cards,
+        "embedding": {
+            target: read_embedding(folder, table["evaluation"], target)
+            for target in table["targets"]
+            if not target.startswith("class ")
+        },
         "history": {sample_id: read_history(folder, sample_id) for sample_id in ids},
         "images": {sample_id: _pictures(folder, sample_id) for sample_id in ids},
         "audit": audit,

@@ -8,6 +8,7 @@ from typing import Any
 
 from lrptrain.dashboard import page
 from lrptrain.dashboard.access import TokenRequired
+from lrptrain.dashboard.embedding import read_embedding
 from lrptrain.dashboard.maps import read_cards, read_history
 from lrptrain.dashboard.masks import mask_picture, read_masks
 from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_new_events
@@ -193,6 +194,7 @@ _READERS: dict[str, Callable[[Path, Any], Any]] = {
     "table": lambda folder, query: read_sample_table(folder, query.get("evaluation")),
     "cards": lambda folder, query: read_cards(folder, query.get("evaluation", ""), query.getlist("id")[:MOST_CARDS]),
     "history": lambda folder, query: read_history(folder, query.get("id", "")),
+    "embedding": lambda folder, query: read_embedding(folder, query.get("evaluation", ""), query.get("target", "")),
     "audit": lambda folder, query: read_audit(folder),
     "masks": _masks,
 }

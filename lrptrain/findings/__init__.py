@@ -3,10 +3,11 @@
 from lrptrain.findings.announcement import announce
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, detect_candidates, register_detector
 from lrptrain.findings.evaluation import Evaluation, ExplainedSample
+from lrptrain.findings.facts import fold, unfold
 from lrptrain.findings.finding import Evidence, Finding, worst_severity
 from lrptrain.findings.scopes import OVERALL, Scope
 from lrptrain.findings.statistics import bootstrap_interval, holm, max_test, sign_flip_test
-from lrptrain.findings.verdicts import Effect, merge_findings, reach_verdicts
+from lrptrain.findings.verdicts import Effect, carry_over, news_among, reach_verdicts
 
 __all__ = [
     "OVERALL",
@@ -21,12 +22,15 @@ __all__ = [
     "Scope",
     "announce",
     "bootstrap_interval",
+    "carry_over",
     "detect_candidates",
+    "fold",
     "holm",
     "max_test",
-    "merge_findings",
+    "news_among",
     "reach_verdicts",
     "register_detector",
     "sign_flip_test",
+    "unfold",
     "worst_severity",
 ]

@@ -67,7 +67,9 @@ class Detector(Protocol):
         least_effect: The least mean change of a probability that confirms the finding, in [0, 1), where it exceeds that
             of the configuration.
         reported_unconfirmed: Whether it is reported if an intervention did not confirm it.
-        change: What the intervention does to the place, as the beginning of a sentence.
+        fact: What findings of several kinds say alike, so that they are one fact; "" for the kind itself.
+        seen_at_places: Whether it may be what a confirmed place shows otherwise; see `lrptrain.findings.facts`.
+        verb: What the model does with the place, in a sentence: `the model <verb> <place>`.
     """
 
     kind: str
@@ -76,7 +78,9 @@ class Detector(Protocol):
     named_by_place: bool = False
     least_effect: float = 0.0
     reported_unconfirmed: bool = True
-    change: str = "With that changed"
+    fact: str = ""
+    seen_at_places: bool = False
+    verb: str = "relies on"
 
     def detect(self, evaluation: "Evaluation", config: DetectionConfig) -> Iterable[Candidate]:
         """Return what the relevance of an evaluation makes suspect."""
@@ -86,14 +90,9 @@ class Detector(Protocol):
         """Return what the model relies on, as a noun."""
         return finding.where
 
-    def share_sentence(self, share: str, uniform: str) -> str:
-        """Return how much of the relevance lies where.
-
-        Args:
-            share: The share of the relevance, such as `12 %`.
-            uniform: What a uniform map has there.
-        """
-        return f"{share} of the relevance lies there (a uniform map: {uniform})."
+    def share_sentence(self, finding: "Finding") -> str:
+        """Return how much of the relevance lies where, in plain words; "" if the maps do not say."""
+        return wording.share_there(finding)
 
     def relevance_sentence(self, finding: "Finding") -> str:
         """Return what the relevance says of a finding of this kind."""

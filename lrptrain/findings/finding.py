@@ -1,11 +1,13 @@
 """A finding with its evidence: what the relevance shows, and what an intervention confirms or refutes."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from lrptrain.findings.detector import get_detector
+from lrptrain.findings.markup import finding_html
 from lrptrain.findings.scopes import Scope
+from lrptrain.findings.sentences import sentences
 
 MAX_WORST_SAMPLES = 5
 
@@ -41,7 +43,7 @@ class Evidence:
         return cls(**{**numbers, "interval": (low, high)})
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Finding:
     """The model looks, or relies on something, where it should not.
 
@@ -66,6 +68,12 @@ class Finding:
         history: The `effect` in every evaluation since `first_epoch`, the last one included.
         note: The reason why it could not be tested, or "".
         title: What such a finding says, in a few words, for headings.
+        medium: What the samples are, `"image"` or `"text"`; "" where it is not known.
+        strategy: What the intervention did to the place: `"swap"`, `"inpaint"`, `"fill"` or, to words, `"delete"`; ""
+            where it is not known.
+        excerpts: Of texts, the words of the worst samples that show it, in their order.
+        also: The further findings of the same fact, in classes and groups and for other targets; see
+            `lrptrain.findings.facts`. None of them has any of its own.
     """
 
     kind: str
@@ -84,6 +92,10 @@ class Finding:
     history: tuple[float, ...] = field(default=())
     note: str = ""
     title: str = ""
+    medium: Literal["image", "text", ""] = ""
+    strategy: str = ""
+    excerpts: tuple[str, ...] = ()
+    also: tuple["Finding", ...] = ()
 
     @property
     def evidence(self) -> Evidence:
@@ -130,24 +142,35 @@ class Finding:
         return self.kind, self.scope, self.target, place
 
     def to_dict(self) -> dict[str, Any]:
-        """Return plain numbers, strings, lists and dicts, ready for JSON, with what follows from the attributes."""
+        """Return plain numbers, strings, lists and dicts, ready for JSON, with what follows from the attributes.
+
+        `sentences` are those of `lrptrain.findings.sentences`, and `text` is the same finding with intervals and
+        p-values.
+        """
         derived = ("effect", "interval", "p_value", "samples", "severity", "trend")
-        values = asdict(self) | self.scope.to_dict() | {name: getattr(self, name) for name in derived}
-        plain: dict[str, Any] = _with_lists(values | {"text": str(self)})
-        return plain
+        values = asdict(replace(self, also=())) | self.scope.to_dict() | {name: getattr(self, name) for name in derived}
+        plain: dict[str, Any] = _with_lists(values | {"text": str(self), "sentences": sentences(self)._asdict()})
+        return plain | {"also": [each.to_dict() for each in self.also]}
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> "Finding":
-        """Return the inverse of `to_dict`; records of older runs, without `title` and `scope_kind`, are read, too."""
+        """Return the inverse of `to_dict`; records of older runs lack some attributes."""
         # `to_dict` also writes what follows from the attributes, such as `severity`: that is computed again.
         fields = {name: values[name] for name in cls.__dataclass_fields__ if name in values}
         fields["scope"] = Scope.from_dict(values)
         fields["title"] = values.get("title") or get_detector(values["kind"]).title
         for name in ("relevance", "intervention"):
             fields[name] = Evidence.from_dict(values[name]) if values.get(name) else None
-        for name in ("worst_samples", "history"):
-            fields[name] = tuple(values[name])
+        for name in ("worst_samples", "history", "excerpts"):
+            fields[name] = tuple(values.get(name, ()))
+        fields["also"] = tuple(cls.from_dict(each) for each in values.get("also", ()))
         return cls(**fields)
+
+    def __repr__(self) -> str:
+        return f"Finding({sentences(self).verdict!r})"
+
+    def _repr_html_(self) -> str:
+        return finding_html(self)
 
     def __str__(self) -> str:
         detector = get_detector(self.kind)
@@ -161,8 +184,8 @@ class Finding:
 
 
 def worst_severity(findings: Iterable[Finding]) -> float:
-    """Return the largest severity, 0 without findings."""
-    return max((finding.severity for finding in findings), default=0.0)
+    """Return the largest severity, also of what is folded into others; 0 without findings."""
+    return max((each.severity for finding in findings for each in (finding, *finding.also)), default=0.0)
 
 
 def _with_lists(value: Any) -> Any:

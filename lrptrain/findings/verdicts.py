@@ -8,7 +8,8 @@ import numpy as np
 from jaxtyping import Float
 
 from lrptrain.findings.detector import get_detector
-from lrptrain.findings.finding import Evidence, Finding
+from lrptrain.findings.facts import STATES, Fact, fact_of, unfold
+from lrptrain.findings.finding import Evidence, Finding, State
 from lrptrain.findings.scopes import Scope
 from lrptrain.findings.statistics import bootstrap_interval, holm, sign_flip_test
 
@@ -21,10 +22,12 @@ class Effect(NamedTuple):
     Attributes:
         change: How far the prediction moved when the region was changed, in [-1, 1]; nan where it was not tested.
         control: How far it moved under the control, in [-1, 1].
+        strategy: What was done to the region; see `Finding.strategy`.
     """
 
     change: Float[np.ndarray, " n"]
     control: Float[np.ndarray, " n"]
+    strategy: str = ""
 
 
 def reach_verdicts(
@@ -67,39 +70,48 @@ def reach_verdicts(
         #   [ 0    | o ]   suspected: it may be nothing
         #     0  [ o | ]   suspected: it may be large enough
         #     0  [ o ] |   refuted: even the upper end is too small to matter
-        if p_values[i] <= 1 - confidence and low > 0 and mean >= least:
-            return replace(candidate, state="confirmed", intervention=evidence)
-        return replace(candidate, state="refuted" if high < least else "suspected", intervention=evidence)
+        sure = p_values[i] <= 1 - confidence and low > 0 and mean >= least
+        state: State = "confirmed" if sure else "refuted" if high < least else "suspected"
+        return replace(candidate, state=state, intervention=evidence, strategy=effect.strategy)
 
     return [verdict(i, candidate) for i, candidate in enumerate(candidates)]
 
 
-def merge_findings(previous: Sequence[Finding], current: Sequence[Finding]) -> tuple[list[Finding], list[Finding]]:
-    """Carry over since when each finding has stood, and its effects.
+def carry_over(previous: Sequence[Finding], current: Sequence[Finding]) -> list[Finding]:
+    """Return current findings with `first_epoch` and `history` of the previous ones.
 
     Two findings are the same when kind, scope, target and, where the kind is named by it, place agree.
 
     Args:
-        previous: The findings of the evaluation before.
-        current: The findings of this evaluation.
-
-    Returns:
-        All current findings, with `first_epoch` and `history` of the previous ones; and those among them that are
-        news: in another state than before, or found for the first time and not refuted at once. Both are in the order
-        of `current`.
+        previous: The findings of the evaluation before, folded or not.
+        current: Those of this evaluation, not folded.
     """
-    before: dict[tuple[str, Scope, str, str], Finding] = {finding.identity: finding for finding in previous}
+    before: dict[tuple[str, Scope, str, str], Finding] = {finding.identity: finding for finding in unfold(previous)}
     merged: list[Finding] = []
-    news: list[Finding] = []
     for finding in current:
         old = before.get(finding.identity)
         first_epoch = finding.first_epoch if old is None else old.first_epoch
         earlier = () if old is None else old.history
         merged.append(replace(finding, first_epoch=first_epoch, history=(*earlier, finding.effect)))
-        # A finding that is refuted in the evaluation in which it arises is no news: nobody has heard of it.
-        if finding.state != ("refuted" if old is None else old.state):
-            news.append(merged[-1])
-    return merged, news
+    return merged
+
+
+def news_among(previous: Sequence[Finding], current: Sequence[Finding]) -> list[Finding]:
+    """Return the facts that are news: in another state than before, or found for the first time.
+
+    That a class joins a fact that stands, or leaves it, is none, and neither is a place that is refuted at once: nobody
+    has heard of it.
+
+    Args:
+        previous: The facts of the evaluation before.
+        current: The facts of this evaluation.
+    """
+    before: dict[Fact, int] = {}
+    for finding in unfold(previous):
+        grave = STATES.index(finding.state)
+        before[fact_of(finding)] = min(grave, before.get(fact_of(finding), grave))
+    unheard = STATES.index("refuted")
+    return [each for each in current if STATES.index(each.state) != before.get(fact_of(each), unheard)]
 
 
 def _differences(effect: Effect | str) -> Float[np.ndarray, " m"]:

@@ -43,6 +43,30 @@ def intervention_sentence(finding: "Finding", region: str) -> str:
     )
 
 
+def share_there(finding: "Finding") -> str:
+    """Return how much of the relevance lies at a place, such as `59 % of the relevance is there, on 11 % of ...`."""
+    evidence = finding.relevance
+    if evidence is None:
+        return ""
+    return (
+        f"{percent(evidence.effect)} of the relevance is there, on {percent(evidence.reference)} of {whole(finding)}."
+    )
+
+
+def share_on_annotation(finding: "Finding") -> str:
+    """Return how much of the relevance lies on the annotation, beside how much of the input that is."""
+    evidence = finding.relevance
+    if evidence is None:
+        return ""
+    area = f"{percent(evidence.reference)} of {whole(finding)}"
+    return f"{percent(evidence.effect)} of the relevance is on the annotation, which is {area}."
+
+
+def whole(finding: "Finding") -> str:
+    """Return what a place is a part of."""
+    return f"the {finding.medium or 'input'}"
+
+
 def points(share: float) -> str:
     """Return a share in percentage points, with a decimal only where a small share would read as 0."""
     return f"{100 * share:.1f}" if 0.0005 < abs(share) < 0.01 else f"{100 * round(share, 2) + 0.0:.0f}"

@@ -18,6 +18,7 @@ from lrptrain.guidance.evidence import contrasted
 from lrptrain.guidance.losses import LossSum
 from lrptrain.guidance.places import displaced_samples, moved_samples
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
+from lrptrain.intervention.swap import swap_surroundings
 from lrptrain.relevance.interception import InterceptedForward, checkpoints, intercepted
 from lrptrain.relevance.outputs import has_one_logit
 from lrptrain.relevance.preserve import unwrap
@@ -61,7 +62,8 @@ class GuidedStep:
 
     The order, with a collective call (*) that all processes make:
 
-    1. the user's own step inside of `listening`, in which the model's forward pass is intercepted: the task's loss;
+    1. the user's own step inside of `listening`, in which the model's forward pass is intercepted, perhaps with swapped
+       surroundings: the task's loss;
     2. `guided`: the losses of this process on that pass, and now and then the swap distance;
     3. their means over all processes (*);
     4. now and then the gradients of task and guidance beside each other (*), which sets the guidance's factor;
@@ -105,11 +107,14 @@ class GuidedStep:
         self._progress = progress
         self._processes = processes
         self._measures_swaps = training.strength.measures_swaps(progress.batch)
-        self._compares = training.strength.compares(progress.batch)
+        # Training on swapped surroundings alone adds no loss: there is no gradient to compare.
+        self._compares = bool(training.objective.weights) and training.strength.compares(progress.batch)
         device = next((weight.device for weight in trained.parameters()), torch.device("cpu"))
         self._watch = _Stopwatch(device, running=self._compares)
         self._forwards: list[InterceptedForward] = []
         self._whole = False
+        self._matched = False
+        self._swapped = 0
         self._replay: Tape | None = None
 
     @contextmanager
@@ -124,7 +129,9 @@ class GuidedStep:
         guided = samples if checkpoints(self.model) else len(self._rows)
         hook = unwrap(self.model).register_forward_pre_hook(self._note_whole_batch, with_kwargs=True)
         try:
-            with intercepted(self.model, samples, self._training.objective.records(guided, samples)) as forwards:
+            objective = self._training.objective
+            change = self._with_swapped_surroundings if objective.swaps else None
+            with intercepted(self.model, samples, objective.records(guided, samples), change) as forwards:
                 self._forwards = forwards
                 yield
         finally:
@@ -143,8 +150,9 @@ class GuidedStep:
         self._watch.lap()
         losses = self._losses()
         self._watch.lap()
-        samples = len(self._rows) if losses else 0
-        if self._measures_swaps and losses:
+        swaps = self._training.objective.swaps and bool(self._forwards)
+        samples = len(self._rows) if losses or swaps else 0
+        if self._measures_swaps and samples:
             losses = {**losses, **self._swap_distance()}
         training = self._training
         reduced = self._reduce(losses, samples, task_loss)
@@ -208,8 +216,7 @@ class GuidedStep:
         try:
             if not forwards:
                 raise ValueError(self._no_call())
-            self._check_places(forwards[0])
-            self._resize_evidence(forwards[0])
+            self._match_evidence(forwards[0].original)
             self._replay = None if forwards[0].tape is None else Tape()
             with forwards[0].autocast.restored():
                 losses = training.objective.losses(
@@ -235,16 +242,50 @@ class GuidedStep:
             f"samples of its batch: say which module it calls with them, {choice_of_parts(self.model)}"
         )
 
-    def _check_places(self, forward: InterceptedForward) -> None:
+    def _with_swapped_surroundings(self, explained: Tensor) -> Tensor:
+        """Return what the model is given in place of the input of the user's step.
+
+        Raises:
+            ValueError: If this is the first guided batch, and it cannot be swapped.
+        """
+        training = self._training
+        objective = training.objective
+        try:
+            self._match_evidence(explained)
+            generator = self._generator(stream=1)
+            swapped, changed = swap_surroundings(
+                explained, self.batch["evidence"], objective.margin, generator, without_evidence=True
+            )
+            share = (objective.swapped_share or 0.0) * training.schedule(self._progress.step, self._progress.steps)
+            chosen = torch.zeros(len(explained), dtype=torch.bool)
+            chosen[self._rows.cpu()] = torch.rand(len(self._rows), generator=generator) < share
+            chosen &= changed.cpu()
+        except Exception as error:
+            if not training.worked:
+                raise
+            training.failed.note("swapping surroundings", error)
+            return explained
+        self._swapped = int(chosen.sum())
+        per_sample = chosen.to(explained.device).view(-1, *[1] * (explained.ndim - 1))
+        return torch.where(per_sample, swapped, explained)
+
+    def _match_evidence(self, explained: Tensor) -> None:
+        """Bring the evidence to the input of the user's step, once; reject a step that leaves the evidence behind."""
+        if not self._matched:
+            self._check_places(explained)
+            self._resize_evidence(explained)
+            self._matched = True
+
+    def _check_places(self, explained: Tensor) -> None:
         """Reject a step that moves the pixels of its batch: the annotations would mark other ones.
 
         Raises:
             ValueError: With the way out.
         """
         image = next((self.batch[name] for name in IMAGES if name in self.batch), None)
-        if image is None or image.ndim != 4 or forward.explained.ndim != 4:
+        if image is None or image.ndim != 4 or explained.ndim != 4:
             return
-        moved = self._moved(forward.explained, image)
+        moved = self._moved(explained, image)
         if moved:
             raise ValueError(
                 f"the training step gives {type(self.model).__name__} other images than its batch holds: "
@@ -253,13 +294,13 @@ class GuidedStep:
                 "transforms and tv_tensors do both)"
             )
 
-    def _resize_evidence(self, forward: InterceptedForward) -> None:
+    def _resize_evidence(self, explained: Tensor) -> None:
         """Bring the evidence to the size in which the step gives the model its images."""
         image = next((self.batch[name] for name in IMAGES if name in self.batch), None)
         evidence = self.batch["evidence"]
-        if image is None or image.ndim != 4 or forward.explained.ndim != 4 or evidence.ndim != 3:
+        if image is None or image.ndim != 4 or explained.ndim != 4 or evidence.ndim != 3:
             return
-        size = forward.explained.shape[2:]
+        size = explained.shape[2:]
         if size != image.shape[2:] and evidence.shape[1:] == image.shape[2:]:
             resized = F.interpolate(evidence[:, None].float(), size, mode="nearest-exact")[:, 0]
             self.batch["evidence"] = resized.to(evidence.dtype)
@@ -316,8 +357,9 @@ class GuidedStep:
         annotation = self.batch["evidence"][self._rows.to(self.batch["evidence"].device)]
         if idle and not self._training.sparse and not bool(contrasted(annotation).any()):
             marks = "all" if bool((annotation == 1).any()) else "nothing"
+            effect = "has no gradient (guidance/cosine is nan)" if gradients else "has nothing to swap"
             raise ValueError(
-                "the guidance has no gradient (guidance/cosine is nan): the annotations of the first guided batch "
+                f"the guidance {effect}: the annotations of the first guided batch "
                 f"mark {marks} of every sample. 1 is evidence and 0 is not (for masks of 0 and 255 pass `mask > 0`); "
                 "if later batches mark more, say so with sparse=True"
             )
@@ -336,6 +378,8 @@ class GuidedStep:
         # The same names in all processes, also in one that guides no sample: the sum is over rows of one length.
         names = [*self._training.objective.weights, *([SWAP_DISTANCE] if self._measures_swaps else [])]
         counts = {"samples": samples, "failures": self._training.failures}
+        if self._training.objective.swaps:
+            counts["swapped"] = self._swapped
         over_all = partial(self._processes.reduced, operation="sum")
         return reduce_losses(losses, names, counts, task_loss, self._processes.size, over_all)
 
@@ -355,10 +399,15 @@ class GuidedStep:
         cost = guidance_seconds / max(task_seconds, 1e-9)
         return {"cosine": conflict.cosine, "norm_ratio": conflict.norm_ratio, "cost": cost}
 
-    def _generator(self) -> torch.Generator:
-        """Return random numbers that depend on seed, step and process alone, so that a resumed run draws the same."""
+    def _generator(self, stream: int = 0) -> torch.Generator:
+        """Return random numbers that depend on seed, step and process alone, so that a resumed run draws the same.
+
+        Args:
+            stream: Tells draws of one step apart that must not repeat each other.
+        """
         # Python salts the hashes of strings, not those of integers: a resumed run computes the same.
-        seed = hash((self._training.seed, self._progress.step, self._processes.rank)) % 2**63
+        streams = (stream,) if stream else ()
+        seed = hash((self._training.seed, self._progress.step, self._processes.rank, *streams)) % 2**63
         return torch.Generator().manual_seed(seed)
 
 

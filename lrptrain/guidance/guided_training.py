@@ -10,7 +10,7 @@ from lrptrain.batch import BatchAdapter
 from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.guidance.annotated_batches import AnnotatedBatches
 from lrptrain.guidance.guided_step import GuidedStep, Progress
-from lrptrain.guidance.objective import Objective, parse_losses
+from lrptrain.guidance.objective import SWAP, Objective, parse_losses
 from lrptrain.guidance.schedule import Decay, Schedule
 from lrptrain.guidance.strength import Strength
 from lrptrain.trainers.checks import check_counts
@@ -77,8 +77,11 @@ class GuidedTraining:
     ) -> None:
         self.weight = 1.0 if weight is None else weight
         weights = parse_losses(loss, self.weight)
+        swapped_share = weights.pop(SWAP, None)
+        if adaptive and not weights:
+            raise ValueError(f"adaptive=True scales losses, and {SWAP} has none: leave it out")
         self.objective = Objective(
-            weights, method, dict(method_options or {}), target, first_order, margin, find_task(task)
+            weights, method, dict(method_options or {}), target, first_order, margin, find_task(task), swapped_share
         )
         self.task = task
         self.schedule = Schedule(warmup_steps, decay)

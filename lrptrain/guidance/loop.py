@@ -96,6 +96,11 @@ class Guidance(GuidedTraining):
         Raises:
             ValueError: If the task's loss would be needed for the factor of the guidance.
         """
+        if self.objective.swaps:
+            raise ValueError(
+                "swap changes what your own step gives the model, which a call with model and batch does not see: "
+                "write `with guidance.step(model, batch) as step: ...` and step.guided(loss)"
+            )
         if self.strength.bounded or self.strength.adaptive:
             raise ValueError(
                 "without a weight (or with adaptive=True) the task's gradient scales the guidance, which a call with "

@@ -11,22 +11,27 @@ from torch import Tensor
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.batch.task import CLASSES, Task
 from lrptrain.guidance.losses import LOSSES, GuidedBatch, LossSum, MapSettings, Needs
+from lrptrain.intervention.swap import swap_surroundings
 from lrptrain.relevance import UnsupportedMethodError
 from lrptrain.relevance.default import GUIDANCE_METHODS, check_method
 from lrptrain.relevance.interception import InterceptedForward
 from lrptrain.relevance.registry import differentiable, get_method
 from lrptrain.relevance.types import unknown_name
 
+SWAP = "swap"
+"""What users call training on swapped surroundings, beside the names of losses."""
 RECORDED_FROM = 0.5
 """From this share of guided samples on, the step's own forward pass is recorded; below, another pass is cheaper."""
 
 
 @dataclass(frozen=True)
 class Objective:
-    """Which losses, on which maps.
+    """Which losses, on which maps, and whether the step itself sees swapped surroundings.
 
     Attributes:
         weights: The weight by name of the loss, of `lrptrain.guidance.LOSSES`.
+        swapped_share: The share of the samples of which the step sees swapped surroundings, above 0 and up to 1; None
+            for a step that sees its batch as it is.
         method: The relevance method of the maps that losses on maps judge; None for the first of
             `lrptrain.relevance.default.GUIDANCE_METHODS` that can serve the model.
         options: The options of the method.
@@ -37,7 +42,7 @@ class Objective:
         task: What the model's output means.
 
     Raises:
-        ValueError: If a loss is unknown, a weight not positive and finite, or the margin negative.
+        ValueError: If a loss is unknown, a weight not positive and finite, the share beyond 1, or the margin negative.
         UnsupportedMethodError: If the method is unknown or cannot be trained through.
     """
 
@@ -48,21 +53,40 @@ class Objective:
     first_order: bool = False
     margin: int | None = None
     task: Task = CLASSES
+    swapped_share: float | None = None
 
     def __post_init__(self) -> None:
+        if self.swapped_share is not None and not 0 < self.swapped_share <= 1:
+            raise ValueError(
+                f"the weight of {SWAP} is the share of the samples whose surroundings are swapped, above 0 and at most "
+                f"1, not {self.swapped_share:g}; a loss beside it has a weight of its own: "
+                f"{{'{SWAP}': 1.0, 'energy': 0.1}}"
+            )
         for name, weight in self.weights.items():
             if name not in LOSSES:
-                raise ValueError(unknown_name("guidance loss", name, list(LOSSES)))
+                raise ValueError(unknown_name("guidance loss", name, [SWAP, *LOSSES]))
             if not 0 < weight < float("inf"):
                 raise ValueError(f"the weight of {name} must be positive and finite, not {weight}")
         if self.margin is not None and self.margin < 0:
             raise ValueError(f"margin must not be negative, not {self.margin}")
         if self.target not in ("label", "predicted"):
             raise ValueError(f"target must be 'label' or 'predicted', not {self.target!r}")
+        if self.swaps and not self.weights:
+            return  # nothing is explained
         chosen = check_method(self.method, self.options, GUIDANCE_METHODS)
         if not get_method(chosen[0], self.options).differentiable and self.needs_map:
             names = ", ".join(differentiable())
             raise UnsupportedMethodError(f"guidance cannot train through {self.method}; it can through: {names}")
+
+    @property
+    def names(self) -> list[str]:
+        """The names of all that is asked for."""
+        return [*([SWAP] if self.swaps else []), *self.weights]
+
+    @property
+    def swaps(self) -> bool:
+        """Whether the step sees swapped surroundings."""
+        return self.swapped_share is not None
 
     @property
     def needs_map(self) -> bool:
@@ -115,18 +139,20 @@ class Objective:
     ) -> LossSum:
         """Measure how far the prediction moves when what is not evidence is swapped: total variation distance, 0..1.
 
-        This is no loss: it has no graph, and runs without dropout. Near 0, the model uses nothing but the evidence,
+        This is no loss: it has no graph, and runs without dropout. It begins with what the user's step gave the model,
+        also where the step was made to see something else. Near 0, the model uses nothing but the evidence,
         whatever its maps look like. A high value has two readings, for the swap can bring another sample's object, too.
         The monitor's `relevance/reliance` is another number: the change of the predicted class's probability under
         swaps with samples of another class, in which the donor's evidence is painted over.
         """
-        swapped, judged = self._batch(forward, annotation, None, rows, generator).swapped()
+        original = forward.original
+        swapped, judged = swap_surroundings(original, annotation, self.margin, generator)
         rows = rows.to(swapped.device)
         with torch.no_grad(), self.task.reading():
             # Without dropout, which would move the prediction on its own.
             before, after = (
                 class_probabilities(forward.again(inputs[rows], rows, evaluating=True), dtype=None)
-                for inputs in (forward.explained, swapped)
+                for inputs in (original, swapped)
             )
         return LossSum.over((before - after).abs().sum(-1) / 2, judged.to(before.device)[rows])
 

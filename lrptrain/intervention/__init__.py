@@ -1,6 +1,6 @@
 """What the model answers when a part of its input is removed or swapped: the test of what a map suspects."""
 
-from lrptrain.intervention.effects import INTERVENTIONS, InterventionConfig, effects
+from lrptrain.intervention.effects import INTERVENTIONS, InterventionConfig, effects, strategy_of
 from lrptrain.intervention.regions import Region
 
-__all__ = ["INTERVENTIONS", "InterventionConfig", "Region", "effects"]
+__all__ = ["INTERVENTIONS", "InterventionConfig", "Region", "effects", "strategy_of"]

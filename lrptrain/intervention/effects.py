@@ -55,6 +55,21 @@ class InterventionConfig:
             raise ValueError(f"strategy must be one of {INTERVENTIONS}, not {self.strategy!r}")
 
 
+def strategy_of(region: Region, grid: tuple[int, int] | None, config: InterventionConfig) -> str:
+    """Return what is done to a region: what was configured, but for what is never swapped, and words are deleted.
+
+    Args:
+        region: What is changed.
+        grid: Rows and columns of an image's tokens, None for texts.
+        config: How to intervene.
+    """
+    if config.strategy == "swap" and region.by_annotation:
+        return "swap"
+    if grid is None:
+        return "delete"
+    return "fill" if config.strategy == "fill" else "inpaint"
+
+
 @dataclass(frozen=True)
 class _Chunk:
     """Some samples that are changed together.
@@ -121,7 +136,7 @@ def effects(
         ValueError: If the samples do not allow it: all are read as one class, or a text has no `attention_mask`.
     """
     predicted = probabilities.argmax(1)
-    swap = config.strategy == "swap" and region.by_annotation
+    swap = strategy_of(region, grid, config) == "swap"
     # First donors of another class, the change; then donors of the same class, the control.
     donors = [donors_by_prediction(predicted, rows, config.seed, same) for same in (False, True)] if swap else []
     if grid is None and not swap and any("attention_mask" not in sample.tensors for sample in samples):

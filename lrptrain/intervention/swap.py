@@ -7,7 +7,8 @@ margin, and the exchange itself. What differs between them is an argument, becau
   the same class (`donors_by_prediction`). A training step knows no such thing for its batch: every sample gives once
   (`random_cycle`).
 - *The donor's own evidence.* An intervention measures the surroundings alone, so it paints the evidence of a donor over
-  (`donor_evidence`). In training another object in the surroundings is a distraction that the model is to bear.
+  (`donor_evidence`). A loss beside the task's takes donors as they are: another object in the surroundings is a
+  distraction that the model is to bear. A step that is trained on swaps alone would have much less to learn from then.
 - *Which tokens of a text.* An intervention uses every content token of the donor once before any twice
   (`places_in_order`); training draws with replacement (`random_places`).
 """
@@ -82,14 +83,16 @@ def swap_outside(
     mask: Shaped[Tensor, "batch height width"],
     margin: int | None = None,
     generator: torch.Generator | None = None,
+    without_evidence: bool = False,
 ) -> tuple[Images, Bool[Tensor, " batch"]]:
-    """Replace everything outside the evidence by another image of the batch, its object included.
+    """Replace everything outside the evidence by another image of the batch, by default its object included.
 
     Args:
         images: At least two images, or nothing is swapped.
         mask: 1 evidence, 0 not, 255 ignored, of the images' size. What is ignored is kept.
         margin: Pixels around the evidence that are kept, too; None for `default_margin`.
         generator: The random numbers of the order in which the images give each other their surroundings.
+        without_evidence: Whether the donor's object, with the margin around it, is painted over first.
 
     Returns:
         The images, and which of them were swapped; those without any evidence are as before.
@@ -105,7 +108,11 @@ def swap_outside(
     swapped = _has_evidence(mask) & (len(mask) > 1)
     donor = random_cycle(len(images), generator).to(images.device)
     region = (outside_evidence(mask, margin) & swapped[:, None, None]).to(images.device)
-    return swap_pixels(images, region, images[donor]), swapped
+    painted_over = None
+    if without_evidence:
+        margin = default_margin((mask.shape[1], mask.shape[2])) if margin is None else margin
+        painted_over = dilate(mask == 1, margin)[donor.to(mask.device)].to(images.device)
+    return swap_pixels(images, region, images[donor], painted_over), swapped
 
 
 def swap_tokens(
@@ -113,6 +120,7 @@ def swap_tokens(
     rationale: Shaped[Tensor, "batch tokens"],
     margin: int | None = None,
     generator: torch.Generator | None = None,
+    without_evidence: bool = False,
 ) -> tuple[TokenValues, Bool[Tensor, " batch"]]:
     """Replace every token outside the evidence by a random one of another text of the batch.
 
@@ -121,6 +129,7 @@ def swap_tokens(
         rationale: 1 evidence, 0 not, 255 ignored. What is ignored (special tokens, padding) is kept, and never given.
         margin: Tokens on each side of the evidence that are kept, too; None for 0.
         generator: The random numbers of which text gives to which, and what.
+        without_evidence: Whether donors give none of their evidence, if they have anything else to give.
 
     Returns:
         The tokens, and which texts were swapped; those without any evidence are as before.
@@ -139,9 +148,39 @@ def swap_tokens(
     donor = torch.arange(len(tokens), device=tokens.device)
     donor[givers] = givers[random_cycle(len(givers), generator).to(givers.device)]
     near = F.max_pool1d((rationale == 1).float(), 2 * margin + 1, stride=1, padding=margin) > 0
+    given = usable
+    if without_evidence:
+        surroundings = usable & (rationale != 1)
+        given = torch.where(surroundings.any(1, keepdim=True), surroundings, usable)
     # Rows that are not swapped may have no usable token, and cannot be drawn from: all of theirs are allowed instead.
-    places = random_places(torch.where(swapped[:, None], usable[donor], True), generator).to(tokens.device)
+    places = random_places(torch.where(swapped[:, None], given[donor], True), generator).to(tokens.device)
     return swap_places(tokens, usable & ~near & swapped[:, None], tokens[donor], places), swapped
+
+
+def swap_surroundings(
+    explained: Tensor,
+    annotation: Shaped[Tensor, " batch *area"],
+    margin: int | None = None,
+    generator: torch.Generator | None = None,
+    without_evidence: bool = False,
+) -> tuple[Tensor, Bool[Tensor, " batch"]]:
+    """Swap what lies outside the evidence with other samples of the batch, of images or texts.
+
+    Args:
+        explained: Images, token ids or embeddings.
+        annotation: 1 evidence, 0 not, 255 ignored: a mask per image, or a rationale per text.
+        margin: Pixels or tokens around the evidence that are kept; None for the default.
+        generator: The random numbers of the swap.
+        without_evidence: Whether donors give their surroundings alone.
+
+    Returns:
+        The input of all samples, and which samples were swapped.
+
+    Raises:
+        ValueError: If sizes differ or the margin is negative.
+    """
+    swap = swap_outside if explained.ndim == 4 else swap_tokens
+    return swap(explained, annotation, margin, generator, without_evidence)
 
 
 def random_cycle(count: int, generator: torch.Generator | None = None) -> Int[Tensor, " count"]:

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from lrptrain.findings import OVERALL, Evidence, Finding
+from lrptrain.findings.sentences import sentences
 
 _NONE = Evidence(math.nan, (math.nan, math.nan), math.nan, math.nan, 0)
 _IN_MARKDOWN = ("state", "kind", "scope", "where", "target", "severity", "samples", "first_epoch", "worst_samples")
@@ -14,7 +15,8 @@ def findings_table(findings: Sequence[Finding]) -> dict[str, list[Any]]:
     """Return one row per finding, by column; what is not known is None.
 
     Columns: `state`, `kind`, `scope`, `where`, `target`; `relevance` and `intervention` (see `Finding`), each with
-    `_low`, `_high`, `_p`, and `_reference`; `severity`, `samples`, `first_epoch`, `trend`, `worst_samples` and `text`.
+    `_low`, `_high`, `_p`, and `_reference`; `severity`, `samples`, `first_epoch`, `trend`, `worst_samples`, `also` (the
+    further scopes of the same fact) and `text`.
     """
     rows = [_row(finding) for finding in findings]
     return {name: [row[name] for row in rows] for name in rows[0]} if rows else {name: [] for name in _row(_EMPTY)}
@@ -27,6 +29,15 @@ def findings_markdown(findings: Sequence[Finding]) -> str:
     heading = [name.replace("_", " ") for name in (*_IN_MARKDOWN[:5], "relevance", "intervention", *_IN_MARKDOWN[5:])]
     lines = [heading, ["---"] * len(heading), *(_cells(finding) for finding in findings)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def told(finding: Finding) -> str:
+    """Return what is said of a finding in one paragraph, with its intervals and p-values at the end."""
+    said = sentences(finding)
+    details = str(finding).split(": ", 1)[-1]
+    remedy = f"Mend: {said.remedy}." if said.remedy else ""
+    parts = (said.verdict, said.intervention, said.relevance, said.likewise, remedy, f"In detail: {details}")
+    return " ".join(part for part in parts if part)
 
 
 def _row(finding: Finding) -> dict[str, Any]:
@@ -43,7 +54,8 @@ def _row(finding: Finding) -> dict[str, Any]:
         "first_epoch": finding.first_epoch,
         "trend": finding.trend,
         "worst_samples": ", ".join(map(str, finding.worst_samples)),
-        "text": str(finding),
+        "also": ", ".join(dict.fromkeys(str(each.scope) for each in finding.also if each.state == finding.state)),
+        "text": told(finding),
     }
 
 

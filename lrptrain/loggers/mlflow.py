@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from lrptrain.extras import require
+from lrptrain.loggers.findings_table import told
 from lrptrain.loggers.highlights_page import highlights_page
 from lrptrain.loggers.local import evaluation_name
 from lrptrain.loggers.record import EpochRecord
@@ -86,7 +87,7 @@ def log_media_to_mlflow(run: MLflowRun, record: EpochRecord) -> None:
     if record.texts:
         client.log_text(run.run_id, highlights_page(record), f"{_path(record.prefix)}/highlights/{evaluation}.html")
     if record.new_findings:
-        items = "\n".join(f"- {finding}" for finding in record.new_findings)
+        items = "\n".join(f"- {told(finding)}" for finding in record.new_findings)
         client.log_text(run.run_id, items, f"{_path(record.prefix)}/findings/{evaluation}.md")
     for name, columns in record_tables(record).items():
         _log_table(run, f"{_path(record.prefix)}/{name}.json", columns)

@@ -18,7 +18,7 @@ class Picture:
     Attributes:
         sample_id: Name of the sample.
         caption: One line about it.
-        image: The image with the relevance laid over it.
+        image: The image beside its relevance, with a title and a scale.
         mask: The annotation at the picture's size, 1 evidence, 0 not, 255 ignored; None without one.
     """
 

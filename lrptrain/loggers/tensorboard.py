@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from lrptrain.loggers.findings_table import findings_markdown
+from lrptrain.loggers.findings_table import findings_markdown, told
 from lrptrain.loggers.many_scores import scores_markdown
 from lrptrain.loggers.record import EpochRecord
 from lrptrain.loggers.sink import Sink, is_named, scalars_to_lightning
@@ -34,7 +34,7 @@ def log_to_tensorboard(experiment: Any, record: EpochRecord) -> None:
             f"{record.prefix}/highlights/{text.sample_id}", f"{text.caption}\n\n{text.text}", global_step=record.step
         )
     if record.new_findings:
-        items = "\n".join(f"- {finding}" for finding in record.new_findings)
+        items = "\n".join(f"- {told(finding)}" for finding in record.new_findings)
         experiment.add_text(f"{record.prefix}/findings", items, global_step=record.step)
     if record.findings or record.samples:
         experiment.add_text(

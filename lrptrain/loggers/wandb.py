@@ -6,6 +6,8 @@ from weakref import WeakKeyDictionary
 
 from lrptrain.extras import require
 from lrptrain.findings import Finding
+from lrptrain.findings.sentences import sentences
+from lrptrain.loggers.findings_table import told
 from lrptrain.loggers.metrics import find_metric
 from lrptrain.loggers.record import EpochRecord, Picture
 from lrptrain.loggers.record_tables import record_tables, rows_of
@@ -125,11 +127,11 @@ def _table(wandb: Any, columns: dict[str, list[Any]]) -> Any:
 
 
 def _alert(wandb: Any, experiment: Any, finding: Finding) -> None:
-    title = f"{finding.state}: {finding.scope}, {finding.kind.replace('_', ' ')} ({finding.target})"
+    title = sentences(finding).verdict
     level = {"confirmed": "ERROR", "suspected": "WARN", "refuted": "INFO"}[finding.state]
     # W&B drops an alert of the same title within the wait: a finding that comes back is told again.
     title = title if len(title) <= _LONGEST_TITLE else f"{title[: _LONGEST_TITLE - 3]}..."
-    experiment.alert(title, text=str(finding), level=wandb.AlertLevel[level], wait_duration=1)
+    experiment.alert(title, text=told(finding), level=wandb.AlertLevel[level], wait_duration=1)
 
 
 def _scalars_to_logger(logger: Any, record: EpochRecord) -> None:

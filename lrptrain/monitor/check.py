@@ -37,7 +37,7 @@ class CheckResult:
         states = [finding.state for finding in self.findings]
         counted = ", ".join(f"{states.count(state)} {state}" for state in ("confirmed", "suspected", "refuted"))
         verdict = f"{'passed' if self.passed else 'failed'}: {counted} at epoch {self.epoch}; {compared}"
-        return "\n".join([*announce(self.findings), verdict])
+        return "\n".join([*announce(self.findings, self.run), verdict])
 
 
 def check(run: Path | str, max_severity: float = 0.0) -> CheckResult:

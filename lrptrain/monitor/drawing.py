@@ -14,7 +14,7 @@ from lrptrain.batch.content import content_tokens
 from lrptrain.findings import ExplainedSample
 from lrptrain.loggers.record import Highlight, Input, Picture
 from lrptrain.monitor.summary import FOCUS, class_name
-from lrptrain.render import enlarge, overlay, to_pixels, token_html, token_markdown
+from lrptrain.render import titled_pair, to_pixels, token_html, token_markdown
 
 
 @dataclass(frozen=True)
@@ -52,20 +52,35 @@ def choose_in_turn(labels: Sequence[int], count: int) -> list[int]:
 
 
 def pictures(explained: Sequence[ExplainedSample], options: DisplayOptions) -> list[Picture]:
-    """Draw the relevance of images for the first target, the label where there is one, over each of them."""
+    """Draw images, each beside its relevance for the first target, the label where there is one."""
     return [_picture(each, each.grid, options) for each in explained if each.grid is not None]
 
 
 def _picture(explained: ExplainedSample, grid: tuple[int, int], options: DisplayOptions) -> Picture:
     image = _image(explained.sample)
-    heat = next(iter(explained.maps.values())).unflatten(0, grid)  # [rows, columns]
+    target, heat = next(iter(explained.maps.items()))
     outline = _annotation(explained.sample.tensors, (image.shape[-2], image.shape[-1]))
+    pair = titled_pair(
+        image,
+        heat.unflatten(0, grid),  # [rows, columns]
+        outline,
+        title=_title(explained, target, options.class_names),
+        mean=options.mean,
+        std=options.std,
+    )
     return Picture(
         sample_id=explained.sample.sample_id,
         caption=caption(explained, options.class_names),
-        image=overlay(image, heat, outline, mean=options.mean, std=options.std),
-        mask=None if outline is None else enlarge(outline),
+        image=pair.picture,
+        mask=None if outline is None else pair.laid(outline),
     )
+
+
+def _title(explained: ExplainedSample, target: str, class_names: Sequence[str]) -> str:
+    """Return which class is explained, and its probability."""
+    explained_class = explained.sample.label if target == "label" else explained.predicted
+    probability = explained.probabilities[explained_class]
+    return f"target {class_name(explained_class, class_names)!r}, p = {probability:.2f}"
 
 
 def _image(sample: Sample) -> Tensor:

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Int
 
 from lrptrain.findings import Candidate, Effect, ExplainedSample
-from lrptrain.intervention import InterventionConfig, Region, effects
+from lrptrain.intervention import InterventionConfig, Region, effects, strategy_of
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.gathering import GatheredInputs
 from lrptrain.relevance.preserve import unwrap
@@ -99,8 +99,8 @@ def _effect_on(
     for part_rows, (part_change, part_control), _, _ in parts:
         change[part_rows] = part_change
         control[part_rows] = part_control
-    return Effect(change, control)
+    return Effect(change, control, strategy_of(region, explained[rows[0]].grid, config))
 
 
 def _select(effect: Effect | str, rows: Int[np.ndarray, " n"]) -> Effect | str:
-    return effect if isinstance(effect, str) else Effect(effect.change[rows], effect.control[rows])
+    return effect if isinstance(effect, str) else Effect(effect.change[rows], effect.control[rows], effect.strategy)

@@ -1,6 +1,6 @@
 """A monitor for a training loop of the user's own: it is called, where a callback would be."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
@@ -37,6 +37,7 @@ class Monitor(MonitorResults):
             `SummaryWriter`, or Lightning's loggers.
         forward_context: Makes the context of every forward pass, where the loop has one, such as
             `lambda: torch.autocast("cuda", torch.bfloat16)`.
+        hyperparameters: What tells this training from others, such as `{"lr": 1e-3}`: the page compares runs by them.
         **options: Those of `RelevanceMonitor` by the same names, but for `model` and `dataloader_idx`; see
             `lrptrain.monitor.config.MonitorConfig`. There is no `budget` unless one is given: each call evaluates.
 
@@ -53,6 +54,7 @@ class Monitor(MonitorResults):
         *,
         loggers: Sequence[Any] = (),
         forward_context: Callable[[], AbstractContextManager[Any]] = nullcontext,
+        hyperparameters: Mapping[str, Any] | None = None,
         **options: Any,
     ) -> None:
         require("pyarrow", "monitor")
@@ -62,6 +64,7 @@ class Monitor(MonitorResults):
         self._root_dir = folder
         self._loggers = _checked(loggers)
         self._forward_context = forward_context
+        self._hyperparameters = dict(hyperparameters or {})
         self._name_sources = [*loader_sources(samples), self._model]
         with at_rest(self._model):
             draw_sample(self.core, self._context(0, 0), samples)
@@ -106,9 +109,15 @@ class Monitor(MonitorResults):
     def close(self) -> None:
         """Note that training has come to its end; going on from an earlier checkpoint is a branch from now on.
 
+        Where the `budget` has passed over the last call of `evaluate`, the weights as they are now are evaluated first.
+        All processes must call it at the same time, before they load other weights.
+
         Raises:
             FindingError: If there is a `fail_on`, and there was no evaluation.
         """
+        with at_rest(self._model):
+            self.core.evaluate_last(self._context(0, 0))  # the moment is that of the call that was passed over
+        self.core.count_failures()
         self.core.end()
         self.core.raise_if_unjudged()
 
@@ -135,6 +144,7 @@ class Monitor(MonitorResults):
             forward_context=self._forward_context,
             loggers=self._loggers,
             name_sources=self._name_sources,
+            hyperparameter_sources=[self._hyperparameters],
             step_name="the loop",
         )
 

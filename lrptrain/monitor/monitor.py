@@ -23,6 +23,7 @@ from lrptrain.intervention.confidence import sharpness
 from lrptrain.intervention.effects import model_output
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars, what_is_sent
 from lrptrain.loggers.metrics import current_key
+from lrptrain.loggers.record import Highlight, Picture
 from lrptrain.monitor.budget import Extent
 from lrptrain.monitor.class_maps import compute_class_maps
 from lrptrain.monitor.clock import Clock
@@ -46,6 +47,7 @@ from lrptrain.relevance.logit_view import one_logit_as
 from lrptrain.relevance.preserve import preserved
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.failures import Failures, describe_error
+from lrptrain.trainers.hyperparameters import find_hyperparameters
 from lrptrain.trainers.processes import gather
 
 
@@ -78,6 +80,7 @@ class MonitorCore:
         recorder: Writes to the folder of the run.
         scalars: The scalars of the last evaluation, and the number of failures.
         scored: The explained samples of the last evaluation, without inputs and annotations.
+        drawn: Its pictures and highlighted texts, in the first process.
         evaluated_epoch: The epoch of the last evaluation, also of one that failed; None before it.
     """
 
@@ -106,6 +109,7 @@ class MonitorCore:
         self.reader = SampleReader(self.config, self.warn)
         self.scalars: dict[str, float] = {}
         self.scored: list[ExplainedSample] = []
+        self.drawn: list[Picture | Highlight] = []
         self.evaluated_epoch: int | None = None
         self._findings: list[Finding] = []
         self._method = self.config.method
@@ -400,6 +404,7 @@ class MonitorCore:
         if context.is_first_process:
             with self.failures.caught("drawing"):
                 record = self._builder.draw(record, gathered.displayed, context.name_sources, evaluation)
+                self.drawn = [*record.pictures, *record.texts]
             self._write(context, record, evaluation)
         return record
 
@@ -505,7 +510,7 @@ class MonitorCore:
             if self.recorder.folder is not None:
                 self._left_out.write(self.recorder.folder)
         findings, told_by_others = tell(context.module, evaluation, record.new_findings, self.config.title)
-        for line in announce(findings):
+        for line in announce(findings, self.recorder.folder):
             self.inform(f"{self.config.title}: {line}" if self.config.name else line)
         for line in told_by_others:
             self.inform(line)
@@ -530,9 +535,11 @@ class MonitorCore:
             "method_options": dict(self.config.method_options or {}),
             "module": type(context.module).__name__,
             "model": type(context.model).__name__,
+            "task": find_task(self.config.task).description,
             "bound": self.config.bound,
             "confidence": self.config.confidence,
             "class_names": class_names,
+            "hyperparameters": find_hyperparameters(context.hyperparameter_sources),
             "metrics": [metric.to_dict() for metric in logged_metrics()],
         }
 

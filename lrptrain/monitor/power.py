@@ -12,7 +12,7 @@ from lrptrain.monitor.summary import FOCUS, targets_of
 
 
 def power_line(scored: Sequence[ExplainedSample], bound: float | str, confidence: float) -> str:
-    """Return from which shortfall on all classes together, and one class, are flagged; "" without annotations.
+    """Return from which shortfall on all classes together, and the smallest one, are flagged; "" without annotations.
 
     Args:
         scored: The explained samples.
@@ -27,15 +27,23 @@ def power_line(scored: Sequence[ExplainedSample], bound: float | str, confidence
     sizes = Counter(each.label_or_predicted for each in annotated).values()
     tests = len(sizes) + 1  # the classes, and all of them together
     spread = float(np.std(distances, ddof=1))
-    whole = _from(least_shortfall(len(annotated), spread, tests, confidence))
-    single = _from(least_shortfall(min(sizes), spread, tests, confidence))
-    fewest = fewest_for_a_flag(tests, confidence)
     limit = "the annotated area" if isinstance(bound, str) else f"{bound:.0%}"
-    return (
-        f"with {len(annotated)} annotated samples all classes together are flagged {whole or 'never'}"
-        f"{f' below {limit}' if whole else ''}, a class of {min(sizes)} {single or f'never (it takes {fewest})'}"
+    line = f"with {len(annotated)} annotated samples "
+    whole = least_shortfall(len(annotated), spread, tests, confidence)
+    subject = "all classes together are" if len(sizes) > 1 else "their class is"
+    line += (
+        f"{subject} never flagged" if math.isinf(whole) else f"{subject} flagged from {_points(whole)} below {limit}"
     )
+    if len(sizes) == 1:
+        return line
+    single = least_shortfall(min(sizes), spread, tests, confidence)
+    never = f"never (it takes {fewest_for_a_flag(tests, confidence)})"
+    return f"{line}, a class of {min(sizes)} {never if math.isinf(single) else f'from {_points(single)}'}"
 
 
-def _from(shortfall: float) -> str:
-    return "" if math.isinf(shortfall) else f"from {100 * shortfall:.0f} points"
+def _points(shortfall: float) -> str:
+    """Return a difference of shares in words: percentage points, as whole numbers."""
+    points = round(100 * shortfall)
+    if points == 0:
+        return "less than a point"
+    return "1 point" if points == 1 else f"{points} points"

@@ -14,14 +14,19 @@ from lrptrain.findings import (
     Evaluation,
     ExplainedSample,
     Finding,
+    carry_over,
     detect_candidates,
-    merge_findings,
+    fold,
+    news_among,
     reach_verdicts,
     worst_severity,
 )
 from lrptrain.findings.detector import get_detector
+from lrptrain.findings.facts import fold_places
+from lrptrain.findings.suspicion import worth_saying
 from lrptrain.loggers import EpochRecord
 from lrptrain.monitor import drawing, summary
+from lrptrain.monitor.excerpts import MOST_EXCERPTS, excerpt
 from lrptrain.trainers.naming import NameSources, class_names_or_numbers, find_tokens, has_tokenizer
 
 
@@ -94,16 +99,20 @@ class RecordBuilder:
         if effects is not None:
             tested = reach_verdicts(findings, effects, self.min_effect, self.confidence)
             findings = [each for each in tested if each.state == "confirmed" or _reported_unconfirmed(each)]
+        findings = worth_saying(findings, evaluation, self.confidence)
+        findings = [self._in_words(each, evaluation, sources) for each in findings]
         # After the verdicts: what is not reported now has no history when it appears later.
-        findings, news = merge_findings(previous, findings)
+        facts = fold(carry_over(previous, findings))
+        regions = {(each.finding.identity, each.finding.where): each.region for each in candidates}
+        facts = fold_places(facts, lambda fact: regions[fact.identity, fact.where], self.min_effect)
         reliance = _reliance(evaluation, candidates, effects)
         return EpochRecord(
             epoch=evaluation.epoch,
             step=evaluation.step,
-            scalars=summary.scalars(evaluation.samples, names) | reliance | _counts(findings),
+            scalars=summary.scalars(evaluation.samples, names) | reliance | _counts(facts),
             samples=summary.table(evaluation.samples, names),
-            findings=findings,
-            new_findings=news,
+            findings=facts,
+            new_findings=news_among(previous, facts),
             class_names=names,
             metrics=summary.logged_metrics(),
         )
@@ -136,6 +145,16 @@ class RecordBuilder:
             inputs=drawing.inputs(with_inputs, options),
         )
 
+    def _in_words(self, finding: Finding, evaluation: Evaluation, sources: NameSources) -> Finding:
+        """Return the finding with what its samples are, and the words of the texts that show it best."""
+        if any(each.content_ids is None for each in evaluation.samples):
+            is_image = all(each.grid is not None for each in evaluation.samples)
+            return replace(finding, medium="image" if is_image else "")
+        by_id = {each.sample.sample_id: each for each in evaluation.samples}
+        name_tokens = find_tokens(self.tokenizer, sources)
+        texts = [by_id[sample_id] for sample_id in finding.worst_samples[:MOST_EXCERPTS] if sample_id in by_id]
+        return replace(finding, medium="text", excerpts=tuple(excerpt(each, name_tokens) for each in texts))
+
     def names_tokens(self, sources: NameSources) -> bool:
         """Return whether a tokenizer was found, so that tokens have other names than their ids."""
         return has_tokenizer(self.tokenizer, sources)
@@ -151,7 +170,7 @@ def _reported_unconfirmed(finding: Finding) -> bool:
 
 
 def _counts(findings: Sequence[Finding]) -> dict[str, float]:
-    """Return the scalars on the findings that stand."""
+    """Return the scalars on the facts that stand."""
     standing = [finding for finding in findings if finding.state != "refuted"]
     return {
         "relevance/findings": float(len(standing)),

@@ -4,6 +4,8 @@ from pathlib import Path
 
 from lrptrain.findings import ExplainedSample, Finding
 from lrptrain.monitor.monitor import MonitorCore
+from lrptrain.monitor.showing import evaluation_html, evaluation_text
+from lrptrain.render.view import display
 
 
 class MonitorResults:
@@ -34,3 +36,13 @@ class MonitorResults:
     def scored(self) -> list[ExplainedSample]:
         """The explained samples of the last evaluation, without inputs and annotations."""
         return self.core.scored
+
+    def show(self, max_samples: int = 4) -> None:
+        """Show the last evaluation: what was found, and samples beside their maps; in words outside a notebook.
+
+        Args:
+            max_samples: Most samples that are shown.
+        """
+        drawn = self.core.drawn[:max_samples]
+        epoch = self.core.evaluated_epoch
+        display(evaluation_html(epoch, self.findings, drawn), evaluation_text(epoch, self.findings, drawn))

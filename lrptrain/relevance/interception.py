@@ -33,6 +33,7 @@ class InterceptedForward:
         arguments: The arguments of the call, by name.
         name: The name of the explained argument.
         output: The output of the model, with its graph.
+        original: The explained input as the caller gave it, where the model was given another one.
         tape: The recorded operations, or None.
         failure: The error that prevented the recording, or None.
         autocast: The precision in which the caller ran the model.
@@ -42,6 +43,7 @@ class InterceptedForward:
     arguments: Mapping[str, Any]
     name: str
     output: Any
+    original: Tensor
     tape: Tape | None = None
     failure: Exception | None = None
     autocast: AutocastState = field(default_factory=autocast_state)
@@ -105,7 +107,9 @@ class InterceptedForward:
 
 
 @contextmanager
-def intercepted(model: nn.Module, samples: int, record: bool) -> Iterator[list[InterceptedForward]]:
+def intercepted(
+    model: nn.Module, samples: int, record: bool, change: Callable[[Tensor], Tensor] | None = None
+) -> Iterator[list[InterceptedForward]]:
     """Listen to the first call of a model with a batch of the given size.
 
     Later calls, those of another size and those without gradients go by. The model is run as it stands, once, with the
@@ -115,12 +119,13 @@ def intercepted(model: nn.Module, samples: int, record: bool) -> Iterator[list[I
         model: Compiled and wrapped models are unwrapped; what is compiled runs eagerly inside.
         samples: Size of the batch.
         record: Also record the call on a tape. If that fails, the model is run once more, without one.
+        change: Returns the explained input that the model is given in place of the caller's; None for no change.
 
     Yields:
         The call, once it was made.
     """
     model = unwrap(model)
-    listener = _Listener(model, samples, record)
+    listener = _Listener(model, samples, record, change)
     vars(model)["forward"] = listener
     try:
         with eager():
@@ -132,10 +137,13 @@ def intercepted(model: nn.Module, samples: int, record: bool) -> Iterator[list[I
 class _Listener:
     """Stands in the place of a model's forward; the calls of other threads go by."""
 
-    def __init__(self, model: nn.Module, samples: int, record: bool):
+    def __init__(
+        self, model: nn.Module, samples: int, record: bool, change: Callable[[Tensor], Tensor] | None = None
+    ) -> None:
         self.model = model
         self.samples = samples
         self.record = record
+        self.change = change
         self.calls: list[InterceptedForward] = []
         self.listens = True
         self.thread = threading.get_ident()
@@ -149,10 +157,15 @@ class _Listener:
         name = _explained_name(arguments)
         if self.calls or name is None or not torch.is_grad_enabled() or arguments[name].shape[:1] != (self.samples,):
             return self.forward(*args, **kwargs)
+        original = arguments[name]
+        if self.change is not None:
+            arguments = {**arguments, name: self.change(original)}
+            args = ()
+            kwargs = arguments
         tape, output, failure = self._recorded(arguments, name) if self.record else (None, None, None)
         if tape is None:
             output = self.forward(*args, **kwargs)
-        self.calls.append(InterceptedForward(self.model, arguments, name, output, tape, failure))
+        self.calls.append(InterceptedForward(self.model, arguments, name, output, original, tape, failure))
         return output
 
     def _recorded(self, arguments: Mapping[str, Any], name: str) -> tuple[Tape | None, Any, Exception | None]:

@@ -16,6 +16,7 @@ from lrptrain.relevance.attention_layers import DECODER, AttentionLayers, Attent
 from lrptrain.relevance.attentions import Attention, find_attentions
 from lrptrain.relevance.classes import class_names, explained_class, rival_class
 from lrptrain.relevance.default import check_method, first_that_serves
+from lrptrain.relevance.explained_batch import ExplainedBatch
 from lrptrain.relevance.explanation import Explanation, seed_scale
 from lrptrain.relevance.flow import flow_to, unweighted
 from lrptrain.relevance.heads import Head, HeadFunction, as_head
@@ -162,6 +163,7 @@ class Recording:
             attention=maps.attention,
             other=rival,
             convergence_delta=maps.convergence_delta,
+            batch=None if create_graph else self._shown_with(labels),
         )
         if not create_graph:
             assert self.tape.leaf is not None
@@ -169,6 +171,14 @@ class Recording:
             with called(method):
                 remark(self.model, chosen, relevance, maps, self.tape.leaf.detach(), self.padding)
         return relevance
+
+    def _shown_with(self, labels: Mapping[str, int]) -> ExplainedBatch:
+        """Return what a map of this recording is shown with."""
+        explained = explained_input(self.inputs, self.explain)[1]
+        # `LABEL_0`, `LABEL_1` ... are what transformers writes where nobody has named them.
+        names = {number: name for name, number in labels.items() if name != f"LABEL_{number}"}
+        fits = self.padding is not None and self.padding.shape == explained.shape
+        return ExplainedBatch(explained, self.padding if fits else None, names)
 
     @cached_property
     def in_float32(self) -> "Recording":

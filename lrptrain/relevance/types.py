@@ -2,14 +2,17 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from difflib import get_close_matches
+from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
+
+from lrptrain.relevance.explained_batch import ExplainedBatch
 
 
 class UnsupportedOperationError(NotImplementedError):
@@ -55,9 +58,11 @@ class TokenLayout:
         return rows[..., list(self.positions)]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Relevance:
     """Relevance of every token for one class of every sample.
+
+    In a notebook it shows itself as the last line of a cell; `show` and `save` do so anywhere.
 
     Attributes:
         scores: One number per token in reading order: per patch of an image or a spectrogram, per tube of a video, per
@@ -76,6 +81,7 @@ class Relevance:
         convergence_delta: Of `integrated_gradients`, by how much the relevance of the input sums to more than the
             explained logit minus that of the baseline, which it would equal after enough steps; None for other methods,
             and with `create_graph`.
+        batch: What it is shown with: the input, as long as the caller has it, and names; None with `create_graph`.
     """
 
     scores: Float[Tensor, "batch tokens"]
@@ -87,6 +93,84 @@ class Relevance:
     attention: tuple[Float[Tensor, "batch heads length length"], ...] | None = None
     other: Int[Tensor, " batch"] | None = None
     convergence_delta: Float[Tensor, " batch"] | None = None
+    batch: ExplainedBatch | None = field(default=None, compare=False)
+
+    def show(
+        self,
+        inputs: Any = None,
+        *,
+        tokenizer: Any = None,
+        class_names: Sequence[str] | None = None,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        max_samples: int = 16,
+    ) -> None:
+        """Show each sample with its map: in a notebook as pictures and coloured words, in a terminal by its colours.
+
+        Where what is printed goes to a file, it is in words. Red speaks for the class, blue against it; a word has the
+        sum of its pieces. The probabilities are the softmax of the logits, unless these sum to 1 themselves.
+
+        Args:
+            inputs: The images or token ids that the model was given; they need to be passed where the caller has not
+                kept them.
+            tokenizer: Names the tokens of a text: one of transformers or tokenizers.
+            class_names: Name of each class, in the order of the logits; else those of the model's configuration.
+            mean: Mean of each channel that the images were normalised with. Without `mean` and `std` an image is
+                stretched from its own minimum to its maximum.
+            std: Standard deviation of each channel that the images were normalised with.
+            max_samples: Most samples that are shown.
+
+        Raises:
+            ValueError: If the inputs are not what was explained, or the class names do not fit.
+            TypeError: If the tokenizer cannot name tokens.
+        """
+        from lrptrain.relevance import showing  # which needs what draws; a map itself does not
+
+        shown = showing.views(self, inputs, tokenizer, class_names, mean, std, max_samples)
+        note = showing.not_shown(self, max_samples) if inputs is None else ""
+        text = showing.views_text(shown, note, colored=showing.takes_color())
+        showing.display(showing.views_html(shown, note), text)
+
+    def save(
+        self,
+        path: str | Path,
+        inputs: Any = None,
+        *,
+        tokenizer: Any = None,
+        class_names: Sequence[str] | None = None,
+        mean: Sequence[float] | None = None,
+        std: Sequence[float] | None = None,
+        max_samples: int = 16,
+    ) -> None:
+        """Save what `show` shows as a file: `map.html`, which holds its pictures, or of images `map.png`.
+
+        Args:
+            path: The file, which ends in .html or .png.
+            inputs: As for `show`.
+            tokenizer: As for `show`.
+            class_names: As for `show`.
+            mean: As for `show`.
+            std: As for `show`.
+            max_samples: As for `show`.
+
+        Raises:
+            ValueError: As `show`, or if the file ends in anything else, or a text is to be a PNG.
+            TypeError: As `show`.
+            ImportError: If a PNG is to be made without pillow.
+        """
+        from lrptrain.relevance import showing
+
+        showing.save_views(showing.views(self, inputs, tokenizer, class_names, mean, std, max_samples), path)
+
+    def _repr_html_(self) -> str:
+        from lrptrain.relevance import showing
+
+        return showing.views_html(showing.views(self), showing.not_shown(self, 16))
+
+    def __repr__(self) -> str:
+        from lrptrain.relevance import showing
+
+        return showing.described(self)
 
     @property
     def image_grid(self) -> tuple[int, int] | None:

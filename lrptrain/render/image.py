@@ -2,8 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
 
 import numpy as np
 import torch
@@ -13,15 +11,11 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from lrptrain.extras import require
+from lrptrain.render.colors import OPACITY, blend
 
 # The longer side of a picture, in pixels, below which it is enlarged.
 SMALLEST = 160
-# Hot is for the class, cold is against it; both grow brighter. No stop of the cold one is near the outline's cyan.
-COLORMAP = "inferno"
-_COLD = ("#000004", "#1d4ed8", "#70aaff")
 OUTLINE = (0, 255, 255)
-# How far the picture below relevance turns grey: an orange thing must not look like relevance.
-_GREY = 0.6
 
 
 def overlay(
@@ -29,14 +23,15 @@ def overlay(
     heat: Num[Tensor | np.ndarray, "rows columns"],
     mask: Shaped[Tensor | np.ndarray, "height width"] | None = None,
     *,
-    opacity: float = 0.75,
+    opacity: float = OPACITY,
+    peak: float | None = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> UInt8[np.ndarray, "large_height large_width 3"]:
-    """The image, paler, under its relevance: the more relevant a place, the brighter its colour and the more opaque.
+    """The image in light greys under its relevance: red speaks for the class, blue against it.
 
-    What speaks for the class is black over red to yellow, what speaks against it blue; both are scaled by the largest
-    magnitude, so that equal brightness is equal relevance. Where there is none, no colour is laid over the image. The
+    Both are scaled by the largest magnitude, so that equally strong colours are equal relevance. Where there is none,
+    no colour is laid over the image. The image's own colours are not to be seen: show it beside, as `beside` does. The
     annotation's outline is cyan on black.
 
     Args:
@@ -44,6 +39,8 @@ def overlay(
         heat: Relevance, of a patch grid (interpolated bilinearly) or of the pixels; nan counts as none.
         mask: 1 evidence (outlined), 0 not, 255 ignored (not outlined), at the image's size.
         opacity: Opacity of the most relevant place, in [0, 1].
+        peak: The magnitude that has the full colour, larger ones have it, too; to show several maps on a common scale.
+            None for the map's own largest.
         mean: Mean of each channel that the data was normalised with. Without `mean` and `std` the image is stretched
             from its own minimum to its maximum.
         std: Standard deviation of each channel that the data was normalised with.
@@ -52,27 +49,9 @@ def overlay(
         A picture, enlarged as by `to_picture`.
     """
     picture = to_picture(image, mean=mean, std=std)
-    blended = blend(picture, _scaled(_resized(_array(heat), (picture.shape[0], picture.shape[1]))), opacity)
+    relevance = _scaled(_resized(_array(heat), (picture.shape[0], picture.shape[1])), peak)
+    blended = blend(picture, relevance, opacity)
     return blended if mask is None else _outlined(blended, enlarge(_array(mask)) == 1)
-
-
-def blend(
-    picture: UInt8[np.ndarray, "height width 3"], relevance: Float[np.ndarray, "height width"], opacity: float = 0.75
-) -> UInt8[np.ndarray, "height width 3"]:
-    """A picture, paler, under the colours of relevance in [-1, 1]: the larger, the brighter and the more opaque."""
-    strength = np.abs(relevance)
-    # [height, width, 1] in 0..1: the opacity of each pixel.
-    alpha = opacity * strength[..., None]
-    hot, cold = (colors(strength)[..., :3] * 255 for colors in color_maps())
-    colors = np.where(relevance[..., None] < 0, cold, hot)
-    return np.rint((1 - alpha) * _paler(picture) + alpha * colors).astype(np.uint8)
-
-
-@cache
-def color_maps() -> tuple[Any, Any]:
-    """matplotlib's maps from a strength in [0, 1] to the colour of what speaks for the class, and against it."""
-    cold = require("matplotlib.colors", "monitor").LinearSegmentedColormap.from_list("cold", _COLD)
-    return require("matplotlib", "monitor").colormaps[COLORMAP], cold
 
 
 def to_picture(
@@ -129,6 +108,11 @@ def enlarge(
     return pixels.repeat(factor, axis=0).repeat(factor, axis=1)
 
 
+def finite_map(heat: Num[Tensor | ArrayLike, "*shape"]) -> Float[np.ndarray, "*shape"]:
+    """A map as float32 on the CPU, in which what is not finite counts as no relevance."""
+    return _finite(_array(heat))
+
+
 def _resized(heat: Float[np.ndarray, "rows columns"], size: tuple[int, int]) -> Float[np.ndarray, "height width"]:
     """Relevance at the picture's size."""
     # interpolate() wants [batch, channels, rows, columns].
@@ -142,14 +126,10 @@ def _finite(heat: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
     return np.nan_to_num(heat, posinf=0.0, neginf=0.0)
 
 
-def _scaled(relevance: Float[np.ndarray, "*shape"]) -> Float[np.ndarray, "*shape"]:
-    """Its largest magnitude 1, unless it is 0 everywhere."""
-    peak = np.abs(relevance).max()
-    return relevance / peak if peak > 0 else relevance
-
-
-def _paler(picture: UInt8[np.ndarray, "height width 3"]) -> Float[np.ndarray, "height width 3"]:
-    return (1 - _GREY) * picture + _GREY * picture.mean(axis=-1, keepdims=True)
+def _scaled(relevance: Float[np.ndarray, "*shape"], peak: float | None = None) -> Float[np.ndarray, "*shape"]:
+    """In [-1, 1], with the peak, or else its largest magnitude, at 1, unless it is 0 everywhere."""
+    largest = np.abs(relevance).max() if peak is None else peak
+    return (relevance / largest).clip(-1, 1) if largest > 0 else np.zeros_like(relevance)
 
 
 def _outlined(

@@ -40,6 +40,19 @@ def contact_sheet(
     return np.vstack([_row(row, min(columns, len(cells))) for row in rows])
 
 
+def stacked(pictures: Sequence[UInt8[np.ndarray, "_height _width 3"]]) -> UInt8[np.ndarray, "height width 3"]:
+    """The pictures one below the other, at the left."""
+    return np.vstack([_margined(picture, pictures) for picture in pictures])
+
+
+def _margined(picture: np.ndarray, pictures: Sequence[np.ndarray]) -> np.ndarray:
+    """The picture in a margin, as wide as the widest of all."""
+    width = max(each.shape[1] for each in pictures) + _GAP
+    cell = np.full((picture.shape[0] + _GAP, width, 3), _BACKGROUND, dtype=np.uint8)
+    cell[_GAP // 2 : _GAP // 2 + picture.shape[0], _GAP // 2 : _GAP // 2 + picture.shape[1]] = picture
+    return cell
+
+
 def _cell(picture: UInt8[np.ndarray, "_height _width 3"], lines: list[str], width: int, font: Any) -> np.ndarray:
     """The picture over its lines, in a margin on all sides."""
     line_height = round(1.3 * font.size)

@@ -7,7 +7,8 @@ import torch
 from jaxtyping import Float, Num, UInt8
 from torch import Tensor
 
-from lrptrain.render.image import _array, _finite, _resized, _scaled, blend, overlay, to_picture
+from lrptrain.render.colors import OPACITY, blend
+from lrptrain.render.image import _array, _finite, _resized, _scaled, overlay, to_picture
 
 _GAP = 4
 _LINE = (40, 40, 40)
@@ -17,9 +18,9 @@ _STRIP = (96, 640)
 
 def video_frames(
     video: Num[Tensor | np.ndarray, "frames channels height width"],
-    heat: Num[Tensor | np.ndarray, "times rows columns"],
+    heat: Num[Tensor | np.ndarray, "times rows columns"] | None,
     *,
-    opacity: float = 0.75,
+    opacity: float = OPACITY,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
 ) -> UInt8[np.ndarray, "large_height strip_width 3"]:
@@ -28,7 +29,7 @@ def video_frames(
     Args:
         video: As an image for `overlay`, frames first.
         heat: Relevance of a grid of (frames, rows, columns): `scores[0].unflatten(0, grid)`. Frames share that of the
-            tube that they are in.
+            tube that they are in. None for the frames as they are.
         opacity: Opacity of the most relevant place, in [0, 1].
         mean: As for `overlay`.
         std: As for `overlay`.
@@ -39,22 +40,27 @@ def video_frames(
         frames = (frames - low) / (frames.amax() - low).clamp(min=torch.finfo(torch.float32).tiny)
         mean = (0.0,)
         std = (1.0,)
+    pictures = [to_picture(frame, mean=mean, std=std) for frame in frames]
+    if heat is None:
+        return _in_a_row(pictures)
     maps = torch.as_tensor(heat)
     # 4 frames in 2 tubes: 0, 0, 1, 1.
     tubes = torch.arange(len(frames)) * len(maps) // len(frames)
-    pictures = [to_picture(frame, mean=mean, std=std) for frame in frames]
     size = (pictures[0].shape[0], pictures[0].shape[1])
     relevance = _scaled(np.stack([_resized(_array(maps[tube]), size) for tube in tubes]))
-    gap = np.full((size[0], _GAP, 3), 255, dtype=np.uint8)
-    parts = [part for x, y in zip(pictures, relevance, strict=True) for part in (gap, blend(x, y, opacity))]
-    return np.concatenate(parts[1:], axis=1)
+    return _in_a_row([blend(x, y, opacity) for x, y in zip(pictures, relevance, strict=True)])
+
+
+def _in_a_row(pictures: Sequence[UInt8[np.ndarray, "height width 3"]]) -> UInt8[np.ndarray, "height strip_width 3"]:
+    gap = np.full((pictures[0].shape[0], _GAP, 3), 255, dtype=np.uint8)
+    return np.concatenate([part for picture in pictures for part in (gap, picture)][1:], axis=1)
 
 
 def spectrogram(
     values: Num[Tensor | np.ndarray, "bins time"],
     heat: Num[Tensor | np.ndarray, "rows columns"],
     *,
-    opacity: float = 0.75,
+    opacity: float = OPACITY,
 ) -> UInt8[np.ndarray, "large_height large_width 3"]:
     """A spectrogram in grey, low frequencies at the bottom, under its relevance as by `overlay`.
 
@@ -68,7 +74,7 @@ def spectrogram(
 
 
 def waveform(
-    samples: Num[Tensor | np.ndarray, " time"], heat: Num[Tensor | np.ndarray, " tokens"], *, opacity: float = 0.75
+    samples: Num[Tensor | np.ndarray, " time"], heat: Num[Tensor | np.ndarray, " tokens"], *, opacity: float = OPACITY
 ) -> UInt8[np.ndarray, "96 640 3"]:
     """A waveform as a strip, over the colours of its relevance, as by `overlay`.
 

@@ -6,35 +6,26 @@ from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Float
 from numpy.typing import ArrayLike
 
-POSITIVE = (225, 29, 29)
-NEGATIVE = (37, 99, 235)
-# Opacity of the strongest token's colour: black text stays legible on it.
-_OPACITY = 0.75
-_IGNORED = 255  # in a rationale
+from lrptrain.render.colors import NEGATIVE, OPACITY, POSITIVE
+from lrptrain.render.words import Word, join_words, scored_tokens
+
 _GREY = "38;2;136;136;136"
 _MOST_NAMES = 3
-# [CLS], [SEP] of BERT, <s>, </s>, <|endoftext|> of others; and punctuation that stands close to the word before it.
-_SPECIAL = re.compile(r"\[[A-Z]+\]|<[^<>\s]+>")
-_CLOSING = re.compile(r"[.,!?;:%)\]}]+")
+_MOST_STRONGEST = 5
+_OF_PIECES = "The colour of a word is the sum over its pieces."
 
 
-class _Piece(NamedTuple):
-    """A token as it is shown."""
+class _Shaded(NamedTuple):
+    """A word with its relevance."""
 
-    text: str
-    space: bool
-    """Whether a space comes before it."""
-    scored: bool
-    """Whether it is coloured: neither a special token, such as `[CLS]`, nor ignored."""
+    word: Word
     weight: float
-    """Relevance over the largest magnitude of a scored token, in [-1, 1]; 0 where it is not scored."""
+    """Relevance, summed over its tokens, over the largest magnitude of a scored word, in [-1, 1]; 0 if not scored."""
     share: float
-    """Its share of all relevance by magnitude, in [0, 1]."""
-    evidence: bool
-    """Whether the rationale names it."""
+    """Its tokens' share of all relevance by magnitude, in [0, 1]."""
 
 
 def token_html(
@@ -51,8 +42,8 @@ def token_html(
 
     Args:
         tokens: Tokens as the tokenizer names them; word pieces (`##ing`, `Ġword`, `▁word`) are joined to words.
-        scores: Relevance of each token, of any range; nan counts as none. The largest magnitude of a scored token has
-            the full colour.
+        scores: Relevance of each token, of any range; nan counts as none. A word has the sum of its pieces, and the
+            largest magnitude of a scored word has the full colour.
         rationale: 1 evidence, 0 not, 255 ignored, for each token.
         title: A line above.
         scored: Whether each token is content of the text that is neither special nor ignored; see `scored_tokens` for
@@ -65,12 +56,13 @@ def token_html(
         ValueError: If the lengths differ.
     """
     heading = "" if title is None else f'<div style="font-weight:600;margin-bottom:4px">{html.escape(title)}</div>'
-    pieces = _pieces(tokens, scores, rationale, scored)
-    body = "".join(_span(piece) for piece in pieces)
-    note = _note(pieces, " (grey)")
-    footing = f'<div style="color:#888;font-size:80%">{html.escape(note)}</div>' if note else ""
+    shaded = _shaded(tokens, scores, rationale, scored)
+    body = "".join(_span(each) for each in shaded)
+    footing = "".join(
+        f'<div style="color:#767676;font-size:80%">{html.escape(note)}</div>' for note in _notes(shaded, " (grey)")
+    )
     style = "font:15px/1.7 system-ui,sans-serif;color:#111;background:#fff;padding:8px"
-    return f'<div style="{style}">{heading}<div>{body}</div>{footing}</div>'
+    return f'<div style="{style}">{heading}<div dir="auto">{body}</div>{footing}</div>'
 
 
 def token_ansi(
@@ -83,10 +75,9 @@ def token_ansi(
 
     A second line says which share of the relevance the grey tokens hold.
     """
-    pieces = _pieces(tokens, scores, rationale, scored)
-    note = _note(pieces, " (grey)")
-    footing = f"\n\x1b[{_GREY}m{note}\x1b[0m" if note else ""
-    return "".join(_painted(piece) for piece in pieces) + footing
+    shaded = _shaded(tokens, scores, rationale, scored)
+    notes = (f"\n\x1b[{_GREY}m{note}\x1b[0m" for note in _notes(shaded, " (grey)"))
+    return "".join(_painted(each) for each in shaded) + "".join(notes)
 
 
 def token_markdown(
@@ -99,32 +90,32 @@ def token_markdown(
 
     For pages that show no colour. Arguments and errors as in `token_html`.
     """
-    pieces = _pieces(tokens, scores, rationale, scored)
-    note = _note(pieces)
-    footing = f"\n\n{_escaped(note)}" if note else ""
-    return " ".join(_marked(word) for word in _words(pieces)) + footing
+    shaded = _shaded(tokens, scores, rationale, scored)
+    notes = (f"\n\n{_escaped(note)}" for note in _notes(shaded))
+    return " ".join(_marked(group) for group in _close_together(shaded)) + "".join(notes)
 
 
-def scored_tokens(tokens: Sequence[str | None], rationale: ArrayLike | None = None) -> Bool[np.ndarray, " tokens"]:
-    """Which tokens are scored, as far as their names and the rationale tell.
+def token_words(
+    tokens: Sequence[str],
+    scores: Float[np.ndarray, " tokens"],
+    rationale: ArrayLike | None = None,
+    scored: ArrayLike | None = None,
+) -> str:
+    """The text as it is, and its strongest words in words, where nothing shows colours.
 
-    Not scored are None (padding), marks of a tokenizer (`[CLS]`, `</s>`), and tokens that the rationale ignores. A
-    rationale that ignores every token says that there is none.
-
-    Args:
-        tokens: Tokens as the tokenizer names them.
-        rationale: 1 evidence, 0 not, 255 ignored, for each token.
+    Arguments and errors as in `token_html`.
     """
-    content = np.array([token is not None and not _SPECIAL.fullmatch(token) for token in tokens], dtype=bool)
-    if rationale is None:
-        return content
-    ignored = np.asarray(rationale) == _IGNORED
-    return content if ignored.all() else content & ~ignored
+    shaded = _shaded(tokens, scores, rationale, scored)
+    text = "".join(f"{' ' if each.word.space else ''}{each.word.text}" for each in shaded)
+    strongest = sorted((each for each in shaded if each.weight), key=lambda each: -abs(each.weight))[:_MOST_STRONGEST]
+    listed = ", ".join(f"{each.word.text} {each.weight:+.2f}" for each in strongest)
+    lines = [text, f"strongest (+ for the class, - against it): {listed}" if listed else "no relevance on any word"]
+    return "\n".join([*lines, *_notes(shaded)])
 
 
-def _pieces(
+def _shaded(
     tokens: Sequence[str], scores: ArrayLike, rationale: ArrayLike | None, scored: ArrayLike | None
-) -> list[_Piece]:
+) -> list[_Shaded]:
     values = np.nan_to_num(np.asarray(scores, dtype=float), posinf=0.0, neginf=0.0)
     annotation = np.zeros(len(tokens)) if rationale is None else np.asarray(rationale)
     if not len(tokens) == len(values) == len(annotation):
@@ -132,37 +123,30 @@ def _pieces(
     coloured = scored_tokens(tokens, rationale) if scored is None else np.asarray(scored, dtype=bool)
     if len(coloured) != len(tokens):
         raise ValueError(f"scored must say of {len(tokens)} tokens whether they are, not of {len(coloured)}")
+    words = join_words(tokens, coloured.tolist(), (annotation == 1).tolist())
     # Relevance [9, 0.5, -0.25] of [CLS] good day: the weights are [0, 1, -0.5], the shares [0.92, 0.05, 0.03].
-    weights = np.where(coloured, values, 0.0)
-    weights = weights / (np.abs(weights).max(initial=0.0) or 1.0)
+    sums = np.array([values[list(word.places)].sum() if word.scored else 0.0 for word in words])
+    weights = sums / (np.abs(sums).max(initial=0.0) or 1.0)
     shares = np.abs(values) / (np.abs(values).sum() or 1.0)
-    # WordPiece (BERT) marks pieces that go on, as in "play ##ing"; byte-level BPE and SentencePiece mark the starts of
-    # words, "Ġword" and "▁word". If any start is marked, the tokens are of the second kind.
-    marked = any(token.startswith(("Ġ", "▁")) for token in tokens)
-    special = [bool(_SPECIAL.fullmatch(token)) for token in tokens]
     return [
-        _Piece(
-            text=_shown(token),
-            space=i > 0 and (special[i] or special[i - 1] or _starts_word(token, marked)),
-            scored=bool(coloured[i]),
-            weight=float(weights[i]),
-            share=float(shares[i]),
-            evidence=bool(annotation[i] == 1),
-        )
-        for i, token in enumerate(tokens)
+        _Shaded(word, float(weight), float(shares[list(word.places)].sum()))
+        for word, weight in zip(words, weights, strict=True)
     ]
 
 
-def _note(pieces: Iterable[_Piece], color: str = "") -> str:
-    """Which share of the relevance the tokens hold that are not scored; empty if they hold none."""
-    unscored = [piece for piece in pieces if not piece.scored]
-    share = sum(piece.share for piece in unscored)
-    if not share > 0:
-        return ""
-    # Each name once, in the order of the text.
-    names = list(dict.fromkeys(piece.text for piece in unscored))
-    listed = ", ".join(names[:_MOST_NAMES]) + (" ..." if len(names) > _MOST_NAMES else "")
-    return f"Not scored{color}: {listed}, with {_percent(share)} of the relevance"
+def _notes(shaded: Sequence[_Shaded], color: str = "") -> list[str]:
+    """Which share of the relevance the words hold that are not scored, if any, and how pieces count, if there are."""
+    unscored = [each for each in shaded if not each.word.scored]
+    share = sum(each.share for each in unscored)
+    notes = []
+    if share > 0:
+        # Each name once, in the order of the text.
+        names = list(dict.fromkeys(each.word.text for each in unscored))
+        listed = ", ".join(names[:_MOST_NAMES]) + (" ..." if len(names) > _MOST_NAMES else "")
+        notes.append(f"Not scored{color}: {listed}, with {_percent(share)} of the relevance")
+    if any(each.word.scored and len(each.word.places) > 1 for each in shaded):
+        notes.append(_OF_PIECES)
+    return notes
 
 
 def _percent(share: float) -> str:
@@ -174,68 +158,54 @@ def _percent(share: float) -> str:
     return f"{100 * share:.1f} %"
 
 
-def _starts_word(token: str, marked: bool) -> bool:
-    """Whether a space belongs before the token; `marked` where the tokenizer marks the starts of words."""
-    if marked:
-        return token.startswith(("Ġ", "▁"))
-    return not token.startswith("##") and not _CLOSING.fullmatch(token)
-
-
-def _shown(token: str) -> str:
-    """Without the tokenizer's marks, and without characters that would act on a terminal."""
-    word = token.lstrip("Ġ▁").replace("Ċ", "↵") if token[:1] in "Ġ▁Ċ" else token
-    # "##ing" is "ing", but "##" alone is what the text says.
-    word = word[2:] if len(word) > 2 and word.startswith("##") else word
-    return "".join(character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in word)
-
-
 def _color(weight: float) -> tuple[int, int, int]:
     return POSITIVE if weight > 0 else NEGATIVE
 
 
-def _span(piece: _Piece) -> str:
-    if not piece.scored:
-        styles = ["color:#888", "font-size:80%"]
-        title = f"not scored: {_percent(piece.share)} of the relevance"
+def _span(shaded: _Shaded) -> str:
+    word = shaded.word
+    if not word.scored:
+        styles = ["color:#767676", "font-size:80%"]
+        title = f"not scored: {_percent(shaded.share)} of the relevance"
     else:
-        red, green, blue = _color(piece.weight)
-        styles = [f"background:rgba({red},{green},{blue},{abs(piece.weight) * _OPACITY:.2f})", "border-radius:2px"]
-        title = f"{piece.weight:+.2f}"
-    if piece.evidence:
+        red, green, blue = _color(shaded.weight)
+        styles = [f"background:rgba({red},{green},{blue},{abs(shaded.weight) * OPACITY:.2f})", "border-radius:2px"]
+        title = f"{shaded.weight:+.2f}" + (f", {len(word.places)} pieces" if len(word.places) > 1 else "")
+    if word.evidence:
         styles.append("border-bottom:2px solid #111")
-    space = " " if piece.space else ""
-    return f'{space}<span style="{";".join(styles)}" title="{title}">{html.escape(piece.text)}</span>'
+    space = " " if word.space else ""
+    return f'{space}<span style="{";".join(styles)}" title="{title}">{html.escape(word.text)}</span>'
 
 
-def _painted(piece: _Piece) -> str:
-    if not piece.scored:
+def _painted(shaded: _Shaded) -> str:
+    word = shaded.word
+    if not word.scored:
         codes = _GREY
     else:
-        # As on the page: the strongest token is 75 % colour and 25 % white.
-        alpha = abs(piece.weight) * _OPACITY
+        # As on the page: the strongest word is 75 % colour and 25 % white.
+        alpha = abs(shaded.weight) * OPACITY
         # A terminal knows no opacity: the colour is mixed with white here.
-        red, green, blue = (round(255 + alpha * (channel - 255)) for channel in _color(piece.weight))
+        red, green, blue = (round(255 + alpha * (channel - 255)) for channel in _color(shaded.weight))
         codes = f"38;2;17;17;17;48;2;{red};{green};{blue}"
-    underline = ";4" if piece.evidence else ""
-    return f"{' ' if piece.space else ''}\x1b[{codes}{underline}m{piece.text}\x1b[0m"
+    underline = ";4" if word.evidence else ""
+    return f"{' ' if word.space else ''}\x1b[{codes}{underline}m{word.text}\x1b[0m"
 
 
-def _words(pieces: Iterable[_Piece]) -> list[list[_Piece]]:
-    """The pieces that no space parts, together."""
-    words: list[list[_Piece]] = []
-    for piece in pieces:
-        if piece.space or not words:
-            words.append([])
-        words[-1].append(piece)
-    return words
+def _close_together(shaded: Iterable[_Shaded]) -> list[list[_Shaded]]:
+    """The words that no space parts, such as a word and its comma."""
+    groups: list[list[_Shaded]] = []
+    for each in shaded:
+        if each.word.space or not groups:
+            groups.append([])
+        groups[-1].append(each)
+    return groups
 
 
-def _marked(word: list[_Piece]) -> str:
-    """Of whole words: Markdown knows no emphasis within one."""
-    # The strongest piece counts: "**unbelievable**" where only "believ" is relevant.
-    text = _escaped("".join(piece.text for piece in word))
-    text = f"**{text}**" if any(piece.weight >= 0.5 for piece in word) else text
-    return f"「{text}」" if any(piece.evidence for piece in word) else text
+def _marked(group: list[_Shaded]) -> str:
+    """Of what stands close together: Markdown knows no emphasis between two letters."""
+    text = _escaped("".join(each.word.text for each in group))
+    text = f"**{text}**" if any(each.weight >= 0.5 for each in group) else text
+    return f"「{text}」" if any(each.word.evidence for each in group) else text
 
 
 def _escaped(text: str) -> str:

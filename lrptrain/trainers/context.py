@@ -29,6 +29,7 @@ class TrainingContext:
         forward_context: Makes the context of every forward pass, such as autocast.
         loggers: Where scalars, pictures and findings go, as `lrptrain.loggers` takes them.
         name_sources: Objects that may have class names and a tokenizer, the first one first.
+        hyperparameter_sources: Objects that say what the training was started with; see `find_hyperparameters`.
         step_name: What the user calls the code that gives batches to the model.
     """
 
@@ -44,4 +45,5 @@ class TrainingContext:
     forward_context: Callable[[], AbstractContextManager[Any]] = nullcontext
     loggers: Sequence[Any] = ()
     name_sources: NameSources = ()
+    hyperparameter_sources: Sequence[Any] = ()
     step_name: str = "validation_step"

@@ -35,6 +35,7 @@ def lightning_context(trainer: "pl.Trainer", pl_module: "pl.LightningModule", mo
         forward_context=trainer.precision_plugin.val_step_context,
         loggers=trainer.loggers,
         name_sources=name_sources(trainer, pl_module),
+        hyperparameter_sources=[pl_module, getattr(trainer, "datamodule", None), *trainer.optimizers],
     )
 
 

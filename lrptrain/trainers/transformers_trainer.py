@@ -53,6 +53,7 @@ def transformers_context(trainer: Any, args: Any, state: Any, model: nn.Module, 
         shows_progress=is_first and not args.disable_tqdm,
         loggers=experiments(trainer) if is_first else (),
         name_sources=_name_sources(trainer, bare, tokenizer),
+        hyperparameter_sources=[args, trainer.optimizer],
         step_name="the Trainer",
     )
 

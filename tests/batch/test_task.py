@@ -108,3 +108,18 @@ def test_a_model_of_several_labels_asks_for_one():
     with pytest.raises(ValueError, match=r"'multi_label_classification': task=lrptrain.OneLabel\(column\) takes one"):
         find_task(None, Configured("multi_label_classification"))
     assert find_task(OneLabel(1), Configured("multi_label_classification")) == OneLabel(1)
+
+
+@pytest.mark.parametrize(
+    ("task", "written"),
+    [
+        (None, "classes"),
+        ("classes", "classes"),
+        ("binary", "binary"),
+        (Binary(0.25), "lrptrain.batch.task.Binary(threshold=0.25)"),
+        (OneLabel(2, "edema"), "lrptrain.OneLabel(column=2, title='edema')"),
+        (Regression(3.5, 1.0), "lrptrain.Regression(mean=3.5, std=1.0)"),
+    ],
+)
+def test_a_task_is_described_as_it_is_written(task, written):
+    assert find_task(task).description == written

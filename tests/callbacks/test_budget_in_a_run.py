@@ -4,7 +4,7 @@ import itertools
 
 import pytest
 import torch
-from pytorch_lightning.callbacks import EarlyStopping, EMAWeightAveraging, ModelCheckpoint
+from pytorch_lightning.callbacks import Callback, EarlyStopping, EMAWeightAveraging, ModelCheckpoint
 from setting import loader, messages, module, monitor, trainer
 
 from lrptrain.loggers import read_events
@@ -114,6 +114,32 @@ def test_a_trainer_that_goes_on_has_the_time_that_it_has_paid_with(tmp_path):
     runner.fit_loop.max_epochs = 2
     runner.fit(trained, loader(), loader())
     assert watching.core.clock.elapsed > before
+
+
+class Interruption(Callback):
+    """Ends a fit by an error, once."""
+
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def on_train_epoch_start(self, trainer, pl_module):
+        if trainer.current_epoch == self.epoch:
+            self.epoch = None
+            raise RuntimeError("no more memory")
+
+
+def test_a_fit_that_was_interrupted_goes_on_with_the_time_that_it_has_paid_with(tmp_path):
+    watching = monitor(budget=0.5, on_error="raise")
+    runner = trainer(tmp_path, watching, Interruption(2), max_epochs=4)
+    trained = module()
+    with pytest.raises(RuntimeError, match="no more memory"):
+        runner.fit(trained, loader(), loader())
+    core = watching.core
+    before = core.clock.elapsed
+    assert core.clock.elapsed == before > core._budget.spent > 0  # it stands still meanwhile
+    runner.fit(trained, loader(), loader())
+    assert core.clock.elapsed > before
+    assert core._budget.spent < core.clock.elapsed
 
 
 @pytest.mark.parametrize("first", [True, False])

@@ -8,7 +8,7 @@ import torch
 from setting import loader, module, monitor, trainer
 
 from lrptrain.dashboard import runs
-from lrptrain.findings import OVERALL, Candidate, Detector, Scope, register_detector
+from lrptrain.findings import OVERALL, Candidate, Detector, Scope, register_detector, unfold, worst_severity
 from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.intervention import Region
 from lrptrain.loggers import read_events, read_findings
@@ -59,24 +59,24 @@ def clean(tmp_path_factory):
 
 def test_a_corner_is_confirmed_in_the_run(corner):
     watching, runner = corner
-    outside = [one for one in watching.findings if one.kind in OUTSIDE and one.scope == OVERALL]
+    outside = [one for one in unfold(watching.findings) if one.kind in OUTSIDE and one.scope == OVERALL]
     assert [one.state for one in outside if one.target == "label"] == ["confirmed"]
     assert outside[0].effect > 0.2
     assert outside[0].interval[0] > 0.05
     assert outside[0].p_value < 0.01
     assert runner.callback_metrics["relevance/reliance"] > 0.7
-    assert runner.callback_metrics["relevance/severity"] == pytest.approx(max(f.severity for f in watching.findings))
+    assert runner.callback_metrics["relevance/severity"] == pytest.approx(worst_severity(watching.findings))
 
 
 def test_its_place_is_named(corner):
-    (place,) = (one for one in corner[0].findings if one.kind == "focus_at_position" and one.scope == OVERALL)
+    (place,) = (one for one in unfold(corner[0].findings) if one.kind == "focus_at_position" and one.scope == OVERALL)
     assert place.where.startswith("bottom right")
     assert place.state == "confirmed"
 
 
 def test_a_model_that_reads_the_object_is_not_blamed(clean):
     watching, runner = clean
-    assert [str(one) for one in watching.findings if one.state == "confirmed"] == []
+    assert [str(one) for one in unfold(watching.findings) if one.state == "confirmed"] == []
     assert runner.callback_metrics["relevance/findings_confirmed"] == 0
     assert runner.callback_metrics["relevance/severity"] == 0
     assert abs(runner.callback_metrics["relevance/reliance"]) < 0.1
@@ -85,12 +85,12 @@ def test_a_model_that_reads_the_object_is_not_blamed(clean):
 @pytest.mark.parametrize("how", ["inpaint", "fill"])
 def test_other_interventions_agree(tmp_path, how):
     watching, _ = watched(tmp_path, "corner", intervention=how)
-    assert any(one.state == "confirmed" and one.kind in OUTSIDE for one in watching.findings)
+    assert any(one.state == "confirmed" and one.kind in OUTSIDE for one in unfold(watching.findings))
 
 
 def test_the_corner_is_found_without_annotations(tmp_path):
     watching, runner = watched(tmp_path, "corner", annotated=False)
-    confirmed = {one.kind for one in watching.findings if one.state == "confirmed"}
+    confirmed = {one.kind for one in unfold(watching.findings) if one.state == "confirmed"}
     assert "focus_at_position" in confirmed
     assert "relevance/reliance" not in runner.callback_metrics
 
@@ -198,7 +198,7 @@ def test_a_new_kind_of_finding_is_one_object(tmp_path):
 @pytest.mark.parametrize("name", ["overall", "overalls", "group 1"])
 def test_a_class_may_be_called_like_a_scope(name, tmp_path):
     watching, _ = watched(tmp_path, "corner", class_names=[name, "b", "c"])
-    of_class = [one for one in watching.findings if one.scope == Scope("class", name)]
+    of_class = [one for one in unfold(watching.findings) if one.scope == Scope("class", name)]
     assert {one.samples for one in of_class} == {16}
     assert all(f", class {name}: " in str(one) for one in of_class)
     assert {one.samples for one in watching.findings if one.scope == OVERALL} == {48}

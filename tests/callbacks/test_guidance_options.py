@@ -138,15 +138,13 @@ def test_samples_without_a_label_are_not_guided_by_maps(tmp_path):
 
 @pytest.mark.parametrize("margin", [0, 4])
 def test_the_margin_is_that_of_the_swap(margin, tmp_path, monkeypatch):
-    from lrptrain.guidance.losses import base
-
     seen: list[int] = []
 
     def swap(images, mask, margin, generator):
         seen.append(margin)
         return swap_outside(images, mask, margin, generator)
 
-    monkeypatch.setattr(base, "swap_outside", swap)
+    monkeypatch.setattr("lrptrain.intervention.swap.swap_outside", swap)
     stepped(tmp_path, guidance("consistency", margin=margin), annotated_data())
     assert set(seen) == {margin}
 

@@ -153,7 +153,23 @@ def test_attribute_draws_an_image(tmp_path: Path, capsys: pytest.CaptureFixture[
     said = capsys.readouterr().out
     assert "class 2" in said
     with Image.open(tmp_path / "out.png") as picture:
-        assert picture.size == (160, 160)
+        assert picture.width == 2 * 160 + 8  # the image beside its map
+
+
+def test_attribute_explains_one_of_several_labels(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+    """Its probability is the sigmoid of its logit, not the softmax over all labels."""
+    torch.manual_seed(0)
+    net = ImageClassifier(3, "vit_tiny_patch16_224", model_kwargs=VIT)
+    checkpoint = save(net, tmp_path / "vit.ckpt")
+    Image.fromarray(np.zeros((20, 30, 3), np.uint8)).save(tmp_path / "black.png")
+    task = "--task=lrptrain.OneLabel(column=1,title='cat')"
+    picture, plain = str(tmp_path / "black.png"), ["--mean=0", "--std=1", f"--output={tmp_path / 'out.png'}"]
+    main(["attribute", checkpoint, picture, *plain, task, "--target=cat"])
+    with torch.no_grad():
+        probability = float(net.eval()(torch.zeros(1, 3, 16, 16))[0, 1].sigmoid())
+    said = capsys.readouterr().out
+    assert f"class 1 'cat' ({probability:.1%})" in said
+    assert ("explained" in said) == (probability < 0.5)
 
 
 def test_attribute_highlights_a_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -15,7 +15,8 @@ from shown import MARKUP
 from lrptrain.dashboard.report import write_html_report
 from lrptrain.loggers import EpochRecord, read_class_maps, read_samples, write_record
 from lrptrain.loggers.inputs import input_path
-from lrptrain.render import overlay
+from lrptrain.render import beside
+from lrptrain.render.colors import NEGATIVE, POSITIVE
 
 IMAGES, TEXTS = "relevance/run", "relevance/texts"
 
@@ -100,8 +101,19 @@ def test_filters_leave_what_they_should(visit, recorded):
 
 
 def canvas_of(page):
-    url = page.locator("dialog .large canvas").evaluate("canvas => canvas.toDataURL()")
-    return np.asarray(Image.open(io.BytesIO(base64.b64decode(url.split(",")[1]))).convert("RGB")).astype(int)
+    return pixels_of(page.locator("dialog .large canvas"))
+
+
+def pixels_of(canvas):
+    url = canvas.evaluate("canvas => canvas.toDataURL()")
+    pixels = np.asarray(Image.open(io.BytesIO(base64.b64decode(url.split(",")[1]))).convert("RGB")).astype(int)
+    return halves(pixels) if pixels.shape[1] > 160 else pixels
+
+
+def halves(pair):
+    """The image and its map, without the gap between them."""
+    assert pair.shape == (160, 2 * 160 + 8, 3)
+    return np.concatenate([pair[:, :160], pair[:, 168:]], axis=1)
 
 
 def pixels_and_mask(folder, sample_id):
@@ -109,8 +121,9 @@ def pixels_and_mask(folder, sample_id):
     return image, np.asarray(Image.open(input_path(folder, sample_id, ".mask.webp")).convert("L")) > 191
 
 
-def drawn(image, heat, mask):
-    return overlay(image, np.array(heat).reshape(4, 4), mask, mean=[0] * 3, std=[1] * 3).astype(int)
+def drawn(image, heat, mask, peak=None):
+    pair = beside(image, np.array(heat).reshape(4, 4), mask, peak=peak, mean=[0] * 3, std=[1] * 3)
+    return halves(pair).astype(int)
 
 
 def open_sample(visit, sample_id):
@@ -133,14 +146,47 @@ def test_the_overlay_is_the_one_that_is_drawn_elsewhere(visit, recorded):
         page.select_option("dialog #sample-target", target)
         page.wait_for_timeout(100)
         found = canvas_of(page)
-        assert found.shape == (160, 160, 3)
         assert np.abs(found - drawn(image, rows[f"map_{target}"][row], mask)).mean() < 1
     page.uncheck("dialog #sample-mask")
     page.wait_for_timeout(100)
     assert np.abs(canvas_of(page) - drawn(image, rows["map_label"][row], None)).max() <= 6
+    bare = (image * 255).transpose(1, 2, 0).repeat(10, 0).repeat(10, 1)
+    assert np.abs(canvas_of(page)[:, :160] - bare).max() <= 1
     page.fill("dialog #sample-opacity", "0")
     page.wait_for_timeout(100)
-    assert np.abs(canvas_of(page) - (image * 255).transpose(1, 2, 0).repeat(10, 0).repeat(10, 1)).max() <= 1
+    assert np.ptp(canvas_of(page)[:, 160:], axis=-1).max() == 0  # no colour is left
+    page.uncheck("dialog #sample-heat")
+    page.wait_for_timeout(100)
+    assert canvas_of(page).shape == (160, 160, 3)
+    assert np.abs(canvas_of(page) - bare).max() <= 1
+    assert visit.complaints == []
+
+
+def test_the_scale_is_shared_and_the_weak_is_hidden_on_demand(visit, recorded):
+    folder = recorded / IMAGES
+    sample_id = read_samples(folder, 2)["sample_id"][0]
+    by_epoch = [read_samples(folder, epoch) for epoch in range(3)]
+    heats = [np.array(rows["map_label"][rows["sample_id"].index(sample_id)]) for rows in by_epoch]
+    image, _ = pixels_and_mask(folder, sample_id)
+    page = open_sample(visit, sample_id)
+    bar = page.locator("dialog .scale-bar").evaluate("bar => getComputedStyle(bar).backgroundImage")
+    assert [f"rgba({', '.join(map(str, color))}, 0.75)" in bar for color in (NEGATIVE, POSITIVE)] == [True, True]
+    page.uncheck("dialog #sample-mask")
+    page.select_option("dialog #sample-scale", "common")
+    page.wait_for_timeout(200)
+    peak = max(float(np.abs(heat).max()) for heat in heats)
+    weakest = int(np.argmin([np.abs(heat).max() for heat in heats]))
+    found = pixels_of(page.locator("dialog .strip canvas").nth(weakest))
+    assert np.abs(found - drawn(image, heats[weakest], None, peak)).max() <= 6
+    assert np.abs(found - drawn(image, heats[weakest], None)).max() > 6
+    page.select_option("dialog #sample-scale", "own")
+    page.fill("dialog #sample-threshold", "0.5")
+    page.wait_for_timeout(200)
+    shown = drawn(image, heats[2], None)[:, 160:]
+    left = canvas_of(page)[:, 160:]
+    is_grey = np.ptp(left, axis=-1) == 0
+    assert 0 < is_grey.mean() < 1
+    assert np.abs(left - shown)[~is_grey].max() <= 6
     assert visit.complaints == []
 
 
@@ -208,7 +254,7 @@ def test_a_run_that_goes_on_is_followed(browser, recorded, tmp_path):
     (folder / "events.jsonl").write_bytes(lines[0] + lines[1][:40])
     with served(tmp_path) as address:
         visit = Visit(browser, address)
-        cell = "#runs tbody td:nth-child(4)"
+        cell = "#runs tbody td:nth-child(5)"
         visit.page.wait_for_selector(cell)
         assert visit.page.inner_text(cell) == "0"
         (folder / "events.jsonl").write_bytes(b"".join(lines))

@@ -1,24 +1,38 @@
+import os
+import shlex
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 from examples import finding
 
-from lrptrain.findings import OVERALL, Evidence, Scope, announce
+from lrptrain.findings import OVERALL, Evidence, Scope, announce, fold
 
 MOVED = Evidence(0.4, (0.3, 0.5), 0.1, 0.002, 20)
 SUSPECTED = finding(scope=Scope("class", "cat"))
-CONFIRMED = replace(SUSPECTED, scope=OVERALL, state="confirmed", intervention=MOVED)
-POSITION = replace(CONFIRMED, kind="focus_at_position", where="the four corners (4 of 36 patches)")
+CONFIRMED = replace(SUSPECTED, scope=OVERALL, state="confirmed", intervention=MOVED, medium="image", strategy="swap")
+POSITION = replace(
+    CONFIRMED, kind="focus_at_position", where="the four corners (4 of 36 patches)", strategy="inpaint", bound=None
+)
+DOCS = Path(__file__).parents[2]
 
 
-def test_what_is_wrong_comes_first_then_the_evidence():
-    (text,) = announce([CONFIRMED])
+def test_what_is_wrong_comes_first_then_the_evidence_then_what_to_do():
+    (text,) = announce([replace(POSITION, intervention=replace(MOVED, effect=0.9, reference=0.0))], Path("runs/demo"))
     assert text.splitlines() == [
+        "SHORTCUT confirmed, all classes: the model reads the image's four corners.",
+        "  Painted over, the answer's probability falls by 90 points (random places: 0).",
+        "  12 % of the relevance is there, on 31 % of the image. 20 images since epoch 0.",
+        "  See samples 17, 4: lrptrain dashboard runs/demo",
+        "  Mend: RelevanceGuidance, or other data: docs/how-to/guidance.md",
+    ]
+    assert (DOCS / text.split()[-1]).is_file()
+    (text,) = announce([CONFIRMED])
+    assert text.splitlines()[:4] == [
         "SHORTCUT confirmed, all classes: the model relies on what lies outside the",
         "  annotation.",
-        "  With that changed, the prediction moves by 50 points (control: 10).",
-        "  12 % of the relevance lies on the annotation (its area: 31 %).",
-        "  20 samples, since epoch 0. See samples 17, 4.",
+        "  Swapped for another class's, the answer's probability falls by 50 points (the",
+        "  same class's: 10).",
     ]
 
 
@@ -26,6 +40,7 @@ def test_what_was_not_confirmed_is_not_said_of_the_model():
     (text,) = announce([SUSPECTED])
     assert text.splitlines()[0] == "Suspected, class cat: the maps point at what lies outside the annotation."
     assert "No intervention has tested it." in text
+    assert "Mend" not in text
     (text,) = announce([replace(SUSPECTED, note="too few samples to test it: 3")])
     assert "Not tested: too few samples to test it: 3." in text
     (text,) = announce([replace(CONFIRMED, state="refuted")])
@@ -36,33 +51,43 @@ def test_what_was_not_confirmed_is_not_said_of_the_model():
     ("changes", "sentences"),
     [
         (
-            {"kind": "focus_at_position", "where": "the four corners (4 of 36 patches)"},
-            ["relies on the four", "Painted over, the", "lies there (a uniform map: 31 %)"],
+            {"kind": "focus_at_position", "where": "bottom centre, top left (4 of 36 patches)", "strategy": "fill"},
+            ["reads the image's bottom centre and top left.", "Covered with the mean colour, the answer's"],
+        ),
+        ({"kind": "focus_at_position", "where": "bottom right (1 of 9 patches)"}, ["the image's bottom right corner."]),
+        (
+            {"kind": "relevance_cluster", "where": "the border (9 of 36 patches) of 12 images that are read alike"},
+            ["reads the image's border of 12 images that are read alike."],
         ),
         (
-            {"kind": "suspicious_token", "where": "the token 'census'"},
-            ["relies on the token 'census'.", "Deleted, the"],
+            {"kind": "suspicious_token", "where": "the token 'census'", "strategy": "delete", "medium": "text"},
+            ["relies on the token 'census'.", "Deleted, the answer's", "(random words: 10).", "on 31 % of the text."],
         ),
         ({"kind": "focus_in_region", "where": "sky"}, ["relies on the region 'sky'."]),
-        ({"kind": "reliance_outside_annotation"}, ["The maps do not show it: 12 % of the relevance lies on the"]),
+        ({"kind": "reliance_outside_annotation"}, ["do not show it: 12 % of the relevance is on the annotation"]),
         ({"kind": "reliance_outside_annotation", "relevance": None}, ["The maps do not show it."]),
-        ({"kind": "of_an_older_run", "where": "the moon"}, ["relies on the moon."]),
+        ({"kind": "of_an_older_run", "where": "the moon", "strategy": ""}, ["relies on the moon.", "(control: 10)"]),
+        ({"intervention": replace(MOVED, effect=-0.12)}, ["probability rises by 2 points"]),
+        ({"intervention": replace(MOVED, effect=-0.09)}, ["probability falls by 1 point ("]),
+        ({"state": "suspected"}, ["That is too unsure to confirm it."]),
     ],
 )
-def test_each_kind_has_its_own_words(changes, sentences):
+def test_each_kind_and_change_has_its_own_words(changes, sentences):
     (text,) = announce([replace(CONFIRMED, **changes)])
     for sentence in sentences:
-        assert sentence in text
+        assert sentence in " ".join(text.split())
 
 
 def test_one_fact_is_told_once_with_its_classes():
     classes = [replace(CONFIRMED, scope=Scope("class", str(i))) for i in range(9)]
-    (text,) = announce([*classes, CONFIRMED, replace(CONFIRMED, target="predicted")])
-    assert text.startswith("SHORTCUT confirmed, all classes")
-    assert "Also in classes 0, 1, 2, 3, 4, 5 and 3 more." in text
+    findings = [*classes, CONFIRMED, replace(CONFIRMED, target="predicted")]
+    for given in (findings, fold(findings)):
+        (text,) = announce(given)
+        assert text.startswith("SHORTCUT confirmed, all classes")
+        assert "Also in classes 0, 1, 2, 3, 4, 5 and 3 more." in text
 
 
-def test_where_the_same_is_only_suspected_is_said_with_it():
+def test_no_scope_has_two_verdicts():
     dog, fox, group = (
         replace(SUSPECTED, scope=Scope(*name)) for name in (("class", "dog"), ("class", "fox"), ("group", "1"))
     )
@@ -70,7 +95,15 @@ def test_where_the_same_is_only_suspected_is_said_with_it():
     assert "Also in class owl. Suspected in classes dog and fox." in text
     (text,) = announce([dog, CONFIRMED, group])
     assert "Suspected in class dog and group 1." in text
-    assert len(announce([dog, replace(fox, state="refuted")])) == 2
+    refuted = replace(CONFIRMED, state="refuted")
+    (text,) = announce([dog, replace(fox, state="refuted"), replace(refuted, target="predicted"), refuted])
+    assert text.startswith("Suspected, class dog")
+    assert "Refuted in all classes together and class fox." in " ".join(text.split())
+    # What two kinds of maps say of the surroundings is one fact, and the classes of another place are not its own.
+    (text,) = announce([replace(CONFIRMED, kind="reliance_outside_annotation"), dog])
+    assert "Suspected in class dog." in text
+    (text,) = announce([replace(POSITION, also=(replace(CONFIRMED, scope=Scope("class", "dog")),))])
+    assert "dog" not in text
 
 
 def test_kinds_places_and_states_are_not_mixed_and_the_gravest_comes_first():
@@ -78,19 +111,31 @@ def test_kinds_places_and_states_are_not_mixed_and_the_gravest_comes_first():
     words = [
         replace(POSITION, kind="suspicious_token", where=f"the token {word!r}", state="suspected") for word in "ab"
     ]
-    texts = announce([*words, milder, replace(SUSPECTED, state="refuted"), CONFIRMED])
-    starts = [
-        text.split(" relies on ")[-1].split(" rely on ")[-1].split(" point at ")[-1].split()[:3] for text in texts
-    ]
-    assert [" ".join(start) for start in starts] == [
-        "what lies outside", "the four corners", "the token 'a'.", "the token 'b'.", "what lies outside",
-    ]  # fmt: skip
+    texts = announce([*words, milder, CONFIRMED])
+    assert [
+        marks in text for marks, text in zip(("relies on what", "reads the", "'a'", "'b'"), texts, strict=True)
+    ] == [True] * 4
 
 
-def test_a_paragraph_fits_a_terminal():
+def test_words_of_a_text_are_shown_beside_its_number():
+    worded = replace(CONFIRMED, medium="text", excerpts=('"... read the census ..."', '"and that"'))
+    (text,) = announce([worded])
+    assert 'Such as sample 17: "... read the census ..."' in text
+
+
+def test_a_paragraph_fits_a_terminal_and_commands_are_not_broken(tmp_path, monkeypatch):
     far = replace(POSITION, where="bottom centre, " * 9, worst_samples=tuple("x" * 30 + str(i) for i in range(5)))
-    for text in announce([far, replace(far, state="suspected", note="because " * 20)]):
+    for text in announce([far, replace(far, state="suspected", note="because " * 20)], Path("runs")):
         assert max(map(len, text.splitlines())) <= 80
+    folder = tmp_path / "my runs" / ("long" * 20)
+    (text,) = announce([POSITION], folder)
+    assert shlex.split(text.split("lrptrain dashboard ")[1].splitlines()[0])[0] in (
+        str(folder),
+        os.path.relpath(folder),
+    )
+    monkeypatch.chdir(tmp_path)
+    (text,) = announce([POSITION], folder)
+    assert f"See: lrptrain dashboard 'my runs/{'long' * 20}'" in text
 
 
 def test_nothing_is_announced_of_nothing():

@@ -4,7 +4,17 @@ import numpy as np
 import pytest
 from examples import finding
 
-from lrptrain.findings import OVERALL, Effect, Scope, merge_findings, reach_verdicts, sign_flip_test
+from lrptrain.findings import (
+    OVERALL,
+    Effect,
+    Scope,
+    carry_over,
+    fold,
+    news_among,
+    reach_verdicts,
+    sign_flip_test,
+    unfold,
+)
 
 SUSPECT = finding()
 
@@ -65,25 +75,38 @@ def test_what_cannot_be_tested_says_so():
     assert (absent.state, absent.note) == ("suspected", "too few samples to test it: 0")
 
 
-def test_merging_carries_over_since_when():
+def merged(previous, current):
+    """The facts of an evaluation and those that are news, as a monitor comes to them."""
+    facts = fold(carry_over(previous, current))
+    return facts, news_among(previous, facts)
+
+
+def test_what_goes_on_keeps_since_when():
     def at(name, epoch, target="label", **changes):
         scope = OVERALL if name == "overall" else Scope("class", name)
         return replace(SUSPECT, scope=scope, epoch=epoch, first_epoch=epoch, target=target, **changes)
 
-    first, new = merge_findings([], [at("overall", 0), at("a", 0)])
+    first, new = merged([], [at("overall", 0), at("a", 0)])
     assert new == first
-    second, new = merge_findings(first, [at("overall", 1), at("b", 1), at("overall", 1, target="predicted")])
-    assert [one.first_epoch for one in second] == [0, 1, 1]
-    assert [len(one.history) for one in second] == [2, 1, 1]
-    assert new == second[1:]
-    third, new = merge_findings(second, [at("overall", 2, state="refuted"), at("a", 2)])
-    assert [(one.epoch, one.first_epoch) for one in third] == [(2, 0), (2, 2)]
-    assert [str(one.scope) for one in new] == ["overall", "class a"]  # another state; gone for an epoch
-    assert merge_findings(third, [at("b", 3, state="refuted")])[1] == []  # nobody had heard of it
+    assert len(first) == 1
+    second, new = merged(first, [at("overall", 1), at("b", 1), at("overall", 1, target="predicted")])
+    assert [(each.target, each.scope.name, each.first_epoch) for each in unfold(second)] == [
+        ("label", "", 0), ("predicted", "", 1), ("label", "b", 1),
+    ]  # fmt: skip
+    assert [len(each.history) for each in unfold(second)] == [2, 1, 1]
+    assert new == []  # a class that joins is no news
+    third, new = merged(second, [at("overall", 2, state="refuted"), at("a", 2)])
+    assert [(str(each.scope), each.state) for each in unfold(third)] == [
+        ("class a", "suspected"), ("overall", "refuted"),
+    ]  # fmt: skip
+    assert new == []
+    fourth, new = merged(third, [at("overall", 3, state="refuted")])
+    assert new == fourth  # all of it is refuted now
+    assert merged([], [at("b", 3, state="refuted")])[1] == []  # nobody had heard of it
 
 
 def test_tokens_and_regions_are_told_apart_by_name_and_places_are_not():
     tokens = [replace(SUSPECT, kind="suspicious_token", where=word) for word in ("x", "y")]
-    assert merge_findings(tokens[:1], tokens)[1] == [replace(tokens[1], history=(tokens[1].effect,))]
+    assert merged(tokens[:1], tokens)[1] == [replace(tokens[1], history=(tokens[1].effect,))]
     places = [replace(SUSPECT, kind="focus_at_position", where=word) for word in ("top left", "top")]
-    assert merge_findings(places[:1], places[1:])[1] == []
+    assert merged(places[:1], places[1:])[1] == []

@@ -168,3 +168,43 @@ def test_every_usable_token_is_given_before_any_twice():
     assert first[2] == first[0]
     assert len(set(swapped[1, :2].tolist())) == 2
     assert set(swapped[1, :2].tolist()) <= {81, 82, 83, 84}
+
+
+def test_donors_may_give_their_surroundings_alone():
+    generator = torch.Generator().manual_seed(4)
+    images = torch.rand(5, 3, 12, 12, generator=generator, dtype=torch.float64)
+    mask = torch.zeros(5, 12, 12, dtype=torch.uint8)
+    for row in range(5):
+        mask[row, row : row + 4, 3:7] = 1
+        images[row, :, row : row + 4, 3:7] = 1000  # objects that nobody could overlook
+    mask[4, 0, 0] = IGNORED
+    found, swapped = swap_outside(images, mask, 0, torch.Generator().manual_seed(0), without_evidence=True)
+    assert swapped.all()
+    outside = ~(mask == 1) & (mask != IGNORED)
+    assert (found[outside[:, None].expand_as(found)] <= 1).all()
+    assert torch.equal(found[~outside[:, None].expand_as(found)], images[~outside[:, None].expand_as(found)])
+    whole, _ = swap_outside(images, mask, 0, torch.Generator().manual_seed(0))
+    same = (whole < 1000)[:, 0] & outside
+    assert torch.equal(found.permute(0, 2, 3, 1)[same], whole.permute(0, 2, 3, 1)[same])
+
+
+def test_the_margin_of_a_donor_is_painted_over_too():
+    images = numbered(2, 12)
+    mask = torch.zeros(2, 12, 12, dtype=torch.uint8)
+    mask[0, 2, 2] = mask[1, 9, 9] = 1
+    images[1, :, 7:12, 7:12] = 500  # a halo of two pixels around the evidence
+    found, _ = swap_outside(images, mask, 2, without_evidence=True)
+    assert found[0].max() == 1
+
+
+def test_texts_may_give_what_is_no_evidence_alone():
+    ids = torch.arange(24).view(3, 8)
+    rationale = torch.zeros(3, 8, dtype=torch.long)
+    rationale[0, 1:5] = rationale[1, 2] = 1
+    rationale[2, :6] = 1
+    rationale[2, 6:] = IGNORED  # it has nothing else to give
+    for seed in range(20):
+        found, _ = swap_tokens(ids, rationale, 0, torch.Generator().manual_seed(seed), without_evidence=True)
+        given = found[(rationale == 0)]
+        assert not set(given.tolist()) & {1, 2, 3, 4, 10}
+        assert not set(given.tolist()) & {22, 23}

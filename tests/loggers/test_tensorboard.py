@@ -10,6 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from lrptrain.findings import Scope
 from lrptrain.loggers import EpochRecord, Highlight, Picture, send
+from lrptrain.loggers.findings_table import told
 
 FINDING = finding()
 PIXELS = np.full((170, 180, 3), (0, 255, 0), np.uint8)
@@ -54,7 +55,7 @@ def test_texts_are_markdown(written):
 
 def test_findings_are_told_when_they_are_new(written):
     assert text(written, "relevance/findings") == [
-        (7, f"- {FINDING}\n- {replace(FINDING, scope=Scope('class', 'owl'))}")
+        (7, f"- {told(FINDING)}\n- {told(replace(FINDING, scope=Scope('class', 'owl')))}")
     ]
 
 

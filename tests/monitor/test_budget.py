@@ -3,13 +3,15 @@
 import itertools
 import json
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 
 import pytest
 
 from lrptrain.monitor.budget import FEWEST_SAMPLES, Budget, Extent, extents_within
 
 FULL = Extent(128, 16, 5)
+LARGE = Extent(64, 0, 0)
+SMALL = Extent(32, 0, 0)  # the smallest part of it that is planned with
 
 
 @dataclass
@@ -158,6 +160,105 @@ def test_a_resumed_run_plans_as_the_one_that_was_not_stopped():
     plans = [[each.plan(run.elapsed + 100.0 * step) for step in range(30)] for each in (run.budget, resumed)]
     assert plans[0] == plans[1]
     assert any(plans[0])
+
+
+def test_what_a_checkpoint_holds_is_what_was_counted():
+    budget = Budget(0.5, LARGE)
+    budget.plan(10.0)
+    budget.plan(20.0)
+    for seconds in (3.0, 4.0):
+        budget.note(LARGE, seconds)
+        budget.spend(seconds)
+    state = {"extent": asdict(SMALL), "spent": 7.0, "validations": 2, "evaluations": 2}
+    assert budget.state_dict() == state | {"costs": [(asdict(LARGE), 4.0)]}
+    fresh = Budget(0.5, LARGE).state_dict()
+    assert fresh == {"extent": None, "spent": 0.0, "validations": 0, "evaluations": 0, "costs": []}
+    budget.load_state_dict(fresh)
+    assert budget.state_dict() == fresh
+
+
+def test_work_is_counted_in_samples():
+    """A picture is a quarter of a sample, and so is each of its maps of further classes."""
+    assert Extent(128, 0, 5).work == 128
+    assert Extent(128, 16, 0).work == 128 + 16 / 4
+    assert FULL.work == 128 + 16 / 4 + 16 * 5 / 4
+
+
+def test_the_foreseen_cost_is_what_was_measured_or_follows_from_the_nearest_extent():
+    assert Budget(0.5, FULL).cost_of(FULL) == 0
+    assert Budget(0.5, FULL, seconds_per_sample=2.0).cost_of(Extent(64, 0, 0)) == 128
+    budget = Budget(0.5, FULL, seconds_per_sample=2.0)
+    of_the_same_work = Extent(33, 0, 0), Extent(32, 4, 0)
+    for extent, seconds in zip((*of_the_same_work, Extent(132, 0, 0)), (10.0, 11.0, 20.0), strict=True):
+        budget.note(extent, seconds)
+    assert [budget.cost_of(extent) for extent in of_the_same_work] == [10, 11]
+    assert budget.cost_of(Extent(66, 0, 0)) == 20  # twice the work of the first
+    assert budget.cost_of(Extent(100, 0, 0)) == pytest.approx(20 * 100 / 132)
+
+
+def test_the_share_is_that_of_all_seconds():
+    assert Budget(0.5, FULL, spent=1.0).share_of(0.0) == 0
+    assert Budget(0.5, FULL, spent=1.0).share_of(0.5) == 2
+    assert Budget(0.5, FULL, spent=1.0).share_of(4.0) == 0.25
+    assert Budget(0.9, FULL).share == 0.9
+
+
+@pytest.mark.parametrize(("elapsed", "spent", "is_due"), [(40.0, 0.0, True), (39.9, 0.0, False), (41.9, 1.0, False)])
+def test_an_evaluation_is_due_once_it_and_one_more_are_paid_for(elapsed, spent, is_due):
+    """Half of the time pays for 2 evaluations of 10 seconds each after 40 seconds."""
+    budget = Budget(0.5, SMALL, spent=spent, evaluations=1, costs={SMALL: 10.0})
+    assert budget.plan(elapsed) == (SMALL if is_due else None)
+
+
+@pytest.mark.parametrize(
+    ("present", "elapsed", "expected"), [(LARGE, 40.0, "LARGE"), (LARGE, 39.9, "SMALL"), (None, 1e4, "LARGE")]
+)
+def test_the_final_weights_are_evaluated_by_the_present_extent_if_it_is_paid_for(present, elapsed, expected):
+    budget = Budget(0.5, LARGE, extent=present, evaluations=1, costs={LARGE: 20.0})
+    assert budget.plan_last(elapsed) == {"LARGE": LARGE, "SMALL": SMALL}[expected]
+
+
+def test_the_extent_of_the_final_weights_is_not_chosen_anew():
+    """By now each evaluation of the present extent takes what nine validations pay for: the next one is smaller."""
+    budget = Budget(0.5, LARGE, extent=LARGE, evaluations=1, validations=10, costs={LARGE: 45.0, SMALL: 1.0})
+    assert budget.plan_last(100.0) == LARGE
+    budget.plan(110.0)
+    assert budget.extent == SMALL
+
+
+# Half of 100 seconds of training over 10 validations: 5 seconds are paid for by each, 20 by four of them.
+EXTENTS = {
+    "the large one in four validations": (None, {LARGE: 20.0, SMALL: 1.0}, {}, LARGE),
+    "not the large one in more": (None, {LARGE: 20.1, SMALL: 1.0}, {}, SMALL),
+    "the smallest one where none is": (None, {LARGE: 40.0, SMALL: 30.0}, {}, SMALL),
+    "in each validation": (None, {LARGE: 5.0, SMALL: 1.0}, {"in_every_validation": True}, LARGE),
+    "not in each": (None, {LARGE: 5.1, SMALL: 1.0}, {"in_every_validation": True}, SMALL),
+    "a larger one that fits twice": (SMALL, {LARGE: 10.0, SMALL: 5.0}, {}, LARGE),
+    "not a larger one that fits once": (SMALL, {LARGE: 10.1, SMALL: 5.0}, {}, SMALL),
+    "the present one until it takes twice as long": (LARGE, {LARGE: 40.0, SMALL: 5.0}, {}, LARGE),
+    "no longer": (LARGE, {LARGE: 40.1, SMALL: 5.0}, {}, SMALL),
+    "at first what fits": (LARGE, {LARGE: 25.0, SMALL: 5.0}, {"evaluations": 0}, SMALL),
+    "an extent of other options is none": (Extent(128, 0, 0), {LARGE: 5.0, SMALL: 5.0}, {}, LARGE),
+}
+
+
+@pytest.mark.parametrize(("present", "costs", "options", "expected"), EXTENTS.values(), ids=EXTENTS)
+def test_how_much_is_evaluated(present, costs, options, expected):
+    state = {"evaluations": 1, "spent": 10.0, "validations": 9, "extent": present, "costs": costs, **options}
+    budget = Budget(0.5, LARGE, **state)
+    budget.plan(110.0)
+    assert budget.extent == expected
+
+
+def test_times_of_less_than_a_second_are_planned_with_alike():
+    budget = Budget(0.5, LARGE, evaluations=1, costs={LARGE: 0.20, SMALL: 0.01})
+    budget.plan(0.1)  # 0.05 seconds are paid for by a validation
+    assert budget.extent == LARGE
+    slower = Budget(0.5, LARGE, evaluations=1, costs={LARGE: 0.30, SMALL: 0.01})
+    slower.plan(0.1)
+    assert slower.extent == SMALL
+    nothing_trained = Budget(0.5, LARGE, evaluations=1, spent=1.0, costs={LARGE: 0.2, SMALL: 0.1})
+    assert nothing_trained.plan_last(1.0) == SMALL  # also where nothing was planned before
 
 
 @pytest.mark.parametrize("share", [0, 1, -0.1, 5])

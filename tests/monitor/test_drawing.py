@@ -9,6 +9,7 @@ import torch
 from lrptrain.batch import Sample
 from lrptrain.findings import ExplainedSample
 from lrptrain.monitor.drawing import DisplayOptions, highlights, inputs, pictures
+from lrptrain.render import to_picture
 
 LOOK = DisplayOptions(["cat", "dog"], lambda ids: [f"w{i}" for i in ids])
 
@@ -89,6 +90,13 @@ def test_a_picture_has_its_mask_at_its_own_size():
     )
     (picture,) = pictures([one], LOOK)
     assert picture.mask is not None
-    assert picture.mask.shape == picture.image.shape[:2] == (160, 120)
-    assert picture.mask.mean() == 0.5
+    assert picture.mask.shape == picture.image.shape[:2]
+    # The image (160 x 120) as it is and its map, with the mask over both: [160, 120 + gap + 120], below a title.
+    assert picture.image.shape[1] == 2 * 120 + 8
+    covered = np.argwhere(picture.mask)
+    assert len(covered) == 2 * 80 * 120
+    top = covered[0][0]
+    np.testing.assert_array_equal(picture.image[top : top + 160, :120], to_picture(sample.tensors["image"]))
+    assert top > 0  # the title
+    assert picture.image.shape[0] > top + 160  # the scale
     assert picture.caption == "#s, dog read as cat (75%), 25% on the annotation (50% of the area)"

@@ -42,6 +42,22 @@ def test_the_line_says_from_which_shortfall_on():
         f"a class of 8 from {single:.0f} points"
     )
     assert power_line(some[:4], 0.5, 0.95) == (
-        "with 4 annotated samples all classes together are flagged never, a class of 2 never (it takes 6)"
+        "with 4 annotated samples all classes together are never flagged, a class of 2 never (it takes 6)"
     )
     assert power_line([scored(0, math.nan)] * 3, "chance", 0.95) == ""
+
+
+@pytest.mark.parametrize(
+    ("classes", "spread", "whole", "single"),
+    [
+        (1, 0.1, "their class is flagged from 5 points below 50%", ""),
+        (2, 0.1, "all classes together are flagged from 5 points below 50%", ", a class of 16 from 8 points"),
+        (10, 0.1, "all classes together are flagged from 6 points below 50%", ", a class of 3 never (it takes 8)"),
+        (1000, 0.1, "all classes together are flagged from 7 points below 50%", ", a class of 1 never (it takes 10)"),
+        (2, 0.017, "all classes together are flagged from 1 point below 50%", ", a class of 16 from 1 point"),
+        (1, 1e-3, "their class is flagged from less than a point below 50%", ""),
+    ],
+)
+def test_the_line_reads_well(classes, spread, whole, single):
+    alternating = [scored(i % classes, 0.4 + spread * (-1) ** (i // 2)) for i in range(32)]
+    assert power_line(alternating, 0.5, 0.95) == f"with 32 annotated samples {whole}{single}"

@@ -2,7 +2,8 @@ import numpy as np
 import pytest
 import torch
 
-from lrptrain.render import contact_sheet, enlarge, overlay, to_picture
+from lrptrain.render import beside, contact_sheet, enlarge, overlay, titled_pair, to_picture
+from lrptrain.render.colors import NEGATIVE, POSITIVE
 from lrptrain.render.image import OUTLINE
 
 CYAN = np.array(OUTLINE)
@@ -53,7 +54,7 @@ def test_small_ones_are_enlarged_by_whole_numbers(size, expected):
     np.testing.assert_array_equal(large[:: expected[0] // size[0], :: expected[0] // size[0]], pixels)
 
 
-def test_relevance_colours_its_place_and_leaves_the_rest_to_see():
+def test_relevance_colours_its_place_and_leaves_the_rest_grey():
     grey = torch.full((3, 224, 224), 0.5)
     heat = torch.zeros(14, 14)
     heat[3, 10] = 2.0
@@ -63,7 +64,7 @@ def test_relevance_colours_its_place_and_leaves_the_rest_to_see():
     assert 40 <= peak[0] < 72
     assert 152 <= peak[1] < 184
     assert np.all(where[100:] == 0)
-    np.testing.assert_array_equal(picture[100:], to_picture(grey)[100:])
+    assert np.all(picture[100:] == round(153 + 102 * 128 / 255))  # a light grey of the image's own
 
 
 def test_the_scale_of_relevance_does_not_matter_and_opacity_does(image):
@@ -76,8 +77,9 @@ def test_the_scale_of_relevance_does_not_matter_and_opacity_does(image):
 def test_no_relevance_lays_nothing_over(image):
     nothing = overlay(image, torch.zeros(4, 4))
     plain = to_picture(image)
-    assert np.abs(nothing.mean(axis=-1) - plain.mean(axis=-1)).max() <= 1
-    assert 0 < saturation(nothing).mean() < saturation(plain).mean()
+    assert np.abs(nothing.mean(axis=-1) - (153 + 0.4 * plain.mean(axis=-1))).max() <= 1
+    assert np.all(saturation(nothing) == 0)
+    assert saturation(plain).mean() > 0
     np.testing.assert_array_equal(nothing, overlay(image, torch.full((4, 4), torch.nan)))
     for infinite in (torch.inf, -torch.inf):
         np.testing.assert_array_equal(nothing, overlay(image, torch.full((4, 4), infinite)))
@@ -169,3 +171,88 @@ def test_a_sheet_needs_pictures_and_as_many_captions():
         contact_sheet([], [])
     with pytest.raises(ValueError, match="zip"):
         contact_sheet([np.zeros((9, 9, 3), np.uint8)], ["a", "b"])
+
+
+def luminance(color):
+    """Relative luminance of sRGB, in [0, 1] (WCAG 2.2)."""
+    channels = np.asarray(color, dtype=float) / 255
+    linear = np.where(channels <= 0.04045, channels / 12.92, ((channels + 0.055) / 1.055) ** 2.4)
+    return float(linear @ [0.2126, 0.7152, 0.0722])
+
+
+def contrast(one, other):
+    lighter, darker = sorted([luminance(one), luminance(other)], reverse=True)
+    return (lighter + 0.05) / (darker + 0.05)
+
+
+@pytest.mark.parametrize("shade", [0.0, 0.5, 1.0])
+@pytest.mark.parametrize(("sign", "color"), [(1, POSITIVE), (-1, NEGATIVE)])
+def test_both_colours_are_seen_on_black_on_grey_and_on_white(shade, sign, color):
+    heat = torch.zeros(4, 4)
+    heat[0, 0] = sign
+    picture = overlay(torch.full((3, 160, 160), shade), heat, mean=[0], std=[1]).astype(int)
+    ground = picture[-1, -1]
+    assert np.ptp(ground) == 0
+    assert np.abs(picture[0, 0] - (0.75 * np.array(color) + 0.25 * ground)).max() <= 1
+    weak = overlay(torch.full((3, 160, 160), shade), heat / 3, peak=1.0, mean=[0], std=[1]).astype(int)[0, 0]
+    assert contrast(picture[0, 0], ground) > 1.3
+    # A third of the largest relevance still has a hue: green and the weaker of red and blue are apart from the other.
+    assert np.ptp(weak) > 30
+
+
+def test_maps_may_share_a_scale():
+    grey = torch.full((3, 160, 160), 0.5)
+    heat = torch.zeros(4, 4)
+    heat[1, 1] = 1.0
+    alone = overlay(grey, heat / 4)
+    np.testing.assert_array_equal(alone, overlay(grey, heat))
+    common = overlay(grey, heat / 4, peak=1.0)
+    assert 0 < saturation(common).max() < saturation(alone).max() / 3
+    np.testing.assert_array_equal(overlay(grey, heat * 9, peak=1.0)[60, 60], overlay(grey, heat)[60, 60])
+
+
+def test_the_image_stands_untouched_beside_its_map(image):
+    heat = torch.rand(4, 4, generator=torch.Generator().manual_seed(1)) - 0.5
+    mask = np.zeros((64, 48), np.uint8)
+    mask[8:16, 4:20] = 1
+    pair = beside(image, heat, mask)
+    np.testing.assert_array_equal(pair[:, :144], to_picture(image))
+    np.testing.assert_array_equal(pair[:, -144:], overlay(image, heat, mask))
+    titled = titled_pair(image, heat, mask, title="target 'cat', p = 0.93")
+    rows = slice(titled.top, titled.top + 192)
+    for left, half in zip(titled.left, (pair[:, :144], pair[:, -144:]), strict=True):
+        np.testing.assert_array_equal(titled.picture[rows, left : left + 144], half)
+    laid = titled.laid(mask)
+    assert laid.shape == titled.picture.shape[:2]
+    np.testing.assert_array_equal(laid[rows, -144:], enlarge(mask))
+    assert laid.sum() == 2 * enlarge(mask).sum()
+
+
+def scale_of(heat):
+    """The rows below the pair."""
+    titled = titled_pair(torch.rand(3, 32, 32), heat)
+    assert titled.top == 0
+    return titled.picture[160:].astype(int)
+
+
+def test_the_scale_has_blue_only_where_something_speaks_against_the_class():
+    def blue(strip):
+        return int((strip[..., 2] - strip[..., 0] > 60).sum())
+
+    def red(strip):
+        return int((strip[..., 0] - strip[..., 2] > 60).sum())
+
+    signed, positive, zero = (scale_of(heat) for heat in (torch.eye(4) - 0.5, torch.eye(4), torch.zeros(4, 4)))
+    assert blue(signed) > 100
+    assert red(signed) > 100
+    assert blue(positive) == 0
+    assert red(positive) > red(signed)
+    assert red(zero) == blue(zero) == 0
+    assert (zero < 200).any()  # and says so
+    # A map of 1e-9 has the same colours as one of 1, and another scale.
+    assert not np.array_equal(scale_of(torch.eye(4)), scale_of(torch.eye(4) * 1e-9))
+
+
+def test_a_title_that_is_too_long_is_cut():
+    short, long = (titled_pair(torch.rand(3, 32, 32), torch.eye(2), title=text).picture for text in ("a", "word " * 99))
+    assert short.shape == long.shape

@@ -6,9 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lrptrain.render import scored_tokens, token_ansi, token_html, token_markdown
+from lrptrain.render import join_words, scored_tokens, token_ansi, token_html, token_markdown
 
 BERT = ["[CLS]", "the", "act", "##ing", "was", "bad", "!", "[SEP]"]
+PIECES = "The colour of a word is the sum over its pieces."
 SCORES = np.array([0.0, 0.1, 1.0, 0.5, -0.5, 2.0, np.nan, 0.0])
 
 
@@ -48,22 +49,78 @@ def plain(ansi):
         (["one", "Ċ", "Ġtwo"], "one↵ two"),
         (["##"], "##"),
         (["C", "##"], "C##"),
+        (["don", "'", "t", "stop", "##ping", ",", "50", "%"], "don ' t stopping, 50%"),
+        (["Ġdon", "'t", "Ġstop", "ping", ",", "Ġ50", "%"], "don't stopping, 50%"),
+        # Bytes, as GPT-2 and RoBERTa have them, are the characters they stand for.
+        (["ĠcafÃ©", "âĢĻ", "s", "ĠØ§ÙĦ", "Ø¹", "Ø±Ø¨ÙĬØ©"], "café\N{RIGHT SINGLE QUOTATION MARK}s العربية"),
+        (["Ġgood", "ĠðŁ", "ĺ", "Ģ"], "good 😀"),
+        (["Ġbroken", "ĠðŁ"], "broken ðŁ"),
+        (["▁这", "部", "电影"], "这部电影"),
         ([], ""),
     ],
 )
 def test_word_pieces_are_joined(tokens, text):
     scores = scored_tokens(tokens).astype(float)
-    assert plain(token_ansi(tokens, scores)) == text
-    assert Page(token_html(tokens, scores)).text == text
+    assert plain(token_ansi(tokens, scores)).removesuffix(f"\n{PIECES}") == text
+    assert Page(token_html(tokens, scores)).text.removesuffix(PIECES) == text
+
+
+@pytest.mark.parametrize(
+    ("tokens", "words"),
+    [
+        (["[CLS]", "play", "##ing", "##s", ".", "a", "##b"], ["[CLS]", "playings", ".", "ab"]),
+        (
+            ["<s>", "Ġun", "watch", "able", ".", "Ġ(", "so", ")", "</s>"],
+            ["<s>", "unwatchable", ".", "(", "so", ")", "</s>"],
+        ),
+        (["Ġdon", "'t", "!", "!", "Ġ3", ".", "5"], ["don't", "!", "!", "3", ".", "5"]),
+        # A sentence without spaces is not one word.
+        (["▁这", "部", "电影"], ["这", "部", "电影"]),
+        (["▁ภาพ", "ยนตร์"], ["ภาพ", "ยนตร์"]),
+        (["a", None, "##b"], ["a", "b"]),
+    ],
+)
+def test_a_word_is_one_piece_and_punctuation_is_its_own(tokens, words):
+    found = join_words(tokens, scored_tokens(tokens).tolist(), [False] * len(tokens))
+    assert [word.text for word in found] == words
+    assert sorted(place for word in found for place in word.places) == [
+        i for i, token in enumerate(tokens) if token is not None
+    ]
+
+
+def test_a_word_has_the_sum_of_its_pieces():
+    styles = Page(token_html(["the", "act", "##ing", "was", "bad"], np.array([-1.0, 3.0, -1.0, 0.5, -4.0]))).styles
+    assert {word: alpha(style) for word, style in styles.items() if word.strip() and "colour" not in word} == {
+        "the": pytest.approx(0.75 / 4, abs=0.01),
+        "acting": pytest.approx(0.75 / 2, abs=0.01),
+        "was": pytest.approx(0.75 / 8, abs=0.01),
+        "bad": 0.75,
+    }
+    assert "rgba(225,29,29" in styles["acting"]
+    assert styles[PIECES]
+    assert PIECES not in Page(token_html(["bad"], np.ones(1))).text
+
+
+def test_pieces_of_which_one_is_ignored_keep_their_own_colour():
+    found = join_words(["a", "##b", "##c"], [True, True, False], [False, True, False])
+    assert [(word.text, word.space, word.scored, word.evidence) for word in found] == [
+        ("a", False, True, False),
+        ("b", False, True, True),
+        ("c", False, False, False),
+    ]
+
+
+def test_a_text_may_run_from_right_to_left():
+    assert '<div dir="auto"><span' in token_html(["שלום"], np.ones(1))
 
 
 def test_colour_follows_sign_and_size():
     styles = Page(token_html(BERT, SCORES)).styles
     assert alpha(styles["bad"]) == 0.75
-    assert alpha(styles["act"]) == pytest.approx(0.75 / 2, abs=0.01)
+    assert alpha(styles["acting"]) == pytest.approx(0.75 * 1.5 / 2, abs=0.01)
     assert alpha(styles["!"]) == 0
-    assert styles["[CLS]"] == styles["[SEP]"] == "color:#888;font-size:80%"
-    assert "rgba(225,29,29" in styles["act"]
+    assert styles["[CLS]"] == styles["[SEP]"] == "color:#767676;font-size:80%"
+    assert "rgba(225,29,29" in styles["acting"]
     assert "rgba(37,99,235" in styles["was"]
 
 
@@ -72,7 +129,8 @@ def test_the_rationale_is_underlined():
     styles = Page(token_html(BERT, SCORES, rationale)).styles
     assert [word for word, style in styles.items() if "border-bottom" in style] == ["bad"]
     assert re.findall(r"\x1b\[[\d;]*;4m(.*?)\x1b", token_ansi(BERT, SCORES, rationale)) == ["bad"]
-    assert token_markdown(BERT, SCORES, rationale) == r"\[CLS\] the **acting** was 「**bad\!**」 \[SEP\]"
+    text = r"\[CLS\] the **acting** was 「**bad\!**」 \[SEP\]"
+    assert token_markdown(BERT, SCORES, rationale).split("\n") == [text, "", PIECES.replace(".", r"\.")]
 
 
 @given(st.lists(st.text(max_size=8), max_size=6), st.text(max_size=20))
@@ -100,7 +158,7 @@ def test_tokens_that_are_not_scored_set_no_scale_and_their_share_is_said():
     assert said in page.text
     assert said in plain(token_ansi(BERT, scores, rationale))
     markdown = token_markdown(BERT, scores, rationale)
-    assert markdown.endswith("Not scored: \\[CLS\\], \\!, \\[SEP\\], with 95\\.9 % of the relevance")
+    assert "Not scored: \\[CLS\\], \\!, \\[SEP\\], with 95\\.9 % of the relevance" in markdown.split("\n")
     assert "「**bad\\!**」" in markdown
     # Whoever knows better says which are scored: here the "!" is, and "the" is not.
     known = token_html(BERT, scores, rationale, scored=[False, False, True, True, True, True, True, False])
@@ -133,7 +191,7 @@ def test_escape_codes_in_tokens_are_defused():
 
 def test_without_any_relevance_nothing_is_coloured():
     styles = Page(token_html(BERT, np.zeros(8))).styles
-    assert {alpha(style) for word, style in styles.items() if word.strip() and "[" not in word} == {0.0}
+    assert {alpha(style) for word, style in styles.items() if "background" in style} == {0.0}
     assert "**" not in token_markdown(BERT, np.zeros(8))
 
 

@@ -1,6 +1,8 @@
-// One sample with its map, wherever it is shown.
+// One sample with its map, wherever it is shown, and what a viewer may choose of how.
 
-const look = { opacity: 0.75, mask: true, heat: true };
+// scale: "own", each map by its largest relevance, or "common", all that are shown by the largest of them all;
+// threshold: the share of the scale below which no relevance is shown.
+const look = { opacity: COLORS.opacity, mask: true, heat: true, scale: "own", threshold: 0 };
 const TARGET_TEXTS = { label: "the label", predicted: "the prediction" };
 
 // The map that was asked for. Not every sample has one of every class; of any other kind, its first stands in.
@@ -13,32 +15,58 @@ function sampleView(run, id, known, target, caption) {
   const figure = h("figure", { className: known.tokens ? "sample text" : "sample" });
   const body = h("div", { className: "body" });
   figure.append(body, h("figcaption", {}, caption));
-  if (known.tokens) {
-    figure.redraw = () => {
-      const map = target();
-      const levels = map === null || !look.heat ? null : unpack(map);
-      body.replaceChildren(highlighted(known, levels, look), unscoredNote(known, map), lacking(map));
-    };
-  } else {
-    figure.redraw = () => drawImage(run, id, known, target(), body);
-  }
+  figure.peak = () => peakOf(known, target());
+  figure.redraw = known.tokens ? () => drawText(known, target(), body, fullColour(figure))
+    : () => drawImage(run, id, known, target(), body, fullColour(figure));
   figure.redraw();
+  // The others that share its scale may be added after it.
+  if (look.scale === "common") redrawSoon();
   return figure;
 }
 
-// Which share of the relevance the grey tokens hold, by which no word is scaled.
-function unscoredNote({ tokens, scored }, map) {
+// The relevance that has the full colour: the sample's own largest, or the largest of all that are shown beside it.
+function fullColour(figure) {
+  if (look.scale === "own") return figure.peak();
+  const place = figure.closest("dialog") || document.getElementById("view");
+  const shown = [...place.querySelectorAll("figure.sample")].filter((other) => other.peak && (place.matches("dialog") || !other.closest("dialog")));
+  return Math.max(figure.peak(), ...shown.map((other) => other.peak()));
+}
+
+function redrawSoon() {
+  clearTimeout(redrawSoon.timer);
+  redrawSoon.timer = setTimeout(redrawAll);
+}
+
+function drawText(known, map, body, peak) {
+  const sums = map === null || !look.heat ? null : wordSums(known.words, map);
+  body.replaceChildren(highlighted(known.words, sums, peak, look), unscoredNote(known, map), piecesNote(known), peakNote(map, peak), lacking(map));
+}
+
+// Which share of the relevance the grey words hold, by which no word is scaled.
+function unscoredNote({ words: all }, map) {
   if (map === null || !look.heat || !(map.unscored > 0)) return "";
-  const names = [...new Set(tokens.filter((token, i) => token !== null && !scored[i]).map(plainToken))];
+  const names = [...new Set(all.filter((word) => !word.scored).map((word) => word.text))];
   const listed = names.slice(0, 3).join(", ") + (names.length > 3 ? " ..." : "");
   return h("p", { className: "muted unscored" }, `Not scored (grey): ${listed}, with ${sharePercent(map.unscored)} of the relevance`);
+}
+
+function piecesNote({ words: all }) {
+  const joined = all.some((word) => word.scored && word.places.length > 1);
+  return joined ? h("p", { className: "muted pieces" }, "The colour of a word is the sum over its pieces.") : "";
+}
+
+// A map of 1e-9 has the colours of one of 1: the scale is said where there is room for it.
+function peakNote(map, peak) {
+  if (map === null || !look.heat) return "";
+  return h("p", { className: "muted peak" }, map.peak > 0 ? `full colour: ${number(peak)}` : "no relevance: 0 everywhere");
 }
 
 function lacking(map) {
   return map === null && look.heat ? h("p", { className: "muted lacking" }, `no map of ${address.target}`) : "";
 }
 
-async function drawImage(run, id, known, map, body) {
+// The image as it is and, to its right, its map: under the colours of a map a red, a green and a blue tag look alike.
+async function drawImage(run, id, known, map, body, peak) {
   const picture = known.image ? await pixelsOf(imageUrl(run, id, "image")) : null;
   const mask = known.mask && look.mask ? await pixelsOf(imageUrl(run, id, "mask")) : null;
   if (picture === null && (map === null || known.grid === null)) {
@@ -48,12 +76,15 @@ async function drawImage(run, id, known, map, body) {
   const [rows, columns] = known.grid || [1, 1];
   const scale = Math.max(1, Math.ceil(160 / Math.max(rows, columns)));
   const size = picture || { width: columns * scale, height: rows * scale, data: null };
-  const canvas = h("canvas", { width: size.width, height: size.height });
-  const heat = look.heat && map !== null && known.grid !== null ? upsampled(unpack(map), known.grid, size.width, size.height) : null;
-  const fits = mask !== null && mask.width === size.width && mask.height === size.height;
-  paint(canvas, size.data, fits ? mask.data : null, heat, look.opacity);
-  canvas.title = picture === null ? "no image was kept: relevance alone" : "";
-  body.replaceChildren(canvas, lacking(map));
+  const heat = look.heat && map !== null && known.grid !== null ? heatOf(map, known.grid, size, peak) : null;
+  const isPair = picture !== null && heat !== null;
+  const canvas = h("canvas", { width: isPair ? 2 * size.width + GAP : size.width, height: size.height });
+  const fits = mask !== null && mask.width === size.width && mask.height === size.height ? mask.data : null;
+  if (picture !== null) paint(canvas, 0, size, isPair ? null : fits, null, look);
+  if (heat !== null) paint(canvas, isPair ? size.width + GAP : 0, size, fits, heat, look);
+  canvas.title = [picture === null ? "no image was kept: relevance alone" : "", heat === null ? "" : `full colour: ${number(peak)}`].filter(Boolean).join("; ");
+  body.classList.toggle("pair", isPair);
+  body.replaceChildren(canvas, peakNote(map, peak), lacking(map));
 }
 
 // The gallery and an opened sample have these each: `prefix` keeps their names apart.
@@ -61,22 +92,32 @@ function lookControls(prefix, targets) {
   const shown = targets.map((target) => [target, TARGET_TEXTS[target] || target]);
   // Where there are no maps of the label, the first ones stand in for them; see `chosenMap`.
   if (!targets.includes("label")) shown.splice(0, 1, ["label", shown[0]?.[1] ?? TARGET_TEXTS.label]);
+  const changed = (name, value) => {
+    look[name] = value;
+    for (const same of document.querySelectorAll(`[data-look="${name}"]`)) Object.assign(same, same.type === "checkbox" ? { checked: value } : { value });
+    redrawAll();
+  };
   const lookInput = (name, attributes, read) => {
-    const control = h("input", { id: `${prefix}-${name}`, ...attributes, oninput: () => {
-      look[name] = read(control);
-      for (const same of document.querySelectorAll(`[data-look="${name}"]`)) Object.assign(same, same.type === "checkbox" ? { checked: look[name] } : { value: look[name] });
-      redrawAll();
-    } });
+    const control = h("input", { id: `${prefix}-${name}`, ...attributes, oninput: () => changed(name, read(control)) });
     control.dataset.look = name;
     return control;
   };
+  const slider = (name, max) => lookInput(name, { type: "range", min: 0, max, step: 0.05, value: look[name] }, (own) => Number(own.value));
   const tick = (name, text) => h("label", { className: "control" }, lookInput(name, { type: "checkbox", checked: look[name] }, (own) => own.checked), " ", h("span", {}, text));
+  const scale = choice(`${prefix}-scale`, [["own", "each map its own"], ["common", "the same for all shown"]], look.scale, (value) => changed("scale", value));
+  scale.dataset.look = "scale";
   return h("div", { className: "controls" },
     labelled("Relevance for", fieldChoice("target", `${prefix}-target`, shown)),
-    labelled("Opacity", lookInput("opacity", { type: "range", min: 0, max: 1, step: 0.05, value: look.opacity }, (own) => Number(own.value))),
-    tick("heat", "map"), tick("mask", "annotation"),
-    // Methods such as AttnLRP have both signs; shares and findings count what speaks for the class.
-    h("span", { className: "muted" }, "red (in images to yellow) speaks for the class, blue against it"));
+    labelled("Scale", scale), labelled("Hide below", slider("threshold", 0.95)), labelled("Opacity", slider("opacity", 1)),
+    tick("heat", "map"), tick("mask", "annotation"), colourBar());
+}
+
+// Methods such as AttnLRP have both signs; shares and findings count what speaks for the class.
+function colourBar() {
+  const color = (rgb) => `rgba(${rgb.join()},${COLORS.opacity})`;
+  const bar = h("span", { className: "scale-bar" });
+  bar.style.background = `linear-gradient(to right, ${color(COLORS.negative)}, transparent, ${color(COLORS.positive)})`;
+  return h("span", { className: "muted colour-bar", title: "Full colour: the largest relevance of the scale" }, "against the class", bar, "for it");
 }
 
 function redrawAll() {

@@ -2,8 +2,33 @@
 
 const PALETTE = ["#3b6fb6", "#d1762b", "#3a8f5c", "#b5493f", "#7d5ba6", "#8a6a4f", "#c2619b", "#6f7378"];
 
+// Beyond the palette, hues that are as far from each other as any: turned by the golden angle, light and dark in turn.
+function paletteColor(i) {
+  return PALETTE[i] ?? `oklch(${i % 2 ? 0.66 : 0.5} 0.15 ${Math.round(i * 137.508) % 360})`;
+}
+
 function colorOf(run) {
-  return PALETTE[[...runs.keys()].indexOf(run) % PALETTE.length];
+  return paletteColor([...runs.keys()].indexOf(run));
+}
+
+const MOST_BANDS = 4; // runs; of more, only the emphasised one has its interval
+const drawnCharts = new Map(); // Vega's view of each chart by its place
+
+// Lets a run stand out in all charts, the legend and the table; null for none.
+function emphasise(run) {
+  for (const view of drawnCharts.values()) view.signal("emphasised", run).runAsync();
+  for (const element of document.querySelectorAll("[data-run]")) {
+    element.classList.toggle("emphasised", element.dataset.run === run);
+    element.classList.toggle("behind", run !== null && element.dataset.run !== run);
+  }
+}
+
+// What stands for a run lets it stand out while it is pointed at or has the focus.
+function emphasising(element, run) {
+  element.dataset.run = run;
+  for (const event of ["pointerenter", "focusin"]) element.addEventListener(event, () => emphasise(run));
+  for (const event of ["pointerleave", "focusout"]) element.addEventListener(event, () => emphasise(null));
+  return element;
 }
 
 // Vega-Lite is a megabyte that the server makes at its start: charts wait for it, the rest of the page does not.
@@ -35,6 +60,9 @@ async function lineChart(place, rows, { x, domain, share }) {
   }
   await chartsReady;
   if (!place.isConnected) return; // another view was opened meanwhile
+  const above = { condition: { test: "emphasised === null || datum.run === emphasised", value: 1 }, value: 0.12 };
+  const many = new Set(rows.map((row) => row.run)).size > MOST_BANDS;
+  const band = { condition: { test: `datum.run === emphasised${many ? "" : " || emphasised === null"}`, value: 0.16 }, value: 0 };
   const has = (field) => rows.some((row) => isNumber(row[field]));
   const names = [...new Set(rows.map((row) => row.run))];
   const color = { field: "run", type: "nominal", legend: null, scale: { domain: names, range: names.map(colorOf) } };
@@ -47,14 +75,15 @@ async function lineChart(place, rows, { x, domain, share }) {
   const spec = {
     $schema: "https://vega.github.io/schema/vega-lite/v6.json",
     data: { values: rows },
+    params: [{ name: "emphasised", value: null }],
     width: "container", height: 130, background: null, autosize: { type: "fit", contains: "padding" },
     encoding: { x: across, color },
     layer: [
-      has("low") && { mark: { type: "area", opacity: 0.16, clip: true }, encoding: { y: { ...y, field: "low" }, y2: { field: "high" } } },
-      has("reference") && { mark: { type: "line", strokeDash: [3, 3], opacity: 0.7, clip: true }, encoding: { y: { ...y, field: "reference" } } },
-      { mark: { type: "line", strokeWidth: 1.8, clip: true }, encoding: { y: { ...y, field: "mean" } } },
-      { mark: { type: "point", filled: true, size: rows.length > 60 ? 12 : 28, opacity: 1, clip: true },
-        encoding: { y: { ...y, field: "mean" }, tooltip } },
+      has("low") && { mark: { type: "area", clip: true }, encoding: { y: { ...y, field: "low" }, y2: { field: "high" }, opacity: band } },
+      has("reference") && { mark: { type: "line", strokeDash: [3, 3], clip: true }, encoding: { y: { ...y, field: "reference" }, opacity: { ...above, condition: { ...above.condition, value: 0.7 } } } },
+      { mark: { type: "line", strokeWidth: 1.8, clip: true }, encoding: { y: { ...y, field: "mean" }, opacity: above } },
+      { mark: { type: "point", filled: true, size: rows.length > 60 ? 12 : 28, clip: true },
+        encoding: { y: { ...y, field: "mean" }, opacity: above, tooltip } },
     ].filter(Boolean),
     config: {
       font: css("--font"), view: { stroke: null },
@@ -65,7 +94,15 @@ async function lineChart(place, rows, { x, domain, share }) {
   // ast: expressions are interpreted, since the page's security policy forbids eval.
   const options = { actions: false, ast: true, renderer: "svg", defaultStyle: false,
     tooltip: { theme: "custom", disableDefaultStyle: true } };
-  await window.vegaEmbed(place, spec, options);
+  const { view } = await window.vegaEmbed(place, spec, options);
+  view.addEventListener("pointerover", (_, item) => item?.datum?.run !== undefined && emphasise(item.datum.run));
+  view.addEventListener("pointerout", () => emphasise(null));
+  for (const [gone, own] of drawnCharts) {
+    if (gone.isConnected) continue;
+    own.finalize();
+    drawnCharts.delete(gone);
+  }
+  drawnCharts.set(place, view);
 }
 
 // One value per evaluation, as a small curve.

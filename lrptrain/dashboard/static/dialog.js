@@ -11,7 +11,7 @@ async function drawSample() {
     if (dialog !== null) removeSample(dialog);
     return;
   }
-  const head = () => [h("button", { type: "button", id: "close-sample", className: "close", title: "Close (Esc)", ariaLabel: "Close", onclick: closeSample }, "×"),
+  const head = () => [stepButtons(), h("button", { type: "button", id: "close-sample", className: "close", title: "Close (Esc)", ariaLabel: "Close", onclick: closeSample }, "×"),
     h("h2", { id: "sample-title" }, `Sample ${id}`)];
   if (dialog === null || dialog.dataset.sample !== id) {
     dialog ??= newSample();
@@ -25,8 +25,33 @@ async function drawSample() {
 }
 drawSample.last = 0;
 
+// Ids of the samples before and after the opened one, in the order of the gallery.
+function besideSample() {
+  const { run, table } = gallery;
+  const rows = table !== null && run === current.run ? chosenRows(table) : [];
+  const ids = rows.map((i) => table.columns.sample_id[i]);
+  const place = ids.indexOf(address.sample);
+  return { before: place < 0 ? undefined : ids[place - 1], after: place < 0 ? undefined : ids[place + 1], place, count: ids.length };
+}
+
+function stepButtons() {
+  const { before, after, place, count } = besideSample();
+  const step = (id, to, text, title) => h("button", { type: "button", id, title, ariaLabel: title, disabled: to === undefined, onclick: () => go({ sample: to }, true) }, text);
+  return place < 0 ? "" : h("span", { className: "steps" }, step("sample-before", before, "‹", "Sample before (←)"),
+    h("span", { className: "muted" }, ` ${place + 1} of ${count} `), step("sample-after", after, "›", "Next sample (→)"));
+}
+
+// The arrow keys, where they do nothing else: a slider, a text and a strip that scrolls have them for themselves.
+function stepByKey(event) {
+  if (!["ArrowLeft", "ArrowRight"].includes(event.key) || event.altKey || event.ctrlKey || event.metaKey || event.target.closest("input:not([type=checkbox]), select, .strip")) return;
+  const { before, after } = besideSample();
+  const to = event.key === "ArrowLeft" ? before : after;
+  event.preventDefault();
+  if (to !== undefined) go({ sample: to }, true);
+}
+
 function newSample() {
-  const dialog = h("dialog", { id: "sample", className: "detail", onclick: (event) => event.target === dialog && closeSample(),
+  const dialog = h("dialog", { id: "sample", className: "detail", onkeydown: stepByKey, onclick: (event) => event.target === dialog && closeSample(),
     oncancel: (event) => { event.preventDefault(); closeSample(); },
     // A browser may close it without asking.
     onclose: () => dialog.isConnected && address.sample && closeSample() });

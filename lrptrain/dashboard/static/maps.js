@@ -1,4 +1,6 @@
-// Relevance over an image, as lrptrain.render.overlay draws it, and over a text.
+// Relevance over an image, as lrptrain.render.overlay draws it, and over a text, as lrptrain.render.token_html does.
+
+const GAP = 8; // pixels between an image and its map
 
 function unpack(packed) {
   const bytes = atob(packed.values);
@@ -8,10 +10,30 @@ function unpack(packed) {
   return levels;
 }
 
-// Relevance at the picture's size, bilinear between patches' centres, its largest magnitude 1.
+// The largest relevance of a map: of a text, that of a word, which is the sum over its pieces.
+function peakOf(known, map) {
+  if (map === null) return 0;
+  return known.tokens ? Math.max(0, ...wordSums(known.words, map).map(Math.abs)) : map.peak;
+}
+
+function wordSums(all, map) {
+  const levels = unpack(map);
+  return all.map((word) => (word.scored ? map.peak * word.places.reduce((sum, place) => sum + levels[place], 0) : 0));
+}
+
+// Relevance at the picture's size in -1..1, 1 that of the full colour: the map's own largest, or a larger one of others.
+function heatOf(map, grid, { width, height }, peak) {
+  const { heat, largest } = upsampled(unpack(map), grid, width, height);
+  // Between the centres of patches lies a little less than the largest of them.
+  const full = peak > map.peak ? peak / map.peak : largest;
+  if (full > 0) for (let i = 0; i < heat.length; i++) heat[i] /= full;
+  return heat;
+}
+
+// Relevance at the picture's size, bilinear between patches' centres, and its largest magnitude.
 function upsampled(levels, [rows, columns], width, height) {
   const heat = new Float32Array(width * height);
-  let peak = 0;
+  let largest = 0;
   // For each pixel of an axis the two patches whose centres it lies between, and how far it is from the first to the
   // second, in 0..1: with 2 patches over 8 pixels, pixel 3 lies at 0.375 between patches 0 and 1.
   const places = (size, count) => Array.from({ length: size }, (_, i) => {
@@ -27,38 +49,29 @@ function upsampled(levels, [rows, columns], width, height) {
       const at = (row, column) => levels[row * columns + column];
       const value = (1 - v) * ((1 - u) * at(top, left) + u * at(top, right)) + v * ((1 - u) * at(bottom, left) + u * at(bottom, right));
       heat[y * width + x] = value;
-      if (Math.abs(value) > peak) peak = Math.abs(value);
+      if (Math.abs(value) > largest) largest = Math.abs(value);
     }
   }
-  if (peak > 0) for (let i = 0; i < heat.length; i++) heat[i] /= peak;
-  return heat;
+  return { heat, largest };
 }
 
-const colorTable = (digits) => Uint8Array.from(digits.match(/../g), (pair) => parseInt(pair, 16));
-const HOT = colorTable(COLORS.hot); // for the class
-const COLD = colorTable(COLORS.cold); // against it
-const GREY = 0.6; // an orange thing must not look like relevance
-
-// picture, mask: RGBA data or null; heat: see `upsampled`, or null
-function paint(canvas, picture, mask, heat, opacity) {
-  const { width, height } = canvas;
+// Paint a picture from the column `left` on: as it is without `heat`, else in light greys below its colours.
+// picture: its RGBA data, or null; mask: RGBA data or null; heat: see `heatOf`, or null
+function paint(canvas, left, { width, height, data }, mask, heat, { opacity, threshold }) {
   const context = canvas.getContext("2d");
   const out = context.createImageData(width, height);
-  const grey = heat === null ? 0 : GREY * Math.min(1, opacity / 0.75);
-  // Stronger relevance is both brighter and more opaque; below it the picture turns grey by a fixed part.
+  const lift = (255 - COLORS.darkest) / (3 * 255);
   for (let i = 0; i < width * height; i++) {
-    const strength = heat === null ? 0 : Math.abs(heat[i]);
-    const table = heat !== null && heat[i] < 0 ? COLD : HOT;
-    const color = 3 * Math.round(255 * strength);
-    const alpha = opacity * strength;
     const p = 4 * i;
-    const base = picture === null ? [90, 90, 90] : [picture[p], picture[p + 1], picture[p + 2]];
-    const mean = (grey * (base[0] + base[1] + base[2])) / 3;
-    for (let c = 0; c < 3; c++) out.data[p + c] = (1 - alpha) * ((1 - grey) * base[c] + mean) + alpha * table[color + c];
+    const strength = heat === null ? 0 : Math.abs(heat[i]);
+    const color = heat !== null && heat[i] < 0 ? COLORS.negative : COLORS.positive;
+    const alpha = strength >= threshold ? opacity * strength : 0;
+    const grey = data === null ? 255 : COLORS.darkest + lift * (data[p] + data[p + 1] + data[p + 2]);
+    for (let c = 0; c < 3; c++) out.data[p + c] = heat === null ? data[p + c] : Math.round((1 - alpha) * grey + alpha * color[c]);
     out.data[p + 3] = 255;
   }
   if (mask !== null) outline(out.data, mask, width, height);
-  context.putImageData(out, 0, 0);
+  context.putImageData(out, left, 0);
 }
 
 // A cyan line along the inner border of the evidence, black beside it: it shows on any ground.
@@ -108,31 +121,19 @@ async function readPixels(url) {
   return { width: canvas.width, height: canvas.height, data: context.getImageData(0, 0, canvas.width, canvas.height).data };
 }
 
-const SPECIAL = /^(\[[A-Z]+\]|<[^<>\s]+>)$/;
-const CLOSING = /^[.,!?;:%)\]}]+$/;
-
-// A token without the tokenizer's marks.
-function plainToken(token) {
-  return token.replace(/^[Ġ▁]+/, "").replace(/^##(?=.)/, "").replaceAll("Ċ", "↵");
-}
-
-// The text with its tokens coloured: red for relevance, blue for negative relevance; the rationale is underlined, and
-// tokens that are not scored, such as [CLS], are grey.
-function highlighted({ tokens, scored, annotation }, levels, { mask, opacity }) {
-  const marked = tokens.some((token) => token !== null && /^[Ġ▁]/.test(token));
-  const place = h("p", { className: "tokens" });
-  let before = null; // whether the token before was special; null at the start
-  tokens.forEach((token, i) => {
-    if (token === null) return;
-    const special = SPECIAL.test(token);
-    const starts = marked ? /^[Ġ▁]/.test(token) : !token.startsWith("##") && !CLOSING.test(token);
-    if (before !== null && (special || before || starts)) place.append(" ");
-    before = special;
-    const level = !scored[i] || levels === null || !isNumber(levels[i]) ? 0 : levels[i];
-    const piece = h("span", { title: scored[i] ? level.toFixed(2) : "not scored" }, plainToken(token));
-    if (scored[i]) piece.style.backgroundColor = `rgba(${level > 0 ? "225,29,29" : "37,99,235"},${(Math.abs(level) * opacity).toFixed(3)})`;
+// The text with its words coloured: red for relevance, blue for negative relevance; the rationale is underlined, and
+// words that are not scored, such as [CLS], are grey. sums: relevance by word, or null; peak: that of the full colour
+function highlighted(all, sums, peak, { mask, opacity, threshold }) {
+  const place = h("p", { className: "tokens", dir: "auto" });
+  all.forEach((word, i) => {
+    if (word.space) place.append(" ");
+    const level = sums === null || !(peak > 0) ? 0 : sums[i] / peak;
+    const pieces = word.places.length > 1 ? `, ${word.places.length} pieces` : "";
+    const piece = h("span", { title: word.scored ? `${level.toFixed(2)}${pieces}` : "not scored" }, word.text);
+    const alpha = Math.abs(level) >= threshold ? Math.abs(level) * opacity : 0;
+    if (word.scored) piece.style.backgroundColor = `rgba(${level > 0 ? COLORS.positive : COLORS.negative},${alpha.toFixed(3)})`;
     else piece.classList.add("special");
-    if (mask && annotation !== null && annotation[i] === 1) piece.classList.add("rationale");
+    if (mask && word.evidence) piece.classList.add("rationale");
     place.append(piece);
   });
   return place;

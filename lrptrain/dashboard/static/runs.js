@@ -1,6 +1,5 @@
 // The runs side by side: where they stand, and their scores over epochs.
 
-const hidden = new Set(); // runs that are not drawn
 const score = { name: "label_energy_pointing_game", label: "" };
 const PANELS = [
   { title: "Accuracy on the sample", column: "correct", share: true, domain: [0, 1] },
@@ -10,48 +9,37 @@ const PANELS = [
 ];
 
 function shownRuns() {
-  return [...runs.keys()].filter((name) => !hidden.has(name));
+  return [...runs.keys()].filter((name) => !address.without.includes(name));
 }
 
 function runsView() {
-  const table = h("div", { className: "scroll" }, runTable());
+  const table = h("div", { className: "scroll runs-table" });
+  const legend = h("div");
   const panels = h("div", { className: "panels" });
-  const place = h("div", {}, table, noteList([...runs.values()].flatMap((run) => notesOf(run))) || "", panels, chosenPanel());
-  const draw = () => panels.replaceChildren(...PANELS.map((panel) => panelOf(panel.title, panel)));
-  draw();
-  return place;
+  const chosen = h("div");
+  const notes = noteList([...runs.values()].flatMap((run) => notesOf(run))) || "";
+  const drawTable = () => redraw(table, runTable());
+  const drawCharts = () => {
+    redraw(legend, runLegend());
+    panels.replaceChildren(...(shownRuns().length ? PANELS.map((panel) => panelOf(panel.title, panel)) : [h("p", { className: "empty" }, "No run is drawn: choose some in the table, or all of them.")]));
+    chosen.replaceChildren(chosenPanel());
+  };
+  runsView.drawTable = () => table.isConnected && drawTable();
+  runsView.drawCharts = () => table.isConnected && drawCharts();
+  drawTable();
+  drawCharts();
+  return h("div", {}, runs.size > 1 ? runControls() : "", table, notes, legend, panels, chosen, hyperparameterDetails());
 }
+runsView.drawTable = () => {};
+runsView.drawCharts = () => {};
+
+watch(["order", "find", "without"], (changed) => {
+  runsView.drawTable();
+  if (changed.includes("without")) runsView.drawCharts();
+});
 
 function notesOf(run) {
   return [...run.about.notes, ...run.notes].map((note) => (runs.size > 1 ? `${run.name}: ${note}` : note));
-}
-
-function runTable() {
-  const heads = ["", "run", "explained by", "epoch", "accuracy", "on annotation", "its area", "reliance", "confirmed", "suspected", "record", "written"];
-  return h("table", { id: "runs" }, h("thead", {}, h("tr", {}, heads.map((head) => h("th", {}, head)))),
-    h("tbody", {}, [...runs.values()].map(runRow)));
-}
-
-function runRow(run) {
-  const last = lastOf(run.name);
-  const states = (last?.findings || []).map((finding) => finding.state);
-  const count = (state) => (last ? String(states.filter((own) => own === state).length) : "–");
-  const focus = scalarOf(last, "label/energy_pointing_game") ?? scalarOf(last, "predicted/energy_pointing_game");
-  const size = scalarOf(last, "record_mb");
-  const shown = h("input", { type: "checkbox", checked: !hidden.has(run.name), ariaLabel: `draw ${run.name}`,
-    onchange: (event) => { event.target.checked ? hidden.delete(run.name) : hidden.add(run.name); render(); } });
-  const name = h("button", { type: "button", className: "link", onclick: () => go({ view: "findings", run: [run.name] }) }, shortName(run.name));
-  const swatch = h("span", { className: "swatch" });
-  swatch.style.backgroundColor = colorOf(run.name);
-  const cells = [h("span", {}, shown, swatch), name, words(String(run.about.settings.method ?? "–")), last ? String(last.epoch) : "–",
-    percent(scalarOf(last, "accuracy")), percent(focus), percent(scalarOf(last, "chance")), percent(scalarOf(last, "reliance")),
-    count("confirmed"), count("suspected"), isNumber(size) ? `${number(size)} MB` : "–", writtenText(run)];
-  return h("tr", {}, cells.map((cell, i) => h("td", { className: i > 2 ? "number" : "" }, cell)));
-}
-
-function writtenText(run) {
-  if (!isNumber(run.about.written)) return "–";
-  return DATA === null ? ago(Date.now() / 1000 - run.about.written) : new Date(1000 * run.about.written).toISOString().slice(0, 16).replace("T", " ");
 }
 
 function panelOf(title, options) {
@@ -64,21 +52,18 @@ function panelOf(title, options) {
 
 // Rows for `lineChart`: of a column of the samples, with intervals, or of a scalar.
 async function seriesOf({ column, scalar, reference, referenceScalar, label }) {
-  const found = [];
-  for (const run of shownRuns()) {
-    const events = eventsOf(run);
+  const found = (await Promise.all(shownRuns().map(async (run) => {
     if (scalar !== undefined) {
-      found.push(...events.map((event) => ({ run, epoch: event.epoch, step: event.step, mean: scalarOf(event, scalar),
-        reference: referenceScalar ? scalarOf(event, referenceScalar) : null })));
-      continue;
+      return eventsOf(run).map((event) => ({ run, epoch: event.epoch, step: event.step, mean: scalarOf(event, scalar),
+        reference: referenceScalar ? scalarOf(event, referenceScalar) : null }));
     }
     const wanted = [column, column.replace(/^label_/, "predicted_"), reference].filter(Boolean);
     const { scores } = await askOnce(run, "scores", { label: label || null, confidence: confidenceOf(run), column: wanted });
     const own = scores[column] || scores[column.replace(/^label_/, "predicted_")] || [];
     // A monitor may explain the predicted class only: then its column stands in for that of the label.
     const levels = new Map((scores[reference] || []).map(([epoch, step, mean]) => [`${epoch}/${step}`, mean]));
-    found.push(...own.map(([epoch, step, mean, low, high]) => ({ run, epoch, step, mean, low, high, reference: levels.get(`${epoch}/${step}`) })));
-  }
+    return own.map(([epoch, step, mean, low, high]) => ({ run, epoch, step, mean, low, high, reference: levels.get(`${epoch}/${step}`) }));
+  }))).flat();
   // Where an epoch has several evaluations, the axis counts steps.
   const keys = found.map((row) => `${row.run}/${row.epoch}`);
   const x = new Set(keys).size === keys.length ? "epoch" : "step";
@@ -111,7 +96,7 @@ function chosenPanel() {
     const set = (key) => (value) => { score[key] = value; draw(); };
     const direction = h("span", { className: "muted", id: "score-direction" });
     const controls = h("div", { className: "controls" }, labelled("Any score", choice("score", options, score.name, set("name"))),
-      labelled("of class", choice("score-class", [["", "all"], ...[...labels].map((name) => [name, name])], score.label, set("label"))), direction,
+      labelled("of class", searchable("score-class", [["", "all"], ...[...labels].map((name) => [name, name])], score.label, set("label"))), direction,
       h("span", { className: "muted" }, `bands: ${percent(confidenceOf(shownRuns()[0]))} intervals over samples`));
     draw();
   };

@@ -1,6 +1,6 @@
 // The gallery: the samples of one evaluation, filtered, sorted, page by page.
 
-const gallery = { size: "160", run: null, table: null, place: null };
+const gallery = { size: "160", run: null, table: null, place: null, places: null };
 const PER_PAGE = 24;
 
 function rowOf(columns, i) {
@@ -35,17 +35,21 @@ async function tableOf(run) {
 async function samplesView(run) {
   const table = await tableOf(run);
   if (table.evaluation === null) {
-    return h("div", {}, noteList(table.notes) || "", h("p", { className: "empty" }, "No table of samples was written yet."));
+    return h("div", {}, noteList(table.notes) || "", h("p", { className: "empty" }, "No table of samples was written yet: the first one is there after the first evaluation."));
   }
   Object.assign(gallery, { run, table, place: h("div", { id: "found" }) });
+  gallery.places = await placesFor(run, table);
   await drawGallery();
-  return h("div", {}, noteList(table.notes) || "", filters(run, table), gallery.place);
+  return h("div", {}, noteList(table.notes) || "", filters(run, table), h("div", { className: "explored" }, plotsOf(run, table), gallery.place));
 }
 
 watch([...FILTERS, "sort", "page"], () => gallery.place !== null && drawGallery());
 
 async function drawGallery() {
   const { run, table, place } = gallery;
+  gallery.places = await placesFor(run, table);
+  if (gallery.table !== table) return; // another table was asked for meanwhile
+  plotsOf.draw();
   const rows = chosenRows(table);
   const pages = Math.max(1, Math.ceil(rows.length / PER_PAGE));
   // The address counts pages from 1.
@@ -57,19 +61,24 @@ async function drawGallery() {
   const ids = shown.map((i) => table.columns.sample_id[i]);
   await fillIn(place, async () => {
     const { cards, notes } = ids.length ? await askOnce(run, "cards", { evaluation: table.evaluation, id: ids }) : { cards: {}, notes: [] };
+    const others = await besideCards(run, table, ids);
     if (asked !== drawGallery.last) return undefined; // something else was asked for meanwhile
-    const views = shown.map((i) => galleryCard(run, table, i, cards[table.columns.sample_id[i]]));
-    const kind = views.some((view) => view.querySelector(".text")) ? "gallery texts" : "gallery";
+    const card = (i) => galleryCard(run, table, i, cards[table.columns.sample_id[i]]);
+    const views = shown.map((i) => (others.size ? besideRow(card(i), run, table.columns.sample_id[i], others) : card(i)));
+    const isText = views.some((view) => view.querySelector(".text"));
+    const kind = `gallery${isText ? " texts" : ""}${others.size ? " compared" : ""}`;
+    const shownGallery = h("div", { className: kind }, views.length ? views : noSample());
+    shownGallery.style.setProperty("--runs", 1 + others.size);
     return h("div", {}, h("div", { className: "pager" }, turn("page-back", -1, "‹ previous"), h("span", { id: "count" },
       `${plural(rows.length, "sample")} of ${table.columns.sample_id.length}, page ${page} of ${pages}`), turn("page-on", 1, "next ›")),
-    noteList(notes) || "", h("div", { className: kind }, views.length ? views : noSample()));
+    noteList(notes) || "", shownGallery);
   });
 }
 drawGallery.last = 0;
 
 function noSample() {
   return h("p", { className: "empty" }, "No sample is left by these filters. ",
-    h("a", { href: addressOf(Object.fromEntries(FILTERS.map((name) => [name, ""]))) }, "Clear the filters"));
+    h("a", { href: addressOf(NO_FILTER) }, "Clear the filters"));
 }
 
 function galleryCard(run, table, i, known) {

@@ -14,10 +14,11 @@ async function ask(name, parameters) {
   return answer.json();
 }
 
-function fromReport(name, { run, label, id, evaluation }) {
+function fromReport(name, { run, label, id, evaluation, target }) {
   if (name === "runs") return { runs: Object.fromEntries(Object.entries(DATA).map(([key, own]) => [key, own.about])) };
   const own = DATA[run];
   if (name === "scores") return own.scores[label || ""] || { scores: {}, notes: [] };
+  if (name === "embedding") return own.embedding[target];
   if (name === "history") return own.history[id] || { history: [], notes: [] };
   if (name === "cards" && evaluation !== own.table.evaluation) return { cards: {}, notes: [] };
   return own[name];

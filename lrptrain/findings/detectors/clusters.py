@@ -10,9 +10,10 @@ from jaxtyping import Float, Int
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.extras import require
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
-from lrptrain.findings.detectors.positions import describe
+from lrptrain.findings.detectors.positions import describe, part_of_image
 from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.findings.evaluation import Evaluation
+from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import OVERALL
 from lrptrain.intervention import Region
 from lrptrain.intervention.regions import pixels
@@ -42,7 +43,12 @@ class RelevanceCluster(Detector):
     kind = "relevance_cluster"
     title = "The relevance of these samples is alike"
     order = 50
-    change = "Painted over"
+    seen_at_places = True
+    verb = "reads"
+
+    def place(self, finding: Finding) -> str:
+        """Return which part of which images the model reads."""
+        return part_of_image(finding.where)
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
         """Return clusters with something planted in their region, if no sample has an annotation."""
@@ -116,15 +122,20 @@ def relevance_clusters(shares: Float[np.ndarray, "n tokens"], seed: int = 0) -> 
     rows = np.flatnonzero(np.isfinite(shares).all(1) & (np.nan_to_num(shares).sum(1) > 0))
     if len(rows) < MIN_CLUSTERED_SAMPLES:
         return []
-    labels = _spectral(shares[rows], seed)
+    labels = spectral_labels(shares[rows], seed)
     clusters = [_cluster(rows[labels == label], shares) for label in np.unique(labels)]
     most = MAX_CLUSTER_AREA * shares.shape[1]
     small = [c for c in clusters if len(c.members) >= MIN_CLUSTER_MEMBERS and 0 < len(c.positions) <= most]
     return sorted(small, key=lambda cluster: -len(cluster.members))
 
 
-def _spectral(maps: Float[np.ndarray, "n tokens"], seed: int) -> Int[np.ndarray, " n"]:
-    """Return the cluster of every map: k-means on the rows of the first eigenvectors (Ng, Jordan & Weiss 2001)."""
+def spectral_labels(maps: Float[np.ndarray, "n tokens"], seed: int) -> Int[np.ndarray, " n"]:
+    """Return the cluster of every map: k-means on the rows of the first eigenvectors (Ng, Jordan & Weiss 2001).
+
+    Args:
+        maps: Maps as vectors, at least two.
+        seed: The seed of k-means.
+    """
     neighbours = require("sklearn.neighbors", "monitor").kneighbors_graph
     kmeans = require("sklearn.cluster", "monitor").KMeans
     laplacian = require("scipy.sparse.csgraph", "monitor").laplacian

@@ -11,7 +11,7 @@ from lrptrain.findings.evaluation import Evaluation
 from lrptrain.findings.finding import MAX_WORST_SAMPLES, Evidence, Finding
 from lrptrain.findings.scopes import OVERALL, Scope, split_into_scopes
 from lrptrain.findings.statistics import bootstrap_interval, holm, sign_flip_test
-from lrptrain.findings.wording import intervention_sentence, percent, relevance_sentence
+from lrptrain.findings.wording import intervention_sentence, percent, relevance_sentence, share_on_annotation
 from lrptrain.intervention import Region
 
 SCORE = "energy_pointing_game"
@@ -24,6 +24,7 @@ class FocusOutsideAnnotation(Detector):
     kind = "focus_outside_annotation"
     title = "The relevance lies outside the annotation"
     order = 10
+    seen_at_places = True
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
         """Return the scopes whose maps show it and, if there will be an intervention, those whose maps do not.
@@ -38,9 +39,9 @@ class FocusOutsideAnnotation(Detector):
         """Return what the model relies on, as a noun."""
         return "what lies outside the annotation"
 
-    def share_sentence(self, share: str, uniform: str) -> str:
+    def share_sentence(self, finding: Finding) -> str:
         """Return how much of the relevance lies on the annotation."""
-        return f"{share} of the relevance lies on the annotation (its area: {uniform})."
+        return share_on_annotation(finding)
 
     def relevance_sentence(self, finding: Finding) -> str:
         """Return how much of the relevance lies on the annotation."""
@@ -61,6 +62,8 @@ class RelianceOutsideAnnotation(Detector):
     kind = "reliance_outside_annotation"
     title = "The prediction leans on what lies outside the annotation"
     order = 20
+    seen_at_places = True
+    fact = FocusOutsideAnnotation.kind
     least_effect = 0.3
     reported_unconfirmed = False
 
@@ -72,9 +75,10 @@ class RelianceOutsideAnnotation(Detector):
         """Return what the model relies on, as a noun."""
         return "what lies outside the annotation"
 
-    def share_sentence(self, share: str, uniform: str) -> str:
+    def share_sentence(self, finding: Finding) -> str:
         """Return that no map shows it, and how much of the relevance lies on the annotation."""
-        return f"The maps do not show it: {share} of the relevance lies on the annotation (its area: {uniform})."
+        sentence = share_on_annotation(finding)
+        return f"The maps do not show it: {sentence}" if sentence else "The maps do not show it."
 
     def relevance_sentence(self, finding: Finding) -> str:
         """Return that no map shows it, and how much of the relevance lies on the annotation."""

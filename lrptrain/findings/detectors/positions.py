@@ -1,5 +1,6 @@
 """Does the relevance lie at a fixed position whatever the image: a watermark, a border, a tag?"""
 
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -9,6 +10,7 @@ from jaxtyping import Bool, Float
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
 from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.findings.evaluation import Evaluation
+from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import OVERALL, ScopeMembers, split_into_scopes
 from lrptrain.findings.statistics import max_test
 from lrptrain.intervention import Region
@@ -27,7 +29,11 @@ class FocusAtPosition(Detector):
     kind = "focus_at_position"
     title = "The relevance lies at a fixed place"
     order = 40
-    change = "Painted over"
+    verb = "reads"
+
+    def place(self, finding: Finding) -> str:
+        """Return which part of the image the model reads, such as `the image's four corners`."""
+        return part_of_image(finding.where)
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
         """Return positions that most images of a scope are read at, with the samples whose evidence is elsewhere."""
@@ -128,6 +134,14 @@ def describe(positions: Sequence[int], grid: tuple[int, int]) -> str:
     parts = {f"{row} {column}" for row, column in zip(vertical, horizontal, strict=True)}
     named = "the four corners" if parts == CORNERS else ", ".join(sorted(parts))
     return f"{named} ({len(positions)} of {len(ring)} patches)"
+
+
+def part_of_image(described: str) -> str:
+    """Return the words of `describe` as a part of the image, without the number of patches."""
+    part, *rest = re.split(r" \(\d+ of \d+ patches\)", described, maxsplit=1)
+    *parts, last = part.removeprefix("the ").split(", ")
+    last = f"{last} corner" if not parts and last in CORNERS else last
+    return f"the image's {', '.join(parts)}{' and ' if parts else ''}{last}{''.join(rest)}"
 
 
 def _third(index: np.ndarray, size: int, names: tuple[str, str, str]) -> list[str]:

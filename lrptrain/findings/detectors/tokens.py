@@ -30,7 +30,6 @@ class SuspiciousToken(Detector):
     kind = "suspicious_token"
     title = "The relevance lies on a token"
     order = 60
-    change = "Deleted"
     named_by_place = True
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lrptrain.batch.annotations import IGNORED, TokenAnnotation
 from lrptrain.guidance.evidence import at_tokens
-from lrptrain.intervention.swap import swap_outside, swap_tokens
+from lrptrain.intervention.swap import swap_surroundings
 from lrptrain.relevance import Relevance
 from lrptrain.relevance.default import GUIDANCE_METHODS, check_method, first_that_serves
 from lrptrain.relevance.interception import InterceptedForward
@@ -134,8 +134,7 @@ class GuidedBatch:
         Returns:
             The input of all samples, and which samples were swapped.
         """
-        swap = swap_outside if self.forward.explained.ndim == 4 else swap_tokens
-        return swap(self.forward.explained, self.annotation, self.margin, self.generator)
+        return swap_surroundings(self.forward.explained, self.annotation, self.margin, self.generator)
 
     @property
     def _is_recorded(self) -> bool:

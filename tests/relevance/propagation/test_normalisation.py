@@ -27,6 +27,11 @@ def recorded(function: Callable[[Tensor], Tensor], *shape: int) -> tuple[Node, T
 
 NORMS: dict[str, tuple[Callable[[Tensor], Tensor], tuple[int, ...], Tensor | float]] = {
     "layer norm": (lambda x: F.layer_norm(x, (6,), GAMMA, BETA, 1e-3), (3, 4, 6), BETA),
+    "layer norm over two axes": (
+        lambda x: F.layer_norm(x, (4, 6), GAMMA.repeat(4, 1), BETA.repeat(4, 1), 0.1),
+        (3, 4, 6),
+        BETA,
+    ),
     "layer norm, plain": (lambda x: F.layer_norm(x, (4, 6)), (3, 4, 6), 0.0),
     "rms norm": (lambda x: F.rms_norm(x, (6,), GAMMA, 1e-3), (3, 4, 6), 0.0),
     "rms norm, plain": (lambda x: F.rms_norm(x, [6]), (3, 4, 6), 0.0),
@@ -55,6 +60,14 @@ def test_frozen_is_linear(name):
     apply = frozen(node)
     assert torch.allclose(apply(3 * x - 2 * other), 3 * apply(x) - 2 * apply(other), rtol=1e-11, atol=1e-11)
     assert not torch.allclose(apply(3 * x), function(3 * x) - function(0 * x), rtol=0.1, atol=0.1) or "batch" in name
+
+
+@pytest.mark.parametrize("with_graph", [True, False])
+def test_frozen_has_a_graph_where_one_is_asked_for(with_graph):
+    weight = GAMMA.clone().requires_grad_()
+    node, x = recorded(lambda x: F.layer_norm(x, (6,), weight, BETA, 1e-3), 3, 4, 6)
+    with torch.set_grad_enabled(with_graph):
+        assert frozen(node)(x).requires_grad == with_graph
 
 
 def test_what_is_no_normalisation_or_mixes_samples_raises():

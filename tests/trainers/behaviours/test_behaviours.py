@@ -116,6 +116,7 @@ def test_classes_have_the_names_of_the_model(monitored):
     settings = json.loads((monitored.monitor.folder / "run.json").read_text())
     assert settings["class_names"] == NAMES
     assert settings["model"] == "BertForSequenceClassification"
+    assert settings["task"] == "classes"
 
 
 @in_each_way

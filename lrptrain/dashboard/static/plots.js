@@ -1,0 +1,29 @@
+// Plots of the samples beside the gallery: each shows what the others' filters leave, and is a filter itself.
+
+const PLOTS = {
+  scores: { text: "Histogram", draw: histogramPlot, fields: ["score"] },
+  confusion: { text: "Confusion matrix", draw: confusionPlot, fields: ["class", "predicted"] },
+  map: { text: "Map of maps", draw: atlasPlot, fields: ["area", "cluster"] },
+};
+
+function openPlots() {
+  return address.plots.split(" ").filter((name) => name in PLOTS);
+}
+
+function plotsOf(run, table) {
+  const place = h("div", { className: "plotted", id: "plots" });
+  const draw = () => {
+    const open = openPlots();
+    const toggles = Object.entries(PLOTS).map(([name, { text }]) => h("button", { type: "button", id: `plot-${name}`, className: "toggle",
+      ariaPressed: String(open.includes(name)), onclick: () => go({ plots: Object.keys(PLOTS).filter((own) => open.includes(own) !== (own === name)).join(" ") || "none" }, true) }, text));
+    const panels = open.map((name) => h("section", { className: `panel plot plot-of-${name}`, ariaLabel: PLOTS[name].text }, PLOTS[name].draw(run, table)));
+    redraw(place, h("div", { className: "controls toggles", role: "group", ariaLabel: "Plots" }, toggles), h("div", { className: "plot-panels" }, panels));
+  };
+  draw();
+  plotsOf.draw = () => place.isConnected && draw();
+  return place;
+}
+plotsOf.draw = () => {};
+
+// With new filters the gallery has them drawn, once it knows the places that filters may need.
+watch(["plots", "target", "colour"], () => plotsOf.draw());

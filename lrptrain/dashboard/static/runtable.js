@@ -1,0 +1,128 @@
+// The table of runs: searched, sorted by any column, with the hyperparameters in which they differ.
+
+const MOST_DIFFERING = 8; // columns of hyperparameters
+const COLUMNS = [
+  { key: "run", title: "run", value: (run) => shortName(run.name) },
+  { key: "verdict", title: "verdict", value: (run) => SHORT_VERDICTS[verdictOf(run.name).state] },
+  { key: "method", title: "explained by", value: (run) => words(String(run.about.settings.method ?? "")) },
+  { key: "epoch", title: "epoch", value: (run) => lastOf(run.name)?.epoch },
+  { key: "accuracy", title: "accuracy", value: scalarValue("accuracy"), text: percent },
+  { key: "focus", title: "on annotation", value: (run) => scalarValue("label/energy_pointing_game")(run) ?? scalarValue("predicted/energy_pointing_game")(run), text: percent },
+  { key: "chance", title: "its area", value: scalarValue("chance"), text: percent },
+  { key: "reliance", title: "reliance", value: scalarValue("reliance"), text: percent },
+  { key: "confirmed", title: "confirmed", value: findingsIn("confirmed") },
+  { key: "suspected", title: "suspected", value: findingsIn("suspected") },
+  { key: "record", title: "record", value: scalarValue("record_mb"), text: (size) => `${number(size)} MB` },
+  { key: "written", title: "written", value: (run) => run.about.written ?? undefined, text: writtenText },
+];
+
+function scalarValue(key) {
+  return (run) => scalarOf(lastOf(run.name), key);
+}
+
+function findingsIn(state) {
+  return (run) => lastOf(run.name)?.findings.filter((finding) => finding.state === state).length;
+}
+
+function writtenText(seconds) {
+  return DATA === null ? ago(Date.now() / 1000 - seconds) : new Date(1000 * seconds).toISOString().slice(0, 16).replace("T", " ");
+}
+
+function hyperparametersOf(run) {
+  const own = run.about.settings.hyperparameters;
+  return own !== null && typeof own === "object" && !Array.isArray(own) ? own : {};
+}
+
+// Columns of the hyperparameters that tell the runs apart, those of the fewest values first: a path is another in each.
+function differing() {
+  const all = [...runs.values()].map(hyperparametersOf).filter((own) => Object.keys(own).length); // others say nothing of theirs
+  const names = [...new Set(all.flatMap(Object.keys))];
+  const values = (name) => new Set(all.map((own) => JSON.stringify(own[name]))).size;
+  return names.filter((name) => values(name) > 1).sort((one, other) => values(one) - values(other)).slice(0, MOST_DIFFERING)
+    .map((name) => ({ key: `h.${name}`, title: name, setting: true, value: (run) => hyperparametersOf(run)[name], text: String }));
+}
+
+function runColumns() {
+  return [...COLUMNS.slice(0, 3), ...differing(), ...COLUMNS.slice(3)];
+}
+
+// Runs that the search leaves: each word of it must be in the name or in a hyperparameter, such as "lr=0.001".
+function listedRuns() {
+  const wanted = address.find.toLowerCase().split(/\s+/).filter(Boolean);
+  const said = (run) => [run.name, run.about.settings.method, ...Object.entries(hyperparametersOf(run)).map(([name, value]) => `${name}=${value}`)].join(" ").toLowerCase();
+  const found = [...runs.values()].filter((run) => wanted.every((word) => said(run).includes(word)));
+  const column = runColumns().find(({ key }) => key === address.order.replace(/^-/, ""));
+  if (column === undefined) return found;
+  const sign = address.order.startsWith("-") ? -1 : 1;
+  const compare = (one, other) => (isNumber(one) && isNumber(other) ? one - other : COLLATOR.compare(String(one), String(other)));
+  // Runs without the value come last in either direction.
+  return found.sort((one, other) => {
+    const [a, b] = [column.value(one), column.value(other)];
+    return (a === undefined) - (b === undefined) || (a === undefined ? 0 : sign * compare(a, b));
+  });
+}
+
+function runTable() {
+  const columns = runColumns();
+  const listed = listedRuns();
+  const heads = columns.map(({ key, title, setting, value }) => {
+    const down = address.order === `-${key}`;
+    const up = address.order === key;
+    const next = down ? key : up ? "" : `-${key}`;
+    const sort = h("button", { type: "button", id: `sort-${key}`, className: "sort", title: `Sort by ${title}`, onclick: () => go({ order: next }, true) }, title, h("span", { ariaHidden: "true" }, up ? " ↑" : down ? " ↓" : ""));
+    return h("th", { scope: "col", className: [setting ? "setting" : "", isNumber([...runs.values()].map(value).find((own) => own !== undefined)) ? "number" : ""].join(" ").trim(), ariaSort: down ? "descending" : up ? "ascending" : "none" }, sort);
+  });
+  return h("table", { id: "runs" }, h("thead", {}, h("tr", {}, h("th", {}, h("span", { className: "unseen" }, "drawn")), heads)),
+    h("tbody", {}, listed.map((run) => runRow(run, columns))));
+}
+
+function runRow(run, columns) {
+  const shown = h("input", { type: "checkbox", id: `draw-${run.name}`, checked: !address.without.includes(run.name), ariaLabel: `draw ${run.name}`,
+    onchange: (event) => drawOnly(event.target.checked ? [...shownRuns(), run.name] : shownRuns().filter((name) => name !== run.name)) });
+  const swatch = swatchOf("");
+  swatch.style.backgroundColor = colorOf(run.name);
+  const cells = columns.map(({ key, title, value, text }) => {
+    const own = value(run);
+    const said = own === undefined || own === null || own === "" ? "–" : (text ?? String)(own);
+    const inside = key === "verdict" ? verdictLink(run.name) : key === "run" ? h("button", { type: "button", className: "link", onclick: () => go({ view: "findings", run: [run.name] }) }, said) : said;
+    const cell = h("td", { className: isNumber(own) ? "number" : "", title: said.length > 30 ? said : "" }, inside);
+    cell.dataset.title = title; // on a phone, where a row is a card
+    return cell;
+  });
+  return emphasising(h("tr", {}, h("td", {}, shown, swatch), cells), run.name);
+}
+
+// Draws these runs and no others.
+function drawOnly(names) {
+  go({ without: [...runs.keys()].filter((name) => !names.includes(name)) }, true);
+}
+
+function runControls() {
+  const listed = () => listedRuns().map((run) => run.name);
+  const button = (id, text, title, names) => h("button", { type: "button", id, title, onclick: () => drawOnly(names()) }, text);
+  return h("div", { className: "controls" },
+    labelled("Search", fieldInput("find", "run-search", { type: "search", placeholder: "name or lr=0.001" })),
+    h("span", { className: "control" }, "Draw"), button("draw-all", "all", "Draw all runs of this list", () => [...shownRuns(), ...listed()]),
+    button("draw-none", "none", "Draw no run of this list", () => shownRuns().filter((name) => !listed().includes(name))),
+    button("draw-these", "only these", "Draw the runs of this list and no others", listed),
+    h("button", { type: "button", id: "compare-maps", title: "Show the samples of the first four drawn runs beside each other",
+      onclick: () => go({ view: "samples", run: shownRuns().slice(0, 4) }) }, "Compare maps"));
+}
+
+// The colours of the drawn runs, where the table, which has them too, does not show all at once.
+function runLegend() {
+  const names = shownRuns();
+  return names.length < 9 ? "" : h("div", { className: "legend runs-legend" }, names.map((name) => {
+    const swatch = swatchOf("");
+    swatch.style.backgroundColor = colorOf(name);
+    return emphasising(h("span", { className: "named" }, swatch, shortName(name)), name);
+  }));
+}
+
+function hyperparameterDetails() {
+  const listed = [...runs.values()].filter((run) => Object.keys(hyperparametersOf(run)).length);
+  if (!listed.length) return "";
+  const lists = listed.map((run) => h("details", { id: `hyperparameters-${run.name}` }, h("summary", {}, shortName(run.name)), h("dl", { className: "scores settings" },
+    Object.entries(hyperparametersOf(run)).flatMap(([name, value]) => [h("dt", {}, name), h("dd", {}, String(value))]))));
+  return h("details", { id: "hyperparameters", className: "panel" }, h("summary", {}, "All hyperparameters"), lists);
+}

@@ -1,0 +1,120 @@
+"""A finding in a few sentences: what is wrong, the evidence, and what to do; intervals and p-values are elsewhere."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, NamedTuple
+
+from lrptrain.findings.detector import get_detector
+from lrptrain.findings.scopes import OVERALL, Scope
+from lrptrain.findings.wording import points
+
+if TYPE_CHECKING:
+    from lrptrain.findings.finding import Finding
+
+MOST_NAMES = 6
+"""So many classes are named; more are counted."""
+_VERDICTS = {
+    "confirmed": "SHORTCUT confirmed, {scope}: the model {verb} {place}.",
+    "suspected": "Suspected, {scope}: the maps point at {place}.",
+    "refuted": "Refuted, {scope}: the model does not rely on {place}.",
+}
+# By strategy: what was done to the place, and what the control was.
+_CHANGES = {
+    "swap": ("Swapped for another class's", "the same class's"),
+    "inpaint": ("Painted over", "random places"),
+    "fill": ("Covered with the mean colour", "random places"),
+    "delete": ("Deleted", "random words"),
+    "": ("With that changed", "control"),
+}
+_PLURALS = {"class": "classes", "group": "groups"}
+_REMEDIES = {
+    "confirmed": "RelevanceGuidance, or other data: docs/how-to/guidance.md",
+    "suspected": "",
+    "refuted": "",
+}
+
+
+class Sentences(NamedTuple):
+    """What is said of a finding.
+
+    Attributes:
+        verdict: What is wrong, of which samples.
+        intervention: How far the intervention moved the prediction, or why there was none.
+        relevance: How much of the relevance lies where; "" if no map says.
+        likewise: In which other classes and groups the same is confirmed, suspected or refuted; "" in none.
+        samples: How many samples it rests on, and since when it has been found.
+        remedy: What to do about it; "" where it is not confirmed.
+    """
+
+    verdict: str
+    intervention: str
+    relevance: str
+    likewise: str
+    samples: str
+    remedy: str
+
+
+def sentences(finding: "Finding") -> Sentences:
+    """Return what is said of a finding and of those that are folded into it."""
+    detector = get_detector(finding.kind)
+    scope = "all classes" if finding.scope == OVERALL else str(finding.scope)
+    verdict = _VERDICTS[finding.state].format(scope=scope, verb=detector.verb, place=detector.place(finding))
+    return Sentences(
+        verdict=verdict,
+        intervention=_intervention(finding),
+        relevance=detector.share_sentence(finding),
+        likewise=_likewise(finding),
+        samples=f"{counted(finding.samples, finding.medium or 'sample')} since epoch {finding.first_epoch}.",
+        remedy=_REMEDIES[finding.state],
+    )
+
+
+def counted(count: int, noun: str) -> str:
+    """Return a number with its noun, such as `1 image` or `2 images`."""
+    return f"{count} {noun}{'' if count == 1 else 's'}"
+
+
+def _intervention(finding: "Finding") -> str:
+    evidence = finding.intervention
+    if evidence is None:
+        return f"Not tested: {finding.note}." if finding.note else "No intervention has tested it."
+    change, control = _CHANGES.get(finding.strategy, _CHANGES[""])
+    fall = evidence.effect + evidence.reference
+    size = points(abs(fall))
+    moved = f"{'rises' if fall < 0 and size != '0' else 'falls'} by {size} {'point' if size == '1' else 'points'}"
+    unsure = " That is too unsure to confirm it." if finding.state == "suspected" else ""
+    return f"{change}, the answer's probability {moved} ({control}: {points(evidence.reference)}).{unsure}"
+
+
+def _likewise(finding: "Finding") -> str:
+    """Return where else the same was seen, each scope once and none with two verdicts."""
+    # Maps for the label and for the predicted class mostly show the same, and other kinds speak for themselves.
+    gravest: dict[Scope, str] = {finding.scope: ""}
+    alike = [each for each in finding.also if _says_the_same(each, finding)]
+    for state in _VERDICTS:
+        for each in alike:
+            if each.state == state:
+                gravest.setdefault(each.scope, state)
+    beginnings = {"confirmed": "Also in", "suspected": "Suspected in", "refuted": "Refuted in"}
+    del beginnings[finding.state]
+    beginnings = {finding.state: "Also in", **beginnings}
+    found = [(words, [scope for scope, own in gravest.items() if own == state]) for state, words in beginnings.items()]
+    return " ".join(f"{words} {_named(scopes)}." for words, scopes in found if scopes)
+
+
+def _says_the_same(finding: "Finding", other: "Finding") -> bool:
+    kinds = [get_detector(each.kind).fact or each.kind for each in (finding, other)]
+    return kinds[0] == kinds[1]
+
+
+def _named(scopes: Sequence[Scope]) -> str:
+    """Return scopes such as `class dog`, `classes dog and fox` or `class dog and group 1`."""
+    kinds = {scope.kind for scope in scopes}
+    if len(scopes) > 1 and len(kinds) == 1:
+        return f"{_PLURALS[scopes[0].kind]} {listed([scope.name for scope in scopes])}"
+    return listed(["all classes together" if scope == OVERALL else str(scope) for scope in scopes])
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as `a, b and c`, the last of many as a number."""
+    shown = [*names] if len(names) <= MOST_NAMES else [*names[:MOST_NAMES], f"{len(names) - MOST_NAMES} more"]
+    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"

@@ -1,0 +1,220 @@
+"""Relevance as it is shown: its samples with their pictures or words, and what is said above them."""
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Float, UInt8
+from torch import Tensor
+
+from lrptrain.render.colors import blend
+from lrptrain.render.image import enlarge, finite_map, overlay
+from lrptrain.render.pair import beside
+from lrptrain.render.signals import video_frames, waveform
+from lrptrain.render.view import SampleView, display, save_views, takes_color, views_html, views_text
+from lrptrain.render.words import scored_tokens
+
+if TYPE_CHECKING:
+    from lrptrain.relevance.types import Relevance
+
+__all__ = ["described", "display", "not_shown", "save_views", "takes_color", "views", "views_html", "views_text"]
+
+_CHANNELS = (1, 3)
+_LISTED = 8  # targets, in a short description
+
+
+def described(relevance: "Relevance") -> str:
+    """Return a map in one line: its size, its target and its method."""
+    samples, tokens = relevance.scores.shape
+    grid = "" if relevance.grid is None else f" in a grid of {' x '.join(map(str, relevance.grid))}"
+    target = relevance.target.tolist()
+    listed = str(target) if len(target) <= _LISTED else f"[{', '.join(map(str, target[:_LISTED]))}, ...]"
+    return f"Relevance({samples} x {tokens} tokens{grid}, target={listed}, method={relevance.method!r})"
+
+
+def not_shown(relevance: "Relevance", most: int) -> str:
+    """Return a line about the samples that are left out, and what is missing; empty where all is shown."""
+    count = len(relevance.scores)
+    notes = [f"{count - most} more samples: show(max_samples={count})"] if count > most else []
+    batch = relevance.batch
+    if batch is not None and batch.token_ids is None and batch.tensor is None and relevance.grid is not None:
+        notes.append("The images are gone: show(images) shows them beside the maps.")
+    return " ".join(notes)
+
+
+def views(
+    relevance: "Relevance",
+    inputs: Any = None,
+    tokenizer: Any = None,
+    class_names: Sequence[str] | None = None,
+    mean: Sequence[float] | None = None,
+    std: Sequence[float] | None = None,
+    most: int = 16,
+) -> list[SampleView]:
+    """Return the first samples, as they are shown; arguments and errors as for `Relevance.show`."""
+    explained = _explained(relevance, inputs)
+    probabilities = _probabilities(relevance.logits.detach().double().cpu())
+    shown = []
+    for row in range(min(most, len(relevance.scores))):
+        title = _title(relevance, row, probabilities, _names(relevance, class_names))
+        scores = finite_map(relevance.scores[row])
+        if _is_text(relevance, explained):
+            shown.append(_text_view(relevance, row, title, scores, tokenizer, explained))
+        else:
+            picture = _picture(relevance, row, scores, None if explained is None else explained[row], mean, std)
+            shown.append(SampleView(title, scores, picture))
+    return shown
+
+
+def _explained(relevance: "Relevance", inputs: Any) -> Tensor | None:
+    """Return the explained input, as the caller passes it or as it is still there; None where it is gone.
+
+    Raises:
+        ValueError: If what the caller passes is not what was explained.
+    """
+    batch = relevance.batch
+    if inputs is None:
+        return None if batch is None else batch.tensor if batch.token_ids is None else batch.token_ids
+    given = torch.as_tensor(inputs)
+    shape = None if batch is None else batch.shape
+    if shape is not None and given.ndim == len(shape) - 1 and len(relevance.scores) == 1:
+        given = given[None]
+    if len(given) != len(relevance.scores) or (shape is not None and tuple(given.shape) != shape):
+        expected = len(relevance.scores) if shape is None else list(shape)
+        raise ValueError(
+            f"the inputs {list(given.shape)} are not what was explained ({expected}): pass what the model was given"
+        )
+    return given
+
+
+def _is_text(relevance: "Relevance", explained: Tensor | None) -> bool:
+    if relevance.grid is not None:
+        return False
+    # A waveform is a strip; anything else without a grid is a row of tokens.
+    return explained is None or explained.ndim != 2 or not explained.is_floating_point()
+
+
+def _names(relevance: "Relevance", given: Sequence[str] | None) -> dict[int, str]:
+    """Return the names of classes by number, as the caller or the model's configuration says.
+
+    Raises:
+        ValueError: If the caller names another number of classes.
+    """
+    classes = relevance.logits.shape[1]
+    if given is not None:
+        if len(given) != classes:
+            raise ValueError(f"class_names has {len(given)} names for {classes} logits: name all classes, in order")
+        return dict(enumerate(map(str, given)))
+    names = {} if relevance.batch is None else relevance.batch.class_names
+    return names if len(names) == classes else {}
+
+
+def _probabilities(logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "batch classes"] | None:
+    """Return the softmax; the output itself where it is one already; None of a single number, which may be anything."""
+    if logits.shape[1] == 1:
+        return None
+    sums_to_one = (logits.sum(1) - 1).abs().max() < 1e-3
+    return logits if sums_to_one and (logits >= 0).all() else logits.softmax(1)
+
+
+def _title(relevance: "Relevance", row: int, probabilities: Tensor | None, names: dict[int, str]) -> str:
+    """Return which sample it is, which class is explained, and what the model says of it."""
+    target = int(relevance.target[row])
+
+    def named(index: int) -> str:
+        return repr(names[index]) if index in names else f"class {index}"
+
+    start = f"sample {row}: " if len(relevance.scores) > 1 else ""
+    if probabilities is None:
+        return f"{start}output {float(relevance.logits[row, 0]):.3g} ({relevance.method})"
+    text = f"{start}target {named(target)}, p = {float(probabilities[row, target]):.2f}"
+    if relevance.other is not None:
+        text += f", against {named(int(relevance.other[row]))}"
+    predicted = int(probabilities[row].argmax())
+    if predicted != target:
+        text += f", predicted {named(predicted)}, p = {float(probabilities[row, predicted]):.2f}"
+    return f"{text} ({relevance.method})"
+
+
+def _text_view(
+    relevance: "Relevance", row: int, title: str, scores: np.ndarray, tokenizer: Any, explained: Tensor | None
+) -> SampleView:
+    """Return a text by its tokens' names; without a tokenizer, by their ids, or else their places."""
+    padding = None if relevance.batch is None else relevance.batch.padding
+    kept = np.ones(len(scores), dtype=bool) if padding is None else padding[row].bool().cpu().numpy()
+    if explained is None or explained.ndim != 2:
+        return SampleView(title, scores[kept], tokens=[f" {place}" for place in np.flatnonzero(kept)])
+    ids = explained[row].cpu().numpy()[kept].tolist()
+    if tokenizer is None:
+        # Where nothing names them, the ends are special, as in `lrptrain.batch`.
+        ends = [0 < place < len(ids) - 1 for place in range(len(ids))]
+        title = f"{title}; show(tokenizer=...) names the tokens"
+        return SampleView(title, scores[kept], tokens=[f" {number}" for number in ids], scored=ends)
+    names = _token_names(tokenizer, ids)
+    return SampleView(title, scores[kept], tokens=names, scored=_scored(tokenizer, ids, names))
+
+
+def _token_names(tokenizer: Any, ids: list[int]) -> list[str]:
+    """Return the names of tokens, by a tokenizer of transformers or of tokenizers.
+
+    Raises:
+        TypeError: If it is neither.
+    """
+    if callable(convert := getattr(tokenizer, "convert_ids_to_tokens", None)):
+        return [str(name) for name in convert(ids)]
+    if callable(name_of := getattr(tokenizer, "id_to_token", None)):
+        return [str(name_of(number)) for number in ids]
+    raise TypeError(f"tokenizer= needs convert_ids_to_tokens or id_to_token, which {type(tokenizer).__name__} lacks")
+
+
+def _scored(tokenizer: Any, ids: list[int], names: list[str]) -> list[bool]:
+    """Return whether each token is content: as the tokenizer knows its special ones, or else by their names."""
+    special = set(getattr(tokenizer, "all_special_ids", ()))
+    by_name: list[bool] = scored_tokens(names).tolist()
+    return [number not in special and content for number, content in zip(ids, by_name, strict=True)]
+
+
+def _picture(
+    relevance: "Relevance",
+    row: int,
+    scores: np.ndarray,
+    sample: Tensor | None,
+    mean: Sequence[float] | None,
+    std: Sequence[float] | None,
+) -> UInt8[np.ndarray, "height width 3"]:
+    """Return the sample beside, above or below its map; the map alone where the sample is gone or of no known kind."""
+    grid = relevance.grid
+    if grid is None:
+        assert sample is not None
+        return waveform(sample.detach().cpu(), scores)
+    heat = scores.reshape(grid)
+    if len(grid) == 3:
+        return _video(sample, heat, mean, std)
+    if sample is not None and sample.ndim == 3 and sample.shape[0] in _CHANNELS:
+        return beside(sample.detach().float(), heat, mean=mean, std=std)
+    # A spectrogram [bins, time] or [1, bins, time] has no colours of its own; of anything else there is no picture.
+    if sample is not None and sample.ndim == 2:
+        return overlay(sample.detach().float()[None], heat)
+    return _map_alone(heat)
+
+
+def _video(
+    sample: Tensor | None, heat: np.ndarray, mean: Sequence[float] | None, std: Sequence[float] | None
+) -> UInt8[np.ndarray, "height width 3"]:
+    """Return the frames above their maps."""
+    if sample is not None and sample.ndim == 4:
+        # [frames, channels, height, width], or channels first.
+        frames = sample if sample.shape[1] in _CHANNELS else sample.transpose(0, 1)
+        if frames.shape[1] in _CHANNELS:
+            frames = frames.detach().float().cpu()
+            bare = video_frames(frames, None, mean=mean, std=std)
+            return np.concatenate([bare, video_frames(frames, heat, mean=mean, std=std)])
+    return np.concatenate([_map_alone(each, float(np.abs(heat).max())) for each in heat], axis=1)
+
+
+def _map_alone(heat: np.ndarray, peak: float | None = None) -> UInt8[np.ndarray, "height width 3"]:
+    """Return the colours of a map on white, its cells as squares."""
+    largest = float(np.abs(heat).max()) if peak is None else peak
+    ground = np.full((*heat.shape, 3), 255, dtype=np.uint8)
+    return enlarge(blend(ground, heat / (largest or 1.0)))

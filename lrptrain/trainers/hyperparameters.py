@@ -1,0 +1,86 @@
+"""What a training was started with, as plain values: what tells the runs of a comparison apart."""
+
+import dataclasses
+import math
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+MOST = 100
+"""More hyperparameters are left out, as are the entries of a very long configuration."""
+_LONGEST = 120  # characters of a value
+_DEEPEST = 4
+# What a settings object may hold that must not be written to a record which others read, such as `hub_token`.
+_SECRET = re.compile(r"(^|[_.])(token|password|passwd|secret|api_?key|credentials?)$", re.IGNORECASE)
+
+
+def find_hyperparameters(sources: Iterable[Any]) -> dict[str, Any]:
+    """Return the hyperparameters of a training by name.
+
+    Args:
+        sources: Objects that may have some, the most important one first: a mapping, a module or datamodule with the
+            `hparams` of `save_hyperparameters`, an optimizer, or a dataclass of settings such as `TrainingArguments`,
+            of which only what differs from its default counts.
+
+    Returns:
+        Numbers, booleans and short texts, nested ones by names such as `model.depth`. Of a name that several sources
+        have, the first one counts. Objects and secrets are left out.
+    """
+    values: dict[str, Any] = {}
+    for source in sources:
+        for name, value in _plain(_settings(source)):
+            if len(values) < MOST:
+                values.setdefault(name, value)
+    return values
+
+
+def _settings(source: Any) -> Mapping[str, Any]:
+    """Return what an object was made with; empty if it does not say."""
+    if isinstance(source, Mapping):
+        return source
+    hparams = getattr(source, "hparams", None)
+    if isinstance(hparams, Mapping):
+        return hparams
+    groups = getattr(source, "param_groups", None)
+    if isinstance(groups, list) and groups:
+        return _optimizer(source, groups[0])
+    if dataclasses.is_dataclass(source) and not isinstance(source, type):
+        return {
+            field.name: getattr(source, field.name) for field in dataclasses.fields(source) if _differs(source, field)
+        }
+    return {}
+
+
+def _optimizer(optimizer: Any, group: Mapping[str, Any]) -> dict[str, Any]:
+    # A scheduler writes the rate of the moment to `lr`, and has kept the one it began with.
+    rate = group.get("initial_lr", group.get("lr"))
+    return {"optimizer": type(optimizer).__name__, "lr": rate, "weight_decay": group.get("weight_decay")}
+
+
+def _differs(source: Any, field: Any) -> bool:
+    value = getattr(source, field.name)
+    default = field.default
+    if field.default_factory is not dataclasses.MISSING:
+        return False  # made anew by each: mostly objects, which are no plain values anyway
+    return type(value) is not type(default) or value != default
+
+
+def _plain(settings: Mapping[Any, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
+    """Yield the plain values of a mapping and of those within it."""
+    # Simple values first: a long configuration must not use up the room of the learning rate that stands behind it.
+    for key, value in sorted(settings.items(), key=lambda item: isinstance(item[1], Mapping)):
+        name = f"{prefix}{key}"
+        if _SECRET.search(name):
+            continue
+        if isinstance(value, Mapping) and depth < _DEEPEST:
+            yield from _plain(value, f"{name}.", depth + 1)
+        elif isinstance(value, bool | int | str):
+            yield name, value if not isinstance(value, str) else value[:_LONGEST]
+        elif isinstance(value, float) and math.isfinite(value):
+            yield name, value
+        elif (
+            isinstance(value, list | tuple)
+            and value
+            and all(isinstance(one, bool | int | float | str) for one in value)
+        ):
+            yield name, str(list(value))[:_LONGEST]

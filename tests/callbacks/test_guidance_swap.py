@@ -1,0 +1,194 @@
+"""Training on swapped surroundings: the step sees the batch with what is not evidence taken from other samples."""
+
+from typing import Any
+
+import pytest
+import torch
+import torch.nn.functional as F
+from guided import RATE, annotated_data, explicit, fit, guidance, sgd_module, stepped, weights
+from guided_loops import LOOPS
+from setting import vit
+from test_guidance_gradients import EXACT, assert_close
+from torch import Tensor, nn
+from transformers import BertConfig, BertForSequenceClassification
+
+import lrptrain
+from lrptrain.batch.annotations import IGNORED
+from lrptrain.guidance import MAP_LOSSES, swap_outside, swap_tokens
+
+SEED = hash((0, 0, 0, 1)) % 2**63
+
+
+def swapped_images(columns: dict[str, Tensor], rows: Tensor | None = None) -> dict[str, Tensor]:
+    """The batch that the first step sees."""
+    swapped, _ = swap_outside(columns["image"], columns["mask"], 2, torch.Generator().manual_seed(SEED), True)
+    if rows is not None:
+        swapped = torch.where(rows[:, None, None, None], swapped, columns["image"])
+    return {**columns, "image": swapped}
+
+
+def plain_step(columns: dict[str, Tensor]) -> dict[str, Tensor]:
+    """The weights after one step of plain PyTorch."""
+    net = explicit(vit().double())
+    F.cross_entropy(net(columns["image"]), columns["label"]).backward()
+    return {name: x.detach() - RATE * (0 if x.grad is None else x.grad) for name, x in net.named_parameters()}
+
+
+@pytest.mark.parametrize("loop", [name for name in LOOPS if name != "a line"])
+def test_a_step_is_that_of_the_swapped_batch(loop, tmp_path):
+    columns = annotated_data()
+    trained, monitored = LOOPS[loop](vit().double(), columns, {"loss": "swap", "on_error": "raise"}, 6, 1, tmp_path)
+    expected = plain_step(swapped_images(columns))
+    assert_close(trained, expected, EXACT)
+    unswapped = plain_step(columns)
+    assert any(not torch.allclose(expected[name], unswapped[name], atol=1e-6) for name in expected)
+    values = getattr(monitored, "values", None) or monitored.guidance.values
+    assert values["guidance/swapped"] == values["guidance/samples"] == 6
+    assert values["guidance/total"] == 0
+    assert monitored.failures == 0
+
+
+def test_only_annotated_samples_are_swapped(tmp_path):
+    columns = annotated_data(rows=(1, 4))
+    rows = torch.tensor([False, True, False, False, True, False])
+    assert_close(stepped(tmp_path, guidance("swap"), columns), plain_step(swapped_images(columns, rows)), EXACT)
+
+
+def test_a_share_of_the_samples_is_swapped(tmp_path):
+    columns = annotated_data()
+    generator = torch.Generator().manual_seed(SEED)
+    swap_outside(columns["image"], columns["mask"], 2, generator)
+    rows = torch.rand(6, generator=generator) < 0.5
+    assert 0 < rows.sum() < 6
+    assert_close(
+        stepped(tmp_path, guidance({"swap": 0.5}, weight=None), columns),
+        plain_step(swapped_images(columns, rows)),
+        EXACT,
+    )
+
+
+def test_the_warm_up_swaps_nothing_at_first(tmp_path):
+    columns = annotated_data()
+    assert_close(stepped(tmp_path, guidance("swap", warmup_steps=10), columns), plain_step(columns), EXACT)
+
+
+def test_losses_beside_it_judge_what_the_model_saw(tmp_path):
+    columns = annotated_data()
+    seen = swapped_images(columns)
+    assert_close(
+        stepped(tmp_path / "both", guidance({"swap": 1.0, "energy": 0.5}, weight=None), columns),
+        stepped(tmp_path / "seen", guidance({"energy": 0.5}, weight=None), seen),
+        EXACT,
+    )
+
+
+def test_the_swap_distance_begins_with_what_the_step_gave(tmp_path):
+    columns = annotated_data()
+    distances = []
+    for loss in ("swap", "consistency"):
+        callback = guidance(loss, compare_every_n_batches=1)
+        fit(tmp_path / loss, sgd_module(), columns, callback)
+        distances.append(callback.guidance.values["guidance/swap_distance"])
+    assert distances[0] == pytest.approx(distances[1], rel=1e-9)
+    assert distances[0] > 0
+
+
+class Texts(nn.Module):
+    """A small BERT, called by its token ids."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        size: dict[str, Any] = {"vocab_size": 40, "hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2}
+        config = BertConfig(**size, intermediate_size=16, hidden_dropout_prob=0, attention_probs_dropout_prob=0)
+        self.bert = BertForSequenceClassification(config).double()
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor) -> Tensor:
+        return self.bert(input_ids=input_ids, attention_mask=attention_mask).logits
+
+
+def test_texts_keep_their_evidence_and_padding():
+    ids = torch.randint(5, 40, (4, 8), generator=torch.Generator().manual_seed(1))
+    attention = torch.ones_like(ids)
+    attention[1, 6:] = 0
+    rationale = torch.zeros_like(ids)
+    rationale[:, 2:4] = 1
+    batch = {"input_ids": ids, "attention_mask": attention, "rationale": rationale, "label": torch.tensor([0, 1, 0, 1])}
+    seen: list[Tensor] = []
+    model = Texts()
+    model.bert.register_forward_pre_hook(lambda _, args, kwargs: seen.append(kwargs["input_ids"]), with_kwargs=True)
+    guide = lrptrain.Guidance("swap", on_error="raise")
+    with guide.step(model, batch) as step:
+        step.guided(F.cross_entropy(model(ids, attention), batch["label"]))
+    expected, _ = swap_tokens(
+        ids,
+        rationale.masked_fill(attention == 0, IGNORED),
+        generator=torch.Generator().manual_seed(SEED),
+        without_evidence=True,
+    )
+    torch.testing.assert_close(seen[0], expected)
+    kept = (rationale == 1) | (attention == 0)
+    assert torch.equal(seen[0][kept], ids[kept])
+    assert not torch.equal(seen[0], ids)
+
+
+def test_a_failure_leaves_the_batch_as_it_is(tmp_path, monkeypatch):
+    columns = annotated_data(12)
+    calls: list[int] = []
+
+    def second_fails(*arguments: Any, **options: Any) -> tuple[Tensor, Tensor]:
+        calls.append(1)
+        if len(calls) == 2:
+            raise RuntimeError("no swap")
+        return columns["image"][:6] * 0 + 1, torch.ones(6, dtype=torch.bool)
+
+    monkeypatch.setattr("lrptrain.guidance.guided_step.swap_surroundings", second_fails)
+    callback = guidance("swap", on_error="warn", compare_every_n_batches=0)
+    pl_module = sgd_module()
+    with pytest.warns(UserWarning, match="no swap"):
+        fit(tmp_path, pl_module, columns, callback)
+    assert callback.failures == 1
+    assert callback.guidance.values["guidance/swapped"] == 0
+    assert all(bool(x.isfinite().all()) for x in weights(pl_module).values())
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"loss": "swap", "weight": 10.0}, "share of the samples"),
+        ({"loss": {"swap": 0.0}}, "share of the samples|positive"),
+        ({"loss": "swap", "adaptive": True}, "adaptive=True scales losses, and swap has none"),
+        ({"loss": "swop"}, "swap"),
+    ],
+)
+def test_what_cannot_be_meant_is_refused(options, message):
+    with pytest.raises(ValueError, match=message):
+        lrptrain.Guidance(**options)
+
+
+def test_a_call_of_its_own_is_refused():
+    guide = lrptrain.Guidance("swap", weight=1.0)
+    with pytest.raises(ValueError, match="swap changes what your own step gives the model"):
+        guide(vit().double(), annotated_data())
+
+
+def test_annotations_that_mark_everything_leave_nothing_to_swap(tmp_path):
+    columns = annotated_data()
+    columns["mask"][:] = 1
+    with pytest.raises(ValueError, match="nothing to swap"):
+        stepped(tmp_path, guidance("swap"), columns)
+
+
+def test_flipped_images_are_refused(tmp_path):
+    columns = annotated_data()
+    pl_module = sgd_module()
+    step = type(pl_module).training_step
+    flipped = lambda self, batch, index: step(self, {**batch, "image": batch["image"].flip(-1)}, index)  # noqa: E731
+    type(pl_module).training_step = flipped
+    with pytest.raises(ValueError, match="flipped, cropped or otherwise moved"):
+        fit(tmp_path, pl_module, columns, guidance("swap"))
+
+
+def test_maps_are_not_needed():
+    assert "swap" not in MAP_LOSSES
+    assert lrptrain.Guidance("swap").objective.names == ["swap"]

@@ -1,0 +1,127 @@
+"""The map of maps, on maps whose clusters are known."""
+
+import numpy as np
+import pytest
+from sklearn.decomposition import PCA
+from sklearn.metrics import adjusted_rand_score, pairwise_distances
+
+from lrptrain.dashboard import embedding
+from lrptrain.dashboard.embedding import place_maps, principal_components, read_embedding, word_relevance
+from lrptrain.loggers import EpochRecord, Input, write_record
+
+NAME = "epoch_0000_step_000000"
+READ_AT = np.arange(40) % 3  # which of three places, or of three words, a sample is read by; 14, 13 and 13 of them
+
+
+def write(folder, maps, inputs=None):
+    columns = {
+        "sample_id": list(range(len(maps))),
+        "label": ["a"] * len(maps),
+        "map_label": [list(map(float, each)) for each in maps],
+    }
+    write_record(folder, EpochRecord(0, 0, samples=columns, inputs=inputs or {}))
+
+
+def pictures():
+    """Maps of a 6 x 6 grid with nearly all relevance in one of three corners."""
+    noise = np.random.default_rng(0).uniform(-0.02, 0.02, (len(READ_AT), 6, 6))
+    for number, place in enumerate(READ_AT):
+        row, column = [(0, 0), (0, 4), (4, 0)][place]
+        noise[number, row : row + 2, column : column + 2] += 1.0
+    return noise.reshape(len(READ_AT), 36)
+
+
+def test_maps_that_are_alike_lie_together_and_form_clusters(tmp_path):
+    write(tmp_path, pictures())
+    found = read_embedding(tmp_path, NAME, "label")
+    assert found["ids"] == [str(number) for number in range(40)]
+    assert adjusted_rand_score(READ_AT, found["cluster"]) == 1.0
+    assert [each["size"] for each in found["clusters"]] == [14, 13, 13]
+    assert found["clusters"][0]["grid"] == [6, 6]
+    places = np.stack([found["x"], found["y"]], 1)
+    assert places.min() == 0
+    assert places.max() == 1
+    apart = pairwise_distances(places)
+    same = READ_AT[:, None] == READ_AT
+    assert apart[same].max() < apart[~same].min()
+
+
+def test_it_is_the_same_every_time(tmp_path):
+    write(tmp_path, pictures())
+    first = read_embedding(tmp_path, NAME, "label")
+    embedding._embedding.cache_clear()
+    assert read_embedding(tmp_path, NAME, "label") == first
+    assert read_embedding(tmp_path, NAME, "label") is read_embedding(tmp_path, NAME, "label")  # kept
+
+
+def test_maps_alike_up_to_their_size_and_what_speaks_against_are_one_place():
+    maps = pictures()
+    shares = maps.clip(0) / maps.clip(0).sum(1, keepdims=True)
+    assert np.isfinite(place_maps(shares)).all()
+    np.testing.assert_array_equal(place_maps(np.full((20, 4), 0.25)), np.full((20, 2), 0.5))
+
+
+@pytest.mark.parametrize("shape", [(30, 5), (5, 30), (20, 1)])
+def test_components_are_those_of_the_textbook(shape):
+    rows = np.random.default_rng(1).normal(size=shape)
+    found = principal_components(rows, 4)
+    count = min(*shape, 4)
+    expected = PCA(count, svd_solver="full").fit_transform(rows)
+    np.testing.assert_allclose(np.abs(found[:, :count]), np.abs(expected), atol=1e-12)
+    assert not found[:, count:].any()
+    np.testing.assert_allclose(principal_components(-rows, 4)[:, :1] * -1, found[:, :1], atol=1e-12)
+
+
+def test_the_relevance_of_a_word_is_that_of_its_pieces_in_all_its_places():
+    values = np.array([9.0, 0.5, -0.3, 0.25, -0.1, np.nan])
+    words = [
+        {"text": "[CLS]", "places": [0], "scored": False},
+        {"text": "Good", "places": [1], "scored": True},
+        {"text": "day", "places": [2], "scored": True},
+        {"text": "goo", "places": [3, 4], "scored": True},
+        {"text": "good", "places": [3, 4], "scored": True},
+        {"text": "x", "places": [5], "scored": True},
+    ]
+    expected = {"good": 0.65, "day": 0.0, "goo": 0.15, "x": 0.0}
+    assert word_relevance(values, words) == pytest.approx(expected)
+
+
+def texts(number):
+    words = [
+        "[CLS]",
+        *(f"w{(number * 7 + place) % 23}" for place in range(5)),
+        ["spielberg", "bad", "boring"][READ_AT[number]],
+    ]
+    return lambda: Input(number, None, tokens=words, annotation=None, scored=[False] + [True] * 6)
+
+
+def test_texts_that_are_read_by_the_same_words_lie_together(tmp_path):
+    relevance = [[5.0, 0.01, 0.0, -0.5, 0.01, 0.0, 0.8]] * len(READ_AT)
+    write(tmp_path, relevance, {number: texts(number) for number in range(len(READ_AT))})
+    found = read_embedding(tmp_path, NAME, "label")
+    assert adjusted_rand_score(READ_AT, found["cluster"]) == 1.0
+    assert [each["words"][0] for each in found["clusters"]] == ["spielberg", "bad", "boring"]
+
+
+def test_what_cannot_be_placed_is_left_out_and_said(tmp_path):
+    maps = pictures()
+    maps[0] = -1  # nothing speaks for the class
+    maps[1] = np.nan
+    write(tmp_path, maps)
+    found = read_embedding(tmp_path, NAME, "label")
+    assert found["ids"] == [str(number) for number in range(2, 40)]
+    assert found["maps"] == 40
+    assert "label only" in read_embedding(tmp_path, NAME, "predicted")["empty"]
+    assert "no such evaluation" in read_embedding(tmp_path, "../x", "label")["empty"]
+    write(tmp_path / "few", maps[2:10])
+    assert "here are 8" in read_embedding(tmp_path / "few", NAME, "label")["empty"]
+    (tmp_path / "samples" / f"{NAME}.parquet").write_bytes(b"PAR1 not really PAR1")
+    assert "cannot be read" in read_embedding(tmp_path, NAME, "label")["empty"]
+
+
+def test_of_very_many_maps_an_even_draw_is_placed(tmp_path, monkeypatch):
+    monkeypatch.setattr(embedding, "MOST_MAPS", 20)
+    write(tmp_path, pictures())
+    found = read_embedding(tmp_path, NAME, "label")
+    assert found["ids"] == [str(int(place)) for place in np.linspace(0, 39, 20).round()]
+    assert found["maps"] == 40

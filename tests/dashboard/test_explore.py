@@ -1,0 +1,273 @@
+"""What chooses samples and runs in the browser: plots, the map of maps, the table of runs, runs beside each other."""
+
+import json
+import re
+from urllib.parse import parse_qs
+
+import numpy as np
+import pytest
+from browsing import Visit, chromium, served
+from matplotlib.path import Path as Polygon
+from sklearn.metrics import confusion_matrix
+
+from lrptrain.dashboard.embedding import read_embedding
+from lrptrain.dashboard.report import write_html_report
+from lrptrain.loggers import EpochRecord, write_record
+
+SAMPLES = 48
+CLASSES = ["ant", "bee", "cat"]
+NAME = "epoch_0000_step_000000"
+LABEL = np.arange(SAMPLES) % 3
+PREDICTED = np.where(np.arange(SAMPLES) % 5 == 0, (LABEL + 1) % 3, LABEL)
+SCORE = np.round(np.random.default_rng(0).beta(2, 3, SAMPLES), 4)
+
+
+def write(folder, label, predicted, names, hyperparameters, maps=None):
+    columns = {
+        "sample_id": list(range(len(label))),
+        "label": [names[i] for i in label],
+        "predicted": [names[i] for i in predicted],
+        "probability": np.resize(SCORE, len(label)).tolist(),
+    }
+    for epoch in range(2 if maps is not None else 1):
+        samples = {**columns, **({"map_label": maps.tolist()} if maps is not None else {})}
+        write_record(folder, EpochRecord(epoch, epoch, scalars={"relevance/severity": 0.5}, samples=samples))
+    settings = {"class_names": names, "method": "attnlrp", "hyperparameters": hyperparameters}
+    (folder / "run.json").write_text(json.dumps(settings))
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    """Three small runs, in which a map has its relevance in one of three corners, and one of 300 classes."""
+    root = tmp_path_factory.mktemp("explored")
+    maps = np.random.default_rng(1).uniform(0, 0.01, (SAMPLES, 6, 6))
+    for number in range(SAMPLES):
+        row, column = [(0, 0), (0, 4), (4, 0)][number % 3]
+        maps[number, row : row + 2, column : column + 2] += 1.0
+    for name, rate in (("low", 0.001), ("middle", 0.01), ("top", 0.1)):
+        write(root / name, LABEL, PREDICTED, CLASSES, {"lr": rate, "depth": 12}, maps.reshape(SAMPLES, 36))
+    many = np.arange(900) % 300
+    write(root / "wide", many, many, [f"Class {i}" for i in range(300)], {})
+    return root
+
+
+@pytest.fixture(scope="module")
+def visit(folder):
+    with chromium() as browser, served(folder) as address:
+        found = Visit(browser, address, viewport={"width": 1280, "height": 1000})
+        yield found
+        assert found.complaints == []
+        found.page.close()
+
+
+def samples(visit, more="", run="low"):
+    visit.page.goto(f"{visit.address}#view=samples&run={run}{more}")
+    visit.page.wait_for_selector("#count")
+    return visit.page
+
+
+def asked(page):
+    return {name: values[0] for name, values in parse_qs(page.evaluate("location.hash.slice(1)")).items()}
+
+
+@pytest.mark.parametrize("kind", ["share", "wide", "negative", "whole", "equal", "edges"])
+def test_bars_are_numpys_histogram_with_round_edges(visit, kind):
+    rng = np.random.default_rng(3)
+    values = {
+        "share": rng.random(500),
+        "wide": rng.lognormal(0, 4, 300),
+        "negative": rng.normal(-3, 1e-3, 200),
+        "whole": rng.integers(0, 9, 100).astype(float),
+        "equal": np.full(5, 0.25),
+        "edges": np.arange(0, 1.01, 0.05).round(2),
+    }[kind]
+    given = [*values.tolist(), None]
+    edges, counts = visit.page.evaluate("values => [binEdges(values), histogramOf(values, binEdges(values))]", given)
+    np.testing.assert_array_equal(counts, np.histogram(values, edges)[0])
+    assert sum(counts) == len(values)
+    assert len(counts) <= 33
+    assert edges == [float(f"{edge:.12g}") for edge in edges]  # as the address has them
+
+
+def test_cells_are_the_confusion_matrix(visit):
+    names = [CLASSES[i] for i in LABEL]
+    read = [CLASSES[i] for i in PREDICTED]
+    found = visit.page.evaluate(
+        "([label, read]) => [...confusionOf(label, read).pairs].map(([name, row]) => [name, Object.fromEntries(row)])",
+        [[*names, "?", None], [*read, "ant", "ant"]],
+    )
+    expected = confusion_matrix(names, read, labels=CLASSES)
+    rows = dict(found)
+    assert [[rows[own].get(other, 0) for other in CLASSES] for own in CLASSES] == expected.tolist()
+    page = samples(visit)
+    page.wait_for_selector("#confusion")
+    cells = page.locator("#confusion tbody tr").evaluate_all(
+        "rows => rows.map((row) => [...row.querySelectorAll('td')].map((cell) => Number(cell.textContent)))"
+    )
+    assert cells == expected.tolist()
+
+
+def test_a_brush_over_the_histogram_is_a_filter_that_the_address_keeps(visit):
+    page = samples(visit)
+    box = page.locator("svg.histogram").bounding_box()
+    page.mouse.move(box["x"] + 0.3 * box["width"], box["y"] + 50)
+    page.mouse.down()
+    page.mouse.move(box["x"] + 0.6 * box["width"], box["y"] + 50, steps=3)
+    page.mouse.up()
+    page.wait_for_selector("#histogram-clear")
+    bounds = asked(page)
+    inside = (float(bounds["from"]) <= SCORE) & (float(bounds["to"]) >= SCORE)
+    assert 0 < inside.sum() < SAMPLES
+    assert bounds["score"] == "probability"
+    visit.leaves(inside.sum())
+    # The bars outside of the range stay; the matrix counts what is left.
+    assert page.locator("svg.histogram rect.outside").count() > 0
+    wrong = (LABEL != PREDICTED)[inside].sum()
+    assert f"{wrong} of {inside.sum()} read wrongly" in page.inner_text(".plot-of-confusion")
+    page.reload()
+    visit.leaves(inside.sum())
+    page.click("#histogram-clear")
+    visit.leaves(SAMPLES)
+    page.go_back()
+    visit.leaves(inside.sum())
+
+
+def test_a_cell_of_the_matrix_is_a_filter(visit):
+    page = samples(visit)
+    own = confusion_matrix(LABEL, PREDICTED)
+    page.get_by_role("button", name=f"bee read as cat: {own[1, 2]} samples").click()
+    visit.leaves(own[1, 2])
+    assert {"class": "bee", "predicted": "cat"}.items() <= asked(page).items()
+    expected = np.histogram(SCORE[(LABEL == 1) & (PREDICTED == 2)])[0].sum()
+    assert f"{expected} samples from" in page.get_attribute("svg.histogram", "aria-label")
+    page.locator("#confusion button[aria-pressed=true]").click()
+    visit.leaves(SAMPLES)
+
+
+def test_clusters_and_a_lasso_choose_samples(visit, folder):
+    found = read_embedding(folder / "low", NAME.replace("00_step_000000", "01_step_000001"), "label")
+    page = samples(visit, "&plots=map")
+    page.locator(".atlas-picture circle").nth(SAMPLES - 1).wait_for()
+    page.click("#cluster-2")
+    visit.leaves(found["clusters"][1]["size"])
+    assert page.locator(".atlas-picture circle.outside").count() == SAMPLES - found["clusters"][1]["size"]
+    page.click("#cluster-2")
+    visit.leaves(SAMPLES)
+    page.locator(".atlas-picture").scroll_into_view_if_needed()
+    box = page.locator(".atlas-picture").bounding_box()
+    corners = [(0.02, 0.03), (0.9, 0.02), (0.6, 0.55), (0.02, 0.5)]
+    for number, (x, y) in enumerate(corners):
+        page.mouse.move(box["x"] + x * box["width"], box["y"] + y * box["height"], steps=1)
+        if number == 0:
+            page.mouse.down()
+    page.mouse.up()
+    page.wait_for_selector("#atlas-clear")
+    area = [tuple(int(part) / 1000 for part in pair.split(",")) for pair in asked(page)["area"].split(" ")]
+    np.testing.assert_allclose(
+        area, [tuple((400 * part - 8) / 384 for part in corner) for corner in corners], atol=0.01
+    )
+    inside = Polygon(area).contains_points(np.stack([found["x"], found["y"]], 1))
+    assert 0 < inside.sum() < SAMPLES
+    visit.leaves(inside.sum())
+    page.reload()
+    visit.leaves(inside.sum())
+
+
+def test_a_point_is_shown_and_opened(visit):
+    page = samples(visit, "&plots=map")
+    point = page.locator(".atlas-picture circle").last
+    point.hover()
+    page.wait_for_selector(".preview canvas")
+    sample_id = point.get_attribute("data-id")
+    assert f"#{sample_id}" in page.inner_text(".preview")
+    point.click()
+    page.wait_for_selector("dialog h2")
+    assert page.inner_text("dialog h2") == f"Sample {sample_id}"
+
+
+def test_arrow_keys_go_through_the_gallery_in_its_order(visit):
+    page = samples(visit, "&sort=-probability&class=bee&sample=")
+    mine = np.flatnonzero(LABEL == 1)
+    order = mine[np.argsort(-SCORE[mine], kind="stable")]
+    page.locator(".gallery button.open").first.click()
+    title = page.locator("dialog h2")
+    for key, place in (("ArrowRight", 1), ("ArrowRight", 2), ("ArrowLeft", 1), ("ArrowLeft", 0), ("ArrowLeft", 0)):
+        page.keyboard.press(key)
+        title.filter(has_text=re.compile(f"^Sample {order[place]}$")).wait_for()
+    assert f"1 of {len(mine)}" in page.inner_text("dialog .steps")
+    page.keyboard.press("Escape")
+    page.wait_for_selector("dialog", state="detached")
+    assert "sample" not in asked(page)
+
+
+def test_many_classes_are_found_by_typing(visit):
+    page = samples(visit, run="wide")
+    assert page.locator("#gallery-label-list option").count() == 300
+    page.fill("#gallery-label", "class 77")  # any case
+    visit.leaves(3)
+    page.fill("#gallery-label", "299")
+    page.press("#gallery-label", "Enter")
+    visit.leaves(3)
+    assert asked(page)["class"] == "Class 299"
+    page.fill("#gallery-label", "nobody")
+    assert page.get_attribute("#gallery-label", "aria-invalid") == "true"
+    page.fill("#gallery-label", "")
+    visit.leaves(900)
+    assert page.locator("#confusion tbody tr").count() == 20
+    assert "20 of 300 classes" in page.inner_text(".plot-of-confusion")
+
+
+def names_listed(page):
+    return page.locator("#runs tbody tr button.link").all_inner_texts()
+
+
+def test_runs_are_sorted_searched_and_drawn(visit):
+    page = visit.page
+    page.goto(f"{visit.address}#view=runs")
+    page.wait_for_selector("#runs tbody tr:nth-child(4)")
+    heads = page.locator("#runs thead th").all_inner_texts()
+    assert "lr" in heads
+    assert "depth" not in heads  # the same in all
+    page.click("#sort-h\\.lr")
+    assert names_listed(page) == ["top", "middle", "low", "wide"]
+    page.click("#sort-h\\.lr")
+    assert names_listed(page) == ["low", "middle", "top", "wide"]  # what has no value comes last in either direction
+    assert page.locator("th[aria-sort=ascending]").inner_text().startswith("lr")
+    page.fill("#run-search", "lr=0.01")
+    assert names_listed(page) == ["middle"]
+    page.click("#draw-these")
+    assert page.evaluate("shownRuns()") == ["middle"]
+    page.fill("#run-search", "")
+    assert page.locator("#runs input:checked").count() == 1
+    page.click("#draw-all")
+    assert page.evaluate("shownRuns().length") == 4
+    page.click("#draw-none")
+    page.get_by_text("No run is drawn").first.wait_for()
+    page.click("#draw-all")
+    lines = "#view .panels .panel:first-child svg .mark-line path"
+    page.locator(lines).nth(3).wait_for(state="attached")
+    page.locator("#runs tbody tr").nth(1).hover()
+    page.locator(f"{lines}[opacity='0.12']").nth(2).wait_for(state="attached")
+    assert page.locator(f"{lines}[opacity='1']").count() == 1
+
+
+def test_runs_stand_beside_each_other(visit):
+    page = samples(visit, "&run=top&run=nobody&run=wide&plots=none")
+    row = page.locator(".beside-row").nth(4)
+    row.wait_for()
+    assert row.locator(".run-name").all_inner_texts() == ["low", "top", "wide"]
+    assert row.locator("canvas").count() == 2
+    assert "not in this run" in row.locator(".in-run").nth(2).inner_text()  # its sample 4 is another one
+    page.get_by_role("button", name="Take wide away").click()
+    row.locator(".in-run").nth(2).wait_for(state="detached")
+    page.select_option("#beside", "middle")
+    row.locator("canvas").nth(2).wait_for()
+
+
+def test_a_report_has_them_too(visit, folder, tmp_path):
+    write_html_report(folder / "low", tmp_path / "report.html")
+    page = visit.page.context.browser.new_page()
+    page.goto(f"{(tmp_path / 'report.html').as_uri()}#view=samples&plots=scores+map&cluster=1")
+    page.locator(".atlas-picture circle").nth(SAMPLES - 1).wait_for()
+    assert page.inner_text("#count").startswith("16 samples of 48")
+    page.close()

@@ -1,0 +1,30 @@
+from dataclasses import replace
+
+import pytest
+from examples import finding
+
+from lrptrain.findings import OVERALL, Evidence
+
+MOVED = Evidence(0.4, (0.3, 0.5), 0.1, 0.002, 20)
+
+
+def test_a_finding_says_the_verdict_first_and_hides_its_numbers():
+    found = replace(finding(), scope=OVERALL, state="confirmed", intervention=MOVED)
+    page = found._repr_html_()
+    verdict = page.index("SHORTCUT confirmed, all classes")
+    assert verdict < page.index("points") < page.index("Mend:") < page.index("<details") < page.index("n = 20")
+    assert repr(found).startswith("Finding('SHORTCUT confirmed, all classes")
+    assert len(repr(found)) < 200
+
+
+@pytest.mark.parametrize("state", ["suspected", "refuted"])
+def test_what_is_not_confirmed_has_another_colour_and_no_remedy(state):
+    page = replace(finding(), state=state)._repr_html_()
+    assert "#b3382c" not in page
+    assert "Mend:" not in page
+
+
+def test_names_are_no_markup():
+    page = replace(finding(), kind="focus_at_position", where="<script>alert(1)</script>")._repr_html_()
+    assert "<script" not in page
+    assert "&lt;script&gt;" in page

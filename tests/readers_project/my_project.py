@@ -1,0 +1,52 @@
+"""The project of a reader, imported by the README under this name: small, and nothing in it knows of lrptrain."""
+
+import pytorch_lightning as pl
+import timm
+import torch
+from torch import Tensor
+from torch.nn.functional import cross_entropy
+from torch.utils.data import DataLoader, StackDataset
+
+SIZES = {"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 1, "num_heads": 2, "num_classes": 2}
+
+
+class MyModule(pl.LightningModule):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = timm.models.VisionTransformer(**SIZES)
+
+    def forward(self, images: Tensor) -> Tensor:
+        return self.net(images)
+
+    def training_step(self, batch: dict[str, Tensor], batch_idx: int) -> Tensor:
+        return cross_entropy(self(batch["image"]), batch["label"])
+
+    def validation_step(self, batch: dict[str, Tensor], batch_idx: int) -> None:
+        self.log("val_loss", cross_entropy(self(batch["image"]), batch["label"]))
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self.parameters(), 1e-3)
+
+
+class MyData(pl.LightningDataModule):
+    """Noise with a bright or a dark square, which is the evidence."""
+
+    def train_dataloader(self) -> DataLoader:
+        return DataLoader(squares(64, seed=0), 16)
+
+    def val_dataloader(self) -> DataLoader:
+        return DataLoader(squares(32, seed=1), 16)
+
+
+def squares(count: int, seed: int) -> StackDataset:
+    generator = torch.Generator().manual_seed(seed)
+    label = torch.randint(2, (count,), generator=generator)
+    image = torch.rand(count, 3, 32, 32, generator=generator)
+    image[:, :, 8:16, 8:16] = label[:, None, None, None].float()
+    mask = torch.zeros(count, 32, 32)
+    mask[:, 8:16, 8:16] = 1
+    return StackDataset(image=image, label=label, mask=mask)
+
+
+images = torch.rand(2, 3, 32, 32)
+model = timm.models.VisionTransformer(**SIZES).eval()

@@ -1,0 +1,260 @@
+"""Relevance as it is shown: in a notebook, in a terminal, in files, and when nobody asked."""
+
+import base64
+import copy
+import io
+import pickle
+import re
+import sys
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from PIL import Image
+from torch import nn
+
+import lrptrain
+from lrptrain.relevance import Relevance
+from lrptrain.relevance.explained_batch import ExplainedBatch
+from lrptrain.render import beside, view
+
+
+def images(count=2, size=32):
+    return torch.rand(count, 3, size, size, generator=torch.Generator().manual_seed(0))
+
+
+def map_of(inputs, scores, grid, logits=((0.0, 2.0, 1.0),), target=1, names=None, padding=None):
+    count = len(scores)
+    logits = torch.tensor(logits).expand(count, -1)
+    batch = None if inputs is None else ExplainedBatch(inputs, padding, names)
+    return Relevance(scores, logits, torch.full((count,), target), "rollout", grid, batch=batch)
+
+
+def of_images(inputs, **changes):
+    scores = torch.linspace(-1, 2, 16).expand(len(inputs), -1)
+    return map_of(inputs, scores, (4, 4), **changes)
+
+
+def pictures_in(page):
+    found = re.findall(r'src="data:image/png;base64,([^"]+)"', page)
+    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(each)))) for each in found]
+
+
+def test_an_image_stands_beside_its_map_as_long_as_it_is_there():
+    pixels = images()
+    relevance = of_images(pixels)
+    expected = [beside(each, torch.linspace(-1, 2, 16).reshape(4, 4)) for each in pixels]
+    for found, pair in zip(pictures_in(relevance._repr_html_()), expected, strict=True):
+        np.testing.assert_array_equal(found, pair)
+    kept = pixels.clone()
+    del pixels
+    page = relevance._repr_html_()
+    assert "The images are gone" in page
+    assert pictures_in(page)[0].shape == (160, 160, 3)  # the map alone
+    relevance.show(kept)
+    assert relevance.batch is not None
+    assert relevance.batch.tensor is None
+
+
+def test_images_that_were_changed_meanwhile_are_not_shown():
+    pixels = images()
+    relevance = of_images(pixels)
+    pixels += 1
+    assert "The images are gone" in relevance._repr_html_()
+
+
+def test_other_inputs_than_those_explained_are_refused():
+    pixels = images()
+    relevance = of_images(pixels)
+    for other in (pixels[:1], images(size=64), pixels[0]):
+        with pytest.raises(ValueError, match="not what was explained"):
+            relevance.show(other)
+    with pytest.raises(ValueError, match="2 names for 3 logits"):
+        relevance.show(pixels, class_names=["a", "b"])
+
+
+def test_titles_say_what_is_explained_and_how_probable_it_is():
+    pixels = images(1)
+    probability = np.exp(1) / (1 + np.exp(2) + np.exp(1))
+    best = np.exp(2) / (1 + np.exp(2) + np.exp(1))
+    text = of_images(pixels, target=2, names={0: "cat", 1: "<b>", 2: "dog"})._repr_html_()
+    wanted = f"target &#x27;dog&#x27;, p = {probability:.2f}, predicted &#x27;&lt;b&gt;&#x27;, p = {best:.2f} (rollout)"
+    assert wanted in text
+    assert "<b>" not in text
+    assert "target class 1, p = 0.67 (rollout)" in of_images(pixels)._repr_html_()
+    # An output that is probabilities already is not squashed once more; a single number is no probability.
+    assert "target class 1, p = 0.90 (" in of_images(pixels, logits=((0.05, 0.9, 0.05),))._repr_html_()
+    assert "output 3.5 (rollout)" in of_images(pixels, logits=((3.5,),), target=0)._repr_html_()
+
+
+def test_a_map_of_zeros_and_one_of_1e_9_say_so():
+    pixels = images(1)
+    assert "no relevance: the map is 0 everywhere" in map_of(pixels, torch.zeros(1, 16), (4, 4))._repr_html_()
+    page = map_of(pixels, torch.full((1, 16), 1.5e-9), (4, 4))._repr_html_()
+    assert "+1.5e-09 for the class" in page
+    assert "against" not in page
+
+
+class Names:
+    def convert_ids_to_tokens(self, ids):
+        return [["[CLS]", "un", "##watch", "##able", "<b>", "[SEP]", "[PAD]"][number] for number in ids]
+
+
+def of_text(ids=(0, 1, 2, 3, 4, 5, 6), padding=(1, 1, 1, 1, 1, 1, 0)):
+    scores = torch.tensor([[90.0, 1.0, 2.0, -0.5, -1.25, 3.0, 0.0]])
+    return map_of(torch.tensor([ids]), scores, None, padding=torch.tensor([padding]))
+
+
+def test_a_text_has_its_words(capsys):
+    relevance = of_text()
+    relevance.show(tokenizer=Names())
+    said = capsys.readouterr().out
+    assert "[CLS] unwatchable <b> [SEP]\n" in said  # without padding
+    assert "unwatchable +1.00" in said
+    assert "\x1b" not in said
+    relevance.show()
+    assert "show(tokenizer=...) names the tokens" in capsys.readouterr().out
+    with pytest.raises(TypeError, match="lacks"):
+        relevance.show(tokenizer=object())
+
+
+def test_a_buffer_that_is_filled_anew_does_not_change_a_text():
+    ids = torch.tensor([[0, 1, 2, 3, 4, 5, 6]])
+    relevance = map_of(ids, torch.ones(1, 7), None)
+    ids.zero_()
+    assert relevance.batch is not None
+    assert relevance.batch.token_ids is not None
+    assert relevance.batch.token_ids.tolist() == [[0, 1, 2, 3, 4, 5, 6]]
+
+
+def test_files(tmp_path):
+    pixels = images()
+    relevance = of_images(pixels)
+    relevance.save(tmp_path / "map.png")
+    with Image.open(tmp_path / "map.png") as picture:
+        assert picture.width >= 2 * 160 + 8
+        assert picture.height > 2 * 160
+    relevance.save(str(tmp_path / "map.html"))
+    assert len(pictures_in((tmp_path / "map.html").read_text())) == 2
+    with pytest.raises(ValueError, match=r"'map\.pdf': relevance is saved as \.png or \.html"):
+        relevance.save(tmp_path / "map.pdf")
+    of_text().save(tmp_path / "text.html", tokenizer=Names())
+    page = (tmp_path / "text.html").read_text(encoding="utf-8")
+    assert ">unwatchable</span>" in page
+    assert "&lt;b&gt;" in page
+    with pytest.raises(ValueError, match=r"saved as \.html"):
+        of_text().save(tmp_path / "text.png")
+
+
+def test_a_hundred_samples_are_not_all_shown():
+    pixels = images(100)
+    relevance = of_images(pixels)
+    page = relevance._repr_html_()
+    assert len(pictures_in(page)) == 16
+    assert "84 more samples: show(max_samples=100)" in page
+    assert len(repr(relevance)) < 160
+    assert repr(relevance).startswith("Relevance(100 x 16 tokens in a grid of 4 x 4, target=[1, 1, 1")
+
+
+def test_videos_spectrograms_and_waveforms():
+    video = torch.rand(1, 4, 3, 16, 16)
+    (frames,) = pictures_in(map_of(video, torch.rand(1, 8), (2, 2, 2))._repr_html_())
+    assert frames.shape == (2 * 160, 4 * 160 + 3 * 4, 3)  # above the maps
+    channels_first = video.transpose(1, 2)
+    (same,) = pictures_in(map_of(channels_first, torch.rand(1, 8), (2, 2, 2))._repr_html_())
+    np.testing.assert_array_equal(same[:160], frames[:160])
+    (strip,) = pictures_in(map_of(wave := torch.rand(1, 400), torch.rand(1, 5), None)._repr_html_())
+    assert strip.shape == (96, 640, 3)
+    assert len(wave) == 1
+    (alone,) = pictures_in(map_of(None, torch.rand(1, 8), (2, 2, 2))._repr_html_())
+    assert alone.shape[2] == 3
+
+
+def test_copies_and_files_hold_no_images():
+    pixels = images()
+    relevance = of_images(pixels)
+    for again in (copy.deepcopy(relevance), pickle.loads(pickle.dumps(relevance))):
+        assert again.batch.tensor is None
+        assert again.batch.shape == (2, 3, 32, 32)
+        assert torch.equal(again.scores, relevance.scores)
+    assert len(pickle.dumps(relevance)) < pixels.numel()
+
+
+class Pooled(nn.Module):
+    """A patch embedding and one attention block, the least that has tokens."""
+
+    def __init__(self):
+        super().__init__()
+        self.embed = nn.Conv2d(3, 8, 8, 8)
+        self.block = nn.TransformerEncoderLayer(8, 2, 8, batch_first=True)
+        self.head = nn.Linear(8, 3)
+        self.config = SimpleNamespace(label2id={"cat": 0, "LABEL_1": 1, "dog": 2})
+
+    def forward(self, pixels):
+        return self.head(self.block(self.embed(pixels).flatten(2).transpose(1, 2)).mean(1))
+
+
+def test_attribute_brings_what_is_needed_and_training_through_maps_does_not():
+    torch.manual_seed(0)
+    model = Pooled().eval()
+    pixels = images()
+    relevance = lrptrain.attribute(model, pixels, 2, "input_x_gradient")
+    assert relevance.batch is not None
+    assert id(relevance.batch.tensor) == id(pixels)
+    assert relevance.batch.class_names == {0: "cat", 2: "dog"}
+    assert len(pictures_in(relevance._repr_html_())) == 2
+    recording = lrptrain.record(model, pixels)
+    assert recording.attribute(2, "input_x_gradient", create_graph=True).batch is None
+    with torch.inference_mode():
+        fixed = images()
+    shown = lrptrain.attribute(model, fixed, 2, "input_x_gradient")
+    assert len(pictures_in(shown._repr_html_())) == 2
+
+
+def test_a_terminal_has_colours_unless_it_has_none(monkeypatch, capsys):
+    pixels = images(1)
+    relevance = of_images(pixels)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    monkeypatch.setenv("TERM", "xterm")
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    relevance.show()
+    lines = capsys.readouterr().out.splitlines()
+    blocks = [line for line in lines if "\u2580" in line]
+    assert {line.count("\u2580") for line in blocks} == {78}
+    assert len(blocks) == 19  # 160 of 328 pixels of 78 columns, two to a character
+    monkeypatch.setenv("NO_COLOR", "1")
+    relevance.show()
+    assert "\x1b" not in capsys.readouterr().out
+
+
+def test_a_kernel_shows_html(monkeypatch, capsys):
+    pixels = images(1)
+    shown: list[Any] = []
+    monkeypatch.setattr(view, "in_notebook", lambda: True)
+    monkeypatch.setattr("IPython.display.display", shown.append)
+    of_images(pixels).show()
+    assert len(pictures_in(shown[0].data)) == 1
+    assert capsys.readouterr().out == ""
+
+
+class Missing:
+    """Finds neither pillow nor matplotlib, as where they are not installed."""
+
+    def find_spec(self, name, path=None, target=None):
+        if name in ("PIL", "matplotlib"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+
+
+def test_a_png_needs_pillow_and_a_page_does_not(monkeypatch, tmp_path):
+    pixels = images(1)
+    relevance = of_images(pixels)
+    for name in [name for name in sys.modules if name.split(".")[0] in ("PIL", "matplotlib")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setattr(sys, "meta_path", [Missing(), *sys.meta_path])
+    relevance.show()
+    relevance.save(tmp_path / "map.html")
+    with pytest.raises(ImportError, match=r"lrptrain\[monitor\]") as caught:
+        relevance.save(tmp_path / "map.png")
+    assert "\n" not in str(caught.value)
