@@ -15,6 +15,7 @@ pictures: if a full disk has no room for them, no number is lost. Every file but
 only when it is complete.
 """
 
+import html
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
