@@ -22,7 +22,19 @@ SCRIPTS = (
         "cards",
         "dialog",
     ),
-    *("verdict", "runtable", "runs", "findings", "filters", "histogram", "confusion", "atlas", "plots", "compare"),
+    *(
+        "verdict",
+        "runtable",
+        "runs",
+        "findings",
+        "filters",
+        "histogram",
+        "confusion",
+        "atlas",
+        "plots",
+        "compare",
+        "export",
+    ),
     *("samples", "masks", "audit", "app"),
 )
 """In the order in which they are loaded."""
