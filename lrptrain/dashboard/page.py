@@ -26,6 +26,7 @@ SCRIPTS = (
         "verdict",
         "runtable",
         "runs",
+        "proof",
         "findings",
         "filters",
         "histogram",
@@ -38,7 +39,7 @@ SCRIPTS = (
     *("samples", "masks", "audit", "app"),
 )
 """In the order in which they are loaded."""
-STYLES = ("page", "explore")
+STYLES = ("page", "explore", "proof")
 _making_charts = Lock()
 
 
