@@ -14,7 +14,6 @@ pictures: if a full disk has no room for them, no number is lost. Every file but
 only when it is complete.
 """
 
-import html
 import warnings
 from collections.abc import Callable
 from dataclasses import replace
@@ -28,6 +27,7 @@ from jaxtyping import Float32
 from lrptrain.extras import require
 from lrptrain.files import append_json_line, file_name_of, folder_size_mb, write_atomically, write_json, write_text
 from lrptrain.findings import Finding
+from lrptrain.loggers.highlights_page import highlights_page
 from lrptrain.loggers.inputs import write_inputs
 from lrptrain.loggers.metrics import COST, LoggedMetric
 from lrptrain.loggers.record import ClassMap, EpochRecord
@@ -283,11 +283,4 @@ def _write_pictures(folder: Path, record: EpochRecord) -> None:
 def _write_highlights(folder: Path, record: EpochRecord) -> None:
     if not record.texts:
         return
-    blocks = "\n".join(f"<h2>{html.escape(text.caption)}</h2>\n{text.html}" for text in record.texts)
-    style = "body{font-family:system-ui,sans-serif;max-width:60em;margin:2em auto}h2{font-size:1em;margin:1.5em 0 .3em}"
-    title = f"Relevance, epoch {record.epoch}"
-    page = (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f"<style>{style}</style></head><body>\n<h1>{title}</h1>\n{blocks}\n</body></html>\n"
-    )
-    write_text(folder / "highlights" / f"{evaluation_name(record.epoch, record.step)}.html", page)
+    write_text(folder / "highlights" / f"{evaluation_name(record.epoch, record.step)}.html", highlights_page(record))

@@ -3,7 +3,9 @@
 from typing import Any
 
 from lrptrain.loggers.findings_table import findings_markdown, told
+from lrptrain.loggers.many_scores import scores_markdown
 from lrptrain.loggers.record import EpochRecord
+from lrptrain.loggers.sink import Sink, is_named, scalars_to_lightning
 from lrptrain.render import contact_sheet
 
 
@@ -15,6 +17,7 @@ def log_to_tensorboard(experiment: Any, record: EpochRecord) -> None:
         `relevance/highlights/<sample_id>`: The caption and the text, in Markdown.
         `relevance/findings`: One item for each finding that is new.
         `relevance/findings_table`: All that stand, as a Markdown table.
+        `relevance/scores_table`: Scores of more than some tens of classes, as a Markdown table.
 
     The scalars are not logged here but through Lightning.
 
@@ -37,3 +40,13 @@ def log_to_tensorboard(experiment: Any, record: EpochRecord) -> None:
         experiment.add_text(
             f"{record.prefix}/findings_table", findings_markdown(record.findings), global_step=record.step
         )
+    scores = scores_markdown(record)
+    if scores:
+        experiment.add_text(f"{record.prefix}/scores_table", scores, global_step=record.step)
+
+
+TENSORBOARD_LOGGER = Sink(
+    serves=lambda logger: is_named(logger, "TensorBoardLogger"),
+    log_scalars=scalars_to_lightning,
+    log_media=lambda logger, record: log_to_tensorboard(logger.experiment, record),
+)

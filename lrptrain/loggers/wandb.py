@@ -1,21 +1,20 @@
 """Weights & Biases as the sink."""
 
 import html
-from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from lrptrain.extras import require
 from lrptrain.findings import Finding
 from lrptrain.findings.sentences import sentences
-from lrptrain.loggers.findings_table import findings_table, told
-from lrptrain.loggers.local import MAP
+from lrptrain.loggers.findings_table import told
 from lrptrain.loggers.metrics import find_metric
 from lrptrain.loggers.record import EpochRecord, Picture
+from lrptrain.loggers.record_tables import record_tables, rows_of
+from lrptrain.loggers.sink import Sink, is_named, scalars_to_lightning
 
-# W&B shows at most 108 images under a key and 10 000 rows of a table.
+# W&B shows at most 108 images under a key.
 MOST_IMAGES = 64
-MOST_ROWS = 10_000
 _LONGEST_TITLE = 63
 _MASK_LABELS = {0: "elsewhere", 1: "annotation", 255: "ignored"}
 
@@ -34,6 +33,7 @@ def log_to_wandb(experiment: Any, record: EpochRecord) -> None:
         `relevance/samples`: A table with one row per sample and its overlay or highlight, to be filtered by `label`,
             `predicted`, `correct` and every score; the first 10 000. Maps as numbers are in the local record alone.
         `relevance/findings_table`: All findings that stand; see `findings_table` for the columns.
+        `relevance/scores_table`: Scores of more than some tens of classes; see `scores_table`.
 
     The scalars are not logged here; see `define_metrics`.
 
@@ -53,10 +53,9 @@ def log_to_wandb(experiment: Any, record: EpochRecord) -> None:
     if record.texts:
         blocks = (f"<h4>{html.escape(text.caption)}</h4>\n{text.html}" for text in record.texts)
         media[f"{record.prefix}/highlights"] = wandb.Html("\n".join(blocks), inject=False)
-    if record.samples:
-        media[f"{record.prefix}/samples"] = _table(wandb, _samples(wandb, record))
-    if record.samples or record.findings:
-        media[f"{record.prefix}/findings_table"] = _table(wandb, findings_table(record.findings))
+    for name, columns in record_tables(record).items():
+        shown = _with_media(wandb, columns, record) if name == "samples" else columns
+        media[f"{record.prefix}/{name}"] = _table(wandb, shown)
     # One call for all of it: every call makes a new row in the history of the run.
     if media:
         experiment.log({**media, _STEP: record.step})
@@ -111,12 +110,8 @@ def _image(wandb: Any, picture: Picture, caption: str | None = None) -> Any:
     return wandb.Image(picture.image, caption=caption, masks=masks)
 
 
-def _samples(wandb: Any, record: EpochRecord) -> dict[str, list[Any]]:
-    columns = {name: values[:MOST_ROWS] for name, values in record.samples.items() if not name.startswith(MAP)}
-    if "label" in columns and "predicted" in columns:
-        # "?" is the label of a sample that has none: whether it is read right is not known.
-        pairs = zip(columns["label"], columns["predicted"], strict=True)
-        columns["correct"] = [None if label == "?" else label == predicted for label, predicted in pairs]
+def _with_media(wandb: Any, samples: dict[str, list[Any]], record: EpochRecord) -> dict[str, list[Any]]:
+    columns = dict(samples)
     ids = columns.get("sample_id", [])
     # Samples without a picture or a text have an empty cell.
     images = {picture.sample_id: _image(wandb, picture) for picture in record.pictures[:MOST_IMAGES]}
@@ -127,9 +122,8 @@ def _samples(wandb: Any, record: EpochRecord) -> dict[str, list[Any]]:
     return columns
 
 
-def _table(wandb: Any, columns: Mapping[str, Sequence[Any]]) -> Any:
-    rows = [list(row) for row in zip(*columns.values(), strict=True)]
-    return wandb.Table(columns=list(columns), data=rows)
+def _table(wandb: Any, columns: dict[str, list[Any]]) -> Any:
+    return wandb.Table(columns=list(columns), data=rows_of(columns))
 
 
 def _alert(wandb: Any, experiment: Any, finding: Finding) -> None:
@@ -138,3 +132,15 @@ def _alert(wandb: Any, experiment: Any, finding: Finding) -> None:
     # W&B drops an alert of the same title within the wait: a finding that comes back is told again.
     title = title if len(title) <= _LONGEST_TITLE else f"{title[: _LONGEST_TITLE - 3]}..."
     experiment.alert(title, text=told(finding), level=wandb.AlertLevel[level], wait_duration=1)
+
+
+def _scalars_to_logger(logger: Any, record: EpochRecord) -> None:
+    define_metrics(logger.experiment, record)
+    scalars_to_lightning(logger, record)
+
+
+WANDB_LOGGER = Sink(
+    serves=lambda logger: is_named(logger, "WandbLogger"),
+    log_scalars=_scalars_to_logger,
+    log_media=lambda logger, record: log_to_wandb(logger.experiment, record),
+)

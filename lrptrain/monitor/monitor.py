@@ -21,7 +21,7 @@ from lrptrain.batch.task import ONE_LOGIT, SIGNS, find_task
 from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Finding, announce
 from lrptrain.intervention.confidence import sharpness
 from lrptrain.intervention.effects import model_output
-from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars
+from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars, what_is_sent
 from lrptrain.loggers.metrics import current_key
 from lrptrain.loggers.record import Highlight, Picture
 from lrptrain.monitor.budget import Extent
@@ -115,6 +115,7 @@ class MonitorCore:
         self._method = self.config.method
         self._left_out = LeftOut()
         self._doubts = False
+        self._mentioned: set[str] = set()
         self._inputs: GatheredInputs | None = None
         self._evaluation_key: EvaluationKey | None = None
         self._before_evaluation: dict[str, Any] | None = None
@@ -518,6 +519,14 @@ class MonitorCore:
             for send_part in (send_scalars, send):
                 with self.failures.caught(f"logging to {type(each).__name__}"):
                     send_part(each, record)
+            self._mention(what_is_sent(each, record))
+
+    def _mention(self, lines: Sequence[str]) -> None:
+        """Say lines to the user that were not said before."""
+        for line in lines:
+            if line not in self._mentioned:
+                self._mentioned.add(line)
+                self.inform(f"{self.config.title}: {line}")
 
     def _settings(self, context: TrainingContext, class_names: Sequence[str]) -> dict[str, Any]:
         """Return what is monitored, and how."""

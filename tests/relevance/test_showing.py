@@ -168,8 +168,20 @@ def test_videos_spectrograms_and_waveforms():
     (strip,) = pictures_in(map_of(wave := torch.rand(1, 400), torch.rand(1, 5), None)._repr_html_())
     assert strip.shape == (96, 640, 3)
     assert len(wave) == 1
+    table = torch.rand(1, 5)
+    assert pictures_in(map_of(table, torch.rand(1, 5), None)._repr_html_()) == []  # a row of columns
+    spectrogram = torch.rand(1, 16, 8)  # it may be [time, bins] or [bins, time]
+    (alone,) = pictures_in(map_of(spectrogram, torch.rand(1, 8), (2, 4))._repr_html_())
+    assert alone.shape == (80, 160, 3)
     (alone,) = pictures_in(map_of(None, torch.rand(1, 8), (2, 2, 2))._repr_html_())
     assert alone.shape[2] == 3
+
+
+def test_channels_may_come_last():
+    pixels = images(1)
+    last = pixels.permute(0, 2, 3, 1)
+    (found,), (expected,) = (pictures_in(of_images(each)._repr_html_()) for each in (last, pixels))
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_copies_and_files_hold_no_images():
