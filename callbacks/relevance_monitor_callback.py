@@ -145,10 +145,11 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         # A datasets.Dataset comes without the columns that the model does not take; samples of others have all of them,
         # which the collator drops.
         columns = getattr(loader.dataset, "column_names", None)
+        dropped = set() if columns is None else {*dataset.column_names} - {*columns}
         if not hasattr(loader.dataset, "__getitem__") or getattr(loader, "batch_sampler", None) is None:
             return loader
         whole = dataset if columns is not None and len(dataset) == len(loader.dataset) else loader.dataset
-        return WholeBatches(whole, loader.batch_sampler, loader.collate_fn, columns, loader.num_workers)
+        return WholeBatches(whole, loader.batch_sampler, loader.collate_fn, dropped, loader.num_workers)
 
     def _set_name(self, trainer: Any) -> str | None:
         """Return which of several evaluation sets is drawn from; None if there is one alone.

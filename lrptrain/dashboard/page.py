@@ -9,12 +9,36 @@ from lrptrain.extras import require
 from lrptrain.render.colors import to_palette
 
 SCRIPTS = (
-    *("elements", "address", "redraw", "controls", "typeahead", "source", "charts", "maps", "cards", "dialog"),
-    *("runtable", "runs", "findings", "filters", "histogram", "confusion", "atlas", "plots", "compare", "samples"),
-    *("masks", "audit", "app"),
+    *(
+        "elements",
+        "address",
+        "redraw",
+        "controls",
+        "typeahead",
+        "source",
+        "charts",
+        "explain",
+        "maps",
+        "cards",
+        "dialog",
+    ),
+    *(
+        "verdict",
+        "runtable",
+        "runs",
+        "proof",
+        "findings",
+        "filters",
+        "histogram",
+        "confusion",
+        "atlas",
+        "plots",
+        "compare",
+    ),
+    *("samples", "masks", "audit", "app"),
 )
 """In the order in which they are loaded."""
-STYLES = ("page", "explore")
+STYLES = ("page", "explore", "proof")
 _making_charts = Lock()
 
 

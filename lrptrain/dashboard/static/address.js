@@ -13,15 +13,16 @@ const FIELDS = {
   // Which maps, by their places in the map of maps; see atlas.js.
   area: "", cluster: "",
   // Which plots stand above the gallery, and what the map of maps is coloured by; see plots.js.
-  plots: "scores confusion", colour: "cluster",
+  plots: "", colour: "cluster",
   // The table of runs: which are not drawn, sorted by which column, and searched for what; see runtable.js.
   without: [], order: "", find: "",
   // Which findings are listed; see findings.js.
-  state: "", of: "", scope: "",
+  state: "", of: "", scope: "", finding: "",
   // Which masks; see masks.js.
   export: "", split: "", status: "", maskclass: "",
 };
 const FILTERS = ["class", "predicted", "reading", "group", "id", "score", "from", "to", "area", "cluster"];
+const NO_FILTER = Object.fromEntries(FILTERS.map((name) => [name, FIELDS[name]]));
 const MASK_FILTERS = ["export", "split", "status", "maskclass"];
 const address = { ...FIELDS };
 const watching = []; // [names of fields, listener]

@@ -19,7 +19,7 @@ function firstView() {
 }
 
 function shownView() {
-  if (address.view in VIEWS) return address.view;
+  if (Object.hasOwn(VIEWS, address.view)) return address.view;
   if (address.sample) return "samples";
   return address.run.length ? "findings" : firstView();
 }
@@ -49,7 +49,7 @@ function drawHeader() {
   const options = [...runs.keys()].map((name) => [name, shortName(name)]);
   redraw(document.getElementById("chosen-run"), "Run ", choice("run", options, run, (name) => go({ run: [name] })));
   document.getElementById("chosen-run").hidden = view === "runs" || runs.size < 2;
-  document.title = [view === "runs" || run === null ? null : shortName(run), VIEWS[view].text, "lrptrain"].filter(Boolean).join(" – ");
+  document.title = [view === "runs" || run === null ? null : shortName(run), VIEWS[view].text, "lrptrain"].filter(Boolean).join(" - ");
 }
 
 // The view is made aside and put in place when it is whole: until then, what was there stays.
@@ -66,6 +66,7 @@ async function render() {
   let shown;
   try {
     shown = run === null ? noRun() : await VIEWS[view].draw(run);
+    if (run !== null && view !== "runs") shown = h("div", {}, verdictBanner(run), shown);
     render.failed = false;
   } catch (error) {
     shown = problem(error);
@@ -76,13 +77,27 @@ async function render() {
   redraw(place, shown);
   followAddress(Object.keys(FIELDS)); // which may have changed while the view was made
   if (elsewhere) window.scrollTo(0, 0);
+  showChosen();
   drawSample();
 }
+
+// Scrolls to the finding of the address, once.
+function showChosen() {
+  const chosen = document.querySelector(".finding.chosen");
+  if (address.finding === showChosen.last || chosen === null) return;
+  showChosen.last = address.finding;
+  chosen.scrollIntoView({ block: "nearest" });
+}
+showChosen.last = "";
 render.last = 0;
 render.failed = false;
 
 function noRun() {
-  if (!runs.size) return h("p", { className: "empty" }, "There is no run here yet: the page looks again every few seconds.");
+  if (!runs.size) {
+    return h("div", { className: "empty" }, h("p", {}, "There is no run here yet: the page looks again every few seconds."),
+      h("p", {}, "A run is written by RelevanceMonitor() among a trainer's callbacks, to relevance/ in the trainer's folder (default_root_dir); ",
+        h("code", {}, "lrptrain demo"), " makes two to look at."));
+  }
   return h("p", { className: "empty" }, `There is no run "${address.run[0]}" here. `, h("a", { href: addressOf({ view: "runs", run: [] }) }, "See all runs"));
 }
 
@@ -113,7 +128,7 @@ async function start() {
   document.documentElement.style.setProperty("--sample", `${gallery.size}px`);
   window.addEventListener("pointerdown", () => { pressed = true; });
   for (const end of ["pointerup", "pointercancel"]) window.addEventListener(end, () => { pressed = false; });
-  watch(["view", "run", "epoch"], render);
+  watch(["view", "run", "epoch", "finding"], render);
   watch(["sample"], drawSample);
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", render);
   await update();

@@ -1,13 +1,14 @@
 // What was found, with its evidence: gravest first; what was refuted stays listed.
 
-const STATES = ["confirmed", "suspected", "refuted"];
+const MOST_FINDINGS = 200;
+const MOST_LINKS = 12;
 const FINDING_FIELDS = { state: "state", of: "target", scope: "scope" }; // of the address, and of a finding
 
 async function findingsView(run) {
   const last = lastOf(run);
   if (last === undefined) return h("p", { className: "empty" }, "No evaluation was written yet.");
   const list = h("div", { id: "findings" });
-  const options = (key) => [["", "all"], ...[...new Set(last.findings.map((one) => filterValue(one, key)))].map((own) => [own, String(own)])];
+  const options = (key) => [["", "all"], ...[...new Set(last.findings.flatMap(withAlso).map((one) => filterValue(one, key)))].map((own) => [own, String(own)])];
   const titles = { state: "State", of: "Maps of", scope: "Scope" };
   const controls = h("div", { className: "controls" }, Object.entries(FINDING_FIELDS).map(([field, key]) => labelled(titles[field], fieldChoice(field, `finding-${key}`, options(key)))),
     h("span", { className: "muted" }, `epoch ${last.epoch}, ${plural(last.findings.length, "finding")}`), colourBar());
@@ -19,15 +20,25 @@ async function findingsView(run) {
 const listed = { draw: null }; // draws the open list of findings anew
 watch(Object.keys(FINDING_FIELDS), () => document.getElementById("findings") && listed.draw());
 
+// A finding and those of the same fact, in single classes and of other maps, that are folded into it.
+function withAlso(finding) {
+  return [finding, ...(finding.also || [])];
+}
+
 async function findingList(run, { findings, epoch }) {
-  const kept = findings.filter((one) => Object.entries(FINDING_FIELDS).every(([field, key]) => !address[field] || String(filterValue(one, key)) === address[field]));
-  // By state in the order of STATES, within one by severity.
-  kept.sort((one, other) => STATES.indexOf(one.state) - STATES.indexOf(other.state) || (other.severity || 0) - (one.severity || 0));
-  const place = h("div", {}, kept.length ? kept.slice(0, 200).map((finding) => findingCard(finding))
-    : h("p", { className: "empty" }, findings.length ? "No finding is left by these filters." : `Nothing was found up to epoch ${epoch}.`));
-  if (kept.length > 200) place.append(h("p", { className: "muted" }, `and ${kept.length - 200} more`));
+  const fits = (one) => Object.entries(FINDING_FIELDS).every(([field, key]) => !address[field] || String(filterValue(one, key)) === address[field]);
+  const kept = rankedFindings(run).filter((finding) => withAlso(finding).some(fits));
+  const place = h("div", {}, kept.length ? kept.slice(0, MOST_FINDINGS).map((finding) => findingCard(run, finding)) : noFinding(findings.length, epoch));
+  if (kept.length > MOST_FINDINGS) place.append(h("p", { className: "muted" }, `and ${kept.length - MOST_FINDINGS} more`));
   await showWorst(run, place);
   return place;
+}
+
+function noFinding(all, epoch) {
+  if (all) return h("p", { className: "empty" }, "No finding is left by these filters. ", h("a", { href: addressOf({ state: "", of: "", scope: "" }) }, "Clear the filters"));
+  return h("div", { className: "empty" }, h("p", {}, `Nothing was found up to epoch ${epoch}: no wrong focus stood out in the maps of the sample.`),
+    h("p", {}, "That is no proof that there is none. The ", h("a", { href: addressOf({ view: "samples", sort: "label_energy_pointing_game" }) }, "samples"),
+      " show where the model looks; more of them (max_samples) and annotations make the search sharper."));
 }
 
 function scopeText(finding) {
@@ -38,10 +49,8 @@ function filterValue(finding, key) {
   return key === "scope" ? scopeText(finding) : finding[key];
 }
 
-function findingCard(finding) {
-  const where = finding.where && finding.where !== "outside the annotation" ? `: ${finding.where}` : "";
-  const head = h("header", {}, h("span", { className: `badge ${finding.state}` }, finding.state), h("strong", {}, scopeText(finding)),
-    h("span", {}, `${finding.title || words(finding.kind)}${where}`),
+function findingCard(run, finding) {
+  const head = h("header", {}, h("span", { className: `badge ${finding.state}` }, term(finding.state)), h("strong", {}, verdictText(finding)),
     h("span", { className: "muted" }, `maps of ${TARGET_TEXTS[finding.target] || finding.target}`));
   const history = Array.isArray(finding.history) ? finding.history : [];
   const since = h("div", { className: "since" }, `since epoch ${finding.first_epoch ?? "?"}`, curve(history) || "");
@@ -49,18 +58,38 @@ function findingCard(finding) {
   const worst = ids.length ? h("div", { className: "worst" }, ids.map((id) => h("div", { className: "slot" }, `#${id}`))) : "";
   // The slots are filled when the samples have arrived; see showWorst.
   if (worst) ids.forEach((id, i) => Object.assign(worst.children[i].dataset, { sample: id, target: finding.target ?? "" }));
+  const { likewise, remedy } = finding.sentences || {};
   const card = h("article", { className: `finding ${finding.state}` }, head,
-    h("div", { className: "evidence" }, relevanceRow(finding), interventionRow(finding), since),
-    h("details", { className: "told" }, h("summary", {}, "in words"), String(finding.text || "").replace(/^\S\s/, "")), worst);
-  card.dataset.key = [finding.kind, finding.scope_kind, finding.scope, finding.target, finding.where].join("/");
+    h("div", { className: "evidence" }, relevanceRow(finding), interventionRow(finding), since), proofBlock(run, finding),
+    likewise ? h("p", { className: "told" }, likewise) : "",
+    h("p", { className: "next" }, "See ", galleryLinks(finding), remedy ? h("span", { className: "muted" }, ` Mend: ${remedy}`) : ""),
+    h("details", { className: "told" }, h("summary", {}, "in detail"),
+      h("ul", { className: "told" }, withAlso(finding).map((one) => h("li", {}, String(one.text || "").replace(/^\S\s/, ""))))), worst);
+  card.dataset.key = findingKey(run, finding);
+  card.classList.toggle("chosen", card.dataset.key === address.finding);
   return card;
+}
+
+// Links to the samples of a finding, and to those of the classes and groups in which the same was found.
+function galleryLinks(finding) {
+  const scopes = new Map(withAlso(finding).filter((one) => one.state === finding.state).map((one) => [scopeText(one), one]));
+  const links = [...scopes.values()].slice(0, MOST_LINKS).map((one) => h("a", { href: galleryAddress(one) },
+    ["class", "group"].includes(one.scope_kind) ? scopeText(one) : "all samples"));
+  return links.flatMap((link, i) => (i === 0 ? [link] : [", ", link])).concat(scopes.size > MOST_LINKS ? ` and ${scopes.size - MOST_LINKS} more` : "", ".");
+}
+
+// The gallery of the samples that a finding is about: those first that have the least of the relevance on the annotation.
+function galleryAddress(finding) {
+  const scope = { class: { class: finding.scope }, group: { group: finding.scope } }[finding.scope_kind] || {};
+  const target = finding.target === "predicted" ? "predicted" : FIELDS.target;
+  return addressOf({ ...NO_FILTER, view: "samples", ...scope, target, sort: `${target}_energy_pointing_game` });
 }
 
 function relevanceRow(finding) {
   const found = finding.relevance;
   if (!found || !isNumber(found.effect)) return h("div", { className: "fact" }, h("span", { className: "muted" }, "no map shows it"));
-  const on = /annotation$/.test(finding.kind) ? "of the relevance on the annotation" : "of the relevance there";
-  return fact(percent(found.effect), on, found, `its area is ${percent(found.reference)}`, 0, 1);
+  const on = /annotation$/.test(finding.kind) ? [term("annotation", "on the annotation")] : ["there"];
+  return fact(percent(found.effect), ["of the ", term("relevance"), " ", ...on], found, ["its ", term("area"), ` is ${percent(found.reference)}`], 0, 1);
 }
 
 function interventionRow(finding) {
@@ -69,15 +98,17 @@ function interventionRow(finding) {
     return h("div", { className: "fact" }, h("span", { className: "muted" }, finding.note || "not tested by an intervention"));
   }
   const [low, high] = found.interval || [];
-  return fact(`${points(found.effect)} ${points(found.effect) === "1" ? "point" : "points"}`, "change of the prediction beyond the control", { ...found, reference: 0 },
-    `the control moves it by ${points(found.reference)}`, Math.min(-0.2, low || 0), Math.max(1, high || 1));
+  const unit = term("points", points(found.effect) === "1" ? "point" : "points");
+  return fact(points(found.effect), [h("b", {}, unit), " change of the prediction beyond the ", term("control")], { ...found, reference: 0 },
+    [`the control moves it by ${points(found.reference)}`], Math.min(-0.2, low || 0), Math.max(1, high || 1));
 }
 
 function fact(value, text, found, reference, from, to) {
   const [low, high] = found.interval || [];
-  const p = isNumber(found.p_value) ? `p = ${number(found.p_value)}, ` : "";
-  return h("div", { className: "fact" }, h("div", {}, h("b", {}, value), ` ${text}`), bar(found.effect, low, high, found.reference, from, to),
-    h("div", { className: "muted" }, `${isNumber(low) ? `${points(low)} to ${percent(high)}` : "no interval"}; ${reference}; ${p}n = ${found.samples}`));
+  const p = isNumber(found.p_value) ? [term("p-value", "p"), ` = ${number(found.p_value)}, `] : [];
+  const interval = isNumber(low) ? [term("interval", `${points(low)} to ${percent(high)}`)] : ["no interval"];
+  return h("div", { className: "fact" }, h("div", {}, h("b", {}, value), " ", text), bar(found.effect, low, high, found.reference, from, to),
+    h("div", { className: "muted" }, interval, "; ", reference, "; ", p, `n = ${found.samples}`));
 }
 
 // The samples that show it best, where their inputs were kept.
@@ -99,6 +130,8 @@ async function showWorst(run, place) {
     const map = known.maps[slot.dataset.target] || Object.values(known.maps)[0] || null;
     const read = row.label === row.predicted ? "" : ` read as ${row.predicted}`;
     const view = sampleView(run, id, known, () => map, `#${id} ${row.label ?? ""}${read}`);
-    slot.replaceChildren(h("button", { type: "button", className: "open", title: "Open", onclick: () => go({ sample: id }) }, view));
+    const open = h("button", { type: "button", className: "open", title: "Open", onclick: () => go({ sample: id }) }, view);
+    open.dataset.key = `sample-${id}`;
+    slot.replaceChildren(open);
   }
 }

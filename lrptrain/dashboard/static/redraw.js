@@ -1,14 +1,17 @@
 // Drawing a part of the page anew without losing what its reader was doing: the focus, the caret, what was opened, and
 // how far it was scrolled.
 
-// What tells an element apart from others after it was made anew: the nearest name (an id, or data-key) and its place
-// among those of its kind within it.
+// What tells an element apart from others after it was made anew: the names (data-key) that it lies in up to an id, and
+// its place among those of its kind within the nearest one.
 function identityOf(element) {
   const named = element.closest("[id], [data-key]");
   if (named === null) return null;
-  const selector = named.id ? `#${CSS.escape(named.id)}` : `[data-key="${CSS.escape(named.dataset.key)}"]`;
+  const path = [];
+  for (let own = named; own !== null && own !== undefined; own = own.id ? null : own.parentElement?.closest("[id], [data-key]")) {
+    path.unshift(own.id ? `#${CSS.escape(own.id)}` : `[data-key="${CSS.escape(own.dataset.key)}"]`);
+  }
   const place = named === element ? -1 : [...named.querySelectorAll(element.tagName)].indexOf(element);
-  return { selector, tag: element.tagName, place };
+  return { selector: path.join(" "), tag: element.tagName, place };
 }
 
 function findIdentity(root, { selector, tag, place }) {

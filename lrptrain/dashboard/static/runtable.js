@@ -3,6 +3,7 @@
 const MOST_DIFFERING = 8; // columns of hyperparameters
 const COLUMNS = [
   { key: "run", title: "run", value: (run) => shortName(run.name) },
+  { key: "verdict", title: "verdict", value: (run) => SHORT_VERDICTS[verdictOf(run.name).state] },
   { key: "method", title: "explained by", value: (run) => words(String(run.about.settings.method ?? "")) },
   { key: "epoch", title: "epoch", value: (run) => lastOf(run.name)?.epoch },
   { key: "accuracy", title: "accuracy", value: scalarValue("accuracy"), text: percent },
@@ -43,7 +44,7 @@ function differing() {
 
 // Of what no run has, there is no column.
 function runColumns() {
-  const all = [...COLUMNS.slice(0, 2), ...differing(), ...COLUMNS.slice(2)];
+  const all = [...COLUMNS.slice(0, 3), ...differing(), ...COLUMNS.slice(3)];
   return all.map((column) => ({ ...column, values: [...runs.values()].map(column.value).filter((own) => own !== undefined && own !== null) }))
     .filter(({ values }) => values.length).map((column) => ({ ...column, isNumeric: column.values.every(isNumber) }));
 }
@@ -86,7 +87,7 @@ function runRow(run, columns) {
   const cells = columns.map(({ key, title, value, text, isNumeric }) => {
     const own = value(run);
     const said = own === undefined || own === null || own === "" ? "–" : (text ?? String)(own);
-    const inside = key === "run" ? h("button", { type: "button", className: "link", onclick: () => go({ view: "findings", run: [run.name] }) }, said) : said;
+    const inside = key === "verdict" ? verdictLink(run.name) : key === "run" ? h("button", { type: "button", className: "link", onclick: () => go({ view: "findings", run: [run.name] }) }, said) : said;
     const cell = h("td", { className: isNumeric ? "number" : "", title: said.length > 30 ? said : "" }, inside);
     cell.dataset.title = title; // on a phone, where a row is a card
     return cell;

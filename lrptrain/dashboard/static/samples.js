@@ -35,7 +35,7 @@ async function tableOf(run) {
 async function samplesView(run) {
   const table = await tableOf(run);
   if (table.evaluation === null) {
-    return h("div", {}, noteList(table.notes) || "", h("p", { className: "empty" }, "No table of samples was written yet."));
+    return h("div", {}, noteList(table.notes) || "", h("p", { className: "empty" }, "No table of samples was written yet: the first one is there after the first evaluation."));
   }
   Object.assign(gallery, { run, table, place: h("div", { id: "found" }) });
   gallery.places = await placesFor(run, table);
@@ -79,7 +79,7 @@ drawGallery.last = 0;
 
 function noSample() {
   return h("p", { className: "empty" }, "No sample is left by these filters. ",
-    h("a", { href: addressOf(Object.fromEntries(FILTERS.map((name) => [name, ""]))) }, "Clear the filters"));
+    h("a", { href: addressOf(NO_FILTER) }, "Clear the filters"));
 }
 
 function galleryCard(run, table, i, known) {

@@ -1,0 +1,52 @@
+// The verdict on a run in a sentence: the gravest of what was found, linked to it.
+
+const STATES = ["confirmed", "suspected", "refuted"];
+
+// The findings of the last evaluation, the gravest first.
+function rankedFindings(run) {
+  const all = [...(lastOf(run)?.findings || [])];
+  return all.sort((one, other) => STATES.indexOf(one.state) - STATES.indexOf(other.state) || (other.severity || 0) - (one.severity || 0));
+}
+
+// Records of earlier versions have no sentences.
+function verdictText(finding) {
+  return finding.sentences?.verdict ?? `${finding.state}, ${scopeText(finding)}: ${finding.title || words(finding.kind)}`;
+}
+
+// state: one of STATES, "none" where nothing was found, or "unknown"; text; finding: the gravest, if there is any.
+function verdictOf(run) {
+  const last = lastOf(run);
+  if (last === undefined) return { state: "unknown", text: "Not evaluated yet" };
+  const standing = rankedFindings(run).filter((finding) => finding.state !== "refuted");
+  if (!standing.length) return { state: "none", text: `No shortcut was found up to epoch ${last.epoch}` };
+  const [finding, ...others] = standing;
+  const more = others.length ? ` And ${plural(others.length, "other finding")}.` : "";
+  return { state: finding.state, text: verdictText(finding) + more, finding };
+}
+
+// What names a finding from one evaluation to the next, in which another class may speak for it: its kind, where that is
+// enough.
+function findingKey(run, finding) {
+  const alike = lastOf(run).findings.filter(({ kind }) => kind === finding.kind);
+  return alike.length === 1 ? finding.kind : [finding.kind, finding.where, scopeText(finding), finding.target].join("/");
+}
+
+function verdictAddress(run) {
+  const { finding } = verdictOf(run);
+  return addressOf({ view: "findings", run: [run], finding: finding === undefined ? "" : findingKey(run, finding), state: "", of: "", scope: "" });
+}
+
+const SHORT_VERDICTS = { confirmed: "shortcut", suspected: "suspected", none: "none found", unknown: "–" };
+
+// For the list of runs: a word in its colour, the sentence beside it where there is room.
+function verdictLink(run) {
+  const { state, text } = verdictOf(run);
+  return h("a", { href: verdictAddress(run), className: `badge ${state}`, title: text }, SHORT_VERDICTS[state]);
+}
+
+// For the top of a run.
+function verdictBanner(run) {
+  if (lastOf(run) === undefined) return "";
+  const { state, text } = verdictOf(run);
+  return h("a", { href: verdictAddress(run), id: "verdict", className: `verdict ${state}` }, text);
+}

@@ -1,0 +1,78 @@
+"""The page is for everybody: axe finds nothing in any view, and words explain themselves."""
+
+import pytest
+from browsing import Visit, chromium, served
+from masked import export
+
+from lrptrain.loggers import read_samples
+
+IMAGES, TEXTS = "relevance/run", "relevance/texts"
+VIEWS = {
+    "runs": ("", ".chart svg"),
+    "findings": (IMAGES, ".worst canvas"),
+    "samples": (TEXTS, "figure.text"),
+    "masks": ("masks", "#masks canvas"),
+    "audit": (IMAGES, ".verdicts article"),
+}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def address(recorded):
+    with served(recorded) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def masks_address(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("masked")
+    export(folder / "masks" / "segmentation", images=6)
+    with served(folder) as found:
+        yield found
+
+
+def violations(page):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    found = axe.run(page).response["violations"]
+    return [(each["id"], [node["html"][:200] for node in each["nodes"][:3]]) for each in found]
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(1440, "light"), (390, "dark")])
+def test_axe_finds_nothing(browser, recorded, address, masks_address, width, scheme):
+    options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+    visits = {"masks": Visit(browser, masks_address, **options)}
+    page_of_runs = Visit(browser, address, **options)
+    for name, (run, wait) in VIEWS.items():
+        visit = visits.get(name, page_of_runs)
+        page = visit.view(name, run, wait)
+        assert violations(page) == [], name
+        assert page.evaluate("document.documentElement.scrollWidth") <= width, name
+    # The page behind an opened sample is inert, and so is not looked at again.
+    sample_id = read_samples(recorded / IMAGES, 2)["sample_id"][0]
+    page = page_of_runs.view("samples", IMAGES, "dialog .strip canvas", sample=sample_id)
+    assert violations(page) == []
+    for visit in (page_of_runs, *visits.values()):
+        visit.page.close()
+
+
+def test_words_explain_themselves_by_keyboard_and_touch(browser, address):
+    visit = Visit(browser, address, viewport={"width": 390, "height": 800}, has_touch=True)
+    page = visit.view("findings", IMAGES, "article.finding")
+    explanation = page.locator("#explanation")
+    page.locator("button.term", has_text="control").first.focus()
+    page.keyboard.press("Enter")
+    assert "The same change somewhere else" in explanation.inner_text()
+    page.keyboard.press("Escape")
+    assert not explanation.is_visible()
+    page.locator("button.term", has_text="area").first.tap()
+    assert "the share of the image" in explanation.inner_text().lower()
+    box = explanation.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+    assert visit.complaints == []
+    page.close()
