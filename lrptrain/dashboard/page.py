@@ -34,6 +34,7 @@ SCRIPTS = (
         "atlas",
         "plots",
         "compare",
+        "export",
     ),
     *("samples", "masks", "audit", "app"),
 )

@@ -172,7 +172,7 @@ def _mask(folder: Path, query: Any) -> Path | None:
 
 
 def _masks(folder: Path, query: Any) -> dict[str, Any]:
-    filters = {"split": "split", "of_class": "class", "status": "status", "export": "export"}
+    filters = {"split": "split", "of_class": "class", "status": "status", "export": "export", "sort": "sort"}
     chosen = {argument: query.get(name, "") for argument, name in filters.items()}
     return read_masks(folder, **chosen, page=_count(query, "page"))
 
