@@ -16,7 +16,7 @@ def log_to_comet(experiment: Any, record: EpochRecord) -> None:
     Logged, as far as the record has them:
         `relevance/overlays/<sample_id>`: The picture over its caption, among the graphics.
         `relevance/highlights/<evaluation>.html`: The texts as a page, among the assets.
-        `relevance/<table>/<evaluation>.json`: `samples`, `findings_table` and `scores_table`, among the assets.
+        `relevance/<table>/<evaluation>.csv`: `samples`, `findings_table` and `scores_table`, among the assets.
 
     Args:
         experiment: A `comet_ml.Experiment` or `OfflineExperiment`.
