@@ -6,9 +6,11 @@ from weakref import WeakKeyDictionary
 
 from lrptrain.extras import require
 from lrptrain.findings import Finding
+from lrptrain.findings.proof import proof_html
 from lrptrain.findings.sentences import sentences
 from lrptrain.loggers.findings_table import told
 from lrptrain.loggers.metrics import find_metric
+from lrptrain.loggers.proofs import proof_picture, words_of
 from lrptrain.loggers.record import EpochRecord, Picture
 from lrptrain.loggers.record_tables import record_tables, rows_of
 from lrptrain.loggers.sink import Sink, is_named, scalars_to_lightning
@@ -30,6 +32,8 @@ def log_to_wandb(experiment: Any, record: EpochRecord) -> None:
     Logged keys, as far as the record has them:
         `relevance/overlays`: Images with the annotation as a mask; the first 64.
         `relevance/highlights`: The texts as HTML.
+        `relevance/proofs`: What interventions did to samples of confirmed findings, as images.
+        `relevance/proof_texts`: The same of texts, as HTML.
         `relevance/samples`: A table with one row per sample and its overlay or highlight, to be filtered by `label`,
             `predicted`, `correct` and every score; the first 10 000. Maps as numbers are in the local record alone.
         `relevance/findings_table`: All findings that stand; see `findings_table` for the columns.
@@ -56,11 +60,24 @@ def log_to_wandb(experiment: Any, record: EpochRecord) -> None:
     for name, columns in record_tables(record).items():
         shown = _with_media(wandb, columns, record) if name == "samples" else columns
         media[f"{record.prefix}/{name}"] = _table(wandb, shown)
+    media |= _proofs(wandb, record)
     # One call for all of it: every call makes a new row in the history of the run.
     if media:
         experiment.log({**media, _STEP: record.step})
     for finding in record.new_findings:
         _alert(wandb, experiment, finding)
+
+
+def _proofs(wandb: Any, record: EpochRecord) -> dict[str, Any]:
+    proven = [finding for finding in record.findings if finding.proof is not None]
+    images = [
+        wandb.Image(picture, caption=sentences(finding).verdict)
+        for finding in proven
+        if (picture := proof_picture(finding)) is not None
+    ]
+    texts = [f"<h4>{html.escape(sentences(each).verdict)}</h4>{proof_html(each)}" for each in proven if words_of(each)]
+    media: dict[str, Any] = {f"{record.prefix}/proofs": images} if images else {}
+    return media | ({f"{record.prefix}/proof_texts": wandb.Html("\n".join(texts), inject=False)} if texts else {})
 
 
 def scalars_row(record: EpochRecord) -> dict[str, float]:

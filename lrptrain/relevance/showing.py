@@ -154,7 +154,7 @@ def _text_view(
         title = f"{title}; show(tokenizer=...) names the tokens"
         return SampleView(title, scores[kept], tokens=[f" {number}" for number in ids], scored=ends)
     names = _token_names(tokenizer, ids)
-    return SampleView(title, scores[kept], tokens=names, scored=_scored(tokenizer, ids, names))
+    return SampleView(title, scores[kept], tokens=names, scored=scored_by(tokenizer, ids, names))
 
 
 def _token_names(tokenizer: Any, ids: list[int]) -> list[str]:
@@ -170,11 +170,21 @@ def _token_names(tokenizer: Any, ids: list[int]) -> list[str]:
     raise TypeError(f"tokenizer= needs convert_ids_to_tokens or id_to_token, which {type(tokenizer).__name__} lacks")
 
 
-def _scored(tokenizer: Any, ids: list[int], names: list[str]) -> list[bool]:
-    """Return whether each token is content: as the tokenizer knows its special ones, or else by their names."""
+def scored_by(tokenizer: Any, ids: Sequence[int], names: Sequence[str]) -> list[bool]:
+    """Return whether each token is content: as the tokenizer knows its special ones, or else by their names.
+
+    Args:
+        tokenizer: As for `Relevance.show`.
+        ids: Ids of the tokens.
+        names: Their names.
+    """
+    # What stands for a word is content: an unknown word may well be what the model reads.
     special = set(getattr(tokenizer, "all_special_ids", ()))
-    by_name: list[bool] = scored_tokens(names).tolist()
-    return [number not in special and content for number, content in zip(ids, by_name, strict=True)]
+    if not special:
+        by_name: list[bool] = scored_tokens(names).tolist()
+        return by_name
+    placeholders = {getattr(tokenizer, name, None) for name in ("unk_token_id", "mask_token_id")}
+    return [number not in special or number in placeholders for number in ids]
 
 
 def _picture(

@@ -120,6 +120,17 @@ def test_a_text_has_its_words(capsys):
         relevance.show(tokenizer=object())
 
 
+def test_a_tokenizer_knows_its_special_tokens(capsys):
+    class Special(Names):
+        all_special_ids = (0, 4, 5)
+        unk_token_id = 4
+
+    of_text().show(tokenizer=Special())
+    said = capsys.readouterr().out
+    assert "Not scored: [CLS], [SEP], with" in said
+    assert "<b> " in said.split("strongest")[1]
+
+
 def test_a_buffer_that_is_filled_anew_does_not_change_a_text():
     ids = torch.tensor([[0, 1, 2, 3, 4, 5, 6]])
     relevance = map_of(ids, torch.ones(1, 7), None)

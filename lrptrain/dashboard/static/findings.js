@@ -60,7 +60,7 @@ function findingCard(run, finding) {
   if (worst) ids.forEach((id, i) => Object.assign(worst.children[i].dataset, { sample: id, target: finding.target ?? "" }));
   const { likewise, remedy } = finding.sentences || {};
   const card = h("article", { className: `finding ${finding.state}` }, head,
-    h("div", { className: "evidence" }, relevanceRow(finding), interventionRow(finding), since),
+    h("div", { className: "evidence" }, relevanceRow(finding), interventionRow(finding), since), proofBlock(run, finding),
     likewise ? h("p", { className: "told" }, likewise) : "",
     h("p", { className: "next" }, "See ", galleryLinks(finding), remedy ? h("span", { className: "muted" }, ` Mend: ${remedy}`) : ""),
     h("details", { className: "told" }, h("summary", {}, "in detail"),

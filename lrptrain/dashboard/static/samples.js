@@ -43,7 +43,7 @@ async function samplesView(run) {
   return h("div", {}, noteList(table.notes) || "", filters(run, table), h("div", { className: "explored" }, plotsOf(run, table), gallery.place));
 }
 
-watch([...FILTERS, "sort", "page"], () => gallery.place !== null && drawGallery());
+watch([...FILTERS, "sort", "page"], () => gallery.place !== null && drawGallery().catch((error) => redraw(gallery.place, problem(error))));
 
 async function drawGallery() {
   const { run, table, place } = gallery;
@@ -70,7 +70,8 @@ async function drawGallery() {
     const shownGallery = h("div", { className: kind }, views.length ? views : noSample());
     shownGallery.style.setProperty("--runs", 1 + others.size);
     return h("div", {}, h("div", { className: "pager" }, turn("page-back", -1, "‹ previous"), h("span", { id: "count" },
-      `${plural(rows.length, "sample")} of ${table.columns.sample_id.length}, page ${page} of ${pages}`), turn("page-on", 1, "next ›")),
+      `${plural(rows.length, "sample")} of ${table.columns.sample_id.length}, page ${page} of ${pages}`), turn("page-on", 1, "next ›"),
+      rows.length ? exportControls(run, table, rows) : ""),
     noteList(notes) || "", shownGallery);
   });
 }

@@ -7,40 +7,12 @@ import pytest
 import torch
 from test_behaviours import FOCUS, assert_equal, pytestmark
 from torch import nn
-from trained import OPTIONS, TRAINERS, Texts, Training, bert, by_transformers, collate, unannotated
+from trained import OPTIONS, Texts, bert, collate, unannotated
 
 import lrptrain
 from lrptrain.loggers import read_events
 
 __all__ = ["pytestmark"]
-
-
-@pytest.mark.parametrize("name", ["transformers", "accelerate"])
-def test_autocast_is_harmless(name, tmp_path):
-    sound: dict[str, Any] = {"on_error": "raise"}
-    watched = TRAINERS[name](Training(tmp_path / "one", sound, epochs=1, precision="bf16"))
-    alone = TRAINERS[name](Training(tmp_path / "two", epochs=1, precision="bf16"))
-    assert len(watched.monitor.scored) == OPTIONS["max_samples"]
-    assert_equal(alone.state, watched.state)
-
-
-def with_adapter(net: nn.Module) -> nn.Module:
-    peft = pytest.importorskip("peft")
-    return peft.get_peft_model(net, peft.LoraConfig(peft.TaskType.SEQ_CLS, r=2, target_modules=["query", "value"]))
-
-
-def with_checkpointing(net: nn.Module) -> nn.Module:
-    enable: Any = getattr(net, "activation_checkpointing_enable", None) or net.gradient_checkpointing_enable
-    enable()
-    return net
-
-
-@pytest.mark.parametrize("made", [with_adapter, with_checkpointing])
-def test_wrapped_models(made, tmp_path):
-    watched = by_transformers(Training(tmp_path / "one", {"on_error": "raise"}, epochs=1, net=made(bert())))
-    alone = by_transformers(Training(tmp_path / "two", epochs=1, net=made(bert())))
-    assert watched.monitor.failures == 0
-    assert_equal(alone.state, watched.state)
 
 
 def test_a_compiled_model_stays_compiled(tmp_path):
