@@ -39,7 +39,12 @@ def test_a_transform_makes_the_images_and_the_features_name_the_classes(tmp_path
     columns = {"image": [Image.fromarray(each) for each in noise], "label": [0, 1] * 4, "mask": [mask] * 8}
     dataset = datasets.Dataset.from_dict(columns, features=features)
     dataset.set_transform(pixels)
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    sizes: dict[str, Any] = {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
     arguments = TrainingArguments(
         str(tmp_path),
         num_train_epochs=1,
