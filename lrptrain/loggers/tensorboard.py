@@ -36,9 +36,9 @@ def log_to_tensorboard(experiment: Any, record: EpochRecord) -> None:
             f"{record.prefix}/highlights/{text.sample_id}", f"{text.caption}\n\n{text.text}", global_step=record.step
         )
     for finding in record.findings:
-        drawn = proof_picture(finding)
-        if drawn is not None:
-            experiment.add_image(f"{record.prefix}/proofs/{finding.kind}", drawn, record.step, dataformats="HWC")
+        proof = proof_picture(finding)
+        if proof is not None:
+            experiment.add_image(f"{record.prefix}/proofs/{finding.kind}", proof, record.step, dataformats="HWC")
         if words_of(finding):
             experiment.add_text(f"{record.prefix}/proofs/{finding.kind}", words_of(finding), global_step=record.step)
     if record.new_findings:
