@@ -105,8 +105,8 @@ class RecordBuilder:
         findings = [self._in_words(each, evaluation, sources) for each in findings]
         # After the verdicts: what is not reported now has no history when it appears later.
         facts = fold(carry_over(previous, findings))
-        tested = candidate_of(candidates)
-        facts = fold_places(facts, lambda fact: tested(fact).region, self.min_effect)
+        origin = candidate_of(candidates)
+        facts = fold_places(facts, lambda fact: origin(fact).region, self.min_effect)
         reliance = _reliance(evaluation, candidates, effects)
         return EpochRecord(
             epoch=evaluation.epoch,

@@ -8,7 +8,7 @@ import torch
 
 from lrptrain.batch import Sample
 from lrptrain.findings import ExplainedSample
-from lrptrain.monitor.drawing import DisplayOptions, highlights, inputs, pictures
+from lrptrain.monitor.drawing import DisplayOptions, _title, highlights, inputs, pictures
 from lrptrain.render import to_picture
 
 LOOK = DisplayOptions(["cat", "dog"], lambda ids: [f"w{i}" for i in ids])
@@ -111,6 +111,8 @@ def test_a_picture_has_its_mask_at_its_own_size():
     one = ExplainedSample(
         sample, 0, np.array([0.75, 0.25]), {"label": torch.ones(12)}, (4, 3), 2, chance=0.5, values=values
     )
+    assert _title(one, "label", LOOK.class_names) == "target 'dog', p = 0.25"
+    assert _title(one, "predicted", LOOK.class_names) == "target 'cat', p = 0.75"
     (picture,) = pictures([one], LOOK)
     assert picture.mask is not None
     assert picture.mask.shape == picture.image.shape[:2]

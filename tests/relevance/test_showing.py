@@ -86,6 +86,8 @@ def test_titles_say_what_is_explained_and_how_probable_it_is():
     assert "target class 1, p = 0.67 (rollout)" in of_images(pixels)._repr_html_()
     # An output that is probabilities already is not squashed once more; a single number is no probability.
     assert "target class 1, p = 0.90 (" in of_images(pixels, logits=((0.05, 0.9, 0.05),))._repr_html_()
+    logits = ((2.0, -1.5, 0.5),)  # they sum to 1, and are no probabilities
+    assert "target class 0, p = 0.80 (" in of_images(pixels, logits=logits, target=0)._repr_html_()
     assert "output 3.5 (rollout)" in of_images(pixels, logits=((3.5,),), target=0)._repr_html_()
 
 
