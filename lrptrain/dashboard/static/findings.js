@@ -63,7 +63,7 @@ function findingCard(run, finding) {
     h("div", { className: "evidence" }, relevanceRow(finding), interventionRow(finding), since), proofBlock(run, finding),
     likewise ? h("p", { className: "told" }, likewise) : "",
     h("p", { className: "next" }, "See ", galleryLinks(finding), remedy ? h("span", { className: "muted" }, ` Mend: ${remedy}`) : ""),
-    h("details", { className: "told" }, h("summary", {}, "in detail"),
+    h("details", { key: "detail", className: "told" }, h("summary", {}, "in detail"),
       h("ul", { className: "told" }, withAlso(finding).map((one) => h("li", {}, String(one.text || "").replace(/^\S\s/, ""))))), worst);
   card.dataset.key = findingKey(run, finding);
   card.classList.toggle("chosen", card.dataset.key === address.finding);

@@ -15,7 +15,7 @@ function proofBlock(run, finding) {
     ? h("img", { className: "proofpicture", loading: "lazy", src: proofUrl(run, proof.path), alt: `${said}. ${answers.join(". ")}` })
     : proof.samples.map((sample, i) => h("div", { className: "prooftext" }, h("div", {}, answers[i]),
       proofWords(proof.change, sample.changed_words), proofWords(`Control, ${proof.control}`, sample.control_words)));
-  return h("details", { className: "proof", open: true }, h("summary", {}, `The proof: ${said.charAt(0).toLowerCase()}${said.slice(1)}`), shown,
+  return h("details", { key: "proof", className: "proof", open: true }, h("summary", {}, `The proof: ${said.charAt(0).toLowerCase()}${said.slice(1)}`), shown,
     proof.note ? h("div", { className: "muted" }, proof.note) : null);
 }
 
