@@ -43,13 +43,15 @@ async function samplesView(run) {
   return h("div", {}, noteList(table.notes) || "", filters(run, table), h("div", { className: "explored" }, plotsOf(run, table), gallery.place));
 }
 
-watch([...FILTERS, "sort", "page"], () => gallery.place !== null && drawGallery().catch((error) => redraw(gallery.place, problem(error))));
+watch([...FILTERS, "sort", "page"], (changed) => gallery.place !== null &&
+  drawGallery(changed.some((name) => FILTERS.includes(name))).catch((error) => redraw(gallery.place, problem(error))));
 
-async function drawGallery() {
+// filtered: whether other samples are left than before, which the plots show, too.
+async function drawGallery(filtered = true) {
   const { run, table, place } = gallery;
   gallery.places = await placesFor(run, table);
   if (gallery.table !== table) return; // another table was asked for meanwhile
-  plotsOf.draw();
+  if (filtered) plotsOf.draw();
   const rows = chosenRows(table);
   const pages = Math.max(1, Math.ceil(rows.length / PER_PAGE));
   // The address counts pages from 1.
