@@ -51,8 +51,8 @@ def bert_small() -> Model:
     """BERT with 4 blocks of width 256, 64 tokens."""
     from transformers import BertConfig, BertForSequenceClassification
 
-    sizes = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4, "intermediate_size": 1024}
-    model = BertForSequenceClassification(BertConfig(num_labels=CLASSES, **sizes))
+    sizes: dict[str, Any] = {"hidden_size": 256, "num_hidden_layers": 4, "num_attention_heads": 4}
+    model = BertForSequenceClassification(BertConfig(num_labels=CLASSES, intermediate_size=1024, **sizes))
     return model, lambda batch: {name: values[:, :64] for name, values in bert_texts(batch).items()}
 
 
@@ -86,7 +86,7 @@ RUNS = {
     "ViT-S/16, 224 px, 50,000 images": Run(lambda: of_ten_classes(vit_small), 50000, 1000, 3, 5000),
     "BERT-base, 128 tokens, 1,000 texts": Run(lambda: of_ten_classes(bert_base), 1000, 200, 5),
     "ViT-S/16, 32 px, 1,000 images": Run(lambda: vit_small_at(32), 1000, 200, 40),
-    "ViT-S/16, 32 px, 50,000 images": Run(lambda: vit_small_at(32), 50000, 1000, 1, 2000),
+    "ViT-S/16, 32 px, 50,000 images": Run(lambda: vit_small_at(32), 50000, 64, 1, 480),
     "BERT of 4 blocks, 64 tokens, 1,000 texts": Run(bert_small, 1000, 200, 40),
     "ViT-S/16, 32 px, 300 images": Run(lambda: vit_small_at(32), 300, 100, 10),
 }
@@ -145,10 +145,8 @@ def measure(run: Run, minutes: float) -> dict[str, Any]:
     torch.manual_seed(0)
     model, inputs_of = run.model()
     monitor = RelevanceMonitor(progress_bar=False)
-    loaders = [
-        DataLoader(Repeated(inputs_of, length), BATCH, shuffle=shuffle)
-        for length, shuffle in ((run.training, True), (run.validation, False))
-    ]
+    training = DataLoader(Repeated(inputs_of, run.training), BATCH, shuffle=True)
+    validation = DataLoader(Repeated(inputs_of, run.validation), BATCH)
     with tempfile.TemporaryDirectory() as folder:
         trainer = pl.Trainer(
             max_epochs=run.epochs,
@@ -163,7 +161,7 @@ def measure(run: Run, minutes: float) -> dict[str, Any]:
             enable_progress_bar=False,
         )
         started = time.monotonic()
-        trainer.fit(Classifier(model), *loaders)
+        trainer.fit(Classifier(model.train()), training, validation)
         wall = time.monotonic() - started
         assert monitor.folder is not None
         events = [event["scalars"] for event in read_events(monitor.folder)]

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from lrptrain.loggers.aim import AIM_LOGGER, AIM_RUN
 from lrptrain.loggers.comet import COMET_EXPERIMENT, COMET_LOGGER
 from lrptrain.loggers.experiments import SUMMARY_WRITER, WANDB_RUN
 from lrptrain.loggers.local import (
@@ -53,8 +52,6 @@ SINKS: tuple[Sink, ...] = (
     MLFLOW,
     COMET_LOGGER,
     COMET_EXPERIMENT,
-    AIM_LOGGER,
-    AIM_RUN,
     OTHER,
 )
 """The kinds of loggers; the first one that serves an object is its sink."""
@@ -64,8 +61,8 @@ def send_scalars(logger: Any, record: EpochRecord) -> None:
     """Make one point of a record's scalars; scores of many classes come with `send`, as a table, where there are any.
 
     Args:
-        logger: What one of `SINKS` serves: a logger of Lightning, a W&B run, a `SummaryWriter`, a run of MLflow, Comet
-            or Aim.
+        logger: What one of `SINKS` serves: a logger of Lightning, a W&B run, a `SummaryWriter`, a run of MLflow, a
+            Comet experiment.
         record: The record that has the scalars.
     """
     sink = _sink_of(logger)

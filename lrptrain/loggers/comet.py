@@ -4,6 +4,7 @@ from typing import Any
 
 from lrptrain.loggers.highlights_page import highlights_page
 from lrptrain.loggers.local import evaluation_name
+from lrptrain.loggers.proofs import proof_picture, proofs_page
 from lrptrain.loggers.record import EpochRecord
 from lrptrain.loggers.record_tables import record_tables, rows_of
 from lrptrain.loggers.sink import Sink, is_named, scalars_to_lightning
@@ -16,7 +17,9 @@ def log_to_comet(experiment: Any, record: EpochRecord) -> None:
     Logged, as far as the record has them:
         `relevance/overlays/<sample_id>`: The picture over its caption, among the graphics.
         `relevance/highlights/<evaluation>.html`: The texts as a page, among the assets.
-        `relevance/<table>/<evaluation>.json`: `samples`, `findings_table` and `scores_table`, among the assets.
+        `relevance/proofs/<kind>`, `relevance/proofs/<evaluation>.html`: What interventions did to samples of confirmed
+            findings, among the graphics, and to texts, among the assets.
+        `relevance/<table>/<evaluation>.csv`: `samples`, `findings_table` and `scores_table`, among the assets.
 
     Args:
         experiment: A `comet_ml.Experiment` or `OfflineExperiment`.
@@ -29,6 +32,13 @@ def log_to_comet(experiment: Any, record: EpochRecord) -> None:
     if record.texts:
         page = f"{record.prefix}/highlights/{evaluation}.html"
         experiment.log_asset_data(highlights_page(record), name=page, step=record.step)
+    for finding in record.findings:
+        proof = proof_picture(finding)
+        if proof is not None:
+            experiment.log_image(proof, name=f"{record.prefix}/proofs/{finding.kind}", step=record.step)
+    if proofs_page(record.findings):
+        page = f"{record.prefix}/proofs/{evaluation}.html"
+        experiment.log_asset_data(proofs_page(record.findings), name=page, step=record.step)
     for name, columns in record_tables(record).items():
         path = f"{record.prefix}/{name}/{evaluation}.csv"
         # Comet writes rows as CSV without pandas, and shows that as a table.

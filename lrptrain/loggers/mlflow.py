@@ -11,6 +11,7 @@ from lrptrain.extras import require
 from lrptrain.loggers.findings_table import told
 from lrptrain.loggers.highlights_page import highlights_page
 from lrptrain.loggers.local import evaluation_name
+from lrptrain.loggers.proofs import proof_picture, proofs_page
 from lrptrain.loggers.record import EpochRecord
 from lrptrain.loggers.record_tables import record_tables, rows_of
 from lrptrain.loggers.sink import Sink, is_named
@@ -69,6 +70,8 @@ def log_media_to_mlflow(run: MLflowRun, record: EpochRecord) -> None:
     Logged, as far as the record has them:
         `relevance/overlays/<sample_id>`: The picture over its caption, as an image with a step.
         `relevance/highlights/<evaluation>.html`: The texts as a page.
+        `relevance/proofs/<kind>`, `relevance/proofs/<evaluation>.html`: What interventions did to samples of confirmed
+            findings, as images with a step, and to texts.
         `relevance/findings/<evaluation>.md`: The findings that are new.
         `relevance/samples.json`, `relevance/findings_table.json`, `relevance/scores_table.json`: Tables of the last
             evaluation, which MLflow's page compares between runs.
@@ -86,6 +89,12 @@ def log_media_to_mlflow(run: MLflowRun, record: EpochRecord) -> None:
         client.log_image(run.run_id, drawn, key=f"{_path(record.prefix)}/overlays/{name}", step=record.step)
     if record.texts:
         client.log_text(run.run_id, highlights_page(record), f"{_path(record.prefix)}/highlights/{evaluation}.html")
+    for finding in record.findings:
+        proof = proof_picture(finding)
+        if proof is not None:
+            client.log_image(run.run_id, proof, key=f"{_path(record.prefix)}/proofs/{finding.kind}", step=record.step)
+    if proofs_page(record.findings):
+        client.log_text(run.run_id, proofs_page(record.findings), f"{_path(record.prefix)}/proofs/{evaluation}.html")
     if record.new_findings:
         items = "\n".join(f"- {told(finding)}" for finding in record.new_findings)
         client.log_text(run.run_id, items, f"{_path(record.prefix)}/findings/{evaluation}.md")

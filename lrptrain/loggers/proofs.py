@@ -1,13 +1,16 @@
 """The proofs of findings, as loggers take pictures and texts."""
 
+import html
 import io
+from collections.abc import Sequence
 
 import numpy as np
 from jaxtyping import UInt8
 
 from lrptrain.extras import require
 from lrptrain.findings import Finding
-from lrptrain.findings.proof import MarkedWord, sample_caption
+from lrptrain.findings.proof import MarkedWord, proof_html, sample_caption
+from lrptrain.findings.sentences import sentences
 
 
 def proof_picture(finding: Finding) -> UInt8[np.ndarray, "height width 3"] | None:
@@ -16,6 +19,13 @@ def proof_picture(finding: Finding) -> UInt8[np.ndarray, "height width 3"] | Non
         return None
     image = require("PIL.Image", "monitor").open(io.BytesIO(finding.proof.png))
     return np.asarray(image.convert("RGB"))
+
+
+def proofs_page(findings: Sequence[Finding]) -> str:
+    """Return the proofs on texts as one page of HTML; "" where there are none."""
+    proven = [finding for finding in findings if words_of(finding)]
+    blocks = [f"<h4>{html.escape(sentences(finding).verdict)}</h4>{proof_html(finding)}" for finding in proven]
+    return "\n".join(['<!DOCTYPE html><meta charset="utf-8">', *blocks]) if blocks else ""
 
 
 def words_of(finding: Finding) -> str:

@@ -77,12 +77,21 @@ def epoch_number(epoch: float | None) -> int:
 
 
 def experiments(trainer: Any) -> list[Any]:
-    """Return the W&B run and the TensorBoard writer that the Trainer's own callbacks log to (`report_to`)."""
-    found = []
+    """Return what the Trainer's own callbacks log to (`report_to`).
+
+    These are the W&B run, the TensorBoard writer, the MLflow run and the Comet experiment.
+    """
+    logged_to = []
     for callback in trainer.callback_handler.callbacks:
         wandb = getattr(callback, "_wandb", None)
-        found += [getattr(callback, "tb_writer", None), getattr(wandb, "run", None)]
-    return [each for each in found if each is not None]
+        mlflow = getattr(callback, "_ml_flow", None)
+        logged_to += [
+            getattr(callback, "tb_writer", None),
+            getattr(wandb, "run", None),
+            None if mlflow is None else mlflow.active_run(),
+            getattr(callback, "_experiment", None),
+        ]
+    return [each for each in logged_to if each is not None]
 
 
 def check_sharding(trainer: Any, monitor: str) -> None:

@@ -1,3 +1,4 @@
+import io
 import json
 import re
 import warnings
@@ -8,12 +9,20 @@ from examples import finding
 from PIL import Image
 
 from lrptrain import loggers
+from lrptrain.findings.proof import Proof, ProvenSample
 from lrptrain.loggers import EpochRecord, Highlight, LoggedMetric, MLflowRun, Picture, send, send_scalars, what_is_sent
 from lrptrain.loggers.findings_table import told
 
 PIXELS = np.full((170, 180, 3), (0, 255, 0), np.uint8)
 CLASSES = LoggedMetric(("per_class/*",), "Classes", "Classes")
 PER_CLASS = {f"relevance/per_class/{name}": float(i) for i, name in enumerate(("cats & dogs", "cats + dogs", "猫"))}
+BUFFER = io.BytesIO()
+Image.fromarray(PIXELS).save(BUFFER, format="PNG")
+CHANGED = ProvenSample("t", "dog", 0.9, 0.2, 0.8, (("wet", "gone"), ("nose", "")), (("wet", ""), ("nose", "gone")))
+PROVEN = [
+    finding(proof=Proof("Painted over", "random places", (), png=BUFFER.getvalue())),
+    finding(kind="suspicious_token", proof=Proof("Deleted", "random words", (CHANGED,))),
+]
 RECORD = EpochRecord(
     epoch=3,
     step=7,
@@ -21,7 +30,7 @@ RECORD = EpochRecord(
     samples={"sample_id": [17, "a/b: c"], "label": ["cat", "?"], "predicted": ["cat", "dog"], "map_label": [[1], [2]]},
     pictures=[Picture(17, "digit 17", PIXELS), Picture("a/b: c", "digit b", PIXELS)],
     texts=[Highlight("t", "label 0", "<b>good</b>", "**good**")],
-    findings=[finding()],
+    findings=PROVEN,
     new_findings=[finding()],
     metrics=[CLASSES],
 )
@@ -66,13 +75,23 @@ def test_names_that_mlflow_refuses_stay_apart(written):
 
 def test_pictures_have_steps_and_captions(written):
     _, run, files = written
-    pictures = sorted((files / "images").glob("*.png"))
+    pictures = sorted((files / "images").glob("relevance~overlays~*.png"))
     names = [re.match(r"relevance~overlays~(.+?)\+step\+7\+", path.name) for path in pictures]
     assert [name and name[1].partition("-")[0] for name in names] == ["17", "a_b_ c"]
     pixels = np.asarray(Image.open(pictures[0]))
     assert np.all(pixels == (0, 255, 0), axis=-1).sum() == 170 * 180
     assert (pixels[176:] < 80).any()  # the caption
     assert run.data.tags["mlflow.loggedImages"] == "True"
+
+
+def test_proofs_are_images_and_a_page(written):
+    _, _, files = written
+    (proof,) = (files / "images").glob("relevance~proofs~focus_outside_annotation+step+7+*.png")
+    assert np.array_equal(np.asarray(Image.open(proof)), PIXELS)
+    (page,) = (files / "relevance/proofs").iterdir()
+    assert page.name == "epoch_0003_step_000007.html"
+    assert page.read_text(encoding="utf-8").count("<h4>") == 1
+    assert "wet" in page.read_text(encoding="utf-8")
 
 
 def test_texts_and_new_findings_are_files(written):

@@ -205,9 +205,31 @@ def test_within_a_budget_each_validation_that_the_best_metric_is_of_is_evaluated
     assert [event["epoch"] for event in read_events(monitor.folder)] == [0, 1, 2]
 
 
-def test_within_a_budget_the_first_and_the_final_weights_are_evaluated(tmp_path):
+def test_within_a_budget_the_first_and_the_final_weights_are_evaluated_and_logged(tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlflow").as_uri())
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "board"))
     monitor = a_callback(budget=1e-6)
-    trainer = a_trainer(tmp_path, monitor, num_train_epochs=3, save_strategy="no")
+    loggers = ["mlflow", "tensorboard"]
+    trainer = a_trainer(tmp_path, monitor, num_train_epochs=3, save_strategy="no", report_to=loggers)
     trainer.train()
-    assert [event["epoch"] for event in read_events(monitor.folder)] == [0, 2]
+    events = read_events(monitor.folder)
+    assert [event["epoch"] for event in events] == [0, 2]
+    # The Trainer has ended the run and closed the writer before the final weights are evaluated.
+    client = mlflow.MlflowClient()
+    (run,) = client.search_runs(["0"])
+    assert run.info.status == "FINISHED"
+    for key in ("relevance/chance", "relevance/label/energy_pointing_game"):
+        points = client.get_metric_history(run.info.run_id, key)
+        assert [(point.step, point.value) for point in points] == [
+            (event["step"], event["scalars"][key]) for event in events
+        ]
+    pages = client.list_artifacts(run.info.run_id, "relevance/highlights")
+    assert [page.path.rpartition("_")[2] for page in pages] == ["000003.html", "000009.html"]
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    board = EventAccumulator(str(tmp_path / "board"))
+    board.Reload()
+    assert [point.step for point in board.Scalars("relevance/chance")] == [3, 9]
     assert len([entry for entry in trainer.state.log_history if "relevance/samples" in entry]) == 1
