@@ -1,6 +1,7 @@
 """The two runs of the demo, and what came out of them side by side."""
 
 import logging
+import os
 import time
 import warnings
 from dataclasses import dataclass
@@ -161,6 +162,9 @@ def _wandb(folder: Path) -> Any:
     import wandb
     from pytorch_lightning.loggers import WandbLogger
 
+    if not online:
+        # Read when W&B starts again: its settings below come too late for what it says of itself.
+        os.environ.setdefault("WANDB_SILENT", "true")
     # Offline there is no address to say, and sixty lines of summary would stand between the runs and the result.
     settings = wandb.Settings(silent=not online)
     return WandbLogger(folder.name, save_dir=folder, offline=not online, project="lrptrain-demo", settings=settings)

@@ -82,7 +82,8 @@ def _intervention(finding: "Finding") -> str:
     size = points(abs(fall))
     moved = f"{'rises' if fall < 0 and size != '0' else 'falls'} by {size} {'point' if size == '1' else 'points'}"
     unsure = " That is too unsure to confirm it." if finding.state == "suspected" else ""
-    return f"{change}, the answer's probability {moved} ({control}: {points(evidence.reference)}).{unsure}"
+    # Whole points: what moves a control by less is noise.
+    return f"{change}, the answer's probability {moved} ({control}: {points(round(evidence.reference, 2))}).{unsure}"
 
 
 def change_in_words(strategy: str) -> tuple[str, str]:
