@@ -5,6 +5,10 @@ Trainers of both packages take callbacks of either.
 
 from typing import TYPE_CHECKING
 
+from lightning_utilities.core import rank_zero as rank_zero_module
+
+from lrptrain.trainers.emphasis import for_logger, spoken_by
+
 if TYPE_CHECKING:
     from lightning_utilities.core.rank_zero import rank_zero_info, rank_zero_warn  # where both packages have them from
     from pytorch_lightning.callbacks import Callback, Checkpoint
@@ -22,4 +26,11 @@ else:
         rank_zero_info = rank_zero.rank_zero_info
         rank_zero_warn = rank_zero.rank_zero_warn
 
-__all__ = ["Callback", "Checkpoint", "rank_zero_info", "rank_zero_warn"]
+__all__ = ["Callback", "Checkpoint", "inform", "rank_zero_info", "rank_zero_warn"]
+
+
+def inform(message: str) -> None:
+    """Say something as Lightning does, in the first process, with verdicts in colour on a terminal."""
+    text = for_logger(message, rank_zero_module.log)
+    with spoken_by(rank_zero_module.log):
+        rank_zero_info(text)

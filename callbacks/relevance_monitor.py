@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lrptrain.batch import BatchAdapter
 from lrptrain.batch.task import Task, TaskName
-from lrptrain.callbacks.base import rank_zero_info, rank_zero_warn
+from lrptrain.callbacks.base import inform, rank_zero_info, rank_zero_warn
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.extras import require
 from lrptrain.monitor.arguments import check_names
@@ -193,7 +193,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             progress_bar=progress_bar,
             name=name,
         )
-        self.core = MonitorCore(self.config, rank_zero_info, rank_zero_warn)
+        self.core = MonitorCore(self.config, inform, rank_zero_warn)
         self._attached_to: tuple[int, str] | None = None
         self._reset()
 

@@ -1,12 +1,14 @@
 """The monitor in the Trainer of transformers, as a callback."""
 
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Mapping, MutableMapping, Sequence
+from dataclasses import replace
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
 from torch import nn
 
 from lrptrain.extras import require
+from lrptrain.loggers import is_logger
 from lrptrain.monitor.arguments import check_names
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.draw import at_rest, draw_sample
@@ -32,10 +34,10 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
     collator make of columns that the model does not take. The tokenizer is that of the Trainer (`processing_class`),
     and classes have the names of `model.config.id2label`.
 
-    The scalars are in `state.log_history`; they and all pictures, texts and findings go to W&B and TensorBoard where
-    `report_to` names them. One that `metric_for_best_model` names, such as `relevance/label/energy_pointing_game`, is
-    among the metrics of each evaluation, so that `load_best_model_at_end` and early stopping go by it. A resumed
-    training goes on with the run of its checkpoint.
+    The scalars are in `state.log_history`; they and all pictures, texts and findings go to W&B, TensorBoard, MLflow and
+    Comet where `report_to` names them. One that `metric_for_best_model` names, such as
+    `relevance/label/energy_pointing_game`, is among the metrics of each evaluation, so that `load_best_model_at_end`
+    and early stopping go by it. A resumed training goes on with the run of its checkpoint.
 
     Args:
         eval_name: Of several evaluation sets, the name of the one to draw from; None for the first.
@@ -70,6 +72,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         self.eval_name = eval_name
         self.core = MonitorCore(self.config, inform, warn)
         self._draws = True
+        self._loggers: Sequence[Any] = ()
         self._made[self._key] = self
 
     @property
@@ -101,6 +104,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         check_names([each.config.name for each in trainer.callback_handler.callbacks if isinstance(each, type(self))])
         self.core.reset()
         self._draws = True
+        self._loggers = ()
         saved = _saved_state(state.stateful_callbacks.get(type(self).__name__), self._key)
         if saved is not None and state.global_step > 0:  # at the start it is what this callback holds from before
             self.core.load_state_dict(saved)
@@ -109,8 +113,16 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         if self.config.fail_on is not None or f"{self.config.prefix}/" in (args.metric_for_best_model or ""):
             self.core.evaluate_in_every_validation()
         if self._will_evaluate(trainer, args):
-            self._draw(trainer, transformers_context(trainer, args, state, model, processing_class))
+            self._draw(trainer, self._context(trainer, args, state, model, processing_class))
         self.core.clock.start(restart=True)
+
+    def _context(self, trainer: Any, args: Any, state: Any, model: nn.Module, tokenizer: Any) -> TrainingContext:
+        """Return what the Trainer knows now, with the loggers that records can be sent to."""
+        context = transformers_context(trainer, args, state, model, tokenizer)
+        context = replace(context, loggers=[each for each in context.loggers if is_logger(each)])
+        if context.loggers:
+            self._loggers = context.loggers
+        return context
 
     def _will_evaluate(self, trainer: Any, args: Any) -> bool:
         """Return whether the Trainer evaluates; say so if it does not.
@@ -145,10 +157,11 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         # A datasets.Dataset comes without the columns that the model does not take; samples of others have all of them,
         # which the collator drops.
         columns = getattr(loader.dataset, "column_names", None)
+        dropped = set() if columns is None else {*dataset.column_names} - {*columns}
         if not hasattr(loader.dataset, "__getitem__") or getattr(loader, "batch_sampler", None) is None:
             return loader
         whole = dataset if columns is not None and len(dataset) == len(loader.dataset) else loader.dataset
-        return WholeBatches(whole, loader.batch_sampler, loader.collate_fn, columns, loader.num_workers)
+        return WholeBatches(whole, loader.batch_sampler, loader.collate_fn, dropped, loader.num_workers)
 
     def _set_name(self, trainer: Any) -> str | None:
         """Return which of several evaluation sets is drawn from; None if there is one alone.
@@ -185,7 +198,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         if not trainer.is_in_train:  # a validation by itself: of other weights perhaps, with a record of its own
             self.core.reset()
             self._draws = True
-        context = transformers_context(trainer, args, state, model, processing_class)
+        context = self._context(trainer, args, state, model, processing_class)
         if self._draws:
             self._draw(trainer, context)
         with at_rest(context.module):
@@ -225,9 +238,10 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         """
         if not args.load_best_model_at_end:
             trainer = calling_trainer(transformers.Trainer)
-            context = transformers_context(trainer, args, state, model, processing_class)
+            context = self._context(trainer, args, state, model, processing_class)
+            # The Trainer's own callbacks come first, and have closed or forgotten what they logged to.
             with at_rest(context.module):
-                self.core.evaluate_last(context)
+                self.core.evaluate_last(replace(context, loggers=self._loggers))
         self.core.end()
         self.core.raise_if_unjudged()
         self.core.raise_if_forbidden()

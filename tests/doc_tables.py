@@ -60,10 +60,14 @@ TRAINERS = {
 """The trainers by their titles in the documentation, with their names in the tests of the monitor and the guidance."""
 
 
+RUNS = ("monitored", "alone", "disturbed", "frugal", "paired")
+"""Fixtures of the behaviours: what several tests look at."""
+
+
 def behaviour_table() -> str:
     """One row per behaviour that is tested, the same test for every trainer."""
     suites = {
-        "monitor": ("tests/trainers/behaviours/test_behaviours.py", {"train", "monitored", "name"}, "by_"),
+        "monitor": ("tests/trainers/behaviours/test_behaviours.py", {"train", "name", *RUNS}, "by_"),
         "guidance": ("tests/callbacks/test_guidance_loops.py", {"trained", "loop"}, ""),
     }
     rows = [f"| | behaviour | {' | '.join(TRAINERS)} |", "| --- |" + " --- |" * (1 + len(TRAINERS))]

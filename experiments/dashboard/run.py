@@ -4,10 +4,6 @@
 """
 
 import argparse
-import shutil
-import socket
-import subprocess
-import sys
 import tempfile
 import time
 from collections.abc import Callable
@@ -17,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.dashboard.browser import chromium_path, served_page
 from lrptrain.dashboard.maps import read_cards, read_history
 from lrptrain.dashboard.report import write_html_report
 from lrptrain.dashboard.runs import about_run, read_new_events
@@ -27,7 +24,6 @@ from lrptrain.loggers import EpochRecord, Input, RecordWriter
 
 CLASSES = [f"class {number}" for number in range(10)]
 MEASURES = ("energy_pointing_game", "pointing_game", "rank_accuracy", "auprc")
-BROWSERS = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 
 def write(folder: Path, epochs: int, samples: int, grid: int, pixels: int) -> float:
@@ -111,49 +107,27 @@ def reading(folder: Path) -> dict[str, float]:
 
 def in_browser(folder: Path) -> dict[str, float]:
     """Seconds until things are seen in Chromium, served by the command; empty without one."""
-    path = next(filter(None, map(shutil.which, BROWSERS)), None)
-    if path is None:
+    if chromium_path() is None:
         return {}
-    from playwright.sync_api import sync_playwright
-
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    command = [sys.executable, "-m", "lrptrain", "dashboard", str(folder), f"--port={port}"]
-    started, found = time.monotonic(), {}
-    server = subprocess.Popen(command, stdout=subprocess.DEVNULL)
-    try:
-        while not _answers(port):
-            time.sleep(0.05)
-        found["the command, until it serves"] = time.monotonic() - started
-        with sync_playwright() as driver:
-            browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
-            page, address = browser.new_page(viewport={"width": 1280, "height": 900}), f"http://127.0.0.1:{port}/"
+    found = {}
+    with served_page(folder) as (page, address, seconds):
+        found["the command, until it serves"] = seconds
+        started = time.monotonic()
+        page.goto(address)
+        page.wait_for_selector("#runs tbody tr")
+        found["the page, until the runs are there"] = time.monotonic() - started
+        page.locator(".chart svg").nth(3).wait_for(timeout=60_000)
+        found["the page, until all charts are drawn"] = time.monotonic() - started
+        for view, sign in (("findings", ".worst, .finding"), ("samples", "figure.sample canvas >> nth=23")):
             started = time.monotonic()
-            page.goto(address)
-            page.wait_for_selector("#runs tbody tr")
-            found["the page, until the runs are there"] = time.monotonic() - started
-            page.locator(".chart svg").nth(3).wait_for(timeout=60_000)
-            found["the page, until all charts are drawn"] = time.monotonic() - started
-            for view, sign in (("findings", ".worst, .finding"), ("samples", "figure.sample canvas >> nth=23")):
-                started = time.monotonic()
-                page.goto(f"{address}#view={view}&run={folder.name}")
-                page.wait_for_selector(sign)
-                found[f"the view of {view}"] = time.monotonic() - started
-            started = time.monotonic()
-            page.get_by_text("next").click()
-            page.locator("#count").filter(has_text="page 2").wait_for()
-            found["the next page of samples"] = time.monotonic() - started
-            browser.close()
-    finally:
-        server.terminate()
-        server.wait()
+            page.goto(f"{address}#view={view}&run={folder.name}")
+            page.wait_for_selector(sign)
+            found[f"the view of {view}"] = time.monotonic() - started
+        started = time.monotonic()
+        page.get_by_text("next").click()
+        page.locator("#count").filter(has_text="page 2").wait_for()
+        found["the next page of samples"] = time.monotonic() - started
     return found
-
-
-def _answers(port: int) -> bool:
-    with socket.socket() as probe:
-        return probe.connect_ex(("127.0.0.1", port)) == 0
 
 
 def main() -> None:

@@ -159,9 +159,17 @@ def evaluation_parts(model: nn.Module, samples: Sequence[Sample], arguments: arg
     record = replace(record, class_maps=class_maps)
     parts["drawing"], record = seconds(lambda: builder.draw(record, displayed, (), evaluation))
     with tempfile.TemporaryDirectory() as folder:
-        parts["writing"], _ = seconds(lambda: write_record(Path(folder), record))
+        first, _ = seconds(lambda: write_record(Path(folder), record))
+        # The samples themselves are written once in a run, by its first evaluation.
+        parts["writing"], _ = seconds(lambda: write_record(Path(folder), replace(record, epoch=1, step=1)))
+    once = max(first - parts["writing"], 0.0)
     regions = len({candidate.region for candidate in candidates})
-    return {**parts, "regions": regions, "misread": float(np.mean([x.predicted != x.sample.label for x in explained]))}
+    return {
+        **parts,
+        "once": once,
+        "regions": regions,
+        "misread": float(np.mean([x.predicted != x.sample.label for x in explained])),
+    }
 
 
 def measure(title: str, arguments: argparse.Namespace) -> dict[str, float]:
@@ -179,6 +187,7 @@ def measure(title: str, arguments: argparse.Namespace) -> dict[str, float]:
         parts = evaluation_parts(model, samples, arguments)
         unit = statistics.mean([*before, *(seconds(step)[0] for _ in range(2))]) / min(16, len(samples)) * len(samples)
         counts = {name: parts.pop(name) for name in ("regions", "misread")}
+        counts["once"] = parts.pop("once") / unit
         rounds.append(
             {name: spent / unit for name, spent in parts.items()} | {"sum": sum(parts.values()) / unit} | counts
         )
@@ -187,13 +196,15 @@ def measure(title: str, arguments: argparse.Namespace) -> dict[str, float]:
 
 def table(cells: dict[str, dict[str, float]]) -> str:
     """A row per part, a column per model."""
-    first = next(iter(cells.values()))
+    names = dict.fromkeys(name for cell in cells.values() for name in cell)
     rows = []
-    for name in first:
+    for name in names:
         form = {"samples": "{:.0f}", "regions": "{:.0f}", "misread": "{:.0%}"}.get(name, "{:.2f}")
         titles = {"sum": "**one monitored sample**", "regions": "regions tested", "misread": "of them misread"}
+        titles["once"] = "once in a run: writing the samples"
         rows.append(
-            {"part": titles.get(name, name)} | {title: form.format(found[name]) for title, found in cells.items()}
+            {"part": titles.get(name, name)}
+            | {title: form.format(found[name]) if name in found else "-" for title, found in cells.items()}
         )
     return markdown(rows)
 

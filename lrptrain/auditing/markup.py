@@ -19,7 +19,9 @@ def _block(block: str) -> str:
         head, _, *rows = lines  # the second line is of dashes
         body = "".join(f"<tr>{_cells(row, 'td')}</tr>" for row in rows)
         table = f"<tr>{_cells(head, 'th')}</tr>{body}"
-        return f'<div style="overflow-x:auto"><table style="border-collapse:collapse">{table}</table></div>'
+        return (
+            f'<div style="overflow-x:auto"><table style="border-collapse:collapse;font:inherit">{table}</table></div>'
+        )
     if all(line.startswith("- ") for line in lines):
         return f"<ul>{''.join(f'<li>{_inline(line[2:])}</li>' for line in lines)}</ul>"
     return f"<p>{_inline(' '.join(lines))}</p>"

@@ -245,7 +245,9 @@ def _show_image(
 
 
 def _show_text(explained: _Explained, text: str, words: Any) -> None:
-    from lrptrain.render import token_ansi
+    from lrptrain.relevance.showing import scored_by
+    from lrptrain.render import token_ansi, token_words
+    from lrptrain.render.view import takes_color
     from lrptrain.trainers.naming import check_vocabulary
 
     encoded = words(text, return_tensors="pt", truncation=True)
@@ -255,9 +257,9 @@ def _show_text(explained: _Explained, text: str, words: Any) -> None:
     inputs = {name: encoded[name].to(explained.device) for name in ("input_ids", "attention_mask")}
     relevance, names = explained.relevance(inputs)
     # [CLS] and [SEP] often hold nearly all of the relevance: they are not coloured, and do not set the scale.
-    special = words.get_special_tokens_mask(ids, already_has_special_tokens=True)
-    scored = [not each for each in special]
-    print(token_ansi(words.convert_ids_to_tokens(ids), relevance.scores[0].cpu().numpy(), scored=scored))
+    tokens = words.convert_ids_to_tokens(ids)
+    show = token_ansi if takes_color() else token_words
+    print(show(tokens, relevance.scores[0].cpu().numpy(), scored=scored_by(words, ids, tokens)))
     print(_prediction(relevance, names))
 
 

@@ -19,8 +19,9 @@ def check_run(run: str, max_severity: float = 0.0) -> None:
     """
     # Imported here: the help of a verb must not wait for what the verb needs.
     from lrptrain.monitor.check import check
+    from lrptrain.trainers.emphasis import for_stream
 
     result = check(run, max_severity)
-    print(result)
+    print(for_stream(str(result), sys.stdout))
     if not result:
         sys.exit(1)

@@ -3,6 +3,7 @@
 Nothing to download.
 """
 
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,7 @@ def demo(output: str = "runs/demo", epochs: int = 8, max_samples: int = 100, ima
     # Imported here: the help of a verb must not wait for what the verb needs.
     from lrptrain.cli.demo_runs import GUIDANCE_OPTIONS, compare_outcomes, quiet, train, write_overlays
     from lrptrain.data import PlantedDigits
+    from lrptrain.trainers.emphasis import for_stream
 
     quiet()
     folder = Path(output)
@@ -38,6 +40,8 @@ def demo(output: str = "runs/demo", epochs: int = 8, max_samples: int = 100, ima
     picture = write_overlays(plain.scored, guided.scored, data, folder / "overlays.png")
     text = compare_outcomes(plain, guided)
     (folder / "report.txt").write_text(text + "\n", encoding="utf-8")
-    print(f"\n{text}\n\npicture     {picture}")
+    # The verdict comes last, where nothing buries it.
+    print(f"\npicture     {picture}")
     for name, outcome in (("plain", plain), ("guided", guided)):
         print(f"run         {outcome.folder}\ncheckpoint  {folder / name / 'model.ckpt'}")
+    print(f"\n{for_stream(text, sys.stdout)}")

@@ -1,6 +1,7 @@
 """The two runs of the demo, and what came out of them side by side."""
 
 import logging
+import os
 import time
 import warnings
 from dataclasses import dataclass
@@ -9,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytorch_lightning as pl
+from pytorch_lightning.callbacks import TQDMProgressBar
 
 from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor
 from lrptrain.data import PlantedDigits
@@ -18,6 +20,7 @@ from lrptrain.loggers.wandb import logged_in
 from lrptrain.models import ImageClassifier
 from lrptrain.monitor.drawing import choose_displayed
 from lrptrain.render import contact_sheet, overlay, to_picture
+from lrptrain.trainers.messages import shows_progress
 
 VIT = {"img_size": 24, "patch_size": 4, "embed_dim": 64, "depth": 4, "num_heads": 4}
 GUIDANCE_OPTIONS: dict[str, Any] = {"loss": "consistency", "weight": 10.0}
@@ -53,13 +56,16 @@ def train(data: PlantedDigits, folder: Path, guided: bool, epochs: int, max_samp
     pl.seed_everything(seed, verbose=False)
     module = ImageClassifier(num_classes=data.num_classes, model="vit_tiny_patch16_224", model_kwargs=VIT, lr=2e-3)
     monitor = RelevanceMonitor(max_samples=max_samples, budget=None)
+    attached: list[pl.Callback] = [monitor, RelevanceGuidance(**GUIDANCE_OPTIONS)] if guided else [monitor]
     logger = _wandb(folder)
+    # Rich's bar, Lightning's choice where it is installed, wraps its numbers over several lines of 80 columns.
     trainer = pl.Trainer(
         max_epochs=epochs,
         accelerator="cpu",
         default_root_dir=folder,
         logger=logger,
-        callbacks=[monitor, RelevanceGuidance(**GUIDANCE_OPTIONS)] if guided else [monitor],
+        callbacks=[*attached, TQDMProgressBar()] if shows_progress() else attached,
+        enable_progress_bar=shows_progress(),
         enable_checkpointing=False,
         enable_model_summary=False,
         log_every_n_steps=10,
@@ -116,7 +122,7 @@ def _verdict(name: str, outcome: Outcome) -> str:
     if not last:
         return f"{text}, and took the flag back in epoch {since[-1] + 1}."
     gravest = max(last, key=lambda finding: finding.severity)
-    return f"{text}. The flag as it stands:\n\n{announce([gravest], outcome.folder)[0]}"
+    return f"{text}. The flag as it stands:\n\n{announce([gravest], outcome.folder.parent.parent)[0]}"
 
 
 def _confirmed(event: dict[str, Any]) -> list[Finding]:
@@ -156,6 +162,9 @@ def _wandb(folder: Path) -> Any:
     import wandb
     from pytorch_lightning.loggers import WandbLogger
 
+    if not online:
+        # Read when W&B starts again: its settings below come too late for what it says of itself.
+        os.environ.setdefault("WANDB_SILENT", "true")
     # Offline there is no address to say, and sixty lines of summary would stand between the runs and the result.
     settings = wandb.Settings(silent=not online)
     return WandbLogger(folder.name, save_dir=folder, offline=not online, project="lrptrain-demo", settings=settings)
@@ -166,8 +175,6 @@ def quiet() -> None:
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     messages = logging.getLogger("pytorch_lightning.utilities.rank_zero")
     messages.setLevel(logging.INFO)
-    messages.addFilter(
-        lambda record: record.levelno >= logging.ERROR or record.module in ("monitor", "relevance_monitor")
-    )
+    messages.addFilter(lambda record: record.levelno >= logging.ERROR or record.module in ("base", "relevance_monitor"))
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
     warnings.filterwarnings("ignore", message=".*LeafSpec.*")

@@ -189,13 +189,15 @@ def about_sample(folder: Path, sample_id: str, notes: list[str], length: int) ->
         "tokens": tokens,
         "annotation": annotation,
         "scored": scored,
-        "words": [] if tokens is None or scored is None else _words(tokens, scored, annotation),
+        "words": _words(tuple(tokens or ()), tuple(scored or ()), tuple(annotation or ())),
     }
 
 
-def _words(tokens: list[str | None], scored: list[bool], annotation: list[int] | None) -> list[dict[str, Any]]:
+# A text is the same in every evaluation.
+@lru_cache(maxsize=512)
+def _words(tokens: tuple[str | None, ...], scored: tuple[bool, ...], annotation: tuple[int, ...]) -> list[Any]:
     """What is shown of a text: its words, as `lrptrain.render` joins them, each with the places of its tokens."""
-    evidence = [False] * len(tokens) if annotation is None else [value == 1 for value in annotation]
+    evidence = [value == 1 for value in annotation] or [False] * len(tokens)
     return [word._asdict() for word in join_words(tokens, scored, evidence)]
 
 

@@ -1,6 +1,7 @@
 """An export of seeds and pseudo-masks, page by page; `lrptrain.segmentation.export_files` describes its files."""
 
 import json
+import math
 from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache
@@ -20,6 +21,7 @@ PICTURE_KINDS = {
 }
 """The folder and the ending of each kind of picture that an image has."""
 MOST_SHOWN = 24
+IMAGE_SCORES = "image_scores.json"
 # The kinds by their names in scores.json.
 _SCORED = {"seeds": "seeds", "refined": "refined", "masks": "mask"}
 # How a whole file of the format begins and ends.
@@ -28,9 +30,15 @@ _Entry = dict[str, Any]
 
 
 def read_masks(
-    folder: Path, export: str = "", split: str = "", of_class: str = "", status: str = "", page: int = 0
+    folder: Path,
+    export: str = "",
+    split: str = "",
+    of_class: str = "",
+    status: str = "",
+    sort: str = "",
+    page: int = 0,
 ) -> dict[str, Any]:
-    """A page of an export: what is done first, then what was skipped, by name.
+    """A page of an export: what is done first, then what was skipped, by name or by IoU.
 
     Args:
         folder: Folder of the run.
@@ -38,23 +46,30 @@ def read_masks(
         split: Only of this split; empty for all.
         of_class: Only with masks of the class of this number; empty for all.
         status: Only "done" or "skipped"; empty for both.
+        sort: By the mean IoU of "seeds", "refined" or "mask", the least first, with a "-" before it the largest first;
+            images without one come last. By name for anything else.
         page: Number of the page from 0; any number past the end means the last page.
 
     Returns:
         `export`, or None if there is none; `exports`; `classes`: with `name` and `color`; `counts` of all images by
         `status`, `split`, `class` (its number) and `reason`; `scores`: mean IoU by split and kind; `found`: how many
         the filters leave; `page`, `pages`; `rows` of at most 24 images: `name`, `title`, `split`, `classes`, `size`,
-        `status`, `reason` and `pictures`, the kinds that are there; and `notes`.
+        `status`, `reason`, `iou` by kind in 0..1, where it is known, and `pictures`, the kinds that are there; and
+        `notes`.
     """
     exports = find_exports(folder)
     notes: list[str] = []
     chosen = export if export in exports else next(iter(exports), None)
     entries = _entries(folder, chosen, notes) if chosen is not None else []
-    fitting = [entry for entry in entries if _fits(entry, split, of_class, status)]
+    image_scores = _image_scores(folder, chosen, notes)
+    fitting = _sorted([entry for entry in entries if _fits(entry, split, of_class, status)], image_scores, sort)
     pages = max(1, -(-len(fitting) // MOST_SHOWN))  # rounded up
     page = min(max(page, 0), pages - 1)
     # Only the images of this page are looked for on the disk: an export may have 100 000.
-    rows = [_row(folder, chosen or "", entry) for entry in fitting[page * MOST_SHOWN : (page + 1) * MOST_SHOWN]]
+    rows = [
+        {**_row(folder, chosen or "", entry), "iou": image_scores.get(entry["name"], {})}
+        for entry in fitting[page * MOST_SHOWN : (page + 1) * MOST_SHOWN]
+    ]
     if lacking := sum(
         entry["status"] == "done" and not set(PICTURE_KINDS) - {"image", "truth"} <= {*entry["pictures"]}
         for entry in rows
@@ -167,6 +182,39 @@ def _fits(entry: _Entry, split: str, of_class: str, status: str) -> bool:
     # Classes are numbers in the index, and text in a request.
     in_class = not of_class or of_class in map(str, entry["classes"])
     return in_class and split in ("", entry["split"]) and status in ("", entry["status"])
+
+
+def _image_scores(folder: Path, export: str | None, notes: list[str]) -> dict[str, dict[str, float]]:
+    """Mean IoU by the name of the image, then by kind; empty where there are no true masks."""
+    path = file_in(folder, export, IMAGE_SCORES) if export is not None else None
+    try:
+        return _read_image_scores(*stamped(path)) if path is not None else {}
+    except (OSError, ValueError, RecursionError) as error:
+        notes.append(f"{IMAGE_SCORES} cannot be read and was passed over: {error}")
+        return {}
+
+
+@lru_cache(maxsize=16)
+def _read_image_scores(path: Path, changed: int, size: int) -> dict[str, dict[str, float]]:
+    content = json.loads(path.read_bytes())
+    return {
+        name: {
+            kind: scores[own]
+            for own, kind in _SCORED.items()
+            # nan, of an image of which nothing is decided, is no score.
+            if isinstance(scores.get(own), int | float) and 0 <= scores[own] <= 1
+        }
+        for name, scores in (content.items() if isinstance(content, dict) else ())
+        if isinstance(scores, dict)
+    }
+
+
+def _sorted(entries: list[_Entry], scores: dict[str, dict[str, float]], by: str) -> list[_Entry]:
+    kind = by.removeprefix("-")
+    if kind not in _SCORED.values():
+        return entries
+    sign = -1 if by.startswith("-") else 1
+    return sorted(entries, key=lambda entry: sign * scores.get(entry["name"], {}).get(kind, sign * math.inf))
 
 
 def _row(folder: Path, export: str, entry: _Entry) -> dict[str, Any]:

@@ -22,11 +22,24 @@ SCRIPTS = (
         "cards",
         "dialog",
     ),
-    *("verdict", "runtable", "runs", "findings", "filters", "histogram", "confusion", "atlas", "plots", "compare"),
+    *(
+        "verdict",
+        "runtable",
+        "runs",
+        "proof",
+        "findings",
+        "filters",
+        "histogram",
+        "confusion",
+        "atlas",
+        "plots",
+        "compare",
+        "export",
+    ),
     *("samples", "masks", "audit", "app"),
 )
 """In the order in which they are loaded."""
-STYLES = ("page", "explore")
+STYLES = ("page", "explore", "proof")
 _making_charts = Lock()
 
 

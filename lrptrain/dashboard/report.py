@@ -10,7 +10,7 @@ from lrptrain.dashboard.masks import mask_picture, read_masks
 from lrptrain.dashboard.page import page
 from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_new_events
 from lrptrain.dashboard.samples import read_sample_table, read_scores
-from lrptrain.dashboard.verdicts import audit_picture, read_audit
+from lrptrain.dashboard.verdicts import audit_picture, proof_picture, read_audit
 from lrptrain.files import to_json, write_text
 from lrptrain.loggers.inputs import input_path
 
@@ -42,6 +42,7 @@ def write_html_report(folder: Path, output: Path) -> list[str]:
 def _everything(folder: Path) -> dict[str, Any]:
     """Return what the page would ask a server for, by the same names; static/source.js reads it."""
     about = about_run(folder)
+    events = read_new_events(folder)
     table = read_sample_table(folder)
     columns = table["columns"]
     settings = about["settings"]
@@ -55,7 +56,7 @@ def _everything(folder: Path) -> dict[str, Any]:
     masks = read_masks(folder)
     return {
         "about": about,
-        "events": read_new_events(folder),
+        "events": events,
         "scores": {
             label or "": read_scores(folder, label, confidence) for label in [None, *labels[:MOST_SCORED_CLASSES]]
         },
@@ -68,11 +69,19 @@ def _everything(folder: Path) -> dict[str, Any]:
         },
         "history": {sample_id: read_history(folder, sample_id) for sample_id in ids},
         "images": {sample_id: _pictures(folder, sample_id) for sample_id in ids},
+        "proofs": {name: _embedded(proof_picture(folder, name), "png") for name in _proof_names(events)},
         "audit": audit,
         "audit_pictures": {name: _embedded(audit_picture(folder, name), "png") for name in audit["pictures"]},
         "masks": masks,
         "mask_pictures": {row["name"]: _masks_of(folder, masks["export"], row) for row in masks["rows"]},
     }
+
+
+def _proof_names(events: dict[str, Any]) -> list[str]:
+    """The pictures of the proofs of the last evaluation, which the page shows in full."""
+    findings = events["events"][-1]["findings"] if events["events"] else []
+    proofs = [finding["proof"] for finding in findings if isinstance(finding.get("proof"), dict)]
+    return [proof["path"] for proof in proofs if str(proof.get("path")).endswith(".png")]
 
 
 def _chosen(table: dict[str, Any]) -> list[str]:

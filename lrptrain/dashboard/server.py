@@ -13,7 +13,7 @@ from lrptrain.dashboard.maps import read_cards, read_history
 from lrptrain.dashboard.masks import mask_picture, read_masks
 from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_new_events
 from lrptrain.dashboard.samples import read_sample_table, read_scores
-from lrptrain.dashboard.verdicts import audit_picture, read_audit
+from lrptrain.dashboard.verdicts import audit_picture, proof_picture, read_audit
 from lrptrain.extras import require
 from lrptrain.files import to_json
 from lrptrain.loggers.inputs import input_path
@@ -149,6 +149,7 @@ def _routes(root: Path) -> list[Any]:
         *(route(f"/api/{name}", partial(answer, read)) for name, read in _READERS.items()),
         route("/image", partial(picture, _image)),
         route("/audit.png", partial(picture, _audit_picture)),
+        route("/proof.png", partial(picture, _proof)),
         route("/mask", partial(picture, _mask)),
     ]
 
@@ -162,12 +163,16 @@ def _audit_picture(folder: Path, query: Any) -> Path | None:
     return audit_picture(folder, query.get("name", ""))
 
 
+def _proof(folder: Path, query: Any) -> Path | None:
+    return proof_picture(folder, query.get("path", ""))
+
+
 def _mask(folder: Path, query: Any) -> Path | None:
     return mask_picture(folder, query.get("export", ""), query.get("kind", ""), query.get("name", ""))
 
 
 def _masks(folder: Path, query: Any) -> dict[str, Any]:
-    filters = {"split": "split", "of_class": "class", "status": "status", "export": "export"}
+    filters = {"split": "split", "of_class": "class", "status": "status", "export": "export", "sort": "sort"}
     chosen = {argument: query.get(name, "") for argument, name in filters.items()}
     return read_masks(folder, **chosen, page=_count(query, "page"))
 

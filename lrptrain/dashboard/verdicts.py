@@ -4,6 +4,7 @@ from pathlib import Path
 from typing import Any
 
 from lrptrain.dashboard.runs import file_in, read_json_or_note
+from lrptrain.loggers.local import PROOFS
 
 PNG = b"\x89PNG\r\n\x1a\n"
 
@@ -42,6 +43,19 @@ def audit_picture(folder: Path, name: str) -> Path | None:
     """A picture of the audit by its name; None if there is none, or if it is no PNG."""
     # The name comes from a request: it must stay in the folder, and be what the page takes it for.
     path = file_in(folder, "audit", f"{name}.png") if "/" not in name and "\\" not in name else None
+    if path is None:
+        return None
+    with path.open("rb") as file:
+        return path if file.read(len(PNG)) == PNG else None
+
+
+def proof_picture(folder: Path, name: str) -> Path | None:
+    """The picture of a finding's proof by its path in the run's folder; None if there is none, or it is no PNG."""
+    parts = name.split("/")
+    # As `lrptrain.loggers.local` writes them: no other file of the run is given out by this way.
+    if len(parts) != 3 or parts[0] != PROOFS or not name.endswith(".png") or "\\" in name:
+        return None
+    path = file_in(folder, *parts)
     if path is None:
         return None
     with path.open("rb") as file:

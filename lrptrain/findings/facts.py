@@ -26,10 +26,12 @@ def fact_of(finding: Finding) -> Fact:
     return detector.fact or finding.kind, finding.where if detector.named_by_place else ""
 
 
-def gravity(finding: Finding) -> tuple[int, bool, float, float]:
-    """Return what sorts findings, the gravest first: state, all samples before classes, the effect, the relevance."""
+def gravity(finding: Finding) -> tuple[int, bool, bool, float, float]:
+    """Return what sorts findings, the gravest first: state, all samples before classes, label, effect, relevance."""
     share = finding.relevance.effect if finding.relevance is not None else 0.0
-    return STATES.index(finding.state), finding.scope != OVERALL, -finding.severity, share
+    # Maps of the label are those that a mask or a rationale is about: they speak before those of the prediction.
+    is_narrow = finding.scope != OVERALL
+    return STATES.index(finding.state), is_narrow, finding.target != "label", -finding.severity, share
 
 
 def unfold(findings: Iterable[Finding]) -> list[Finding]:

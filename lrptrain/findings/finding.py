@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 from lrptrain.findings.detector import get_detector
 from lrptrain.findings.markup import finding_html
+from lrptrain.findings.proof import Proof
 from lrptrain.findings.scopes import Scope
 from lrptrain.findings.sentences import sentences
 
@@ -74,6 +75,7 @@ class Finding:
         excerpts: Of texts, the words of the worst samples that show it, in their order.
         also: The further findings of the same fact, in classes and groups and for other targets; see
             `lrptrain.findings.facts`. None of them has any of its own.
+        proof: What the intervention did to a few samples of a confirmed finding; None in all processes but the first.
     """
 
     kind: str
@@ -96,6 +98,7 @@ class Finding:
     strategy: str = ""
     excerpts: tuple[str, ...] = ()
     also: tuple["Finding", ...] = ()
+    proof: Proof | None = field(default=None, compare=False)
 
     @property
     def evidence(self) -> Evidence:
@@ -148,7 +151,14 @@ class Finding:
         p-values.
         """
         derived = ("effect", "interval", "p_value", "samples", "severity", "trend")
-        values = asdict(replace(self, also=())) | self.scope.to_dict() | {name: getattr(self, name) for name in derived}
+        shown = None if self.proof is None else replace(self.proof, png=b"")
+        values = (
+            asdict(replace(self, also=(), proof=shown))
+            | self.scope.to_dict()
+            | {name: getattr(self, name) for name in derived}
+        )
+        if shown is not None:
+            del values["proof"]["png"]
         plain: dict[str, Any] = _with_lists(values | {"text": str(self), "sentences": sentences(self)._asdict()})
         return plain | {"also": [each.to_dict() for each in self.also]}
 
@@ -163,6 +173,7 @@ class Finding:
             fields[name] = Evidence.from_dict(values[name]) if values.get(name) else None
         for name in ("worst_samples", "history", "excerpts"):
             fields[name] = tuple(values.get(name, ()))
+        fields["proof"] = Proof.from_dict(values["proof"]) if values.get("proof") else None
         fields["also"] = tuple(cls.from_dict(each) for each in values.get("also", ()))
         return cls(**fields)
 

@@ -4,6 +4,7 @@ import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from lrptrain.findings.proof import proof_html
 from lrptrain.findings.sentences import sentences
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def finding_html(finding: "Finding") -> str:
         f'<div style="{style};border-left:4px solid {color}">'
         f'<div style="color:{color};font-weight:600">{html.escape(said.verdict)}</div>'
         f"{_lines((said.intervention, said.relevance, said.likewise, said.samples))}"
+        f"{proof_html(finding)}"
         f"{_lines([f'Mend: {said.remedy}'] if said.remedy else [])}"
         f'<details style="color:#5c5c5c;font-size:12px"><summary>in numbers</summary>{html.escape(str(finding))}'
         "</details></div>"

@@ -77,12 +77,18 @@ def _intervention(finding: "Finding") -> str:
     evidence = finding.intervention
     if evidence is None:
         return f"Not tested: {finding.note}." if finding.note else "No intervention has tested it."
-    change, control = _CHANGES.get(finding.strategy, _CHANGES[""])
+    change, control = change_in_words(finding.strategy)
     fall = evidence.effect + evidence.reference
     size = points(abs(fall))
     moved = f"{'rises' if fall < 0 and size != '0' else 'falls'} by {size} {'point' if size == '1' else 'points'}"
     unsure = " That is too unsure to confirm it." if finding.state == "suspected" else ""
-    return f"{change}, the answer's probability {moved} ({control}: {points(evidence.reference)}).{unsure}"
+    # Whole points: what moves a control by less is noise.
+    return f"{change}, the answer's probability {moved} ({control}: {points(round(evidence.reference, 2))}).{unsure}"
+
+
+def change_in_words(strategy: str) -> tuple[str, str]:
+    """Return what an intervention did to the place, and what its control did instead."""
+    return _CHANGES.get(strategy, _CHANGES[""])
 
 
 def _likewise(finding: "Finding") -> str:

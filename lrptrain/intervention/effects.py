@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,7 @@ from torch import Tensor, nn
 from lrptrain.batch import IMAGES, Sample, collate, model_inputs
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.logits import class_probabilities
+from lrptrain.intervention.changes import Change, KeptChanges
 from lrptrain.intervention.confidence import sharpened
 from lrptrain.intervention.images import filled, inpainted, shifted
 from lrptrain.intervention.regions import Region, image_of, pixels, tokens
@@ -109,6 +111,7 @@ def effects(
     device: torch.device | str = "cpu",
     forward_context: Callable[[], AbstractContextManager[Any]] = nullcontext,
     power: float = 1.0,
+    kept: KeptChanges | None = None,
 ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
     """Change a region in some samples, and measure by how much the probability of the predicted class falls.
 
@@ -128,6 +131,7 @@ def effects(
         device: The device of the model.
         forward_context: Entered around forward passes (autocast).
         power: What sharpens all probabilities before they are compared; see `lrptrain.intervention.confidence`.
+        kept: Keeps what is made of the samples that fall furthest.
 
     Returns:
         Change and control of `computed_rows`, in [-1, 1]; nan where a sample has no such region or no donor.
@@ -154,20 +158,41 @@ def effects(
         numbers = random[:, chunk_rows].to(device)
         chunk = _Chunk(batch, donor_batches, place, region.kind == "patches", config, grid, numbers, colour)
         with forward_context():
-            answers = [class_probabilities(output).cpu().numpy() for output in _outputs(model, list(_altered(chunk)))]
+            variants = list(_altered(chunk))
+            answers = [class_probabilities(output).cpu().numpy() for output in _outputs(model, variants)]
         # Of the probability of each sample's predicted class, positive where it falls: under the change, then under
         # each control.
         each = np.arange(len(chunk_rows)), predicted[chunk_rows]
         before = sharpened(probabilities[chunk_rows], power)
-        falls = [(before - sharpened(after, power))[each] for after in answers]
+        answers = [before, *(sharpened(after, power) for after in answers)]
+        falls = [(before - after)[each] for after in answers[1:]]
         # A sample without the region (no annotation, no such token) was not changed: its fall of 0 says nothing.
         untested = ~place.flatten(1).any(1).cpu().numpy()
         for donor in donors:
             untested |= donor[chunk_rows] < 0
+        if kept is not None:
+            for i in np.flatnonzero(~untested):
+                fall = float(falls[0][i] - np.mean(falls[1:], axis=0)[i])
+                kept.offer(region, int(chunk_rows[i]), fall, partial(_change, variants, answers, int(i), fall))
         changes.append(np.where(untested, np.nan, falls[0]))
         # A swap has one control, the donor of the same class; for all else it is the mean over the random regions.
         controls.append(np.where(untested, np.nan, np.mean(falls[1:], axis=0)))
     return np.concatenate(changes), np.concatenate(controls)
+
+
+def _change(variants: Sequence[Mapping[str, Tensor]], answers: Sequence[np.ndarray], place: int, fall: float) -> Change:
+    """Return what became of one sample of a batch.
+
+    Args:
+        variants: The batch with the region changed, then under each control.
+        answers: The class probabilities of the batch as it is, then of each variant.
+        place: The place of the sample in the batch.
+        fall: See `Change`.
+    """
+    # Copies: views would keep the whole batch in memory.
+    changed, control = ({name: values[place].cpu().clone() for name, values in each.items()} for each in variants[:2])
+    before, after, under_control = (each[place].copy() for each in answers[:3])
+    return Change(changed, control, before, after, under_control, fall)
 
 
 def _padded_alike(

@@ -1,16 +1,9 @@
 """One sink per logger, each fed with the same record."""
 
-from collections.abc import Callable
 from typing import Any
 
-from lrptrain.loggers.experiments import (
-    is_summary_writer,
-    is_wandb_run,
-    media_to_wandb_run,
-    media_to_writer,
-    scalars_to_wandb_run,
-    scalars_to_writer,
-)
+from lrptrain.loggers.comet import COMET_EXPERIMENT, COMET_LOGGER
+from lrptrain.loggers.experiments import SUMMARY_WRITER, WANDB_RUN
 from lrptrain.loggers.local import (
     RecordWriter,
     read_class_maps,
@@ -19,86 +12,94 @@ from lrptrain.loggers.local import (
     read_samples,
     write_record,
 )
+from lrptrain.loggers.many_scores import scores_table, with_few_scores
 from lrptrain.loggers.metrics import LoggedMetric
-from lrptrain.loggers.other import log_to_other
+from lrptrain.loggers.mlflow import MLFLOW, MLflowRun
+from lrptrain.loggers.other import OTHER, log_to_other
 from lrptrain.loggers.record import ClassMap, EpochRecord, Highlight, Input, Picture
-from lrptrain.loggers.tensorboard import log_to_tensorboard
-from lrptrain.loggers.wandb import define_metrics, log_to_wandb
+from lrptrain.loggers.sink import Sink
+from lrptrain.loggers.tensorboard import TENSORBOARD_LOGGER
+from lrptrain.loggers.wandb import WANDB_LOGGER
 
 __all__ = [
+    "SINKS",
     "ClassMap",
     "EpochRecord",
     "Highlight",
     "Input",
     "LoggedMetric",
+    "MLflowRun",
     "Picture",
     "RecordWriter",
+    "Sink",
     "is_logger",
     "log_to_other",
-    "log_to_tensorboard",
-    "log_to_wandb",
     "read_class_maps",
     "read_events",
     "read_findings",
     "read_samples",
     "send",
     "send_scalars",
+    "what_is_sent",
     "write_record",
 ]
 
-_SINKS: dict[str, Callable[[Any, EpochRecord], None]] = {
-    "WandbLogger": log_to_wandb,
-    "TensorBoardLogger": log_to_tensorboard,
-}
+SINKS: tuple[Sink, ...] = (
+    WANDB_LOGGER,
+    WANDB_RUN,
+    TENSORBOARD_LOGGER,
+    SUMMARY_WRITER,
+    MLFLOW,
+    COMET_LOGGER,
+    COMET_EXPERIMENT,
+    OTHER,
+)
+"""The kinds of loggers; the first one that serves an object is its sink."""
 
 
 def send_scalars(logger: Any, record: EpochRecord) -> None:
-    """Make one point of a record's scalars.
+    """Make one point of a record's scalars; scores of many classes come with `send`, as a table, where there are any.
 
     Args:
-        logger: One of a Lightning trainer's `loggers`, as Lightning does after a validation; a W&B run or a
-            `SummaryWriter`.
+        logger: What one of `SINKS` serves: a logger of Lightning, a W&B run, a `SummaryWriter`, a run of MLflow, a
+            Comet experiment.
         record: The record that has the scalars.
     """
-    if is_summary_writer(logger):
-        scalars_to_writer(logger, record)
-    elif is_wandb_run(logger):
-        scalars_to_wandb_run(logger, record)
-    else:
-        if _known(logger) == "WandbLogger":
-            define_metrics(logger.experiment, record)
-        logger.log_metrics({**record.scalars, "epoch": record.epoch}, record.step)
-        logger.save()
+    sink = _sink_of(logger)
+    sink.log_scalars(logger, with_few_scores(record) if sink.has_tables else record)
 
 
 def send(logger: Any, record: EpochRecord) -> None:
-    """Hand all but the scalars of a record to the sink of a logger.
+    """Hand all but the scalars of a record to the sink of a logger; an object that is no logger is passed over.
 
-    A Lightning logger is known by the name of its class or of one it derives from, so that those of `pytorch_lightning`
-    and of `lightning.pytorch` both are, and neither is imported. Any other is given what its interface takes (see
-    `log_to_other`). Errors of a logger are the caller's.
+    Errors of a logger are the caller's.
 
     Args:
         logger: As for `send_scalars`.
         record: What to log.
     """
-    name = _known(logger)
-    if is_summary_writer(logger):
-        media_to_writer(logger, record)
-    elif is_wandb_run(logger):
-        media_to_wandb_run(logger, record)
-    elif name is None:
-        log_to_other(logger, record)
-    else:
-        _SINKS[name](logger.experiment, record)
+    if is_logger(logger):
+        _sink_of(logger).log_media(logger, record)
 
 
 def is_logger(logger: Any) -> bool:
     """Return whether scalars can be sent to an object."""
-    return is_summary_writer(logger) or is_wandb_run(logger) or callable(getattr(logger, "log_metrics", None))
+    return any(sink.serves(logger) for sink in SINKS)
 
 
-def _known(logger: Any) -> str | None:
-    # Classes of both packages, `pytorch_lightning` and `lightning.pytorch`, have the same name.
-    names = (base.__name__ for base in type(logger).__mro__)
-    return next((name for name in names if name in _SINKS), None)
+def what_is_sent(logger: Any, record: EpochRecord) -> list[str]:
+    """Return what a user should know of a logger that does not get everything as it is, in lines; none otherwise."""
+    sink, name = _sink_of(logger), type(logger).__name__
+    lines = []
+    if sink.lacks(logger):
+        lines.append(
+            f"{name} gets the scalars, but has no place for {sink.lacks(logger)}: they are in the run's folder"
+        )
+    scores = len(scores_table(record)["score"])
+    if scores and sink.has_tables:
+        lines.append(f"{name} gets {scores} scores of single classes as a table, {record.prefix}/scores_table")
+    return lines
+
+
+def _sink_of(logger: Any) -> Sink:
+    return next(sink for sink in SINKS if sink.serves(logger))

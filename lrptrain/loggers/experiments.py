@@ -4,6 +4,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from lrptrain.loggers.record import EpochRecord
+from lrptrain.loggers.sink import Sink
 from lrptrain.loggers.tensorboard import log_to_tensorboard
 from lrptrain.loggers.wandb import define_metrics, log_to_wandb, scalars_row
 
@@ -72,3 +73,7 @@ class RunBeside:
     def __getattr__(self, name: str) -> Any:
         """Return what the run has by that name."""
         return getattr(self._run, name)
+
+
+WANDB_RUN = Sink(serves=is_wandb_run, log_scalars=scalars_to_wandb_run, log_media=media_to_wandb_run)
+SUMMARY_WRITER = Sink(serves=is_summary_writer, log_scalars=scalars_to_writer, log_media=media_to_writer)

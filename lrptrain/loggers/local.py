@@ -5,6 +5,7 @@
     samples/epoch_0003_step_000120.parquet         one row per sample
     pictures/epoch_0003_step_000120/<id>.png       relevance over the image
     highlights/epoch_0003_step_000120.html         relevance over the texts
+    proofs/epoch_0003_step_000120/0_<kind>.png     samples of a confirmed finding: as they are, changed, and the control
     class_maps/epoch_0003_step_000120.parquet      maps of the samples shown for many classes, one row each
     inputs/                                        what the samples are, once; see `lrptrain.loggers.inputs`
 
@@ -28,6 +29,9 @@ from jaxtyping import Float32
 from lrptrain.extras import require
 from lrptrain.files import append_json_line, file_name_of, folder_size_mb, write_atomically, write_json, write_text
 from lrptrain.findings import Finding
+from lrptrain.findings.proof import proof_html
+from lrptrain.findings.sentences import sentences
+from lrptrain.loggers.highlights_page import highlights_page
 from lrptrain.loggers.inputs import write_inputs
 from lrptrain.loggers.metrics import COST, LoggedMetric
 from lrptrain.loggers.record import ClassMap, EpochRecord
@@ -35,6 +39,7 @@ from lrptrain.loggers.timeline import EVENTS, Moment, read_timeline, stands
 
 MAP = "map_"  # the prefix of columns of maps, such as `map_label`
 SAMPLES = "samples"  # the folder of the tables, one for each evaluation
+PROOFS = "proofs"  # the folder of what interventions did to samples of confirmed findings
 CLASS_MAPS = "class_maps"  # the folder of maps for many classes
 RECORD_METRICS = (LoggedMetric(("record_mb",), "Megabytes of the record", COST, unit="megabytes"),)
 
@@ -80,6 +85,7 @@ def write_record(
         lambda: write_inputs(folder, record.inputs, room_mb),
         lambda: _write_pictures(folder, record),
         lambda: _write_highlights(folder, record),
+        lambda: _write_proofs(folder, record),
     ]
     errors: list[OSError] = []
     for write in parts:
@@ -153,7 +159,7 @@ class RecordWriter:
                 "scores, findings and maps are still written, pictures no longer",
                 stacklevel=2,
             )
-        within_budget = replace(record, pictures=[], texts=[], inputs={}, class_maps=[]) if full else record
+        within_budget = _without_pictures(record) if full else record
         write_record(folder, within_budget, self.max_mb - size, marks)
         return record
 
@@ -227,6 +233,34 @@ def _moment_of(table: Any) -> Moment:
     return table["epoch"][0].as_py(), table["step"][0].as_py()
 
 
+def _without_pictures(record: EpochRecord) -> EpochRecord:
+    findings = [replace(finding, proof=None) for finding in record.findings]
+    return replace(record, pictures=[], texts=[], inputs={}, class_maps=[], findings=findings)
+
+
+def _write_proofs(folder: Path, record: EpochRecord) -> None:
+    written = [finding for finding in record.findings if finding.proof is not None]
+    for finding in written:
+        _write_proof(folder, finding)
+    # Of an evaluation of the same epoch and step that this one replaces.
+    paths = {folder / finding.proof.path for finding in written if finding.proof is not None}
+    for path in (folder / PROOFS / evaluation_name(record.epoch, record.step)).glob("*.*"):
+        if path not in paths:
+            path.unlink()
+
+
+def _write_proof(folder: Path, finding: Finding) -> None:
+    proof = finding.proof
+    assert proof is not None
+    path = folder / proof.path
+    png = proof.png
+    if png:
+        write_atomically(path, lambda part: part.write_bytes(png))
+    else:
+        verdict = html.escape(sentences(finding).verdict)
+        write_text(path, f'<!DOCTYPE html><meta charset="utf-8"><h4>{verdict}</h4>{proof_html(finding)}')
+
+
 def _class_columns(maps: list[ClassMap]) -> dict[str, list[Any]]:
     return {
         "sample_id": [each.sample_id for each in maps],
@@ -283,11 +317,4 @@ def _write_pictures(folder: Path, record: EpochRecord) -> None:
 def _write_highlights(folder: Path, record: EpochRecord) -> None:
     if not record.texts:
         return
-    blocks = "\n".join(f"<h2>{html.escape(text.caption)}</h2>\n{text.html}" for text in record.texts)
-    style = "body{font-family:system-ui,sans-serif;max-width:60em;margin:2em auto}h2{font-size:1em;margin:1.5em 0 .3em}"
-    title = f"Relevance, epoch {record.epoch}"
-    page = (
-        f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{title}</title>'
-        f"<style>{style}</style></head><body>\n<h1>{title}</h1>\n{blocks}\n</body></html>\n"
-    )
-    write_text(folder / "highlights" / f"{evaluation_name(record.epoch, record.step)}.html", page)
+    write_text(folder / "highlights" / f"{evaluation_name(record.epoch, record.step)}.html", highlights_page(record))

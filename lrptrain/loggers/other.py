@@ -6,6 +6,7 @@ from typing import Any
 
 from lrptrain.loggers.findings_table import findings_markdown, findings_table
 from lrptrain.loggers.record import EpochRecord
+from lrptrain.loggers.sink import Sink, scalars_to_lightning
 
 
 def log_to_other(logger: Any, record: EpochRecord) -> None:
@@ -71,3 +72,24 @@ def _takes(function: Callable[..., Any], name: str) -> bool:
     # A method with **kwargs passes them on: small options may go along, a table only to a method that names `data`.
     any_name = any(parameter.kind is inspect.Parameter.VAR_KEYWORD for parameter in parameters.values())
     return name in parameters or (any_name and name != "data")
+
+
+def _takes_scalars(logger: Any) -> bool:
+    return callable(getattr(logger, "log_metrics", None))
+
+
+def _lacks(logger: Any) -> str:
+    """Return what `log_to_other` has no method for."""
+    has_text = _method(logger, "log_text") is not None
+    has_table = _method(logger, "log_table") is not None or (has_text and not _takes(logger.log_text, "data"))
+    kinds = {"pictures": _method(logger, "log_image") is not None, "texts": has_text, "tables": has_table}
+    return ", ".join(name for name, has_place in kinds.items() if not has_place)
+
+
+OTHER = Sink(
+    serves=_takes_scalars,
+    log_scalars=scalars_to_lightning,
+    log_media=log_to_other,
+    has_tables=False,
+    lacks=_lacks,
+)

@@ -3,7 +3,10 @@
 from typing import Any
 
 from lrptrain.loggers.findings_table import findings_markdown, told
+from lrptrain.loggers.many_scores import scores_markdown
+from lrptrain.loggers.proofs import proof_picture, words_of
 from lrptrain.loggers.record import EpochRecord
+from lrptrain.loggers.sink import Sink, is_named, scalars_to_lightning
 from lrptrain.render import contact_sheet
 
 
@@ -13,8 +16,10 @@ def log_to_tensorboard(experiment: Any, record: EpochRecord) -> None:
     Logged tags:
         `relevance/overlays/<sample_id>`: The picture over its caption.
         `relevance/highlights/<sample_id>`: The caption and the text, in Markdown.
+        `relevance/proofs/<kind>`: What an intervention did to samples of a confirmed finding.
         `relevance/findings`: One item for each finding that is new.
         `relevance/findings_table`: All that stand, as a Markdown table.
+        `relevance/scores_table`: Scores of more than some tens of classes, as a Markdown table.
 
     The scalars are not logged here but through Lightning.
 
@@ -30,6 +35,12 @@ def log_to_tensorboard(experiment: Any, record: EpochRecord) -> None:
         experiment.add_text(
             f"{record.prefix}/highlights/{text.sample_id}", f"{text.caption}\n\n{text.text}", global_step=record.step
         )
+    for finding in record.findings:
+        proof = proof_picture(finding)
+        if proof is not None:
+            experiment.add_image(f"{record.prefix}/proofs/{finding.kind}", proof, record.step, dataformats="HWC")
+        if words_of(finding):
+            experiment.add_text(f"{record.prefix}/proofs/{finding.kind}", words_of(finding), global_step=record.step)
     if record.new_findings:
         items = "\n".join(f"- {told(finding)}" for finding in record.new_findings)
         experiment.add_text(f"{record.prefix}/findings", items, global_step=record.step)
@@ -37,3 +48,13 @@ def log_to_tensorboard(experiment: Any, record: EpochRecord) -> None:
         experiment.add_text(
             f"{record.prefix}/findings_table", findings_markdown(record.findings), global_step=record.step
         )
+    scores = scores_markdown(record)
+    if scores:
+        experiment.add_text(f"{record.prefix}/scores_table", scores, global_step=record.step)
+
+
+TENSORBOARD_LOGGER = Sink(
+    serves=lambda logger: is_named(logger, "TensorBoardLogger"),
+    log_scalars=scalars_to_lightning,
+    log_media=lambda logger, record: log_to_tensorboard(logger.experiment, record),
+)

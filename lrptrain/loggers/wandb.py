@@ -1,21 +1,22 @@
 """Weights & Biases as the sink."""
 
 import html
-from collections.abc import Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from lrptrain.extras import require
 from lrptrain.findings import Finding
+from lrptrain.findings.proof import proof_html
 from lrptrain.findings.sentences import sentences
-from lrptrain.loggers.findings_table import findings_table, told
-from lrptrain.loggers.local import MAP
+from lrptrain.loggers.findings_table import told
 from lrptrain.loggers.metrics import find_metric
+from lrptrain.loggers.proofs import proof_picture, words_of
 from lrptrain.loggers.record import EpochRecord, Picture
+from lrptrain.loggers.record_tables import record_tables, rows_of
+from lrptrain.loggers.sink import Sink, is_named, scalars_to_lightning
 
-# W&B shows at most 108 images under a key and 10 000 rows of a table.
+# W&B shows at most 108 images under a key.
 MOST_IMAGES = 64
-MOST_ROWS = 10_000
 _LONGEST_TITLE = 63
 _MASK_LABELS = {0: "elsewhere", 1: "annotation", 255: "ignored"}
 
@@ -31,9 +32,12 @@ def log_to_wandb(experiment: Any, record: EpochRecord) -> None:
     Logged keys, as far as the record has them:
         `relevance/overlays`: Images with the annotation as a mask; the first 64.
         `relevance/highlights`: The texts as HTML.
+        `relevance/proofs`: What interventions did to samples of confirmed findings, as images.
+        `relevance/proof_texts`: The same of texts, as HTML.
         `relevance/samples`: A table with one row per sample and its overlay or highlight, to be filtered by `label`,
             `predicted`, `correct` and every score; the first 10 000. Maps as numbers are in the local record alone.
         `relevance/findings_table`: All findings that stand; see `findings_table` for the columns.
+        `relevance/scores_table`: Scores of more than some tens of classes; see `scores_table`.
 
     The scalars are not logged here; see `define_metrics`.
 
@@ -53,15 +57,27 @@ def log_to_wandb(experiment: Any, record: EpochRecord) -> None:
     if record.texts:
         blocks = (f"<h4>{html.escape(text.caption)}</h4>\n{text.html}" for text in record.texts)
         media[f"{record.prefix}/highlights"] = wandb.Html("\n".join(blocks), inject=False)
-    if record.samples:
-        media[f"{record.prefix}/samples"] = _table(wandb, _samples(wandb, record))
-    if record.samples or record.findings:
-        media[f"{record.prefix}/findings_table"] = _table(wandb, findings_table(record.findings))
+    for name, columns in record_tables(record).items():
+        shown = _with_media(wandb, columns, record) if name == "samples" else columns
+        media[f"{record.prefix}/{name}"] = _table(wandb, shown)
+    media |= _proofs(wandb, record)
     # One call for all of it: every call makes a new row in the history of the run.
     if media:
         experiment.log({**media, _STEP: record.step})
     for finding in record.new_findings:
         _alert(wandb, experiment, finding)
+
+
+def _proofs(wandb: Any, record: EpochRecord) -> dict[str, Any]:
+    proven = [finding for finding in record.findings if finding.proof is not None]
+    images = [
+        wandb.Image(picture, caption=sentences(finding).verdict)
+        for finding in proven
+        if (picture := proof_picture(finding)) is not None
+    ]
+    texts = [f"<h4>{html.escape(sentences(each).verdict)}</h4>{proof_html(each)}" for each in proven if words_of(each)]
+    media: dict[str, Any] = {f"{record.prefix}/proofs": images} if images else {}
+    return media | ({f"{record.prefix}/proof_texts": wandb.Html("\n".join(texts), inject=False)} if texts else {})
 
 
 def scalars_row(record: EpochRecord) -> dict[str, float]:
@@ -111,12 +127,8 @@ def _image(wandb: Any, picture: Picture, caption: str | None = None) -> Any:
     return wandb.Image(picture.image, caption=caption, masks=masks)
 
 
-def _samples(wandb: Any, record: EpochRecord) -> dict[str, list[Any]]:
-    columns = {name: values[:MOST_ROWS] for name, values in record.samples.items() if not name.startswith(MAP)}
-    if "label" in columns and "predicted" in columns:
-        # "?" is the label of a sample that has none: whether it is read right is not known.
-        pairs = zip(columns["label"], columns["predicted"], strict=True)
-        columns["correct"] = [None if label == "?" else label == predicted for label, predicted in pairs]
+def _with_media(wandb: Any, samples: dict[str, list[Any]], record: EpochRecord) -> dict[str, list[Any]]:
+    columns = dict(samples)
     ids = columns.get("sample_id", [])
     # Samples without a picture or a text have an empty cell.
     images = {picture.sample_id: _image(wandb, picture) for picture in record.pictures[:MOST_IMAGES]}
@@ -127,9 +139,8 @@ def _samples(wandb: Any, record: EpochRecord) -> dict[str, list[Any]]:
     return columns
 
 
-def _table(wandb: Any, columns: Mapping[str, Sequence[Any]]) -> Any:
-    rows = [list(row) for row in zip(*columns.values(), strict=True)]
-    return wandb.Table(columns=list(columns), data=rows)
+def _table(wandb: Any, columns: dict[str, list[Any]]) -> Any:
+    return wandb.Table(columns=list(columns), data=rows_of(columns))
 
 
 def _alert(wandb: Any, experiment: Any, finding: Finding) -> None:
@@ -138,3 +149,15 @@ def _alert(wandb: Any, experiment: Any, finding: Finding) -> None:
     # W&B drops an alert of the same title within the wait: a finding that comes back is told again.
     title = title if len(title) <= _LONGEST_TITLE else f"{title[: _LONGEST_TITLE - 3]}..."
     experiment.alert(title, text=told(finding), level=wandb.AlertLevel[level], wait_duration=1)
+
+
+def _scalars_to_logger(logger: Any, record: EpochRecord) -> None:
+    define_metrics(logger.experiment, record)
+    scalars_to_lightning(logger, record)
+
+
+WANDB_LOGGER = Sink(
+    serves=lambda logger: is_named(logger, "WandbLogger"),
+    log_scalars=_scalars_to_logger,
+    log_media=lambda logger, record: log_to_wandb(logger.experiment, record),
+)

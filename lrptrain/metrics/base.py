@@ -115,6 +115,7 @@ class AnnotationMetric(Metric):
     """Mean of per-sample values against an annotation; a subclass names its `function` and sets its `options`.
 
     `compute()` returns a dict:
+
     - `value`: mean over all samples with a value; nan if there is none,
     - `low`, `high`: its 95 % t interval over samples; nan below two,
     - `chance`: mean chance level over the same samples; absent where the metric has none,
@@ -191,6 +192,7 @@ class SampleMean(Metric):
     """Mean over samples of a value that is nan where undefined; a subclass fills in `score`.
 
     `compute()` returns a dict:
+
     - `value`: mean over all samples with a value; nan if there is none,
     - `low`, `high`: its 95 % t interval; nan below two samples,
     - `samples`: how many samples had a value,

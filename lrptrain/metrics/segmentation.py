@@ -134,6 +134,7 @@ class SegmentationScore(Metric):
     """The segmentation protocol over a set of images.
 
     `compute()` returns a dict:
+
     - `value`: mean IoU of foreground and background, from the pixels of all images together,
     - `pixel_accuracy`: from the same pixels,
     - `average_precision`: mean of the per-image average precisions,

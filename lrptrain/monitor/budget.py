@@ -150,10 +150,11 @@ class Budget:
         if not (self.costs or self.seconds_per_sample is not None):
             return extents[-1]  # nothing is known: the first evaluation measures
         wait = {extent: self._wait(extent, elapsed) for extent in extents}
-        longest = 1.0 if self.in_every_validation else LONGEST_WAIT
+        # The first evaluation is made without waiting: more than the time has paid for by then would be a debt.
+        longest = 1.0 if self.in_every_validation or not self.evaluations else LONGEST_WAIT
         wanted = next((extent for extent in extents if wait[extent] <= longest), extents[-1])
-        if not self.evaluations or self.extent not in extents:
-            return wanted
+        if self.evaluations < 2 or self.extent not in extents:
+            return wanted  # the first one was as large as was paid for, not as large as is worth waiting for
         # Scores of epochs compare best over the same samples. So a larger sample has to fit twice over, and a smaller
         # one is taken only where the present one takes twice as long as it should.
         if wanted.work > self.extent.work:

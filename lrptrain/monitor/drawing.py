@@ -14,7 +14,7 @@ from lrptrain.batch.content import content_tokens
 from lrptrain.findings import ExplainedSample
 from lrptrain.loggers.record import Highlight, Input, Picture
 from lrptrain.monitor.summary import FOCUS, class_name
-from lrptrain.render import titled_pair, to_pixels, token_html, token_markdown
+from lrptrain.render import scored_tokens, titled_pair, to_pixels, token_html, token_markdown
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def _highlight(explained: ExplainedSample, options: DisplayOptions) -> Highlight
     tokens = options.name_tokens(tensors["input_ids"][attended].tolist())
     scores = next(iter(explained.maps.values()))[attended].numpy()
     rationale = tensors["rationale"][attended].numpy() if "rationale" in tensors else None
-    scored = _content(explained.sample)[attended].numpy()
+    scored = _content(explained.sample)[attended].numpy() & scored_tokens(tokens)
     return Highlight(
         sample_id=explained.sample.sample_id,
         caption=caption(explained, options.class_names),
@@ -138,12 +138,14 @@ def _input(sample: Sample, grid: tuple[int, int] | None, options: DisplayOptions
     attended = _attended(sample)
     # Only attended tokens have names; None for the others keeps places the same as in the maps.
     names = iter(options.name_tokens(sample.tensors["input_ids"][attended].tolist()))
+    tokens = [next(names) if is_attended else None for is_attended in attended.tolist()]
     rationale = sample.tensors.get("rationale")
     return Input(
         sample_id=sample.sample_id,
-        tokens=[next(names) if is_attended else None for is_attended in attended.tolist()],
+        tokens=tokens,
         annotation=None if rationale is None else rationale.numpy().astype(np.uint8),
-        scored=_content(sample).tolist(),
+        # A separator between two texts stands at neither end: its name tells.
+        scored=(_content(sample).numpy() & scored_tokens(tokens)).tolist(),
     )
 
 

@@ -6,7 +6,7 @@ import numpy as np
 from jaxtyping import Int
 
 from lrptrain.findings import Candidate, Effect, ExplainedSample
-from lrptrain.intervention import InterventionConfig, Region, effects, strategy_of
+from lrptrain.intervention import InterventionConfig, KeptChanges, Region, effects, strategy_of
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.gathering import GatheredInputs
 from lrptrain.relevance.preserve import unwrap
@@ -22,6 +22,7 @@ def intervene(
     config: InterventionConfig,
     on_failure: Callable[[str], None],
     power: float = 1.0,
+    kept: KeptChanges | None = None,
 ) -> list[Effect | str]:
     """Return what an intervention did to the samples of every candidate, or why it could not be made.
 
@@ -37,13 +38,14 @@ def intervene(
         on_failure: Called in every process with what failed in any of them; samples that do not allow an intervention
             are no failure.
         power: What sharpens the probabilities; see `lrptrain.intervention.confidence`.
+        kept: Keeps what this process makes of the samples that fall furthest.
     """
     by_region: dict[Region, Effect | str] = {}
     # `dict.fromkeys`, not `set`: strings have another hash in every process, so that sets differ in order, and
     # processes that gather for different regions would mix up their results.
     for region in dict.fromkeys(candidate.region for candidate in candidates):
         rows = np.unique(np.concatenate([each.rows for each in candidates if each.region == region]))
-        by_region[region] = _effect_on(region, rows, evaluator, inputs, explained, config, on_failure, power)
+        by_region[region] = _effect_on(region, rows, evaluator, inputs, explained, config, on_failure, power, kept)
     return [_select(by_region[candidate.region], candidate.rows) for candidate in candidates]
 
 
@@ -56,6 +58,7 @@ def _effect_on(
     config: InterventionConfig,
     on_failure: Callable[[str], None],
     power: float,
+    kept: KeptChanges | None,
 ) -> Effect | str:
     """Change one region in the samples `rows`, in all processes together; a failure in one is a failure in all.
 
@@ -79,6 +82,7 @@ def _effect_on(
             device=evaluator.device,
             forward_context=evaluator.forward_context,
             power=power,
+            kept=kept,
         )
     except ValueError as refusal:  # these samples do not allow it: the message is for the user
         refused = str(refusal)

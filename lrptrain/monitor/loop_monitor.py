@@ -34,7 +34,8 @@ class Monitor(MonitorResults):
             `RelevanceMonitor` reads.
         folder: The folder below which the run gets its own, `<folder>/relevance/<run>`.
         loggers: Where scalars, pictures and findings go besides: W&B runs (`wandb.init()`), TensorBoard's
-            `SummaryWriter`, or Lightning's loggers.
+            `SummaryWriter`, MLflow runs (`mlflow.start_run()`, or `lrptrain.loggers.MLflowRun(client, run_id)`), Comet
+            experiments, or Lightning's loggers.
         forward_context: Makes the context of every forward pass, where the loop has one, such as
             `lambda: torch.autocast("cuda", torch.bfloat16)`.
         hyperparameters: What tells this training from others, such as `{"lr": 1e-3}`: the page compares runs by them.
@@ -158,7 +159,8 @@ def _checked(loggers: Sequence[Any]) -> tuple[Any, ...]:
     for each in loggers:
         if not is_logger(each):
             raise ValueError(
-                f"loggers= has a {type(each).__name__}: give what wandb.init() returns, a SummaryWriter, or one of "
+                f"loggers= has a {type(each).__name__}: give what wandb.init() or mlflow.start_run() returns, "
+                "lrptrain.loggers.MLflowRun(client, run_id), a SummaryWriter, a Comet experiment, or one of "
                 "Lightning's loggers"
             )
     return tuple(loggers)

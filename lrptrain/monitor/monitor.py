@@ -19,14 +19,16 @@ from lrptrain.batch import Sample, batch_length, take
 from lrptrain.batch.forms import ignored_parts
 from lrptrain.batch.task import ONE_LOGIT, SIGNS, find_task
 from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Finding, announce
+from lrptrain.intervention import KeptChanges
 from lrptrain.intervention.confidence import sharpness
 from lrptrain.intervention.effects import model_output
-from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars
+from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars, what_is_sent
 from lrptrain.loggers.metrics import current_key
 from lrptrain.loggers.record import Highlight, Picture
 from lrptrain.monitor.budget import Extent
 from lrptrain.monitor.class_maps import compute_class_maps
 from lrptrain.monitor.clock import Clock
+from lrptrain.monitor.closing import closing_words
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.gate import gravest_forbidden, raise_if_forbidden, raise_if_unjudged
@@ -35,8 +37,9 @@ from lrptrain.monitor.intervene import intervene
 from lrptrain.monitor.isolation import explain_usable
 from lrptrain.monitor.left_out import LeftOut
 from lrptrain.monitor.model_input import InputListener
-from lrptrain.monitor.power import power_line
-from lrptrain.monitor.record_builder import RecordBuilder
+from lrptrain.monitor.power import found_by, power_line
+from lrptrain.monitor.proving import changes_to_keep, gather_changes
+from lrptrain.monitor.record_builder import RecordBuilder, candidate_of
 from lrptrain.monitor.run import EvaluationKey, RunPoint
 from lrptrain.monitor.run_recorder import RunRecorder
 from lrptrain.monitor.sample_reader import SampleReader
@@ -115,6 +118,7 @@ class MonitorCore:
         self._method = self.config.method
         self._left_out = LeftOut()
         self._doubts = False
+        self._mentioned: set[str] = set()
         self._inputs: GatheredInputs | None = None
         self._evaluation_key: EvaluationKey | None = None
         self._before_evaluation: dict[str, Any] | None = None
@@ -392,7 +396,10 @@ class MonitorCore:
             self._inputs = gather_inputs(self.reader.sample.first(self._extent.samples))
         inputs = None if self._inputs is None else self._inputs.samples
         evaluation = Evaluation(gathered.explained, inputs=inputs, epoch=context.epoch, step=context.step)
-        record = self._judge(context, evaluator, evaluation)
+        candidates = self._builder.candidates(evaluation, context.name_sources)
+        kept = changes_to_keep(candidates)
+        record = self._judge(context, evaluator, evaluation, candidates, kept)
+        changes = gather_changes(kept, record.findings, candidate_of(candidates))
         self.scored = gathered.explained
         self._findings = record.findings
         with self.failures.caught("computing maps of many classes"):
@@ -404,15 +411,24 @@ class MonitorCore:
             with self.failures.caught("drawing"):
                 record = self._builder.draw(record, gathered.displayed, context.name_sources, evaluation)
                 self.drawn = [*record.pictures, *record.texts]
+            with self.failures.caught("drawing what an intervention did"):
+                record = self._builder.prove(record, evaluation, candidates, changes, context.name_sources)
+                self._findings = record.findings
             self._write(context, record, evaluation)
         return record
 
-    def _judge(self, context: TrainingContext, evaluator: Evaluator, evaluation: Evaluation) -> EpochRecord:
+    def _judge(
+        self,
+        context: TrainingContext,
+        evaluator: Evaluator,
+        evaluation: Evaluation,
+        candidates: Sequence[Candidate],
+        kept: KeptChanges,
+    ) -> EpochRecord:
         """Return the record with what the maps make suspect, and what interventions say of it."""
         # All processes hold the same samples from here on, and come to the same candidates: they share the
         # interventions.
-        candidates = self._builder.candidates(evaluation, context.name_sources)
-        effects = self._intervene(evaluator, evaluation, candidates)
+        effects = self._intervene(evaluator, evaluation, candidates, kept)
         return self._builder.build(evaluation, context.name_sources, candidates, effects, self._findings)
 
     def _evaluator(self, context: TrainingContext) -> Evaluator:
@@ -456,7 +472,7 @@ class MonitorCore:
         return self._inputs is not None and [sample.sample_id for sample in self._inputs.samples] == ids
 
     def _intervene(
-        self, evaluator: Evaluator, evaluation: Evaluation, candidates: Sequence[Candidate]
+        self, evaluator: Evaluator, evaluation: Evaluation, candidates: Sequence[Candidate], kept: KeptChanges
     ) -> list[Effect | str] | None:
         """Test the candidates; None if no intervention was asked for."""
         config = self.config.intervention_config
@@ -467,7 +483,7 @@ class MonitorCore:
             self.failures.note("intervening", RuntimeError(failure))
 
         power = self._sharpness(evaluation)
-        return intervene(evaluator, self._inputs, evaluation.samples, candidates, config, note, power)
+        return intervene(evaluator, self._inputs, evaluation.samples, candidates, config, note, power, kept)
 
     def _sharpness(self, evaluation: Evaluation) -> float:
         """Return what sharpens the probabilities of a model that is right more often than sure; say so once."""
@@ -518,6 +534,14 @@ class MonitorCore:
             for send_part in (send_scalars, send):
                 with self.failures.caught(f"logging to {type(each).__name__}"):
                     send_part(each, record)
+            self._mention(what_is_sent(each, record))
+
+    def _mention(self, lines: Sequence[str]) -> None:
+        """Say lines to the user that were not said before."""
+        for line in lines:
+            if line not in self._mentioned:
+                self._mentioned.add(line)
+                self.inform(f"{self.config.title}: {line}")
 
     def _settings(self, context: TrainingContext, class_names: Sequence[str]) -> dict[str, Any]:
         """Return what is monitored, and how."""
@@ -565,7 +589,14 @@ class MonitorCore:
         raise_if_forbidden(self._findings, self.config.fail_on)
 
     def end(self) -> None:
-        """Note the end of the run."""
+        """Note the end of the run, and say how it ended."""
         self.clock.stop()
         with self.failures.caught("writing files"):
             self.recorder.end()
+        if self.evaluated_epoch is not None and self.scored:
+            self.inform(self._closing())
+
+    def _closing(self) -> str:
+        power = found_by(self.scored, self.config.bound, self.config.confidence)
+        assert self.evaluated_epoch is not None
+        return closing_words(self.config.title, self.evaluated_epoch, self._findings, power, self.recorder.folder)

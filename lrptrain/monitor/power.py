@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from lrptrain.findings import ExplainedSample
+from lrptrain.findings import Evaluation, ExplainedSample
 from lrptrain.findings.statistics import fewest_for_a_flag, least_shortfall
+from lrptrain.findings.suspicion import tells_classes_apart
 from lrptrain.monitor.summary import FOCUS, targets_of
 
 
@@ -39,6 +40,24 @@ def power_line(scored: Sequence[ExplainedSample], bound: float | str, confidence
     single = least_shortfall(min(sizes), spread, tests, confidence)
     never = f"never (it takes {fewest_for_a_flag(tests, confidence)})"
     return f"{line}, a class of {min(sizes)} {never if math.isinf(single) else f'from {_points(single)}'}"
+
+
+def found_by(scored: Sequence[ExplainedSample], bound: float | str, confidence: float) -> str:
+    """Return in a few words what a shortcut would have been found by, for a run without any.
+
+    Args:
+        scored: The explained samples of the last evaluation.
+        bound: As for `power_line`.
+        confidence: As for `power_line`.
+    """
+    if not tells_classes_apart(Evaluation(scored), confidence):
+        return "That says nothing yet: its answers are no better than chance."
+    line = power_line(scored, bound, confidence)
+    if line:
+        return f"What could have been found: {line}."
+    texts = all(each.content_ids is not None for each in scored)
+    places = "single words and the ends of texts" if texts else "fixed places and clusters of maps"
+    return f"Looked for without annotations: {places}; nothing that is everywhere."
 
 
 def _points(shortfall: float) -> str:

@@ -25,8 +25,10 @@ from lrptrain.findings.detector import get_detector
 from lrptrain.findings.facts import fold_places
 from lrptrain.findings.suspicion import worth_saying
 from lrptrain.loggers import EpochRecord
+from lrptrain.loggers.local import PROOFS, evaluation_name
 from lrptrain.monitor import drawing, summary
 from lrptrain.monitor.excerpts import MOST_EXCERPTS, excerpt
+from lrptrain.monitor.proving import CandidateOf, Kept, with_proofs
 from lrptrain.trainers.naming import NameSources, class_names_or_numbers, find_tokens, has_tokenizer
 
 
@@ -103,8 +105,8 @@ class RecordBuilder:
         findings = [self._in_words(each, evaluation, sources) for each in findings]
         # After the verdicts: what is not reported now has no history when it appears later.
         facts = fold(carry_over(previous, findings))
-        regions = {(each.finding.identity, each.finding.where): each.region for each in candidates}
-        facts = fold_places(facts, lambda fact: regions[fact.identity, fact.where], self.min_effect)
+        origin = candidate_of(candidates)
+        facts = fold_places(facts, lambda fact: origin(fact).region, self.min_effect)
         reliance = _reliance(evaluation, candidates, effects)
         return EpochRecord(
             epoch=evaluation.epoch,
@@ -145,6 +147,35 @@ class RecordBuilder:
             inputs=drawing.inputs(with_inputs, options),
         )
 
+    def prove(
+        self,
+        record: EpochRecord,
+        evaluation: Evaluation,
+        candidates: Sequence[Candidate],
+        changes: Kept,
+        sources: NameSources,
+    ) -> EpochRecord:
+        """Return the record with the proofs of what is confirmed.
+
+        Args:
+            record: The record with its facts.
+            evaluation: All explained samples, with inputs.
+            candidates: What was tested.
+            changes: What the intervention made of the samples that are shown, of all processes.
+            sources: As for `build`.
+        """
+        if not changes or evaluation.inputs is None:
+            return record
+        options = drawing.DisplayOptions(record.class_names, find_tokens(self.tokenizer, sources), self.mean, self.std)
+        folder = f"{PROOFS}/{evaluation_name(record.epoch, record.step)}"
+        findings = with_proofs(
+            record.findings, candidate_of(candidates), changes, evaluation.inputs, evaluation.samples, options, folder
+        )
+        by_key = {(each.identity, each.where): each for each in findings}
+        return replace(
+            record, findings=findings, new_findings=[by_key[each.identity, each.where] for each in record.new_findings]
+        )
+
     def _in_words(self, finding: Finding, evaluation: Evaluation, sources: NameSources) -> Finding:
         """Return the finding with what its samples are, and the words of the texts that show it best."""
         if any(each.content_ids is None for each in evaluation.samples):
@@ -163,6 +194,12 @@ class RecordBuilder:
         if not evaluation.samples:
             raise ValueError("the validation set gave no samples")
         return class_names_or_numbers(self.class_names, sources, evaluation.samples[0].num_logits)
+
+
+def candidate_of(candidates: Sequence[Candidate]) -> CandidateOf:
+    """Return a function that says from which candidate a finding has come."""
+    by_key = {(each.finding.identity, each.finding.where): each for each in candidates}
+    return lambda finding: by_key[finding.identity, finding.where]
 
 
 def _reported_unconfirmed(finding: Finding) -> bool:

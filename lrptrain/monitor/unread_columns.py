@@ -1,6 +1,6 @@
 """Annotations of samples that a loader does not bring, because its collator drops or cannot pad them."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -22,14 +22,15 @@ class WholeBatches:
         dataset: The samples: mappings, or anything else, which is handed on as it is.
         batch_sampler: Which samples a batch has.
         collate: Makes a batch of samples, perhaps without some of their columns.
-        columns: The columns that `collate` is given; None for all.
+        dropped: The columns that `collate` is not given. (Not those that it is given: a transform of a dataset makes
+            others than the dataset names.)
         num_workers: The number of processes that read samples.
     """
 
     dataset: Any
     batch_sampler: Any
     collate: Callable[[list[Any]], Any]
-    columns: Sequence[str] | None = None
+    dropped: Collection[str] = ()
     num_workers: int = 0
 
     def collate_fn(self, samples: list[Any]) -> Any:
@@ -44,7 +45,7 @@ class WholeBatches:
         return {**batch, **{name: _column(name, [sample[name] for sample in samples], mask) for name in unread}}
 
     def _known(self, sample: Mapping[str, Any]) -> dict[str, Any]:
-        return {name: value for name, value in sample.items() if self.columns is None or name in self.columns}
+        return {name: value for name, value in sample.items() if name not in self.dropped}
 
 
 def _column(name: str, values: list[Any], attention_mask: Tensor | None) -> Any:

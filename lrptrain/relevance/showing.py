@@ -9,7 +9,7 @@ from jaxtyping import Float, UInt8
 from torch import Tensor
 
 from lrptrain.render.colors import blend
-from lrptrain.render.image import enlarge, finite_map, overlay
+from lrptrain.render.image import enlarge, finite_map
 from lrptrain.render.pair import beside
 from lrptrain.render.signals import video_frames, waveform
 from lrptrain.render.view import SampleView, display, save_views, takes_color, views_html, views_text
@@ -91,8 +91,10 @@ def _explained(relevance: "Relevance", inputs: Any) -> Tensor | None:
 def _is_text(relevance: "Relevance", explained: Tensor | None) -> bool:
     if relevance.grid is not None:
         return False
-    # A waveform is a strip; anything else without a grid is a row of tokens.
-    return explained is None or explained.ndim != 2 or not explained.is_floating_point()
+    # A waveform, of which a token is many samples, is a strip; anything else without a grid is a row of tokens.
+    if explained is None or explained.ndim != 2 or not explained.is_floating_point():
+        return True
+    return explained.shape[1] <= relevance.scores.shape[1]
 
 
 def _names(relevance: "Relevance", given: Sequence[str] | None) -> dict[int, str]:
@@ -152,7 +154,7 @@ def _text_view(
         title = f"{title}; show(tokenizer=...) names the tokens"
         return SampleView(title, scores[kept], tokens=[f" {number}" for number in ids], scored=ends)
     names = _token_names(tokenizer, ids)
-    return SampleView(title, scores[kept], tokens=names, scored=_scored(tokenizer, ids, names))
+    return SampleView(title, scores[kept], tokens=names, scored=scored_by(tokenizer, ids, names))
 
 
 def _token_names(tokenizer: Any, ids: list[int]) -> list[str]:
@@ -168,11 +170,21 @@ def _token_names(tokenizer: Any, ids: list[int]) -> list[str]:
     raise TypeError(f"tokenizer= needs convert_ids_to_tokens or id_to_token, which {type(tokenizer).__name__} lacks")
 
 
-def _scored(tokenizer: Any, ids: list[int], names: list[str]) -> list[bool]:
-    """Return whether each token is content: as the tokenizer knows its special ones, or else by their names."""
+def scored_by(tokenizer: Any, ids: Sequence[int], names: Sequence[str]) -> list[bool]:
+    """Return whether each token is content: as the tokenizer knows its special ones, or else by their names.
+
+    Args:
+        tokenizer: As for `Relevance.show`.
+        ids: Ids of the tokens.
+        names: Their names.
+    """
+    # What stands for a word is content: an unknown word may well be what the model reads.
     special = set(getattr(tokenizer, "all_special_ids", ()))
-    by_name: list[bool] = scored_tokens(names).tolist()
-    return [number not in special and content for number, content in zip(ids, by_name, strict=True)]
+    if not special:
+        by_name: list[bool] = scored_tokens(names).tolist()
+        return by_name
+    placeholders = {getattr(tokenizer, name, None) for name in ("unk_token_id", "mask_token_id")}
+    return [number not in special or number in placeholders for number in ids]
 
 
 def _picture(
@@ -191,11 +203,11 @@ def _picture(
     heat = scores.reshape(grid)
     if len(grid) == 3:
         return _video(sample, heat, mean, std)
+    if sample is not None and sample.ndim == 3 and sample.shape[0] not in _CHANNELS:
+        sample = sample.permute(2, 0, 1)  # channels last
     if sample is not None and sample.ndim == 3 and sample.shape[0] in _CHANNELS:
         return beside(sample.detach().float(), heat, mean=mean, std=std)
-    # A spectrogram [bins, time] or [1, bins, time] has no colours of its own; of anything else there is no picture.
-    if sample is not None and sample.ndim == 2:
-        return overlay(sample.detach().float()[None], heat)
+    # Of a spectrogram or of patches in a row nothing tells which axis the rows of the grid are.
     return _map_alone(heat)
 
 

@@ -11,6 +11,7 @@ from torch import Tensor
 from lrptrain.extras import require
 from lrptrain.render.colors import OPACITY, blend, scale_text
 from lrptrain.render.image import enlarge, finite_map, overlay, to_picture
+from lrptrain.render.sheet import broken_lines
 
 GAP = 8
 """Pixels between the image and its map."""
@@ -18,6 +19,7 @@ _PAPER = (255, 255, 255)
 _INK = (20, 20, 20)
 _LINE = (208, 208, 208)
 _MUTED = (96, 96, 96)
+_MOST_LINES = 3  # of a title
 _BAR = 10  # pixels, the height of the bar of colours
 
 
@@ -81,7 +83,7 @@ def titled_pair(
         image: As for `overlay`.
         heat: As for `overlay`.
         mask: As for `overlay`.
-        title: What is explained, as in "target 'cat', p = 0.93"; cut to the pair's width.
+        title: What is explained, as in "target 'cat', p = 0.93"; at most three lines of it.
         mean: As for `overlay`.
         std: As for `overlay`.
 
@@ -108,11 +110,11 @@ def titled(
     """
     width = picture.shape[1]
     font = require("PIL.ImageFont", "monitor").load_default(size=max(12, width // 34))
-    top = round(1.5 * font.size) if title else 0
-    above = _strip(width, top)
-    if title:
-        above = _written(above, [(0, _INK, _cut(title, width, font))], font)
-    return np.concatenate([above, picture, _scale(heat, width, font)]), top
+    lines = [
+        _written(_strip(width, round(1.4 * font.size)), [(0, _INK, line)], font)
+        for line in broken_lines(title, width, font)[:_MOST_LINES]
+    ]
+    return np.concatenate([*lines, picture, _scale(heat, width, font)]), sum(map(len, lines))
 
 
 def _scale(heat: np.ndarray, width: int, font: Any) -> UInt8[np.ndarray, "strip_height width 3"]:
@@ -146,11 +148,3 @@ def _written(strip: np.ndarray, texts: Sequence[tuple[int, tuple[int, int, int],
     for column, color, text in texts:
         draw.text((column, strip.shape[0] // 2), text, fill=color, font=font, anchor="lm")
     return np.asarray(image)
-
-
-def _cut(text: str, width: int, font: Any) -> str:
-    if font.getlength(text) <= width:
-        return text
-    while text and font.getlength(f"{text}…") > width:
-        text = text[:-1]
-    return f"{text}…"

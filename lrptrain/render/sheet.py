@@ -33,7 +33,7 @@ def contact_sheet(
         raise ValueError("a contact sheet needs at least one picture")
     width = max(picture.shape[1] for picture in pictures)
     font = require("PIL.ImageFont", "monitor").load_default(size=max(13, width // 16))
-    lines = [_broken(caption, width, font) for caption in captions]
+    lines = [broken_lines(caption, width, font) for caption in captions]
     cells = [_cell(picture, caption, width, font) for picture, caption in zip(pictures, lines, strict=True)]
     # 5 cells in 4 columns are rows of 4 and 1, and all rows have the width of 4.
     rows = [cells[start : start + columns] for start in range(0, len(cells), columns)]
@@ -77,7 +77,7 @@ def _row(cells: list[np.ndarray], columns: int) -> np.ndarray:
     return row
 
 
-def _broken(caption: str, width: int, font: Any) -> list[str]:
+def broken_lines(caption: str, width: int, font: Any) -> list[str]:
     """The caption in lines of at most `width` pixels, broken at spaces; a longer word is cut."""
     lines: list[str] = []
     for word in caption.split():

@@ -174,7 +174,9 @@ def _span(shaded: _Shaded) -> str:
     if word.evidence:
         styles.append("border-bottom:2px solid #111")
     space = " " if word.space else ""
-    return f'{space}<span style="{";".join(styles)}" title="{title}">{html.escape(word.text)}</span>'
+    # The text's own first letter tells whether it runs from right to left, not that of [CLS].
+    direction = "" if word.scored else ' dir="auto"'
+    return f'{space}<span{direction} style="{";".join(styles)}" title="{title}">{html.escape(word.text)}</span>'
 
 
 def _painted(shaded: _Shaded) -> str:

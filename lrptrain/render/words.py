@@ -13,6 +13,8 @@ from numpy.typing import ArrayLike
 _IGNORED = 255  # in a rationale
 # [CLS], [SEP] of BERT, <s>, </s>, <|endoftext|> of others; and punctuation that stands close to the word before it.
 _SPECIAL = re.compile(r"\[[A-Z]+\]|<[^<>\s]+>")
+# Which stand in the place of a word: what the text says there is content, also where its name is not known.
+_PLACEHOLDERS = ("[UNK]", "<unk>", "[MASK]", "<mask>")
 _CLOSING = re.compile(r"[.,!?;:%)\]}]+")
 _STARTS = ("Ġ", "▁")  # of byte-level BPE (GPT-2) and of SentencePiece
 # Thai, Lao, Burmese and Khmer are written without spaces between words, as the wide letters of Chinese and Japanese.
@@ -36,18 +38,23 @@ class Word(NamedTuple):
 def scored_tokens(tokens: Sequence[str | None], rationale: ArrayLike | None = None) -> Bool[np.ndarray, " tokens"]:
     """Which tokens are scored, as far as their names and the rationale tell.
 
-    Not scored are None (padding), marks of a tokenizer (`[CLS]`, `</s>`), and tokens that the rationale ignores. A
-    rationale that ignores every token says that there is none.
+    Not scored are None (padding), marks of a tokenizer (`[CLS]`, `</s>`), and tokens that the rationale ignores. What
+    stands for a word (`[UNK]`, `<mask>`) is scored. A rationale that ignores every token says that there is none.
 
     Args:
         tokens: Tokens as the tokenizer names them.
         rationale: 1 evidence, 0 not, 255 ignored, for each token.
     """
-    content = np.array([token is not None and not _SPECIAL.fullmatch(token) for token in tokens], dtype=bool)
+    content = np.array([token is not None and not _is_mark(token) for token in tokens], dtype=bool)
     if rationale is None:
         return content
     ignored = np.asarray(rationale) == _IGNORED
     return content if ignored.all() else content & ~ignored
+
+
+def _is_mark(token: str) -> bool:
+    """Whether a token is the tokenizer's, and no part of the text."""
+    return token not in _PLACEHOLDERS and _SPECIAL.fullmatch(token) is not None
 
 
 def join_words(tokens: Sequence[str | None], scored: Sequence[bool], evidence: Sequence[bool]) -> list[Word]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from jaxtyping import Int
+from jaxtyping import Int, UInt8
 from torch import Tensor, nn
 
 from lrptrain.batch.annotations import IGNORED
@@ -289,7 +289,7 @@ def _merge_and_score(folder: Path, classes: int) -> dict[str, dict[str, Any]]:
 
 
 def score_export(folder: Path, classes: int) -> dict[str, dict[str, Any]]:
-    """Score the seeds and masks of an export by split, over the images with a true mask, and write scores.json.
+    """Score the seeds and masks of an export over the images with a true mask: by split to scores.json, and each image.
 
     Args:
         folder: Folder of the export, whose index is merged.
@@ -301,15 +301,20 @@ def score_export(folder: Path, classes: int) -> dict[str, dict[str, Any]]:
         the pixels that are not ignored.
     """
     entries = export_files.read_index(folder)
+    by_image: dict[str, dict[str, float]] = {}
     scores = {
-        split: _score_split(folder, [entry for entry in entries if entry.split == split], classes)
+        split: _score_split(folder, [entry for entry in entries if entry.split == split], classes, by_image)
         for split in sorted({entry.split for entry in entries})
     }
     write_json(folder / "scores.json", scores)
+    write_json(folder / export_files.IMAGE_SCORES, by_image)
     return scores
 
 
-def _score_split(folder: Path, entries: Sequence[export_files.Entry], classes: int) -> dict[str, Any]:
+def _score_split(
+    folder: Path, entries: Sequence[export_files.Entry], classes: int, by_image: dict[str, dict[str, float]]
+) -> dict[str, Any]:
+    """Return the scores of a split, and add the mean IoU of each of its images, in [0, 1], by kind."""
     done = [entry.name for entry in entries if entry.status == "done"]
     names = [name for name in done if (folder / export_files.TRUTH / f"{name}.png").exists()]
     result: dict[str, Any] = {"images": len(done), "skipped": len(entries) - len(done), "scored": len(names)}
@@ -324,10 +329,18 @@ def _score_split(folder: Path, entries: Sequence[export_files.Entry], classes: i
             # A pseudo-mask is judged on the pixels that it decides.
             expected = torch.where(mask == IGNORED, mask, truth) if kind == "masks" else truth
             score.update(mask[None], expected[None])
+            by_image.setdefault(name, {})[kind] = _mean_iou(mask, expected, classes)
     values = {kind: score.compute() for kind, score in scores.items()}
     result |= {kind: to_lists(value) for kind, value in values.items()}
     result["masks"]["decided"] = float(values["masks"]["pixels"] / values["refined"]["pixels"])
     return result
+
+
+def _mean_iou(mask: UInt8[Tensor, "height width"], truth: UInt8[Tensor, "height width"], classes: int) -> float:
+    """Return the mean IoU over the classes that either mask has, and the background; nan where no pixel counts."""
+    score = MaskScore(classes, sync_on_compute=False)
+    score.update(mask[None], truth[None])
+    return float(score.compute()["mean_iou"])
 
 
 def to_lists(score: dict[str, Tensor]) -> dict[str, Any]:

@@ -13,6 +13,7 @@
     maps/<name>.npz                       `maps` float16 [classes, height, width] in 0..1, `classes`: their numbers
     ImageSets/Segmentation/<split>.txt    names of the images that are done; in truth/ of those with a true mask
     scores.json                           mean IoU of seeds and masks by split, where true masks are known
+    image_scores.json                     the same of each image by its name
 
 An image has the name of its `sample_id` if that is a string, else `<split>_<number>`. Masks are PNGs with the palette
 of VOC. Every file is written aside and renamed; an image's line comes last, so that an image that has one is whole.
@@ -42,6 +43,7 @@ JPEG_IMAGES = "JPEGImages"
 MAPS = "maps"
 TRUTH = f"truth/{MASKS}"
 LISTS = "ImageSets/Segmentation"
+IMAGE_SCORES = "image_scores.json"
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ class MaskScore(Metric):
     """Mean IoU over the classes and the background, from the pixels of all images together (as PASCAL VOC counts).
 
     `compute()` returns a dict:
+
     - `mean_iou`: over the classes that are present or predicted somewhere, in [0, 1], nan if nothing was counted,
     - `per_class`: the IoU of every class, `[classes + 1]` with the background first; nan for a class that is nowhere,
     - `foreground_mean_iou`: mean of background and foreground, all classes taken as one,

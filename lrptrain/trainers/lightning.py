@@ -7,6 +7,7 @@ from torch import nn
 from torch.utils.data import DistributedSampler
 
 from lrptrain.trainers.context import TrainingContext
+from lrptrain.trainers.messages import shows_progress
 from lrptrain.trainers.naming import name_sources
 
 if TYPE_CHECKING:
@@ -31,12 +32,22 @@ def lightning_context(trainer: "pl.Trainer", pl_module: "pl.LightningModule", mo
         root_dir=trainer.default_root_dir,
         is_training=trainer.state.fn == "fit",
         is_first_process=trainer.is_global_zero,
-        shows_progress=trainer.is_global_zero and trainer.progress_bar_callback is not None,
+        shows_progress=trainer.is_global_zero and _draws_with_tqdm(trainer),
         forward_context=trainer.precision_plugin.val_step_context,
         loggers=trainer.loggers,
         name_sources=name_sources(trainer, pl_module),
         hyperparameter_sources=[pl_module, getattr(trainer, "datamodule", None), *trainer.optimizers],
     )
+
+
+def _draws_with_tqdm(trainer: "pl.Trainer") -> bool:
+    """Return whether a further bar of tqdm fits in: below Lightning's own of tqdm, on a terminal or in a notebook.
+
+    Rich redraws its bars where it thinks the cursor is: each line of another bar would stay on the screen. In a
+    file, or a pipe, a bar is a line for each of its states.
+    """
+    bar = trainer.progress_bar_callback
+    return shows_progress() and "TQDMProgressBar" in {base.__name__ for base in type(bar).__mro__}
 
 
 def logged_step(trainer: "pl.Trainer") -> int:

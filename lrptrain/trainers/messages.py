@@ -5,6 +5,7 @@ import os
 import sys
 import warnings
 
+from lrptrain.trainers.emphasis import for_logger, spoken_by
 from lrptrain.trainers.processes import rank_and_size
 
 logger = logging.getLogger("lrptrain")
@@ -29,7 +30,9 @@ def inform(message: str) -> None:
         logger.addHandler(logging.StreamHandler())
         logger.setLevel(logging.INFO)
         logger.propagate = False
-    logger.info(message)
+    text = for_logger(message, logger)
+    with spoken_by(logger):
+        logger.info(text)
 
 
 def warn(message: str) -> None:

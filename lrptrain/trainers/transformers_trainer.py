@@ -9,6 +9,7 @@ from torch import nn
 
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.loops import bare_model, device_of
+from lrptrain.trainers.messages import shows_progress
 
 
 def calling_trainer(kind: type) -> Any:
@@ -50,7 +51,7 @@ def transformers_context(trainer: Any, args: Any, state: Any, model: nn.Module, 
         root_dir=args.output_dir,
         is_training=bool(trainer.is_in_train),
         is_first_process=is_first,
-        shows_progress=is_first and not args.disable_tqdm,
+        shows_progress=is_first and not args.disable_tqdm and shows_progress(),
         loggers=experiments(trainer) if is_first else (),
         name_sources=_name_sources(trainer, bare, tokenizer),
         hyperparameter_sources=[args, trainer.optimizer],
@@ -76,12 +77,21 @@ def epoch_number(epoch: float | None) -> int:
 
 
 def experiments(trainer: Any) -> list[Any]:
-    """Return the W&B run and the TensorBoard writer that the Trainer's own callbacks log to (`report_to`)."""
-    found = []
+    """Return what the Trainer's own callbacks log to (`report_to`).
+
+    These are the W&B run, the TensorBoard writer, the MLflow run and the Comet experiment.
+    """
+    logged_to = []
     for callback in trainer.callback_handler.callbacks:
         wandb = getattr(callback, "_wandb", None)
-        found += [getattr(callback, "tb_writer", None), getattr(wandb, "run", None)]
-    return [each for each in found if each is not None]
+        mlflow = getattr(callback, "_ml_flow", None)
+        logged_to += [
+            getattr(callback, "tb_writer", None),
+            getattr(wandb, "run", None),
+            None if mlflow is None else mlflow.active_run(),
+            getattr(callback, "_experiment", None),
+        ]
+    return [each for each in logged_to if each is not None]
 
 
 def check_sharding(trainer: Any, monitor: str) -> None:

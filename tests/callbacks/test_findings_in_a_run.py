@@ -1,13 +1,17 @@
 """Models that learn a planted corner, or the object: what the monitor says of them in the run."""
 
+import base64
 import json
 
 import numpy as np
 import pytest
 import torch
+from PIL import Image
 from setting import loader, module, monitor, trainer
 
 from lrptrain.dashboard import runs
+from lrptrain.dashboard.report import write_html_report
+from lrptrain.dashboard.verdicts import proof_picture
 from lrptrain.findings import OVERALL, Candidate, Detector, Scope, register_detector, unfold, worst_severity
 from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.intervention import Region
@@ -72,6 +76,41 @@ def test_its_place_is_named(corner):
     (place,) = (one for one in unfold(corner[0].findings) if one.kind == "focus_at_position" and one.scope == OVERALL)
     assert place.where.startswith("bottom right")
     assert place.state == "confirmed"
+
+
+def test_what_is_confirmed_is_shown(corner):
+    """The corner is painted over, the rest is as it was, and the model's answers are those of a forward pass."""
+    watching, _ = corner
+    (place,) = (one for one in watching.findings if one.kind == "focus_at_position")
+    proof = place.proof
+    assert len(proof.samples) == 3
+    falls = [(one.before - one.changed, one.before - one.control) for one in proof.samples]
+    assert all(change > control + 0.3 and abs(control) < 0.05 for change, control in falls), falls
+    assert falls[0][0] - falls[0][1] >= place.effect
+    with Image.open(watching.folder / proof.path) as picture:
+        pixels = np.asarray(picture.convert("RGB")).astype(int)
+    side = 160  # 16 x 16 pixels, each enlarged tenfold
+    parts = [pixels[4 : 4 + side, 4 + i * (side + 8) :][:, :side] for i in range(3)]
+    changed = (np.abs(parts[0] - parts[1]) > 8).any(2)
+    assert changed[120:, 120:].mean() > 0.9
+    assert not changed[:120].any()
+    assert not changed[:, :120].any()
+    assert (np.abs(parts[0] - parts[2]) > 8).any(2).sum() > 0
+    assert not (np.abs(parts[0] - parts[2]) > 8).any(2)[120:, 120:].any()
+    assert proof.png == (watching.folder / proof.path).read_bytes()
+    stored = read_events(watching.folder)[-1]["findings"]
+    assert proof.path in {one["proof"]["path"] for one in stored}
+    assert proof_picture(watching.folder, proof.path) == watching.folder / proof.path
+    for odd in ("run.json", "../run.json", f"{proof.path}/..", "proofs/../events.jsonl", "inputs/a/b.png"):
+        assert proof_picture(watching.folder, odd) is None
+    html = tmp_report(watching.folder)
+    assert base64.b64encode(proof.png).decode() in html
+
+
+def tmp_report(folder):
+    output = folder.parent.parent / "report.html"
+    write_html_report(folder, output)
+    return output.read_text()
 
 
 def test_a_model_that_reads_the_object_is_not_blamed(clean):

@@ -1,6 +1,7 @@
 """Guidance does the same in every trainer and in loops of one's own."""
 
 import warnings
+from functools import partial
 
 import pytest
 import torch
@@ -8,9 +9,11 @@ from guided import annotated_data, by_hand, weights
 from guided_loops import LOOPS
 from setting import vit
 from test_guidance_gradients import EXACT, assert_close
+from torch.utils.checkpoint import checkpoint
 
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.guidance import MAP_LOSSES
+from lrptrain.relevance.types import UnsupportedOperationError
 
 
 @pytest.fixture(params=LOOPS)
@@ -71,6 +74,47 @@ def test_checkpointed_blocks(trained, loop):
             trained(columns, {}, net)
         return
     assert_close(trained(columns, {"loss": "consistency+energy"}, net)[0], by_hand(columns, names="consistency+energy"))
+
+
+def test_reentrant_checkpoints_are_refused(trained):
+    """Torch gives no gradient of a part of the loss through them."""
+    net = vit().double()
+    for block in net.blocks:
+        block.forward = partial(checkpoint, block.forward, use_reentrant=True)
+    before = weights(net)
+    with pytest.raises((ValueError, UnsupportedOperationError), match=r"reentrant checkpoint|blocks again"):
+        trained(annotated_data(), {}, net)
+    assert_close(weights(net), before, 0.0)
+
+
+def test_frozen_weights_stay_as_they_are(trained):
+    columns, net, frozen = annotated_data(), vit().double(), vit().double()
+    for each in (net, frozen):
+        each.patch_embed.requires_grad_(False)
+    before = weights(net)
+    found, guidance = trained(columns, {}, net)
+    assert guidance.failures == 0
+    alone, _ = trained(columns, None, frozen)
+    of_patches = {name for name in found if name.startswith("patch_embed")}
+    assert all(torch.equal(found[name], before[name]) for name in of_patches)
+    assert {name: x.requires_grad for name, x in net.named_parameters()} == {
+        name: name not in of_patches for name, _ in net.named_parameters()
+    }
+    assert any(not torch.equal(found[name], alone[name]) for name in alone)  # the others are guided
+
+
+@pytest.mark.filterwarnings("ignore:Found .* in eval mode at the start of training")
+def test_modes_and_random_states_are_left_alone(trained):
+    """Dropout in a guided step draws what it draws in a plain one."""
+    after = []
+    for options in (None, {}):
+        torch.manual_seed(3)
+        net = vit(proj_drop_rate=0.5).double()
+        net.blocks[0].eval()
+        trained(annotated_data(), options, net)
+        after.append((torch.get_rng_state(), {name: each.training for name, each in net.named_modules()}))
+    assert torch.equal(after[0][0], after[1][0])
+    assert after[0][1] == after[1][1]
 
 
 def test_a_failure_does_not_end_the_training(trained, monkeypatch):

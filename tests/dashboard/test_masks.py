@@ -5,8 +5,9 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 from browsing import Visit, chromium, served
-from masked import NAMES, ODD, export
+from masked import NAMES, ODD, export, exported
 from PIL import Image
 from starlette.testclient import TestClient
 
@@ -17,6 +18,7 @@ from lrptrain.dashboard.server import HOST, app
 from lrptrain.data.pictures import voc_palette
 from lrptrain.files import write_json
 from lrptrain.segmentation import export_files
+from lrptrain.segmentation.export import score_export
 
 OWN = "segmentation"
 
@@ -141,6 +143,40 @@ def test_the_report_has_the_first_page(whole, tmp_path):
     pictures = next(iter(found["mask_pictures"].values()))
     assert pictures["image"].startswith("data:image/jpeg;base64,")
     assert pictures["mask"].startswith("data:image/png;base64,")
+
+
+def test_masks_are_sorted_by_the_iou_of_each_image(tmp_path):
+    folder = tmp_path / "segmentation"
+    export_files.begin_export(folder, {"method": "raw_attention"}, NAMES)
+    truth = torch.zeros(40, 60, dtype=torch.uint8)
+    truth[10:30, 10:30] = 1
+    for number, shift in enumerate((5, 0, 10)):
+        seeds = truth.roll(shift, 1)
+        ignoring = seeds.clone()
+        ignoring[:, 40:] = 255  # what a pseudo-mask leaves open is not counted
+        name = export_files.image_name(number, "val")
+        maps = (seeds == 1)[None].float()
+        image = torch.zeros(3, 40, 60)
+        given = export_files.ExportedImage(name, "val", [0], maps, seeds, seeds, ignoring, image, truth)
+        export_files.write_image_files(folder, given)
+    export_files.write_image_files(folder, exported("without", "val", 0))
+    export_files.merge_index(folder)
+    score_export(folder, classes=3)
+    # A square of 20 x 20 that is shifted by s lies on the true one with (20 - s) x 20 pixels of 20 x (20 + s) in both;
+    # of the background, which has 2400 - 400 pixels (of the pseudo-mask 1600 - 400), 20 s are missed on either side.
+    for kind, pixels in (("seeds", 2000), ("mask", 1200)):
+        rows = read_masks(tmp_path, sort=kind)["rows"]
+        assert [row["name"] for row in rows] == ["val_000002", "val_000000", "val_000001", "without"]
+        for row, shift in zip(rows, (10, 5, 0), strict=False):
+            expected = ((20 - shift) / (20 + shift) + (pixels - 20 * shift) / (pixels + 20 * shift)) / 2
+            assert row["iou"][kind] == pytest.approx(expected, abs=1e-6)
+        assert rows[-1]["iou"] == {}
+        down = [row["name"] for row in read_masks(tmp_path, sort=f"-{kind}")["rows"]]
+        assert down == ["val_000001", "val_000000", "val_000002", "without"]
+    (folder / "image_scores.json").write_text('{"val_000002": 3, "val_000000": {"seeds": NaN, "masks": "x"}')
+    assert any("image_scores.json" in note for note in read_masks(tmp_path)["notes"])
+    (folder / "image_scores.json").write_text('{"val_000002": 3, "val_000000": {"seeds": NaN, "masks": "x"}}')
+    assert all(row["iou"] == {} for row in read_masks(tmp_path, sort="mask")["rows"])
 
 
 @pytest.fixture(scope="module")

@@ -102,8 +102,8 @@ def test_a_run_without_an_evaluation_is_a_run(tmp_path):
 def test_older_findings_get_their_title_and_the_kind_of_their_scope(runs):
     path = runs / "run" / "events.jsonl"
     event = json.loads(path.read_text().splitlines()[-1])
-    pairs = zip(event["findings"], ["overall", "group 1", "dog"], strict=False)
-    older = [{**found, "scope": scope} for found, scope in pairs]
+    (fact, *_) = event["findings"]
+    older = [{**fact, "scope": scope} for scope in ("overall", "group 1", "dog")]
     for found in older:
         del found["title"], found["scope_kind"]
     older.append({"kind": "of_a_plugin", "scope": "overall", "state": "suspected"})

@@ -8,6 +8,7 @@ from scipy import stats
 
 from lrptrain import loggers
 from lrptrain.dashboard.samples import evaluations, read_sample_table, read_scores
+from lrptrain.findings.facts import unfold
 from lrptrain.findings.statistics import bootstrap_interval
 
 FOCUS = "label_energy_pointing_game"
@@ -50,7 +51,7 @@ def test_means_have_bootstrap_intervals_and_accuracies_wilsons(recorded, label):
 
 def test_the_band_of_a_value_is_the_interval_of_its_finding(recorded):
     folder = recorded / "relevance" / "run"
-    findings = [each for each in loggers.read_findings(folder) if each.kind.endswith("outside_annotation")]
+    findings = [each for each in unfold(loggers.read_findings(folder)) if each.kind.endswith("outside_annotation")]
     classes = ["cat", "<b>dog</b>", "ünït"]
     compared = []
     for finding in findings:

@@ -69,6 +69,7 @@ def test_what_was_not_confirmed_is_not_said_of_the_model():
         ({"kind": "of_an_older_run", "where": "the moon", "strategy": ""}, ["relies on the moon.", "(control: 10)"]),
         ({"intervention": replace(MOVED, effect=-0.12)}, ["probability rises by 2 points"]),
         ({"intervention": replace(MOVED, effect=-0.09)}, ["probability falls by 1 point ("]),
+        ({"intervention": replace(MOVED, reference=-0.002)}, ["class's: 0)."]),
         ({"state": "suspected"}, ["That is too unsure to confirm it."]),
     ],
 )

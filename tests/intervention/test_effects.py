@@ -7,7 +7,7 @@ from torch import nn
 
 from lrptrain.batch import Sample
 from lrptrain.batch.logits import class_probabilities
-from lrptrain.intervention import InterventionConfig, Region, effects
+from lrptrain.intervention import InterventionConfig, KeptChanges, Region, effects
 from lrptrain.intervention.swap import donors_by_prediction
 
 GRID = (4, 4)
@@ -60,7 +60,7 @@ def effect(model, samples, region, strategy="swap", **options):
     return run_effects(model, samples, region, probabilities(model, samples), config=config)
 
 
-def run_effects(model, samples, region, known, computed_rows=None, grid=GRID, config=None, rows=None):
+def run_effects(model, samples, region, known, computed_rows=None, grid=GRID, config=None, rows=None, kept=None):
     rows = np.arange(len(samples)) if rows is None else rows
     return effects(
         model,
@@ -71,6 +71,7 @@ def run_effects(model, samples, region, known, computed_rows=None, grid=GRID, co
         probabilities=known,
         grid=grid,
         config=config or InterventionConfig(),
+        kept=kept,
     )
 
 
@@ -216,3 +217,31 @@ def test_texts_without_a_mask_cannot_lose_tokens():
 def test_a_strategy_that_is_unknown_is_not_carried_out_as_another():
     with pytest.raises(ValueError, match="strategy must be one of"):
         InterventionConfig("blur")
+
+
+@pytest.mark.parametrize("strategy", ["swap", "inpaint"])
+def test_what_falls_furthest_is_kept_with_its_inputs_and_answers(strategy):
+    samples = pictures()
+    region = Region("outside") if strategy == "swap" else Region("patches", (15,))
+    given = probabilities(CORNER, samples)
+    groups = [set(range(24)), {1, 4, 7}, {2}]
+    kept = KeptChanges({region: groups, Region("patches", (0,)): [{0}]}, most=2)
+    config = InterventionConfig(strategy, batch_size=5)
+    change, control = run_effects(CORNER, samples, region, given, config=config, kept=kept)
+    differences = change - control
+    for group in groups:
+        expected = sorted(group, key=lambda row: (-differences[row], row))[:2]
+        assert kept.furthest(region, group) == expected
+    # Nothing else is held: two of each group at most.
+    assert {row for _, row in kept.changes} == {row for group in groups for row in kept.furthest(region, group)}
+    for (_, row), one in kept.changes.items():
+        answer = given[row].argmax()
+        for inputs, probability, fall in (
+            (one.changed, one.changed_answer, change[row]),
+            (one.control, one.control_answer, control[row]),
+        ):
+            with torch.no_grad():
+                again = class_probabilities(CORNER(inputs["image"][None])).numpy()[0]
+            np.testing.assert_allclose(probability, again, atol=1e-5)
+            assert given[row][answer] - probability[answer] == pytest.approx(fall, abs=1e-6)
+        assert one.fall == pytest.approx(differences[row], abs=1e-6)

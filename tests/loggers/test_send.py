@@ -1,5 +1,6 @@
 import subprocess
 import sys
+from dataclasses import replace
 
 import lightning.pytorch.loggers
 import pytest
@@ -15,8 +16,12 @@ RECORD = EpochRecord(epoch=0, step=0)
 def heard(monkeypatch):
     """What each sink was given."""
     calls = []
-    for name in ("WandbLogger", "TensorBoardLogger"):
-        monkeypatch.setitem(loggers._SINKS, name, lambda experiment, record, name=name: calls.append((name, record)))
+    sinks = {"WandbLogger": loggers.SINKS[0], "TensorBoardLogger": loggers.SINKS[2]}
+    listening = [
+        replace(sink, log_media=lambda logger, record, name=name: calls.append((name, record)))
+        for name, sink in sinks.items()
+    ]
+    monkeypatch.setattr(loggers, "SINKS", (*listening, loggers.SINKS[-1]))
     return calls
 
 
@@ -51,7 +56,7 @@ def test_an_error_reaches_the_caller():
 
 @pytest.mark.parametrize("package", ["findings", "render", "loggers"])
 def test_importing_loads_no_logger_and_no_lightning(package):
-    heavy = ["lightning", "pytorch_lightning", "wandb", "tensorboard", "pyarrow", "matplotlib", "PIL"]
+    heavy = ["lightning", "pytorch_lightning", "wandb", "tensorboard", "mlflow", "pyarrow", "matplotlib", "PIL"]
     code = f"import sys, lrptrain.{package}; print([name for name in {heavy} if name in sys.modules])"
     out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
     assert out.strip() == "[]"

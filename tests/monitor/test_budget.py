@@ -237,14 +237,17 @@ EXTENTS = {
     "not a larger one that fits once": (SMALL, {LARGE: 10.1, SMALL: 5.0}, {}, SMALL),
     "the present one until it takes twice as long": (LARGE, {LARGE: 40.0, SMALL: 5.0}, {}, LARGE),
     "no longer": (LARGE, {LARGE: 40.1, SMALL: 5.0}, {}, SMALL),
-    "at first what fits": (LARGE, {LARGE: 25.0, SMALL: 5.0}, {"evaluations": 0}, SMALL),
+    "at first what is paid for": (None, {LARGE: 5.0, SMALL: 1.0}, {"evaluations": 0}, LARGE),
+    "at first no more": (LARGE, {LARGE: 5.1, SMALL: 1.0}, {"evaluations": 0}, SMALL),
+    "then what is worth waiting for": (SMALL, {LARGE: 20.0, SMALL: 1.0}, {"evaluations": 1}, LARGE),
+    "and nothing else": (LARGE, {LARGE: 20.1, SMALL: 1.0}, {"evaluations": 1}, SMALL),
     "an extent of other options is none": (Extent(128, 0, 0), {LARGE: 5.0, SMALL: 5.0}, {}, LARGE),
 }
 
 
 @pytest.mark.parametrize(("present", "costs", "options", "expected"), EXTENTS.values(), ids=EXTENTS)
 def test_how_much_is_evaluated(present, costs, options, expected):
-    state = {"evaluations": 1, "spent": 10.0, "validations": 9, "extent": present, "costs": costs, **options}
+    state = {"evaluations": 2, "spent": 10.0, "validations": 9, "extent": present, "costs": costs, **options}
     budget = Budget(0.5, LARGE, **state)
     budget.plan(110.0)
     assert budget.extent == expected

@@ -8,7 +8,7 @@ import torch
 
 from lrptrain.batch import Sample
 from lrptrain.findings import ExplainedSample
-from lrptrain.monitor.drawing import DisplayOptions, highlights, inputs, pictures
+from lrptrain.monitor.drawing import DisplayOptions, _title, highlights, inputs, pictures
 from lrptrain.render import to_picture
 
 LOOK = DisplayOptions(["cat", "dog"], lambda ids: [f"w{i}" for i in ids])
@@ -69,6 +69,29 @@ def test_a_text_is_coloured_by_its_scored_tokens():
     assert text.text.startswith("w5 **w6** **w7** w8")
 
 
+def test_a_separator_between_two_texts_is_grey_and_an_unknown_word_is_not():
+    names = ["[CLS]", "good", "[SEP]", "[UNK]", "[SEP]"]
+    look = DisplayOptions(LOOK.class_names, lambda ids: [names[i] for i in ids])
+    tensors = {"input_ids": torch.arange(5), "attention_mask": torch.ones(5, dtype=torch.long)}
+    scored = [False, True, False, True, False]
+    assert made(tensors, grid=None, look=look).scored == scored
+    one = ExplainedSample(
+        Sample("s", 1, tensors),
+        0,
+        np.array([0.75, 0.25]),
+        {"label": torch.tensor([9.0, 0.5, 90.0, -1.0, 9.0])},
+        None,
+        2,
+        chance=float("nan"),
+        values={},
+    )
+    (text,) = highlights([one], look)
+    assert re.findall(r",([\d.]+)\);border-radius:2px\" title=\"[^\"]*\">([^<]+)<", text.html) == [
+        ("0.38", "good"),
+        ("0.75", "[UNK]"),
+    ]
+
+
 def test_nothing_is_made_before_it_is_asked_for():
     broken = Sample("broken", 0, {"image": torch.rand(2, 8, 6)})
     found = inputs([(broken, (4, 3)), (Sample(7, 0, image()), (4, 3))], LOOK)
@@ -88,6 +111,8 @@ def test_a_picture_has_its_mask_at_its_own_size():
     one = ExplainedSample(
         sample, 0, np.array([0.75, 0.25]), {"label": torch.ones(12)}, (4, 3), 2, chance=0.5, values=values
     )
+    assert _title(one, "label", LOOK.class_names) == "target 'dog', p = 0.25"
+    assert _title(one, "predicted", LOOK.class_names) == "target 'cat', p = 0.75"
     (picture,) = pictures([one], LOOK)
     assert picture.mask is not None
     assert picture.mask.shape == picture.image.shape[:2]

@@ -1,13 +1,15 @@
 """The project of a reader, imported by the README under this name: small, and nothing in it knows of lrptrain."""
 
+from typing import Any
+
 import pytorch_lightning as pl
 import timm
 import torch
 from torch import Tensor
 from torch.nn.functional import cross_entropy
-from torch.utils.data import DataLoader, StackDataset
+from torch.utils.data import DataLoader
 
-SIZES = {"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 1, "num_heads": 2, "num_classes": 2}
+SIZES: dict[str, Any] = {"img_size": 32, "patch_size": 8, "embed_dim": 32, "depth": 1, "num_heads": 2, "num_classes": 2}
 
 
 class MyModule(pl.LightningModule):
@@ -32,20 +34,20 @@ class MyData(pl.LightningDataModule):
     """Noise with a bright or a dark square, which is the evidence."""
 
     def train_dataloader(self) -> DataLoader:
-        return DataLoader(squares(64, seed=0), 16)
+        return DataLoader(squares(64, seed=0), 16)  # type: ignore[arg-type]
 
     def val_dataloader(self) -> DataLoader:
-        return DataLoader(squares(32, seed=1), 16)
+        return DataLoader(squares(32, seed=1), 16)  # type: ignore[arg-type]
 
 
-def squares(count: int, seed: int) -> StackDataset:
+def squares(count: int, seed: int) -> list[dict[str, Tensor]]:
     generator = torch.Generator().manual_seed(seed)
     label = torch.randint(2, (count,), generator=generator)
     image = torch.rand(count, 3, 32, 32, generator=generator)
     image[:, :, 8:16, 8:16] = label[:, None, None, None].float()
     mask = torch.zeros(count, 32, 32)
     mask[:, 8:16, 8:16] = 1
-    return StackDataset(image=image, label=label, mask=mask)
+    return [{"image": x, "label": y, "mask": z} for x, y, z in zip(image, label, mask, strict=True)]
 
 
 images = torch.rand(2, 3, 32, 32)

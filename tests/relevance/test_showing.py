@@ -86,6 +86,8 @@ def test_titles_say_what_is_explained_and_how_probable_it_is():
     assert "target class 1, p = 0.67 (rollout)" in of_images(pixels)._repr_html_()
     # An output that is probabilities already is not squashed once more; a single number is no probability.
     assert "target class 1, p = 0.90 (" in of_images(pixels, logits=((0.05, 0.9, 0.05),))._repr_html_()
+    logits = ((2.0, -1.5, 0.5),)  # they sum to 1, and are no probabilities
+    assert "target class 0, p = 0.80 (" in of_images(pixels, logits=logits, target=0)._repr_html_()
     assert "output 3.5 (rollout)" in of_images(pixels, logits=((3.5,),), target=0)._repr_html_()
 
 
@@ -118,6 +120,17 @@ def test_a_text_has_its_words(capsys):
     assert "show(tokenizer=...) names the tokens" in capsys.readouterr().out
     with pytest.raises(TypeError, match="lacks"):
         relevance.show(tokenizer=object())
+
+
+def test_a_tokenizer_knows_its_special_tokens(capsys):
+    class Special(Names):
+        all_special_ids = (0, 4, 5)
+        unk_token_id = 4
+
+    of_text().show(tokenizer=Special())
+    said = capsys.readouterr().out
+    assert "Not scored: [CLS], [SEP], with" in said
+    assert "<b> " in said.split("strongest")[1]
 
 
 def test_a_buffer_that_is_filled_anew_does_not_change_a_text():
@@ -168,8 +181,20 @@ def test_videos_spectrograms_and_waveforms():
     (strip,) = pictures_in(map_of(wave := torch.rand(1, 400), torch.rand(1, 5), None)._repr_html_())
     assert strip.shape == (96, 640, 3)
     assert len(wave) == 1
+    table = torch.rand(1, 5)
+    assert pictures_in(map_of(table, torch.rand(1, 5), None)._repr_html_()) == []  # a row of columns
+    spectrogram = torch.rand(1, 16, 8)  # it may be [time, bins] or [bins, time]
+    (alone,) = pictures_in(map_of(spectrogram, torch.rand(1, 8), (2, 4))._repr_html_())
+    assert alone.shape == (80, 160, 3)
     (alone,) = pictures_in(map_of(None, torch.rand(1, 8), (2, 2, 2))._repr_html_())
     assert alone.shape[2] == 3
+
+
+def test_channels_may_come_last():
+    pixels = images(1)
+    last = pixels.permute(0, 2, 3, 1)
+    (found,), (expected,) = (pictures_in(of_images(each)._repr_html_()) for each in (last, pixels))
+    np.testing.assert_array_equal(found, expected)
 
 
 def test_copies_and_files_hold_no_images():

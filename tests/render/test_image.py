@@ -253,6 +253,9 @@ def test_the_scale_has_blue_only_where_something_speaks_against_the_class():
     assert not np.array_equal(scale_of(torch.eye(4)), scale_of(torch.eye(4) * 1e-9))
 
 
-def test_a_title_that_is_too_long_is_cut():
-    short, long = (titled_pair(torch.rand(3, 32, 32), torch.eye(2), title=text).picture for text in ("a", "word " * 99))
-    assert short.shape == long.shape
+def test_a_long_title_is_broken_and_a_very_long_one_ends():
+    short, long, longer = (
+        titled_pair(torch.rand(3, 32, 32), torch.eye(2), title=text) for text in ("a", "word " * 20, "word " * 99)
+    )
+    assert short.picture.shape[1] == long.picture.shape[1]
+    assert short.top < long.top <= longer.top == 3 * short.top

@@ -44,7 +44,7 @@ def test_some_word_has_the_full_colour_by_every_method(bert, method):
     except lrptrain.UnsupportedMethodError:
         pytest.skip("not for texts")
     page = token_html(WORDS, scores)
-    spans = re.findall(r'<span style="([^"]*)" title="([^"]*)">([^<]*)</span>', page)
+    spans = re.findall(r'<span(?: dir="auto")? style="([^"]*)" title="([^"]*)">([^<]*)</span>', page)
     assert [text for _, _, text in spans] == ["[CLS]", "a", "truly", "lovely", "film", ",", "not", "bad", "[SEP]"]
     alphas = [float(found[0]) if (found := re.findall(r",([\d.]+)\)", style)) else None for style, _, _ in spans]
     assert max(alpha for alpha in alphas if alpha is not None) == 0.75

@@ -13,7 +13,7 @@ const FIELDS = {
   // Which maps, by their places in the map of maps; see atlas.js.
   area: "", cluster: "",
   // Which plots stand above the gallery, and what the map of maps is coloured by; see plots.js.
-  plots: "scores confusion", colour: "cluster",
+  plots: "", colour: "cluster",
   // The table of runs: which are not drawn, sorted by which column, and searched for what; see runtable.js.
   without: [], order: "", find: "",
   // Which findings are listed; see findings.js.

@@ -28,5 +28,5 @@ function verdictCard(verdict, tests) {
 }
 
 function listOf(title, lines) {
-  return lines.length ? h("section", {}, h("h3", {}, title), h("ul", { className: "told" }, lines.map((line) => h("li", {}, line)))) : "";
+  return lines.length ? h("section", {}, h("h2", { className: "small" }, title), h("ul", { className: "told" }, lines.map((line) => h("li", {}, line)))) : "";
 }

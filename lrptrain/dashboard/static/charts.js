@@ -123,7 +123,9 @@ function curve(values, width = 120, height = 26) {
 function bar(value, low, high, reference, from = 0, to = 1) {
   const width = 220, height = 18, middle = height / 2;
   const at = (number) => 4 + ((Math.min(Math.max(number, from), to) - from) / (to - from)) * (width - 8);
-  const parts = [drawn("line", { x1: at(from), x2: at(to), y1: middle, y2: middle, class: "scale" })];
+  const title = drawn("title");
+  title.textContent = `${number(value)}${isNumber(low) && isNumber(high) ? `, from ${number(low)} to ${number(high)}` : ""}, on a scale from ${number(from)} to ${number(to)}`;
+  const parts = [title, drawn("line", { x1: at(from), x2: at(to), y1: middle, y2: middle, class: "scale" })];
   if (isNumber(low) && isNumber(high)) {
     parts.push(drawn("line", { x1: at(low), x2: at(high), y1: middle, y2: middle, class: "interval" }));
   }

@@ -15,7 +15,7 @@ function besideControls(run) {
     swatch.style.backgroundColor = colorOf(name);
     return h("button", { type: "button", className: "chip", ariaLabel: `Take ${shortName(name)} away`, onclick: () => set(beside.filter((own) => own !== name)) }, swatch, `${shortName(name)} ×`);
   });
-  return h("span", { className: "beside-runs" }, others.length ? labelled("Beside it", searchable("beside", [["", "no other run"], ...others.map((name) => [name, shortName(name)])], "", (name) => name && set([...beside, name]))) : null, chips);
+  return h("span", { className: "beside-runs" }, others.length ? labelled("Compare with", searchable("beside", [["", "no other run"], ...others.map((name) => [name, shortName(name)])], "", (name) => name && set([...beside, name]))) : null, chips);
 }
 
 // What is needed to show samples of the ids in other runs: by run, the rows of its table and its cards.

@@ -58,8 +58,9 @@ function confusionTable(names, pairs) {
 
 function confusionCell(label, read, count, sum, numbers) {
   const cell = h("td", { className: `cell ${label === read ? "hit" : "miss"}` });
-  // The share of the row: a class of few samples is seen as well as one of many.
-  cell.style.setProperty("--strength", count ? `${Math.round(14 + 70 * (count / sum))}%` : "0%");
+  // The share of the row: a class of few samples is seen as well as one of many. At most
+  // half of the colour: the number on it stays legible.
+  cell.style.setProperty("--strength", count ? `${Math.round(14 + 34 * (count / sum))}%` : "0%");
   if (!count) return cell;
   const pressed = address.class === label && address.predicted === read;
   cell.append(h("button", { type: "button", ariaPressed: String(pressed), ariaLabel: `${label} read as ${read}: ${plural(count, "sample")}`,

@@ -5,6 +5,7 @@ function h(tag, attributes = {}, ...children) {
   for (const [name, value] of Object.entries(attributes)) {
     if (value === null || value === undefined || value === false) continue;
     if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
+    else if (name === "key") element.dataset.key = value; // its name when it is drawn anew; see redraw.js
     else if (name in element && name !== "list") element[name] = value;
     else element.setAttribute(name, value);
   }

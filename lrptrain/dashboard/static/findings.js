@@ -60,10 +60,10 @@ function findingCard(run, finding) {
   if (worst) ids.forEach((id, i) => Object.assign(worst.children[i].dataset, { sample: id, target: finding.target ?? "" }));
   const { likewise, remedy } = finding.sentences || {};
   const card = h("article", { className: `finding ${finding.state}` }, head,
-    h("div", { className: "evidence" }, relevanceRow(finding), interventionRow(finding), since),
+    h("div", { className: "evidence" }, relevanceRow(finding), interventionRow(finding), since), proofBlock(run, finding),
     likewise ? h("p", { className: "told" }, likewise) : "",
     h("p", { className: "next" }, "See ", galleryLinks(finding), remedy ? h("span", { className: "muted" }, ` Mend: ${remedy}`) : ""),
-    h("details", { className: "told" }, h("summary", {}, "in detail"),
+    h("details", { key: "detail", className: "told" }, h("summary", {}, "in detail"),
       h("ul", { className: "told" }, withAlso(finding).map((one) => h("li", {}, String(one.text || "").replace(/^\S\s/, ""))))), worst);
   card.dataset.key = findingKey(run, finding);
   card.classList.toggle("chosen", card.dataset.key === address.finding);

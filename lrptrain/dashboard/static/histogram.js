@@ -82,10 +82,10 @@ function histogramPicture(name, edges, all, wrong, bounded) {
   const bars = all.flatMap((count, i) => {
     if (!count) return [];
     const title = drawn("title");
-    title.textContent = `${number(edges[i])} to ${number(edges[i + 1])}: ${plural(count, "sample")}, ${wrong[i]} wrong`;
+    title.textContent = `${edges[i]} to ${edges[i + 1]}: ${plural(count, "sample")}, ${wrong[i]} wrong`;
     return [drawn("g", {}, title, rect(i, 0, wrong[i], "wrong-bar"), rect(i, wrong[i], count - wrong[i], "right"))];
   });
-  const tick = (value, anchor) => text(x(value), height - 5, number(value), anchor);
+  const tick = (value, anchor) => text(x(value), height - 5, String(value), anchor);
   const text = (across, down, said, anchor) => {
     const label = drawn("text", { x: across, y: down, "text-anchor": anchor });
     label.textContent = said;
@@ -93,7 +93,7 @@ function histogramPicture(name, edges, all, wrong, bounded) {
   };
   const brush = drawn("rect", { class: "brush", y: top, height: height - top - bottom, x: 0, width: 0 });
   const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, class: "histogram", role: "img",
-    "aria-label": `${words(name)}: ${all.reduce((sum, count) => sum + count, 0)} samples from ${number(low)} to ${number(high)}. The fields "score from" and "score to" choose a range by keyboard.` },
+    "aria-label": `${words(name)}: ${all.reduce((sum, count) => sum + count, 0)} samples from ${low} to ${high}. The fields "score from" and "score to" choose a range by keyboard.` },
   drawn("line", { x1: left, x2: width - right, y1: height - bottom, y2: height - bottom, class: "scale" }),
   text(left - 4, top + 8, String(most), "end"), text(left - 4, height - bottom, "0", "end"), ...bars,
   tick(low, "start"), tick(edges[edges.length >> 1], "middle"), tick(high, "end"), brush);

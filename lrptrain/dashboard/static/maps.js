@@ -132,7 +132,7 @@ function highlighted(all, sums, peak, { mask, opacity, threshold }) {
     const piece = h("span", { title: word.scored ? `${level.toFixed(2)}${pieces}` : "not scored" }, word.text);
     const alpha = Math.abs(level) >= threshold ? Math.abs(level) * opacity : 0;
     if (word.scored) piece.style.backgroundColor = `rgba(${level > 0 ? COLORS.positive : COLORS.negative},${alpha.toFixed(3)})`;
-    else piece.classList.add("special");
+    else Object.assign(piece, { className: "special", dir: "auto" }); // not the first letter of [CLS] says which way a text runs
     if (mask && word.evidence) piece.classList.add("rationale");
     place.append(piece);
   });

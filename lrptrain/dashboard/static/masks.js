@@ -12,14 +12,14 @@ async function masksView(run) {
   return place;
 }
 
-watch([...MASK_FILTERS, "page"], () => document.getElementById("masks") && masking.draw());
+watch([...MASK_FILTERS, "sort", "page"], () => document.getElementById("masks") && masking.draw());
 
 // Asks anew each time: an export grows while it is written.
 async function drawMasks(run, place) {
   const asked = ++drawMasks.last;
   await fillIn(place, async () => {
-    const { split, status } = address;
-    const found = await ask("masks", { run, export: address.export, class: address.maskclass, split, status, page: Math.max(0, (Number(address.page) || 1) - 1) });
+    const { split, status, sort } = address;
+    const found = await ask("masks", { run, export: address.export, class: address.maskclass, split, status, sort, page: Math.max(0, (Number(address.page) || 1) - 1) });
     return asked === drawMasks.last ? maskList(run, found, place) : undefined; // something else was asked for meanwhile
   });
 }
@@ -47,7 +47,9 @@ function maskCounts({ counts, scores }) {
     skipped ? `, ${skipped} skipped: ${reasons.join("; ")}` : ""), means);
 }
 
-function maskFilters({ exports, classes, counts }, place) {
+function maskFilters({ exports, classes, counts, scores }, place) {
+  const scored = ["mask", "refined", "seeds"].filter((kind) => Object.values(scores).some((own) => kind in own));
+  const sorts = [["", "by name"], ...scored.flatMap((kind) => [[kind, `IoU of the ${MASK_KINDS[kind]}, least first`], [`-${kind}`, `IoU of the ${MASK_KINDS[kind]}, most first`]])];
   const counted = (kind, text = (key) => key) => [["", "all"], ...Object.entries(counts[kind]).map(([key, count]) => [key, `${text(key)} (${count})`])];
   const behind = h("input", { id: "behind", type: "checkbox", checked: masking.behind, onchange: (event) => {
     masking.behind = event.target.checked;
@@ -61,7 +63,8 @@ function maskFilters({ exports, classes, counts }, place) {
     exports.length > 1 ? labelled("Export", fieldChoice("export", "mask-export", exports.map((name, i) => [i === 0 ? "" : name, name === "." ? "end" : name]))) : null,
     labelled("Split", fieldChoice("split", "mask-split", counted("split"))),
     labelled("Class", fieldChoice("maskclass", "mask-class", counted("class", (key) => classes[key]?.name ?? `class ${key}`))),
-    labelled("Status", fieldChoice("status", "mask-status", counted("status")))];
+    labelled("Status", fieldChoice("status", "mask-status", counted("status"))),
+    Object.keys(scores).length ? labelled("Sort", fieldChoice("sort", "mask-sort", sorts)) : null];
   return h("div", { className: "controls" }, own, labelled("Size", width),
     h("label", { className: "control" }, behind, " ", h("span", {}, "image behind the masks")));
 }
@@ -112,7 +115,8 @@ function maskFigure(run, { export: exported }, row, kind) {
     body.append(row.pictures.includes("image") ? h("img", { src: url("image"), alt: "" }) : "", canvas);
     mask.src = url(kind);
   }
-  return h("figure", {}, body, h("figcaption", {}, text));
+  const iou = row.iou[kind];
+  return h("figure", {}, body, h("figcaption", {}, text, isNumber(iou) ? h("span", { className: "iou" }, term("iou", "IoU"), ` ${percent(iou)}`) : ""));
 }
 
 // The mask in its colours: the background lets the image through, and what is ignored is hatched in grey.

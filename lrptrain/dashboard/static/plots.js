@@ -6,8 +6,12 @@ const PLOTS = {
   map: { text: "Map of maps", draw: atlasPlot, fields: ["area", "cluster"] },
 };
 
+// Where they do not fit beside the gallery, none is open until it is asked for.
+const WIDE = window.matchMedia("(min-width: 1100px)"); // as in explore.css
+
 function openPlots() {
-  return address.plots.split(" ").filter((name) => name in PLOTS);
+  const names = address.plots || (WIDE.matches ? "scores confusion" : "");
+  return names.split(" ").filter((name) => name in PLOTS);
 }
 
 function plotsOf(run, table) {

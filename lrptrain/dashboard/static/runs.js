@@ -44,7 +44,7 @@ function notesOf(run) {
 
 function panelOf(title, options) {
   const chart = h("div", { className: "chart" });
-  const panel = h("section", { className: "panel" }, h("h3", {}, title), chart);
+  const panel = h("section", { className: "panel" }, title ? h("h2", { className: "small" }, title) : "", chart);
   seriesOf(options).then(({ rows, x }) => lineChart(chart, rows, { ...options, x }))
     .catch((error) => chart.replaceChildren(h("p", { className: "empty" }, String(error.message))));
   return panel;

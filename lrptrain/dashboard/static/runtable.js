@@ -42,8 +42,11 @@ function differing() {
     .map((name) => ({ key: `h.${name}`, title: name, setting: true, value: (run) => hyperparametersOf(run)[name], text: String }));
 }
 
+// Of what no run has, there is no column.
 function runColumns() {
-  return [...COLUMNS.slice(0, 3), ...differing(), ...COLUMNS.slice(3)];
+  const all = [...COLUMNS.slice(0, 3), ...differing(), ...COLUMNS.slice(3)];
+  return all.map((column) => ({ ...column, values: [...runs.values()].map(column.value).filter((own) => own !== undefined && own !== null) }))
+    .filter(({ values }) => values.length).map((column) => ({ ...column, isNumeric: column.values.every(isNumber) }));
 }
 
 // Runs that the search leaves: each word of it must be in the name or in a hyperparameter, such as "lr=0.001".
@@ -65,12 +68,12 @@ function listedRuns() {
 function runTable() {
   const columns = runColumns();
   const listed = listedRuns();
-  const heads = columns.map(({ key, title, setting, value }) => {
+  const heads = columns.map(({ key, title, setting, isNumeric }) => {
     const down = address.order === `-${key}`;
     const up = address.order === key;
     const next = down ? key : up ? "" : `-${key}`;
     const sort = h("button", { type: "button", id: `sort-${key}`, className: "sort", title: `Sort by ${title}`, onclick: () => go({ order: next }, true) }, title, h("span", { ariaHidden: "true" }, up ? " ↑" : down ? " ↓" : ""));
-    return h("th", { scope: "col", className: [setting ? "setting" : "", isNumber([...runs.values()].map(value).find((own) => own !== undefined)) ? "number" : ""].join(" ").trim(), ariaSort: down ? "descending" : up ? "ascending" : "none" }, sort);
+    return h("th", { scope: "col", className: [setting ? "setting" : "", isNumeric ? "number" : ""].join(" ").trim(), ariaSort: down ? "descending" : up ? "ascending" : "none" }, sort);
   });
   return h("table", { id: "runs" }, h("thead", {}, h("tr", {}, h("th", {}, h("span", { className: "unseen" }, "drawn")), heads)),
     h("tbody", {}, listed.map((run) => runRow(run, columns))));
@@ -81,11 +84,11 @@ function runRow(run, columns) {
     onchange: (event) => drawOnly(event.target.checked ? [...shownRuns(), run.name] : shownRuns().filter((name) => name !== run.name)) });
   const swatch = swatchOf("");
   swatch.style.backgroundColor = colorOf(run.name);
-  const cells = columns.map(({ key, title, value, text }) => {
+  const cells = columns.map(({ key, title, value, text, isNumeric }) => {
     const own = value(run);
     const said = own === undefined || own === null || own === "" ? "–" : (text ?? String)(own);
     const inside = key === "verdict" ? verdictLink(run.name) : key === "run" ? h("button", { type: "button", className: "link", onclick: () => go({ view: "findings", run: [run.name] }) }, said) : said;
-    const cell = h("td", { className: isNumber(own) ? "number" : "", title: said.length > 30 ? said : "" }, inside);
+    const cell = h("td", { className: isNumeric ? "number" : "", title: said.length > 30 ? said : "" }, inside);
     cell.dataset.title = title; // on a phone, where a row is a card
     return cell;
   });

@@ -43,13 +43,15 @@ async function samplesView(run) {
   return h("div", {}, noteList(table.notes) || "", filters(run, table), h("div", { className: "explored" }, plotsOf(run, table), gallery.place));
 }
 
-watch([...FILTERS, "sort", "page"], () => gallery.place !== null && drawGallery());
+watch([...FILTERS, "sort", "page"], (changed) => gallery.place !== null &&
+  drawGallery(changed.some((name) => FILTERS.includes(name))).catch((error) => redraw(gallery.place, problem(error))));
 
-async function drawGallery() {
+// filtered: whether other samples are left than before, which the plots show, too.
+async function drawGallery(filtered = true) {
   const { run, table, place } = gallery;
   gallery.places = await placesFor(run, table);
   if (gallery.table !== table) return; // another table was asked for meanwhile
-  plotsOf.draw();
+  if (filtered) plotsOf.draw();
   const rows = chosenRows(table);
   const pages = Math.max(1, Math.ceil(rows.length / PER_PAGE));
   // The address counts pages from 1.
@@ -70,7 +72,8 @@ async function drawGallery() {
     const shownGallery = h("div", { className: kind }, views.length ? views : noSample());
     shownGallery.style.setProperty("--runs", 1 + others.size);
     return h("div", {}, h("div", { className: "pager" }, turn("page-back", -1, "‹ previous"), h("span", { id: "count" },
-      `${plural(rows.length, "sample")} of ${table.columns.sample_id.length}, page ${page} of ${pages}`), turn("page-on", 1, "next ›")),
+      `${plural(rows.length, "sample")} of ${table.columns.sample_id.length}, page ${page} of ${pages}`), turn("page-on", 1, "next ›"),
+      rows.length ? exportControls(run, table, rows) : ""),
     noteList(notes) || "", shownGallery);
   });
 }

@@ -95,6 +95,8 @@ def fixed_positions(
     """
     nearer = _nearer_to_the_centre(grid)  # [tokens, tokens]
     testable: Bool[np.ndarray, " tokens"] = np.asarray(nearer.any(1))
+    if not testable.any():  # a grid of at most 2 x 2, all positions of which are as near to the centre
+        return []
     scopes = [scope for scope in scopes if scope.member.sum() >= MIN_POSITION_SAMPLES]
     results: list[FixedPositions] = []
     overall: set[int] = set()

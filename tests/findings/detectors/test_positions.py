@@ -56,6 +56,13 @@ def test_few_samples_and_undefined_maps_are_left_out():
     assert positions(shares) == []
 
 
+@pytest.mark.parametrize("grid", [(1, 1), (2, 1), (2, 2)])
+def test_a_grid_without_a_centre_has_no_places(grid):
+    scopes = split_into_scopes(np.zeros(20, int), ["a"])
+    size = grid[0] * grid[1]
+    assert fixed_positions(np.tile(np.eye(size)[0], (20, 1)), grid, scopes) == []
+
+
 def test_places_have_names():
     border = np.flatnonzero(np.maximum(*np.abs(np.indices(GRID) - 2.5)).ravel() > 2)
     assert describe(border.tolist(), GRID) == "the border (20 of 36 patches)"

@@ -7,40 +7,12 @@ import pytest
 import torch
 from test_behaviours import FOCUS, assert_equal, pytestmark
 from torch import nn
-from trained import OPTIONS, TRAINERS, Texts, Training, bert, by_transformers, collate, unannotated
+from trained import OPTIONS, Texts, bert, collate, unannotated
 
 import lrptrain
 from lrptrain.loggers import read_events
 
 __all__ = ["pytestmark"]
-
-
-@pytest.mark.parametrize("name", ["transformers", "accelerate"])
-def test_autocast_is_harmless(name, tmp_path):
-    sound: dict[str, Any] = {"on_error": "raise"}
-    watched = TRAINERS[name](Training(tmp_path / "one", sound, epochs=1, precision="bf16"))
-    alone = TRAINERS[name](Training(tmp_path / "two", epochs=1, precision="bf16"))
-    assert len(watched.monitor.scored) == OPTIONS["max_samples"]
-    assert_equal(alone.state, watched.state)
-
-
-def with_adapter(net: nn.Module) -> nn.Module:
-    peft = pytest.importorskip("peft")
-    return peft.get_peft_model(net, peft.LoraConfig(peft.TaskType.SEQ_CLS, r=2, target_modules=["query", "value"]))
-
-
-def with_checkpointing(net: nn.Module) -> nn.Module:
-    enable: Any = getattr(net, "activation_checkpointing_enable", None) or net.gradient_checkpointing_enable
-    enable()
-    return net
-
-
-@pytest.mark.parametrize("made", [with_adapter, with_checkpointing])
-def test_wrapped_models(made, tmp_path):
-    watched = by_transformers(Training(tmp_path / "one", {"on_error": "raise"}, epochs=1, net=made(bert())))
-    alone = by_transformers(Training(tmp_path / "two", epochs=1, net=made(bert())))
-    assert watched.monitor.failures == 0
-    assert_equal(alone.state, watched.state)
 
 
 def test_a_compiled_model_stays_compiled(tmp_path):
@@ -233,9 +205,31 @@ def test_within_a_budget_each_validation_that_the_best_metric_is_of_is_evaluated
     assert [event["epoch"] for event in read_events(monitor.folder)] == [0, 1, 2]
 
 
-def test_within_a_budget_the_first_and_the_final_weights_are_evaluated(tmp_path):
+def test_within_a_budget_the_first_and_the_final_weights_are_evaluated_and_logged(tmp_path, monkeypatch):
+    mlflow = pytest.importorskip("mlflow")
+    monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlflow").as_uri())
+    monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "board"))
     monitor = a_callback(budget=1e-6)
-    trainer = a_trainer(tmp_path, monitor, num_train_epochs=3, save_strategy="no")
+    loggers = ["mlflow", "tensorboard"]
+    trainer = a_trainer(tmp_path, monitor, num_train_epochs=3, save_strategy="no", report_to=loggers)
     trainer.train()
-    assert [event["epoch"] for event in read_events(monitor.folder)] == [0, 2]
+    events = read_events(monitor.folder)
+    assert [event["epoch"] for event in events] == [0, 2]
+    # The Trainer has ended the run and closed the writer before the final weights are evaluated.
+    client = mlflow.MlflowClient()
+    (run,) = client.search_runs(["0"])
+    assert run.info.status == "FINISHED"
+    for key in ("relevance/chance", "relevance/label/energy_pointing_game"):
+        points = client.get_metric_history(run.info.run_id, key)
+        assert [(point.step, point.value) for point in points] == [
+            (event["step"], event["scalars"][key]) for event in events
+        ]
+    pages = client.list_artifacts(run.info.run_id, "relevance/highlights")
+    assert [page.path.rpartition("_")[2] for page in pages] == ["000003.html", "000009.html"]
+    from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
+
+    board = EventAccumulator(str(tmp_path / "board"))
+    board.Reload()
+    assert [point.step for point in board.Scalars("relevance/chance")] == [3, 9]
     assert len([entry for entry in trainer.state.log_history if "relevance/samples" in entry]) == 1

@@ -1,21 +1,27 @@
 """A tiny BERT on texts with rationales, trained by each trainer, with a monitor or without one."""
 
+import os
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from timm.models.vision_transformer import VisionTransformer
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 from transformers import BertConfig, BertForSequenceClassification
+from transformers.modeling_outputs import SequenceClassifierOutput
 
 import lrptrain
 from lrptrain.callbacks import RelevanceMonitor
 
 NAMES = ["bad", "good"]
+ANNOTATIONS = ("rationale", "mask", "sample_id")
 OPTIONS = {"max_samples": 8, "run_name": "run", "bound": 0.9, "max_pictures": 1, "class_maps": 0, "budget": None}
 
 
@@ -41,7 +47,33 @@ class Texts(Dataset):
         return self.rows[index]
 
 
+class Pairs(Texts):
+    """Texts of two parts; every third one has no label."""
+
+    def __init__(self, samples: int, seed: int) -> None:
+        super().__init__(samples, seed)
+        for number, row in enumerate(self.rows):
+            row["token_type_ids"] = (torch.arange(len(row["input_ids"])) > 2).long()
+            row["labels"] = -100 if number % 3 == 2 else row["labels"]
+
+
+class Pictures(Texts):
+    """Images of noise, the left half of which is the evidence; the masks have this value there."""
+
+    def __init__(self, samples: int, seed: int, evidence: int = 1) -> None:
+        generator = torch.Generator().manual_seed(seed)
+        mask = torch.zeros(8, 8, dtype=torch.uint8)
+        mask[:, :4] = evidence
+        images = torch.randn(samples, 3, 8, 8, generator=generator)
+        self.rows = [
+            {"pixel_values": image, "labels": i % 2, "mask": mask, "sample_id": i} for i, image in enumerate(images)
+        ]
+
+
 def collate(rows: list[dict[str, Any]], *, annotated: bool = True) -> dict[str, Any]:
+    if "pixel_values" in rows[0]:
+        batch = torch.utils.data.default_collate(rows)
+        return {name: x for name, x in batch.items() if annotated or name not in ANNOTATIONS}
     pad = torch.nn.utils.rnn.pad_sequence
     ids = pad([row["input_ids"] for row in rows], batch_first=True)
     batch: dict[str, Any] = {
@@ -49,6 +81,8 @@ def collate(rows: list[dict[str, Any]], *, annotated: bool = True) -> dict[str, 
         "attention_mask": (ids != 0).long(),
         "labels": torch.tensor([row["labels"] for row in rows]),
     }
+    if "token_type_ids" in rows[0]:
+        batch["token_type_ids"] = pad([row["token_type_ids"] for row in rows], batch_first=True)
     if annotated:
         batch["rationale"] = pad([row["rationale"] for row in rows], batch_first=True, padding_value=255)
         batch["sample_id"] = [row["sample_id"] for row in rows]
@@ -67,8 +101,32 @@ def bert(**options: Any) -> nn.Module:
     return BertForSequenceClassification(BertConfig(**{**config, **sizes, **options}))
 
 
-def train_loader(**options: Any) -> DataLoader:
-    return DataLoader(Texts(12, 0), 4, shuffle=True, collate_fn=unannotated, **options)
+class OneLogit(nn.Module):
+    """A BERT with one logit, trained by the binary cross-entropy."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = bert(id2label={0: "good"})
+
+    def forward(self, input_ids: Tensor, attention_mask: Tensor, labels: Tensor | None = None) -> Any:
+        logits = self.net(input_ids, attention_mask).logits
+        loss = None if labels is None else F.binary_cross_entropy_with_logits(logits[:, 0], labels.float())
+        return SequenceClassifierOutput(loss=loss, logits=logits)
+
+
+class Vision(nn.Module):
+    """A ViT whose forward takes what that of transformers' models does."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        sizes: dict[str, Any] = {"img_size": 8, "patch_size": 4, "embed_dim": 16, "depth": 2, "num_heads": 2}
+        self.net = VisionTransformer(num_classes=2, **sizes)
+
+    def forward(self, pixel_values: Tensor, labels: Tensor | None = None) -> Any:
+        logits = self.net(pixel_values)
+        loss = None if labels is None else F.cross_entropy(logits, labels)
+        return SequenceClassifierOutput(loss=loss, logits=logits)
 
 
 @dataclass
@@ -80,31 +138,36 @@ class Training:
         options: Of the monitor; None to train without one.
         epochs: How many.
         net: The model.
+        texts: The kind of data: its training and validation set are `texts(12, 0)` and `texts(11, 1)`.
         wrong: The sample of the validation set whose rationale has a value that means nothing.
         fails_in: The epoch in which the monitor cannot explain.
         resumes: Whether to go on from what an earlier training in the folder has saved.
         validates: Whether there is a validation.
         precision: "bf16" for autocast.
-        writer: A `SummaryWriter` for loops.
+        board: The folder that TensorBoard reads; None without it.
     """
 
     folder: Path
     options: dict[str, Any] | None = None
     epochs: int = 2
     net: nn.Module = field(default_factory=bert)
+    texts: Callable[..., Texts] = Texts
     wrong: int | None = None
     fails_in: int | None = None
     resumes: bool = False
     validates: bool = True
     precision: str | None = None
-    writer: Any = None
+    board: Path | None = None
 
     @property
     def monitor_options(self) -> dict[str, Any]:
         return {**OPTIONS, **(self.options or {})}
 
     def validation(self) -> Texts:
-        return Texts(11, 1, self.wrong)
+        return self.texts(11, 1) if self.wrong is None else self.texts(11, 1, self.wrong)
+
+    def train_loader(self) -> DataLoader:
+        return DataLoader(self.texts(12, 0), 4, shuffle=True, collate_fn=unannotated)
 
     def spoil(self, core: Any) -> None:
         """Let the monitor fail in an epoch."""
@@ -140,6 +203,7 @@ def left_behind(net: nn.Module, monitor: Any, history: list[dict[str, float]] | 
     state: dict[str, Any] = {
         "weights": {name: x.clone() for name, x in net.state_dict().items()},
         "gradients": gradients,
+        "frozen": {name: not x.requires_grad for name, x in net.named_parameters()},
         "modes": {name: each.training for name, each in net.named_modules()},
         "torch": torch.get_rng_state(),
         "numpy": torch.from_numpy(np.random.get_state(legacy=True)[1].astype(np.int64)),  # type: ignore[index]
@@ -155,6 +219,7 @@ def seeded() -> None:
 def by_lightning(training: Training) -> Trained:
     import pytorch_lightning as pl
     from pytorch_lightning.callbacks import ModelCheckpoint
+    from pytorch_lightning.loggers import TensorBoardLogger
 
     class Classifier(pl.LightningModule):
         def __init__(self) -> None:
@@ -165,7 +230,7 @@ def by_lightning(training: Training) -> Trained:
             return self.net(**batch).loss
 
         def validation_step(self, batch: Any, batch_idx: int) -> None:
-            self.net(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"])
+            self.net(**{name: x for name, x in batch.items() if name not in (*ANNOTATIONS, "labels")})
 
         def configure_optimizers(self) -> Any:
             return torch.optim.AdamW(self.parameters(), lr=1e-2)
@@ -179,7 +244,7 @@ def by_lightning(training: Training) -> Trained:
     quiet: dict[str, Any] = {
         "enable_progress_bar": False,
         "enable_model_summary": False,
-        "logger": False,
+        "logger": TensorBoardLogger(training.board, name="", version="") if training.board else False,
         "accelerator": "cpu",
     }
     trainer = pl.Trainer(
@@ -192,7 +257,7 @@ def by_lightning(training: Training) -> Trained:
     seeded()
     validation = DataLoader(training.validation(), 4, collate_fn=collate) if training.validates else None
     path = training.folder / "last.ckpt" if training.resumes else None
-    trainer.fit(Classifier(), train_loader(), validation, ckpt_path=path, weights_only=False)
+    trainer.fit(Classifier(), training.train_loader(), validation, ckpt_path=path, weights_only=False)
     scalars = {key: float(value) for key, value in trainer.callback_metrics.items()}
     return left_behind(training.net, monitor, [scalars])
 
@@ -213,36 +278,40 @@ def by_transformers(training: Training) -> Trained:
         learning_rate=1e-2,
         eval_strategy="epoch" if training.validates else "no",
         save_strategy="epoch",
-        report_to=["tensorboard"] if training.writer else [],
+        report_to=["tensorboard"] if training.board else [],
         use_cpu=True,
         disable_tqdm=True,
         bf16=bool(training.precision),
+        torch_compile_backend="eager" if hasattr(training.net, "_orig_mod") else None,
         seed=1,
     )
-    trainer = Trainer(
-        training.net,
-        arguments,
-        train_dataset=Texts(12, 0),
-        eval_dataset=training.validation() if training.validates else None,
-        data_collator=unannotated,
-        callbacks=[] if monitor is None else [monitor],
-    )
-    seeded()
-    checkpoints = sorted(training.folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
-    trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if training.resumes else None)
+    with patch.dict(os.environ, {"TENSORBOARD_LOGGING_DIR": str(training.board)}):
+        trainer = Trainer(
+            getattr(training.net, "_orig_mod", training.net),
+            arguments,
+            train_dataset=training.texts(12, 0),
+            eval_dataset=training.validation() if training.validates else None,
+            data_collator=unannotated,
+            callbacks=[] if monitor is None else [monitor],
+        )
+        seeded()
+        checkpoints = sorted(training.folder.glob("checkpoint-*"), key=lambda path: int(path.name.split("-")[1]))
+        trainer.train(resume_from_checkpoint=str(checkpoints[-1]) if training.resumes else None)
     history = [entry for entry in trainer.state.log_history if "relevance/samples" in entry]
     return left_behind(training.net, monitor, history)
 
 
 def a_loop(training: Training, prepare: Callable[..., Any], backward: Callable[[Tensor], None]) -> Trained:
     """A loop as users write it; what differs under Accelerate and Fabric is handed in."""
+    from torch.utils.tensorboard import SummaryWriter
+
     seeded()
     optimizer = torch.optim.AdamW(training.net.parameters(), lr=1e-2)
     validation_loader = DataLoader(training.validation(), 4, shuffle=True, collate_fn=collate)
-    model, optimizer, loader, validation = prepare(training.net, optimizer, train_loader(), validation_loader)
+    model, optimizer, loader, validation = prepare(training.net, optimizer, training.train_loader(), validation_loader)
     monitor = None
     if training.options is not None:
-        loggers = [training.writer] if training.writer is not None else []
+        loggers = [SummaryWriter(str(training.board))] if training.board else []
         monitor = lrptrain.Monitor(model, validation, training.folder, loggers=loggers, **training.monitor_options)
         training.spoil(monitor.core)
     saved = training.folder / "loop.pt"

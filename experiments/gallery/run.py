@@ -1,0 +1,41 @@
+"""Make the gallery of the documentation: its pictures and its page. See README.md.
+
+.venv/bin/python -m experiments.gallery.run
+"""
+
+from pathlib import Path
+
+from PIL import Image
+
+from experiments.gallery.exhibits import exhibits
+
+DOCS = Path(__file__).resolve().parents[2] / "docs"
+HEAD = """# Gallery
+
+**What maps and findings look like, on real images and texts.** Red speaks for the class that is named, blue against
+it; an outline or underline is what people marked. The page and its pictures are made by
+`python -m experiments.gallery.run` ([how](../experiments/gallery/README.md)), and so are the numbers in the captions.
+"""
+
+
+def main() -> None:
+    folder = DOCS / "gallery"
+    folder.mkdir(exist_ok=True)
+    parts, section = [HEAD], ""
+    for exhibit in exhibits():
+        Image.fromarray(exhibit.picture).save(folder / f"{exhibit.name}.webp", quality=88, method=6)
+        if exhibit.section != section:
+            section = exhibit.section
+            parts.append(f"## {section}\n")
+        parts.append(f"![{plain(exhibit.caption)}](gallery/{exhibit.name}.webp)\n\n*{exhibit.caption}*\n")
+        print(exhibit.name, exhibit.caption, flush=True)
+    (DOCS / "gallery.md").write_text("\n".join(parts), encoding="utf-8")
+
+
+def plain(caption: str) -> str:
+    """A caption without the marks of Markdown, for people who do not see the picture."""
+    return caption.replace("`", "").replace("[", "(").replace("]", ")")
+
+
+if __name__ == "__main__":
+    main()

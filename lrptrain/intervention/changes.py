@@ -1,0 +1,73 @@
+"""The inputs that an intervention has made of a few samples, kept to be shown."""
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+from jaxtyping import Float
+from torch import Tensor
+
+from lrptrain.intervention.regions import Region
+
+
+@dataclass(frozen=True)
+class Change:
+    """One sample with a region changed, and under the first control.
+
+    Attributes:
+        changed: The model's inputs with the region changed, without the batch axis, on the CPU.
+        control: The same under the control.
+        answer: The class probabilities of the sample as it is, sharpened as those that the verdict rests on.
+        changed_answer: Those of the changed sample.
+        control_answer: Those of the control.
+        fall: How much further the probability of the predicted class falls than under the control.
+    """
+
+    changed: Mapping[str, Tensor]
+    control: Mapping[str, Tensor]
+    answer: Float[np.ndarray, " classes"]
+    changed_answer: Float[np.ndarray, " classes"]
+    control_answer: Float[np.ndarray, " classes"]
+    fall: float
+
+
+@dataclass
+class KeptChanges:
+    """Keeps what `effects` makes of the samples that fall furthest; all others are forgotten at once.
+
+    Attributes:
+        groups: For each region, groups of samples, as indices into those that were scored: of each the furthest are
+            kept.
+        most: The number of samples that are kept of a group.
+        changes: What is kept, by region and index.
+    """
+
+    groups: Mapping[Region, Sequence[Collection[int]]]
+    most: int
+    changes: dict[tuple[Region, int], Change] = field(default_factory=dict)
+
+    def offer(self, region: Region, row: int, fall: float, make: Callable[[], Change]) -> None:
+        """Keep a sample if it falls further than others of a group.
+
+        Args:
+            region: What was changed.
+            row: The index of the sample.
+            fall: How much further the probability of its predicted class falls than under the control.
+            make: Makes what is kept.
+        """
+        groups = [group for group in self.groups.get(region, ()) if row in group]
+        if not any(self._is_among_the_furthest(region, group, fall) for group in groups):
+            return
+        self.changes[region, row] = make()
+        kept = [furthest for group in self.groups[region] for furthest in self.furthest(region, group)]
+        for other in [row for of_region, row in self.changes if of_region == region and row not in kept]:
+            del self.changes[region, other]
+
+    def furthest(self, region: Region, group: Collection[int]) -> list[int]:
+        """Return which of a group's samples are kept, those that fall furthest first."""
+        rows = [row for of_region, row in self.changes if of_region == region and row in group]
+        return sorted(rows, key=lambda row: (-self.changes[region, row].fall, row))[: self.most]
+
+    def _is_among_the_furthest(self, region: Region, group: Collection[int], fall: float) -> bool:
+        kept = self.furthest(region, group)
+        return len(kept) < self.most or fall > self.changes[region, kept[-1]].fall

@@ -1,0 +1,58 @@
+"""Scores of many classes as one table: a thousand classes are no thousand charts.
+
+W&B takes 100,000 keys in a run and shows a chart for each, and stores that keep a file per key make as many files.
+"""
+
+import re
+from dataclasses import replace
+from typing import Any
+
+from lrptrain.loggers.metrics import pattern
+from lrptrain.loggers.record import EpochRecord
+
+MOST_SCORES = 50
+"""Scores of one kind, such as that of each class, that are logged as scalars; more of them are rows of a table."""
+
+
+def with_few_scores(record: EpochRecord) -> EpochRecord:
+    """Return a record without the scalars that are rows of `scores_table`."""
+    many = {key for family in _many(record).values() for key in family}
+    return replace(record, scalars={key: value for key, value in record.scalars.items() if key not in many})
+
+
+def scores_table(record: EpochRecord) -> dict[str, list[Any]]:
+    """Return the scores of many classes, groups or regions by column, a row for each.
+
+    Columns: `score`, such as `label/energy_pointing_game_per_class`; `of`, the name of the class; and `value`. No rows
+    where there are at most 50 scores of each kind.
+    """
+    rows = [
+        (family, key.removeprefix(f"{record.prefix}/{family}/"), record.scalars[key])
+        for family, keys in _many(record).items()
+        for key in keys
+    ]
+    columns = zip(*rows, strict=True) if rows else ((), (), ())
+    return {name: list(values) for name, values in zip(("score", "of", "value"), columns, strict=True)}
+
+
+def scores_markdown(record: EpochRecord) -> str:
+    """Return the same table in Markdown; "" without any rows."""
+    table = scores_table(record)
+    rows = [
+        f"| {score} | {name.replace('|', chr(92) + '|')} | {value:.3g} |"
+        for score, name, value in zip(*table.values(), strict=True)
+    ]
+    return "\n".join(["| score | of | value |", "| --- | --- | --- |", *rows]) if rows else ""
+
+
+def _many(record: EpochRecord) -> dict[str, list[str]]:
+    """Return those kinds of scores, with their keys, that have more than `MOST_SCORES`."""
+    # Metrics declare them as a pattern, such as "label/energy_pointing_game_per_class/*".
+    declared = [key for metric in record.metrics for key in metric.keys if key.endswith("/*")]
+    families = {
+        key.removesuffix("/*"): [
+            name for name in record.scalars if re.fullmatch(f"{re.escape(record.prefix)}/{pattern(key)}", name)
+        ]
+        for key in declared
+    }
+    return {family: keys for family, keys in families.items() if len(keys) > MOST_SCORES}

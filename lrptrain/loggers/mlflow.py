@@ -1,0 +1,150 @@
+"""MLflow as the sink: of Lightning's MLFlowLogger, of a run, and of the `MLflowCallback` of transformers."""
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from lrptrain.extras import require
+from lrptrain.loggers.findings_table import told
+from lrptrain.loggers.highlights_page import highlights_page
+from lrptrain.loggers.local import evaluation_name
+from lrptrain.loggers.proofs import proof_picture, proofs_page
+from lrptrain.loggers.record import EpochRecord
+from lrptrain.loggers.record_tables import record_tables, rows_of
+from lrptrain.loggers.sink import Sink, is_named
+from lrptrain.loggers.timeline import finite_or_none
+from lrptrain.render import contact_sheet
+
+# MLflow refuses a whole batch of metrics for one key with another character. It takes colons, but not on Windows.
+_REFUSED = re.compile(r"[^/\w.\- ]")
+_REFUSED_IN_IMAGE_KEYS = re.compile(r"[^a-zA-Z0-9_.\- ]")
+_LONGEST_KEY = 250
+_MOST_METRICS = 1000
+# By this tag of a run, MLflow's page finds the tables among its files.
+_TABLES = "mlflow.loggedArtifacts"
+
+
+@dataclass(frozen=True)
+class MLflowRun:
+    """A run of MLflow, and the client that writes to it.
+
+    Attributes:
+        client: An `mlflow.MlflowClient`.
+        run_id: The id of the run.
+        prefix: What the keys of all metrics begin with; "" for nothing.
+    """
+
+    client: Any
+    run_id: str
+    prefix: str = ""
+
+
+def log_scalars_to_mlflow(run: MLflowRun, record: EpochRecord) -> None:
+    """Make one point of a record's scalars, in few requests.
+
+    Characters of class names that MLflow refuses become `_`, with a hash behind the key that tells it from others.
+
+    Args:
+        run: Where to.
+        record: The record that has the scalars.
+
+    Raises:
+        ImportError: If mlflow is not installed.
+    """
+    metric = require("mlflow.entities", "mlflow").Metric
+    now = require("mlflow.utils.time", "mlflow").get_current_time_millis()
+    scalars = {**record.scalars, "epoch": record.epoch}
+    metrics = [
+        metric(_metric_key(f"{run.prefix}{key}"), float(value), now, record.step) for key, value in scalars.items()
+    ]
+    for start in range(0, len(metrics), _MOST_METRICS):
+        run.client.log_batch(run.run_id, metrics=metrics[start : start + _MOST_METRICS])
+
+
+def log_media_to_mlflow(run: MLflowRun, record: EpochRecord) -> None:
+    """Log one epoch's pictures, texts and tables.
+
+    Logged, as far as the record has them:
+        `relevance/overlays/<sample_id>`: The picture over its caption, as an image with a step.
+        `relevance/highlights/<evaluation>.html`: The texts as a page.
+        `relevance/proofs/<kind>`, `relevance/proofs/<evaluation>.html`: What interventions did to samples of confirmed
+            findings, as images with a step, and to texts.
+        `relevance/findings/<evaluation>.md`: The findings that are new.
+        `relevance/samples.json`, `relevance/findings_table.json`, `relevance/scores_table.json`: Tables of the last
+            evaluation, which MLflow's page compares between runs.
+
+    Args:
+        run: Where to.
+        record: What to log.
+    """
+    client = run.client
+    evaluation = evaluation_name(record.epoch, record.step)
+    for picture in record.pictures:
+        # MLflow has no captions: the caption is written below the picture.
+        drawn = contact_sheet([picture.image], [picture.caption])
+        name = _shortened(str(picture.sample_id), _REFUSED_IN_IMAGE_KEYS, 100)
+        client.log_image(run.run_id, drawn, key=f"{_path(record.prefix)}/overlays/{name}", step=record.step)
+    if record.texts:
+        client.log_text(run.run_id, highlights_page(record), f"{_path(record.prefix)}/highlights/{evaluation}.html")
+    for finding in record.findings:
+        proof = proof_picture(finding)
+        if proof is not None:
+            client.log_image(run.run_id, proof, key=f"{_path(record.prefix)}/proofs/{finding.kind}", step=record.step)
+    if proofs_page(record.findings):
+        client.log_text(run.run_id, proofs_page(record.findings), f"{_path(record.prefix)}/proofs/{evaluation}.html")
+    if record.new_findings:
+        items = "\n".join(f"- {told(finding)}" for finding in record.new_findings)
+        client.log_text(run.run_id, items, f"{_path(record.prefix)}/findings/{evaluation}.md")
+    for name, columns in record_tables(record).items():
+        _log_table(run, f"{_path(record.prefix)}/{name}.json", columns)
+
+
+def _log_table(run: MLflowRun, path: str, columns: Mapping[str, list[Any]]) -> None:
+    """Write a table as MLflow's own `log_table` does, which needs pandas and appends to the table that is there."""
+    table = {"columns": list(columns), "data": rows_of(dict(columns))}
+    run.client.log_text(run.run_id, json.dumps(finite_or_none(table), ensure_ascii=False), path)
+    tables = json.loads(run.client.get_run(run.run_id).data.tags.get(_TABLES, "[]"))
+    entry = {"path": path, "type": "table"}
+    if entry not in tables:
+        run.client.set_tag(run.run_id, _TABLES, json.dumps([*tables, entry]))
+
+
+def _path(prefix: str) -> str:
+    """Return what files begin with: the name of a monitor may have characters that MLflow refuses."""
+    return "/".join(_shortened(part, _REFUSED_IN_IMAGE_KEYS, 100) for part in prefix.split("/"))
+
+
+def _metric_key(key: str) -> str:
+    return _shortened(key, _REFUSED, _LONGEST_KEY)
+
+
+def _shortened(name: str, refused: re.Pattern[str], longest: int) -> str:
+    """Return a name without the characters that are refused, and with a hash behind it where it was changed."""
+    if len(name) <= longest and not refused.search(name):
+        return name
+    digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    return f"{refused.sub('_', name)[: longest - 9]}-{digest}"
+
+
+def _is_mlflow(logger: Any) -> bool:
+    is_run = hasattr(getattr(logger, "info", None), "run_id")  # what `mlflow.start_run()` returns
+    return is_run or isinstance(logger, MLflowRun) or is_named(logger, "MLFlowLogger")
+
+
+def _run_of(logger: Any) -> MLflowRun:
+    if isinstance(logger, MLflowRun):
+        return logger
+    if is_named(logger, "MLFlowLogger"):
+        prefix = f"{logger._prefix}{logger.LOGGER_JOIN_CHAR}" if logger._prefix else ""
+        return MLflowRun(logger.experiment, logger.run_id, prefix)
+    return MLflowRun(require("mlflow", "mlflow").MlflowClient(), logger.info.run_id)
+
+
+MLFLOW = Sink(
+    serves=_is_mlflow,
+    log_scalars=lambda logger, record: log_scalars_to_mlflow(_run_of(logger), record),
+    log_media=lambda logger, record: log_media_to_mlflow(_run_of(logger), record),
+)

@@ -1,0 +1,54 @@
+"""The proofs of findings, as loggers take pictures and texts."""
+
+import html
+import io
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import UInt8
+
+from lrptrain.extras import require
+from lrptrain.findings import Finding
+from lrptrain.findings.proof import MarkedWord, proof_html, sample_caption
+from lrptrain.findings.sentences import sentences
+
+
+def proof_picture(finding: Finding) -> UInt8[np.ndarray, "height width 3"] | None:
+    """Return the picture of a finding's proof, in [0, 255]; None where there is none."""
+    if finding.proof is None or not finding.proof.png:
+        return None
+    image = require("PIL.Image", "monitor").open(io.BytesIO(finding.proof.png))
+    return np.asarray(image.convert("RGB"))
+
+
+def proofs_page(findings: Sequence[Finding]) -> str:
+    """Return the proofs on texts as one page of HTML; "" where there are none."""
+    proven = [finding for finding in findings if words_of(finding)]
+    blocks = [f"<h4>{html.escape(sentences(finding).verdict)}</h4>{proof_html(finding)}" for finding in proven]
+    return "\n".join(['<!DOCTYPE html><meta charset="utf-8">', *blocks]) if blocks else ""
+
+
+def words_of(finding: Finding) -> str:
+    """Return a proof on texts in Markdown, with what was taken away struck out; "" where there is none."""
+    proof = finding.proof
+    if proof is None:
+        return ""
+    lines: list[str] = []
+    for sample in proof.samples:
+        if sample.changed_words:
+            lines.append(f"**{sample_caption(sample, proof)}**")
+            lines.append(f"{proof.change}: {_marked(sample.changed_words)}")
+            lines.append(f"Control: {_marked(sample.control_words)}")
+    return "\n\n".join(lines)
+
+
+def _marked(words: tuple[MarkedWord, ...]) -> str:
+    signs = {"": "", "gone": "~~", "new": "**"}
+    return " ".join(f"{signs[mark]}{_escaped(text)}{signs[mark]}" for text, mark in words)
+
+
+def _escaped(text: str) -> str:
+    """Return a word without what Markdown or HTML would take for a mark."""
+    for sign in ("&", "<", ">", "*", "~", "_", "`", "|", "[", "]"):
+        text = text.replace(sign, f"&#{ord(sign)};") if sign != "&" else text.replace("&", "&amp;")
+    return text

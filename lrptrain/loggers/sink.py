@@ -1,0 +1,47 @@
+"""What a kind of logger has to say for itself: one `Sink` per kind, in the file of its name."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from lrptrain.loggers.record import EpochRecord
+
+
+def _nothing(logger: Any) -> str:
+    return ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sink:
+    """How loggers of one kind are given a record.
+
+    Errors of a logger are the caller's.
+
+    Attributes:
+        serves: Return whether an object is a logger of this kind.
+        log_scalars: Make one point of a record's scalars.
+        log_media: Log all but the scalars, as far as the logger has a place for it.
+        has_tables: Whether scores of more than some tens of classes come as a table; else each of them is a scalar.
+        lacks: Return what a logger has no place for, such as "pictures and texts"; "" where it takes all.
+    """
+
+    serves: Callable[[Any], bool]
+    log_scalars: Callable[[Any, EpochRecord], None]
+    log_media: Callable[[Any, EpochRecord], None]
+    has_tables: bool = True
+    lacks: Callable[[Any], str] = _nothing
+
+
+def is_named(logger: Any, class_name: str) -> bool:
+    """Return whether an object's class, or one that it derives from, has a name.
+
+    Lightning's loggers are known by it: those of `pytorch_lightning` and of `lightning.pytorch` have the same name, and
+    neither package is imported.
+    """
+    return any(base.__name__ == class_name for base in type(logger).__mro__)
+
+
+def scalars_to_lightning(logger: Any, record: EpochRecord) -> None:
+    """Make one point of a record's scalars, as Lightning does after a validation."""
+    logger.log_metrics({**record.scalars, "epoch": record.epoch}, record.step)
+    logger.save()

@@ -1,0 +1,34 @@
+"""What a monitor says when a run ends: the verdict, how many findings stand, and where they can be looked at."""
+
+import textwrap
+from collections.abc import Sequence
+from pathlib import Path
+
+from lrptrain.findings import Finding
+from lrptrain.findings.announcement import WIDTH, look_at
+from lrptrain.findings.facts import gravity
+from lrptrain.findings.sentences import sentences
+
+
+def closing_words(title: str, epoch: int, findings: Sequence[Finding], power: str, run: Path | None) -> str:
+    """Return a short paragraph on a run that has ended.
+
+    Args:
+        title: What the monitor is called.
+        epoch: The epoch of the last evaluation.
+        findings: The facts of the last evaluation.
+        power: What could have been found, said where nothing is confirmed: a clean run proves no more than that.
+        run: The folder of the run; None in processes that do not write.
+    """
+    states = [finding.state for finding in findings]
+    counts = ", ".join(f"{states.count(state)} {state}" for state in ("confirmed", "suspected", "refuted"))
+    if "confirmed" in states:
+        gravest = min(findings, key=gravity)
+        verdict = sentences(gravest).verdict
+        said = f"{title} ends: {verdict} In epoch {epoch}: {counts}."
+    elif "suspected" in states:
+        said = f"{title} ends: no shortcut confirmed in epoch {epoch}, but suspected ({counts})."
+    else:
+        said = f"{title} ends: no shortcut found in epoch {epoch} ({counts}). {power}"
+    lines = [textwrap.fill(said, WIDTH, subsequent_indent="  ", break_on_hyphens=False)]
+    return "\n".join([*lines, *([f"  See: {look_at(run)}"] if run is not None else [])])

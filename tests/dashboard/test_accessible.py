@@ -1,0 +1,80 @@
+"""The page is for everybody: axe finds nothing in any view, and words explain themselves."""
+
+import pytest
+from browsing import Visit, chromium, served
+from masked import export
+
+from lrptrain.loggers import read_samples
+
+IMAGES, TEXTS = "relevance/run", "relevance/texts"
+VIEWS = {
+    "runs": ("", ".chart svg"),
+    "findings": (IMAGES, ".worst canvas"),
+    "samples": (TEXTS, "figure.text"),
+    "masks": ("masks", "#masks canvas"),
+    "audit": (IMAGES, ".verdicts article"),
+}
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def address(recorded):
+    with served(recorded) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def masks_address(tmp_path_factory):
+    folder = tmp_path_factory.mktemp("masked")
+    export(folder / "masks" / "segmentation", images=6)
+    with served(folder) as found:
+        yield found
+
+
+def violations(page):
+    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
+    found = axe.run(page).response["violations"]
+    return [(each["id"], [node["html"][:200] for node in each["nodes"][:3]]) for each in found]
+
+
+def test_axe_finds_nothing(browser, recorded, address, masks_address):
+    wide = {"width": 1440, "height": 900}
+    visits = {where: Visit(browser, where, viewport=wide, color_scheme="light") for where in (address, masks_address)}
+    sample_id = read_samples(recorded / IMAGES, 2)["sample_id"][0]
+    # The page behind an opened sample is inert: that is a view of its own.
+    opened = ("samples", IMAGES, "dialog .strip canvas", {"sample": sample_id})
+    for name, run, wait, fields in (*((name, *own, {}) for name, own in VIEWS.items()), opened):
+        page = visits[masks_address if name == "masks" else address].view(name, run, wait, **fields)
+        assert violations(page) == [], name
+        page.emulate_media(color_scheme="dark")
+        page.set_viewport_size({"width": 390, "height": 900})
+        page.wait_for_selector(wait)
+        assert violations(page) == [], (name, "narrow and dark")
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, name
+        page.emulate_media(color_scheme="light")
+        page.set_viewport_size(wide)
+    for visit in visits.values():
+        visit.page.close()
+
+
+def test_words_explain_themselves_by_keyboard_and_touch(browser, address):
+    visit = Visit(browser, address, viewport={"width": 390, "height": 800}, has_touch=True)
+    page = visit.view("findings", IMAGES, "article.finding")
+    explanation = page.locator("#explanation")
+    page.locator("button.term", has_text="control").first.focus()
+    page.keyboard.press("Enter")
+    assert "The same change somewhere else" in explanation.inner_text()
+    page.keyboard.press("Escape")
+    assert not explanation.is_visible()
+    page.locator("button.term", has_text="area").first.tap()
+    assert "the share of the image" in explanation.inner_text().lower()
+    box = explanation.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+    assert visit.complaints == []
+    page.close()

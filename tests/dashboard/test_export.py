@@ -1,0 +1,82 @@
+"""What the filters leave, as CSV and PNG."""
+
+import csv
+import io
+
+import numpy as np
+import pytest
+from browsing import Visit, chromium, served
+from PIL import Image
+
+from lrptrain.loggers import EpochRecord, read_samples, write_record
+
+IMAGES, TEXTS = "relevance/run", "relevance/texts"
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with chromium() as found:
+        yield found
+
+
+def saved(page, button):
+    with page.expect_download() as download:
+        page.click(button)
+    return download.value.suggested_filename, download.value.path().read_bytes()
+
+
+def test_the_table_has_what_the_filters_leave_in_their_order(browser, recorded):
+    rows = read_samples(recorded / IMAGES, 2)
+    chosen = [i for i, label in enumerate(rows["label"]) if label == "cat"]
+    chosen.sort(key=lambda i: (-rows["label_energy_pointing_game"][i], i))
+    with served(recorded) as address:
+        visit = Visit(browser, address)
+        fields = {"class": "cat", "sort": "-label_energy_pointing_game"}
+        visit.view("samples", IMAGES, "#export-csv", **fields)
+        name, content = saved(visit.page, "#export-csv")
+        assert name == "run_epoch_0002_step_000014.csv"
+        table = list(csv.DictReader(io.StringIO(content.decode())))
+        assert [row["sample_id"] for row in table] == [str(rows["sample_id"][i]) for i in chosen]
+        shares = [float(row["label_energy_pointing_game"]) for row in table]
+        np.testing.assert_allclose(shares, [rows["label_energy_pointing_game"][i] for i in chosen], rtol=1e-5)
+        assert {row["run"] for row in table} == {IMAGES}
+        visit.page.wait_for_selector("figure.sample canvas")
+        _, picture = saved(visit.page, "#export-png")
+        pixels = np.asarray(Image.open(io.BytesIO(picture)).convert("RGB"))
+        own = visit.page.evaluate(
+            """() => { const canvas = document.querySelector("figure.sample canvas");
+                return [canvas.width, canvas.height, ...canvas.getContext("2d").getImageData(40, 40, 1, 1).data]; }"""
+        )
+        # The first picture lies below the line of the title, 360 wide.
+        scale = 360 / own[0]
+        place = pixels[round(16 + 18 + 40.5 * scale), round(16 + 40.5 * scale)]
+        assert np.abs(place.astype(int) - own[2:5]).max() <= 40  # it is scaled smoothly
+        assert (pixels[0] == 255).all()
+        visit.view("samples", TEXTS, "figure.text")
+        _, picture = saved(visit.page, "#export-png")
+        pixels = np.asarray(Image.open(io.BytesIO(picture)).convert("RGB")).astype(int)
+        assert pixels.shape[1] == 900 + 2 * 16
+        assert (pixels[..., 0] - pixels[..., 1]).max() > 60  # a red word
+        assert visit.complaints == []
+        visit.page.close()
+
+
+def test_commas_quotes_and_lines_survive(browser, tmp_path):
+    odd = ['a "b", c', "line\nbreak", "ünït"]
+    samples: dict[str, list] = {
+        "sample_id": [1, 2, 3],
+        "label": odd,
+        "predicted": odd,
+        "score": [0.5, float("nan"), -1.0],
+        "map_label": [[1.0, 0.0, 0.0, 0.0]] * 3,
+    }
+    write_record(tmp_path / "run", EpochRecord(0, 0, samples=samples))
+    with served(tmp_path) as address:
+        visit = Visit(browser, address)
+        visit.view("samples", "run", "#export-csv")
+        _, content = saved(visit.page, "#export-csv")
+        table = list(csv.DictReader(io.StringIO(content.decode(), newline="")))
+        assert [row["label"] for row in table] == odd
+        assert [row["score"] for row in table] == ["0.5", "", "-1"]
+        assert visit.complaints == []
+        visit.page.close()

@@ -1,0 +1,35 @@
+from dataclasses import replace
+from pathlib import Path
+
+from examples import finding
+
+from lrptrain.findings import OVERALL, Evidence
+from lrptrain.monitor.closing import closing_words
+
+CONFIRMED = finding(
+    scope=OVERALL, state="confirmed", kind="focus_at_position", where="the border (4 of 9 patches)",
+    intervention=Evidence(0.4, (0.3, 0.5), 0.1, 0.002, 20),
+)  # fmt: skip
+FOUND = "What could have been found: much."
+
+
+def said(*findings):
+    return closing_words("Monitor", 3, findings, FOUND, Path("runs/a")).splitlines()
+
+
+def test_a_run_ends_with_its_verdict_and_where_to_look():
+    assert said(finding(), CONFIRMED) == [
+        "Monitor ends: SHORTCUT confirmed, all classes: the model reads the image's",
+        "  border. In epoch 3: 1 confirmed, 1 suspected, 0 refuted.",
+        "  See: lrptrain dashboard runs/a",
+    ]
+    assert said(finding())[0] == "Monitor ends: no shortcut confirmed in epoch 3, but suspected (0 confirmed, 1"
+
+
+def test_a_clean_run_says_what_could_have_been_found():
+    assert said(replace(CONFIRMED, state="refuted")) == [
+        "Monitor ends: no shortcut found in epoch 3 (0 confirmed, 0 suspected, 1",
+        "  refuted). What could have been found: much.",
+        "  See: lrptrain dashboard runs/a",
+    ]
+    assert closing_words("Monitor", 3, (), FOUND, None).count("See") == 0
