@@ -13,7 +13,7 @@ class Arm:
 
     Attributes:
         guidance: Arguments of `RelevanceGuidance`, without the weight; None without guidance.
-        weights: To choose from.
+        weights: To choose from; empty where there is nothing to choose.
         rule: The task's loss: cross-entropy, the same on images with swapped surroundings, or group DRO.
         clean: Trained on data without the shortcut.
     """
@@ -49,6 +49,7 @@ SINGLE = {
 CONTROLS = {
     PLAIN: Arm(),
     "swapped cross-entropy": Arm(rule="swapped"),
+    "swap": Arm({"loss": "swap"}),
     "group DRO": Arm(rule="group_dro"),
     UPPER: Arm(clean=True),
 }

@@ -93,5 +93,5 @@ def quiet_trainer(steps: int, callbacks: Sequence[pl.Callback], precision: Preci
 
 
 def guidance(arguments: dict[str, Any], weight: float, seed: int) -> RelevanceGuidance:
-    """The callback of an arm; annotations may be sparse."""
-    return RelevanceGuidance(**arguments, weight=weight, sparse=True, compare_every_n_batches=0, seed=seed)
+    """The callback of an arm; annotations may be sparse. A weight of 0 is that of an arm that needs none."""
+    return RelevanceGuidance(**arguments, weight=weight or None, sparse=True, compare_every_n_batches=0, seed=seed)

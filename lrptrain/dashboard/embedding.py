@@ -107,7 +107,7 @@ def _comparable(
     else:
         vocabulary = []
         grids = Counter(tuple(known["grid"]) for known in about.values() if known["grid"] is not None)
-        usual = list(max(grids, key=lambda grid: grids[grid])) if grids else None
+        usual = list(grids.most_common(1)[0][0]) if grids else None
         rows = {i: positive(maps[i]).tolist() for i, known in about.items() if usual and known["grid"] == usual}
     sums = {sample_id: sum(row) for sample_id, row in rows.items()}
     ids = [sample_id for sample_id in rows if sums[sample_id] > 0]

@@ -2,6 +2,7 @@
 
 import warnings
 from functools import partial
+from typing import Any
 
 import pytest
 import torch
@@ -107,7 +108,8 @@ def test_frozen_weights_stay_as_they_are(trained):
 def test_modes_and_random_states_are_left_alone(trained):
     """Dropout in a guided step draws what it draws in a plain one."""
     after = []
-    for options in (None, {}):
+    choices: tuple[dict[str, Any] | None, ...] = (None, {})
+    for options in choices:
         torch.manual_seed(3)
         net = vit(proj_drop_rate=0.5).double()
         net.blocks[0].eval()

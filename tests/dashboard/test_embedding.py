@@ -1,5 +1,7 @@
 """The map of maps, on maps whose clusters are known."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 from sklearn.decomposition import PCA
@@ -14,7 +16,7 @@ READ_AT = np.arange(40) % 3  # which of three places, or of three words, a sampl
 
 
 def write(folder, maps, inputs=None):
-    columns = {
+    columns: dict[str, list[Any]] = {
         "sample_id": list(range(len(maps))),
         "label": ["a"] * len(maps),
         "map_label": [list(map(float, each)) for each in maps],

@@ -4,9 +4,9 @@ from dataclasses import replace
 from examples import finding
 
 from lrptrain.findings import Finding
-from lrptrain.findings.proof import Proof, ProvenSample, proof_html
+from lrptrain.findings.proof import MarkedWord, Proof, ProvenSample, proof_html
 
-WORDS = (("the", ""), ("<census>", "gone"), ("cat", "new"))
+WORDS: tuple[MarkedWord, ...] = (("the", ""), ("<census>", "gone"), ("cat", "new"))
 TEXT = Proof("Deleted", "random words", (ProvenSample(7, "a&b", 0.9, 0.25, 0.875, WORDS, WORDS[:1]),), path="p.html")
 IMAGE = Proof("Painted over", "random places", (ProvenSample("x", "0", 0.9, 0.1, 0.9),), path="p.png", png=b"\x89PNG")
 

@@ -17,10 +17,11 @@ def heard(monkeypatch):
     """What each sink was given."""
     calls = []
     sinks = {"WandbLogger": loggers.SINKS[0], "TensorBoardLogger": loggers.SINKS[2]}
-    listening = [
-        replace(sink, log_media=lambda logger, record, name=name: calls.append((name, record)))
-        for name, sink in sinks.items()
-    ]
+
+    def listening_to(name):
+        return lambda logger, record: calls.append((name, record))
+
+    listening = [replace(sink, log_media=listening_to(name)) for name, sink in sinks.items()]
     monkeypatch.setattr(loggers, "SINKS", (*listening, loggers.SINKS[-1]))
     return calls
 

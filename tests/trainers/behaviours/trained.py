@@ -30,7 +30,7 @@ class Texts(Dataset):
 
     def __init__(self, samples: int, seed: int, wrong: int | None = None) -> None:
         generator = torch.Generator().manual_seed(seed)
-        self.rows = []
+        self.rows: list[dict[str, Any]] = []
         for number in range(samples):
             ids = torch.randint(10, 40, (int(torch.randint(5, 9, (), generator=generator)),), generator=generator)
             ids[1] = 5 + number % 2
@@ -72,8 +72,8 @@ class Pictures(Texts):
 
 def collate(rows: list[dict[str, Any]], *, annotated: bool = True) -> dict[str, Any]:
     if "pixel_values" in rows[0]:
-        batch = torch.utils.data.default_collate(rows)
-        return {name: x for name, x in batch.items() if annotated or name not in ANNOTATIONS}
+        stacked = torch.utils.data.default_collate(rows)
+        return {name: x for name, x in stacked.items() if annotated or name not in ANNOTATIONS}
     pad = torch.nn.utils.rnn.pad_sequence
     ids = pad([row["input_ids"] for row in rows], batch_first=True)
     batch: dict[str, Any] = {
