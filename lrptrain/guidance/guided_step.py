@@ -252,6 +252,11 @@ class GuidedStep:
         objective = training.objective
         try:
             self._match_evidence(explained)
+            if len(explained) == 1 and not training.worked:
+                raise ValueError(
+                    "swap takes surroundings from other samples of the batch, and the first guided batch has one "
+                    "sample, so that nothing would ever change: use larger batches"
+                )
             generator = self._generator(stream=1)
             swapped, changed = swap_surroundings(
                 explained, self.batch["evidence"], objective.margin, generator, without_evidence=True
@@ -334,7 +339,8 @@ class GuidedStep:
         Args:
             losses: The losses of the first guided batch.
         """
-        if _reentrant(self._forwards[0]):
+        # Training on swapped surroundings alone asks for no gradient of a part of the loss.
+        if losses and _reentrant(self._forwards[0]):
             raise ValueError(
                 f"{type(self.model).__name__} computes its blocks again by a reentrant checkpoint, through which torch "
                 "gives no gradient of a part of the loss: switch to use_reentrant=False (in transformers, "
