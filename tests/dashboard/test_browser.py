@@ -102,7 +102,9 @@ def test_filters_leave_what_they_should(visit, recorded):
 
 def test_the_share_on_the_annotation_is_that_of_the_map_that_is_shown(visit, recorded):
     rows = read_samples(recorded / IMAGES, 2)
-    row = int(np.argmax(np.abs(np.subtract(rows["label_energy_pointing_game"], rows["predicted_energy_pointing_game"]))))
+    row = int(
+        np.argmax(np.abs(np.subtract(rows["label_energy_pointing_game"], rows["predicted_energy_pointing_game"])))
+    )
     visit.view("samples", IMAGES, "#count")
     visit.page.fill("#search", str(rows["sample_id"][row]))
     caption = visit.page.locator("figcaption").filter(has_text=re.compile(f"#{rows['sample_id'][row]}$"))

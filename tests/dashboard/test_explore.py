@@ -266,7 +266,9 @@ def test_runs_stand_beside_each_other(visit):
 
 
 def test_runs_beside_each_other_say_their_epochs(visit):
-    page = visit.view("samples", ["low", "middle", "wide"], ".notes:has-text('wide: There is no table of epoch 1')", epoch="1")
+    page = visit.view(
+        "samples", ["low", "middle", "wide"], ".notes:has-text('wide: There is no table of epoch 1')", epoch="1"
+    )
     names = page.locator(".beside-row").first.locator(".run-name").all_inner_texts()
     assert names == ["low, epoch 1", "middle, epoch 1", "wide, epoch 0"]
 

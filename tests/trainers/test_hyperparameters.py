@@ -66,16 +66,20 @@ def test_secrets_objects_and_what_is_too_much_are_left_out():
     assert find_hyperparameters([nested]) == {}
 
 
-@pytest.mark.parametrize(
-    "name",
-    ["apiToken", "api-key", "HF_TOKEN", "wandb.apiKey", "aws_secret_access_key", "aws_access_key_id", "private_key"]
-    + ["client_secret", "secret_key", "PASSWORD", "dbPassword", "password_hash", "apikey", "openai_api_key", "DB_PASSWD"],
+SECRETS = (
+    "apiToken api-key HF_TOKEN wandb.apiKey aws_secret_access_key aws_access_key_id private_key client_secret secret_key "
+    "PASSWORD dbPassword password_hash apikey openai_api_key DB_PASSWD"
 )
+
+
+@pytest.mark.parametrize("name", SECRETS.split())
 def test_a_secret_is_known_however_it_is_spelled(name):
     assert find_hyperparameters([{name: "x", "lr": 0.1}]) == {"lr": 0.1}
 
 
-@pytest.mark.parametrize("name", ["max_tokens", "tokenizer", "image_key", "monkey", "pad_token_id", "key", "token_dropout"])
+@pytest.mark.parametrize(
+    "name", ["max_tokens", "tokenizer", "image_key", "monkey", "pad_token_id", "key", "token_dropout"]
+)
 def test_what_only_sounds_like_a_secret_is_kept(name):
     assert find_hyperparameters([{name: "x"}]) == {name: "x"}
 
