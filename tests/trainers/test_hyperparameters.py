@@ -67,8 +67,8 @@ def test_secrets_objects_and_what_is_too_much_are_left_out():
 
 
 SECRETS = (
-    "apiToken api-key HF_TOKEN wandb.apiKey aws_secret_access_key aws_access_key_id private_key client_secret secret_key "
-    "PASSWORD dbPassword password_hash apikey openai_api_key DB_PASSWD"
+    "apiToken api-key HF_TOKEN wandb.apiKey aws_secret_access_key aws_access_key_id private_key client_secret "
+    "secret_key PASSWORD dbPassword password_hash apikey openai_api_key DB_PASSWD"
 )
 
 
