@@ -47,8 +47,8 @@ def visit(browser, address):
     found.page.close()
 
 
-@pytest.mark.parametrize("where", ["address", "file"])
-@pytest.mark.parametrize("width", [1280, 400])
+# The served page on a phone is looked at in test_accessible.
+@pytest.mark.parametrize(("where", "width"), [("address", 1280), ("file", 400)])
 def test_every_view_opens_and_nothing_leaves_the_machine(browser, request, where, width):
     address = request.getfixturevalue(where)
     size = {"viewport": {"width": width, "height": 900}}
