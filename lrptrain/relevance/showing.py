@@ -36,7 +36,7 @@ def described(relevance: "Relevance") -> str:
 def not_shown(relevance: "Relevance", most: int) -> str:
     """Return a line about the samples that are left out, and what is missing; empty where all is shown."""
     count = len(relevance.scores)
-    notes = [f"{count - most} more samples: show(max_samples={count})"] if count > most else []
+    notes = [f"{count - most} more samples: show(max_samples={count})."] if count > most else []
     batch = relevance.batch
     if batch is not None and batch.token_ids is None and batch.tensor is None and relevance.grid is not None:
         notes.append("The images are gone: show(images) shows them beside the maps.")
