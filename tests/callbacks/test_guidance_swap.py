@@ -122,14 +122,17 @@ def test_texts_keep_their_evidence_and_padding():
     guide = lrptrain.Guidance("swap", on_error="raise")
     with guide.step(model, batch) as step:
         step.guided(F.cross_entropy(model(ids, attention), batch["label"]))
+    # The ends are special tokens, whatever the rationale says: neither replaced nor given.
+    ends = torch.zeros_like(ids, dtype=torch.bool)
+    ends[:, 0] = ends[[0, 2, 3], 7] = ends[1, 5] = True
     expected, _ = swap_tokens(
         ids,
-        rationale.masked_fill(attention == 0, IGNORED),
+        rationale.masked_fill((attention == 0) | ends, IGNORED),
         generator=torch.Generator().manual_seed(SEED),
         without_evidence=True,
     )
     torch.testing.assert_close(seen[0], expected)
-    kept = (rationale == 1) | (attention == 0)
+    kept = (rationale == 1) | (attention == 0) | ends
     assert torch.equal(seen[0][kept], ids[kept])
     assert not torch.equal(seen[0], ids)
 

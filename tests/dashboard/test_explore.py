@@ -284,10 +284,15 @@ def test_samples_without_a_label_are_neither_right_nor_wrong(visit, tmp_path):
         "probability": [0.92] * 24,
         "map_label": [np.eye(4)[place].tolist() for place in places],
     }
-    write_record(tmp_path / "run", EpochRecord(0, 0, samples=samples))
+    power = {"tells": False, "text": "That says nothing yet."}
+    write_record(tmp_path / "run", EpochRecord(0, 0, samples=samples, power=power))
     with served(tmp_path) as address:
         own = Visit(visit.page.context.browser, address, viewport={"width": 1280, "height": 900})
         page = own.view("samples", "run", "button.cluster", plots="scores confusion map")
+        assert (
+            page.locator("#verdict.unknown").inner_text()
+            == "No shortcut was found up to epoch 0. That says nothing yet."
+        )
         assert "4 of 12 read wrongly" in page.inner_text("section.plot-of-confusion")
         assert "right, or without a label" in page.inner_text("section.plot-of-scores")
         assert page.locator("svg.histogram text").all_text_contents() == ["24", "0", "0.92"]
