@@ -110,7 +110,8 @@ def _names(relevance: "Relevance", given: Sequence[str] | None) -> dict[int, str
             raise ValueError(f"class_names has {len(given)} names for {classes} logits: name all classes, in order")
         return dict(enumerate(map(str, given)))
     names = {} if relevance.batch is None else relevance.batch.class_names
-    return names if len(names) == classes else {}
+    # Names that begin at 1 are as many as the logits, and each would be that of the class before.
+    return names if set(names) == set(range(classes)) else {}
 
 
 def _answers(relevance: "Relevance", multi_label: bool | None) -> tuple[Float[Tensor, "batch classes"], str]:
