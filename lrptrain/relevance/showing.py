@@ -36,7 +36,7 @@ def described(relevance: "Relevance") -> str:
 def not_shown(relevance: "Relevance", most: int) -> str:
     """Return a line about the samples that are left out, and what is missing; empty where all is shown."""
     count = len(relevance.scores)
-    notes = [f"{count - most} more samples: show(max_samples={count})"] if count > most else []
+    notes = [f"{count - most} more samples: show(max_samples={count})."] if count > most else []
     batch = relevance.batch
     if batch is not None and batch.token_ids is None and batch.tensor is None and relevance.grid is not None:
         notes.append("The images are gone: show(images) shows them beside the maps.")
@@ -110,7 +110,8 @@ def _names(relevance: "Relevance", given: Sequence[str] | None) -> dict[int, str
             raise ValueError(f"class_names has {len(given)} names for {classes} logits: name all classes, in order")
         return dict(enumerate(map(str, given)))
     names = {} if relevance.batch is None else relevance.batch.class_names
-    return names if len(names) == classes else {}
+    # Names that begin at 1 are as many as the logits, and each would be that of the class before.
+    return names if set(names) == set(range(classes)) else {}
 
 
 def _answers(relevance: "Relevance", multi_label: bool | None) -> tuple[Float[Tensor, "batch classes"], str]:

@@ -108,6 +108,12 @@ def test_several_labels_have_a_probability_each_and_numbers_have_none(capsys):
     assert capsys.readouterr().out.startswith("target class 1, output 2 (rollout)\n")
 
 
+def test_names_of_other_numbers_than_those_of_the_logits_are_not_shown(capsys):
+    pixels = images(1)
+    of_images(pixels, names={1: "cat", 2: "dog", 3: "cow"}).show()
+    assert capsys.readouterr().out.startswith("target class 1, p = 0.67 (rollout)\n")
+
+
 def test_the_configuration_says_what_the_outputs_mean():
     torch.manual_seed(0)
     model = Pooled().eval()
