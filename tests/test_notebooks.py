@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import os
+import sys
 import traceback
 from pathlib import Path
 from typing import Any
@@ -60,6 +61,7 @@ def test_its_outputs_are_stored(notebook: Path):
     else:
         assert text.count("data:image/png;base64,") > 0
     assert str(Path.home()) not in text
+    assert sys.prefix not in text
     assert "/tmp/" not in text
 
 

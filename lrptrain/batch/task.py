@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Int, Shaped
 from torch import Tensor, nn
 
+from lrptrain.relevance.classes import problem_type
 from lrptrain.relevance.logit_view import LogitView, one_logit_as
 from lrptrain.relevance.types import unknown_name
 
@@ -288,9 +289,7 @@ def find_task(task: "TaskName | Task | None", model: nn.Module | None = None) ->
                 f"{unknown_name('task', task, list(TASKS))}, lrptrain.Regression(mean, std), lrptrain.OneLabel(column)"
             )
         return TASKS[task]
-    parts = () if model is None else model.modules()  # the model of Hugging Face may be inside of the user's
-    problems = (getattr(getattr(part, "config", None), "problem_type", None) for part in parts)
-    problem = next((found for found in problems if found), None)
+    problem = None if model is None else problem_type(model)
     if problem == "regression":
         raise ValueError(
             "the model's config.problem_type is 'regression': pass task=lrptrain.Regression(mean, std) of its labels, "

@@ -12,6 +12,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrptrain.batch import IMAGES, batch_length
+from lrptrain.batch.annotations import IGNORED
+from lrptrain.batch.content import attended_tokens, end_tokens
 from lrptrain.batch.task import ONE_LOGIT
 from lrptrain.guidance.conflict import compare_gradients, flat_gradient, synchronized_time
 from lrptrain.guidance.evidence import contrasted
@@ -252,9 +254,14 @@ class GuidedStep:
         objective = training.objective
         try:
             self._match_evidence(explained)
+            if len(explained) == 1 and not training.worked:
+                raise ValueError(
+                    "swap takes surroundings from other samples of the batch, and the first guided batch has one "
+                    "sample, so that nothing would ever change: use larger batches"
+                )
             generator = self._generator(stream=1)
             swapped, changed = swap_surroundings(
-                explained, self.batch["evidence"], objective.margin, generator, without_evidence=True
+                explained, self._with_ends_ignored(), objective.margin, generator, without_evidence=True
             )
             share = (objective.swapped_share or 0.0) * training.schedule(self._progress.step, self._progress.steps)
             chosen = torch.zeros(len(explained), dtype=torch.bool)
@@ -268,6 +275,18 @@ class GuidedStep:
         self._swapped = int(chosen.sum())
         per_sample = chosen.to(explained.device).view(-1, *[1] * (explained.ndim - 1))
         return torch.where(per_sample, swapped, explained)
+
+    def _with_ends_ignored(self) -> Tensor:
+        """Return the evidence, of texts without their first and last token unless these are evidence.
+
+        Few rationales tell special tokens from others, and a model that is trained without its [CLS] would be given
+        one again as soon as it is used.
+        """
+        evidence: Tensor = self.batch["evidence"]
+        if "input_ids" not in self.batch or evidence.shape != self.batch["input_ids"].shape:
+            return evidence
+        ends = end_tokens(attended_tokens(self.batch)).to(evidence.device)
+        return evidence.masked_fill(ends & (evidence == 0), IGNORED)
 
     def _match_evidence(self, explained: Tensor) -> None:
         """Bring the evidence to the input of the user's step, once; reject a step that leaves the evidence behind."""
@@ -334,7 +353,8 @@ class GuidedStep:
         Args:
             losses: The losses of the first guided batch.
         """
-        if _reentrant(self._forwards[0]):
+        # Training on swapped surroundings alone asks for no gradient of a part of the loss.
+        if losses and _reentrant(self._forwards[0]):
             raise ValueError(
                 f"{type(self.model).__name__} computes its blocks again by a reentrant checkpoint, through which torch "
                 "gives no gradient of a part of the loss: switch to use_reentrant=False (in transformers, "

@@ -90,7 +90,8 @@ class GuidedTraining:
             raise ValueError(f"annotated_fraction must lie in (0, 1], not {annotated_fraction}")
         if on_error not in ("warn", "raise"):
             raise ValueError(f"on_error must be 'warn' or 'raise', not {on_error!r}")
-        bounded = weight is None and isinstance(loss, str) and not adaptive
+        # Without a loss there is no gradient to bound, and none would ever be measured.
+        bounded = bool(weights) and weight is None and isinstance(loss, str) and not adaptive
         self.strength = Strength(self.weight, bounded, adaptive, compare_every_n_batches, every_n_batches)
         self.every_n_batches = every_n_batches
         self.seed = seed

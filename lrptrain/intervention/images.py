@@ -30,12 +30,14 @@ def _push_pull(weighted: Images, weights: Images) -> Images:
     """Return every pixel's value, the unknown ones from the next coarser scale; `weighted` is value times weight."""
     # The pull: halve the size until every pixel is known; the push: on the way back, fill what is unknown from there.
     # weights [batch, 1, height, width] are 1 at known pixels and 0 at others; `weighted` is 0 at the latter.
-    values = weighted / weights.clamp(min=1e-12)
+    # Weights are 0, or at least a quarter. The least normal number: a fixed one may be 0 in 16 bits, and 0 / 0 spreads.
+    least = torch.finfo(weights.dtype).tiny
+    values = weighted / weights.clamp(min=least)
     if min(weights.shape[-2:]) == 1 or bool((weights > 0).all()):
         return values
     coarse = [F.avg_pool2d(x, 2, ceil_mode=True, count_include_pad=False) for x in (weighted, weights)]
     full = (coarse[1] > 0).to(weights.dtype)  # a coarse pixel is known if any part of it is
-    filling = _push_pull(coarse[0] / coarse[1].clamp(min=1e-12) * full, full)
+    filling = _push_pull(coarse[0] / coarse[1].clamp(min=least) * full, full)
     filling = F.interpolate(filling, weights.shape[-2:], mode="bilinear", align_corners=False)
     return torch.where(weights > 0, values, filling)
 

@@ -95,9 +95,9 @@ def what_is_sent(logger: Any, record: EpochRecord) -> list[str]:
         lines.append(
             f"{name} gets the scalars, but has no place for {sink.lacks(logger)}: they are in the run's folder"
         )
-    scores = len(scores_table(record)["score"])
-    if scores and sink.has_tables:
-        lines.append(f"{name} gets {scores} scores of single classes as a table, {record.prefix}/scores_table")
+    if sink.has_tables and scores_table(record)["score"]:
+        # Without their number, which differs from epoch to epoch: a line is said once.
+        lines.append(f"{name} gets the scores of single classes as a table, {record.prefix}/scores_table")
     return lines
 
 

@@ -66,6 +66,7 @@ def write_record(
         "step": record.step,
         "scalars": record.scalars,
         "findings": findings,
+        **({"power": dict(record.power)} if record.power else {}),
         **(marks or {}),
     }
     table = folder / SAMPLES / name

@@ -12,6 +12,7 @@ from lrptrain.loggers.record import EpochRecord
 
 MOST_SCORES = 50
 """Scores of one kind, such as that of each class, that are logged as scalars; more of them are rows of a table."""
+_PER_CLASS = "per_class"
 
 
 def with_few_scores(record: EpochRecord) -> EpochRecord:
@@ -24,7 +25,7 @@ def scores_table(record: EpochRecord) -> dict[str, list[Any]]:
     """Return the scores of many classes, groups or regions by column, a row for each.
 
     Columns: `score`, such as `label/energy_pointing_game_per_class`; `of`, the name of the class; and `value`. No rows
-    where there are at most 50 scores of each kind.
+    where there are at most 50 classes, and 50 scores of each other kind.
     """
     rows = [
         (family, key.removeprefix(f"{record.prefix}/{family}/"), record.scalars[key])
@@ -55,4 +56,10 @@ def _many(record: EpochRecord) -> dict[str, list[str]]:
         ]
         for key in declared
     }
-    return {family: keys for family, keys in families.items() if len(keys) > MOST_SCORES}
+    return {family: keys for family, keys in families.items() if keys and _most(family, keys, record) > MOST_SCORES}
+
+
+def _most(family: str, keys: list[str], record: EpochRecord) -> int:
+    """Return how many scores of a kind there may be: as many as classes, of which an evaluation has some."""
+    # How many classes are predicted differs from epoch to epoch: by that number, scores would be charts now and then.
+    return max(len(keys), len(record.class_names) if family.endswith(_PER_CLASS) else 0)

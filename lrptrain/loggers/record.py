@@ -100,6 +100,7 @@ class EpochRecord:
         class_names: Name of each class.
         inputs: Functions that make what a sample is, by sample id.
         class_maps: Maps of the samples shown for many classes.
+        power: Where no finding stands, `text`, what could have been found, and `tells`, whether that says anything.
         metrics: What the scalars are called, and whether higher values are better.
     """
 
@@ -115,4 +116,5 @@ class EpochRecord:
     prefix: str = "relevance"
     inputs: Mapping[int | str, Callable[[], Input]] = field(default_factory=dict)
     class_maps: list[ClassMap] = field(default_factory=list)
+    power: Mapping[str, Any] = field(default_factory=dict)
     metrics: Sequence[LoggedMetric] = ()

@@ -126,7 +126,7 @@ def parse_event(content: Any) -> dict[str, Any] | None:
     Returns:
         `epoch`, `step`, `scalars` (numbers, or None for what was no finite number) by their present keys, and
         `findings` (see `Finding.to_dict`), each with its title and the kind of its scope, which records of older
-        versions lack.
+        versions lack; and where the record says it, `power`: see `EpochRecord`.
     """
     # A line of JSON may still be none of ours: without epoch and step there is no place for it in time.
     if not isinstance(content, dict) or _moment(content) is None:
@@ -140,7 +140,12 @@ def parse_event(content: Any) -> dict[str, Any] | None:
         if isinstance(scalars, dict)
         else {},
         "findings": [_completed(each) for each in findings if _is_finding(each)] if isinstance(findings, list) else [],
+        **({"power": content["power"]} if _is_power(content.get("power")) else {}),
     }
+
+
+def _is_power(value: Any) -> bool:
+    return isinstance(value, dict) and isinstance(value.get("text"), str) and isinstance(value.get("tells"), bool)
 
 
 def finite_or_none(value: Any) -> Any:

@@ -406,7 +406,7 @@ class MonitorCore:
             record = replace(record, class_maps=compute_class_maps(evaluator, gathered.displayed, record.class_names))
         # What follows (drawing and writing) is part of the next point's cost: this one's is written with the record.
         self.scalars = self._with_prefix(record.scalars | self.clock.costs(started) | self._counts())
-        record = replace(record, scalars=self.scalars, prefix=self.config.prefix)
+        record = replace(record, scalars=self.scalars, prefix=self.config.prefix, power=self._power())
         if context.is_first_process:
             with self.failures.caught("drawing"):
                 record = self._builder.draw(record, gathered.displayed, context.name_sources, evaluation)
@@ -596,7 +596,13 @@ class MonitorCore:
         if self.evaluated_epoch is not None and self.scored:
             self.inform(self._closing())
 
+    def _power(self) -> dict[str, Any]:
+        """Return what could have been found, where no finding stands; empty elsewhere."""
+        if any(finding.state != "refuted" for finding in self._findings):
+            return {}
+        return found_by(self.scored, self.config.bound, self.config.confidence)._asdict()
+
     def _closing(self) -> str:
-        power = found_by(self.scored, self.config.bound, self.config.confidence)
+        power = found_by(self.scored, self.config.bound, self.config.confidence).text
         assert self.evaluated_epoch is not None
         return closing_words(self.config.title, self.evaluated_epoch, self._findings, power, self.recorder.folder)

@@ -3,6 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 
@@ -42,8 +43,20 @@ def power_line(scored: Sequence[ExplainedSample], bound: float | str, confidence
     return f"{line}, a class of {min(sizes)} {never if math.isinf(single) else f'from {_points(single)}'}"
 
 
-def found_by(scored: Sequence[ExplainedSample], bound: float | str, confidence: float) -> str:
-    """Return in a few words what a shortcut would have been found by, for a run without any.
+class Power(NamedTuple):
+    """What a run without findings shows.
+
+    Attributes:
+        tells: Whether it shows anything: not while the answers are no better than chance.
+        text: What a shortcut would have been found by, in a few words.
+    """
+
+    tells: bool
+    text: str
+
+
+def found_by(scored: Sequence[ExplainedSample], bound: float | str, confidence: float) -> Power:
+    """Return what a shortcut would have been found by, for a run without any.
 
     Args:
         scored: The explained samples of the last evaluation.
@@ -51,13 +64,13 @@ def found_by(scored: Sequence[ExplainedSample], bound: float | str, confidence: 
         confidence: As for `power_line`.
     """
     if not tells_classes_apart(Evaluation(scored), confidence):
-        return "That says nothing yet: its answers are no better than chance."
+        return Power(False, "That says nothing yet: its answers are no better than chance.")
     line = power_line(scored, bound, confidence)
     if line:
-        return f"What could have been found: {line}."
+        return Power(True, f"What could have been found: {line}.")
     texts = all(each.content_ids is not None for each in scored)
     places = "single words and the ends of texts" if texts else "fixed places and clusters of maps"
-    return f"Looked for without annotations: {places}; nothing that is everywhere."
+    return Power(True, f"Looked for without annotations: {places}; nothing that is everywhere.")
 
 
 def _points(shortfall: float) -> str:

@@ -20,6 +20,12 @@ def class_names(model: nn.Module) -> dict[str, int]:
     return dict(labels) if isinstance(labels, Mapping) else {}
 
 
+def problem_type(model: nn.Module) -> str | None:
+    """Return what the outputs mean, as a configuration of Hugging Face in the model says; None where none does."""
+    problems = (getattr(getattr(part, "config", None), "problem_type", None) for part in model.modules())
+    return next((found for found in problems if found), None)
+
+
 def explained_class(
     target: Any, logits: Float[Tensor, "batch classes"], labels: Mapping[str, int] | None = None
 ) -> Int[Tensor, " batch"]:

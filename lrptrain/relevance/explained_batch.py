@@ -18,16 +18,22 @@ class ExplainedBatch:
         explained: Token ids, images or anything else, batch first.
         padding: True at a sample's own tokens of a text; None without padding.
         class_names: Names of classes by their number, as the model's configuration has them; empty without.
+        problem: What the outputs mean, as the `problem_type` of a Hugging Face configuration; None without.
 
     Attributes:
         shape: The shape of the explained input.
         token_ids: Of texts, else None.
         padding: As above.
         class_names: As above.
+        problem: As above.
     """
 
     def __init__(
-        self, explained: Tensor, padding: Tensor | None = None, class_names: Mapping[int, str] | None = None
+        self,
+        explained: Tensor,
+        padding: Tensor | None = None,
+        class_names: Mapping[int, str] | None = None,
+        problem: str | None = None,
     ) -> None:
         self.shape = tuple(explained.shape)
         is_text = not explained.is_floating_point() and explained.ndim == 2
@@ -35,6 +41,7 @@ class ExplainedBatch:
         self.token_ids: Int[Tensor, "batch tokens"] | None = explained.detach().clone() if is_text else None
         self.padding = None if padding is None or not is_text else padding.detach().clone()
         self.class_names = dict(class_names or {})
+        self.problem = problem
         self._tensor = None if is_text else weakref.ref(explained)
         self._version = None if is_text else _version(explained)
 

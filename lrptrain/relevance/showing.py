@@ -36,7 +36,7 @@ def described(relevance: "Relevance") -> str:
 def not_shown(relevance: "Relevance", most: int) -> str:
     """Return a line about the samples that are left out, and what is missing; empty where all is shown."""
     count = len(relevance.scores)
-    notes = [f"{count - most} more samples: show(max_samples={count})"] if count > most else []
+    notes = [f"{count - most} more samples: show(max_samples={count})."] if count > most else []
     batch = relevance.batch
     if batch is not None and batch.token_ids is None and batch.tensor is None and relevance.grid is not None:
         notes.append("The images are gone: show(images) shows them beside the maps.")
@@ -50,14 +50,15 @@ def views(
     class_names: Sequence[str] | None = None,
     mean: Sequence[float] | None = None,
     std: Sequence[float] | None = None,
+    multi_label: bool | None = None,
     most: int = 16,
 ) -> list[SampleView]:
     """Return the first samples, as they are shown; arguments and errors as for `Relevance.show`."""
     explained = _explained(relevance, inputs)
-    probabilities = _probabilities(relevance.logits.detach().double().cpu())
+    answers, kind = _answers(relevance, multi_label)
     shown = []
     for row in range(min(most, len(relevance.scores))):
-        title = _title(relevance, row, probabilities, _names(relevance, class_names))
+        title = _title(relevance, row, answers, kind, _names(relevance, class_names))
         scores = finite_map(relevance.scores[row])
         if _is_text(relevance, explained):
             shown.append(_text_view(relevance, row, title, scores, tokenizer, explained))
@@ -109,33 +110,53 @@ def _names(relevance: "Relevance", given: Sequence[str] | None) -> dict[int, str
             raise ValueError(f"class_names has {len(given)} names for {classes} logits: name all classes, in order")
         return dict(enumerate(map(str, given)))
     names = {} if relevance.batch is None else relevance.batch.class_names
-    return names if len(names) == classes else {}
+    # Names that begin at 1 are as many as the logits, and each would be that of the class before.
+    return names if set(names) == set(range(classes)) else {}
 
 
-def _probabilities(logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "batch classes"] | None:
-    """Return the softmax; the output itself where it is one already; None of a single number, which may be anything."""
-    if logits.shape[1] == 1:
-        return None
+def _answers(relevance: "Relevance", multi_label: bool | None) -> tuple[Float[Tensor, "batch classes"], str]:
+    """Return what the model says of each class, and whether that is of "classes", of "labels" or plain "numbers".
+
+    Classes exclude each other and share a probability of 1, labels have one each, and numbers may be anything.
+    """
+    problem = None if relevance.batch is None else relevance.batch.problem
+    logits = relevance.logits.detach().double().cpu()
+    if multi_label or (multi_label is None and problem == "multi_label_classification"):
+        return logits.sigmoid(), "labels"
+    if logits.shape[1] == 1 or (multi_label is None and problem == "regression"):
+        return logits, "numbers"
+    return _softmax(logits), "classes"
+
+
+def _softmax(logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "batch classes"]:
+    """Return the softmax; the output itself where it is one already."""
     sums_to_one = (logits.sum(1) - 1).abs().max() < 1e-3
     return logits if sums_to_one and (logits >= 0).all() else logits.softmax(1)
 
 
-def _title(relevance: "Relevance", row: int, probabilities: Tensor | None, names: dict[int, str]) -> str:
-    """Return which sample it is, which class is explained, and what the model says of it."""
+def _title(
+    relevance: "Relevance", row: int, answers: Float[Tensor, "batch classes"], kind: str, names: dict[int, str]
+) -> str:
+    """Return which sample it is, which class is explained, and what the model says of it, as `_answers` has it."""
     target = int(relevance.target[row])
 
     def named(index: int) -> str:
         return repr(names[index]) if index in names else f"class {index}"
 
+    def said(index: int) -> str:
+        value = float(answers[row, index])
+        return f"output {value:.3g}" if kind == "numbers" else f"p = {value:.2f}"
+
     start = f"sample {row}: " if len(relevance.scores) > 1 else ""
-    if probabilities is None:
-        return f"{start}output {float(relevance.logits[row, 0]):.3g} ({relevance.method})"
-    text = f"{start}target {named(target)}, p = {float(probabilities[row, target]):.2f}"
+    if kind == "numbers" and answers.shape[1] == 1:
+        return f"{start}{said(0)} ({relevance.method})"
+    text = f"{start}target {named(target)}, {said(target)}"
     if relevance.other is not None:
         text += f", against {named(int(relevance.other[row]))}"
-    predicted = int(probabilities[row].argmax())
-    if predicted != target:
-        text += f", predicted {named(predicted)}, p = {float(probabilities[row, predicted]):.2f}"
+    predicted = int(answers[row].argmax())
+    # Of several labels each is an answer of its own: the most probable one is not "the" prediction.
+    if kind == "classes" and predicted != target:
+        text += f", predicted {named(predicted)}, {said(predicted)}"
     return f"{text} ({relevance.method})"
 
 

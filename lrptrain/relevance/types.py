@@ -103,12 +103,14 @@ class Relevance:
         class_names: Sequence[str] | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
+        multi_label: bool | None = None,
         max_samples: int = 16,
     ) -> None:
         """Show each sample with its map: in a notebook as pictures and coloured words, in a terminal by its colours.
 
         Where what is printed goes to a file, it is in words. Red speaks for the class, blue against it; a word has the
-        sum of its pieces. The probabilities are the softmax of the logits, unless these sum to 1 themselves.
+        sum of its pieces. The probabilities are the softmax of the logits, unless these sum to 1 themselves; of a model
+        with several labels per sample the sigmoid. A number that was predicted has no probability.
 
         Args:
             inputs: The images or token ids that the model was given; they need to be passed where the caller has not
@@ -118,6 +120,8 @@ class Relevance:
             mean: Mean of each channel that the images were normalised with. Without `mean` and `std` an image is
                 stretched from its own minimum to its maximum.
             std: Standard deviation of each channel that the images were normalised with.
+            multi_label: Whether each logit answers for a label of its own, as after training by binary cross-entropy.
+                None for what a Hugging Face configuration says, or else that classes exclude each other.
             max_samples: Most samples that are shown.
 
         Raises:
@@ -126,7 +130,7 @@ class Relevance:
         """
         from lrptrain.relevance import showing  # which needs what draws; a map itself does not
 
-        shown = showing.views(self, inputs, tokenizer, class_names, mean, std, max_samples)
+        shown = showing.views(self, inputs, tokenizer, class_names, mean, std, multi_label, max_samples)
         note = showing.not_shown(self, max_samples) if inputs is None else ""
         text = showing.views_text(shown, note, colored=showing.takes_color())
         showing.display(showing.views_html(shown, note), text)
@@ -140,6 +144,7 @@ class Relevance:
         class_names: Sequence[str] | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
+        multi_label: bool | None = None,
         max_samples: int = 16,
     ) -> None:
         """Save what `show` shows as a file: `map.html`, which holds its pictures, or of images `map.png`.
@@ -151,6 +156,7 @@ class Relevance:
             class_names: As for `show`.
             mean: As for `show`.
             std: As for `show`.
+            multi_label: As for `show`.
             max_samples: As for `show`.
 
         Raises:
@@ -160,7 +166,8 @@ class Relevance:
         """
         from lrptrain.relevance import showing
 
-        showing.save_views(showing.views(self, inputs, tokenizer, class_names, mean, std, max_samples), path)
+        shown = showing.views(self, inputs, tokenizer, class_names, mean, std, multi_label, max_samples)
+        showing.save_views(shown, path)
 
     def _repr_html_(self) -> str:
         from lrptrain.relevance import showing

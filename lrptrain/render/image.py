@@ -91,7 +91,7 @@ def to_pixels(
         raise ValueError("give both mean and std, or neither")
     if mean is not None and std is not None:
         # Undo (pixel - mean) / std for each channel.
-        values = values * np.reshape(std, (-1, 1, 1)) + np.reshape(mean, (-1, 1, 1))
+        values = values * _array(std).reshape(-1, 1, 1) + _array(mean).reshape(-1, 1, 1)
     else:
         values = _stretched(values)
     # [1, height, width] becomes three equal channels.

@@ -100,7 +100,8 @@ def save_views(views: Sequence[SampleView], path: str | Path) -> None:
     if kind not in (".html", ".png"):
         raise ValueError(f"{file.name!r}: relevance is saved as .png or .html")
     if kind == ".html":
-        file.write_text(f'<!doctype html>\n<meta charset="utf-8">\n<title>Relevance</title>\n{views_html(views)}\n')
+        page = f'<!doctype html>\n<meta charset="utf-8">\n<title>Relevance</title>\n{views_html(views)}\n'
+        file.write_text(page, encoding="utf-8")
         return
     if any(view.pixels is None for view in views):
         raise ValueError(f"{file.name!r}: the relevance of a text is saved as .html")

@@ -11,7 +11,13 @@ MOST = 100
 _LONGEST = 120  # characters of a value
 _DEEPEST = 4
 # What a settings object may hold that must not be written to a record which others read, such as `hub_token`.
-_SECRET = re.compile(r"(^|[_.])(token|password|passwd|secret|api_?key|credentials?)$", re.IGNORECASE)
+_SECRET = re.compile(
+    r"(^|_)((token|secret|credentials?|passphrase)|\w*passw(or)?d\w*|secret_\w+|"
+    r"(\w+_)?((access|account|api|auth|client|encryption|private|ssh)_?key(_id)?|apikey))$"
+)
+# An address that holds a password: "postgres://me:password@host/runs".
+_SECRET_ADDRESS = re.compile(r"://[^/@\s]*:[^/@\s]+@")
+_CAMEL_CASE = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 
 
 def find_hyperparameters(sources: Iterable[Any]) -> dict[str, Any]:
@@ -65,12 +71,18 @@ def _differs(source: Any, field: Any) -> bool:
     return type(value) is not type(default) or value != default
 
 
+def _is_secret(name: str, value: Any) -> bool:
+    # However it is spelled: `hub_token`, `hubToken` and `hub-token` are one name, as is a dotted one by its last part.
+    spelled = re.sub(r"\W", "_", _CAMEL_CASE.sub("_", name.rpartition(".")[2])).lower()
+    return _SECRET.search(spelled) is not None or (isinstance(value, str) and _SECRET_ADDRESS.search(value) is not None)
+
+
 def _plain(settings: Mapping[Any, Any], prefix: str = "", depth: int = 0) -> Iterator[tuple[str, Any]]:
     """Yield the plain values of a mapping and of those within it."""
     # Simple values first: a long configuration must not use up the room of the learning rate that stands behind it.
     for key, value in sorted(settings.items(), key=lambda item: isinstance(item[1], Mapping)):
         name = f"{prefix}{key}"
-        if _SECRET.search(name):
+        if _is_secret(str(key), value):
             continue
         if isinstance(value, Mapping) and depth < _DEEPEST:
             yield from _plain(value, f"{name}.", depth + 1)

@@ -10,6 +10,7 @@ from guided_loops import LOOPS
 from setting import vit
 from test_guidance_gradients import EXACT, assert_close
 from torch import Tensor, nn
+from torch.utils.checkpoint import checkpoint
 from transformers import BertConfig, BertForSequenceClassification
 
 import lrptrain
@@ -45,6 +46,7 @@ def test_a_step_is_that_of_the_swapped_batch(loop, tmp_path):
     values = getattr(monitored, "values", None) or monitored.guidance.values
     assert values["guidance/swapped"] == values["guidance/samples"] == 6
     assert values["guidance/total"] == 0
+    assert values["guidance/applied_weight"] == 1
     assert monitored.failures == 0
 
 
@@ -120,14 +122,17 @@ def test_texts_keep_their_evidence_and_padding():
     guide = lrptrain.Guidance("swap", on_error="raise")
     with guide.step(model, batch) as step:
         step.guided(F.cross_entropy(model(ids, attention), batch["label"]))
+    # The ends are special tokens, whatever the rationale says: neither replaced nor given.
+    ends = torch.zeros_like(ids, dtype=torch.bool)
+    ends[:, 0] = ends[[0, 2, 3], 7] = ends[1, 5] = True
     expected, _ = swap_tokens(
         ids,
-        rationale.masked_fill(attention == 0, IGNORED),
+        rationale.masked_fill((attention == 0) | ends, IGNORED),
         generator=torch.Generator().manual_seed(SEED),
         without_evidence=True,
     )
     torch.testing.assert_close(seen[0], expected)
-    kept = (rationale == 1) | (attention == 0)
+    kept = (rationale == 1) | (attention == 0) | ends
     assert torch.equal(seen[0][kept], ids[kept])
     assert not torch.equal(seen[0], ids)
 
@@ -177,6 +182,36 @@ def test_annotations_that_mark_everything_leave_nothing_to_swap(tmp_path):
     columns["mask"][:] = 1
     with pytest.raises(ValueError, match="nothing to swap"):
         stepped(tmp_path, guidance("swap"), columns)
+
+
+def test_a_batch_of_one_sample_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="the first guided batch has one sample"):
+        stepped(tmp_path, guidance("swap"), annotated_data(1))
+
+
+def test_without_a_loss_blocks_may_be_computed_again_by_any_checkpoint():
+    columns = annotated_data()
+
+    class Checkpointed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net = vit().double()
+
+        def forward(self, image: Tensor) -> Tensor:
+            tokens = self.net.forward_features(image)
+            return checkpoint(self.net.forward_head, tokens, use_reentrant=True)
+
+    model = Checkpointed()
+    for loss in ("swap", "swap+consistency"):
+        guide = lrptrain.Guidance(loss, on_error="raise", compare_every_n_batches=0)
+        with guide.step(model, columns) as step:
+            task_loss = F.cross_entropy(model(columns["image"]), columns["label"])
+            if loss == "swap":
+                step.guided(task_loss)
+                assert guide.values["guidance/swapped"] == 6
+            else:
+                with pytest.raises(ValueError, match="reentrant"):
+                    step.guided(task_loss)
 
 
 def test_flipped_images_are_refused(tmp_path):

@@ -67,9 +67,9 @@ class Visit:
         self.address = address
         self.page.goto(address)
 
-    def view(self, name, run="", wait="main", **fields):
+    def view(self, name, run: str | list[str] = "", wait="main", **fields):
         chosen = {"view": name, **({"run": run} if run else {}), **fields}
-        self.page.goto(f"{self.address}#{urlencode(chosen)}")
+        self.page.goto(f"{self.address}#{urlencode(chosen, doseq=True)}")
         self.page.wait_for_selector(wait)
         return self.page
 

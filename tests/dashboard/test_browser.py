@@ -47,8 +47,8 @@ def visit(browser, address):
     found.page.close()
 
 
-@pytest.mark.parametrize("where", ["address", "file"])
-@pytest.mark.parametrize("width", [1280, 400])
+# The served page on a phone is looked at in test_accessible.
+@pytest.mark.parametrize(("where", "width"), [("address", 1280), ("file", 400)])
 def test_every_view_opens_and_nothing_leaves_the_machine(browser, request, where, width):
     address = request.getfixturevalue(where)
     size = {"viewport": {"width": width, "height": 900}}
@@ -97,6 +97,26 @@ def test_filters_leave_what_they_should(visit, recorded):
     captions = " ".join(page.locator("figcaption").all_inner_texts())
     shown = [float(share) for share in re.findall(r"(\d+) % on it", captions)]
     assert shown == sorted(shown, reverse=True) == sorted(np.rint(100 * focus), reverse=True)
+    assert visit.complaints == []
+
+
+def test_the_share_on_the_annotation_is_that_of_the_map_that_is_shown(visit, recorded):
+    rows = read_samples(recorded / IMAGES, 2)
+    row = int(
+        np.argmax(np.abs(np.subtract(rows["label_energy_pointing_game"], rows["predicted_energy_pointing_game"])))
+    )
+    visit.view("samples", IMAGES, "#count")
+    visit.page.fill("#search", str(rows["sample_id"][row]))
+    caption = visit.page.locator("figcaption").filter(has_text=re.compile(f"#{rows['sample_id'][row]}$"))
+    shown = {}
+    for target in ("label", "predicted"):
+        visit.page.select_option("#gallery-target", target)
+        share = rows[f"{target}_energy_pointing_game"][row]
+        shown[target] = f"{100 * share:.0f} % on it"
+        caption.filter(has_text=shown[target]).wait_for()
+    assert shown["label"] != shown["predicted"]
+    visit.page.select_option("#gallery-target", "class cat")  # whose maps have no such share
+    caption.filter(has_not_text="on it").wait_for()
     assert visit.complaints == []
 
 

@@ -256,13 +256,56 @@ def test_runs_stand_beside_each_other(visit):
     page = samples(visit, "&run=top&run=nobody&run=wide&plots=none")
     row = page.locator(".beside-row").nth(4)
     row.wait_for()
-    assert row.locator(".run-name").all_inner_texts() == ["low", "top", "wide"]
+    assert row.locator(".run-name").all_inner_texts() == ["low, epoch 1", "top, epoch 1", "wide, epoch 0"]
     assert row.locator("canvas").count() == 2
     assert "not in this run" in row.locator(".in-run").nth(2).inner_text()  # its sample 4 is another one
     page.get_by_role("button", name="Take wide away").click()
     row.locator(".in-run").nth(2).wait_for(state="detached")
     page.select_option("#beside", "middle")
     row.locator("canvas").nth(2).wait_for()
+
+
+def test_runs_beside_each_other_say_their_epochs(visit):
+    page = visit.view(
+        "samples", ["low", "middle", "wide"], ".notes:has-text('wide: There is no table of epoch 1')", epoch="1"
+    )
+    names = page.locator(".beside-row").first.locator(".run-name").all_inner_texts()
+    assert names == ["low, epoch 1", "middle, epoch 1", "wide, epoch 0"]
+
+
+def test_samples_without_a_label_are_neither_right_nor_wrong(visit, tmp_path):
+    # Twelve have none; of the other twelve, four are read wrongly. All have one score.
+    labels = ["?"] * 12 + ["ant"] * 12
+    places = np.arange(24) % 3
+    samples = {
+        "sample_id": list(range(24)),
+        "label": labels,
+        "predicted": ["ant", "bee", "ant"] * 8,
+        "probability": [0.92] * 24,
+        "map_label": [np.eye(4)[place].tolist() for place in places],
+    }
+    power = {"tells": False, "text": "That says nothing yet."}
+    write_record(tmp_path / "run", EpochRecord(0, 0, samples=samples, power=power))
+    with served(tmp_path) as address:
+        own = Visit(visit.page.context.browser, address, viewport={"width": 1280, "height": 900})
+        page = own.view("samples", "run", "button.cluster", plots="scores confusion map")
+        assert (
+            page.locator("#verdict.unknown").inner_text()
+            == "No shortcut was found up to epoch 0. That says nothing yet."
+        )
+        assert "4 of 12 read wrongly" in page.inner_text("section.plot-of-confusion")
+        assert "right, or without a label" in page.inner_text("section.plot-of-scores")
+        assert page.locator("svg.histogram text").all_text_contents() == ["24", "0", "0.92"]
+        # The cluster of place 1 is that of "bee".
+        shares = sorted(re.findall(r", (.+ %) wrong", page.inner_text(".atlas-key")))
+        assert shares == ["0 %", "0 %", "100 %"]
+        own.view("samples", "run", "svg.atlas-picture", plots="map", colour="outcome")
+        page.locator(".atlas-key", has_text="without a label").wait_for()
+        for reading, left in (("wrong", 4), ("right", 8)):
+            own.view("samples", "run", "#count", reading=reading)
+            own.leaves(left)
+        assert own.complaints == []
+        page.close()
 
 
 def test_a_report_has_them_too(visit, folder, tmp_path):

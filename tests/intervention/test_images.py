@@ -50,6 +50,14 @@ def test_a_smooth_image_is_continued():
     assert torch.allclose(inpainted(flat, mask), flat)
 
 
+@pytest.mark.parametrize(("dtype", "bound"), [(torch.float16, 0.01), (torch.bfloat16, 0.05)])
+def test_half_precision_is_the_same_to_its_digits(dtype, bound):
+    images = torch.rand(1, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    mask = region((8, 8, 24, 24), size=32)
+    difference = inpainted(images.to(dtype), mask).float() - inpainted(images, mask)
+    assert float(difference.abs().max()) < bound  # some ten roundings of values up to 1
+
+
 def test_where_nothing_is_known_nothing_changes(images):
     everything = torch.ones(2, 16, 16, dtype=torch.bool)
     assert torch.equal(inpainted(images, everything), images)

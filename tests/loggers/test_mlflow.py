@@ -141,5 +141,19 @@ def test_scores_of_many_classes_are_a_table():
     assert loggers.many_scores.scores_table(RECORD)["score"] == []
     run = MLflowRun(None, "")
     assert what_is_sent(run, record) == [
-        "MLflowRun gets 51 scores of single classes as a table, relevance/scores_table"
+        "MLflowRun gets the scores of single classes as a table, relevance/scores_table"
     ]
+
+
+def test_how_many_classes_an_evaluation_has_does_not_decide_what_is_a_table():
+    names = [str(i) for i in range(60)]
+    said = []
+    for predicted in (40, 55):
+        scalars = {"relevance/epg": 0.5, **{f"relevance/per_class/{name}": 1.0 for name in names[:predicted]}}
+        record = EpochRecord(0, 0, scalars, metrics=[CLASSES], class_names=names)
+        assert loggers.many_scores.with_few_scores(record).scalars == {"relevance/epg": 0.5}
+        assert len(loggers.many_scores.scores_table(record)["of"]) == predicted
+        said.append(what_is_sent(MLflowRun(None, ""), record))
+    assert said[0] == said[1]
+    without = EpochRecord(0, 0, {"relevance/epg": 0.5}, metrics=[CLASSES], class_names=names)
+    assert what_is_sent(MLflowRun(None, ""), without) == []

@@ -89,3 +89,24 @@ def test_on_a_full_disk_the_table_makes_room_for_the_line(tmp_path, monkeypatch)
         write_record(tmp_path, record(1))
     assert [event["epoch"] for event in read_events(tmp_path)] == [0, 1]
     assert set(read_samples(tmp_path)["epoch"]) == {0}
+
+
+@pytest.mark.parametrize(
+    ("power", "kept"),
+    [
+        ({"tells": True, "text": "much"}, {"power": {"tells": True, "text": "much"}}),
+        ({"tells": "yes", "text": "much"}, {}),
+        ({"tells": True}, {}),
+        ("much", {}),
+    ],
+)
+def test_what_could_have_been_found_is_read_where_it_is_of_its_form(power, kept):
+    (event,) = timeline_of([line(0, power=power)]).events
+    assert {key: value for key, value in event.items() if key == "power"} == kept
+
+
+def test_what_could_have_been_found_is_written_where_it_is_said(tmp_path):
+    power = {"tells": False, "text": "nothing yet"}
+    write_record(tmp_path, EpochRecord(0, 0))
+    write_record(tmp_path, EpochRecord(1, 1, power=power))
+    assert [event.get("power") for event in read_events(tmp_path)] == [None, power]

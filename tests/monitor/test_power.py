@@ -9,7 +9,7 @@ import torch
 from lrptrain.batch import Sample
 from lrptrain.findings import ExplainedSample
 from lrptrain.findings.statistics import fewest_for_a_flag, least_shortfall, sign_flip_test
-from lrptrain.monitor.power import power_line
+from lrptrain.monitor.power import found_by, power_line
 
 
 @pytest.mark.parametrize(("tests", "fewest"), [(1, 5), (3, 6), (11, 8)])
@@ -61,3 +61,11 @@ def test_the_line_says_from_which_shortfall_on():
 def test_the_line_reads_well(classes, spread, whole, single):
     alternating = [scored(i % classes, 0.4 + spread * (-1) ** (i // 2)) for i in range(32)]
     assert power_line(alternating, 0.5, 0.95) == f"with 32 annotated samples {whole}{single}"
+
+
+def test_answers_at_chance_tell_nothing():
+    # The answer is class 0 throughout: right for all of the first, for half of the second.
+    assert not found_by([scored(i % 2, 0.5) for i in range(32)], "chance", 0.95).tells
+    assert found_by([scored(0, 0.5 + i / 100) for i in range(32)], 0.5, 0.95).text.startswith(
+        "What could have been found"
+    )

@@ -25,10 +25,10 @@ def images(count=2, size=32):
     return torch.rand(count, 3, size, size, generator=torch.Generator().manual_seed(0))
 
 
-def map_of(inputs, scores, grid, logits=((0.0, 2.0, 1.0),), target=1, names=None, padding=None):
+def map_of(inputs, scores, grid, logits=((0.0, 2.0, 1.0),), target=1, names=None, padding=None, problem=None):
     count = len(scores)
     logits = torch.tensor(logits).expand(count, -1)
-    batch = None if inputs is None else ExplainedBatch(inputs, padding, names)
+    batch = None if inputs is None else ExplainedBatch(inputs, padding, names, problem)
     return Relevance(scores, logits, torch.full((count,), target), "rollout", grid, batch=batch)
 
 
@@ -89,6 +89,38 @@ def test_titles_say_what_is_explained_and_how_probable_it_is():
     logits = ((2.0, -1.5, 0.5),)  # they sum to 1, and are no probabilities
     assert "target class 0, p = 0.80 (" in of_images(pixels, logits=logits, target=0)._repr_html_()
     assert "output 3.5 (rollout)" in of_images(pixels, logits=((3.5,),), target=0)._repr_html_()
+
+
+def test_several_labels_have_a_probability_each_and_numbers_have_none(capsys):
+    pixels = images(1)
+    logits = ((3.0, 2.0, -1.0),)
+    sigmoid = 1 / (1 + np.exp(-2.0))
+    several = of_images(pixels, logits=logits, problem="multi_label_classification")
+    several.show()
+    assert capsys.readouterr().out.startswith(f"target class 1, p = {sigmoid:.2f} (rollout)\n")
+    of_images(pixels, logits=logits).show(multi_label=True)
+    assert capsys.readouterr().out.startswith(f"target class 1, p = {sigmoid:.2f} (rollout)\n")
+    several.show(multi_label=False)
+    assert ", predicted class 0, p = 0.7" in capsys.readouterr().out
+    of_images(pixels, logits=((-2.0,),), target=0).show(multi_label=True)
+    assert capsys.readouterr().out.startswith(f"target class 0, p = {1 - sigmoid:.2f} (rollout)\n")
+    of_images(pixels, logits=logits, problem="regression").show()
+    assert capsys.readouterr().out.startswith("target class 1, output 2 (rollout)\n")
+
+
+def test_names_of_other_numbers_than_those_of_the_logits_are_not_shown(capsys):
+    pixels = images(1)
+    of_images(pixels, names={1: "cat", 2: "dog", 3: "cow"}).show()
+    assert capsys.readouterr().out.startswith("target class 1, p = 0.67 (rollout)\n")
+
+
+def test_the_configuration_says_what_the_outputs_mean():
+    torch.manual_seed(0)
+    model = Pooled().eval()
+    model.config.problem_type = "multi_label_classification"
+    relevance = lrptrain.attribute(model, images(), 2, "input_x_gradient")
+    assert f"p = {float(relevance.logits[0, 2].sigmoid()):.2f} (" in relevance._repr_html_()
+    assert "predicted" not in relevance._repr_html_()
 
 
 def test_a_map_of_zeros_and_one_of_1e_9_say_so():

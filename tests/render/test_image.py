@@ -23,6 +23,8 @@ def test_the_picture_of_normalised_data_is_the_data():
     mean, std = [0.485, 0.456, 0.406], [0.229, 0.224, 0.225]
     normalised = (torch.from_numpy(pixels) / 255 - torch.tensor(mean)) / torch.tensor(std)
     np.testing.assert_array_equal(to_picture(normalised.permute(2, 0, 1), mean=mean, std=std), pixels)
+    tensors = {"mean": torch.tensor(mean), "std": torch.tensor(std)}
+    np.testing.assert_array_equal(to_picture(normalised.permute(2, 0, 1), **tensors), pixels)
 
 
 def test_without_mean_and_std_the_range_is_stretched(image):

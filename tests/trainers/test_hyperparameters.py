@@ -1,6 +1,7 @@
 import json
 from dataclasses import dataclass, field
 
+import pytest
 import torch
 from torch import nn
 
@@ -63,6 +64,29 @@ def test_secrets_objects_and_what_is_too_much_are_left_out():
     nested: dict = {}
     nested["again"] = nested
     assert find_hyperparameters([nested]) == {}
+
+
+SECRETS = (
+    "apiToken api-key HF_TOKEN wandb.apiKey aws_secret_access_key aws_access_key_id private_key client_secret "
+    "secret_key PASSWORD dbPassword password_hash apikey openai_api_key DB_PASSWD"
+)
+
+
+@pytest.mark.parametrize("name", SECRETS.split())
+def test_a_secret_is_known_however_it_is_spelled(name):
+    assert find_hyperparameters([{name: "x", "lr": 0.1}]) == {"lr": 0.1}
+
+
+@pytest.mark.parametrize(
+    "name", ["max_tokens", "tokenizer", "image_key", "monkey", "pad_token_id", "key", "token_dropout"]
+)
+def test_what_only_sounds_like_a_secret_is_kept(name):
+    assert find_hyperparameters([{name: "x"}]) == {name: "x"}
+
+
+def test_an_address_with_a_password_is_left_out():
+    addresses = {"tracking": "https://me:pass@host/runs", "storage": "sqlite:///runs.db", "page": "http://host:80/@me"}
+    assert find_hyperparameters([addresses]) == {"storage": "sqlite:///runs.db", "page": "http://host:80/@me"}
 
 
 def test_a_long_configuration_leaves_room_for_what_stands_behind_it():

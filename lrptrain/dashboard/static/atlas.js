@@ -74,10 +74,11 @@ function atlas(run, table, found) {
 
 function colouring(run, table, found, rows) {
   const { columns } = table;
-  const wrong = (i) => String(columns.label?.[i]) !== String(columns.predicted?.[i]);
   if (address.colour === "outcome") {
-    const [right, wrongly] = [css("--accent"), css("--bad")];
-    return { colour: (id) => (wrong(rows.get(id)) ? wrongly : right), names: [["right", right], ["wrong", wrongly]] };
+    const colours = { right: css("--accent"), wrong: css("--bad"), "without a label": css("--muted") };
+    const outcome = (i) => (isWrong(columns, i) ? "wrong" : isLabelled(columns, i) ? "right" : "without a label");
+    const there = new Set(found.ids.map((id) => outcome(rows.get(id))));
+    return { colour: (id) => colours[outcome(rows.get(id))], names: Object.entries(colours).filter(([name]) => there.has(name)) };
   }
   if (address.colour === "class" || address.colour === "predicted") {
     const column = columns[address.colour === "class" ? "label" : "predicted"] || [];
@@ -93,13 +94,14 @@ function clusterList(table, found, rows) {
   const { columns } = table;
   return found.clusters.map((own, number) => {
     const members = found.ids.filter((_, i) => found.cluster[i] === number).map((id) => rows.get(id)).filter((i) => i !== undefined);
-    const wrong = members.filter((i) => String(columns.label?.[i]) !== String(columns.predicted?.[i])).length;
+    const labelled = members.filter((i) => isLabelled(columns, i));
+    const wrong = labelled.filter((i) => isWrong(columns, i)).length;
     const swatch = swatchOf("");
     swatch.style.backgroundColor = paletteColor(number);
     const name = String(number + 1);
     const pressed = address.cluster === name;
     return h("button", { type: "button", id: `cluster-${name}`, className: "cluster", ariaPressed: String(pressed), onclick: () => go({ cluster: pressed ? "" : name, area: "" }) },
-      own.map ? meanMap(own) : "", h("span", {}, h("b", {}, swatch, `Cluster ${name}`), h("br"), `${plural(own.size, "sample")}, ${percent(wrong / (members.length || 1))} wrong`,
+      own.map ? meanMap(own) : "", h("span", {}, h("b", {}, swatch, `Cluster ${name}`), h("br"), `${plural(own.size, "sample")}${labelled.length ? `, ${percent(wrong / labelled.length)} wrong` : ""}`,
         own.words ? [h("br"), own.words.join(", ")] : null));
   });
 }

@@ -7,7 +7,8 @@ const TARGET_TEXTS = { label: "the label", predicted: "the prediction" };
 
 // The map that was asked for. Not every sample has one of every class; of any other kind, its first stands in.
 function chosenMap(maps) {
-  return maps[address.target] || (address.target.startsWith("class ") ? null : Object.values(maps)[0]) || null;
+  const own = Object.hasOwn(maps, address.target) ? maps[address.target] : null;
+  return own || (address.target.startsWith("class ") ? null : Object.values(maps)[0]) || null;
 }
 
 // known: as the server's cards have it; target: gives the map to show. Returns an element with a `redraw` function.

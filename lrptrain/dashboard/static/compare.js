@@ -26,18 +26,19 @@ async function besideCards(run, table, ids) {
     // Of the same label: samples of other data may have the same ids.
     const same = ids.filter((id) => places.has(id) && other.columns.label?.[places.get(id)] === table.columns.label?.[table.columns.sample_id.indexOf(id)]);
     const { cards } = same.length ? await askOnce(name, "cards", { evaluation: other.evaluation, id: same }) : { cards: {} };
-    return [name, { table: other, places, cards }];
+    return [name, { table: other, places, cards, same: new Set(same) }];
   }));
   return new Map(found);
 }
 
 // A sample's card, with its cards in other runs.
-function besideRow(card, run, id, others) {
-  const column = (name, view) => {
+function besideRow(card, run, table, id, others) {
+  // Which epoch: the runs may have stopped at different ones.
+  const column = (name, { evaluation, names }, view) => {
     const swatch = swatchOf("");
     swatch.style.backgroundColor = colorOf(name);
-    return h("div", { className: "in-run" }, h("p", { className: "run-name" }, swatch, shortName(name)), view);
+    return h("div", { className: "in-run" }, h("p", { className: "run-name" }, swatch, evaluation === null ? shortName(name) : `${shortName(name)}, epoch ${epochText(evaluation, names)}`), view);
   };
-  return h("div", { className: "beside-row" }, column(run, card), [...others].map(([name, { table, places, cards }]) => column(name,
-    cards[id] === undefined ? h("p", { className: "empty" }, "not in this run") : galleryCard(name, table, places.get(id), cards[id]))));
+  return h("div", { className: "beside-row" }, column(run, table, card), [...others].map(([name, { table: other, places, cards, same }]) => column(name, other,
+    !same.has(id) ? h("p", { className: "empty" }, "not in this run") : galleryCard(name, other, places.get(id), cards[id]))));
 }

@@ -5,6 +5,15 @@ function scoreColumns({ columns }) {
   return Object.keys(columns).filter((name) => columns[name].some(isNumber) && !["label", "predicted", "group"].includes(name));
 }
 
+// Samples without a label, "?", are neither right nor wrong.
+function isLabelled(columns, i) {
+  return columns.predicted !== undefined && ![undefined, null, "?"].includes(columns.label?.[i]);
+}
+
+function isWrong(columns, i) {
+  return isLabelled(columns, i) && String(columns.label[i]) !== String(columns.predicted[i]);
+}
+
 function filters(run, table) {
   const { columns } = table;
   const distinct = (name) => [...new Set((columns[name] || []).filter((value) => value !== null))].sort((a, b) => COLLATOR.compare(String(a), String(b)));
@@ -39,6 +48,7 @@ function filters(run, table) {
 // Rows of the table, as numbers, that the filters leave; `without`: filters that are left aside, by their fields. What
 // filters by place is there once `gallery.places` is.
 function keptRows({ columns }, without = []) {
+  const isRead = { right: (i) => isLabelled(columns, i) && !isWrong(columns, i), wrong: (i) => isWrong(columns, i) };
   const asked = (field) => (without.includes(field) ? "" : address[field]);
   const { score } = address;
   const [from, to, reading, id] = ["from", "to", "reading", "id"].map(asked);
@@ -47,11 +57,10 @@ function keptRows({ columns }, without = []) {
   const equal = [["class", "label"], ["predicted", "predicted"], ["group", "group"]]
     .map(([field, name]) => [asked(field), columns[name]]).filter(([wanted]) => wanted !== "");
   const places = without.includes("area") ? null : gallery.places;
-  const isRight = (i) => String(columns.label?.[i]) === String(columns.predicted?.[i]);
   const kept = [];
   for (let i = 0; i < columns.sample_id.length; i++) {
     if (equal.every(([wanted, column]) => column !== undefined && String(column[i]) === wanted) && (!id || columns.sample_id[i].includes(id)) &&
-      (!reading || isRight(i) === (reading === "right")) && (!bounded || inside(columns[score][i])) &&
+      (!Object.hasOwn(isRead, reading) || isRead[reading](i)) && (!bounded || inside(columns[score][i])) &&
       (places === null || isPlaced(columns.sample_id[i], places))) kept.push(i);
   }
   return kept;

@@ -51,17 +51,23 @@ function histogramPlot(run, table) {
   // Its own bounds are left aside: the bars outside of them stay to be seen.
   const rows = keptRows(table, ["from", "to"]);
   const edges = binEdges(columns[name]);
-  const isWrong = (i) => columns.label !== undefined && columns.label[i] !== "?" && String(columns.label[i]) !== String(columns.predicted?.[i]);
   const all = histogramOf(rows.map((i) => columns[name][i]), edges);
-  const wrong = histogramOf(rows.filter(isWrong).map((i) => columns[name][i]), edges);
+  const wrong = histogramOf(rows.filter((i) => isWrong(columns, i)).map((i) => columns[name][i]), edges);
   const without = rows.filter((i) => !isNumber(columns[name][i])).length;
   const bounded = address.score === name && (address.from !== "" || address.to !== "");
   const said = bounded ? `${address.from || "lowest"} to ${address.to || "highest"}` : "drag over the bars to choose samples";
   return [h("div", { className: "controls" }, labelled("Score", select), h("span", { className: "muted", id: "brushed" }, said),
     bounded ? h("button", { type: "button", id: "histogram-clear", onclick: () => go({ from: "", to: "" }) }, "Clear") : null),
   histogramPicture(name, edges, all, wrong, bounded),
-  h("p", { className: "muted key" }, swatchOf("right"), "right ", swatchOf("wrong-bar"), "wrong",
+  h("p", { className: "muted key" }, swatchOf("right"), `${rightText(columns, rows)} `, swatchOf("wrong-bar"), "wrong",
     without ? `; ${plural(without, "sample")} without this score` : "")];
+}
+
+// What the bars are of that are not wrong.
+function rightText(columns, rows) {
+  const labelled = rows.filter((i) => isLabelled(columns, i)).length;
+  if (labelled === rows.length) return "right";
+  return labelled ? "right, or without a label" : "without a label";
 }
 
 function swatchOf(className) {
@@ -91,12 +97,15 @@ function histogramPicture(name, edges, all, wrong, bounded) {
     label.textContent = said;
     return label;
   };
+  // Of values that are all the same there is one bar, whose ends would read alike.
+  const ticks = all.length === 1 ? [text((left + width - right) / 2, height - 5, String(low), "middle")]
+    : [tick(low, "start"), ...(all.length > 2 ? [tick(edges[edges.length >> 1], "middle")] : []), tick(high, "end")];
   const brush = drawn("rect", { class: "brush", y: top, height: height - top - bottom, x: 0, width: 0 });
   const svg = drawn("svg", { viewBox: `0 0 ${width} ${height}`, class: "histogram", role: "img",
     "aria-label": `${words(name)}: ${all.reduce((sum, count) => sum + count, 0)} samples from ${low} to ${high}. The fields "score from" and "score to" choose a range by keyboard.` },
   drawn("line", { x1: left, x2: width - right, y1: height - bottom, y2: height - bottom, class: "scale" }),
   text(left - 4, top + 8, String(most), "end"), text(left - 4, height - bottom, "0", "end"), ...bars,
-  tick(low, "start"), tick(edges[edges.length >> 1], "middle"), tick(high, "end"), brush);
+  ...ticks, brush);
   if (bounded) drawBrush(brush, x(Math.max(from, low)), x(Math.min(to, high)));
   brushing(svg, brush, edges, x, (first, last) => go({ score: name, from: String(first), to: String(last) }));
   return svg;

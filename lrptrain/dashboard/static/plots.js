@@ -11,7 +11,7 @@ const WIDE = window.matchMedia("(min-width: 1100px)"); // as in explore.css
 
 function openPlots() {
   const names = address.plots || (WIDE.matches ? "scores confusion" : "");
-  return names.split(" ").filter((name) => name in PLOTS);
+  return names.split(" ").filter((name) => Object.hasOwn(PLOTS, name));
 }
 
 function plotsOf(run, table) {

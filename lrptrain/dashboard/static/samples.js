@@ -43,7 +43,7 @@ async function samplesView(run) {
   return h("div", {}, noteList(table.notes) || "", filters(run, table), h("div", { className: "explored" }, plotsOf(run, table), gallery.place));
 }
 
-watch([...FILTERS, "sort", "page"], (changed) => gallery.place !== null &&
+watch([...FILTERS, "sort", "page", "target"], (changed) => gallery.place !== null &&
   drawGallery(changed.some((name) => FILTERS.includes(name))).catch((error) => redraw(gallery.place, problem(error))));
 
 // filtered: whether other samples are left than before, which the plots show, too.
@@ -66,15 +66,16 @@ async function drawGallery(filtered = true) {
     const others = await besideCards(run, table, ids);
     if (asked !== drawGallery.last) return undefined; // something else was asked for meanwhile
     const card = (i) => galleryCard(run, table, i, cards[table.columns.sample_id[i]]);
-    const views = shown.map((i) => (others.size ? besideRow(card(i), run, table.columns.sample_id[i], others) : card(i)));
+    const views = shown.map((i) => (others.size ? besideRow(card(i), run, table, table.columns.sample_id[i], others) : card(i)));
     const isText = views.some((view) => view.querySelector(".text"));
-    const kind = `gallery${isText ? " texts" : ""}${others.size ? " compared" : ""}`;
+    const isAlone = views.length > 0 && !Object.values(cards).some((known) => known.image); // maps without their images
+    const kind = `gallery${isAlone ? " alone" : ""}${isText ? " texts" : ""}${others.size ? " compared" : ""}`;
     const shownGallery = h("div", { className: kind }, views.length ? views : noSample());
     shownGallery.style.setProperty("--runs", 1 + others.size);
     return h("div", {}, h("div", { className: "pager" }, turn("page-back", -1, "‹ previous"), h("span", { id: "count" },
       `${plural(rows.length, "sample")} of ${table.columns.sample_id.length}, page ${page} of ${pages}`), turn("page-on", 1, "next ›"),
       rows.length ? exportControls(run, table, rows) : ""),
-    noteList(notes) || "", shownGallery);
+    noteList([...notes, ...[...others].flatMap(([name, other]) => other.table.notes.map((note) => `${shortName(name)}: ${note}`))]) || "", shownGallery);
   });
 }
 drawGallery.last = 0;
@@ -84,12 +85,19 @@ function noSample() {
     h("a", { href: addressOf(NO_FILTER) }, "Clear the filters"));
 }
 
+// Whose share on the annotation belongs to the maps that are shown: those of single classes have none.
+function scoredTarget({ columns }) {
+  if (address.target !== "label" || columns.label_energy_pointing_game !== undefined) return address.target;
+  return "predicted"; // whose maps stand in; see `chosenMap`
+}
+
 function galleryCard(run, table, i, known) {
   const row = rowOf(table.columns, i);
   const id = row.sample_id;
-  const read = row.label === row.predicted ? `${row.label ?? "?"}` : `${row.label ?? "?"} read as ${row.predicted}`;
-  const focus = row.label_energy_pointing_game ?? row.predicted_energy_pointing_game;
-  const caption = h("span", {}, h("b", { className: row.label === row.predicted || row.label === "?" ? "" : "wrong" }, read),
+  const label = isLabelled(table.columns, i) ? `${row.label} ` : "";
+  const read = isWrong(table.columns, i) || !label ? `${label}read as ${row.predicted ?? "?"}` : row.label;
+  const focus = row[`${scoredTarget(table)}_energy_pointing_game`];
+  const caption = h("span", {}, h("b", { className: isWrong(table.columns, i) ? "wrong" : "" }, read),
     h("span", { className: "muted" }, ` ${percent(row.probability)}${isNumber(focus) ? ` · ${percent(focus)} on it` : ""} · #${id}`));
   const view = known === undefined
     ? h("figure", { className: "sample bare" }, h("div", { className: "body" }, h("p", { className: "empty" }, "no map here")), h("figcaption", {}, caption))

@@ -18,7 +18,11 @@ function verdictOf(run) {
   const last = lastOf(run);
   if (last === undefined) return { state: "unknown", text: "Not evaluated yet" };
   const standing = rankedFindings(run).filter((finding) => finding.state !== "refuted");
-  if (!standing.length) return { state: "none", text: `No shortcut was found up to epoch ${last.epoch}` };
+  if (!standing.length) {
+    // Records of earlier versions do not say what that shows.
+    const { tells, text } = last.power ?? { tells: true, text: "" };
+    return { state: tells ? "none" : "unknown", text: `No shortcut was found up to epoch ${last.epoch}${text && `. ${text}`}` };
+  }
   const [finding, ...others] = standing;
   const more = others.length ? ` And ${plural(others.length, "other finding")}.` : "";
   return { state: finding.state, text: verdictText(finding) + more, finding };
