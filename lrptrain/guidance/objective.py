@@ -180,5 +180,6 @@ def parse_losses(loss: str | Mapping[str, float], weight: float = 1.0) -> dict[s
         return {name: float(factor) * weight for name, factor in loss.items()}
     names = [name.strip() for name in loss.split("+")]
     if len(set(names)) < len(names):
-        raise ValueError(f"{loss!r} names a loss twice; give it a weight instead: {{'{names[0]}': 2.0}}")
+        twice = next(name for name in names if names.count(name) > 1)
+        raise ValueError(f"{loss!r} names {twice} twice; weights by name say how much each counts: {{'{twice}': 1.0}}")
     return dict.fromkeys(names, 1.0 * weight)

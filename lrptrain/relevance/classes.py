@@ -15,9 +15,13 @@ _LISTED = 20
 
 
 def class_names(model: nn.Module) -> dict[str, int]:
-    """Return the number of every class that the model's configuration names (`config.label2id`), or nothing."""
-    labels = getattr(getattr(model, "config", None), "label2id", None)
-    return dict(labels) if isinstance(labels, Mapping) else {}
+    """Return the number of every class that the model's configuration names (`label2id`, `id2label`), or nothing."""
+    config = getattr(model, "config", None)
+    labels = getattr(config, "label2id", None)
+    if isinstance(labels, Mapping) and labels:
+        return dict(labels)
+    names = getattr(config, "id2label", None)
+    return {name: int(number) for number, name in names.items()} if isinstance(names, Mapping) else {}
 
 
 def problem_type(model: nn.Module) -> str | None:
