@@ -19,7 +19,7 @@ from lrptrain.extras import require
 from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.relevance.preserve import preserved
 from lrptrain.relevance.registry import get_method
-from lrptrain.trainers.checks import check_counts
+from lrptrain.trainers.checks import check_counts, check_run_name
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.lightning import log_scalars, undivided_length
 from lrptrain.trainers.processes import gather_to_first
@@ -118,6 +118,7 @@ class ExplanationAudit(ModelCallback):
         self.settings = settings
         self.dataloader_idx = dataloader_idx
         self.on_error = on_error
+        check_run_name(run_name)
         self.run_name = run_name
         self.seed = seed
         self.result = None

@@ -17,7 +17,7 @@ from lrptrain.segmentation.config import THRESHOLD_LINE, PseudoMaskConfig
 from lrptrain.segmentation.export import MASK_FOLDERS, ImageSource, run_export
 from lrptrain.segmentation.export_files import describe_entries, read_index
 from lrptrain.segmentation.images import image_batches
-from lrptrain.trainers.checks import check_counts
+from lrptrain.trainers.checks import check_counts, check_run_name
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.lightning import log_scalars
 from lrptrain.trainers.naming import class_names_or_numbers, name_sources
@@ -101,6 +101,7 @@ class SegmentationSeeds(ModelCallback):
         self.class_names = class_names
         self.dataloader_idx = dataloader_idx
         self.on_error = on_error
+        check_run_name(run_name)
         self.run_name = run_name
         self.folder = None
         self.scores = {}

@@ -56,16 +56,16 @@ class Sentences(NamedTuple):
 def sentences(finding: "Finding") -> Sentences:
     """Return what is said of a finding and of those that are folded into it."""
     detector = get_detector(finding.kind)
-    likewise = _likewise(finding)
     # Where a class has another verdict, all samples together have this one, and not each class.
-    each = "all classes together" if " in " in likewise.replace("Also in", "") else "all classes"
-    scope = each if finding.scope == OVERALL else str(finding.scope)
+    differs = any(_says_the_same(each, finding) and each.state != finding.state for each in finding.also)
+    everything = "all classes together" if differs else "all classes"
+    scope = everything if finding.scope == OVERALL else str(finding.scope)
     verdict = _VERDICTS[finding.state].format(scope=scope, verb=detector.verb, place=detector.place(finding))
     return Sentences(
         verdict=verdict,
         intervention=_intervention(finding),
         relevance=detector.share_sentence(finding),
-        likewise=likewise,
+        likewise=_likewise(finding),
         samples=f"{counted(finding.samples, finding.medium or 'sample')} since epoch {finding.first_epoch}.",
         remedy=_REMEDIES[finding.state],
     )

@@ -11,7 +11,7 @@ from lrptrain.monitor.arguments import check_choices, check_verdicts
 from lrptrain.monitor.budget import Budget, Extent
 from lrptrain.monitor.evaluator import TARGETS, ExplanationConfig
 from lrptrain.relevance.default import check_method
-from lrptrain.trainers.checks import check_counts, check_normalisation
+from lrptrain.trainers.checks import check_counts, check_normalisation, check_run_name
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -94,6 +94,7 @@ class MonitorConfig:
         check_counts(0, max_pictures=self.max_pictures, class_maps=self.class_maps)
         check_choices(self.bound, self.confidence, self.targets, self.on_error)
         check_verdicts(self.intervention, self.min_effect, self.fail_on)
+        check_run_name(self.run_name)
         check_normalisation(self.mean, self.std)
         find_task(self.task)
         self.new_budget()

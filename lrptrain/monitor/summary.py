@@ -162,7 +162,11 @@ METRICS: tuple[SampleMetric, ...] = (
         compute=_accuracies,
     ),
     SampleMetric(
-        ("sharpness",), "What logits are multiplied by before interventions are compared", FINDINGS, compute=_sharpness
+        ("sharpness",),
+        "What logits are multiplied by before interventions are compared",
+        FINDINGS,
+        unit="number",
+        compute=_sharpness,
     ),
     SampleMetric(
         ("confidence",), "Mean probability of the predicted class", CLASSES, bounds=(0, 1), compute=_confidence

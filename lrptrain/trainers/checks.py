@@ -4,6 +4,19 @@ import sys
 from collections.abc import Sequence
 
 
+def check_run_name(name: str | None) -> None:
+    """Reject a name that cannot be that of one folder.
+
+    Args:
+        name: The name, or None.
+
+    Raises:
+        ValueError: If it is empty, a path, or points at another folder.
+    """
+    if name is not None and (not name.strip() or name in (".", "..") or any(each in name for each in "/\\\0")):
+        raise ValueError(f"run_name is the name of one folder below relevance/, not {name!r}")
+
+
 def check_counts(least: int = 1, **counts: int) -> None:
     """Reject counts below `least`.
 

@@ -119,5 +119,5 @@ def test_integer_masks_of_any_width(tmp_path):
 
 @pytest.mark.parametrize("loss", [["energy"], "energy+energy", "", {}])
 def test_losses_that_are_not_said_well(loss):
-    with pytest.raises(ValueError, match=r"loss must be a text|names a loss twice"):
+    with pytest.raises(ValueError, match=r"loss must be a text|names energy twice"):
         guidance(loss)

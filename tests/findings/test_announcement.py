@@ -94,6 +94,7 @@ def test_no_scope_has_two_verdicts():
     )
     (text,) = announce([dog, CONFIRMED, replace(CONFIRMED, scope=Scope("class", "owl")), fox])
     assert "Also in class owl. Suspected in classes dog and fox." in text
+    assert text.startswith("SHORTCUT confirmed, all classes together: ")
     (text,) = announce([dog, CONFIRMED, group])
     assert "Suspected in class dog and group 1." in text
     refuted = replace(CONFIRMED, state="refuted")

@@ -20,7 +20,10 @@ function download(content, name) {
 // As RFC 4180 has it: what holds a comma, a quote or an end of line stands in quotes, and quotes are doubled.
 function samplesAsCsv(run, { columns, evaluation }, rows) {
   const names = Object.keys(columns);
-  const field = (value) => (value === null || value === undefined ? "" : /[",\r\n]/.test(value) ? `"${String(value).replaceAll('"', '""')}"` : String(value));
+  // A spreadsheet would compute a name that begins like a formula: an apostrophe says that it is text.
+  const text = (value) => (typeof value === "string" && /^[=+\-@\t\r]/.test(value) ? `'${value}` : String(value));
+  const quoted = (value) => (/[",\r\n]/.test(value) ? `"${value.replaceAll('"', '""')}"` : value);
+  const field = (value) => (value === null || value === undefined ? "" : quoted(text(value)));
   const line = (values) => `${values.map(field).join(",")}\r\n`;
   return line(["run", "evaluation", ...names]) + rows.map((i) => line([run, evaluation, ...names.map((name) => columns[name][i])])).join("");
 }
