@@ -48,8 +48,8 @@ def views(
     inputs: Any = None,
     tokenizer: Any = None,
     class_names: Sequence[str] | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
+    mean: Sequence[float] | Tensor | None = None,
+    std: Sequence[float] | Tensor | None = None,
     multi_label: bool | None = None,
     most: int = 16,
 ) -> list[SampleView]:
@@ -213,8 +213,8 @@ def _picture(
     row: int,
     scores: np.ndarray,
     sample: Tensor | None,
-    mean: Sequence[float] | None,
-    std: Sequence[float] | None,
+    mean: Sequence[float] | Tensor | None,
+    std: Sequence[float] | Tensor | None,
 ) -> UInt8[np.ndarray, "height width 3"]:
     """Return the sample beside, above or below its map; the map alone where the sample is gone or of no known kind."""
     grid = relevance.grid
@@ -233,7 +233,7 @@ def _picture(
 
 
 def _video(
-    sample: Tensor | None, heat: np.ndarray, mean: Sequence[float] | None, std: Sequence[float] | None
+    sample: Tensor | None, heat: np.ndarray, mean: Sequence[float] | Tensor | None, std: Sequence[float] | Tensor | None
 ) -> UInt8[np.ndarray, "height width 3"]:
     """Return the frames above their maps."""
     if sample is not None and sample.ndim == 4:

@@ -25,8 +25,8 @@ def overlay(
     *,
     opacity: float = OPACITY,
     peak: float | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
+    mean: Sequence[float] | Tensor | None = None,
+    std: Sequence[float] | Tensor | None = None,
 ) -> UInt8[np.ndarray, "large_height large_width 3"]:
     """The image in light greys under its relevance: red speaks for the class, blue against it.
 
@@ -57,8 +57,8 @@ def overlay(
 def to_picture(
     image: Num[Tensor | np.ndarray, "channels height width"],
     *,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
+    mean: Sequence[float] | Tensor | None = None,
+    std: Sequence[float] | Tensor | None = None,
 ) -> UInt8[np.ndarray, "large_height large_width 3"]:
     """A picture to look at, of a tensor that a model sees: as by `to_pixels`, and enlarged as by `enlarge`."""
     return enlarge(to_pixels(image, mean=mean, std=std))
@@ -67,8 +67,8 @@ def to_picture(
 def to_pixels(
     image: Num[Tensor | np.ndarray, "channels height width"],
     *,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
+    mean: Sequence[float] | Tensor | None = None,
+    std: Sequence[float] | Tensor | None = None,
 ) -> UInt8[np.ndarray, "height width 3"]:
     """The pixels of a tensor that a model sees.
 

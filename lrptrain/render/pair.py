@@ -54,8 +54,8 @@ def beside(
     *,
     opacity: float = OPACITY,
     peak: float | None = None,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
+    mean: Sequence[float] | Tensor | None = None,
+    std: Sequence[float] | Tensor | None = None,
 ) -> UInt8[np.ndarray, "large_height pair_width 3"]:
     """The image as it is, and to its right the map over its greys; arguments as for `overlay`.
 
@@ -74,8 +74,8 @@ def titled_pair(
     mask: Shaped[Tensor | np.ndarray, "height width"] | None = None,
     *,
     title: str = "",
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
+    mean: Sequence[float] | Tensor | None = None,
+    std: Sequence[float] | Tensor | None = None,
 ) -> TitledPair:
     """The pair of `beside` below a title and above its scale: which colour is for the class, and how large it is.
 

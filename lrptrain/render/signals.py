@@ -21,8 +21,8 @@ def video_frames(
     heat: Num[Tensor | np.ndarray, "times rows columns"] | None,
     *,
     opacity: float = OPACITY,
-    mean: Sequence[float] | None = None,
-    std: Sequence[float] | None = None,
+    mean: Sequence[float] | Tensor | None = None,
+    std: Sequence[float] | Tensor | None = None,
 ) -> UInt8[np.ndarray, "large_height strip_width 3"]:
     """The frames side by side, each under its relevance as by `overlay`; the most relevant place of all is brightest.
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from typing import Any
 from urllib.parse import parse_qs
 
 import numpy as np
@@ -277,7 +278,7 @@ def test_samples_without_a_label_are_neither_right_nor_wrong(visit, tmp_path):
     # Twelve have none; of the other twelve, four are read wrongly. All have one score.
     labels = ["?"] * 12 + ["ant"] * 12
     places = np.arange(24) % 3
-    samples = {
+    samples: dict[str, list[Any]] = {
         "sample_id": list(range(24)),
         "label": labels,
         "predicted": ["ant", "bee", "ant"] * 8,
