@@ -23,7 +23,7 @@ from lrptrain.trainers.lightning import (
     log_scalars,
     schedulers_that_watch,
     undivided_length,
-    watchers,
+    watched_keys,
 )
 
 if TYPE_CHECKING:
@@ -249,10 +249,12 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             if self.config.fail_on is not None:
                 raise ValueError(f"fail_on={self.config.fail_on!r} of {title} needs evaluations, but {reason}")
             rank_zero_warn(f"{title} will evaluate nothing: {reason}")
-        stale = watchers(trainer, f"{self.config.prefix}/")
+        stale = watched_keys(trainer, f"{self.config.prefix}/")
         interval = self.config.every_n_epochs
         if stale:
-            self.core.evaluate_in_every_validation()
+            # A smaller sample may lack a rare class, and so the score that a checkpoint cannot do without.
+            in_full = any("_per_" in key for keys in stale.values() for key in keys)
+            self.core.evaluate_in_every_validation(in_full)
         if interval > 1 and stale:
             rank_zero_info(
                 f"{' and '.join(stale)} will see each value of {title} in {interval} epochs, as it is computed every "

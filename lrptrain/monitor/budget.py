@@ -58,6 +58,7 @@ class Budget:
         seconds_per_sample: What is foreseen before there was an evaluation; None if nothing is known.
         in_every_validation: Whether each validation is evaluated, since something decides by the values. Then only the
             extent is a matter of the budget.
+        in_full: Whether each evaluation is a full one, since something decides by the score of a single class.
     """
 
     share: float
@@ -69,6 +70,7 @@ class Budget:
     costs: dict[Extent, float] = field(default_factory=dict)
     seconds_per_sample: float | None = None
     in_every_validation: bool = False
+    in_full: bool = False
 
     def __post_init__(self) -> None:
         """Check the share.
@@ -97,6 +99,8 @@ class Budget:
             elapsed: As for `plan`.
         """
         extent = self.extent or self._chosen(elapsed)
+        if self.in_full:
+            return extent
         return extent if self._paid(self.cost_of(extent), elapsed) else extents_within(self.most)[-1]
 
     def note(self, extent: Extent, seconds: float) -> None:
@@ -147,6 +151,8 @@ class Budget:
     def _chosen(self, elapsed: float) -> Extent:
         """Return the largest extent that can be paid for often enough; the present one where that is near enough."""
         extents = extents_within(self.most)
+        if self.in_full:
+            return self.most
         if not (self.costs or self.seconds_per_sample is not None):
             return extents[-1]  # nothing is known: the first evaluation measures
         wait = {extent: self._wait(extent, elapsed) for extent in extents}

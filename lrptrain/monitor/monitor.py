@@ -181,10 +181,15 @@ class MonitorCore:
         self.clock.resume(state_dict.get("elapsed", 0.0))
         self._doubts = state_dict.get("doubts", False)
 
-    def evaluate_in_every_validation(self) -> None:
-        """Evaluate every validation: something decides by its values. The budget then bounds the extent alone."""
+    def evaluate_in_every_validation(self, in_full: bool = False) -> None:
+        """Evaluate every validation: something decides by its values. The budget then bounds the extent alone.
+
+        Args:
+            in_full: Whether it decides by the score of a class or group, for which the sample must be a full one.
+        """
         if self._budget is not None:
             self._budget.in_every_validation = True
+            self._budget.in_full = in_full
 
     @contextmanager
     def guarded(self, activity: str) -> Iterator[None]:

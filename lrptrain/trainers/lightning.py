@@ -85,20 +85,21 @@ def check_dataloader(trainer: "pl.Trainer", dataloader_idx: int) -> None:
         raise ValueError(f"dataloader_idx={dataloader_idx}, but there are {count} validation dataloaders, from 0 on")
 
 
-def watchers(trainer: "pl.Trainer", prefix: str) -> list[str]:
-    """Return the names of the callbacks that decide by a logged value, such as early stopping.
+def watched_keys(trainer: "pl.Trainer", prefix: str) -> dict[str, list[str]]:
+    """Return the keys of the logged values that callbacks decide by, such as early stopping, by the callbacks' names.
 
     Args:
         trainer: The trainer with its callbacks.
-        prefix: What the value's key starts with.
+        prefix: What the keys start with.
     """
-    names = []
+    keys: dict[str, list[str]] = {}
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
         # `monitor` of Lightning's checkpoints and early stopping, `metrics` of ParetoCheckpoint
         watched = [getattr(callback, "monitor", None), *getattr(callback, "metrics", ())]
-        if any(isinstance(key, str) and key.startswith(prefix) for key in watched):
-            names.append(type(callback).__name__)
-    return names
+        found = [key for key in watched if isinstance(key, str) and key.startswith(prefix)]
+        if found:
+            keys.setdefault(type(callback).__name__, []).extend(found)
+    return keys
 
 
 def schedulers_that_watch(trainer: "pl.Trainer", prefix: str) -> list[str]:

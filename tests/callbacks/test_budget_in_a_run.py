@@ -5,7 +5,7 @@ import itertools
 import pytest
 import torch
 from pytorch_lightning.callbacks import Callback, EarlyStopping, EMAWeightAveraging, ModelCheckpoint
-from setting import loader, messages, module, monitor, trainer
+from setting import data, loader, messages, module, monitor, trainer
 
 from lrptrain.loggers import read_events
 
@@ -62,6 +62,17 @@ def test_where_something_decides_by_the_values_each_validation_is_evaluated(deci
     stopping = [] if decides else [EarlyStopping(FOCUS, mode="max", patience=9)]
     fit(tmp_path, *stopping, watching, max_epochs=3)
     assert epochs(watching) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("key", [f"{FOCUS}_per_class/c", FOCUS])
+def test_the_score_of_a_class_that_something_decides_by_is_that_of_the_full_sample(key, tmp_path):
+    watching = monitor(budget=1e-6, on_error="raise", max_samples=60)
+    torch.manual_seed(1)
+    trained = module(class_names=["a", "b", "c"])
+    runner = trainer(tmp_path, watching, EarlyStopping(key, mode="max", patience=9), max_epochs=2)
+    runner.fit(trained, loader(), loader(data(60)))
+    sizes = [event["scalars"]["relevance/samples"] for event in read_events(watching.folder)]
+    assert sizes == ([60, 60] if "_per_" in key else [32, 32])
 
 
 def test_a_smaller_sample_is_a_part_of_the_whole_one_with_as_even_classes(tmp_path):
