@@ -140,9 +140,9 @@ def test_samples_without_a_label_are_not_guided_by_maps(tmp_path):
 def test_the_margin_is_that_of_the_swap(margin, tmp_path, monkeypatch):
     seen: list[int] = []
 
-    def swap(images, mask, margin, generator):
+    def swap(images, mask, margin, *others):
         seen.append(margin)
-        return swap_outside(images, mask, margin, generator)
+        return swap_outside(images, mask, margin, *others)
 
     monkeypatch.setattr("lrptrain.intervention.swap.swap_outside", swap)
     stepped(tmp_path, guidance("consistency", margin=margin), annotated_data())

@@ -22,7 +22,7 @@ def test_a_grave_finding_fails(tmp_path, capsys):
         check(run(tmp_path, GRAVE, finding()), max_severity=0.3)
     assert ended.value.code == 1
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].startswith("SHORTCUT confirmed, all classes: the model relies on")
+    assert lines[0].startswith("SHORTCUT confirmed, all classes together: the model relies on")
     assert lines[-1] == "failed: 1 confirmed, 1 suspected, 0 refuted at epoch 3; severity 0.40, allowed 0.30"
 
 

@@ -62,10 +62,15 @@ class Visit:
         self.page.on("console", lambda said: self.complaints.append(f"{said.type}: {said.text}"))
         self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
         self.page.on("dialog", lambda dialog: self.complaints.append(f"dialog: {dialog.message}"))
-        self.page.on("requestfailed", lambda request: self.complaints.append(f"failed: {request.url}"))
+        self.page.on("requestfailed", self._note_failure)
         self.page.on("request", lambda request: self.asked.append(request.url))
         self.address = address
         self.page.goto(address)
+
+    def _note_failure(self, request):
+        # What is under way when the page is left for another address is given up, as it should be.
+        if request.failure != "net::ERR_ABORTED":
+            self.complaints.append(f"failed: {request.url}")
 
     def view(self, name, run: str | list[str] = "", wait="main", **fields):
         chosen = {"view": name, **({"run": run} if run else {}), **fields}
