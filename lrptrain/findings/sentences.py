@@ -103,7 +103,7 @@ def _likewise(finding: "Finding") -> str:
         for each in alike:
             if each.state == state:
                 gravest.setdefault(each.scope, state)
-    beginnings = {"confirmed": "Also in", "suspected": "Suspected in", "refuted": "Refuted in"}
+    beginnings = {"confirmed": "Also in", "suspected": "Suspected in", "refuted": "Not confirmed in"}
     del beginnings[finding.state]
     beginnings = {finding.state: "Also in", **beginnings}
     found = [(words, [scope for scope, own in gravest.items() if own == state]) for state, words in beginnings.items()]

@@ -100,7 +100,7 @@ def test_no_scope_has_two_verdicts():
     refuted = replace(CONFIRMED, state="refuted")
     (text,) = announce([dog, replace(fox, state="refuted"), replace(refuted, target="predicted"), refuted])
     assert text.startswith("Suspected, class dog")
-    assert "Refuted in all classes together and class fox." in " ".join(text.split())
+    assert "Not confirmed in all classes together and class fox." in " ".join(text.split())
     # What two kinds of maps say of the surroundings is one fact, and the classes of another place are not its own.
     (text,) = announce([replace(CONFIRMED, kind="reliance_outside_annotation"), dog])
     assert "Suspected in class dog." in text
