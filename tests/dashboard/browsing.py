@@ -12,6 +12,7 @@ from urllib.parse import urlencode
 
 import pytest
 import uvicorn
+from playwright.sync_api import sync_playwright
 
 from lrptrain.dashboard.server import HOST, app
 
@@ -20,12 +21,11 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 @contextmanager
 def chromium():
-    """The browser, or a skipped test."""
-    playwright = pytest.importorskip("playwright.sync_api", reason="needs pip install playwright")
+    """The browser, which no package brings; without it the test is skipped."""
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
         pytest.skip(f"none of {', '.join(NAMES)} is installed")
-    with playwright.sync_playwright() as driver:
+    with sync_playwright() as driver:
         browser = driver.chromium.launch(executable_path=path, args=["--no-sandbox"])
         try:
             yield browser

@@ -1,4 +1,4 @@
-"""The runs that all tests of the page start from."""
+"""The runs that all tests of the page start from, and the browser that looks at them."""
 
 import shutil
 import sys
@@ -22,6 +22,33 @@ def recorded(tmp_path_factory):
         images(folder)
         texts(folder)
     return folder
+
+
+@pytest.fixture(scope="module")
+def browser():
+    from browsing import chromium
+
+    with chromium() as browser:
+        yield browser
+
+
+@pytest.fixture(scope="module")
+def address(recorded):
+    """Where a dashboard serves the recorded runs."""
+    from browsing import served
+
+    with served(recorded) as address:
+        yield address
+
+
+@pytest.fixture
+def visit(browser, address):
+    """A page of its own at that address."""
+    from browsing import Visit
+
+    visit = Visit(browser, address)
+    yield visit
+    visit.page.close()
 
 
 @pytest.fixture

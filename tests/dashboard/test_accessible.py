@@ -1,7 +1,8 @@
 """The page is for everybody: axe finds nothing in any view, and words explain themselves."""
 
 import pytest
-from browsing import Visit, chromium, served
+from axe_playwright_python.sync_playwright import Axe
+from browsing import Visit, served
 from masked import export
 
 from lrptrain.loggers import read_samples
@@ -17,29 +18,16 @@ VIEWS = {
 
 
 @pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def address(recorded):
-    with served(recorded) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def masks_address(tmp_path_factory):
     folder = tmp_path_factory.mktemp("masked")
     export(folder / "masks" / "segmentation", images=6)
-    with served(folder) as found:
-        yield found
+    with served(folder) as address:
+        yield address
 
 
 def violations(page):
-    axe = pytest.importorskip("axe_playwright_python.sync_playwright").Axe()
-    found = axe.run(page).response["violations"]
-    return [(each["id"], [node["html"][:200] for node in each["nodes"][:3]]) for each in found]
+    broken_rules = Axe().run(page).response["violations"]
+    return [(rule["id"], [node["html"][:200] for node in rule["nodes"][:3]]) for rule in broken_rules]
 
 
 def test_axe_finds_nothing(browser, recorded, address, masks_address):
@@ -48,7 +36,7 @@ def test_axe_finds_nothing(browser, recorded, address, masks_address):
     sample_id = read_samples(recorded / IMAGES, 2)["sample_id"][0]
     # The page behind an opened sample is inert: that is a view of its own.
     opened = ("samples", IMAGES, "dialog .strip canvas", {"sample": sample_id})
-    for name, run, wait, fields in (*((name, *own, {}) for name, own in VIEWS.items()), opened):
+    for name, run, wait, fields in (*((name, *place, {}) for name, place in VIEWS.items()), opened):
         page = visits[masks_address if name == "masks" else address].view(name, run, wait, **fields)
         assert violations(page) == [], name
         page.emulate_media(color_scheme="dark")

@@ -4,30 +4,11 @@ import shutil
 from urllib.parse import parse_qs
 
 import pytest
-from browsing import Visit, chromium, served
+from browsing import Visit, served
 
 from lrptrain.loggers import read_findings, read_samples
 
 IMAGES, TEXTS = "relevance/run", "relevance/texts"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def address(recorded):
-    with served(recorded) as found:
-        yield found
-
-
-@pytest.fixture
-def visit(browser, address):
-    found = Visit(browser, address)
-    yield found
-    found.page.close()
 
 
 def fields(page):

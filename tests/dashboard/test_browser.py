@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import numpy as np
 import pytest
-from browsing import Visit, chromium, served
+from browsing import Visit, served
 from PIL import Image
 from shown import MARKUP
 
@@ -22,29 +22,10 @@ IMAGES, TEXTS = "relevance/run", "relevance/texts"
 
 
 @pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def address(recorded):
-    with served(recorded) as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
 def file(recorded, tmp_path_factory):
     path = tmp_path_factory.mktemp("file") / "report.html"
     write_html_report(recorded, path)
     return path.as_uri()
-
-
-@pytest.fixture
-def visit(browser, address):
-    found = Visit(browser, address)
-    yield found
-    found.page.close()
 
 
 # The served page on a phone is looked at in test_accessible.

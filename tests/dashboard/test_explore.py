@@ -7,7 +7,7 @@ from urllib.parse import parse_qs
 
 import numpy as np
 import pytest
-from browsing import Visit, chromium, served
+from browsing import Visit, served
 from matplotlib.path import Path as Polygon
 from sklearn.metrics import confusion_matrix
 
@@ -53,12 +53,12 @@ def folder(tmp_path_factory):
 
 
 @pytest.fixture(scope="module")
-def visit(folder):
-    with chromium() as browser, served(folder) as address:
-        found = Visit(browser, address, viewport={"width": 1280, "height": 1000})
-        yield found
-        assert found.complaints == []
-        found.page.close()
+def visit(browser, folder):
+    with served(folder) as address:
+        visit = Visit(browser, address, viewport={"width": 1280, "height": 1000})
+        yield visit
+        assert visit.complaints == []
+        visit.page.close()
 
 
 def samples(visit, more="", run="low"):

@@ -4,19 +4,12 @@ import csv
 import io
 
 import numpy as np
-import pytest
-from browsing import Visit, chromium, served
+from browsing import Visit, served
 from PIL import Image
 
 from lrptrain.loggers import EpochRecord, read_samples, write_record
 
 IMAGES, TEXTS = "relevance/run", "relevance/texts"
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        yield found
 
 
 def saved(page, button):

@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from browsing import Visit, chromium, served
+from browsing import Visit, served
 from masked import NAMES, ODD, export, exported
 from PIL import Image
 from starlette.testclient import TestClient
@@ -177,12 +177,6 @@ def test_masks_are_sorted_by_the_iou_of_each_image(tmp_path):
     assert any("image_scores.json" in note for note in read_masks(tmp_path)["notes"])
     (folder / "image_scores.json").write_text('{"val_000002": 3, "val_000000": {"seeds": NaN, "masks": "x"}}')
     assert all(row["iou"] == {} for row in read_masks(tmp_path, sort="mask")["rows"])
-
-
-@pytest.fixture(scope="module")
-def browser():
-    with chromium() as found:
-        yield found
 
 
 def test_the_view_opens_and_filters(browser, whole):

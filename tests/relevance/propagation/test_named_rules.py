@@ -98,16 +98,19 @@ TEXTBOOK: dict[str, tuple[Callable, Callable[[Tensor, Tensor], Tensor]]] = {
 }
 
 
-@pytest.mark.parametrize("name", TEXTBOOK)
-@pytest.mark.parametrize("spelling", ["linear", "matmul"])
-def test_rules_of_linear_layers(name, spelling):
+def matmul(x: Tensor) -> Tensor:
+    """The layer as a product with a constant, without its bias."""
+    return x @ WEIGHT.T
+
+
+WITHOUT_BIAS = [name for name in TEXTBOOK if not name.startswith(("epsilon", "gamma"))]  # of those it takes a share
+LAYERS = [*((linear, name) for name in TEXTBOOK), *((matmul, name) for name in WITHOUT_BIAS)]
+
+
+@pytest.mark.parametrize(("function", "name"), LAYERS)
+def test_rules_of_linear_layers(function, name):
     rule, expected = TEXTBOOK[name]
     x, relevance = random(*SHAPE, seed=3), random(3, 2, 4, seed=4)
-    function: Callable[[Tensor], Tensor] = linear
-    if spelling == "matmul":  # of a constant: without a bias
-        if name.startswith(("epsilon", "gamma")):
-            pytest.skip("their bias takes a share")
-        function = lambda x: x @ WEIGHT.T  # noqa: E731
     torch.testing.assert_close(passed(rule, function, x, relevance), expected(x, relevance), rtol=1e-9, atol=1e-11)
 
 
