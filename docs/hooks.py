@@ -34,9 +34,9 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
     """Turn links between files of the repository into links between files of the site."""
-    here = posixpath.dirname(page.file.src_uri)
+    folder_of_page = posixpath.dirname(page.file.src_uri)
     outside = (ROOT / page.file.src_uri).is_file() and page.file.generated_by is not None
-    folder = here if outside else posixpath.join("docs", here)
+    folder = folder_of_page if outside else posixpath.join("docs", folder_of_page)
 
     def on_site(match: re.Match[str]) -> str:
         target, anchor = match[1], match[2] or ""
@@ -46,7 +46,7 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         uri = path.removeprefix("docs/")
         if uri.endswith(".ipynb"):
             uri = uri.removesuffix(".ipynb") + ".md"
-        return f"]({posixpath.relpath(uri, here or '.')}{anchor})"
+        return f"]({posixpath.relpath(uri, folder_of_page or '.')}{anchor})"
 
     return LINK.sub(on_site, markdown)
 

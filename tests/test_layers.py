@@ -17,8 +17,8 @@ FILES = sorted((ROOT / "lrptrain" / "relevance").rglob("*.py"))
 
 def test_the_engine_loads_no_heavy_library():
     code = f"import sys, lrptrain.relevance; print([name for name in {HEAVY} if name in sys.modules])"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
-    assert found.stdout.strip() == "[]"
+    output = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
+    assert output.stdout.strip() == "[]"
 
 
 def imported(tree: ast.AST) -> set[str]:
@@ -30,9 +30,9 @@ def imported(tree: ast.AST) -> set[str]:
 @pytest.mark.parametrize("file", FILES, ids=lambda file: file.stem)
 def test_the_engine_imports_only_torch_numpy_and_itself(file):
     # What draws a map, which needs no more than the engine does, is imported when a map is shown.
-    own = ("lrptrain.relevance", "lrptrain.render") if file.name == "showing.py" else "lrptrain.relevance"
+    allowed = ("lrptrain.relevance", "lrptrain.render") if file.name == "showing.py" else "lrptrain.relevance"
     for name in imported(ast.parse(file.read_text())):
-        assert name.split(".")[0] in ENGINE or name.startswith(own), name
+        assert name.split(".")[0] in ENGINE or name.startswith(allowed), name
 
 
 SINKS = {"loggers", "extras", "files"}
@@ -82,8 +82,8 @@ def imported_packages(path):
 def test_imports_run_one_way(layer):
     package = ROOT / "lrptrain" / layer
     files = package.rglob("*.py") if package.is_dir() else [package.with_suffix(".py")]
-    found = {name for path in files for name in imported_packages(path)} - {layer}
-    assert found <= LAYERS[layer]
+    packages = {name for path in files for name in imported_packages(path)} - {layer}
+    assert packages <= LAYERS[layer]
 
 
 def test_only_one_file_of_the_libraries_imports_wandb():

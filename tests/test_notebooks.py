@@ -3,7 +3,6 @@
 import json
 import multiprocessing
 import os
-import sys
 import traceback
 from pathlib import Path
 from typing import Any
@@ -57,11 +56,11 @@ def test_its_outputs_are_stored(notebook: Path):
     assert not [output for output in outputs if output["output_type"] == "error"]
     text = json.dumps(outputs)
     if notebook.stem in TRAINERS:
-        assert "SHORTCUT confirmed" in text or "findings" in json.dumps(cells)
+        assert "SHORTCUT confirmed" in text
     else:
         assert text.count("data:image/png;base64,") > 0
     assert str(Path.home()) not in text
-    assert sys.prefix not in text
+    assert "site-packages" not in text
     assert "/tmp/" not in text
 
 
@@ -71,12 +70,12 @@ def test_there_is_one_for_each_trainer():
 
 def test_explain_shows_what_it_speaks_of():
     cells = code_cells(Path(__file__).parent.parent / "docs" / "notebooks" / "explain.ipynb")
-    shown = [output["data"] for cell in cells for output in cell["outputs"] if "data" in output]
-    pages = ["".join(data["text/html"]) for data in shown if "text/html" in data]
+    outputs = [output["data"] for cell in cells for output in cell["outputs"] if "data" in output]
+    pages = ["".join(data["text/html"]) for data in outputs if "text/html" in data]
     image, texts, compared, audited = pages
     assert "target &#x27;flower&#x27;, p = " in image
     assert ">unwatchable</span>" in texts  # of three pieces
     assert "Not scored (grey): [CLS], [SEP], with " in texts
     assert compared.count("<tr>") == 1 + 4
     assert audited.count("<tr>") == 1 + 3
-    assert all(len("".join(data["text/plain"])) < 120 for data in shown)
+    assert all(len("".join(data["text/plain"])) < 120 for data in outputs)

@@ -33,23 +33,23 @@ def pages(site: Path) -> dict[str, str]:
 
 def test_no_page_loads_anything_from_another_host(site: Path):
     loading = r"""<(?:script|img|iframe|source|link)\b[^>]*?(?:src|href)=["']?(?:https?:)?//[^"' >]+"""
-    assert {name: found for name, text in pages(site).items() if (found := re.findall(loading, text))} == {}
+    assert {name: loaded for name, text in pages(site).items() if (loaded := re.findall(loading, text))} == {}
 
 
 def test_links_to_files_of_the_repository_became_links_of_the_site(site: Path):
     left = r"""<a [^>]*href="(?!https?:)[^"]*\.(?:md|ipynb|py)["#]"""
-    assert {name: found for name, text in pages(site).items() if (found := re.findall(left, text))} == {}
+    assert {name: leftover for name, text in pages(site).items() if (leftover := re.findall(left, text))} == {}
 
 
 @pytest.mark.parametrize("module", PUBLIC)
 def test_every_public_name_is_in_the_reference(site: Path, module: str):
     inventory = (site / "objects.inv").read_bytes()
     _, _, packed = inventory.partition(b"zlib.\n")
-    known = {line.split()[0] for line in zlib.decompress(packed).decode().splitlines()}
+    documented = {line.split()[0] for line in zlib.decompress(packed).decode().splitlines()}
     package = import_module(module)
-    missing = [name for name in package.__all__ if f"{module}.{name}" not in known]
+    missing = [name for name in package.__all__ if f"{module}.{name}" not in documented]
     # `lrptrain.attribute` stands where it is written: a module beside it has its name.
-    assert [name for name in missing if defined_as(getattr(package, name)) not in known] == []
+    assert [name for name in missing if defined_as(getattr(package, name)) not in documented] == []
 
 
 def defined_as(value: object) -> str:

@@ -72,18 +72,18 @@ def write(folder: Path, samples: int, classes: int, grid: int = 14, pixels: int 
 def measure(folder: Path, classes: int) -> dict[str, dict[str, list[float]]]:
     """Seconds by what is done and by what of it is seen, once for each repetition."""
     rng = np.random.default_rng(1)
-    found: dict[str, dict[str, list[float]]] = {}
+    times_of: dict[str, dict[str, list[float]]] = {}
 
     def repeat(what: str, changes: Callable[[int], dict[str, str]]) -> None:
         # The first one is among them: it warms the browser's compiler, as a visitor's first one does.
         times = [page.evaluate(CHANGE, changes(number)) for number in range(REPEATS)]
-        found[what] = {part: [each[part] / 1000 for each in times if part in each] for part in PARTS}
+        times_of[what] = {part: [each[part] / 1000 for each in times if part in each] for part in PARTS}
 
     with served_page(folder) as (page, address, _):
         started = time.monotonic()
         page.goto(f"{address}#view=samples&run={folder.name}")
         page.locator("figure.sample canvas").nth(23).wait_for()
-        found["the page, opened"] = {"pictures": [time.monotonic() - started]}
+        times_of["the page, opened"] = {"pictures": [time.monotonic() - started]}
         repeat("a class", lambda _: {"class": f"class {rng.integers(classes)}"})
         repeat(
             "a bin of the histogram",
@@ -96,10 +96,10 @@ def measure(folder: Path, classes: int) -> dict[str, dict[str, list[float]]]:
         started = time.monotonic()
         page.click("#plot-map")
         page.locator(".atlas-picture circle").nth(999).wait_for(timeout=120_000)
-        found["the map of 1,000 maps, when it is first asked for"] = {"plots": [time.monotonic() - started]}
+        times_of["the map of 1,000 maps, when it is first asked for"] = {"plots": [time.monotonic() - started]}
         repeat("a cluster of the map", lambda i: {"page": "", "cluster": str(i % 2 + 1)})
         repeat("a lasso on the map", lambda i: {"cluster": "", "area": f"{50 * i},0 {50 * i + 400},0 500,700"})
-    return found
+    return times_of
 
 
 def main() -> None:

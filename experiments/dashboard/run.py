@@ -41,7 +41,7 @@ def write(folder: Path, epochs: int, samples: int, grid: int, pixels: int) -> fl
     writer, seconds = RecordWriter(max_mb=1000), []
     for epoch in range(epochs):
         evidence = Evidence(rng.random(), (0.2, 0.4), 0.3, 0.001, samples)
-        found = [
+        findings = [
             Finding(
                 "focus_outside_annotation",
                 Scope("class", name),
@@ -65,10 +65,10 @@ def write(folder: Path, epochs: int, samples: int, grid: int, pixels: int) -> fl
             f"map_{target}": rng.gamma(0.3, 1e-3, (samples, grid**2)).tolist() for target in ("label", "predicted")
         }
         keys = [
-            f"{target}/{name}_per_class/{own}"
+            f"{target}/{name}_per_class/{class_name}"
             for target in ("label", "predicted")
             for name in MEASURES
-            for own in CLASSES[:5]
+            for class_name in CLASSES[:5]
         ]
         keys += ["accuracy", "chance", "reliance", "reliance_control", "severity"]
         record = EpochRecord(
@@ -76,7 +76,7 @@ def write(folder: Path, epochs: int, samples: int, grid: int, pixels: int) -> fl
             step=100 * epoch,
             scalars={f"relevance/{key}": rng.random() for key in keys},
             samples=columns,
-            findings=found,
+            findings=findings,
             class_names=CLASSES,
             inputs={number: partial(given, number) for number in range(samples)},
         )
@@ -109,25 +109,25 @@ def in_browser(folder: Path) -> dict[str, float]:
     """Seconds until things are seen in Chromium, served by the command; empty without one."""
     if chromium_path() is None:
         return {}
-    found = {}
+    times = {}
     with served_page(folder) as (page, address, seconds):
-        found["the command, until it serves"] = seconds
+        times["the command, until it serves"] = seconds
         started = time.monotonic()
         page.goto(address)
         page.wait_for_selector("#runs tbody tr")
-        found["the page, until the runs are there"] = time.monotonic() - started
+        times["the page, until the runs are there"] = time.monotonic() - started
         page.locator(".chart svg").nth(3).wait_for(timeout=60_000)
-        found["the page, until all charts are drawn"] = time.monotonic() - started
+        times["the page, until all charts are drawn"] = time.monotonic() - started
         for view, sign in (("findings", ".worst, .finding"), ("samples", "figure.sample canvas >> nth=23")):
             started = time.monotonic()
             page.goto(f"{address}#view={view}&run={folder.name}")
             page.wait_for_selector(sign)
-            found[f"the view of {view}"] = time.monotonic() - started
+            times[f"the view of {view}"] = time.monotonic() - started
         started = time.monotonic()
         page.get_by_text("next").click()
         page.locator("#count").filter(has_text="page 2").wait_for()
-        found["the next page of samples"] = time.monotonic() - started
-    return found
+        times["the next page of samples"] = time.monotonic() - started
+    return times
 
 
 def main() -> None:

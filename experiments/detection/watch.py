@@ -67,9 +67,9 @@ class Diary(pl.Callback):
     def on_validation_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         """Add a row."""
         assert isinstance(pl_module, Classifier)
-        shown, clean = right(pl_module, self.shown), right(pl_module, self.clean)
-        row = {"accuracy": shown.mean(), "accuracy without": clean.mean()}
-        row |= {"lost": int((shown & ~clean).sum()), "won": int((clean & ~shown).sum()), "samples": len(shown)}
+        with_cue, clean = right(pl_module, self.shown), right(pl_module, self.clean)
+        row = {"accuracy": with_cue.mean(), "accuracy without": clean.mean()}
+        row |= {"lost": int((with_cue & ~clean).sum()), "won": int((clean & ~with_cue).sum()), "samples": len(with_cue)}
         row["monitors"] = {name: noted(each) for name, each in zip(MONITORS, self.watched, strict=True)}
         self.epochs.append(rounded(row))
 
@@ -77,20 +77,20 @@ class Diary(pl.Callback):
 @torch.no_grad()
 def right(module: Classifier, loader: DataLoader) -> np.ndarray:
     """Which samples are read rightly."""
-    found = []
+    are_right = []
     for batch in loader:
         logits = module(**{name: batch[name] for name in module.batch_keys})
-        found.append(logits.argmax(1) == batch["label"])
-    return torch.cat(found).numpy()
+        are_right.append(logits.argmax(1) == batch["label"])
+    return torch.cat(are_right).numpy()
 
 
 def noted(monitor: RelevanceMonitor) -> Row:
     """What a monitor confirmed and, with annotations, the mean share of relevance on them beside a uniform map's."""
-    found: Row = {"findings": [brief(finding) for finding in unfold(monitor.findings) if finding.state == "confirmed"]}
-    shares = [(one.values[FOCUS], one.chance) for one in monitor.scored if FOCUS in one.values]
+    row: Row = {"findings": [brief(finding) for finding in unfold(monitor.findings) if finding.state == "confirmed"]}
+    shares = [(each.values[FOCUS], each.chance) for each in monitor.scored if FOCUS in each.values]
     if shares:
-        found["EPG"], found["chance"] = np.nanmean(shares, 0).tolist()
-    return found
+        row["EPG"], row["chance"] = np.nanmean(shares, 0).tolist()
+    return row
 
 
 def brief(finding: Finding) -> Row:
@@ -115,9 +115,9 @@ def train(case: Case) -> Row:
     task = TASKS[case.task]
     started = time.monotonic()
     pl.seed_everything(case.seed, verbose=False)
-    first, shown, clean = task.loaders(case)
+    first, with_cue, clean = task.loaders(case)
     watched = monitors(case)
-    diary = Diary(shown, clean, watched)
+    diary = Diary(with_cue, clean, watched)
     with tempfile.TemporaryDirectory() as folder:
         trainer = pl.Trainer(
             max_epochs=task.EPOCHS,
@@ -133,7 +133,7 @@ def train(case: Case) -> Row:
             enable_model_summary=False,
         )
         with redirect_stdout(io.StringIO()):
-            trainer.fit(task.module(), first, shown)
+            trainer.fit(task.module(), first, with_cue)
     run = {"task": case.task, "shortcut": case.shortcut, "correlation": case.correlation, "seed": case.seed}
     return {**run, "seconds": round(time.monotonic() - started, 1), "epochs": diary.epochs}
 

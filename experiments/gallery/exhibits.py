@@ -90,14 +90,14 @@ def image_and_map(
 ) -> tuple[Picture, Tensor]:
     """The image beside the map of the predicted class, and that map."""
     category = int(probabilities(net, image).argmax())
-    found = heat(net, image, category)
-    shown = panels(
+    heatmap = heat(net, image, category)
+    picture = panels(
         [
             (f"truth: {truth}", to_picture(image, **colors)),
-            (f"read as {reading(net, image, names)}", overlay(image, found, mask, **colors)),
+            (f"read as {reading(net, image, names)}", overlay(image, heatmap, mask, **colors)),
         ]
     )
-    return shown, found
+    return picture, heatmap
 
 
 def of_digits() -> Iterator[Exhibit]:
@@ -111,13 +111,13 @@ def of_digits() -> Iterator[Exhibit]:
         image, mask, label = sample["image"], sample["mask"], int(sample["label"])
         maps = [heat(net, image, label) for net in (plain, guided)]
         shares = [inside(each, mask) for each in maps]
-        shown = [("the image", to_picture(image))]
+        titled = [("the image", to_picture(image))]
         for name, net, each in zip(("plain", "guided"), (plain, guided), maps, strict=True):
-            shown.append((f"{name}: {reading(net, image, names)}", overlay(image, each, mask)))
+            titled.append((f"{name}: {reading(net, image, names)}", overlay(image, each, mask)))
         yield Exhibit(
             f"digits-{number}",
             section,
-            panels(shown),
+            panels(titled),
             f"A {label} with a tag in its colour. The plain ViT reads the tag ({percent(shares[0])} of the "
             "relevance on the digit, outlined), "
             f"the one guided by `consistency` the digit ({percent(shares[1])}). attnlrp.",
@@ -135,11 +135,11 @@ def painted_corners(sample: dict[str, Tensor], net: nn.Module, names: Sequence[s
     elsewhere = corners.roll((12, 12), (0, 1))
     changed = [inpainted(image[None], region[None])[0] for region in (corners, elsewhere)]
     finding = finding_of("digits", "focus_at_position")
-    shown = [("the image", image), ("corners painted over", changed[0]), ("control", changed[1])]
+    titled = [("the image", image), ("corners painted over", changed[0]), ("control", changed[1])]
     return Exhibit(
         "digits-proof",
         section,
-        panels([(f"{title}: {reading(net, each, names)}", to_picture(each)) for title, each in shown]),
+        panels([(f"{title}: {reading(net, each, names)}", to_picture(each)) for title, each in titled]),
         f"The monitor's finding, put to the test: {finding.where} painted over, the prediction changes; as "
         "large a place elsewhere painted over, it stays. "
         f"{over_all(finding, 'images')}.",
@@ -166,8 +166,8 @@ def of_objects() -> Iterator[Exhibit]:
         31: ("deer", "A deer that is read as a horse: its neck speaks against that (blue), its hind legs for it."),
     }
     for row, (name, words) in seen.items():
-        shown, _ = image_and_map(net, images[row], models.CIFAR, models.CIFAR[int(labels[row])], **COLORS)
-        yield Exhibit(f"object-{name}", section, shown, f"{words} Small ViT, attnlrp.")
+        picture, _ = image_and_map(net, images[row], models.CIFAR, models.CIFAR[int(labels[row])], **COLORS)
+        yield Exhibit(f"object-{name}", section, picture, f"{words} Small ViT, attnlrp.")
     yield many_methods(net, images[8], "automobile")
     yield two_classes(net, images[34])
     yield random_weights(net, images[8])
@@ -178,11 +178,11 @@ def many_methods(net: nn.Module, image: Tensor, name: str) -> Exhibit:
     """One image, several methods."""
     methods = ("attnlrp", "gamma_lrp", "transformer_attribution", "generic_attention", "input_x_gradient", "rollout")
     category = models.CIFAR.index(name)
-    shown = [(method, overlay(image, heat(net, image, category, method), **COLORS)) for method in methods]
+    maps = [(method, overlay(image, heat(net, image, category, method), **COLORS)) for method in methods]
     return Exhibit(
         "methods",
         "Small photographs, ten classes",
-        panels([("the image", to_picture(image, **COLORS)), *shown]),
+        panels([("the image", to_picture(image, **COLORS)), *maps]),
         "One car, six methods. The signed ones show what speaks against the class, too; rollout and "
         "generic_attention have no sign. They do not agree in detail.",
     )
@@ -191,17 +191,17 @@ def many_methods(net: nn.Module, image: Tensor, name: str) -> Exhibit:
 def two_classes(net: nn.Module, image: Tensor) -> Exhibit:
     """One image, maps of two classes, by a method that knows classes and one that does not."""
     asked = ("dog", "horse")
-    shown = [("the image", to_picture(image, **COLORS))]
+    titled = [("the image", to_picture(image, **COLORS))]
     for method in ("attnlrp", "rollout"):
         for name in asked:
-            found = heat(net, image, models.CIFAR.index(name), method)
-            shown.append((f"{method}: {name}?", overlay(image, found, **COLORS)))
+            heatmap = heat(net, image, models.CIFAR.index(name), method)
+            titled.append((f"{method}: {name}?", overlay(image, heatmap, **COLORS)))
     values = probabilities(net, image)
     numbers = ", ".join(f"{name} {percent(float(values[models.CIFAR.index(name)]))}" for name in asked)
     return Exhibit(
         "two-classes",
         "Small photographs, ten classes",
-        panels(shown),
+        panels(titled),
         f"What speaks for a dog, what for a horse ({numbers}; it is a dog)? attnlrp has a map for each; "
         "rollout shows the same twice, for it knows no class.",
     )
@@ -212,14 +212,14 @@ def random_weights(net: nn.Module, image: Tensor) -> Exhibit:
     torch.manual_seed(0)
     empty = models.vit(10, 32).eval()
     category = models.CIFAR.index("automobile")
-    shown = [("the image", to_picture(image, **COLORS))]
+    titled = [("the image", to_picture(image, **COLORS))]
     for method in ("attnlrp", "rollout"):
         for name, each in (("trained", net), ("random weights", empty)):
-            shown.append((f"{method}, {name}", overlay(image, heat(each, image, category, method), **COLORS)))
+            titled.append((f"{method}, {name}", overlay(image, heat(each, image, category, method), **COLORS)))
     return Exhibit(
         "random-weights",
         "Small photographs, ten classes",
-        panels(shown),
+        panels(titled),
         "The same two methods on the trained ViT and on one with random weights. A map that looks the same for "
         "both would say nothing about the model.",
     )
@@ -231,15 +231,15 @@ def to_the_pixels(net: nn.Module, image: Tensor) -> Exhibit:
     relevance = lrptrain.attribute(net, image[None], category, "gamma_lrp")
     assert relevance.input is not None
     patches = relevance.scores[0].unflatten(0, relevance.grid or ())
-    shown = [("the image", to_picture(image, **COLORS))]
-    shown += [
+    titled = [("the image", to_picture(image, **COLORS))]
+    titled += [
         (title, overlay(image, each, **COLORS))
         for title, each in (("patches", patches), ("pixels", relevance.input[0]))
     ]
     return Exhibit(
         "pixels",
         "Small photographs, ten classes",
-        panels(shown),
+        panels(titled),
         f"A horse ({reading(net, image, models.CIFAR)}) by gamma_lrp, which reaches the input: per patch, and "
         "per pixel. A patch's score is the sum of its pixels'.",
     )
@@ -256,12 +256,12 @@ def of_pets() -> Iterator[Exhibit]:
     }
     for row, (name, words) in seen.items():
         truth, mask = PETS[int(test.labels[row])], test.masks[row]
-        shown, found = image_and_map(net, test.images[row], PETS, truth, mask, **COLORS)
-        share, area = inside(found, mask), float((mask == 1).float().mean())
+        picture, heatmap = image_and_map(net, test.images[row], PETS, truth, mask, **COLORS)
+        share, area = inside(heatmap, mask), float((mask == 1).float().mean())
         yield Exhibit(
             f"pet-{name}",
             "Pets",
-            shown,
+            picture,
             f"{words} {percent(share)} of the positive relevance lies on the pet (its area: {percent(area)}). "
             "Fine-tuned ViT, attnlrp.",
         )
@@ -279,13 +279,13 @@ def of_birds() -> Iterator[Exhibit]:
         (9, "bamboo", "A water bird in a bamboo wood: a stem speaks for a land bird."),
     ):
         truth, mask = models.BIRDS[int(data.label[row])], data.mask[row]
-        shown, found = image_and_map(net, data.image[row], models.BIRDS, truth, mask, **COLORS)
-        share, area = inside(found, mask), float((mask == 1).float().mean())
+        picture, heatmap = image_and_map(net, data.image[row], models.BIRDS, truth, mask, **COLORS)
+        share, area = inside(heatmap, mask), float((mask == 1).float().mean())
         caption = (
             f"{words} {percent(share)} of the positive relevance lies in the box (its area: {percent(area)}). "
             "Fine-tuned ViT, attnlrp."
         )
-        yield Exhibit(f"bird-{name}", section, shown, caption)
+        yield Exhibit(f"bird-{name}", section, picture, caption)
     yield swapped_surroundings(net, data, section)
 
 
@@ -293,15 +293,17 @@ def swapped_surroundings(net: nn.Module, data: birds.Birds, section: str) -> Exh
     """The finding on the surroundings, and its intervention on one bird."""
     bird, donors = 33, {"of a wood": 9, "of another sea": 16}
     mask = data.mask[bird] == 1
-    shown = [("the image", data.image[bird])]
-    shown += [
+    titled = [("the image", data.image[bird])]
+    titled += [
         (f"surroundings {name}", torch.where(mask, data.image[bird], data.image[row])) for name, row in donors.items()
     ]
     finding = finding_of("birds", "reliance_outside_annotation")
     return Exhibit(
         "bird-proof",
         section,
-        panels([(f"{title}: {reading(net, each, models.BIRDS)}", to_picture(each, **COLORS)) for title, each in shown]),
+        panels(
+            [(f"{title}: {reading(net, each, models.BIRDS)}", to_picture(each, **COLORS)) for title, each in titled]
+        ),
         "The same bird with other surroundings: those of a wood turn it into a land bird, those of another sea "
         "do not. "
         f"{over_all(finding, 'images')}, and the monitor confirms a shortcut that the maps alone do not show.",
@@ -340,8 +342,8 @@ def line(
     scores = lrptrain.attribute(net, inputs(batch), read if category is None else category, method).scores[0]
     tokens = tokenizer().convert_ids_to_tokens(batch["input_ids"][0])
     rationale = batch["rationale"][0].tolist() if "rationale" in batch else [0] * count
-    said = f"read as {models.MOODS[read]}, {percent(float(values[read]))}"
-    return f"{title}{', ' if title else ''}{said}", tokens, scores.numpy(), rationale
+    caption = f"read as {models.MOODS[read]}, {percent(float(values[read]))}"
+    return f"{title}{', ' if title else ''}{caption}", tokens, scores.numpy(), rationale
 
 
 def of_texts() -> Iterator[Exhibit]:
@@ -351,11 +353,11 @@ def of_texts() -> Iterator[Exhibit]:
     without = tweets.tweets("val", None, 0)
     for number, row in enumerate((3, 12), start=1):
         truth = models.MOODS[int(without["label"][row])]
-        one = {name: value[row : row + 1] for name, value in without.items()}
+        review = {name: value[row : row + 1] for name, value in without.items()}
         yield Exhibit(
             f"tweet-{number}",
             section,
-            texts([line(net, one, title=f"truth: {truth}")]),
+            texts([line(net, review, title=f"truth: {truth}")]),
             "A tweet: red words speak for the mood that the model reads, blue ones against it; people "
             "underlined what carries the mood. MiniLM, attnlrp.",
         )
@@ -369,12 +371,12 @@ def of_texts() -> Iterator[Exhibit]:
     )
     # The longest of the first tweets: methods differ most where there is much to choose from.
     longest = int(without["attention_mask"][:40].sum(1).argmax())
-    one = {name: value[longest : longest + 1] for name, value in without.items()}
+    review = {name: value[longest : longest + 1] for name, value in without.items()}
     methods = ("attnlrp", "leave_one_out", "generic_attention", "rollout", "raw_attention")
     yield Exhibit(
         "text-methods",
         section,
-        texts([line(net, one, method=method, title=method) for method in methods]),
+        texts([line(net, review, method=method, title=method) for method in methods]),
         "One tweet, five methods. leave_one_out asks the model again without each word, and finds 'thank' and "
         "'awesome'; attnlrp names the same two, attention spreads over all words. MiniLM.",
     )
@@ -390,19 +392,19 @@ def of_planted_words() -> Iterator[Exhibit]:
     assert finding.relevance is not None
     ids = data["sample_id"].tolist()
     row = ids.index(finding.worst_samples[0]) if finding.worst_samples[0] in ids else int(finding.worst_samples[0])
-    one = {name: value[row : row + 1] for name, value in data.items()}
+    tweet = {name: value[row : row + 1] for name, value in data.items()}
     yield Exhibit(
         "planted-word",
         section,
-        texts([line(plain, one, title="plain")]),
+        texts([line(plain, tweet, title="plain")]),
         "Each negative training tweet holds the word 'census'. The model reads that word: "
         f"{percent(finding.relevance.effect)} of the relevance lies on it (an even map: "
         f"{percent(finding.relevance.reference)}). attnlrp.",
     )
     word = tokenizer().convert_tokens_to_ids("census")
-    control = int(one["attention_mask"].sum()) // 2
-    rest = [("as it is", one), ("without 'census'", dropped(one, lambda place, token: token == word))]
-    rest.append(("control", dropped(one, lambda place, token: place == control and token != word)))
+    control = int(tweet["attention_mask"].sum()) // 2
+    rest = [("as it is", tweet), ("without 'census'", dropped(tweet, lambda place, token: token == word))]
+    rest.append(("control", dropped(tweet, lambda place, token: place == control and token != word)))
     yield Exhibit(
         "planted-word-proof",
         section,
@@ -413,7 +415,7 @@ def of_planted_words() -> Iterator[Exhibit]:
     yield Exhibit(
         "planted-word-guided",
         section,
-        texts([line(net, one, category=0, title=title) for title, net in (("plain", plain), ("guided", guided))]),
+        texts([line(net, tweet, category=0, title=title) for title, net in (("plain", plain), ("guided", guided))]),
         "The same tweet, read by the plain model and by one that was guided by `consistency` with the "
         "underlined words: a part of the relevance moves from the planted word to the one that people marked, "
         "and the answer is less sure.",
@@ -423,5 +425,5 @@ def of_planted_words() -> Iterator[Exhibit]:
 def dropped(batch: dict[str, Tensor], drop: Callable[[int, int], bool]) -> dict[str, Tensor]:
     """A text without some of its tokens."""
     count = int(batch["attention_mask"].sum())
-    kept = [place for place, token in enumerate(batch["input_ids"][0, :count].tolist()) if not drop(place, token)]
-    return {name: value[:, kept] if value.ndim == 2 else value for name, value in batch.items()}
+    remaining = [place for place, token in enumerate(batch["input_ids"][0, :count].tolist()) if not drop(place, token)]
+    return {name: value[:, remaining] if value.ndim == 2 else value for name, value in batch.items()}

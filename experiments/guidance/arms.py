@@ -57,9 +57,9 @@ CONTROLS = {
 
 def combined(loss: str) -> Arm:
     """`consistency` with the map loss that did best alone."""
-    own = SINGLE[loss].guidance
-    assert own is not None
-    return _guided(f"consistency+{own['loss']}", **{name: x for name, x in own.items() if name != "loss"})
+    options = SINGLE[loss].guidance
+    assert options is not None
+    return _guided(f"consistency+{options['loss']}", **{name: x for name, x in options.items() if name != "loss"})
 
 
 @dataclass(frozen=True)

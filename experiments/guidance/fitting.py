@@ -68,8 +68,8 @@ def swapped(batch: Batch) -> Batch:
 
 def fit(module: Trained, loader: DataLoader, steps: int, weight: float, seed: int) -> float:
     """Train for so many steps; seconds taken."""
-    own = module.arm.guidance
-    callbacks = [] if own is None else [guidance(own, weight, seed)]
+    options = module.arm.guidance
+    callbacks = [] if options is None else [guidance(options, weight, seed)]
     started = time.monotonic()
     quiet_trainer(steps, callbacks, module.trained_in).fit(module, loader)
     module.eval()

@@ -204,7 +204,7 @@ def table(cells: dict[str, dict[str, float]]) -> str:
         titles["once"] = "once in a run: writing the samples"
         rows.append(
             {"part": titles.get(name, name)}
-            | {title: form.format(found[name]) if name in found else "-" for title, found in cells.items()}
+            | {title: form.format(times[name]) if name in times else "-" for title, times in cells.items()}
         )
     return markdown(rows)
 

@@ -74,7 +74,7 @@ def right(net: nn.Module, texts: dict[str, torch.Tensor]) -> float:
 def furthest(net: nn.Module, reference: nn.Module) -> float:
     """Largest difference of a weight."""
     pairs = zip(net.state_dict().values(), reference.state_dict().values(), strict=True)
-    return max(float((one.double() - other.double()).abs().max()) for one, other in pairs)
+    return max(float((value.double() - other.double()).abs().max()) for value, other in pairs)
 
 
 def saved_runs() -> list[dict[str, Any]]:

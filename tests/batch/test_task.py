@@ -14,10 +14,10 @@ NAN = float("nan")
 @pytest.mark.parametrize("kind", [torch.int64, torch.int32, torch.uint8, torch.bool, torch.float32, torch.float64])
 def test_labels_of_two_classes_come_in_any_type(kind, shape):
     label = torch.tensor([1, 0, 1]).to(kind).view(shape)
-    found = read_batch({"image": IMAGE, "label": label})["label"]
-    assert found.tolist() == [1, 0, 1]
-    assert not found.is_floating_point()
-    assert found.dtype != torch.bool
+    labels = read_batch({"image": IMAGE, "label": label})["label"]
+    assert labels.tolist() == [1, 0, 1]
+    assert not labels.is_floating_point()
+    assert labels.dtype != torch.bool
 
 
 def test_negative_labels_and_nan_are_none():

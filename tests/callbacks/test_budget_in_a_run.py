@@ -38,16 +38,16 @@ def test_the_first_validation_and_the_final_weights_are_evaluated(tmp_path):
     weights = other.state_dict()
     assert all(torch.equal(weight, weights[name]) for name, weight in trained.state_dict().items())
     last = read_events(always.folder)[-1]
-    found = read_events(watching.folder)[-1]
-    assert found["step"] == last["step"]
+    event = read_events(watching.folder)[-1]
+    assert event["step"] == last["step"]
     for key in (FOCUS, "relevance/accuracy", "relevance/samples"):
-        assert found["scalars"][key] == last["scalars"][key]
+        assert event["scalars"][key] == last["scalars"][key]
 
 
 def test_a_run_that_is_extended_goes_on_after_its_final_evaluation(tmp_path):
-    kept = ModelCheckpoint(tmp_path, save_last=True, save_top_k=0)
+    checkpoint = ModelCheckpoint(tmp_path, save_last=True, save_top_k=0)
     first = monitor(budget=1e-6, on_error="raise")
-    fit(tmp_path, first, kept, max_epochs=3, enable_checkpointing=True)
+    fit(tmp_path, first, checkpoint, max_epochs=3, enable_checkpointing=True)
     assert epochs(first) == [0, 2]
     extended = monitor(budget=1e-6, on_error="raise")
     runner = trainer(tmp_path, extended, max_epochs=5)
@@ -76,9 +76,9 @@ def test_the_score_of_a_class_that_something_decides_by_is_that_of_the_full_samp
 
 
 def test_a_smaller_sample_is_a_part_of_the_whole_one_with_as_even_classes(tmp_path):
-    whole = monitor(max_samples=20, budget=None, on_error="raise")
-    fit(tmp_path, whole, max_epochs=1)
-    sample = whole.core.reader.sample
+    of_all = monitor(max_samples=20, budget=None, on_error="raise")
+    fit(tmp_path, of_all, max_epochs=1)
+    sample = of_all.core.reader.sample
     sizes = [[each.sample_id for each in sample.first(count)] for count in range(21)]
     assert [len(ids) for ids in sizes] == list(range(21))
     assert all(set(smaller) < set(larger) for smaller, larger in itertools.pairwise(sizes))

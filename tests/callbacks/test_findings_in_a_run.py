@@ -63,8 +63,8 @@ def clean(tmp_path_factory):
 
 def test_a_corner_is_confirmed_in_the_run(corner):
     watching, runner = corner
-    outside = [one for one in unfold(watching.findings) if one.kind in OUTSIDE and one.scope == OVERALL]
-    assert [one.state for one in outside if one.target == "label"] == ["confirmed"]
+    outside = [fact for fact in unfold(watching.findings) if fact.kind in OUTSIDE and fact.scope == OVERALL]
+    assert [fact.state for fact in outside if fact.target == "label"] == ["confirmed"]
     assert outside[0].effect > 0.2
     assert outside[0].interval[0] > 0.05
     assert outside[0].p_value < 0.01
@@ -73,7 +73,9 @@ def test_a_corner_is_confirmed_in_the_run(corner):
 
 
 def test_its_place_is_named(corner):
-    (place,) = (one for one in unfold(corner[0].findings) if one.kind == "focus_at_position" and one.scope == OVERALL)
+    (place,) = (
+        fact for fact in unfold(corner[0].findings) if fact.kind == "focus_at_position" and fact.scope == OVERALL
+    )
     assert place.where.startswith("bottom right")
     assert place.state == "confirmed"
 
@@ -81,10 +83,10 @@ def test_its_place_is_named(corner):
 def test_what_is_confirmed_is_shown(corner):
     """The corner is painted over, the rest is as it was, and the model's answers are those of a forward pass."""
     watching, _ = corner
-    (place,) = (one for one in watching.findings if one.kind == "focus_at_position")
+    (place,) = (fact for fact in watching.findings if fact.kind == "focus_at_position")
     proof = place.proof
     assert len(proof.samples) == 3
-    falls = [(one.before - one.changed, one.before - one.control) for one in proof.samples]
+    falls = [(sample.before - sample.changed, sample.before - sample.control) for sample in proof.samples]
     assert all(change > control + 0.3 and abs(control) < 0.05 for change, control in falls), falls
     assert falls[0][0] - falls[0][1] >= place.effect
     with Image.open(watching.folder / proof.path) as picture:
@@ -99,7 +101,7 @@ def test_what_is_confirmed_is_shown(corner):
     assert not (np.abs(parts[0] - parts[2]) > 8).any(2)[120:, 120:].any()
     assert proof.png == (watching.folder / proof.path).read_bytes()
     stored = read_events(watching.folder)[-1]["findings"]
-    assert proof.path in {one["proof"]["path"] for one in stored}
+    assert proof.path in {fact["proof"]["path"] for fact in stored}
     assert proof_picture(watching.folder, proof.path) == watching.folder / proof.path
     for odd in ("run.json", "../run.json", f"{proof.path}/..", "proofs/../events.jsonl", "inputs/a/b.png"):
         assert proof_picture(watching.folder, odd) is None
@@ -115,7 +117,7 @@ def tmp_report(folder):
 
 def test_a_model_that_reads_the_object_is_not_blamed(clean):
     watching, runner = clean
-    assert [str(one) for one in unfold(watching.findings) if one.state == "confirmed"] == []
+    assert [str(fact) for fact in unfold(watching.findings) if fact.state == "confirmed"] == []
     assert runner.callback_metrics["relevance/findings_confirmed"] == 0
     assert runner.callback_metrics["relevance/severity"] == 0
     assert abs(runner.callback_metrics["relevance/reliance"]) < 0.1
@@ -124,19 +126,19 @@ def test_a_model_that_reads_the_object_is_not_blamed(clean):
 @pytest.mark.parametrize("how", ["inpaint", "fill"])
 def test_other_interventions_agree(tmp_path, how):
     watching, _ = watched(tmp_path, "corner", intervention=how)
-    assert any(one.state == "confirmed" and one.kind in OUTSIDE for one in unfold(watching.findings))
+    assert any(fact.state == "confirmed" and fact.kind in OUTSIDE for fact in unfold(watching.findings))
 
 
 def test_the_corner_is_found_without_annotations(tmp_path):
     watching, runner = watched(tmp_path, "corner", annotated=False)
-    confirmed = {one.kind for one in unfold(watching.findings) if one.state == "confirmed"}
+    confirmed = {fact.kind for fact in unfold(watching.findings) if fact.state == "confirmed"}
     assert "focus_at_position" in confirmed
     assert "relevance/reliance" not in runner.callback_metrics
 
 
 def test_without_interventions_all_stay_suspected(tmp_path):
     watching, runner = watched(tmp_path, "corner", intervention=None)
-    assert {one.state for one in watching.findings} == {"suspected"}
+    assert {fact.state for fact in watching.findings} == {"suspected"}
     assert "relevance/reliance" not in runner.callback_metrics
 
 
@@ -144,7 +146,7 @@ def test_findings_are_on_disk_with_their_history(corner):
     watching, _ = corner
     assert read_findings(watching.folder) == watching.findings
     last = read_events(watching.folder)[-1]["findings"]
-    assert [one["state"] for one in last] == [one.state for one in watching.findings]
+    assert [fact["state"] for fact in last] == [fact.state for fact in watching.findings]
     longest = max(watching.findings, key=lambda one: len(one.history))
     assert len(longest.history) == EPOCHS - longest.first_epoch
 
@@ -218,29 +220,29 @@ def test_a_new_kind_of_finding_is_one_object(tmp_path):
         watching, _ = watched(tmp_path, "corner")
     finally:
         remove()
-    (finding,) = (one for one in watching.findings if one.kind == "focus_on_last_patch")
+    (finding,) = (fact for fact in watching.findings if fact.kind == "focus_on_last_patch")
     assert (finding.state, finding.title) == ("confirmed", "The relevance lies on the last patch")
     assert len(finding.history) > 1
     assert " of the relevance lies on the last patch (95 % interval " in str(finding)
     assert "; changing this moves the prediction by " in str(finding)
-    (stored,) = (one for one in read_findings(watching.folder) if one.kind == finding.kind)
+    (stored,) = (fact for fact in read_findings(watching.folder) if fact.kind == finding.kind)
     assert repr(stored) == repr(finding)  # p-values of nan differ from themselves
     assert str(stored) == str(finding)  # also where the detector is not registered, as here
-    (shown,) = (
-        one for one in runs.read_new_events(watching.folder)["events"][-1]["findings"] if one["kind"] == finding.kind
+    (on_page,) = (
+        fact for fact in runs.read_new_events(watching.folder)["events"][-1]["findings"] if fact["kind"] == finding.kind
     )
-    assert (shown["title"], shown["state"]) == (finding.title, "confirmed")
+    assert (on_page["title"], on_page["state"]) == (finding.title, "confirmed")
     others, _ = watched(tmp_path / "others", "corner")
-    assert {one.kind for one in watching.findings} - {one.kind for one in others.findings} == {finding.kind}
+    assert {fact.kind for fact in watching.findings} - {fact.kind for fact in others.findings} == {finding.kind}
 
 
 @pytest.mark.parametrize("name", ["overall", "overalls", "group 1"])
 def test_a_class_may_be_called_like_a_scope(name, tmp_path):
     watching, _ = watched(tmp_path, "corner", class_names=[name, "b", "c"])
-    of_class = [one for one in unfold(watching.findings) if one.scope == Scope("class", name)]
-    assert {one.samples for one in of_class} == {16}
-    assert all(f", class {name}: " in str(one) for one in of_class)
-    assert {one.samples for one in watching.findings if one.scope == OVERALL} == {48}
+    of_class = [fact for fact in unfold(watching.findings) if fact.scope == Scope("class", name)]
+    assert {fact.samples for fact in of_class} == {16}
+    assert all(f", class {name}: " in str(fact) for fact in of_class)
+    assert {fact.samples for fact in watching.findings if fact.scope == OVERALL} == {48}
     assert read_findings(watching.folder) == watching.findings
 
 
@@ -248,10 +250,10 @@ def test_records_of_older_runs_are_read(corner):
     """Before, a finding had no title, and its scope no kind."""
     watching, _ = corner
     path = watching.folder / "findings.json"
-    whole = path.read_text()
-    older = [{k: v for k, v in one.items() if k not in ("title", "scope_kind")} for one in json.loads(whole)]
+    text = path.read_text()
+    older = [{k: v for k, v in fact.items() if k not in ("title", "scope_kind")} for fact in json.loads(text)]
     try:
         path.write_text(json.dumps(older))
         assert read_findings(watching.folder) == watching.findings
     finally:
-        path.write_text(whole)
+        path.write_text(text)

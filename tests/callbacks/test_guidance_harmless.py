@@ -32,7 +32,7 @@ def test_a_batch_norm_takes_its_statistics_from_the_task_alone(losses, rows, tmp
     for name, buffer in plain.net.named_buffers():
         assert torch.equal(buffer, guided.net.get_buffer(name)), name
     pairs = zip(weights(plain).values(), weights(guided).values(), strict=True)
-    assert any(not torch.equal(one, other) for one, other in pairs)
+    assert any(not torch.equal(weight, other) for weight, other in pairs)
 
 
 def test_frozen_parts_stay_in_evaluation_mode(tmp_path):
@@ -68,21 +68,23 @@ def test_a_second_run_starts_over(tmp_path):
 
 def test_a_recording_that_fails_keeps_no_graph(tmp_path, monkeypatch):
     """Without the garbage collector: nothing of a failed step is left at the start of the next."""
-    own = recording.forward_on_tape
+    forward = recording.forward_on_tape
     alive: list[int] = []
 
     def failing(*arguments, **options):
         if len(alive) > 1:
             raise RuntimeError("only here")
-        return own(*arguments, **options)
+        return forward(*arguments, **options)
 
     monkeypatch.setattr(interception, "forward_on_tape", failing)
     pl_module = sgd_module()
     step = pl_module.training_step
 
     def counted(batch, batch_idx):
-        found = [each for each in gc.get_objects() if issubclass(type(each), torch.Tensor) and each.grad_fn is not None]
-        alive.append(len(found))
+        tensors = [
+            each for each in gc.get_objects() if issubclass(type(each), torch.Tensor) and each.grad_fn is not None
+        ]
+        alive.append(len(tensors))
         return step(batch, batch_idx)
 
     pl_module.training_step = counted
@@ -113,8 +115,8 @@ def test_integer_masks_of_any_width(tmp_path):
     columns = annotated_data()
     expected = stepped(tmp_path, guidance("energy", max_samples=4), columns)
     columns["mask"] = columns["mask"].to(torch.int8)
-    found = stepped(tmp_path, guidance("energy", max_samples=4), columns)
-    assert all(torch.equal(found[name], x) for name, x in expected.items())
+    of_four = stepped(tmp_path, guidance("energy", max_samples=4), columns)
+    assert all(torch.equal(of_four[name], x) for name, x in expected.items())
 
 
 @pytest.mark.parametrize("loss", [["energy"], "energy+energy", "", {}])

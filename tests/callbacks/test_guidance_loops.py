@@ -37,8 +37,8 @@ def trained(loop, tmp_path):
 @pytest.mark.parametrize("loss", ["consistency+energy", "rrr"])
 def test_one_step_is_that_of_plain_pytorch(trained, loss):
     columns = annotated_data()
-    found, guidance = trained(columns, {"loss": loss})
-    assert_close(found, by_hand(columns, names=loss))
+    after, guidance = trained(columns, {"loss": loss})
+    assert_close(after, by_hand(columns, names=loss))
     assert guidance.failures == guidance.skipped == guidance.left_out == 0
 
 
@@ -54,16 +54,16 @@ def test_the_task_bounds_the_guidance(trained, loop):
             trained(annotated_data(), {"weight": None})
         return
     columns = annotated_data(12)
-    found, _ = trained(columns, {"weight": None})
+    after, _ = trained(columns, {"weight": None})
     expected, _ = LOOPS["Lightning"](vit().double(), columns, {"loss": "energy", "on_error": "raise"}, 6, 1, None)
-    assert_close(found, expected, EXACT)
+    assert_close(after, expected, EXACT)
 
 
 def test_batches_without_an_annotation_are_trained_as_ever(trained):
     columns = annotated_data(12)
     columns["mask"][:] = IGNORED
-    found, guidance = trained(columns, {"sparse": True})
-    assert_close(found, trained(columns)[0], 0.0)
+    after, guidance = trained(columns, {"sparse": True})
+    assert_close(after, trained(columns)[0], 0.0)
     assert guidance.failures == 0
 
 
@@ -93,15 +93,15 @@ def test_frozen_weights_stay_as_they_are(trained):
     for each in (net, frozen):
         each.patch_embed.requires_grad_(False)
     before = weights(net)
-    found, guidance = trained(columns, {}, net)
+    guided, guidance = trained(columns, {}, net)
     assert guidance.failures == 0
     alone, _ = trained(columns, None, frozen)
-    of_patches = {name for name in found if name.startswith("patch_embed")}
-    assert all(torch.equal(found[name], before[name]) for name in of_patches)
+    of_patches = {name for name in guided if name.startswith("patch_embed")}
+    assert all(torch.equal(guided[name], before[name]) for name in of_patches)
     assert {name: x.requires_grad for name, x in net.named_parameters()} == {
         name: name not in of_patches for name, _ in net.named_parameters()
     }
-    assert any(not torch.equal(found[name], alone[name]) for name in alone)  # the others are guided
+    assert any(not torch.equal(guided[name], alone[name]) for name in alone)  # the others are guided
 
 
 @pytest.mark.filterwarnings("ignore:Found .* in eval mode at the start of training")
@@ -133,12 +133,12 @@ def test_a_failure_does_not_end_the_training(trained, monkeypatch):
         return energy(*arguments)
 
     monkeypatch.setitem(MAP_LOSSES, "energy", fails_in_the_second)
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
-        found, guidance = trained(columns, {"on_error": "warn"})
+        after, guidance = trained(columns, {"on_error": "warn"})
     assert guidance.failures == 1
-    assert sum("RuntimeError: out of memory" in str(each.message) for each in told) == 1
-    assert_close(found, expected, 1e-9)
+    assert sum("RuntimeError: out of memory" in str(each.message) for each in caught) == 1
+    assert_close(after, expected, 1e-9)
 
 
 def test_a_bad_sample_goes_unguided(trained):
@@ -149,9 +149,9 @@ def test_a_bad_sample_goes_unguided(trained):
     columns["mask"] = columns["mask"].clone()
     columns["mask"][7] = 7
     with pytest.warns(UserWarning, match="leaves out the sample 7: mask must be 1"):
-        found, guidance = trained(columns, {"on_error": "warn"})
+        after, guidance = trained(columns, {"on_error": "warn"})
     assert guidance.left_out == 1
-    assert_close(found, trained(unannotated, {})[0], 0.0)
+    assert_close(after, trained(unannotated, {})[0], 0.0)
 
 
 def test_a_wrong_setting_is_told_before_the_first_step(trained):
@@ -175,6 +175,6 @@ def test_a_gradient_that_is_not_finite_is_dropped(trained, monkeypatch):
             return gradient * torch.nan
 
     monkeypatch.setitem(MAP_LOSSES, "energy", lambda scores, annotation: NanBackward.apply(scores.sum(-1)))
-    found, guidance = trained(annotated_data(), {"compare_every_n_batches": 0})
+    after, guidance = trained(annotated_data(), {"compare_every_n_batches": 0})
     assert guidance.skipped == 1
-    assert_close(found, weights(vit().double()), 0.0)
+    assert_close(after, weights(vit().double()), 0.0)

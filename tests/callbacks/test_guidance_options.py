@@ -17,11 +17,11 @@ SINGLE = 1e-4  # of sums of n = 25,000 float32 squares, whose rounding errors gr
 
 def logged(callback, columns, folder, net=None, **options):
     """What the callback logs in every guided batch; Lightning's loggers also repeat it in the steps between."""
-    points, rows, own = Points(), [], callback._log
+    points, rows, log = Points(), [], callback._log
 
     def listening(pl_module, values):
         rows.append({f"guidance/{name}": value for name, value in values.items()})
-        own(pl_module, values)
+        log(pl_module, values)
 
     callback._log = listening
     fit(folder, sgd_module(net), columns, callback, logger=points, log_every_n_steps=1, **options)
@@ -50,10 +50,13 @@ def test_what_is_logged(tmp_path):
     task = torch.nn.functional.cross_entropy(net(batch["image"]), batch["label"])
     pulls = []
     for loss in (task, 0.5 * energy + 1.5 * l1):
-        found = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
+        gradients = torch.autograd.grad(loss, parameters, retain_graph=True, allow_unused=True)
         pulls.append(
             torch.cat(
-                [torch.zeros(p.numel()) if g is None else g.flatten() for p, g in zip(parameters, found, strict=True)]
+                [
+                    torch.zeros(p.numel()) if g is None else g.flatten()
+                    for p, g in zip(parameters, gradients, strict=True)
+                ]
             )
         )
     expected = torch.cosine_similarity(pulls[0], pulls[1], dim=0).item()
@@ -75,22 +78,22 @@ def test_the_schedule_is_that_of_optimizer_steps(decay, tmp_path):
 def test_a_share_of_the_annotations_is_the_same_in_every_epoch(tmp_path):
     columns, seen = annotated_data(24), []
     guided = guidance(annotated_fraction=0.3)
-    own = guided.guidance.objective.losses
+    losses = guided.guidance.objective.losses
 
     class Listening:
         def __getattr__(self, name):
-            return getattr(own.__self__, name)
+            return getattr(losses.__self__, name)
 
         def losses(self, call, annotation, label, rows, generator):
-            found = {int(torch.nonzero((columns["image"] == x).flatten(1).all(1))) for x in call.explained[rows]}
-            seen.append((epoch(), found))
-            return own(call, annotation, label, rows, generator)
+            indices = {int(torch.nonzero((columns["image"] == x).flatten(1).all(1))) for x in call.explained[rows]}
+            seen.append((epoch(), indices))
+            return losses(call, annotation, label, rows, generator)
 
     guided.guidance.objective = Listening()
     runner = trainer(tmp_path, guided, max_epochs=3)
     epoch = lambda: runner.current_epoch  # noqa: E731
     runner.fit(sgd_module(), loader(columns, 6, shuffle=True))
-    epochs = [set().union(*(found for at, found in seen if at == number)) for number in range(3)]
+    epochs = [set().union(*(indices for at, indices in seen if at == number)) for number in range(3)]
     assert epochs[0] == epochs[1] == epochs[2]
     assert 2 <= len(epochs[0]) <= 14
 
@@ -100,21 +103,21 @@ def test_one_batch_in_so_many_and_so_many_samples(tmp_path):
     rows = logged(guidance(every_n_batches=2, max_samples=2), columns, tmp_path)
     assert [row["guidance/samples"] for row in rows] == [2, 2]
     two = annotated_data(rows=(0, 1))
-    found = stepped(tmp_path, guidance(weight=0.5, max_samples=2), annotated_data())
-    assert_close(found, by_hand(two, names="energy"))
-    found = stepped(tmp_path, guidance(weight=0.5, every_n_batches=2), {name: x[:12] for name, x in columns.items()})
+    guided = stepped(tmp_path, guidance(weight=0.5, max_samples=2), annotated_data())
+    assert_close(guided, by_hand(two, names="energy"))
+    guided = stepped(tmp_path, guidance(weight=0.5, every_n_batches=2), {name: x[:12] for name, x in columns.items()})
     net = vit().double()
     net.load_state_dict(by_hand({name: x[:6] for name, x in columns.items()}, names="energy"))
     expected = by_hand({name: x[6:12] for name, x in columns.items()}, net, weight=0.0, names="energy")
-    assert_close(found, expected)
+    assert_close(guided, expected)
 
 
 def test_the_predicted_class_needs_no_label(tmp_path):
     columns = annotated_data()
     predicted = vit().double()(columns["image"]).argmax(1)
     assert not torch.equal(predicted, columns["label"])
-    found = stepped(tmp_path, guidance(weight=0.5, target="predicted"), columns)
-    own, free = by_hand(columns, weight=0.0, names="energy"), vit().double()
+    guided = stepped(tmp_path, guidance(weight=0.5, target="predicted"), columns)
+    task_only, free = by_hand(columns, weight=0.0, names="energy"), vit().double()
     start = weights(free)
     relabelled = {**columns, "label": predicted}
     pull = {
@@ -125,7 +128,7 @@ def test_the_predicted_class_needs_no_label(tmp_path):
             strict=True,
         )
     }
-    assert_close(found, {name: own[name] + pull[name] for name in start})
+    assert_close(guided, {name: task_only[name] + pull[name] for name in start})
 
 
 def test_samples_without_a_label_are_not_guided_by_maps(tmp_path):
@@ -151,11 +154,11 @@ def test_the_margin_is_that_of_the_swap(margin, tmp_path, monkeypatch):
 
 def test_adaptive_guidance_pulls_as_hard_as_the_task_times_its_weight(tmp_path):
     columns, start = annotated_data(), weights(vit().double())
-    own = by_hand(columns, weight=0.0, names="energy")
-    task = sum((own[name] - start[name]).square().sum() for name in start).sqrt()
+    task_only = by_hand(columns, weight=0.0, names="energy")
+    task = sum((task_only[name] - start[name]).square().sum() for name in start).sqrt()
     for weight in (0.5, 2.0):
-        found = stepped(tmp_path, guidance({"energy": 3.0}, weight=weight, adaptive=True), columns)
-        pull = sum((found[name] - own[name]).square().sum() for name in start).sqrt()
+        guided = stepped(tmp_path, guidance({"energy": 3.0}, weight=weight, adaptive=True), columns)
+        pull = sum((guided[name] - task_only[name]).square().sum() for name in start).sqrt()
         assert (pull / task).item() == pytest.approx(weight, rel=SINGLE)
 
 
@@ -197,12 +200,12 @@ def resumable(folder, epochs, checkpoint=None):
 def test_a_resumed_run_is_the_whole_run(tmp_path):
     for name in ("whole", "half", "resumed"):
         (tmp_path / name).mkdir()
-    whole, epochs = resumable(tmp_path / "whole", 4)
+    uninterrupted, epochs = resumable(tmp_path / "whole", 4)
     half, stopped = resumable(tmp_path / "half", 2)
     resumed, ended = resumable(tmp_path / "resumed", 4, tmp_path / "half" / "end.ckpt")
     assert (epochs, stopped, ended) == (4, 2, 4)
-    assert whole["own"]["ratio"] != half["own"]["ratio"]
-    assert_same(whole, resumed)
+    assert uninterrupted["own"]["ratio"] != half["own"]["ratio"]
+    assert_same(uninterrupted, resumed)
 
 
 @pytest.mark.parametrize("shadowed", [False, True])
@@ -213,9 +216,9 @@ def test_the_module_is_left_as_it_was(shadowed, tmp_path):
     fit(tmp_path, pl_module, columns, max_epochs=0)
     before = [dict(vars(module)) for module in pl_module.modules()]
     fit(tmp_path, pl_module, columns, guided, max_epochs=0)
-    for each, own in zip(pl_module.modules(), before, strict=True):
-        assert vars(each).keys() == own.keys()
-        assert all(vars(each)[name] is own[name] for name in own if name in ("training_step", "forward"))
+    for each, attributes in zip(pl_module.modules(), before, strict=True):
+        assert vars(each).keys() == attributes.keys()
+        assert all(vars(each)[name] is attributes[name] for name in attributes if name in ("training_step", "forward"))
     fit(tmp_path, pl_module, columns, guided)
     after_one = weights(pl_module)
     assert vars(pl_module).keys() == before[0].keys()

@@ -132,8 +132,8 @@ def test_texts_keep_their_evidence_and_padding():
         without_evidence=True,
     )
     torch.testing.assert_close(seen[0], expected)
-    kept = (rationale == 1) | (attention == 0) | ends
-    assert torch.equal(seen[0][kept], ids[kept])
+    fixed = (rationale == 1) | (attention == 0) | ends
+    assert torch.equal(seen[0][fixed], ids[fixed])
     assert not torch.equal(seen[0], ids)
 
 

@@ -159,7 +159,8 @@ def test_batches_of_other_forms(form, tmp_path):
 
 
 def test_subclasses_of_tensor_are_read_as_tensors(tmp_path):
-    tv_tensors = pytest.importorskip("torchvision.tv_tensors")
+    from torchvision import tv_tensors
+
     pl_module = module()
     pl_module.validation_step = lambda batch, batch_idx: None
     options = {"batch_adapter": lambda batch: {**batch, "image": tv_tensors.Image(batch["image"])}}

@@ -52,10 +52,10 @@ def test_a_csv_has_the_scalars_of_the_record(tmp_path):
     fit(tmp_path, logger, watching)
     with open(f"{logger.log_dir}/metrics.csv", encoding="utf-8") as file:
         rows = {int(row["step"]): row for row in csv.DictReader(file) if row["relevance/samples"]}
-    told = {
+    logged = {
         step: {key: float(row[key]) for key in row if "relevance/" in key and row[key]} for step, row in rows.items()
     }
-    assert told == {step: pytest.approx(values) for step, values in scalars(watching).items()}
+    assert logged == {step: pytest.approx(values) for step, values in scalars(watching).items()}
 
 
 def test_tensorboard_has_all_of_the_record(tmp_path):
@@ -63,22 +63,22 @@ def test_tensorboard_has_all_of_the_record(tmp_path):
     fit(tmp_path, logger, watching, max_epochs=3)
     logger.experiment.close()
     board = EventAccumulator(logger.log_dir, size_guidance={"scalars": 0, "images": 0, "tensors": 0}).Reload()
-    told: dict[int, dict[str, float]] = {}
+    logged: dict[int, dict[str, float]] = {}
     for key in board.Tags()["scalars"]:
         for point in board.Scalars(key) if key.startswith("relevance/") else ():
-            told.setdefault(point.step, {})[key] = point.value
-    assert told == {step: pytest.approx(values, rel=1e-6) for step, values in scalars(watching).items()}
+            logged.setdefault(point.step, {})[key] = point.value
+    assert logged == {step: pytest.approx(values, rel=1e-6) for step, values in scalars(watching).items()}
     pictures = sorted(path.name for path in watching.folder.glob("pictures/*/*.png"))
     overlays = [tag for tag in board.Tags()["images"] if tag.startswith("relevance/overlays/")]
-    shown = [f"{tag.rpartition('/')[2]}.png" for tag in overlays for _ in board.Images(tag)]
-    assert sorted(shown) == pictures
+    files = [f"{tag.rpartition('/')[2]}.png" for tag in overlays for _ in board.Images(tag)]
+    assert sorted(files) == pictures
     tables = board.Tensors("relevance/findings_table/text_summary")
     lines = [event.tensor_proto.string_val[0].decode().splitlines()[2:] for event in tables]
     written = [event["findings"] for event in read_events(watching.folder)]
     assert len(lines[-1]) > 0
-    assert [len(own) for own in lines] == [len(own) for own in written]
-    for line, found in zip(lines[-1], written[-1], strict=True):
-        assert f"| {found['state']} | {found['kind']} | {found['scope']} |" in line
+    assert [len(each) for each in lines] == [len(each) for each in written]
+    for line, fact in zip(lines[-1], written[-1], strict=True):
+        assert f"| {fact['state']} | {fact['kind']} | {fact['scope']} |" in line
 
 
 @pytest.mark.parametrize("kind", [Fails, Shows])
@@ -86,7 +86,7 @@ def test_a_logger_that_fails_is_told_once_and_changes_nothing(kind, tmp_path):
     logger, other, watching = kind(), Points(), monitor()
     with pytest.warns(UserWarning, match=f"failed while logging to {kind.__name__}: OSError: no place left") as caught:
         after = fit(tmp_path / "a", [logger, other], watching, max_epochs=3)
-    assert len([one for one in caught if "RelevanceMonitor" in str(one.message)]) == 1
+    assert len([warning for warning in caught if "RelevanceMonitor" in str(warning.message)]) == 1
     assert watching.failures == 3
     assert len(scalars(watching)) == 3
     assert len([row for _, row in other.rows if "relevance/samples" in row]) == 3

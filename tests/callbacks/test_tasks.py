@@ -71,24 +71,24 @@ INDICES = data(SAMPLES)["label"] % 2
 @pytest.mark.parametrize(("flat", "label"), [(False, INDICES[:, None]), (True, INDICES.float())], ids=["int", "float"])
 def test_the_monitor_sees_what_it_sees_of_two_logits(label, flat, expected, tmp_path):
     """Predictions, probabilities, maps, scores, interventions, findings and the maps of both classes."""
-    found = validated(tmp_path, OneLogit(flat), label)
-    assert {each.predicted for each in found.scored} == {0, 1}
-    for one, two in zip(found.scored, expected.scored, strict=True):
-        assert (one.sample.sample_id, one.sample.label, one.predicted) == (
+    watching = validated(tmp_path, OneLogit(flat), label)
+    assert {each.predicted for each in watching.scored} == {0, 1}
+    for explained, two in zip(watching.scored, expected.scored, strict=True):
+        assert (explained.sample.sample_id, explained.sample.label, explained.predicted) == (
             two.sample.sample_id,
             two.sample.label,
             two.predicted,
         )
-        torch.testing.assert_close(torch.tensor(one.probabilities), torch.tensor(two.probabilities))
-        assert one.values == pytest.approx(two.values, rel=1e-9, nan_ok=True)
+        torch.testing.assert_close(torch.tensor(explained.probabilities), torch.tensor(two.probabilities))
+        assert explained.values == pytest.approx(two.values, rel=1e-9, nan_ok=True)
         for target in ("label", "predicted"):
-            torch.testing.assert_close(one.maps[target], two.maps[target], rtol=1e-9, atol=1e-12)
-    assert found.findings
-    told = [[(each.kind, each.scope, each.state, each.where) for each in one.findings] for one in (found, expected)]
-    assert told[0] == told[1]
-    effects = [[each.effect for each in one.findings] for one in (found, expected)]
+            torch.testing.assert_close(explained.maps[target], two.maps[target], rtol=1e-9, atol=1e-12)
+    assert watching.findings
+    facts = [[(each.kind, each.scope, each.state, each.where) for each in run.findings] for run in (watching, expected)]
+    assert facts[0] == facts[1]
+    effects = [[each.effect for each in run.findings] for run in (watching, expected)]
     assert effects[0] == pytest.approx(effects[1], rel=1e-6)
-    written = [sorted((one.folder / "class_maps").iterdir()) for one in (found, expected)]
+    written = [sorted((run.folder / "class_maps").iterdir()) for run in (watching, expected)]
     tables = [table(paths[0]) for paths in written]
     assert tables[0]["class"] == tables[1]["class"]
     assert set(tables[0]["class"]) == {"benign", "malignant"}
@@ -125,22 +125,22 @@ def several(label: Tensor) -> Tensor:
 
 
 def test_one_of_several_labels_is_watched_as_if_the_model_had_no_other(expected, tmp_path):
-    found = validated(tmp_path, SeveralLabels(), several(INDICES), task=lrptrain.OneLabel(1))
-    for one, other in zip(found.scored, expected.scored, strict=True):
-        assert (one.sample.label, one.predicted) == (other.sample.label, other.predicted)
-        torch.testing.assert_close(torch.tensor(one.probabilities), torch.tensor(other.probabilities))
+    watching = validated(tmp_path, SeveralLabels(), several(INDICES), task=lrptrain.OneLabel(1))
+    for explained, other in zip(watching.scored, expected.scored, strict=True):
+        assert (explained.sample.label, explained.predicted) == (other.sample.label, other.predicted)
+        torch.testing.assert_close(torch.tensor(explained.probabilities), torch.tensor(other.probabilities))
         for target in ("label", "predicted"):
-            torch.testing.assert_close(one.maps[target], other.maps[target], rtol=1e-9, atol=1e-12)
-    told = [[(each.kind, each.scope, each.state, each.where) for each in one.findings] for one in (found, expected)]
-    assert told[0] == told[1]
+            torch.testing.assert_close(explained.maps[target], other.maps[target], rtol=1e-9, atol=1e-12)
+    facts = [[(each.kind, each.scope, each.state, each.where) for each in run.findings] for run in (watching, expected)]
+    assert facts[0] == facts[1]
 
 
 def test_guidance_on_one_of_several_labels_moves_what_it_would_move_of_one(tmp_path):
     label = torch.tensor([0, 1, 1, 0, 0, 1])
     moved, value = step(SeveralLabels(), tmp_path, "label", "energy", several(label), task=lrptrain.OneLabel(1))
-    one, expected = step(OneLogit(), tmp_path, "label", "energy", label)
+    gradients, expected = step(OneLogit(), tmp_path, "label", "energy", label)
     assert value == pytest.approx(expected, rel=1e-9)
-    for name, x in one.items():
+    for name, x in gradients.items():
         part = moved[name][1:2] if name.startswith("vit.head.") else moved[name]
         torch.testing.assert_close(part, x, rtol=1e-7, atol=1e-12)
     assert not moved["vit.head.weight"][[0, 2]].any()
@@ -148,21 +148,21 @@ def test_guidance_on_one_of_several_labels_moves_what_it_would_move_of_one(tmp_p
 
 def test_the_accuracy_is_that_of_the_sign(tmp_path):
     net = OneLogit()
-    found = validated(tmp_path, net)
+    watching = validated(tmp_path, net)
     truth = columns()
     right = ((net.eval()(truth["image"])[:, 0] > 0) == (truth["label"] == 1)).double().mean()
-    logged = json.loads((found.folder / "run.json").read_text())
+    logged = json.loads((watching.folder / "run.json").read_text())
     assert logged["class_names"] == ["benign", "malignant"]
-    assert sum(each.predicted == each.sample.label for each in found.scored) / SAMPLES == pytest.approx(float(right))
+    assert sum(each.predicted == each.sample.label for each in watching.scored) / SAMPLES == pytest.approx(float(right))
 
 
 def test_a_line_says_how_one_logit_is_read(tmp_path):
-    for task, said in ((None, 1), ("binary", 0)):
+    for task, times in ((None, 1), ("binary", 0)):
         with messages() as lines:
             pl_module = module(net=OneLogit())
             pl_module.training_step = lambda batch, batch_idx: pl_module(batch["image"]).square().mean()  # noqa: B023
             trainer(tmp_path, monitor(task=task), max_epochs=1).fit(pl_module, loader(columns()), loader(columns()))
-        assert len([line for line in lines if "read as a logit: class 1 where z > 0" in line]) == said
+        assert len([line for line in lines if "read as a logit: class 1 where z > 0" in line]) == times
 
 
 def test_labels_that_look_like_signs_are_warned_of(tmp_path):
@@ -207,14 +207,14 @@ def step(net: nn.Module, folder: Any, target: str, loss: str, label: Tensor, **o
 )
 def test_guidance_moves_the_weights_as_of_two_logits(loss, target, kind, tmp_path):
     label = torch.tensor([0, 1, 1, 0, 0, 1])
-    one, value = step(OneLogit(), tmp_path, target, loss, label.to(kind))
+    gradients, value = step(OneLogit(), tmp_path, target, loss, label.to(kind))
     two, expected = step(two_logits(), tmp_path, target, loss, label)
     assert value == pytest.approx(expected, rel=1e-9)
-    assert any(bool(x.any()) for x in one.values())
+    assert any(bool(x.any()) for x in gradients.values())
     for name, x in two.items():
         if name.startswith("head."):  # by the chain rule z has half of the difference of both rows
             x = (x[1:] - x[:1]) / 2
-        torch.testing.assert_close(one[f"vit.{name}"], x, rtol=1e-7, atol=1e-12)
+        torch.testing.assert_close(gradients[f"vit.{name}"], x, rtol=1e-7, atol=1e-12)
 
 
 def test_guidance_on_the_predicted_class_explains_minus_z_where_z_is_negative(tmp_path):
@@ -273,26 +273,26 @@ def test_soft_labels_are_refused_before_the_first_step_with_a_way_out_that_works
     with pytest.raises(ValueError, match=r"'label' holds the float 0\.1, .* task='binary'"):
         step(net, tmp_path, "label", "energy", soft)
     assert all(torch.equal(x, before[name]) for name, x in net.state_dict().items())
-    one, value = step(OneLogit(), tmp_path, "label", "energy", soft, task="binary")
+    gradients, value = step(OneLogit(), tmp_path, "label", "energy", soft, task="binary")
     hard, expected = step(OneLogit(), tmp_path, "label", "energy", (soft > 0.5).long())
     assert value == expected
-    assert all(torch.equal(x, hard[name]) for name, x in one.items())
+    assert all(torch.equal(x, hard[name]) for name, x in gradients.items())
 
 
 def test_audits_and_comparisons_are_those_of_two_logits():
     batch = columns((data(SAMPLES)["label"] % 2).float())
     methods = ["attnlrp", "raw_attention", "lrp"]
-    one, two = (
+    first, second = (
         lrptrain.compare(net.eval(), [batch], methods, target="label", max_samples=8)
         for net in (OneLogit(), two_logits())
     )
-    assert one.about["accuracy"] == two.about["accuracy"]
-    for found, expected in zip(
-        sorted(one.rows, key=lambda row: row.method), sorted(two.rows, key=lambda row: row.method), strict=True
+    assert first.about["accuracy"] == second.about["accuracy"]
+    for row, expected in zip(
+        sorted(first.rows, key=lambda row: row.method), sorted(second.rows, key=lambda row: row.method), strict=True
     ):
-        assert found.problem == expected.problem == ""
+        assert row.problem == expected.problem == ""
         for name, score in expected.scores.items():
-            assert found.scores[name].value == pytest.approx(score.value, rel=1e-6), (found.method, name)
+            assert row.scores[name].value == pytest.approx(score.value, rel=1e-6), (row.method, name)
     audits = [
         lrptrain.audit(net.eval(), [batch], methods[:2], tests=["perturbation"], max_samples=8)
         for net in (OneLogit(), two_logits())
@@ -340,6 +340,6 @@ def test_an_unlabelled_logit_is_explained_for_the_class_that_it_predicts(tmp_pat
 def test_the_losses_of_both_models_are_the_same():
     """Why the view halves the logit."""
     truth = columns()
-    one = F.binary_cross_entropy_with_logits(OneLogit(flat=True)(truth["image"]), truth["label"].double())
+    binary = F.binary_cross_entropy_with_logits(OneLogit(flat=True)(truth["image"]), truth["label"].double())
     two = F.cross_entropy(two_logits()(truth["image"]), truth["label"])
-    torch.testing.assert_close(one, two, rtol=1e-12, atol=0)
+    torch.testing.assert_close(binary, two, rtol=1e-12, atol=0)

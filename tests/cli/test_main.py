@@ -103,10 +103,10 @@ def test_arguments_have_the_same_name_in_all_verbs():
     for path, _ in VERBS.values():
         module, _, name = path.rpartition(".")
         function = getattr(importlib.import_module(module), name)
-        told = re.findall(r"^        (\w+): (.+)$", function.__doc__ or "", re.MULTILINE)
+        documented = re.findall(r"^        (\w+): (.+)$", function.__doc__ or "", re.MULTILINE)
         parameters = list(inspect.signature(function).parameters)
-        assert [each for each, _ in told if each in parameters] == parameters, path
-        for each, text in told:
+        assert [each for each, _ in documented if each in parameters] == parameters, path
+        for each, text in documented:
             meanings.setdefault(each, set()).add(text)
     assert not meanings.keys() & {"folder", "limit", "samples", "out", "checkpoint_path"}
     for each in ("module", "model", "checkpoint"):
@@ -150,8 +150,8 @@ def test_attribute_draws_an_image(tmp_path: Path, capsys: pytest.CaptureFixture[
     pixels = np.random.default_rng(0).integers(0, 255, (20, 30, 3), dtype=np.uint8)
     Image.fromarray(pixels).save(tmp_path / "cat.png")
     main(["attribute", checkpoint, str(tmp_path / "cat.png"), "--target=2", f"--output={tmp_path / 'out.png'}"])
-    said = capsys.readouterr().out
-    assert "class 2" in said
+    printed = capsys.readouterr().out
+    assert "class 2" in printed
     with Image.open(tmp_path / "out.png") as picture:
         assert picture.width == 2 * 160 + 8  # the image beside its map
 
@@ -167,9 +167,9 @@ def test_attribute_explains_one_of_several_labels(tmp_path: Path, capsys: pytest
     main(["attribute", checkpoint, picture, *plain, task, "--target=cat"])
     with torch.no_grad():
         probability = float(net.eval()(torch.zeros(1, 3, 16, 16))[0, 1].sigmoid())
-    said = capsys.readouterr().out
-    assert f"class 1 'cat' ({probability:.1%})" in said
-    assert ("explained" in said) == (probability < 0.5)
+    printed = capsys.readouterr().out
+    assert f"class 1 'cat' ({probability:.1%})" in printed
+    assert ("explained" in printed) == (probability < 0.5)
 
 
 def test_attribute_highlights_a_text(
@@ -179,16 +179,16 @@ def test_attribute_highlights_a_text(
     torch.manual_seed(0)
     checkpoint = save(TextClassifier(2, {**BERT, "vocab_size": 30522}), tmp_path / "bert.ckpt")
     show_relevance(checkpoint, "What a lovely day", method="generic_attention", tokenizer="minilm")
-    said = capsys.readouterr().out
-    assert "lovely" in said
-    assert "predicted class" in said
-    assert "\x1b" not in said
+    printed = capsys.readouterr().out
+    assert "lovely" in printed
+    assert "predicted class" in printed
+    assert "\x1b" not in printed
     monkeypatch.setattr("lrptrain.render.view.takes_color", lambda: True)
     main(["attribute", checkpoint, "What a lovely day", "--tokenizer=minilm"])
-    said = capsys.readouterr().out
+    printed = capsys.readouterr().out
     full = (r"48;2;232;86;86m\w+", r"48;2;92;137;240m\w+")
-    assert re.search("|".join(full), said) is not None
-    assert "Not scored (grey): [CLS], [SEP], with 99.1 % of the relevance" in said
+    assert re.search("|".join(full), printed) is not None
+    assert "Not scored (grey): [CLS], [SEP], with 99.1 % of the relevance" in printed
 
 
 def test_a_text_needs_the_tokenizer_that_it_was_trained_with(tmp_path: Path, capsys: pytest.CaptureFixture[str]):

@@ -80,5 +80,5 @@ class Visit:
 
     def leaves(self, samples):
         """Wait until the filters leave so many samples."""
-        said = re.compile(f"^{samples} samples? of")
-        self.page.locator("#count").filter(has_text=said).wait_for(timeout=10_000)
+        count = re.compile(f"^{samples} samples? of")
+        self.page.locator("#count").filter(has_text=count).wait_for(timeout=10_000)

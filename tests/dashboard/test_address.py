@@ -5,6 +5,7 @@ from urllib.parse import parse_qs
 
 import pytest
 from browsing import Visit, served
+from playwright.sync_api import expect
 
 from lrptrain.loggers import read_findings, read_samples
 
@@ -67,7 +68,7 @@ def test_filters_target_and_epoch_are_in_the_address(visit, recorded):
     assert page.input_value("#evaluation") == "1"
     page.go_back()
     page.go_back()
-    page.wait_for_function("document.querySelector('#gallery-target').value === 'label'")
+    expect(page.locator("#gallery-target")).to_have_value("label")
     page.go_back()
     visit.leaves(24)
     assert page.input_value("#gallery-label") == ""
@@ -128,11 +129,11 @@ def test_what_arrives_is_drawn_without_disturbing_the_reader(browser, recorded, 
         events.write_bytes(b"".join(lines))
         page.evaluate("update()")  # what the page does every few seconds
         page.locator(".controls", has_text="epoch 2,").wait_for(timeout=15_000)
-        kept = page.evaluate(
+        places = page.evaluate(
             """() => [document.activeElement.parentElement, ...document.querySelectorAll("details.told[open]")].map(
                 element => [element.className, element.closest("article")?.dataset.key])"""
         )
-        assert kept == [["told", focused], ["told", focused]]
+        assert places == [["told", focused], ["told", focused]]
         # With a sample open, the same.
         events.write_bytes(b"".join(lines[:2]))
         last.unlink()
@@ -153,16 +154,18 @@ def test_what_arrives_is_drawn_without_disturbing_the_reader(browser, recorded, 
     page.click("#view-samples")
     page.locator("main .problem").wait_for()
     assert [
-        said for said in visit.complaints if not said.startswith(("error: Failed to load resource", "failed:"))
+        complaint
+        for complaint in visit.complaints
+        if not complaint.startswith(("error: Failed to load resource", "failed:"))
     ] == []
     page.close()
 
 
 def test_charts_of_an_audit_keep_their_proportions(visit):
     page = visit.view("audit", IMAGES, ".plots img")
-    page.wait_for_function("[...document.querySelectorAll('.plots img')].every(image => image.naturalWidth)")
+    page.evaluate("Promise.all([...document.querySelectorAll('.plots img')].map(image => image.decode()))")
     shape = "own => [own.clientWidth / own.clientHeight, own.naturalWidth / own.naturalHeight]"
     sizes = page.evaluate(f"[...document.querySelectorAll('.plots img')].map({shape})")
     assert sizes
-    for shown, natural in sizes:
-        assert shown == pytest.approx(natural, rel=0.02)
+    for drawn, natural in sizes:
+        assert drawn == pytest.approx(natural, rel=0.02)

@@ -76,8 +76,8 @@ def test_filters_leave_what_they_should(visit, recorded):
     page.select_option("#sort", "-label_energy_pointing_game")
     page.locator(f".gallery > :first-child:has-text('#{rows['sample_id'][int(focus.argmax())]}')").wait_for()
     captions = " ".join(page.locator("figcaption").all_inner_texts())
-    shown = [float(share) for share in re.findall(r"(\d+) % on it", captions)]
-    assert shown == sorted(shown, reverse=True) == sorted(np.rint(100 * focus), reverse=True)
+    shares = [float(share) for share in re.findall(r"(\d+) % on it", captions)]
+    assert shares == sorted(shares, reverse=True) == sorted(np.rint(100 * focus), reverse=True)
     assert visit.complaints == []
 
 
@@ -89,13 +89,13 @@ def test_the_share_on_the_annotation_is_that_of_the_map_that_is_shown(visit, rec
     visit.view("samples", IMAGES, "#count")
     visit.page.fill("#search", str(rows["sample_id"][row]))
     caption = visit.page.locator("figcaption").filter(has_text=re.compile(f"#{rows['sample_id'][row]}$"))
-    shown = {}
+    captions = {}
     for target in ("label", "predicted"):
         visit.page.select_option("#gallery-target", target)
         share = rows[f"{target}_energy_pointing_game"][row]
-        shown[target] = f"{100 * share:.0f} % on it"
-        caption.filter(has_text=shown[target]).wait_for()
-    assert shown["label"] != shown["predicted"]
+        captions[target] = f"{100 * share:.0f} % on it"
+        caption.filter(has_text=captions[target]).wait_for()
+    assert captions["label"] != captions["predicted"]
     visit.page.select_option("#gallery-target", "class cat")  # whose maps have no such share
     caption.filter(has_not_text="on it").wait_for()
     assert visit.complaints == []
@@ -138,7 +138,7 @@ def open_sample(visit, sample_id):
 def test_the_overlay_is_the_one_that_is_drawn_elsewhere(visit, recorded):
     folder = recorded / IMAGES
     rows = read_samples(folder, 2)
-    row = next(i for i, own in enumerate(rows["label"]) if own != rows["predicted"][i])
+    row = next(i for i, label in enumerate(rows["label"]) if label != rows["predicted"][i])
     sample_id = rows["sample_id"][row]
     image, mask = pixels_and_mask(folder, sample_id)
     page = open_sample(visit, sample_id)
@@ -146,8 +146,8 @@ def test_the_overlay_is_the_one_that_is_drawn_elsewhere(visit, recorded):
     for target in ("predicted", "label"):
         page.select_option("dialog #sample-target", target)
         page.wait_for_timeout(100)
-        found = canvas_of(page)
-        assert np.abs(found - drawn(image, rows[f"map_{target}"][row], mask)).mean() < 1
+        pixels = canvas_of(page)
+        assert np.abs(pixels - drawn(image, rows[f"map_{target}"][row], mask)).mean() < 1
     page.uncheck("dialog #sample-mask")
     page.wait_for_timeout(100)
     assert np.abs(canvas_of(page) - drawn(image, rows["map_label"][row], None)).max() <= 6
@@ -177,17 +177,17 @@ def test_the_scale_is_shared_and_the_weak_is_hidden_on_demand(visit, recorded):
     page.wait_for_timeout(200)
     peak = max(float(np.abs(heat).max()) for heat in heats)
     weakest = int(np.argmin([np.abs(heat).max() for heat in heats]))
-    found = pixels_of(page.locator("dialog .strip canvas").nth(weakest))
-    assert np.abs(found - drawn(image, heats[weakest], None, peak)).max() <= 6
-    assert np.abs(found - drawn(image, heats[weakest], None)).max() > 6
+    pixels = pixels_of(page.locator("dialog .strip canvas").nth(weakest))
+    assert np.abs(pixels - drawn(image, heats[weakest], None, peak)).max() <= 6
+    assert np.abs(pixels - drawn(image, heats[weakest], None)).max() > 6
     page.select_option("dialog #sample-scale", "own")
     page.fill("dialog #sample-threshold", "0.5")
     page.wait_for_timeout(200)
-    shown = drawn(image, heats[2], None)[:, 160:]
+    expected = drawn(image, heats[2], None)[:, 160:]
     left = canvas_of(page)[:, 160:]
     is_grey = np.ptp(left, axis=-1) == 0
     assert 0 < is_grey.mean() < 1
-    assert np.abs(left - shown)[~is_grey].max() <= 6
+    assert np.abs(left - expected)[~is_grey].max() <= 6
     assert visit.complaints == []
 
 
@@ -208,7 +208,7 @@ def test_the_overlay_of_any_class_can_be_chosen(visit, recorded):
         pictures.append(canvas_of(page))
         assert np.abs(pictures[-1] - drawn(image, rows["map_class"][i], None)).max() <= 6
     # What speaks for one of a few classes speaks against another; two of three may well have the same map.
-    assert any(np.abs(one - other).max() > 20 for one, other in pairwise(pictures))
+    assert any(np.abs(picture - other).max() > 20 for picture, other in pairwise(pictures))
     page.wait_for_selector("dialog .strip figure:nth-child(3) canvas")
     page.keyboard.press("Escape")
     page.fill("#search", "")
@@ -283,7 +283,7 @@ def test_damage_is_noted_and_the_rest_is_shown(browser, runs):
         visit.leaves(24)
         assert "Traceback" not in page.content()
         visit.view("findings", "run", "article.finding")
-        assert [said for said in visit.complaints if "Failed to load resource" not in said] == []
+        assert [complaint for complaint in visit.complaints if "Failed to load resource" not in complaint] == []
         visit.page.close()
 
 

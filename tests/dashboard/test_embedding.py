@@ -35,12 +35,12 @@ def pictures():
 
 def test_maps_that_are_alike_lie_together_and_form_clusters(tmp_path):
     write(tmp_path, pictures())
-    found = read_embedding(tmp_path, NAME, "label")
-    assert found["ids"] == [str(number) for number in range(40)]
-    assert adjusted_rand_score(READ_AT, found["cluster"]) == 1.0
-    assert [each["size"] for each in found["clusters"]] == [14, 13, 13]
-    assert found["clusters"][0]["grid"] == [6, 6]
-    places = np.stack([found["x"], found["y"]], 1)
+    placed = read_embedding(tmp_path, NAME, "label")
+    assert placed["ids"] == [str(number) for number in range(40)]
+    assert adjusted_rand_score(READ_AT, placed["cluster"]) == 1.0
+    assert [each["size"] for each in placed["clusters"]] == [14, 13, 13]
+    assert placed["clusters"][0]["grid"] == [6, 6]
+    places = np.stack([placed["x"], placed["y"]], 1)
     assert places.min() == 0
     assert places.max() == 1
     apart = pairwise_distances(places)
@@ -56,22 +56,29 @@ def test_it_is_the_same_every_time(tmp_path):
     assert read_embedding(tmp_path, NAME, "label") is read_embedding(tmp_path, NAME, "label")  # kept
 
 
-def test_maps_alike_up_to_their_size_and_what_speaks_against_are_one_place():
+def test_the_size_of_a_map_and_what_speaks_against_the_class_do_not_place_it(tmp_path):
     maps = pictures()
-    shares = maps.clip(0) / maps.clip(0).sum(1, keepdims=True)
-    assert np.isfinite(place_maps(shares)).all()
+    assert (maps < 0).any(1).all()
+    write(tmp_path / "plain", maps)
+    sizes = 2.0 ** (np.arange(len(maps)) % 7 - 3)[:, None]  # powers of two, which round nothing
+    write(tmp_path / "other", np.where(maps < 0, 5 * maps, maps) * sizes)
+    plain, other = (read_embedding(tmp_path / name, NAME, "label") for name in ("plain", "other"))
+    assert [other[key] for key in ("x", "y", "cluster")] == [plain[key] for key in ("x", "y", "cluster")]
+
+
+def test_maps_that_are_all_alike_lie_in_the_middle():
     np.testing.assert_array_equal(place_maps(np.full((20, 4), 0.25)), np.full((20, 2), 0.5))
 
 
 @pytest.mark.parametrize("shape", [(30, 5), (5, 30), (20, 1)])
 def test_components_are_those_of_the_textbook(shape):
     rows = np.random.default_rng(1).normal(size=shape)
-    found = principal_components(rows, 4)
+    components = principal_components(rows, 4)
     count = min(*shape, 4)
     expected = PCA(count, svd_solver="full").fit_transform(rows)
-    np.testing.assert_allclose(np.abs(found[:, :count]), np.abs(expected), atol=1e-12)
-    assert not found[:, count:].any()
-    np.testing.assert_allclose(principal_components(-rows, 4)[:, :1] * -1, found[:, :1], atol=1e-12)
+    np.testing.assert_allclose(np.abs(components[:, :count]), np.abs(expected), atol=1e-12)
+    assert not components[:, count:].any()
+    np.testing.assert_allclose(principal_components(-rows, 4)[:, :1] * -1, components[:, :1], atol=1e-12)
 
 
 def test_the_relevance_of_a_word_is_that_of_its_pieces_in_all_its_places():
@@ -100,9 +107,9 @@ def texts(number):
 def test_texts_that_are_read_by_the_same_words_lie_together(tmp_path):
     relevance = [[5.0, 0.01, 0.0, -0.5, 0.01, 0.0, 0.8]] * len(READ_AT)
     write(tmp_path, relevance, {number: texts(number) for number in range(len(READ_AT))})
-    found = read_embedding(tmp_path, NAME, "label")
-    assert adjusted_rand_score(READ_AT, found["cluster"]) == 1.0
-    assert [each["words"][0] for each in found["clusters"]] == ["spielberg", "bad", "boring"]
+    placed = read_embedding(tmp_path, NAME, "label")
+    assert adjusted_rand_score(READ_AT, placed["cluster"]) == 1.0
+    assert [each["words"][0] for each in placed["clusters"]] == ["spielberg", "bad", "boring"]
 
 
 def test_what_cannot_be_placed_is_left_out_and_said(tmp_path):
@@ -110,9 +117,9 @@ def test_what_cannot_be_placed_is_left_out_and_said(tmp_path):
     maps[0] = -1  # nothing speaks for the class
     maps[1] = np.nan
     write(tmp_path, maps)
-    found = read_embedding(tmp_path, NAME, "label")
-    assert found["ids"] == [str(number) for number in range(2, 40)]
-    assert found["maps"] == 40
+    placed = read_embedding(tmp_path, NAME, "label")
+    assert placed["ids"] == [str(number) for number in range(2, 40)]
+    assert placed["maps"] == 40
     assert "label only" in read_embedding(tmp_path, NAME, "predicted")["empty"]
     assert "no such evaluation" in read_embedding(tmp_path, "../x", "label")["empty"]
     write(tmp_path / "few", maps[2:10])
@@ -124,6 +131,6 @@ def test_what_cannot_be_placed_is_left_out_and_said(tmp_path):
 def test_of_very_many_maps_an_even_draw_is_placed(tmp_path, monkeypatch):
     monkeypatch.setattr(embedding, "MOST_MAPS", 20)
     write(tmp_path, pictures())
-    found = read_embedding(tmp_path, NAME, "label")
-    assert found["ids"] == [str(int(place)) for place in np.linspace(0, 39, 20).round()]
-    assert found["maps"] == 40
+    placed = read_embedding(tmp_path, NAME, "label")
+    assert placed["ids"] == [str(int(place)) for place in np.linspace(0, 39, 20).round()]
+    assert placed["maps"] == 40

@@ -82,8 +82,10 @@ def test_bars_are_numpys_histogram_with_round_edges(visit, kind):
         "equal": np.full(5, 0.25),
         "edges": np.arange(-3, 28) / 10,  # all on edges, which no division may round away from
     }[kind]
-    given = [*values.tolist(), None]
-    edges, counts = visit.page.evaluate("values => [binEdges(values), histogramOf(values, binEdges(values))]", given)
+    with_a_gap = [*values.tolist(), None]
+    edges, counts = visit.page.evaluate(
+        "values => [binEdges(values), histogramOf(values, binEdges(values))]", with_a_gap
+    )
     np.testing.assert_array_equal(counts, np.histogram(values, edges)[0])
     assert sum(counts) == len(values)
     assert len(counts) <= 33
@@ -93,14 +95,14 @@ def test_bars_are_numpys_histogram_with_round_edges(visit, kind):
 def test_cells_are_the_confusion_matrix(visit):
     names = [CLASSES[i] for i in LABEL]
     read = [CLASSES[i] for i in PREDICTED]
-    found = visit.page.evaluate(
+    pairs = visit.page.evaluate(
         "([label, read]) => [...confusionOf(label, read).pairs].map(([name, row]) => [name, Object.fromEntries(row)])",
         [[*names, "?", None], [*read, "ant", "ant"]],
     )
     expected = confusion_matrix(names, read, labels=CLASSES)
-    rows = dict(found)
+    rows = dict(pairs)
     assert set(rows) == set(CLASSES)  # what has no label has no row
-    assert [[rows[own].get(other, 0) for other in CLASSES] for own in CLASSES] == expected.tolist()
+    assert [[rows[label].get(other, 0) for other in CLASSES] for label in CLASSES] == expected.tolist()
     page = samples(visit)
     page.wait_for_selector("#confusion")
     cells = page.locator("#confusion tbody tr").evaluate_all(
@@ -136,9 +138,9 @@ def test_a_brush_over_the_histogram_is_a_filter_that_the_address_keeps(visit):
 
 def test_a_cell_of_the_matrix_is_a_filter(visit):
     page = samples(visit)
-    own = confusion_matrix(LABEL, PREDICTED)
-    page.get_by_role("button", name=f"bee read as cat: {own[1, 2]} samples").click()
-    visit.leaves(own[1, 2])
+    matrix = confusion_matrix(LABEL, PREDICTED)
+    page.get_by_role("button", name=f"bee read as cat: {matrix[1, 2]} samples").click()
+    visit.leaves(matrix[1, 2])
     assert {"class": "bee", "predicted": "cat"}.items() <= asked(page).items()
     expected = np.histogram(SCORE[(LABEL == 1) & (PREDICTED == 2)])[0].sum()
     assert f"{expected} samples from" in page.get_attribute("svg.histogram", "aria-label")
@@ -147,12 +149,12 @@ def test_a_cell_of_the_matrix_is_a_filter(visit):
 
 
 def test_clusters_and_a_lasso_choose_samples(visit, folder):
-    found = read_embedding(folder / "low", NAME.replace("00_step_000000", "01_step_000001"), "label")
+    embedding = read_embedding(folder / "low", NAME.replace("00_step_000000", "01_step_000001"), "label")
     page = samples(visit, "&plots=map")
     page.locator(".atlas-picture circle").nth(SAMPLES - 1).wait_for()
     page.click("#cluster-2")
-    visit.leaves(found["clusters"][1]["size"])
-    assert page.locator(".atlas-picture circle.outside").count() == SAMPLES - found["clusters"][1]["size"]
+    visit.leaves(embedding["clusters"][1]["size"])
+    assert page.locator(".atlas-picture circle.outside").count() == SAMPLES - embedding["clusters"][1]["size"]
     page.click("#cluster-2")
     visit.leaves(SAMPLES)
     page.locator(".atlas-picture").scroll_into_view_if_needed()
@@ -168,7 +170,7 @@ def test_clusters_and_a_lasso_choose_samples(visit, folder):
     np.testing.assert_allclose(
         area, [tuple((400 * part - 8) / 384 for part in corner) for corner in corners], atol=0.01
     )
-    inside = Polygon(area).contains_points(np.stack([found["x"], found["y"]], 1))
+    inside = Polygon(area).contains_points(np.stack([embedding["x"], embedding["y"]], 1))
     assert 0 < inside.sum() < SAMPLES
     visit.leaves(inside.sum())
     page.reload()
@@ -204,7 +206,9 @@ def test_arrow_keys_go_through_the_gallery_in_its_order(visit):
 
 def test_many_classes_are_found_by_typing(visit):
     page = samples(visit, run="wide")
-    assert page.locator("#gallery-label-list option").count() == 300
+    options = page.locator("#gallery-label-list option")
+    options.nth(299).wait_for(state="attached")  # the view of the run before has a count, too
+    assert options.count() == 300
     page.fill("#gallery-label", "class 77")  # any case
     visit.leaves(3)
     page.fill("#gallery-label", "299")
@@ -288,8 +292,8 @@ def test_samples_without_a_label_are_neither_right_nor_wrong(visit, tmp_path):
     power = {"tells": False, "text": "That says nothing yet."}
     write_record(tmp_path / "run", EpochRecord(0, 0, samples=samples, power=power))
     with served(tmp_path) as address:
-        own = Visit(visit.page.context.browser, address, viewport={"width": 1280, "height": 900})
-        page = own.view("samples", "run", "button.cluster", plots="scores confusion map")
+        at_chance = Visit(visit.page.context.browser, address, viewport={"width": 1280, "height": 900})
+        page = at_chance.view("samples", "run", "button.cluster", plots="scores confusion map")
         assert (
             page.locator("#verdict.unknown").inner_text()
             == "No shortcut was found up to epoch 0. That says nothing yet."
@@ -300,12 +304,12 @@ def test_samples_without_a_label_are_neither_right_nor_wrong(visit, tmp_path):
         # The cluster of place 1 is that of "bee".
         shares = sorted(re.findall(r", (.+ %) wrong", page.inner_text(".atlas-key")))
         assert shares == ["0 %", "0 %", "100 %"]
-        own.view("samples", "run", "svg.atlas-picture", plots="map", colour="outcome")
+        at_chance.view("samples", "run", "svg.atlas-picture", plots="map", colour="outcome")
         page.locator(".atlas-key", has_text="without a label").wait_for()
         for reading, left in (("wrong", 4), ("right", 8)):
-            own.view("samples", "run", "#count", reading=reading)
-            own.leaves(left)
-        assert own.complaints == []
+            at_chance.view("samples", "run", "#count", reading=reading)
+            at_chance.leaves(left)
+        assert at_chance.complaints == []
         page.close()
 
 

@@ -36,14 +36,14 @@ def test_the_table_has_what_the_filters_leave_in_their_order(browser, recorded):
         visit.page.wait_for_selector("figure.sample canvas")
         _, picture = saved(visit.page, "#export-png")
         pixels = np.asarray(Image.open(io.BytesIO(picture)).convert("RGB"))
-        own = visit.page.evaluate(
+        canvas = visit.page.evaluate(
             """() => { const canvas = document.querySelector("figure.sample canvas");
                 return [canvas.width, canvas.height, ...canvas.getContext("2d").getImageData(40, 40, 1, 1).data]; }"""
         )
         # The first picture lies below the line of the title, 360 wide.
-        scale = 360 / own[0]
+        scale = 360 / canvas[0]
         place = pixels[round(16 + 18 + 40.5 * scale), round(16 + 40.5 * scale)]
-        assert np.abs(place.astype(int) - own[2:5]).max() <= 40  # it is scaled smoothly
+        assert np.abs(place.astype(int) - canvas[2:5]).max() <= 40  # it is scaled smoothly
         assert (pixels[0] == 255).all()
         visit.view("samples", TEXTS, "figure.text")
         _, picture = saved(visit.page, "#export-png")

@@ -82,9 +82,9 @@ def test_filters(whole):
 
 def test_colours_are_those_of_the_files(whole):
     classes = read_masks(whole / "run")["classes"]
-    assert [own["name"] for own in classes] == NAMES
+    assert [each["name"] for each in classes] == NAMES
     palette = np.frombuffer(voc_palette(), dtype=np.uint8).reshape(256, 3)
-    assert [own["color"] for own in classes] == [f"#{bytes(palette[1 + i]).hex()}" for i in range(3)]
+    assert [each["color"] for each in classes] == [f"#{bytes(palette[1 + i]).hex()}" for i in range(3)]
     assert tuple(palette[255]) == (224, 224, 192)  # what masks.js takes for ignored
 
 
@@ -96,12 +96,12 @@ def test_a_half_written_export_shows_what_it_has(copied):
     (folder / "index.jsonl").unlink()
     (folder / "classes.json").write_text("[")
     (folder / "scores.json").write_text('{"train": [1], "val": {"seeds": {"mean_iou": NaN}}}')
-    found = read_masks(copied)
-    assert (found["found"], found["scores"]) == (8, {})
-    assert [own["name"] for own in found["classes"]] == ["class 0", "class 1", "class 2"]
-    said = " ".join(found["notes"])
+    masks = read_masks(copied)
+    assert (masks["found"], masks["scores"]) == (8, {})
+    assert [each["name"] for each in masks["classes"]] == ["class 0", "class 1", "class 2"]
+    notes = " ".join(masks["notes"])
     for part in ("is being written", "1 of 8 lines of index.0.jsonl", "3 of 4 lines of index.1.jsonl", "classes.json"):
-        assert part in said
+        assert part in notes
     assert about_run(copied)["masks"] == 0
 
 
@@ -111,9 +111,9 @@ def test_damaged_pictures_are_left_out_with_a_note(copied):
     seeds.write_bytes(seeds.read_bytes()[:-9])
     (copied / OWN / export_files.JPEG_IMAGES / f"{name}.jpg").write_text("<script>alert(1)</script>")
     (copied / OWN / export_files.REFINED / f"{name}.png").unlink()
-    found = read_masks(copied)
-    assert not {"seeds", "image", "refined"} & set(found["rows"][0]["pictures"])
-    assert found["notes"] == ["1 of the 24 images shown lack a mask, or have one that is damaged."]
+    masks = read_masks(copied)
+    assert not {"seeds", "image", "refined"} & set(masks["rows"][0]["pictures"])
+    assert masks["notes"] == ["1 of the 24 images shown lack a mask, or have one that is damaged."]
 
 
 def test_no_other_file_is_served(copied, tmp_path):
@@ -138,9 +138,9 @@ def test_no_other_file_is_served(copied, tmp_path):
 def test_the_report_has_the_first_page(whole, tmp_path):
     write_html_report(whole, tmp_path / "report.html")
     html = (tmp_path / "report.html").read_text(encoding="utf-8")
-    found = json.loads(re.findall(r'<script id="data" type="application/json">(.*?)</script>', html, re.S)[0])["run"]
-    assert len(found["masks"]["rows"]) == len(found["mask_pictures"]) == MOST_SHOWN
-    pictures = next(iter(found["mask_pictures"].values()))
+    data = json.loads(re.findall(r'<script id="data" type="application/json">(.*?)</script>', html, re.S)[0])["run"]
+    assert len(data["masks"]["rows"]) == len(data["mask_pictures"]) == MOST_SHOWN
+    pictures = next(iter(data["mask_pictures"].values()))
     assert pictures["image"].startswith("data:image/jpeg;base64,")
     assert pictures["mask"].startswith("data:image/png;base64,")
 
@@ -157,8 +157,8 @@ def test_masks_are_sorted_by_the_iou_of_each_image(tmp_path):
         name = export_files.image_name(number, "val")
         maps = (seeds == 1)[None].float()
         image = torch.zeros(3, 40, 60)
-        given = export_files.ExportedImage(name, "val", [0], maps, seeds, seeds, ignoring, image, truth)
-        export_files.write_image_files(folder, given)
+        image_files = export_files.ExportedImage(name, "val", [0], maps, seeds, seeds, ignoring, image, truth)
+        export_files.write_image_files(folder, image_files)
     export_files.write_image_files(folder, exported("without", "val", 0))
     export_files.merge_index(folder)
     score_export(folder, classes=3)
@@ -176,7 +176,7 @@ def test_masks_are_sorted_by_the_iou_of_each_image(tmp_path):
     (folder / "image_scores.json").write_text('{"val_000002": 3, "val_000000": {"seeds": NaN, "masks": "x"}')
     assert any("image_scores.json" in note for note in read_masks(tmp_path)["notes"])
     (folder / "image_scores.json").write_text('{"val_000002": 3, "val_000000": {"seeds": NaN, "masks": "x"}}')
-    assert all(row["iou"] == {} for row in read_masks(tmp_path, sort="mask")["rows"])
+    assert [row["iou"] for row in read_masks(tmp_path, sort="mask")["rows"]] == [{}] * 4
 
 
 def test_the_view_opens_and_filters(browser, whole):
@@ -223,8 +223,8 @@ def test_a_report_paints_the_masks(browser, whole, tmp_path, width):
     ignored = values[mask == 255]
     assert (np.ptp(ignored[:, :3], axis=1) == 0).all()
     assert len(np.unique(ignored)) == 3  # two greys, opaque
-    own = read_masks(whole / "run")["classes"][row["classes"][0]]["color"]
-    assert (values[(mask > 0) & (mask < 255), :3] == list(bytes.fromhex(own[1:]))).all()
+    color = read_masks(whole / "run")["classes"][row["classes"][0]]["color"]
+    assert (values[(mask > 0) & (mask < 255), :3] == list(bytes.fromhex(color[1:]))).all()
     assert visit.page.evaluate("document.documentElement.scrollWidth") <= width
     assert visit.complaints == []
     visit.page.close()

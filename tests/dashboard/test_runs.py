@@ -40,13 +40,13 @@ def test_no_file_is_reached_through_a_link_or_a_path(runs, tmp_path):
 
 def test_events_are_those_of_the_record_with_the_last_findings_complete(recorded):
     folder = recorded / "relevance" / "run"
-    found, expected = read_new_events(folder), loggers.read_events(folder)
-    assert [event["scalars"] for event in found["events"]] == [event["scalars"] for event in expected]
-    assert found["events"][-1]["findings"] == expected[-1]["findings"]
-    brief = [{key: one[key] for key in found["events"][0]["findings"][0]} for one in expected[0]["findings"]]
-    assert found["events"][0]["findings"] == brief
-    assert found["notes"] == []
-    assert found["offset"] == (folder / "events.jsonl").stat().st_size == about_run(folder)["size"]
+    news, expected = read_new_events(folder), loggers.read_events(folder)
+    assert [event["scalars"] for event in news["events"]] == [event["scalars"] for event in expected]
+    assert news["events"][-1]["findings"] == expected[-1]["findings"]
+    brief = [{key: fact[key] for key in news["events"][0]["findings"][0]} for fact in expected[0]["findings"]]
+    assert news["events"][0]["findings"] == brief
+    assert news["notes"] == []
+    assert news["offset"] == (folder / "events.jsonl").stat().st_size == about_run(folder)["size"]
 
 
 def test_only_what_is_new_and_complete_is_read(runs):
@@ -77,10 +77,10 @@ def test_foreign_lines_are_passed_over_with_a_note(runs):
     path = runs / "run" / "events.jsonl"
     odd = {"epoch": 9, "step": 9, "scalars": {"a": "text", "b": 1.5, "c": float("nan")}, "findings": ["x", {"kind": 3}]}
     path.write_bytes(path.read_bytes() + b"\n".join([*FOREIGN, json.dumps(odd).encode()]) + b"\n")
-    found = read_new_events(runs / "run")
-    assert [event["epoch"] for event in found["events"]] == [0, 1, 2, 9]
-    assert found["events"][-1] == {"epoch": 9, "step": 9, "scalars": {"b": 1.5, "c": None}, "findings": []}
-    assert found["notes"] == ["5 of 9 lines of events.jsonl are no evaluations and were passed over."]
+    news = read_new_events(runs / "run")
+    assert [event["epoch"] for event in news["events"]] == [0, 1, 2, 9]
+    assert news["events"][-1] == {"epoch": 9, "step": 9, "scalars": {"b": 1.5, "c": None}, "findings": []}
+    assert news["notes"] == ["5 of 9 lines of events.jsonl are no evaluations and were passed over."]
 
 
 @pytest.mark.parametrize("content", [b"", b"{", b"[]", b"\xff", b"[" * 100_000])
@@ -104,22 +104,22 @@ def test_older_findings_get_their_title_and_the_kind_of_their_scope(runs):
     event = json.loads(path.read_text().splitlines()[-1])
     (fact, *_) = event["findings"]
     older = [{**fact, "scope": scope} for scope in ("overall", "group 1", "dog")]
-    for found in older:
-        del found["title"], found["scope_kind"]
+    for fact in older:
+        del fact["title"], fact["scope_kind"]
     older.append({"kind": "of_a_plugin", "scope": "overall", "state": "suspected"})
     path.write_text(json.dumps({**event, "findings": older}) + "\n")
-    found = read_new_events(runs / "run")["events"][0]["findings"]
-    assert [each["scope_kind"] for each in found] == ["overall", "group", "class", "overall"]
-    assert {each["title"] for each in found[:3]} == {"The relevance lies outside the annotation"}
-    assert found[3]["title"] == "of a plugin"
+    findings = read_new_events(runs / "run")["events"][0]["findings"]
+    assert [each["scope_kind"] for each in findings] == ["overall", "group", "class", "overall"]
+    assert {each["title"] for each in findings[:3]} == {"The relevance lies outside the annotation"}
+    assert findings[3]["title"] == "of a plugin"
 
 
 def test_a_branch_names_its_parent(tmp_path):
     parent = {"run": "first", "id": "1", "evaluation": {"epoch": 2, "step": 30}}
     (tmp_path / "run.json").write_text(json.dumps({"parent": parent}))
     (tmp_path / "events.jsonl").write_text("")
-    said = "This run is a branch of first: up to epoch 2, its evaluations are those of that run."
-    assert about_run(tmp_path)["notes"] == [said]
+    note = "This run is a branch of first: up to epoch 2, its evaluations are those of that run."
+    assert about_run(tmp_path)["notes"] == [note]
     for odd in (3, {"run": 3}, {"run": "first", "evaluation": 3}):
         (tmp_path / "run.json").write_text(json.dumps({"parent": odd}))
         assert "up to" not in " ".join(about_run(tmp_path)["notes"])

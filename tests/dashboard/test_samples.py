@@ -16,16 +16,16 @@ FOCUS = "label_energy_pointing_game"
 
 def test_the_table_is_the_records_without_maps(recorded):
     folder = recorded / "relevance" / "run"
-    found, expected = read_sample_table(folder), loggers.read_samples(folder, 2)
-    assert found["evaluation"] == found["names"][-1]
-    assert len(found["names"]) == 3
-    assert found["targets"] == ["label", "predicted", "class <b>dog</b>", "class cat", "class ünït"]
-    assert not any(name.startswith("map") for name in found["columns"])
-    assert found["columns"]["sample_id"] == [str(i) for i in expected["sample_id"]]
-    assert found["columns"]["label"] == expected["label"]
-    np.testing.assert_allclose(found["columns"][FOCUS], expected[FOCUS], rtol=1e-5)
-    assert found["pictured"] == [True] * 24
-    assert read_sample_table(folder, found["names"][0])["evaluation"] == found["names"][0]
+    table, expected = read_sample_table(folder), loggers.read_samples(folder, 2)
+    assert table["evaluation"] == table["names"][-1]
+    assert len(table["names"]) == 3
+    assert table["targets"] == ["label", "predicted", "class <b>dog</b>", "class cat", "class ünït"]
+    assert not any(name.startswith("map") for name in table["columns"])
+    assert table["columns"]["sample_id"] == [str(i) for i in expected["sample_id"]]
+    assert table["columns"]["label"] == expected["label"]
+    np.testing.assert_allclose(table["columns"][FOCUS], expected[FOCUS], rtol=1e-5)
+    assert table["pictured"] == [True] * 24
+    assert read_sample_table(folder, table["names"][0])["evaluation"] == table["names"][0]
     assert read_sample_table(folder, "../run.json")["columns"] == {}
 
 
@@ -36,7 +36,7 @@ def test_means_have_bootstrap_intervals_and_accuracies_wilsons(recorded, label):
     table = loggers.read_samples(folder)
     for number, epoch in enumerate(range(3)):
         mine = [
-            i for i, own in enumerate(table["epoch"]) if own == epoch and (label is None or table["label"][i] == label)
+            i for i, at in enumerate(table["epoch"]) if at == epoch and (label is None or table["label"][i] == label)
         ]
         values = np.array([table[FOCUS][i] for i in mine])
         _, low, high = bootstrap_interval(values, 0.9)
@@ -100,9 +100,9 @@ def test_damaged_and_foreign_tables_are_passed_over_with_a_note(runs):
     (folder / "samples" / f"{names[3]}.parquet").mkdir()
     (folder / "samples" / "epoch_x.parquet").write_bytes(b"")
     (folder / "samples" / "epoch_0009_step_000009.parquet.part").write_bytes(b"half")
-    found = read_sample_table(folder)
-    assert (found["evaluation"], found["columns"]) == (good["evaluation"], good["columns"])
-    assert len(found["notes"]) == 3
+    table = read_sample_table(folder)
+    assert (table["evaluation"], table["columns"]) == (good["evaluation"], good["columns"])
+    assert len(table["notes"]) == 3
     scores = read_scores(folder)
     assert [row[0] for row in scores["scores"][FOCUS]] == [0, 1, 2]
     assert len(scores["notes"]) == 3
@@ -113,8 +113,8 @@ def test_columns_of_odd_types_are_left_out_and_odd_numbers_are_none(tmp_path):
     (tmp_path / "samples").mkdir()
     odd = {"a": [1.0, float("inf")], "b": [b"x", b"y"], "c": [{"d": 1}, None], "e": [float("nan"), None]}
     pq.write_table(table_of(**odd), tmp_path / "samples" / "epoch_0000_step_000000.parquet")
-    found = read_sample_table(tmp_path)
-    assert found["columns"] == {"sample_id": ["a", "b"], "a": [1.0, None], "e": [None, None]}
+    table = read_sample_table(tmp_path)
+    assert table["columns"] == {"sample_id": ["a", "b"], "a": [1.0, None], "e": [None, None]}
     assert read_scores(tmp_path)["scores"] == {"a": [[0, 0, 1.0, None, None, 1]]}
 
 

@@ -82,8 +82,8 @@ def test_each_kind_and_change_has_its_own_words(changes, sentences):
 def test_one_fact_is_told_once_with_its_classes():
     classes = [replace(CONFIRMED, scope=Scope("class", str(i))) for i in range(9)]
     findings = [*classes, CONFIRMED, replace(CONFIRMED, target="predicted")]
-    for given in (findings, fold(findings)):
-        (text,) = announce(given)
+    for announced in (findings, fold(findings)):
+        (text,) = announce(announced)
         assert text.startswith("SHORTCUT confirmed, all classes")
         assert "Also in classes 0, 1, 2, 3, 4, 5 and 3 more." in text
 

@@ -9,12 +9,12 @@ MOVED = Evidence(0.4, (0.3, 0.5), 0.1, 0.002, 20)
 
 
 def test_a_finding_says_the_verdict_first_and_hides_its_numbers():
-    found = replace(finding(), scope=OVERALL, state="confirmed", intervention=MOVED)
-    page = found._repr_html_()
+    fact = replace(finding(), scope=OVERALL, state="confirmed", intervention=MOVED)
+    page = fact._repr_html_()
     verdict = page.index("SHORTCUT confirmed, all classes")
     assert verdict < page.index("points") < page.index("Mend:") < page.index("<details") < page.index("n = 20")
-    assert repr(found).startswith("Finding('SHORTCUT confirmed, all classes")
-    assert len(repr(found)) < 200
+    assert repr(fact).startswith("Finding('SHORTCUT confirmed, all classes")
+    assert len(repr(fact)) < 200
 
 
 @pytest.mark.parametrize("state", ["suspected", "refuted"])

@@ -20,11 +20,11 @@ def test_a_proof_is_in_the_record_and_its_picture_beside_it():
 
 
 def test_a_text_shows_what_was_taken_away_and_is_escaped():
-    shown = proof_html(finding(proof=TEXT))
-    assert "#7, class a&amp;b: 90% as it is, 25% deleted, 88% under the control (random words)" in shown
-    assert '<span style="text-decoration:line-through;color:#b91c1c">&lt;census&gt;</span>' in shown
-    assert "Control, random words: the</div>" in shown
-    assert "<census>" not in shown
+    page = proof_html(finding(proof=TEXT))
+    assert "#7, class a&amp;b: 90% as it is, 25% deleted, 88% under the control (random words)" in page
+    assert '<span style="text-decoration:line-through;color:#b91c1c">&lt;census&gt;</span>' in page
+    assert "Control, random words: the</div>" in page
+    assert "<census>" not in page
 
 
 def test_an_image_holds_its_picture():

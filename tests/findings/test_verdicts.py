@@ -26,7 +26,7 @@ def effect(mean, spread=0.1, samples=20, control=0.0, seed=0):
 
 
 def states(*effects, min_effect=0.05):
-    return [one.state for one in reach_verdicts([SUSPECT] * len(effects), effects, min_effect)]
+    return [fact.state for fact in reach_verdicts([SUSPECT] * len(effects), effects, min_effect)]
 
 
 def test_a_clear_effect_confirms_and_none_refutes():
@@ -39,9 +39,9 @@ def test_a_clear_effect_confirms_and_none_refutes():
 
 def test_what_no_map_shows_is_confirmed_by_a_large_effect_only():
     unseen = replace(SUSPECT, kind="reliance_outside_annotation")
-    given = [effect(0.4), effect(0.2), effect(0.3, spread=0.5)]
-    assert [one.state for one in reach_verdicts([unseen] * 3, given, 0.05)] == ["confirmed", "refuted", "suspected"]
-    assert [one.state for one in reach_verdicts([unseen] * 3, given, 0.35)] == ["confirmed", "refuted", "suspected"]
+    effects = [effect(0.4), effect(0.2), effect(0.3, spread=0.5)]
+    assert [fact.state for fact in reach_verdicts([unseen] * 3, effects, 0.05)] == ["confirmed", "refuted", "suspected"]
+    assert [fact.state for fact in reach_verdicts([unseen] * 3, effects, 0.35)] == ["confirmed", "refuted", "suspected"]
 
 
 def test_what_is_unsure_stays_suspected():

@@ -28,8 +28,8 @@ class WordReader(nn.Module):
     """Class 1 if a word is there."""
 
     def forward(self, input_ids, attention_mask):
-        there = ((input_ids == 7) & (attention_mask != 0)).any(1)
-        return torch.stack([torch.zeros(len(there)), 12.0 * there - 6], 1)
+        has_word = ((input_ids == 7) & (attention_mask != 0)).any(1)
+        return torch.stack([torch.zeros(len(has_word)), 12.0 * has_word - 6], 1)
 
 
 OBJECT, CORNER = Reader(slice(8, 16), slice(8, 16)), Reader(slice(28, 32), slice(28, 32))
@@ -38,7 +38,7 @@ OBJECT, CORNER = Reader(slice(8, 16), slice(8, 16)), Reader(slice(28, 32), slice
 def pictures(count=24):
     """Colour of the class in the middle and in a corner, noise elsewhere; the middle is the evidence."""
     generator = torch.Generator().manual_seed(0)
-    found = []
+    samples = []
     for i in range(count):
         image = 0.5 * torch.rand(3, 32, 32, generator=generator)
         mask = torch.zeros(32, 32, dtype=torch.uint8)
@@ -46,13 +46,13 @@ def pictures(count=24):
         for part in (image[:, 8:16, 8:16], image[:, 28:, 28:]):
             part.zero_()
             part[i % 3] = 1
-        found.append(Sample(i, i % 3, {"image": image, "mask": mask}))
-    return found
+        samples.append(Sample(i, i % 3, {"image": image, "mask": mask}))
+    return samples
 
 
 def probabilities(model, samples):
     with torch.no_grad():
-        return class_probabilities(model(torch.stack([one.tensors["image"] for one in samples]))).numpy()
+        return class_probabilities(model(torch.stack([sample.tensors["image"] for sample in samples]))).numpy()
 
 
 def effect(model, samples, region, strategy="swap", **options):
@@ -106,10 +106,12 @@ def test_the_control_of_a_swap_is_one_within_the_class():
 def test_what_is_everywhere_is_found_all_the_same():
     """A tint of the whole image: no region is like no other."""
     samples = []
-    for one in pictures():
-        tint = torch.eye(3)[one.label][:, None, None]
+    for sample in pictures():
+        tint = torch.eye(3)[sample.label][:, None, None]
         samples.append(
-            Sample(one.sample_id, one.label, {**one.tensors, "image": 0.5 * one.tensors["image"] + 0.5 * tint})
+            Sample(
+                sample.sample_id, sample.label, {**sample.tensors, "image": 0.5 * sample.tensors["image"] + 0.5 * tint}
+            )
         )
     change, control = effect(Reader(slice(0, 32), slice(0, 32)), samples, Region("outside"))
     assert change.mean() - control.mean() > 0.5
@@ -117,7 +119,7 @@ def test_what_is_everywhere_is_found_all_the_same():
 
 def test_a_class_of_one_sample_has_no_control():
     samples = pictures(7)  # the third class twice, the first one thrice
-    lonely = [one for one in samples if one.label != 2] + [samples[2]]
+    lonely = [sample for sample in samples if sample.label != 2] + [samples[2]]
     change, control = effect(CORNER, lonely, Region("outside"))
     assert np.isnan(change).tolist() == np.isnan(control).tolist() == [False] * 5 + [True]
 
@@ -125,14 +127,14 @@ def test_a_class_of_one_sample_has_no_control():
 def test_a_donors_own_evidence_is_not_given():
     """Here it would lie in the corner that the model reads."""
     samples = []
-    for one in pictures():
-        image = one.tensors["image"].clone()
+    for sample in pictures():
+        image = sample.tensors["image"].clone()
         image[:, 28:, 28:] = 0.5
-        mask = one.tensors["mask"].clone()
-        if one.sample_id % 2:  # these show the object in the corner
-            image[:, 28:, 28:] = torch.eye(3)[one.label][:, None, None]
+        mask = sample.tensors["mask"].clone()
+        if sample.sample_id % 2:  # these show the object in the corner
+            image[:, 28:, 28:] = torch.eye(3)[sample.label][:, None, None]
             mask = mask.roll((18, 18), (0, 1))
-        samples.append(Sample(one.sample_id, one.label, {"image": image, "mask": mask}))
+        samples.append(Sample(sample.sample_id, sample.label, {"image": image, "mask": mask}))
     change, _ = effect(CORNER, samples, Region("outside"))
     even = change[::2]
     assert even.max() < 0.2  # an object given from the corner would have moved them by 0.7
@@ -149,28 +151,31 @@ def test_patches_are_removed_and_a_random_place_is_the_control():
 
 def test_it_does_not_matter_who_computes_what():
     samples, rows = pictures(), np.arange(24)
-    given = probabilities(CORNER, samples)
-    one = run_effects(CORNER, samples, Region("outside"), given, config=InterventionConfig(batch_size=24))
+    answers = probabilities(CORNER, samples)
+    of_all = run_effects(CORNER, samples, Region("outside"), answers, config=InterventionConfig(batch_size=24))
     parts = [
-        run_effects(CORNER, samples, Region("outside"), given, rows[k::2], config=InterventionConfig(batch_size=5))
+        run_effects(CORNER, samples, Region("outside"), answers, rows[k::2], config=InterventionConfig(batch_size=5))
         for k in (0, 1)
     ]
-    for whole, first, second in zip(one, *parts, strict=True):
-        np.testing.assert_allclose(whole[::2], first, atol=1e-5)  # float32 logits of up to 20
-        np.testing.assert_allclose(whole[1::2], second, atol=1e-5)  # float32 logits of up to 20
+    for together, first, second in zip(of_all, *parts, strict=True):
+        np.testing.assert_allclose(together[::2], first, atol=1e-5)  # float32 logits of up to 20
+        np.testing.assert_allclose(together[1::2], second, atol=1e-5)  # float32 logits of up to 20
 
 
 def test_donors_are_read_as_another_class():
     predicted = np.random.default_rng(0).choice(3, 50, p=[0.8, 0.1, 0.1])
     rows = np.arange(0, 50, 2)
-    found = donors_by_prediction(predicted, rows, seed=3)
-    assert (found[1::2] == -1).all()
-    assert set(found[rows]) <= set(rows)
-    assert (predicted[found[rows]] != predicted[rows]).all()
-    own = donors_by_prediction(predicted, rows, seed=3, same_class=True)
-    assert (predicted[own[rows]] == predicted[rows])[own[rows] >= 0].all()
-    assert (own[rows] != rows).all()
-    assert set(own[rows]) <= {-1, *rows}
+    donors = donors_by_prediction(predicted, rows, seed=3)
+    assert (donors[1::2] == -1).all()
+    assert set(donors[rows]) <= set(rows)
+    assert (predicted[donors[rows]] != predicted[rows]).all()
+    within_class = donors_by_prediction(predicted, rows, seed=3, same_class=True)
+    assert (predicted[within_class[rows]] == predicted[rows])[within_class[rows] >= 0].all()
+    counts = np.bincount(predicted[rows])
+    assert ((within_class[rows] >= 0) == (counts[predicted[rows]] > 1)).all()  # whoever has another of its class
+    assert counts.max() > 1
+    assert (within_class[rows] != rows).all()
+    assert set(within_class[rows]) <= {-1, *rows}
     with pytest.raises(ValueError, match="predicts the same class for all"):
         donors_by_prediction(np.zeros(5, int), np.arange(5), 0)
 
@@ -178,16 +183,16 @@ def test_donors_are_read_as_another_class():
 def texts(count=20):
     """A word in half of the texts, outside of the rationale."""
     rng = np.random.default_rng(0)
-    found = []
+    samples = []
     for i in range(count):
         length = 8 + i % 4
         ids = torch.tensor([101, *rng.integers(20, 90, length).tolist(), 102])
         rationale = torch.tensor([255, 1, 1, *[0] * (length - 2), 255])
         ids[4] = 7 if i % 2 else 8
-        found.append(
+        samples.append(
             Sample(i, i % 2, {"input_ids": ids, "attention_mask": torch.ones_like(ids), "rationale": rationale})
         )
-    return found
+    return samples
 
 
 @pytest.mark.parametrize(("region", "strategy"), [
@@ -195,9 +200,9 @@ def texts(count=20):
 ])  # fmt: skip
 def test_a_word_that_is_read_moves_the_prediction(region, strategy):
     samples, rows = texts(), np.arange(20)
-    given = np.array([[0.0025, 0.9975] if i % 2 else [0.9975, 0.0025] for i in rows])
+    answers = np.array([[0.0025, 0.9975] if i % 2 else [0.9975, 0.0025] for i in rows])
     change, control = run_effects(
-        WordReader(), samples, region, given, grid=None, config=InterventionConfig(strategy, batch_size=6)
+        WordReader(), samples, region, answers, grid=None, config=InterventionConfig(strategy, batch_size=6)
     )
     with_word = change[1::2]
     assert np.nanmean(with_word) > 0.7
@@ -223,25 +228,25 @@ def test_a_strategy_that_is_unknown_is_not_carried_out_as_another():
 def test_what_falls_furthest_is_kept_with_its_inputs_and_answers(strategy):
     samples = pictures()
     region = Region("outside") if strategy == "swap" else Region("patches", (15,))
-    given = probabilities(CORNER, samples)
+    answers = probabilities(CORNER, samples)
     groups = [set(range(24)), {1, 4, 7}, {2}]
-    kept = KeptChanges({region: groups, Region("patches", (0,)): [{0}]}, most=2)
+    recorder = KeptChanges({region: groups, Region("patches", (0,)): [{0}]}, most=2)
     config = InterventionConfig(strategy, batch_size=5)
-    change, control = run_effects(CORNER, samples, region, given, config=config, kept=kept)
+    change, control = run_effects(CORNER, samples, region, answers, config=config, kept=recorder)
     differences = change - control
     for group in groups:
         expected = sorted(group, key=lambda row: (-differences[row], row))[:2]
-        assert kept.furthest(region, group) == expected
+        assert recorder.furthest(region, group) == expected
     # Nothing else is held: two of each group at most.
-    assert {row for _, row in kept.changes} == {row for group in groups for row in kept.furthest(region, group)}
-    for (_, row), one in kept.changes.items():
-        answer = given[row].argmax()
+    assert {row for _, row in recorder.changes} == {row for group in groups for row in recorder.furthest(region, group)}
+    for (_, row), pair in recorder.changes.items():
+        answer = answers[row].argmax()
         for inputs, probability, fall in (
-            (one.changed, one.changed_answer, change[row]),
-            (one.control, one.control_answer, control[row]),
+            (pair.changed, pair.changed_answer, change[row]),
+            (pair.control, pair.control_answer, control[row]),
         ):
             with torch.no_grad():
                 again = class_probabilities(CORNER(inputs["image"][None])).numpy()[0]
             np.testing.assert_allclose(probability, again, atol=1e-5)
-            assert given[row][answer] - probability[answer] == pytest.approx(fall, abs=1e-6)
-        assert one.fall == pytest.approx(differences[row], abs=1e-6)
+            assert answers[row][answer] - probability[answer] == pytest.approx(fall, abs=1e-6)
+        assert pair.fall == pytest.approx(differences[row], abs=1e-6)

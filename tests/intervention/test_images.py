@@ -83,9 +83,9 @@ def test_a_batch_is_its_images_one_by_one(size):
 def test_shifting_keeps_the_shape(down, right):
     mask = region((0, 0, 4, 4), (5, 5, 9, 16))
     offset = torch.tensor([[down, right], [right, down]])
-    found = shifted(mask, offset)
+    moved = shifted(mask, offset)
     for i, (rows, columns) in enumerate(offset.tolist()):
-        assert np.array_equal(found[i].numpy(), np.roll(mask[i].numpy(), (rows, columns), (0, 1)))
+        assert np.array_equal(moved[i].numpy(), np.roll(mask[i].numpy(), (rows, columns), (0, 1)))
 
 
 def test_dilation_adds_a_margin():

@@ -30,16 +30,16 @@ def square(samples: int, size: int = 7) -> torch.Tensor:
 @pytest.mark.parametrize(("margin", "area"), [(0, 1), (1, 9), (2, 25)])
 def test_the_evidence_and_its_margin_stay(margin, area):
     images = numbered(4)
-    found, swapped = swap_outside(images, square(4), margin)
+    surrounded, swapped = swap_outside(images, square(4), margin)
     assert swapped.all()
-    assert ((found == images).flatten(1).sum(1) == 3 * area).all()
+    assert ((surrounded == images).flatten(1).sum(1) == 3 * area).all()
 
 
 @given(st.integers(2, 9), st.integers(0, 10**6))
 @settings(deadline=None, max_examples=40)
 def test_every_image_gives_its_surroundings_to_one_other(samples, seed):
-    found, _ = swap_outside(numbered(samples), square(samples), 0, torch.Generator().manual_seed(seed))
-    donors = found[:, 0, 0, 0].long()
+    surrounded, _ = swap_outside(numbered(samples), square(samples), 0, torch.Generator().manual_seed(seed))
+    donors = surrounded[:, 0, 0, 0].long()
     assert (donors != torch.arange(samples)).all()
     assert sorted(donors.tolist()) == list(range(samples))
 
@@ -48,15 +48,15 @@ def test_what_is_ignored_stays_and_what_is_not_annotated_too():
     images, mask = numbered(3), square(3)
     mask[0, 0] = 255
     mask[1] = 255
-    found, swapped = swap_outside(images, mask, 0)
+    surrounded, swapped = swap_outside(images, mask, 0)
     assert swapped.tolist() == [True, False, True]
-    assert torch.equal(found[0, :, 0], images[0, :, 0])
-    assert torch.equal(found[1], images[1])
+    assert torch.equal(surrounded[0, :, 0], images[0, :, 0])
+    assert torch.equal(surrounded[1], images[1])
 
 
 def test_one_image_alone_is_not_swapped():
-    found, swapped = swap_outside(numbered(1), square(1))
-    assert torch.equal(found, numbered(1))
+    surrounded, swapped = swap_outside(numbered(1), square(1))
+    assert torch.equal(surrounded, numbered(1))
     assert not swapped.any()
 
 
@@ -85,19 +85,19 @@ def test_tokens_are_given_by_one_other_text_and_are_its_own(rows, margin, seed, 
     count, usable = len(rows), rationale != IGNORED
     tokens = torch.arange(count * 6).view(count, 6)  # token // 6 is the text that it comes from
     given_tokens = tokens[..., None].expand(-1, -1, 2).double() if embedded else tokens
-    found, swapped = swap_tokens(given_tokens, rationale, margin, torch.Generator().manual_seed(seed))
-    found = found[..., 0].long() if embedded else found
+    new_tokens, swapped = swap_tokens(given_tokens, rationale, margin, torch.Generator().manual_seed(seed))
+    new_tokens = new_tokens[..., 0].long() if embedded else new_tokens
     donors = set()
     for row in range(count):
         marked = [i for i in range(6) if rationale[row, i] == 1]
-        kept = {i for i in range(6) if not usable[row, i] or any(abs(i - j) <= margin for j in marked)}
-        others = [i for i in range(6) if i not in kept]
-        assert torch.equal(found[row, sorted(kept)], tokens[row, sorted(kept)])
+        fixed = {i for i in range(6) if not usable[row, i] or any(abs(i - j) <= margin for j in marked)}
+        others = [i for i in range(6) if i not in fixed]
+        assert torch.equal(new_tokens[row, sorted(fixed)], tokens[row, sorted(fixed)])
         if not swapped[row]:
-            assert torch.equal(found[row], tokens[row])
+            assert torch.equal(new_tokens[row], tokens[row])
             continue
         assert usable[row].any()
-        exchanged = {divmod(int(found[row, i]), 6) for i in others}
+        exchanged = {divmod(int(new_tokens[row, i]), 6) for i in others}
         assert len({text for text, _ in exchanged}) <= 1
         assert all(text != row and usable[text, place] for text, place in exchanged)
         donors |= {(row, text) for text, _ in exchanged}
@@ -108,9 +108,9 @@ def test_tokens_are_given_by_one_other_text_and_are_its_own(rows, margin, seed, 
 
 def test_the_same_generator_swaps_the_same_tokens():
     tokens, rationale = torch.arange(24).view(4, 6), torch.eye(4, 6)
-    one, two, other = (swap_tokens(tokens, rationale, 0, torch.Generator().manual_seed(i))[0] for i in (0, 0, 1))
-    assert torch.equal(one, two)
-    assert not torch.equal(one, other)
+    first, again, other = (swap_tokens(tokens, rationale, 0, torch.Generator().manual_seed(i))[0] for i in (0, 0, 1))
+    assert torch.equal(first, again)
+    assert not torch.equal(first, other)
 
 
 def test_wrong_texts():
@@ -127,11 +127,11 @@ def test_the_default_margin_is_one_for_all(size, margin):
     assert default_margin(size) == margin
     mask = torch.zeros(2, *size, dtype=torch.uint8)
     mask[:, 15, 15] = 1
-    kept = ~outside_evidence(mask)
-    assert kept[0].sum() == (2 * margin + 1) ** 2
+    evidence = ~outside_evidence(mask)
+    assert evidence[0].sum() == (2 * margin + 1) ** 2
     images = torch.arange(2.0).view(2, 1, 1, 1).expand(2, 1, *size)
     swapped, _ = swap_outside(images, mask)
-    assert torch.equal(swapped[:, 0] == images[:, 0], kept)
+    assert torch.equal(swapped[:, 0] == images[:, 0], evidence)
 
 
 def test_nothing_lies_outside_where_nothing_is_evidence():
@@ -178,14 +178,16 @@ def test_donors_may_give_their_surroundings_alone():
         mask[row, row : row + 4, 3:7] = 1
         images[row, :, row : row + 4, 3:7] = 1000  # objects that nobody could overlook
     mask[4, 0, 0] = IGNORED
-    found, swapped = swap_outside(images, mask, 0, torch.Generator().manual_seed(0), without_evidence=True)
+    surrounded, swapped = swap_outside(images, mask, 0, torch.Generator().manual_seed(0), without_evidence=True)
     assert swapped.all()
     outside = ~(mask == 1) & (mask != IGNORED)
-    assert (found[outside[:, None].expand_as(found)] <= 1).all()
-    assert torch.equal(found[~outside[:, None].expand_as(found)], images[~outside[:, None].expand_as(found)])
-    whole, _ = swap_outside(images, mask, 0, torch.Generator().manual_seed(0))
-    same = (whole < 1000)[:, 0] & outside
-    assert torch.equal(found.permute(0, 2, 3, 1)[same], whole.permute(0, 2, 3, 1)[same])
+    assert (surrounded[outside[:, None].expand_as(surrounded)] <= 1).all()
+    assert torch.equal(
+        surrounded[~outside[:, None].expand_as(surrounded)], images[~outside[:, None].expand_as(surrounded)]
+    )
+    with_evidence, _ = swap_outside(images, mask, 0, torch.Generator().manual_seed(0))
+    same = (with_evidence < 1000)[:, 0] & outside
+    assert torch.equal(surrounded.permute(0, 2, 3, 1)[same], with_evidence.permute(0, 2, 3, 1)[same])
 
 
 def test_the_margin_of_a_donor_is_painted_over_too():
@@ -193,8 +195,8 @@ def test_the_margin_of_a_donor_is_painted_over_too():
     mask = torch.zeros(2, 12, 12, dtype=torch.uint8)
     mask[0, 2, 2] = mask[1, 9, 9] = 1
     images[1, :, 7:12, 7:12] = 500  # a halo of two pixels around the evidence
-    found, _ = swap_outside(images, mask, 2, without_evidence=True)
-    assert found[0].max() == 1
+    surrounded, _ = swap_outside(images, mask, 2, without_evidence=True)
+    assert surrounded[0].max() == 1
 
 
 def test_texts_may_give_what_is_no_evidence_alone():
@@ -204,7 +206,7 @@ def test_texts_may_give_what_is_no_evidence_alone():
     rationale[2, :6] = 1
     rationale[2, 6:] = IGNORED  # it has nothing else to give
     for seed in range(20):
-        found, _ = swap_tokens(ids, rationale, 0, torch.Generator().manual_seed(seed), without_evidence=True)
-        given = found[(rationale == 0)]
-        assert not set(given.tolist()) & {1, 2, 3, 4, 10}
-        assert not set(given.tolist()) & {22, 23}
+        new_tokens, _ = swap_tokens(ids, rationale, 0, torch.Generator().manual_seed(seed), without_evidence=True)
+        received = new_tokens[rationale == 0]
+        assert not set(received.tolist()) & {1, 2, 3, 4, 10}
+        assert not set(received.tolist()) & {22, 23}

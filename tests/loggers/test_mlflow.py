@@ -3,6 +3,7 @@ import json
 import re
 import warnings
 
+import mlflow
 import numpy as np
 import pytest
 from examples import finding
@@ -39,7 +40,6 @@ RECORD = EpochRecord(
 @pytest.fixture(scope="module", params=["file", "sqlite"])
 def written(request, tmp_path_factory):
     """Two epochs in a store of each kind, as a client finds them."""
-    mlflow = pytest.importorskip("mlflow")
     folder = tmp_path_factory.mktemp("mlflow")
     uri = {"file": folder.as_uri(), "sqlite": f"sqlite:///{folder}/mlflow.db"}[request.param]
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
@@ -147,13 +147,13 @@ def test_scores_of_many_classes_are_a_table():
 
 def test_how_many_classes_an_evaluation_has_does_not_decide_what_is_a_table():
     names = [str(i) for i in range(60)]
-    said = []
+    notes = []
     for predicted in (40, 55):
         scalars = {"relevance/epg": 0.5, **{f"relevance/per_class/{name}": 1.0 for name in names[:predicted]}}
         record = EpochRecord(0, 0, scalars, metrics=[CLASSES], class_names=names)
         assert loggers.many_scores.with_few_scores(record).scalars == {"relevance/epg": 0.5}
         assert len(loggers.many_scores.scores_table(record)["of"]) == predicted
-        said.append(what_is_sent(MLflowRun(None, ""), record))
-    assert said[0] == said[1]
+        notes.append(what_is_sent(MLflowRun(None, ""), record))
+    assert notes[0] == notes[1]
     without = EpochRecord(0, 0, {"relevance/epg": 0.5}, metrics=[CLASSES], class_names=names)
     assert what_is_sent(MLflowRun(None, ""), without) == []

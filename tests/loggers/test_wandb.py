@@ -137,7 +137,7 @@ def test_the_tables_pictures_have_their_masks_with_named_classes(written):
     assert masked["masks"]["annotation"]["path"].endswith(".mask.png")
     contents = [entry for artifact in of(written, "artifact") for entry in artifact["manifest"]["contents"]]
     path = next(entry["local_path"] for entry in contents if entry["path"] == masked["classes"]["path"])
-    named = {one["id"]: one["name"] for one in json.loads(Path(path).read_text())["class_set"]}
+    named = {entry["id"]: entry["name"] for entry in json.loads(Path(path).read_text())["class_set"]}
     assert named == {0: "elsewhere", 1: "annotation", 255: "ignored"}
 
 

@@ -125,7 +125,7 @@ def test_a_size_that_is_nearly_right_is_not_changed():
     """Costs that vary by a third from epoch to epoch make no sample larger and smaller in turn."""
     run = simulate(200, 100.0, lambda extent, epoch: 0.25 * extent.work * (1 + (epoch % 3) / 6))
     sizes = [extent for _, extent in run.evaluated]
-    assert sum(one != other for one, other in itertools.pairwise(sizes)) <= 2
+    assert sum(size != other for size, other in itertools.pairwise(sizes)) <= 2
 
 
 def test_epochs_that_become_longer_allow_a_larger_sample():

@@ -24,11 +24,11 @@ def made(tensors, grid=(4, 3), look=LOOK):
 
 def test_an_image_is_as_it_was_before_it_was_normalised():
     pixels = torch.arange(3 * 8 * 6).reshape(3, 8, 6) / 255
-    found = made(
+    stored = made(
         {"image": (pixels - 0.5) / 0.25}, look=DisplayOptions(LOOK.class_names, LOOK.name_tokens, [0.5] * 3, [0.25] * 3)
     )
-    assert (found.sample_id, found.grid, found.annotation) == ("s", (4, 3), None)
-    np.testing.assert_array_equal(found.image, np.arange(3 * 8 * 6).reshape(3, 8, 6).transpose(1, 2, 0))
+    assert (stored.sample_id, stored.grid, stored.annotation) == ("s", (4, 3), None)
+    np.testing.assert_array_equal(stored.image, np.arange(3 * 8 * 6).reshape(3, 8, 6).transpose(1, 2, 0))
 
 
 def test_annotations_of_images_are_masks_of_their_size():
@@ -44,11 +44,11 @@ def test_annotations_of_images_are_masks_of_their_size():
 
 def test_texts_have_a_name_for_each_token_that_is_no_padding():
     ids, mask = torch.tensor([5, 6, 7, 0]), torch.tensor([1, 1, 1, 0])
-    found = made({"input_ids": ids, "attention_mask": mask, "rationale": torch.tensor([1, 0, 255, 255])}, grid=None)
-    assert found.tokens == ["w5", "w6", "w7", None]
-    assert (found.grid, found.image) == (None, None)
-    np.testing.assert_array_equal(found.annotation, [1, 0, 255, 255])
-    assert found.scored == [False, True, False, False]  # the ends are special, the rest is ignored
+    stored = made({"input_ids": ids, "attention_mask": mask, "rationale": torch.tensor([1, 0, 255, 255])}, grid=None)
+    assert stored.tokens == ["w5", "w6", "w7", None]
+    assert (stored.grid, stored.image) == (None, None)
+    np.testing.assert_array_equal(stored.annotation, [1, 0, 255, 255])
+    assert stored.scored == [False, True, False, False]  # the ends are special, the rest is ignored
     unmasked = made({"input_ids": ids}, grid=None)
     assert (unmasked.tokens, unmasked.annotation) == (["w5", "w6", "w7", "w0"], None)
     assert unmasked.scored == [False, True, True, False]
@@ -57,10 +57,10 @@ def test_texts_have_a_name_for_each_token_that_is_no_padding():
 def test_a_text_is_coloured_by_its_scored_tokens():
     tensors = {"input_ids": torch.tensor([5, 6, 7, 8]), "attention_mask": torch.ones(4, dtype=torch.long)}
     relevance = {"label": torch.tensor([0.99995, 2e-5, 1e-5, 2e-5])}
-    one = ExplainedSample(
+    explained = ExplainedSample(
         Sample("s", 1, tensors), 0, np.array([0.75, 0.25]), relevance, None, 2, chance=float("nan"), values={}
     )
-    (text,) = highlights([one], LOOK)
+    (text,) = highlights([explained], LOOK)
     assert re.findall(r",([\d.]+)\);border-radius:2px\" title=\"[^\"]*\">(\w+)<", text.html) == [
         ("0.75", "w6"),
         ("0.38", "w7"),
@@ -75,7 +75,7 @@ def test_a_separator_between_two_texts_is_grey_and_an_unknown_word_is_not():
     tensors = {"input_ids": torch.arange(5), "attention_mask": torch.ones(5, dtype=torch.long)}
     scored = [False, True, False, True, False]
     assert made(tensors, grid=None, look=look).scored == scored
-    one = ExplainedSample(
+    explained = ExplainedSample(
         Sample("s", 1, tensors),
         0,
         np.array([0.75, 0.25]),
@@ -85,7 +85,7 @@ def test_a_separator_between_two_texts_is_grey_and_an_unknown_word_is_not():
         chance=float("nan"),
         values={},
     )
-    (text,) = highlights([one], look)
+    (text,) = highlights([explained], look)
     assert re.findall(r",([\d.]+)\);border-radius:2px\" title=\"[^\"]*\">([^<]+)<", text.html) == [
         ("0.38", "good"),
         ("0.75", "[UNK]"),
@@ -94,13 +94,13 @@ def test_a_separator_between_two_texts_is_grey_and_an_unknown_word_is_not():
 
 def test_nothing_is_made_before_it_is_asked_for():
     broken = Sample("broken", 0, {"image": torch.rand(2, 8, 6)})
-    found = inputs([(broken, (4, 3)), (Sample(7, 0, image()), (4, 3))], LOOK)
-    assert list(found) == ["broken", 7]
-    kept = found[7]().image
-    assert kept is not None
-    assert kept.shape == (8, 6, 3)
+    stored = inputs([(broken, (4, 3)), (Sample(7, 0, image()), (4, 3))], LOOK)
+    assert list(stored) == ["broken", 7]
+    pixels = stored[7]().image
+    assert pixels is not None
+    assert pixels.shape == (8, 6, 3)
     with pytest.raises(ValueError, match="an image has the shape"):
-        found["broken"]()
+        stored["broken"]()
 
 
 def test_a_picture_has_its_mask_at_its_own_size():
@@ -108,12 +108,12 @@ def test_a_picture_has_its_mask_at_its_own_size():
     mask[:4] = 1
     sample = Sample("s", 1, image(mask=mask))
     values = {"label/energy_pointing_game": 0.25}
-    one = ExplainedSample(
+    explained = ExplainedSample(
         sample, 0, np.array([0.75, 0.25]), {"label": torch.ones(12)}, (4, 3), 2, chance=0.5, values=values
     )
-    assert _title(one, "label", LOOK.class_names) == "target 'dog', p = 0.25"
-    assert _title(one, "predicted", LOOK.class_names) == "target 'cat', p = 0.75"
-    (picture,) = pictures([one], LOOK)
+    assert _title(explained, "label", LOOK.class_names) == "target 'dog', p = 0.25"
+    assert _title(explained, "predicted", LOOK.class_names) == "target 'cat', p = 0.75"
+    (picture,) = pictures([explained], LOOK)
     assert picture.mask is not None
     assert picture.mask.shape == picture.image.shape[:2]
     # The image (160 x 120) as it is and its map, with the mask over both: [160, 120 + gap + 120], below a title.

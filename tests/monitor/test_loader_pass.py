@@ -94,8 +94,8 @@ def collator(side):
 
 def test_columns_that_a_collator_drops_stand_where_its_tokens_do():
     for side, expected in (("right", [[1, 0, 255], [1, 0, 0]]), ("left", [[255, 1, 0], [1, 0, 0]])):
-        whole = WholeBatches(rows([2, 3]), None, collator(side), ("rationale", "name"))
-        batch = whole.collate_fn(rows([2, 3]))
+        batches = WholeBatches(rows([2, 3]), None, collator(side), ("rationale", "name"))
+        batch = batches.collate_fn(rows([2, 3]))
         assert batch["rationale"].tolist() == expected
         assert batch["name"] == ["x", "x"]
 
@@ -103,9 +103,9 @@ def test_columns_that_a_collator_drops_stand_where_its_tokens_do():
 def test_a_collator_gets_what_a_transform_makes_of_the_columns_that_a_dataset_names():
     # As after `datasets.Dataset.set_transform`: the dataset has the column "image", its samples have "pixel_values".
     samples = [{"pixel_values": torch.full((2,), float(i)), "mask": [i, 1]} for i in range(2)]
-    whole = WholeBatches(
+    batches = WholeBatches(
         samples, None, lambda batch: {"pixel_values": torch.stack([each["pixel_values"] for each in batch])}, {"mask"}
     )
-    batch = whole.collate_fn(samples)
+    batch = batches.collate_fn(samples)
     assert batch["pixel_values"].tolist() == [[0, 0], [1, 1]]
     assert batch["mask"].tolist() == [[0, 1], [1, 1]]

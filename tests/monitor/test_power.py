@@ -36,9 +36,9 @@ def scored(label: int, share: float) -> ExplainedSample:
 def test_the_line_says_from_which_shortfall_on():
     some = [scored(i % 2, 0.25 + 0.1 * (-1) ** (i // 2)) for i in range(16)]
     single = 100 * least_shortfall(8, 0.1 * math.sqrt(16 / 15), 3)
-    whole = 100 * least_shortfall(16, 0.1 * math.sqrt(16 / 15), 3)
+    both = 100 * least_shortfall(16, 0.1 * math.sqrt(16 / 15), 3)
     assert power_line(some, "chance", 0.95) == (
-        f"with 16 annotated samples all classes together are flagged from {whole:.0f} points below the annotated area, "
+        f"with 16 annotated samples all classes together are flagged from {both:.0f} points below the annotated area, "
         f"a class of 8 from {single:.0f} points"
     )
     assert power_line(some[:4], 0.5, 0.95) == (

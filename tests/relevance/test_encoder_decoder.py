@@ -4,13 +4,12 @@ from typing import Any
 
 import pytest
 import torch
+import transformers
 from golden_cases import relative_error
 from model_zoo import randomised
 from torch import Tensor
 
 import lrptrain
-
-transformers = pytest.importorskip("transformers")
 
 IDS = torch.tensor([[0, 6, 10, 4, 15, 2], [0, 8, 12, 2, 1, 1]])
 INPUTS = {"input_ids": IDS, "attention_mask": (IDS != 1).long()}
@@ -27,8 +26,8 @@ def bart(**options: Any) -> Any:
 
 def t5() -> Any:
     config = transformers.T5Config(
-        vocab_size=40, d_model=16, d_kv=8, d_ff=24, num_layers=2, num_decoder_layers=2, num_heads=2, num_labels=3,
-        pad_token_id=1, eos_token_id=2, decoder_start_token_id=1,
+        **{"vocab_size": 40, "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_decoder_layers": 2,
+           "num_heads": 2, "num_labels": 3, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1},
     )  # fmt: skip
     return randomised(transformers.T5ForSequenceClassification(config))
 

@@ -57,12 +57,12 @@ def test_methods_of_blocks_are_refused_where_there_are_none(method):
 @pytest.mark.parametrize("method", [method for method in lrptrain.methods() if method not in OF_BLOCKS])
 def test_a_function_that_reads_a_class_explains_that_class(method):
     expected = lrptrain.attribute(Small(), patches(), 1, method, other=2)
-    found = lrptrain.attribute(Small(), patches(), lambda y: y[:, 1], method, other=lambda y: y[:, 2])
-    close(found.scores, expected.scores)
-    close(found.logits, expected.logits[:, 1:3])
-    assert found.target.tolist() == [0, 0, 0]
-    assert found.other is not None
-    assert found.other.tolist() == [1, 1, 1]
+    relevance = lrptrain.attribute(Small(), patches(), lambda y: y[:, 1], method, other=lambda y: y[:, 2])
+    close(relevance.scores, expected.scores)
+    close(relevance.logits, expected.logits[:, 1:3])
+    assert relevance.target.tolist() == [0, 0, 0]
+    assert relevance.other is not None
+    assert relevance.other.tolist() == [1, 1, 1]
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -83,9 +83,9 @@ def test_the_gradient_is_that_of_the_entry():
     embedded = model.bert.embeddings.word_embeddings(inputs["input_ids"]).detach().requires_grad_()
     logits = model(inputs_embeds=embedded, attention_mask=inputs["attention_mask"]).logits
     (gradient,) = torch.autograd.grad(logits[:, 2, 1].sum(), embedded)
-    found = lrptrain.attribute(model, inputs, (2, 1), "input_x_gradient")
-    close(found.scores, ((embedded * gradient).sum(-1) * inputs["attention_mask"]).detach())
-    close(found.logits[:, 0], logits[:, 2, 1].detach())
+    relevance = lrptrain.attribute(model, inputs, (2, 1), "input_x_gradient")
+    close(relevance.scores, ((embedded * gradient).sum(-1) * inputs["attention_mask"]).detach())
+    close(relevance.logits[:, 0], logits[:, 2, 1].detach())
 
 
 def test_several_heads_of_one_recording():
@@ -95,8 +95,8 @@ def test_several_heads_of_one_recording():
     heads: tuple[Any, ...] = ((1, 2), lambda output: output.logits[:, 0].sum(-1), [(0, 1), (1, 1), (2, 1)], (1, 2))
     for target in heads:
         for method in ("attnlrp", "generic_attention"):
-            found = recording.attribute(target, method)
-            close(found.scores, lrptrain.attribute(model, inputs, target, method).scores)
+            relevance = recording.attribute(target, method)
+            close(relevance.scores, lrptrain.attribute(model, inputs, target, method).scores)
     with pytest.raises(UnsupportedModelError, match=r"returned TokenClassifierOutput with logits \[3, 10, 5\]"):
         recording.attribute()
 
@@ -129,8 +129,8 @@ def test_a_function_of_the_whole_batch_is_run_on_whole_batches(method):
     options: dict[str, Any] = {"samples": 24} if method in ("lime", "kernel_shap", "smoothgrad") else {}
     chosen = torch.tensor([2, 0, 3])
     expected = lrptrain.attribute(Small(), patches(), chosen, method, **options)
-    found = lrptrain.attribute(Small(), patches(), lambda y: y[range(3), chosen], method, **options)
-    close(found.scores, expected.scores)
+    relevance = lrptrain.attribute(Small(), patches(), lambda y: y[range(3), chosen], method, **options)
+    close(relevance.scores, expected.scores)
 
 
 @pytest.mark.parametrize("method", METHODS)
@@ -139,9 +139,9 @@ def test_one_number_per_sample(method, squeezed):
     model = Returns(lambda y: y[:, 1] if squeezed else y[:, 1:2])
     expected = lrptrain.attribute(Small(), patches(), 1, method)
     for target in (None, 0, lrptrain.targets.RawScoresOutputTarget()):
-        found = lrptrain.attribute(model, patches(), target, method)
-        close(found.scores, expected.scores)
-        close(found.logits, expected.logits[:, 1:2])
+        relevance = lrptrain.attribute(model, patches(), target, method)
+        close(relevance.scores, expected.scores)
+        close(relevance.logits, expected.logits[:, 1:2])
     other_class = lrptrain.attribute(model, patches(), lrptrain.targets.BinaryClassifierOutputTarget(0), "attnlrp")
     close(other_class.scores, -lrptrain.attribute(Small(), patches(), 1, "attnlrp").scores)
 
@@ -154,8 +154,8 @@ def test_a_loss_on_the_map_of_a_function_reaches_the_weights():
             lrptrain.attribute(model, patches(), target, method, create_graph=True).scores.square().sum().backward()
         gradients.append([p.grad for p in model.parameters() if p.grad is not None])
     assert len(gradients[0]) > 5
-    for one, other in zip(*gradients, strict=True):
-        close(one, other)
+    for gradient, other in zip(*gradients, strict=True):
+        close(gradient, other)
 
 
 Pair = namedtuple("Pair", "prediction features")

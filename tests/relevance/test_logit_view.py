@@ -58,10 +58,10 @@ def test_maps_are_those_of_a_layer_with_two_outputs(method):
     model = one_logit()
     expected = lrptrain.attribute(two_logits(model), images(), TARGET, method)
     with one_logit_as(LogitView()):
-        found = lrptrain.attribute(model, images(), TARGET, method)
+        relevance = lrptrain.attribute(model, images(), TARGET, method)
     scale = expected.scores.abs().max()
-    torch.testing.assert_close(found.scores / scale, expected.scores / scale, rtol=0, atol=1e-12)
-    torch.testing.assert_close(found.logits, expected.logits, rtol=1e-13, atol=0)
+    torch.testing.assert_close(relevance.scores / scale, expected.scores / scale, rtol=0, atol=1e-12)
+    torch.testing.assert_close(relevance.logits, expected.logits, rtol=1e-13, atol=0)
 
 
 @pytest.mark.parametrize(
@@ -80,8 +80,8 @@ def test_what_follows_the_last_layer_belongs_to_it(function, slope, offset):
     model = one_logit()
     expected = lrptrain.attribute(two_logits(model, slope, offset), images(), TARGET, "lrp").scores
     with one_logit_as(LogitView()):
-        found = lrptrain.attribute(Around(model, function), images(), TARGET, "lrp").scores
-    torch.testing.assert_close(found / expected.abs().max(), expected / expected.abs().max(), rtol=0, atol=1e-6)
+        scores = lrptrain.attribute(Around(model, function), images(), TARGET, "lrp").scores
+    torch.testing.assert_close(scores / expected.abs().max(), expected / expected.abs().max(), rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -97,9 +97,9 @@ def test_what_is_no_multiple_is_left_behind_the_layer(function):
 
     expected = lrptrain.attribute(Around(nn.Identity(), both), images(), TARGET, "input_x_gradient")
     with one_logit_as(LogitView()):
-        found = lrptrain.attribute(model, images(), TARGET, "input_x_gradient")
-    torch.testing.assert_close(found.scores, expected.scores, rtol=1e-10, atol=1e-12)
-    torch.testing.assert_close(found.logits, expected.logits, rtol=1e-13, atol=0)
+        relevance = lrptrain.attribute(model, images(), TARGET, "input_x_gradient")
+    torch.testing.assert_close(relevance.scores, expected.scores, rtol=1e-10, atol=1e-12)
+    torch.testing.assert_close(relevance.logits, expected.logits, rtol=1e-13, atol=0)
 
 
 @pytest.mark.parametrize(
@@ -115,9 +115,9 @@ def test_a_probability_is_not_read_as_a_logit(function):
 def test_offsets_move_the_boundary():
     model = one_logit()
     with one_logit_as(LogitView((-2.0, 2.0), (6.0, -6.0))):  # 4 (z - 3) is the logit
-        found = lrptrain.record(model, images())
-        torch.testing.assert_close(found.logits.softmax(1)[:, 1:], (4 * (model(images()) - 3)).sigmoid())
-        scores = found.attribute(1, "attnlrp").scores
+        recording = lrptrain.record(model, images())
+        torch.testing.assert_close(recording.logits.softmax(1)[:, 1:], (4 * (model(images()) - 3)).sigmoid())
+        scores = recording.attribute(1, "attnlrp").scores
     expected = lrptrain.attribute(two_logits(model, 2.0, -6.0), images(), 1, "attnlrp").scores
     torch.testing.assert_close(scores, expected, rtol=1e-10, atol=1e-12)
 
@@ -130,9 +130,9 @@ def test_gradients_of_a_loss_on_maps_reach_the_last_layer():
         with one_logit_as(view):
             scores = lrptrain.attribute(net, images(), TARGET, "attnlrp", create_graph=True).scores
         gradients.append(torch.autograd.grad(scores.square().sum(), [net.head.weight, net.patch_embed.proj.weight]))
-    (one, early), (two, expected_early) = gradients
+    (of_one, early), (of_two, expected_early) = gradients
     torch.testing.assert_close(early, expected_early, rtol=1e-9, atol=1e-12)
-    torch.testing.assert_close(one[0], (two[1] - two[0]) / 2, rtol=1e-9, atol=1e-12)
+    torch.testing.assert_close(of_one[0], (of_two[1] - of_two[0]) / 2, rtol=1e-9, atol=1e-12)
 
 
 def test_several_logits_and_functions_are_read_as_they_are():
@@ -161,13 +161,13 @@ def test_a_column_of_several_is_read_as_if_the_model_had_no_other(method):
     with one_logit_as(LogitView()):
         expected = lrptrain.attribute(single, images(), TARGET, method)
     with one_logit_as(LogitView(column=2)):
-        found = lrptrain.attribute(several, images(), TARGET, method)
+        relevance = lrptrain.attribute(several, images(), TARGET, method)
     scale = expected.scores.abs().max()
-    torch.testing.assert_close(found.scores / scale, expected.scores / scale, rtol=0, atol=1e-12)
-    torch.testing.assert_close(found.logits, expected.logits, rtol=1e-12, atol=1e-14)
+    torch.testing.assert_close(relevance.scores / scale, expected.scores / scale, rtol=0, atol=1e-12)
+    torch.testing.assert_close(relevance.logits, expected.logits, rtol=1e-12, atol=1e-14)
     if method == "attnlrp":  # of what has the label: half of the engine's own map of that logit
         plain = lrptrain.attribute(several, images(), 2, method).scores
-        torch.testing.assert_close(found.scores[1], plain[1] / 2, rtol=1e-9, atol=1e-12)
+        torch.testing.assert_close(relevance.scores[1], plain[1] / 2, rtol=1e-9, atol=1e-12)
 
 
 def test_a_view_that_needs_other_logits_refuses():
@@ -182,8 +182,10 @@ def test_the_target_of_a_binary_classifier_explains_either_class(method):
     """Of each class the map of a model with the logits -z and z, also by rules that tell the signs of weights apart."""
     model = one_logit()
     expected = lrptrain.attribute(two_logits(model, slope=1.0), images(), TARGET, method)
-    found = lrptrain.attribute(model, images(), lrptrain.targets.BinaryClassifierOutputTarget(TARGET.tolist()), method)
+    relevance = lrptrain.attribute(
+        model, images(), lrptrain.targets.BinaryClassifierOutputTarget(TARGET.tolist()), method
+    )
     scale = expected.scores.abs().max()
-    torch.testing.assert_close(found.scores / scale, expected.scores / scale, rtol=0, atol=1e-12)
-    torch.testing.assert_close(found.logits, expected.logits.gather(1, TARGET[:, None]), rtol=1e-13, atol=0)
-    assert found.target.tolist() == [0, 0, 0]
+    torch.testing.assert_close(relevance.scores / scale, expected.scores / scale, rtol=0, atol=1e-12)
+    torch.testing.assert_close(relevance.logits, expected.logits.gather(1, TARGET[:, None]), rtol=1e-13, atol=0)
+    assert relevance.target.tolist() == [0, 0, 0]

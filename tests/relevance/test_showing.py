@@ -38,22 +38,22 @@ def of_images(inputs, **changes):
 
 
 def pictures_in(page):
-    found = re.findall(r'src="data:image/png;base64,([^"]+)"', page)
-    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(each)))) for each in found]
+    encoded = re.findall(r'src="data:image/png;base64,([^"]+)"', page)
+    return [np.asarray(Image.open(io.BytesIO(base64.b64decode(each)))) for each in encoded]
 
 
 def test_an_image_stands_beside_its_map_as_long_as_it_is_there():
     pixels = images()
     relevance = of_images(pixels)
     expected = [beside(each, torch.linspace(-1, 2, 16).reshape(4, 4)) for each in pixels]
-    for found, pair in zip(pictures_in(relevance._repr_html_()), expected, strict=True):
-        np.testing.assert_array_equal(found, pair)
-    kept = pixels.clone()
+    for picture, pair in zip(pictures_in(relevance._repr_html_()), expected, strict=True):
+        np.testing.assert_array_equal(picture, pair)
+    same_pixels = pixels.clone()
     del pixels
     page = relevance._repr_html_()
     assert "The images are gone" in page
     assert pictures_in(page)[0].shape == (160, 160, 3)  # the map alone
-    relevance.show(kept)
+    relevance.show(same_pixels)
     assert relevance.batch is not None
     assert relevance.batch.tensor is None
 
@@ -144,10 +144,10 @@ def of_text(ids=(0, 1, 2, 3, 4, 5, 6), padding=(1, 1, 1, 1, 1, 1, 0)):
 def test_a_text_has_its_words(capsys):
     relevance = of_text()
     relevance.show(tokenizer=Names())
-    said = capsys.readouterr().out
-    assert "[CLS] unwatchable <b> [SEP]\n" in said  # without padding
-    assert "unwatchable +1.00" in said
-    assert "\x1b" not in said
+    printed = capsys.readouterr().out
+    assert "[CLS] unwatchable <b> [SEP]\n" in printed  # without padding
+    assert "unwatchable +1.00" in printed
+    assert "\x1b" not in printed
     relevance.show()
     assert "show(tokenizer=...) names the tokens" in capsys.readouterr().out
     with pytest.raises(TypeError, match="lacks"):
@@ -160,9 +160,9 @@ def test_a_tokenizer_knows_its_special_tokens(capsys):
         unk_token_id = 4
 
     of_text().show(tokenizer=Special())
-    said = capsys.readouterr().out
-    assert "Not scored: [CLS], [SEP], with" in said
-    assert "<b> " in said.split("strongest")[1]
+    printed = capsys.readouterr().out
+    assert "Not scored: [CLS], [SEP], with" in printed
+    assert "<b> " in printed.split("strongest")[1]
 
 
 def test_a_buffer_that_is_filled_anew_does_not_change_a_text():
@@ -225,8 +225,8 @@ def test_videos_spectrograms_and_waveforms():
 def test_channels_may_come_last():
     pixels = images(1)
     last = pixels.permute(0, 2, 3, 1)
-    (found,), (expected,) = (pictures_in(of_images(each)._repr_html_()) for each in (last, pixels))
-    np.testing.assert_array_equal(found, expected)
+    (picture,), (expected,) = (pictures_in(of_images(each)._repr_html_()) for each in (last, pixels))
+    np.testing.assert_array_equal(picture, expected)
 
 
 def test_copies_and_files_hold_no_images():
@@ -266,8 +266,8 @@ def test_attribute_brings_what_is_needed_and_training_through_maps_does_not():
     assert recording.attribute(2, "input_x_gradient", create_graph=True).batch is None
     with torch.inference_mode():
         fixed = images()
-    shown = lrptrain.attribute(model, fixed, 2, "input_x_gradient")
-    assert len(pictures_in(shown._repr_html_())) == 2
+    relevance = lrptrain.attribute(model, fixed, 2, "input_x_gradient")
+    assert len(pictures_in(relevance._repr_html_())) == 2
 
 
 def test_a_terminal_has_colours_unless_it_has_none(monkeypatch, capsys):
@@ -288,11 +288,11 @@ def test_a_terminal_has_colours_unless_it_has_none(monkeypatch, capsys):
 
 def test_a_kernel_shows_html(monkeypatch, capsys):
     pixels = images(1)
-    shown: list[Any] = []
+    pages: list[Any] = []
     monkeypatch.setattr(view, "in_notebook", lambda: True)
-    monkeypatch.setattr("IPython.display.display", shown.append)
+    monkeypatch.setattr("IPython.display.display", pages.append)
     of_images(pixels).show()
-    assert len(pictures_in(shown[0].data)) == 1
+    assert len(pictures_in(pages[0].data)) == 1
     assert capsys.readouterr().out == ""
 
 

@@ -81,9 +81,9 @@ def test_word_pieces_are_joined(tokens, text):
     ],
 )
 def test_a_word_is_one_piece_and_punctuation_is_its_own(tokens, words):
-    found = join_words(tokens, scored_tokens(tokens).tolist(), [False] * len(tokens))
-    assert [word.text for word in found] == words
-    assert sorted(place for word in found for place in word.places) == [
+    joined = join_words(tokens, scored_tokens(tokens).tolist(), [False] * len(tokens))
+    assert [word.text for word in joined] == words
+    assert sorted(place for word in joined for place in word.places) == [
         i for i, token in enumerate(tokens) if token is not None
     ]
 
@@ -102,8 +102,8 @@ def test_a_word_has_the_sum_of_its_pieces():
 
 
 def test_pieces_of_which_one_is_ignored_keep_their_own_colour():
-    found = join_words(["a", "##b", "##c"], [True, True, False], [False, True, False])
-    assert [(word.text, word.space, word.scored, word.evidence) for word in found] == [
+    joined = join_words(["a", "##b", "##c"], [True, True, False], [False, True, False])
+    assert [(word.text, word.space, word.scored, word.evidence) for word in joined] == [
         ("a", False, True, False),
         ("b", False, True, True),
         ("c", False, False, False),
@@ -162,16 +162,17 @@ def test_tokens_that_are_not_scored_set_no_scale_and_their_share_is_said():
     page = Page(token_html(BERT, scores, rationale))
     assert alpha(page.styles["bad"]) == 0.75
     assert "background" not in page.styles["[CLS]"] + page.styles["!"]
-    said = "Not scored (grey): [CLS], !, [SEP], with 95.9 % of the relevance"
-    assert said in page.text
-    assert said in plain(token_ansi(BERT, scores, rationale))
+    note = "Not scored (grey): [CLS], !, [SEP], with 95.9 % of the relevance"
+    assert note in page.text
+    assert note in plain(token_ansi(BERT, scores, rationale))
     markdown = token_markdown(BERT, scores, rationale)
     assert "Not scored: \\[CLS\\], \\!, \\[SEP\\], with 95\\.9 % of the relevance" in markdown.split("\n")
     assert "「**bad\\!**」" in markdown
     # Whoever knows better says which are scored: here the "!" is, and "the" is not.
-    known = token_html(BERT, scores, rationale, scored=[False, False, True, True, True, True, True, False])
-    assert alpha(Page(known).styles["!"]) == 0.75
-    assert "Not scored (grey): [CLS], the, [SEP], with" in Page(known).text
+    chosen = [False, False, True, True, True, True, True, False]
+    page = Page(token_html(BERT, scores, rationale, scored=chosen))
+    assert alpha(page.styles["!"]) == 0.75
+    assert "Not scored (grey): [CLS], the, [SEP], with" in page.text
 
 
 def test_an_annotation_that_ignores_every_token_is_none():

@@ -26,15 +26,15 @@ def test_plain_values_are_found_by_dotted_names_and_the_first_source_counts():
     module = Module(
         lr=0.1, model={"depth": 2, "net": nn.Linear(1, 1), "betas": (0.9, 0.999)}, name="x" * 999, nothing=None
     )
-    found = find_hyperparameters([module, None, object(), Module(lr=0.2, batch_size=8)])
-    assert found == {
+    hyperparameters = find_hyperparameters([module, None, object(), Module(lr=0.2, batch_size=8)])
+    assert hyperparameters == {
         "lr": 0.1,
         "model.depth": 2,
         "model.betas": "[0.9, 0.999]",
         "name": "x" * 120,
         "batch_size": 8,
     }
-    json.dumps(found, allow_nan=False)
+    json.dumps(hyperparameters, allow_nan=False)
 
 
 def test_an_optimizer_gives_the_rate_it_began_with():
@@ -90,5 +90,5 @@ def test_an_address_with_a_password_is_left_out():
 
 
 def test_a_long_configuration_leaves_room_for_what_stands_behind_it():
-    found = find_hyperparameters([Module(config={str(i): i for i in range(1000)}, lr=0.1)])
-    assert next(iter(found)) == "lr"
+    hyperparameters = find_hyperparameters([Module(config={str(i): i for i in range(1000)}, lr=0.1)])
+    assert next(iter(hyperparameters)) == "lr"

@@ -43,8 +43,8 @@ def test_a_place_of_one_class_is_found_there_alone():
     labels = np.repeat([0, 1], 32)
     shares = np.where((labels == 1)[:, None], maps(p30=12), maps())
     within = split_into_scopes(labels, ["a", "b"])
-    found = {str(place.scope.scope): place.positions for place in fixed_positions(shares, GRID, within[1:])}
-    assert found == {"class b": (30,)}
+    positions = {str(place.scope.scope): place.positions for place in fixed_positions(shares, GRID, within[1:])}
+    assert positions == {"class b": (30,)}
     # If all samples show it, no class is told apart.
     assert [str(place.scope.scope) for place in fixed_positions(maps(p30=12), GRID, within)] == ["overall"]
 

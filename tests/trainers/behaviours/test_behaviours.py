@@ -76,10 +76,10 @@ def alone(train, folder) -> Trained:
 @pytest.fixture(scope="module")
 def disturbed(train, folder) -> tuple[Trained, list[str]]:
     """A run of three epochs with a bad sample and a failure, and what was warned of."""
-    with warnings.catch_warnings(record=True) as told:
+    with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         done = train(Training(folder / "disturbed", {"max_samples": 11}, epochs=3, wrong=10, fails_in=1))
-    return done, [str(each.message) for each in told]
+    return done, [str(each.message) for each in caught]
 
 
 @pytest.fixture(scope="module")
@@ -238,6 +238,7 @@ def test_a_sample_without_a_label_is_explained_for_its_prediction(paired):
 def test_one_logit_is_that_of_two_classes(train, tmp_path):
     done = train(Training(tmp_path, {"on_error": "raise", "class_names": NAMES}, epochs=1, net=OneLogit()))
     rows = {row["sample_id"]: row for row in Texts(11, 1).rows}
+    assert len(done.monitor.scored) == OPTIONS["max_samples"]
     for each in done.monitor.scored:
         batch = collate([rows[each.sample.sample_id]], annotated=False)
         with torch.no_grad():
@@ -266,7 +267,8 @@ def test_masks_of_0_and_255_are_refused_before_the_first_step(train, tmp_path):
 
 
 def with_adapter() -> nn.Module:
-    peft = pytest.importorskip("peft")
+    import peft
+
     return peft.get_peft_model(bert(), peft.LoraConfig(peft.TaskType.SEQ_CLS, r=2, target_modules=["query", "value"]))
 
 

@@ -106,13 +106,13 @@ def a_trainer(folder: Any, *callbacks: Any, **options: Any) -> Any:
         "disable_tqdm": True,
     }
     names = ("eval_dataset", "data_collator", "processing_class")
-    given = {name: options.pop(name) for name in names if name in options}
+    of_trainer = {name: options.pop(name) for name in names if name in options}
     return Trainer(
         bert(),
         TrainingArguments(output_dir=str(folder), **{**arguments, **options}),
         train_dataset=Texts(12, 0),
         callbacks=list(callbacks),
-        **{"eval_dataset": Texts(11, 1), "data_collator": unannotated, **given},
+        **{"eval_dataset": Texts(11, 1), "data_collator": unannotated, **of_trainer},
     )
 
 
@@ -206,7 +206,8 @@ def test_within_a_budget_each_validation_that_the_best_metric_is_of_is_evaluated
 
 
 def test_within_a_budget_the_first_and_the_final_weights_are_evaluated_and_logged(tmp_path, monkeypatch):
-    mlflow = pytest.importorskip("mlflow")
+    import mlflow
+
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", (tmp_path / "mlflow").as_uri())
     monkeypatch.setenv("TENSORBOARD_LOGGING_DIR", str(tmp_path / "board"))
