@@ -25,10 +25,9 @@ def bart(**options: Any) -> Any:
 
 
 def t5() -> Any:
-    config = transformers.T5Config(
-        **{"vocab_size": 40, "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_decoder_layers": 2,
-           "num_heads": 2, "num_labels": 3, "pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1},
-    )  # fmt: skip
+    sizes = {"vocab_size": 40, "d_model": 16, "d_kv": 8, "d_ff": 24, "num_layers": 2, "num_decoder_layers": 2}
+    tokens = {"pad_token_id": 1, "eos_token_id": 2, "decoder_start_token_id": 1}
+    config = transformers.T5Config.from_dict({**sizes, **tokens, "num_heads": 2, "num_labels": 3})
     return randomised(transformers.T5ForSequenceClassification(config))
 
 
