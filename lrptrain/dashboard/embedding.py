@@ -97,18 +97,18 @@ def _comparable(
     relevance that speaks for the class are left out.
     """
     words = {
-        sample_id: word_relevance(maps[sample_id], known["words"])
-        for sample_id, known in about.items()
-        if known["tokens"] is not None
+        sample_id: word_relevance(maps[sample_id], entry["words"])
+        for sample_id, entry in about.items()
+        if entry["tokens"] is not None
     }
     if words:
         vocabulary = _most_relevant(words.values())
         rows = {sample_id: [each.get(word, 0.0) for word in vocabulary] for sample_id, each in words.items()}
     else:
         vocabulary = []
-        grids = Counter(tuple(known["grid"]) for known in about.values() if known["grid"] is not None)
+        grids = Counter(tuple(entry["grid"]) for entry in about.values() if entry["grid"] is not None)
         usual = list(grids.most_common(1)[0][0]) if grids else None
-        rows = {i: positive(maps[i]).tolist() for i, known in about.items() if usual and known["grid"] == usual}
+        rows = {i: positive(maps[i]).tolist() for i, entry in about.items() if usual and entry["grid"] == usual}
     sums = {sample_id: sum(row) for sample_id, row in rows.items()}
     ids = [sample_id for sample_id in rows if sums[sample_id] > 0]
     shares = np.array([rows[sample_id] for sample_id in ids]) / np.array([[sums[sample_id]] for sample_id in ids])
@@ -129,12 +129,12 @@ def word_relevance(values: Float[np.ndarray, " tokens"], words: Sequence[dict[st
             count as the same word, and what is not scored does not count.
     """
     finite = np.nan_to_num(values, posinf=0.0, neginf=0.0)
-    found: dict[str, float] = {}
+    relevance: dict[str, float] = {}
     for word in words:
         if word["scored"]:
             name = word["text"].casefold()
-            found[name] = found.get(name, 0.0) + max(0.0, float(finite[list(word["places"])].sum()))
-    return found
+            relevance[name] = relevance.get(name, 0.0) + max(0.0, float(finite[list(word["places"])].sum()))
+    return relevance
 
 
 def _most_relevant(texts: Iterable[dict[str, float]]) -> list[str]:
@@ -167,7 +167,8 @@ def place_maps(shares: Float[np.ndarray, "n values"]) -> Float[np.ndarray, "n 2"
     placing = tsne(init=start, perplexity=perplexity, max_iter=_STEPS, random_state=0)
     places = placing.fit_transform(components).astype(float)
     # One scale for both axes: distances across and along mean the same.
-    low, high = places.min(0), places.max(0)
+    low = places.min(0)
+    high = places.max(0)
     return 0.5 + (places - (low + high) / 2) / max((high - low).max(), 1e-12)
 
 
@@ -182,8 +183,8 @@ def principal_components(rows: Float[np.ndarray, "n values"], count: int) -> Flo
     # An axis has no direction of its own: the one along which its largest weight is positive is taken.
     largest = np.abs(axes).argmax(1)
     signs = np.sign(axes[np.arange(len(axes)), largest])
-    found = (left * sizes * signs)[:, :count]
-    return np.pad(found, ((0, 0), (0, max(0, 2 - found.shape[1]))))
+    components = (left * sizes * signs)[:, :count]
+    return np.pad(components, ((0, 0), (0, max(0, 2 - components.shape[1]))))
 
 
 def _evenly(ids: list[str]) -> list[str]:

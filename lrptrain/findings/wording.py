@@ -48,9 +48,8 @@ def share_there(finding: "Finding") -> str:
     evidence = finding.relevance
     if evidence is None:
         return ""
-    return (
-        f"{percent(evidence.effect)} of the relevance is there, on {percent(evidence.reference)} of {whole(finding)}."
-    )
+    area = f"{percent(evidence.reference)} of {medium_of(finding)}"
+    return f"{percent(evidence.effect)} of the relevance is there, on {area}."
 
 
 def share_on_annotation(finding: "Finding") -> str:
@@ -58,11 +57,11 @@ def share_on_annotation(finding: "Finding") -> str:
     evidence = finding.relevance
     if evidence is None:
         return ""
-    area = f"{percent(evidence.reference)} of {whole(finding)}"
+    area = f"{percent(evidence.reference)} of {medium_of(finding)}"
     return f"{percent(evidence.effect)} of the relevance is on the annotation, which is {area}."
 
 
-def whole(finding: "Finding") -> str:
+def medium_of(finding: "Finding") -> str:
     """Return what a place is a part of."""
     return f"the {finding.medium or 'input'}"
 

@@ -201,8 +201,8 @@ class GuidedStep:
             self._training.inform(f"{self._training.name}: {ONE_LOGIT}")
 
     def _note_whole_batch(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        taken = any(value is self._given for value in (*args, *kwargs.values()))
-        self._whole |= taken and not isinstance(self._given, Tensor)
+        has_batch = any(value is self._given for value in (*args, *kwargs.values()))
+        self._whole |= has_batch and not isinstance(self._given, Tensor)
 
     def _losses(self) -> dict[str, LossSum]:
         """Return every loss of this process; none if it failed or guides no sample."""

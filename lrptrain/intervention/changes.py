@@ -59,8 +59,8 @@ class KeptChanges:
         if not any(self._is_among_the_furthest(region, group, fall) for group in groups):
             return
         self.changes[region, row] = make()
-        kept = [furthest for group in self.groups[region] for furthest in self.furthest(region, group)]
-        for other in [row for of_region, row in self.changes if of_region == region and row not in kept]:
+        furthest_rows = [furthest for group in self.groups[region] for furthest in self.furthest(region, group)]
+        for other in [row for of_region, row in self.changes if of_region == region and row not in furthest_rows]:
             del self.changes[region, other]
 
     def furthest(self, region: Region, group: Collection[int]) -> list[int]:
@@ -69,5 +69,5 @@ class KeptChanges:
         return sorted(rows, key=lambda row: (-self.changes[region, row].fall, row))[: self.most]
 
     def _is_among_the_furthest(self, region: Region, group: Collection[int], fall: float) -> bool:
-        kept = self.furthest(region, group)
-        return len(kept) < self.most or fall > self.changes[region, kept[-1]].fall
+        furthest_rows = self.furthest(region, group)
+        return len(furthest_rows) < self.most or fall > self.changes[region, furthest_rows[-1]].fall

@@ -148,12 +148,12 @@ def swap_tokens(
     donor = torch.arange(len(tokens), device=tokens.device)
     donor[givers] = givers[random_cycle(len(givers), generator).to(givers.device)]
     near = F.max_pool1d((rationale == 1).float(), 2 * margin + 1, stride=1, padding=margin) > 0
-    given = usable
+    available = usable
     if without_evidence:
         surroundings = usable & (rationale != 1)
-        given = torch.where(surroundings.any(1, keepdim=True), surroundings, usable)
+        available = torch.where(surroundings.any(1, keepdim=True), surroundings, usable)
     # Rows that are not swapped may have no usable token, and cannot be drawn from: all of theirs are allowed instead.
-    places = random_places(torch.where(swapped[:, None], given[donor], True), generator).to(tokens.device)
+    places = random_places(torch.where(swapped[:, None], available[donor], True), generator).to(tokens.device)
     return swap_places(tokens, usable & ~near & swapped[:, None], tokens[donor], places), swapped
 
 

@@ -93,17 +93,19 @@ def with_proofs(
         region = candidate_of(fact).region
         # Of what several processes have kept, the furthest once more.
         rows = KeptChanges({}, MOST_SAMPLES, dict(changes)).furthest(region, set(candidate_of(fact).rows.tolist()))
-        shown = [(samples[row], explained[row], changes[region, row]) for row in rows]
-        if not shown:
+        examples = [(samples[row], explained[row], changes[region, row]) for row in rows]
+        if not examples:
             return None
         change, control = change_in_words(fact.strategy)
-        sharp = any(not np.allclose(kept.answer, each.probabilities, atol=1e-3) for _, each, kept in shown)
+        sharp = any(
+            not np.allclose(intervened.answer, each.probabilities, atol=1e-3) for _, each, intervened in examples
+        )
         note = SHARPENED if sharp else ""
-        drawn = Proof(change, control, tuple(_proven_sample(*each, options) for each in shown), note)
+        drawn = Proof(change, control, tuple(_proven_sample(*each, options) for each in examples), note)
         name = f"{folder}/{facts.index(fact)}_{file_name_of(fact.kind)}"
-        if all(each.grid is None for _, each, _ in shown):
+        if all(each.grid is None for _, each, _ in examples):
             return replace(drawn, path=f"{name}.html")
-        return replace(drawn, path=f"{name}.png", png=_drawn(shown, drawn, options))
+        return replace(drawn, path=f"{name}.png", png=_drawn(examples, drawn, options))
 
     return [replace(fact, proof=proof(fact)) for fact in facts]
 
@@ -152,11 +154,11 @@ def _words(tensors: Mapping[str, Tensor], options: DisplayOptions) -> list[str]:
     return [word.text for word in join_words(tokens, scored, [False] * len(tokens)) if word.scored]
 
 
-def _drawn(shown: Sequence[tuple[Sample, ExplainedSample, Change]], proof: Proof, options: DisplayOptions) -> bytes:
+def _drawn(examples: Sequence[tuple[Sample, ExplainedSample, Change]], proof: Proof, options: DisplayOptions) -> bytes:
     """Return a PNG with a row per sample: as it is, changed, and under the control, each over its probability."""
     cells: list[UInt8[np.ndarray, "height width 3"]] = []
     captions: list[str] = []
-    for (sample, _, change), said in zip(shown, proof.samples, strict=True):
+    for (sample, _, change), proven in zip(examples, proof.samples, strict=True):
         name = next(name for name in IMAGES if name in sample.tensors)
         images = [sample.tensors[name], change.changed[name], change.control[name]]
         # Side by side while they are brought to pixels: alone, each would be stretched from its own minimum to its own
@@ -164,9 +166,9 @@ def _drawn(shown: Sequence[tuple[Sample, ExplainedSample, Change]], proof: Proof
         joint = to_pixels(torch.cat([image.float() for image in images], dim=2), mean=options.mean, std=options.std)
         cells += [enlarge(part) for part in np.split(joint, 3, axis=1)]
         captions += [
-            f"#{said.sample_id} as it is: class {said.answer} {said.before:.0%}",
-            f"{proof.change}: class {said.answer} {said.changed:.0%}",
-            f"Control, {proof.control}: class {said.answer} {said.control:.0%}",
+            f"#{proven.sample_id} as it is: class {proven.answer} {proven.before:.0%}",
+            f"{proof.change}: class {proven.answer} {proven.changed:.0%}",
+            f"Control, {proof.control}: class {proven.answer} {proven.control:.0%}",
         ]
     file = io.BytesIO()
     require("PIL.Image", "monitor").fromarray(contact_sheet(cells, captions, columns=3)).save(file, "PNG")

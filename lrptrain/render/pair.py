@@ -41,10 +41,10 @@ class TitledPair:
         """A mask of the image at the whole picture's size: over the image and over the map, 0 elsewhere."""
         enlarged = enlarge(mask)
         rows, columns = enlarged.shape
-        whole = np.zeros(self.picture.shape[:2], dtype=np.uint8)
+        canvas = np.zeros(self.picture.shape[:2], dtype=np.uint8)
         for left in self.left:
-            whole[self.top : self.top + rows, left : left + columns] = enlarged
-        return whole
+            canvas[self.top : self.top + rows, left : left + columns] = enlarged
+        return canvas
 
 
 def beside(

@@ -84,12 +84,12 @@ def run_export(
     generator = in_every_process(lambda: SeedGenerator(model, config, classes))
     settings = export_settings(generator)
     in_every_process(lambda: export_files.begin_export(folder, settings, class_names(classes)) if rank == 0 else None)
-    shown = progress and rank == 0
-    thresholds = _thresholds(folder, generator, validation, shown)
+    shows_progress = progress and rank == 0
+    thresholds = _thresholds(folder, generator, validation, shows_progress)
 
     def write() -> None:
         writer = ExportWriter(folder, generator, thresholds, split, rank)
-        for batch in with_progress(source(), f"Masks of the {split} images", shown):
+        for batch in with_progress(source(), f"Masks of the {split} images", shows_progress):
             writer.add(batch)
 
     try:

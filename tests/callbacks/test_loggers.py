@@ -7,7 +7,7 @@ from pytorch_lightning.loggers import MLFlowLogger, TensorBoardLogger, WandbLogg
 from setting import loader, module, monitor, trainer
 
 from lrptrain.loggers import read_events
-from lrptrain.loggers.findings_table import told
+from lrptrain.loggers.findings_table import finding_text
 
 FOCUS = "relevance/label/energy_pointing_game"
 
@@ -55,7 +55,9 @@ def test_wandb_has_scalars_overlays_masks_table_and_alert(runs):
     assert all("annotation" in masks for masks in media[0]["relevance/overlays.all_masks"])
     assert any(key.startswith("relevance/samples") for key in media[0])
     alerts = [record["alert"] for record in records if record["type"] == "alert"]
-    assert {alert["text"] for alert in alerts} >= {told(f) for f in watching.findings if f.epoch == f.first_epoch}
+    assert {alert["text"] for alert in alerts} >= {
+        finding_text(f) for f in watching.findings if f.epoch == f.first_epoch
+    }
     assert len(alerts) >= 1
 
 
