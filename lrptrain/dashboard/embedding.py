@@ -111,6 +111,7 @@ def _comparable(
         rows = {i: positive(maps[i]).tolist() for i, entry in about.items() if usual and entry["grid"] == usual}
     sums = {sample_id: sum(row) for sample_id, row in rows.items()}
     ids = [sample_id for sample_id in rows if sums[sample_id] > 0]
+    # [n, values] over [n, 1]: every row has a sum of 1, however strong its map is.
     shares = np.array([rows[sample_id] for sample_id in ids]) / np.array([[sums[sample_id]] for sample_id in ids])
     return ids, shares, vocabulary
 
@@ -162,7 +163,10 @@ def place_maps(shares: Float[np.ndarray, "n values"]) -> Float[np.ndarray, "n 2"
     if spread < 1e-9:  # all maps are alike: there are no neighbours to tell from others
         return np.full((len(shares), 2), 0.5)
     tsne = require("sklearn.manifold", "monitor").TSNE
+    # It looks at three times as many neighbours, and a map has only n - 1 of them.
     perplexity = min(_PERPLEXITY, (len(shares) - 1) / 3)
+    # Close together, with a deviation of 1e-4 along the first axis, as scikit-learn begins, too: from far apart,
+    # neighbours would not find each other.
     start = (components[:, :2] / spread * 1e-4).astype(np.float32)
     placing = tsne(init=start, perplexity=perplexity, max_iter=_STEPS, random_state=0)
     places = placing.fit_transform(components).astype(float)
@@ -179,6 +183,7 @@ def principal_components(rows: Float[np.ndarray, "n values"], count: int) -> Flo
         rows: One for each sample.
         count: The number of axes.
     """
+    # left [n, r], sizes [r] and axes [r, values], where r is the smaller of n and values.
     left, sizes, axes = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
     # An axis has no direction of its own: the one along which its largest weight is positive is taken.
     largest = np.abs(axes).argmax(1)
@@ -197,6 +202,8 @@ def _evenly(ids: list[str]) -> list[str]:
 def _largest_first(labels: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     """Number clusters anew, the largest first; of equal ones, the one whose first member comes first."""
     names, first, counts = np.unique(labels, return_index=True, return_counts=True)
+    # e.g. labels 2 0 0 2 2 1: clusters 0, 1 and 2 have 2, 1 and 3 members, the order is 2 0 1, and the ranks of 0, 1
+    # and 2 are 1, 2 and 0, so that the labels become 0 1 1 0 0 2.
     order = np.lexsort((first, -counts))
     rank = np.empty(len(names), dtype=int)
     rank[order] = np.arange(len(names))

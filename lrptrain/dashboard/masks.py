@@ -214,6 +214,7 @@ def _sorted(entries: list[_Entry], scores: dict[str, dict[str, float]], by: str)
     if kind not in _SCORED.values():
         return entries
     sign = -1 if by.startswith("-") else 1
+    # The sign is there twice: without an IoU the key is infinite in both directions, and such images come last.
     return sorted(entries, key=lambda entry: sign * scores.get(entry["name"], {}).get(kind, sign * math.inf))
 
 

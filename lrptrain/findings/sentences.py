@@ -99,6 +99,7 @@ def _likewise(finding: "Finding") -> str:
     # Maps for the label and for the predicted class mostly show the same, and other kinds speak for themselves.
     gravest: dict[Scope, str] = {finding.scope: ""}
     alike = [each for each in finding.also if _says_the_same(each, finding)]
+    # The gravest state comes first, and `setdefault` keeps it: one verdict per scope.
     for state in _VERDICTS:
         for each in alike:
             if each.state == state:

@@ -259,12 +259,14 @@ class GuidedStep:
                     "swap takes surroundings from other samples of the batch, and the first guided batch has one "
                     "sample, so that nothing would ever change: use larger batches"
                 )
+            # The swap distance of the same step swaps by the first stream: it is to measure other swaps than these.
             generator = self._generator(stream=1)
             swapped, changed = swap_surroundings(
                 explained, self._with_ends_ignored(), objective.margin, generator, without_evidence=True
             )
             share = (objective.swapped_share or 0.0) * training.schedule(self._progress.step, self._progress.steps)
             chosen = torch.zeros(len(explained), dtype=torch.bool)
+            # Of the guided samples alone, and drawn on the CPU: other devices draw other numbers from the same seed.
             chosen[self._rows.cpu()] = torch.rand(len(self._rows), generator=generator) < share
             chosen &= changed.cpu()
         except Exception as error:
@@ -273,6 +275,7 @@ class GuidedStep:
             training.failed.note("swapping surroundings", error)
             return explained
         self._swapped = int(chosen.sum())
+        # [batch, 1, ...] beside [batch, ...]: a sample is swapped as a whole, or not at all.
         per_sample = chosen.to(explained.device).view(-1, *[1] * (explained.ndim - 1))
         return torch.where(per_sample, swapped, explained)
 
@@ -290,6 +293,7 @@ class GuidedStep:
 
     def _match_evidence(self, explained: Tensor) -> None:
         """Bring the evidence to the input of the user's step, once; reject a step that leaves the evidence behind."""
+        # With swaps it is called within the step, before the model runs, and once more when the losses are computed.
         if not self._matched:
             self._check_places(explained)
             self._resize_evidence(explained)

@@ -111,6 +111,7 @@ def swap_outside(
     painted_over = None
     if without_evidence:
         margin = default_margin((mask.shape[1], mask.shape[2])) if margin is None else margin
+        # Row i is the evidence of the image whose surroundings image i is given.
         painted_over = dilate(mask == 1, margin)[donor.to(mask.device)].to(images.device)
     return swap_pixels(images, region, images[donor], painted_over), swapped
 
@@ -151,6 +152,7 @@ def swap_tokens(
     available = usable
     if without_evidence:
         surroundings = usable & (rationale != 1)
+        # A text that is all evidence still has to give something: all of it, then.
         available = torch.where(surroundings.any(1, keepdim=True), surroundings, usable)
     # Rows that are not swapped may have no usable token, and cannot be drawn from: all of theirs are allowed instead.
     places = random_places(torch.where(swapped[:, None], available[donor], True), generator).to(tokens.device)

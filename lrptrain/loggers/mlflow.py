@@ -126,6 +126,7 @@ def _shortened(name: str, refused: re.Pattern[str], longest: int) -> str:
     if len(name) <= longest and not refused.search(name):
         return name
     digest = hashlib.sha256(name.encode()).hexdigest()[:8]
+    # Without it "a/b:c" and "a/b;c" would be one curve; a hyphen and 8 digits are 9 characters.
     return f"{refused.sub('_', name)[: longest - 9]}-{digest}"
 
 

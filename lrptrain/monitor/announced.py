@@ -30,6 +30,7 @@ def unannounced(
         that has told others.
     """
     moment, announced = _announced.get(module, (None, {}))
+    # Under other weights the same finding says something new.
     if moment != (evaluation.epoch, evaluation.step):
         announced = {}
     _announced[module] = ((evaluation.epoch, evaluation.step), announced)

@@ -59,6 +59,7 @@ def gather_changes(kept: KeptChanges, facts: Sequence[Finding], candidate_of: Ca
         facts: The facts of the evaluation.
         candidate_of: Returns what was tested.
     """
+    # Each process sends its own furthest samples: the furthest of all are among them.
     tested = [candidate_of(fact) for fact in _proven(facts)]
     wanted = {(each.region, row) for each in tested for row in kept.furthest(each.region, set(each.rows.tolist()))}
     local = {key: change for key, change in kept.changes.items() if key in wanted}
@@ -97,6 +98,7 @@ def with_proofs(
         if not examples:
             return None
         change, control = change_in_words(fact.strategy)
+        # Probabilities that were not sharpened differ by no more than rounding in another batch.
         sharp = any(
             not np.allclose(intervened.answer, each.probabilities, atol=1e-3) for _, each, intervened in examples
         )
@@ -136,6 +138,8 @@ def _compared(
     before = _words(original, options)
     after = _words(changed, options)
     marked: list[MarkedWord] = []
+    # e.g. ("replace", 3, 4, 3, 5): word 3 was taken away, and words 3 and 4 of the changed text were put in. False:
+    # by default, frequent words of texts of 200 words and more would not count as the same.
     for kind, *(start, stop, new_start, new_stop) in difflib.SequenceMatcher(None, before, after, False).get_opcodes():
         mark: Mark = "" if kind == "equal" else "gone"
         marked += [(word, mark) for word in before[start:stop]]

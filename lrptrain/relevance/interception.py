@@ -159,6 +159,7 @@ class _Listener:
             return self.forward(*args, **kwargs)
         original = arguments[name]
         if self.change is not None:
+            # All by name from here on: an argument that stayed among `args` would be passed twice.
             arguments = {**arguments, name: self.change(original)}
             args = ()
             kwargs = arguments

@@ -79,6 +79,7 @@ def _explained(relevance: "Relevance", inputs: Any) -> Tensor | None:
         return None if batch is None else batch.tensor if batch.token_ids is None else batch.token_ids
     tensor = torch.as_tensor(inputs)
     shape = None if batch is None else batch.shape
+    # A single image may be passed as the user has it, [channels, height, width], without an axis for the batch.
     if shape is not None and tensor.ndim == len(shape) - 1 and len(relevance.scores) == 1:
         tensor = tensor[None]
     if len(tensor) != len(relevance.scores) or (shape is not None and tuple(tensor.shape) != shape):
@@ -132,6 +133,7 @@ def _answers(relevance: "Relevance", multi_label: bool | None) -> tuple[Float[Te
 
 def _softmax(logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "batch classes"]:
     """Return the softmax; the output itself where it is one already."""
+    # A model that ends in its own softmax; half precision rounds a sum of 1 by less than 1e-3.
     sums_to_one = (logits.sum(1) - 1).abs().max() < 1e-3
     return logits if sums_to_one and (logits >= 0).all() else logits.softmax(1)
 

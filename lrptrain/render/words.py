@@ -80,6 +80,7 @@ def join_words(tokens: Sequence[str | None], scored: Sequence[bool], evidence: S
             first = group[0]
             is_special = bool(_SPECIAL.fullmatch(str(tokens[first])))
             after_special = bool(words) and _is_special_word(words[-1], tokens)
+            # A special token stands apart on both sides, also where tokens do not mark the starts of words.
             space = bool(words) and (is_special or after_special or _starts_word(str(tokens[first]), marked))
             text = _printable([str(tokens[place]) for place in group], in_bytes)
             words.append(Word(text, tuple(group), space, bool(scored[first]), bool(evidence[first])))

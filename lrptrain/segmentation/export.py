@@ -338,6 +338,7 @@ def _score_split(
 
 def _mean_iou(mask: UInt8[Tensor, "height width"], truth: UInt8[Tensor, "height width"], classes: int) -> float:
     """Return the mean IoU over the classes that either mask has, and the background; nan where no pixel counts."""
+    # In the first process alone: a sum over all processes would wait for the others.
     score = MaskScore(classes, sync_on_compute=False)
     score.update(mask[None], truth[None])
     return float(score.compute()["mean_iou"])
