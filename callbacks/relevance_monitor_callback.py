@@ -61,8 +61,8 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         With `restore_callback_states_from_checkpoint`, the Trainer makes callbacks anew of what a checkpoint holds,
         which has no room for a tokenizer, and forgets the one that the user has.
         """
-        made = cls._made.get(restores or "")
-        return made if made is not None else super().__new__(cls)
+        callback = cls._made.get(restores or "")
+        return callback if callback is not None else super().__new__(cls)
 
     def __init__(self, *, eval_name: str | None = None, restores: str | None = None, **options: Any) -> None:
         if restores is not None and hasattr(self, "core"):
@@ -160,8 +160,8 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         dropped = set() if columns is None else {*dataset.column_names} - {*columns}
         if not hasattr(loader.dataset, "__getitem__") or getattr(loader, "batch_sampler", None) is None:
             return loader
-        whole = dataset if columns is not None and len(dataset) == len(loader.dataset) else loader.dataset
-        return WholeBatches(whole, loader.batch_sampler, loader.collate_fn, dropped, loader.num_workers)
+        full_dataset = dataset if columns is not None and len(dataset) == len(loader.dataset) else loader.dataset
+        return WholeBatches(full_dataset, loader.batch_sampler, loader.collate_fn, dropped, loader.num_workers)
 
     def _set_name(self, trainer: Any) -> str | None:
         """Return which of several evaluation sets is drawn from; None if there is one alone.
@@ -254,6 +254,6 @@ def _saved_state(states: Any, key: str) -> dict[str, Any] | None:
         states: What it holds of all callbacks of one class.
         key: See `RelevanceMonitorCallback.state`.
     """
-    found = states if isinstance(states, list) else [states]
-    of_this = [each for each in found if isinstance(each, Mapping) and each["args"].get("restores") == key]
+    entries = states if isinstance(states, list) else [states]
+    of_this = [each for each in entries if isinstance(each, Mapping) and each["args"].get("restores") == key]
     return dict(of_this[-1]["attributes"]["saved_state"]) if of_this else None

@@ -71,8 +71,8 @@ def _flat(fields: Mapping[str, Any]) -> dict[str, Any]:
 
 def _unnamed(entries: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
     """Return the entries that others do not give already, by the same name or by one that means the same."""
-    taken = set(given).union(*(names for names in _SAME if names & given.keys()))
-    return {name: value for name, value in entries.items() if name not in taken}
+    used_names = set(given).union(*(names for names in _SAME if names & given.keys()))
+    return {name: value for name, value in entries.items() if name not in used_names}
 
 
 def _from_tuple(batch: Sequence[Any]) -> dict[str, Any]:

@@ -86,19 +86,19 @@ def read_columns(batch: Any, adapter: BatchAdapter | None = None) -> dict[str, A
     """
     if adapter is not None:
         batch = adapter(batch)
-    found = as_mapping(batch)
-    entries = {name: found[name] for name in (*IMAGES, *TEXTS, *ANNOTATIONS, "group", "sample_id") if name in found}
-    entries |= {"label": _label(found)}
+    mapping = as_mapping(batch)
+    entries = {name: mapping[name] for name in (*IMAGES, *TEXTS, *ANNOTATIONS, "group", "sample_id") if name in mapping}
+    entries |= {"label": _label(mapping)}
     entries = {name: value for name, value in entries.items() if not _is_absent(name, value)}
     if "rationale" in entries and "input_ids" in entries:
-        entries["rationale"] = token_rationale(entries["rationale"], found)
+        entries["rationale"] = token_rationale(entries["rationale"], mapping)
     columns = {name: _column(name, value) for name, value in entries.items() if value is not None}
     mask = columns.get("mask")
     if isinstance(mask, Tensor) and _has_channels_last(mask, columns):
         columns["mask"] = mask[..., 0]
     if not any(name in columns for name in (*IMAGES, "input_ids")):
         raise ValueError(
-            f"no input in a batch with {list(found)}: it needs 'image' or 'pixel_values', or 'input_ids'; pass "
+            f"no input in a batch with {list(mapping)}: it needs 'image' or 'pixel_values', or 'input_ids'; pass "
             "batch_adapter=... to rename its entries"
         )
     sizes = {name: len(column) for name, column in columns.items()}

@@ -172,8 +172,8 @@ def word_spans(text: str, words: Sequence[str]) -> list[Span]:
     spans: list[Span] = []
     for word in words:
         # Not \b: a word may begin or end with a sign, such as "wow!".
-        found = [match.span() for match in re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE)]
-        if not word or not found:
+        matches = [match.span() for match in re.finditer(rf"(?<!\w){re.escape(word)}(?!\w)", text, re.IGNORECASE)]
+        if not word or not matches:
             raise ValueError(f"the rationale's {word!r} is no word of the text {text[:60]!r}")
-        spans += found
+        spans += matches
     return sorted(spans)

@@ -49,9 +49,9 @@ class ModuleSource:
         accepted = inspect.signature(module_class).parameters
         open_ended = any(each.kind is each.VAR_KEYWORD for each in accepted.values())
         # Names that begin with "_" are Lightning's own, such as `_class_path`.
-        known = {name: x for name, x in saved.items() if not name.startswith("_") and (open_ended or name in accepted)}
+        usable = {name: x for name, x in saved.items() if not name.startswith("_") and (open_ended or name in accepted)}
         try:
-            return module_class(**{**known, **self.arguments})
+            return module_class(**{**usable, **self.arguments})
         except Exception as error:
             raise ValueError(f"{self.path} cannot be made: {described(error)}") from error
 

@@ -77,16 +77,16 @@ def find_black(
     """
     settings = (checkpoint.module_settings, checkpoint.datamodule_settings)
     try:
-        found = find_normalisation(None, None, module, *settings, data, batch_adapter)
+        normalisation = find_normalisation(None, None, module, *settings, data, batch_adapter)
     except ValueError:
         print(
             "nothing says for sure how the images were normalised (mean and std of the datamodule would): removed "
             "pixels become 0"
         )
         return 0.0
-    print(f"{found}; removed pixels become black")
+    print(f"{normalisation}; removed pixels become black")
     # A black pixel is 0 before normalisation, and (0 - mean) / std after it.
-    black = [(0 - mean) / std for mean, std in zip(found.mean, found.std, strict=True)]
+    black = [(0 - mean) / std for mean, std in zip(normalisation.mean, normalisation.std, strict=True)]
     return black[0] if len(set(black)) == 1 else black  # one number serves images of any number of channels
 
 
@@ -161,11 +161,11 @@ def model_card(module: nn.Module) -> Normalisation | None:
     cards = []
     for part in module.modules():
         card = getattr(part, "pretrained_cfg", None)
-        if isinstance(card, Mapping) and (found := _pair_in(card, f"timm's card of {card.get('architecture', '?')}")):
-            cards.append(found)
+        if isinstance(card, Mapping) and (pair := _pair_in(card, f"timm's card of {card.get('architecture', '?')}")):
+            cards.append(pair)
         folder = getattr(getattr(part, "config", None), "name_or_path", "")
-        if folder and (found := _of_processor(str(folder))):
-            cards.append(found)
+        if folder and (pair := _of_processor(str(folder))):
+            cards.append(pair)
     return cards[0] if len({(card.mean, card.std) for card in cards}) == 1 else None
 
 
@@ -199,9 +199,9 @@ def _pair_of_transforms(loader: Iterable[Any]) -> Normalisation | None:
     while dataset is not None:
         for name in ("transform", "transforms"):
             for step in _steps(getattr(dataset, name, None)):
-                known = {key: getattr(step, key, None) for key in ("mean", "std")}
-                if found := _pair_in(known, f"{type(step).__name__} of the dataset"):
-                    return found
+                step_values = {key: getattr(step, key, None) for key in ("mean", "std")}
+                if pair := _pair_in(step_values, f"{type(step).__name__} of the dataset"):
+                    return pair
         dataset = getattr(dataset, "dataset", None)  # a subset holds the dataset that it is of
     return None
 

@@ -75,15 +75,15 @@ def _with_normalisation(masks: PseudoMaskConfig, classifier: Any, saved: "Checkp
         return masks
     try:
         settings = (saved.module_settings, saved.datamodule_settings)
-        found = find_normalisation(None, None, classifier, *settings, source)
+        normalisation = find_normalisation(None, None, classifier, *settings, source)
     except ValueError:
         print(
             "nothing says for sure how the images were normalised (--masks.mean and --masks.std would): their colours "
             "are stretched from the least to the greatest of each image"
         )
         return masks
-    print(found)
-    return replace(masks, mean=list(found.mean), std=list(found.std))
+    print(normalisation)
+    return replace(masks, mean=list(normalisation.mean), std=list(normalisation.std))
 
 
 def iou_table(results: dict[str, Any]) -> str:

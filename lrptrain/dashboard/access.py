@@ -68,8 +68,8 @@ class TokenRequired:
         if scope["type"] != "http" or self._is_known(_cookies(scope).get(self.cookie, "")):
             await self.app(scope, receive, send)
             return
-        (given,) = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[:1]
-        if not self._is_known(given):
+        (token,) = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[:1]
+        if not self._is_known(token):
             await _respond(send, 403, [(b"content-type", b"text/plain")], _REFUSAL)
             return
         # To the page without the token, so that it does not stay in the address.

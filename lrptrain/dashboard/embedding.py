@@ -17,7 +17,7 @@ from lrptrain.dashboard.maps import about_sample, map_columns, packed
 from lrptrain.dashboard.samples import evaluations, stamped
 from lrptrain.dashboard.tables import arrow_errors
 from lrptrain.extras import require
-from lrptrain.findings.detectors.clusters import MIN_CLUSTERED_SAMPLES, spectral_labels
+from lrptrain.findings.clustering import MIN_CLUSTERED_SAMPLES, spectral_labels
 
 MOST_MAPS = 1000
 """As many maps are placed, evenly drawn: the time goes with the square of their number, 5 s for 1000."""
@@ -97,20 +97,21 @@ def _comparable(
     relevance that speaks for the class are left out.
     """
     words = {
-        sample_id: word_relevance(maps[sample_id], known["words"])
-        for sample_id, known in about.items()
-        if known["tokens"] is not None
+        sample_id: word_relevance(maps[sample_id], entry["words"])
+        for sample_id, entry in about.items()
+        if entry["tokens"] is not None
     }
     if words:
         vocabulary = _most_relevant(words.values())
         rows = {sample_id: [each.get(word, 0.0) for word in vocabulary] for sample_id, each in words.items()}
     else:
         vocabulary = []
-        grids = Counter(tuple(known["grid"]) for known in about.values() if known["grid"] is not None)
+        grids = Counter(tuple(entry["grid"]) for entry in about.values() if entry["grid"] is not None)
         usual = list(grids.most_common(1)[0][0]) if grids else None
-        rows = {i: positive(maps[i]).tolist() for i, known in about.items() if usual and known["grid"] == usual}
+        rows = {i: positive(maps[i]).tolist() for i, entry in about.items() if usual and entry["grid"] == usual}
     sums = {sample_id: sum(row) for sample_id, row in rows.items()}
     ids = [sample_id for sample_id in rows if sums[sample_id] > 0]
+    # [n, values] over [n, 1]: every row has a sum of 1, however strong its map is.
     shares = np.array([rows[sample_id] for sample_id in ids]) / np.array([[sums[sample_id]] for sample_id in ids])
     return ids, shares, vocabulary
 
@@ -129,12 +130,12 @@ def word_relevance(values: Float[np.ndarray, " tokens"], words: Sequence[dict[st
             count as the same word, and what is not scored does not count.
     """
     finite = np.nan_to_num(values, posinf=0.0, neginf=0.0)
-    found: dict[str, float] = {}
+    relevance: dict[str, float] = {}
     for word in words:
         if word["scored"]:
             name = word["text"].casefold()
-            found[name] = found.get(name, 0.0) + max(0.0, float(finite[list(word["places"])].sum()))
-    return found
+            relevance[name] = relevance.get(name, 0.0) + max(0.0, float(finite[list(word["places"])].sum()))
+    return relevance
 
 
 def _most_relevant(texts: Iterable[dict[str, float]]) -> list[str]:
@@ -162,12 +163,16 @@ def place_maps(shares: Float[np.ndarray, "n values"]) -> Float[np.ndarray, "n 2"
     if spread < 1e-9:  # all maps are alike: there are no neighbours to tell from others
         return np.full((len(shares), 2), 0.5)
     tsne = require("sklearn.manifold", "monitor").TSNE
+    # It looks at three times as many neighbours, and a map has only n - 1 of them.
     perplexity = min(_PERPLEXITY, (len(shares) - 1) / 3)
+    # Close together, with a deviation of 1e-4 along the first axis, as scikit-learn begins, too: from far apart,
+    # neighbours would not find each other.
     start = (components[:, :2] / spread * 1e-4).astype(np.float32)
     placing = tsne(init=start, perplexity=perplexity, max_iter=_STEPS, random_state=0)
     places = placing.fit_transform(components).astype(float)
     # One scale for both axes: distances across and along mean the same.
-    low, high = places.min(0), places.max(0)
+    low = places.min(0)
+    high = places.max(0)
     return 0.5 + (places - (low + high) / 2) / max((high - low).max(), 1e-12)
 
 
@@ -178,12 +183,13 @@ def principal_components(rows: Float[np.ndarray, "n values"], count: int) -> Flo
         rows: One for each sample.
         count: The number of axes.
     """
+    # left [n, r], sizes [r] and axes [r, values], where r is the smaller of n and values.
     left, sizes, axes = np.linalg.svd(rows - rows.mean(0), full_matrices=False)
     # An axis has no direction of its own: the one along which its largest weight is positive is taken.
     largest = np.abs(axes).argmax(1)
     signs = np.sign(axes[np.arange(len(axes)), largest])
-    found = (left * sizes * signs)[:, :count]
-    return np.pad(found, ((0, 0), (0, max(0, 2 - found.shape[1]))))
+    components = (left * sizes * signs)[:, :count]
+    return np.pad(components, ((0, 0), (0, max(0, 2 - components.shape[1]))))
 
 
 def _evenly(ids: list[str]) -> list[str]:
@@ -196,6 +202,8 @@ def _evenly(ids: list[str]) -> list[str]:
 def _largest_first(labels: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
     """Number clusters anew, the largest first; of equal ones, the one whose first member comes first."""
     names, first, counts = np.unique(labels, return_index=True, return_counts=True)
+    # e.g. labels 2 0 0 2 2 1: clusters 0, 1 and 2 have 2, 1 and 3 members, the order is 2 0 1, and the ranks of 0, 1
+    # and 2 are 1, 2 and 0, so that the labels become 0 1 1 0 0 2.
     order = np.lexsort((first, -counts))
     rank = np.empty(len(names), dtype=int)
     rank[order] = np.arange(len(names))

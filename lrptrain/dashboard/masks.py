@@ -109,10 +109,10 @@ def _picture(folder: Path, export: str, kind: str, name: str) -> Path | None:
         return None
     within, ending = PICTURE_KINDS[kind]
     path = file_in(folder, export, within, f"{name}{ending}")
-    return path if path is not None and _is_whole(path) else None
+    return path if path is not None and _is_complete(path) else None
 
 
-def _is_whole(path: Path) -> bool:
+def _is_complete(path: Path) -> bool:
     first, last = _ENDS[path.suffix]
     # A process that was killed while it wrote leaves a file without an end, which a browser would show in part.
     try:
@@ -199,10 +199,10 @@ def _read_image_scores(path: Path, changed: int, size: int) -> dict[str, dict[st
     content = json.loads(path.read_bytes())
     return {
         name: {
-            kind: scores[own]
-            for own, kind in _SCORED.items()
+            kind: scores[column]
+            for column, kind in _SCORED.items()
             # nan, of an image of which nothing is decided, is no score.
-            if isinstance(scores.get(own), int | float) and 0 <= scores[own] <= 1
+            if isinstance(scores.get(column), int | float) and 0 <= scores[column] <= 1
         }
         for name, scores in (content.items() if isinstance(content, dict) else ())
         if isinstance(scores, dict)
@@ -214,12 +214,13 @@ def _sorted(entries: list[_Entry], scores: dict[str, dict[str, float]], by: str)
     if kind not in _SCORED.values():
         return entries
     sign = -1 if by.startswith("-") else 1
+    # The sign is there twice: without an IoU the key is infinite in both directions, and such images come last.
     return sorted(entries, key=lambda entry: sign * scores.get(entry["name"], {}).get(kind, sign * math.inf))
 
 
 def _row(folder: Path, export: str, entry: _Entry) -> dict[str, Any]:
-    there = [kind for kind in PICTURE_KINDS if _picture(folder, export, kind, entry["name"]) is not None]
-    return {**entry, "title": unquote(entry["name"]), "pictures": there}
+    pictures = [kind for kind in PICTURE_KINDS if _picture(folder, export, kind, entry["name"]) is not None]
+    return {**entry, "title": unquote(entry["name"]), "pictures": pictures}
 
 
 def _counts(entries: list[_Entry]) -> dict[str, dict[str, int]]:

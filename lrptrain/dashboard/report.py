@@ -88,7 +88,7 @@ def _chosen(table: dict[str, Any]) -> list[str]:
     """Which samples have their maps in the report: those with a picture first."""
     ids = table["columns"].get("sample_id", [])
     # Maps without their inputs are hard to read: the samples whose inputs were kept come first.
-    pictured = [sample_id for sample_id, there in zip(ids, table["pictured"], strict=True) if there]
+    pictured = [sample_id for sample_id, has_picture in zip(ids, table["pictured"], strict=True) if has_picture]
     return [*pictured, *(sample_id for sample_id in ids if sample_id not in set(pictured))][:MOST_SAMPLES]
 
 

@@ -40,13 +40,13 @@ def look_at(run: Path) -> str:
 
 def _paragraph(finding: Finding, run: Path | None) -> str:
     """Return the text of a fact."""
-    said = sentences(finding)
-    relevance = " ".join(part for part in (said.relevance, said.samples) if part)
-    evidence = (said.intervention, relevance, said.likewise, _excerpt(finding))
+    text = sentences(finding)
+    relevance = " ".join(part for part in (text.relevance, text.samples) if part)
+    evidence = (text.intervention, relevance, text.likewise, _excerpt(finding))
     lines = [
-        textwrap.fill(said.verdict, WIDTH, subsequent_indent="  "),
+        textwrap.fill(text.verdict, WIDTH, subsequent_indent="  "),
         *(textwrap.fill(f"  {line}", WIDTH, subsequent_indent="  ") for line in evidence if line),
-        *_where_next(finding, run, said.remedy),
+        *_where_next(finding, run, text.remedy),
     ]
     return "\n".join(lines)
 

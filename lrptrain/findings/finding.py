@@ -151,13 +151,13 @@ class Finding:
         p-values.
         """
         derived = ("effect", "interval", "p_value", "samples", "severity", "trend")
-        shown = None if self.proof is None else replace(self.proof, png=b"")
+        proof = None if self.proof is None else replace(self.proof, png=b"")
         values = (
-            asdict(replace(self, also=(), proof=shown))
+            asdict(replace(self, also=(), proof=proof))
             | self.scope.to_dict()
             | {name: getattr(self, name) for name in derived}
         )
-        if shown is not None:
+        if proof is not None:
             del values["proof"]["png"]
         plain: dict[str, Any] = _with_lists(values | {"text": str(self), "sentences": sentences(self)._asdict()})
         return plain | {"also": [each.to_dict() for each in self.also]}

@@ -16,15 +16,15 @@ _COLORS = {"confirmed": "#b3382c", "suspected": "#8a5a00", "refuted": "#5c5c5c"}
 
 def finding_html(finding: "Finding") -> str:
     """Return a finding as a block of HTML: the verdict in its colour, the evidence, the details folded away."""
-    said = sentences(finding)
+    text = sentences(finding)
     color = _COLORS[finding.state]
     style = "font:14px/1.45 system-ui,sans-serif;color:#111;background:#fff;padding:6px 10px;margin:0 0 6px"
     return (
         f'<div style="{style};border-left:4px solid {color}">'
-        f'<div style="color:{color};font-weight:600">{html.escape(said.verdict)}</div>'
-        f"{_lines((said.intervention, said.relevance, said.likewise, said.samples))}"
+        f'<div style="color:{color};font-weight:600">{html.escape(text.verdict)}</div>'
+        f"{_lines((text.intervention, text.relevance, text.likewise, text.samples))}"
         f"{proof_html(finding)}"
-        f"{_lines([f'Mend: {said.remedy}'] if said.remedy else [])}"
+        f"{_lines([f'Mend: {text.remedy}'] if text.remedy else [])}"
         f'<details style="color:#5c5c5c;font-size:12px"><summary>in numbers</summary>{html.escape(str(finding))}'
         "</details></div>"
     )

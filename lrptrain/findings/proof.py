@@ -82,8 +82,8 @@ def proof_html(finding: "Finding") -> str:
     picture = ""
     if proof.png:
         data = base64.b64encode(proof.png).decode()
-        shown = f"as it is, {proof.change.lower()}, and the control ({proof.control})"
-        picture = f'<img style="max-width:100%" alt="{html.escape(shown)}" src="data:image/png;base64,{data}">'
+        description = f"as it is, {proof.change.lower()}, and the control ({proof.control})"
+        picture = f'<img style="max-width:100%" alt="{html.escape(description)}" src="data:image/png;base64,{data}">'
     note = f"<div>{html.escape(proof.note)}</div>" if proof.note else ""
     return f"<div>{picture}{''.join(_sample_html(each, proof) for each in proof.samples)}{note}</div>"
 

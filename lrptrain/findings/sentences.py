@@ -99,6 +99,7 @@ def _likewise(finding: "Finding") -> str:
     # Maps for the label and for the predicted class mostly show the same, and other kinds speak for themselves.
     gravest: dict[Scope, str] = {finding.scope: ""}
     alike = [each for each in finding.also if _says_the_same(each, finding)]
+    # The gravest state comes first, and `setdefault` keeps it: one verdict per scope.
     for state in _VERDICTS:
         for each in alike:
             if each.state == state:
@@ -106,8 +107,10 @@ def _likewise(finding: "Finding") -> str:
     beginnings = {"confirmed": "Also in", "suspected": "Suspected in", "refuted": "Not confirmed in"}
     del beginnings[finding.state]
     beginnings = {finding.state: "Also in", **beginnings}
-    found = [(words, [scope for scope, own in gravest.items() if own == state]) for state, words in beginnings.items()]
-    return " ".join(f"{words} {_named(scopes)}." for words, scopes in found if scopes)
+    groups = [
+        (words, [scope for scope, worst in gravest.items() if worst == state]) for state, words in beginnings.items()
+    ]
+    return " ".join(f"{words} {_named(scopes)}." for words, scopes in groups if scopes)
 
 
 def _says_the_same(finding: "Finding", other: "Finding") -> bool:
@@ -125,5 +128,5 @@ def _named(scopes: Sequence[Scope]) -> str:
 
 def listed(names: Sequence[str]) -> str:
     """Return names as `a, b and c`, the last of many as a number."""
-    shown = [*names] if len(names) <= MOST_NAMES else [*names[:MOST_NAMES], f"{len(names) - MOST_NAMES} more"]
-    return shown[0] if len(shown) == 1 else f"{', '.join(shown[:-1])} and {shown[-1]}"
+    parts = [*names] if len(names) <= MOST_NAMES else [*names[:MOST_NAMES], f"{len(names) - MOST_NAMES} more"]
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

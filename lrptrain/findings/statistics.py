@@ -1,15 +1,14 @@
 """How sure a mean is: a bootstrap interval, a paired test, and the correction for many tests."""
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from functools import lru_cache
 from statistics import NormalDist
 from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from numpy.typing import ArrayLike
-
-from lrptrain.extras import require
 
 # Resampled values held at a time, so that memory does not grow with the number of samples.
 _VALUES_AT_ONCE = 2_000_000
@@ -48,16 +47,13 @@ def bootstrap_interval(
     # The acceleration of BCa divides by the spread of the values: without any, the bounds would be nan.
     if spread <= 1e-9 * np.abs(values).max() + np.finfo(float).tiny:
         return Interval(mean, mean, mean)
-    bounds = require("scipy.stats", "monitor").bootstrap(
-        ((values - mean) / spread,),  # of one scale, so that the third powers in the correction do not underflow
-        np.mean,
-        confidence_level=confidence,
-        n_resamples=resamples,
-        batch=_resamples_at_once(values),
-        rng=np.random.default_rng(seed),
-    )
-    # Back to the unit of the values. The mean of the scaled values is 0, so that the bounds are offsets from the mean.
-    low, high = bounds.confidence_interval
+    # Of one scale, so that the third powers in the correction do not underflow; the mean of the scaled values is 0.
+    scaled = (values - mean) / spread
+    # A matrix product: [resamples, n] @ [n], how often every value is drawn times the value.
+    counts = _resampling_counts(len(values), resamples, seed)
+    offsets = np.concatenate([part @ scaled for part in counts]) / len(values)
+    low, high = np.quantile(offsets, _bca_levels(scaled, offsets, confidence))
+    # Back to the unit of the values.
     return Interval(mean, mean + spread * float(low), mean + spread * float(high))
 
 
@@ -148,9 +144,55 @@ def _defined(values: ArrayLike) -> Float[np.ndarray, " m"]:
     return defined
 
 
-def _resamples_at_once(values: np.ndarray) -> int:
-    """Return how many resamples of the values fit into memory at a time."""
-    return max(1, _VALUES_AT_ONCE // len(values))
+def _bca_levels(
+    scaled: Float[np.ndarray, " n"], offsets: Float[np.ndarray, " resamples"], confidence: float
+) -> list[float]:
+    """Return which quantiles of the resampled means bound the interval (Efron 1987, equations 3.9 and 7.3).
+
+    Args:
+        scaled: Values with a mean of 0.
+        offsets: The means of the resamples.
+        confidence: The share of repetitions in which the interval should cover the true mean, in (0, 1).
+    """
+    normal = NormalDist()
+    # Of values such as 0 and 1 many resamples have the very mean of the sample: half of them count as below it. The
+    # margin is that of rounding, so that it does not decide on which side they lie.
+    below = float((offsets < -1e-12).mean() + (offsets <= 1e-12).mean()) / 2
+    least = 0.5 / len(offsets)  # a bias without bound would be that of too few resamples
+    bias = normal.inv_cdf(min(max(below, least), 1 - least))
+    # From the jackknife, which for a mean leaves each value's distance from it.
+    acceleration = float((scaled**3).sum() / (scaled**2).sum() ** 1.5 / 6)
+    levels = []
+    for tail in ((1 - confidence) / 2, (1 + confidence) / 2):
+        corrected = bias + normal.inv_cdf(tail)
+        levels.append(normal.cdf(bias + corrected / (1 - acceleration * corrected)))
+    return levels
+
+
+def _resampling_counts(count: int, resamples: int, seed: int) -> Iterable[Float[np.ndarray, "part n"]]:
+    """Return how often each of so many values is drawn in every resample, in parts that fit into memory.
+
+    They depend on nothing else: all scores of an evaluation share them.
+    """
+    if count * resamples <= _VALUES_AT_ONCE:
+        return _all_resampling_counts(count, resamples, seed)
+    return _drawn_counts(count, resamples, seed)
+
+
+@lru_cache(maxsize=4)
+def _all_resampling_counts(count: int, resamples: int, seed: int) -> tuple[Float[np.ndarray, "part n"], ...]:
+    return tuple(_drawn_counts(count, resamples, seed))
+
+
+def _drawn_counts(count: int, resamples: int, seed: int) -> Iterator[Float[np.ndarray, "part n"]]:
+    rng = np.random.default_rng(seed)
+    size = max(1, _VALUES_AT_ONCE // count)
+    for start in range(0, resamples, size):
+        rows = min(size, resamples - start)
+        drawn = rng.integers(0, count, (rows, count))
+        # e.g. of three values: the draws [0, 2, 2] are the counts [1, 0, 2]; those of the next row stand at 3, 4 and 5
+        numbers = drawn + count * np.arange(rows)[:, None]
+        yield np.bincount(numbers.ravel(), minlength=rows * count).reshape(rows, count).astype(float)
 
 
 def _signs(count: int, resamples: int, seed: int, exact: bool) -> Iterator[Float[np.ndarray, "patterns n"]]:

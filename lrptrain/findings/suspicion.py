@@ -67,6 +67,7 @@ def tells_classes_apart(evaluation: Evaluation, confidence: float) -> bool:
         return len(classes) == 1 or len(np.unique(answers)) > 1
     labels = labels[labelled]
     answers = answers[labelled]
+    # e.g. labels half and half, and one answer given to 90 % of the samples: 0.5 * 0.9 + 0.5 * 0.1 = 0.5.
     by_chance = float(sum((labels == each).mean() * (answers == each).mean() for each in classes))
     right = int((labels == answers).sum())
     if by_chance in (0.0, 1.0):  # no answer is a class that is there; or all are, with one label

@@ -109,6 +109,7 @@ def news_among(previous: Sequence[Finding], current: Sequence[Finding]) -> list[
     before: dict[Fact, int] = {}
     for finding in unfold(previous):
         grave = STATES.index(finding.state)
+        # A smaller index is a graver state: a fact is in the gravest state of its members.
         before[fact_of(finding)] = min(grave, before.get(fact_of(finding), grave))
     unheard = STATES.index("refuted")
     return [each for each in current if STATES.index(each.state) != before.get(fact_of(each), unheard)]

@@ -48,9 +48,7 @@ def share_there(finding: "Finding") -> str:
     evidence = finding.relevance
     if evidence is None:
         return ""
-    return (
-        f"{percent(evidence.effect)} of the relevance is there, on {percent(evidence.reference)} of {whole(finding)}."
-    )
+    return f"{percent(evidence.effect)} of the relevance is there, on {_area(finding, evidence)}."
 
 
 def share_on_annotation(finding: "Finding") -> str:
@@ -58,13 +56,12 @@ def share_on_annotation(finding: "Finding") -> str:
     evidence = finding.relevance
     if evidence is None:
         return ""
-    area = f"{percent(evidence.reference)} of {whole(finding)}"
-    return f"{percent(evidence.effect)} of the relevance is on the annotation, which is {area}."
+    return f"{percent(evidence.effect)} of the relevance is on the annotation, which is {_area(finding, evidence)}."
 
 
-def whole(finding: "Finding") -> str:
-    """Return what a place is a part of."""
-    return f"the {finding.medium or 'input'}"
+def _area(finding: "Finding", evidence: "Evidence") -> str:
+    """Return how much of what a place is, such as `11 % of the image`."""
+    return f"{percent(evidence.reference)} of the {finding.medium or 'input'}"
 
 
 def points(share: float) -> str:

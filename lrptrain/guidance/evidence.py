@@ -18,6 +18,7 @@ from lrptrain.batch.annotations import (
     split_values,
 )
 from lrptrain.batch.checks import check_aspect_ratio
+from lrptrain.batch.content import attended_tokens, end_tokens
 
 
 def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
@@ -48,6 +49,22 @@ def evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
     if "boxes" in batch:
         return boxes_to_mask(batch["boxes"], (image.shape[-2], image.shape[-1]))
     raise ValueError(f"no annotation of images in a batch with {sorted(batch)}: guidance needs 'mask' or 'boxes'")
+
+
+def swap_evidence(batch: Mapping[str, Any]) -> Shaped[Tensor, " batch *area"]:
+    """Return the annotation that swaps go by: of texts without their first and last token, unless these are evidence.
+
+    Few rationales tell special tokens from others, and a model that is trained without its [CLS] would be given one
+    again as soon as it is used.
+
+    Args:
+        batch: A batch in the contract's form, with its `evidence`.
+    """
+    annotation: Tensor = batch["evidence"]
+    if "input_ids" not in batch or annotation.shape != batch["input_ids"].shape:
+        return annotation
+    ends = end_tokens(attended_tokens(batch)).to(annotation.device)
+    return annotation.masked_fill(ends & (annotation == 0), IGNORED)
 
 
 def _rationale(batch: Mapping[str, Any]) -> Shaped[Tensor, "batch tokens"]:

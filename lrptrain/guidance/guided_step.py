@@ -12,11 +12,9 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrptrain.batch import IMAGES, batch_length
-from lrptrain.batch.annotations import IGNORED
-from lrptrain.batch.content import attended_tokens, end_tokens
 from lrptrain.batch.task import ONE_LOGIT
 from lrptrain.guidance.conflict import compare_gradients, flat_gradient, synchronized_time
-from lrptrain.guidance.evidence import contrasted
+from lrptrain.guidance.evidence import contrasted, swap_evidence
 from lrptrain.guidance.losses import LossSum
 from lrptrain.guidance.places import displaced_samples, moved_samples
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
@@ -201,8 +199,8 @@ class GuidedStep:
             self._training.inform(f"{self._training.name}: {ONE_LOGIT}")
 
     def _note_whole_batch(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        taken = any(value is self._given for value in (*args, *kwargs.values()))
-        self._whole |= taken and not isinstance(self._given, Tensor)
+        has_batch = any(value is self._given for value in (*args, *kwargs.values()))
+        self._whole |= has_batch and not isinstance(self._given, Tensor)
 
     def _losses(self) -> dict[str, LossSum]:
         """Return every loss of this process; none if it failed or guides no sample."""
@@ -222,7 +220,12 @@ class GuidedStep:
             self._replay = None if forwards[0].tape is None else Tape()
             with forwards[0].autocast.restored():
                 losses = training.objective.losses(
-                    forwards[0], self.batch["evidence"], self.batch.get("label"), self._rows, self._generator()
+                    forwards[0],
+                    self.batch["evidence"],
+                    self.batch.get("label"),
+                    self._rows,
+                    self._generator(),
+                    swap_evidence(self.batch),
                 )
             if not training.worked:
                 self._check_reach(losses)
@@ -259,12 +262,14 @@ class GuidedStep:
                     "swap takes surroundings from other samples of the batch, and the first guided batch has one "
                     "sample, so that nothing would ever change: use larger batches"
                 )
+            # The swap distance of the same step swaps by the first stream: it is to measure other swaps than these.
             generator = self._generator(stream=1)
             swapped, changed = swap_surroundings(
-                explained, self._with_ends_ignored(), objective.margin, generator, without_evidence=True
+                explained, swap_evidence(self.batch), objective.margin, generator, without_evidence=True
             )
             share = (objective.swapped_share or 0.0) * training.schedule(self._progress.step, self._progress.steps)
             chosen = torch.zeros(len(explained), dtype=torch.bool)
+            # Of the guided samples alone, and drawn on the CPU: other devices draw other numbers from the same seed.
             chosen[self._rows.cpu()] = torch.rand(len(self._rows), generator=generator) < share
             chosen &= changed.cpu()
         except Exception as error:
@@ -273,23 +278,13 @@ class GuidedStep:
             training.failed.note("swapping surroundings", error)
             return explained
         self._swapped = int(chosen.sum())
+        # [batch, 1, ...] beside [batch, ...]: a sample is swapped as a whole, or not at all.
         per_sample = chosen.to(explained.device).view(-1, *[1] * (explained.ndim - 1))
         return torch.where(per_sample, swapped, explained)
 
-    def _with_ends_ignored(self) -> Tensor:
-        """Return the evidence, of texts without their first and last token unless these are evidence.
-
-        Few rationales tell special tokens from others, and a model that is trained without its [CLS] would be given
-        one again as soon as it is used.
-        """
-        evidence: Tensor = self.batch["evidence"]
-        if "input_ids" not in self.batch or evidence.shape != self.batch["input_ids"].shape:
-            return evidence
-        ends = end_tokens(attended_tokens(self.batch)).to(evidence.device)
-        return evidence.masked_fill(ends & (evidence == 0), IGNORED)
-
     def _match_evidence(self, explained: Tensor) -> None:
         """Bring the evidence to the input of the user's step, once; reject a step that leaves the evidence behind."""
+        # With swaps it is called within the step, before the model runs, and once more when the losses are computed.
         if not self._matched:
             self._check_places(explained)
             self._resize_evidence(explained)
@@ -388,7 +383,7 @@ class GuidedStep:
         training = self._training
         with training.failed.caught("measuring the swap distance"), self._forwards[0].autocast.restored():
             distance = training.objective.swap_distance(
-                self._forwards[0], self.batch["evidence"], self._rows, self._generator()
+                self._forwards[0], swap_evidence(self.batch), self._rows, self._generator()
             )
             return {SWAP_DISTANCE: distance}
         return {}

@@ -110,6 +110,7 @@ class Objective:
         label: Int[Tensor, " batch"] | None,
         rows: Int[Tensor, " rows"],
         generator: torch.Generator | None = None,
+        swap_annotation: Shaped[Tensor, " batch *area"] | None = None,
     ) -> dict[str, LossSum]:
         """Compute every loss on the guided samples of a forward pass.
 
@@ -119,12 +120,13 @@ class Objective:
             label: The class indices; needed for `target="label"`.
             rows: The indices of the guided samples.
             generator: The random numbers of the swaps.
+            swap_annotation: The annotation that swaps go by, as `swap_evidence` makes it; None for `annotation`.
 
         Raises:
             ValueError: If annotation and input differ in size.
         """
         # What several losses need (a recording, a map, a swap's input) is computed once, in this object.
-        batch = self._batch(forward, annotation, label, rows, generator)
+        batch = self._batch(forward, annotation, label, rows, generator, swap_annotation)
         # What needs a map first: a stable sort, so that losses of one kind keep the order of their weights.
         names = sorted(self.weights, key=lambda name: LOSSES[name].needs)
         with self.task.reading():
@@ -163,9 +165,10 @@ class Objective:
         label: Tensor | None,
         rows: Tensor,
         generator: torch.Generator | None,
+        swap_annotation: Tensor | None,
     ) -> GuidedBatch:
         maps = MapSettings(self.method, self.options, self.target, self.first_order)
-        return GuidedBatch(forward, annotation, label, rows, maps, self.margin, generator)
+        return GuidedBatch(forward, annotation, label, rows, maps, self.margin, generator, swap_annotation)
 
 
 def parse_losses(loss: str | Mapping[str, float], weight: float = 1.0) -> dict[str, float]:

@@ -138,8 +138,8 @@ def _patches_in_place(
     alike, textured = _correlations(views, reference)
     rows, columns = _grid(SIDE)
     places = (rows * (SIDE - PATCH + 1) + columns).to(alike.device)
-    here = alike.gather(-1, places[None, :, None].expand(len(alike), -1, 1))[..., 0]
-    return (textured & (here > alike.amax(-1) - DISTINCT) & (here > LIKE / 2)).sum(-1)
+    in_place = alike.gather(-1, places[None, :, None].expand(len(alike), -1, 1))[..., 0]
+    return (textured & (in_place > alike.amax(-1) - DISTINCT) & (in_place > LIKE / 2)).sum(-1)
 
 
 def _agreeing(
@@ -161,12 +161,12 @@ def _agreeing(
     right = place % span
     at = torch.arange(span * span, device=alike.device)
     near = ((at // span - down[..., None]).abs() <= 3) & ((at % span - right[..., None]).abs() <= 3)
-    found = textured & (best > LIKE) & (best - alike.masked_fill(near, 0).amax(-1) > DISTINCT)
+    matched = textured & (best > LIKE) & (best - alike.masked_fill(near, 0).amax(-1) > DISTINCT)
     rows, columns = (x.to(alike.device) for x in _grid(side))
     # Two patches agree if the distance between them stayed nearly the same: a turn or a stretch changes it by a share.
     between = ((rows[:, None] - rows) ** 2 + (columns[:, None] - columns) ** 2).float().sqrt()
     moves = torch.stack([down - rows, right - columns], -1).float()
-    agree = (torch.cdist(moves, moves) <= 1 + 0.2 * between) & found[:, :, None] & found[:, None]
+    agree = (torch.cdist(moves, moves) <= 1 + 0.2 * between) & matched[:, :, None] & matched[:, None]
     count, leader = agree.sum(-1).max(-1)
     members = agree[torch.arange(len(agree), device=agree.device), leader]
     # Where the middle of a patch is in what the model got, and where in the batch's image, both from -1 to 1.
@@ -221,8 +221,8 @@ def _other_shape(seen: Tensor, image: Tensor) -> tuple[Bool[Tensor, " batch"], B
     if seen.shape[2:] == image.shape[2:]:  # other channels alone: their mean stays where it is
         first, second = (images.detach().float().mean(1, keepdim=True) for images in (seen, image))
         return moved_samples(first, second)
-    whole = F.interpolate(image.detach().float(), seen.shape[2:], mode="bilinear", antialias=True)
-    in_place = _correlation(*(images.detach().float().mean(1, keepdim=True) for images in (seen, whole)))
+    resized = F.interpolate(image.detach().float(), seen.shape[2:], mode="bilinear", antialias=True)
+    in_place = _correlation(*(images.detach().float().mean(1, keepdim=True) for images in (seen, resized)))
     return in_place < RESIZED_CORRELATION, everywhere
 
 
@@ -237,8 +237,8 @@ def _correlation(first: Tensor, second: Tensor) -> Float[Tensor, " batch"]:
 
 def _contrast(image: Tensor) -> Bool[Tensor, "batch channels"]:
     """Return which channels have some: a flat one's rounding errors, or what noise makes of it, say nothing."""
-    whole = image.detach().float().flatten(1).norm(dim=1, keepdim=True)
-    return _centred(image).norm(dim=-1) > 1e-3 * whole
+    magnitude = image.detach().float().flatten(1).norm(dim=1, keepdim=True)
+    return _centred(image).norm(dim=-1) > 1e-3 * magnitude
 
 
 def _shifted(seen: Tensor, image: Tensor) -> Bool[Tensor, " batch"]:

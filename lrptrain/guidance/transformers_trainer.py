@@ -121,12 +121,12 @@ class _GuidedTrainer:
         inputs = named["inputs"]
         others = args[2:]
         named_others = {name: value for name, value in kwargs.items() if name not in ("model", "inputs")}
-        taken = self._without_annotations(inputs, compute_loss)
+        model_inputs = self._without_annotations(inputs, compute_loss)
         if self._step is None:
-            return compute_loss(model, taken, *others, **named_others)
+            return compute_loss(model, model_inputs, *others, **named_others)
         step = self._begin(model, inputs)
         self._step.enter_context(step)
-        output = compute_loss(model, taken, *others, **named_others)
+        output = compute_loss(model, model_inputs, *others, **named_others)
         loss = output[0] if isinstance(output, tuple) else output
         if not isinstance(loss, Tensor):
             return output

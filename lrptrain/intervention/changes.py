@@ -59,15 +59,17 @@ class KeptChanges:
         if not any(self._is_among_the_furthest(region, group, fall) for group in groups):
             return
         self.changes[region, row] = make()
-        kept = [furthest for group in self.groups[region] for furthest in self.furthest(region, group)]
-        for other in [row for of_region, row in self.changes if of_region == region and row not in kept]:
+        # In before others are forgotten: a sample that it displaces in one group may be among the furthest of another.
+        furthest_rows = [furthest for group in self.groups[region] for furthest in self.furthest(region, group)]
+        for other in [row for of_region, row in self.changes if of_region == region and row not in furthest_rows]:
             del self.changes[region, other]
 
     def furthest(self, region: Region, group: Collection[int]) -> list[int]:
         """Return which of a group's samples are kept, those that fall furthest first."""
         rows = [row for of_region, row in self.changes if of_region == region and row in group]
+        # Of equal falls the smaller index, in whatever order processes or batches came.
         return sorted(rows, key=lambda row: (-self.changes[region, row].fall, row))[: self.most]
 
     def _is_among_the_furthest(self, region: Region, group: Collection[int], fall: float) -> bool:
-        kept = self.furthest(region, group)
-        return len(kept) < self.most or fall > self.changes[region, kept[-1]].fall
+        furthest_rows = self.furthest(region, group)
+        return len(furthest_rows) < self.most or fall > self.changes[region, furthest_rows[-1]].fall

@@ -29,9 +29,9 @@ def sharpness(probabilities: Float[np.ndarray, "samples classes"], labels: Int[n
     labelled = labels >= 0
     if not labelled.any():
         return 1.0
-    known = probabilities[labelled]
-    accuracy = float((known.argmax(1) == labels[labelled]).mean())
-    if accuracy - known.max(1).mean() <= MOST_DOUBT:
+    of_labelled = probabilities[labelled]
+    accuracy = float((of_labelled.argmax(1) == labels[labelled]).mean())
+    if accuracy - of_labelled.max(1).mean() <= MOST_DOUBT:
         return 1.0
     wanted = min(accuracy, MOST_CONFIDENCE)
     # The mean confidence rises with the power: halve the interval of its logarithm.
@@ -39,7 +39,7 @@ def sharpness(probabilities: Float[np.ndarray, "samples classes"], labels: Int[n
     high = float(np.log(MOST_SHARPNESS))
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        if sharpened(known, float(np.exp(middle))).max(1).mean() < wanted:
+        if sharpened(of_labelled, float(np.exp(middle))).max(1).mean() < wanted:
             low = middle
         else:
             high = middle

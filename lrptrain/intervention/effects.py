@@ -162,6 +162,7 @@ def effects(
             answers = [class_probabilities(output).cpu().numpy() for output in _outputs(model, variants)]
         # Of the probability of each sample's predicted class, positive where it falls: under the change, then under
         # each control.
+        # Indexing [chunk, classes] by (0, 1, 2 ...) and (the class of each) takes one number of every row.
         each = np.arange(len(chunk_rows)), predicted[chunk_rows]
         before = sharpened(probabilities[chunk_rows], power)
         answers = [before, *(sharpened(after, power) for after in answers)]

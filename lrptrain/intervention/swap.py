@@ -111,6 +111,7 @@ def swap_outside(
     painted_over = None
     if without_evidence:
         margin = default_margin((mask.shape[1], mask.shape[2])) if margin is None else margin
+        # Row i is the evidence of the image whose surroundings image i is given.
         painted_over = dilate(mask == 1, margin)[donor.to(mask.device)].to(images.device)
     return swap_pixels(images, region, images[donor], painted_over), swapped
 
@@ -148,12 +149,13 @@ def swap_tokens(
     donor = torch.arange(len(tokens), device=tokens.device)
     donor[givers] = givers[random_cycle(len(givers), generator).to(givers.device)]
     near = F.max_pool1d((rationale == 1).float(), 2 * margin + 1, stride=1, padding=margin) > 0
-    given = usable
+    available = usable
     if without_evidence:
         surroundings = usable & (rationale != 1)
-        given = torch.where(surroundings.any(1, keepdim=True), surroundings, usable)
+        # A text that is all evidence still has to give something: all of it, then.
+        available = torch.where(surroundings.any(1, keepdim=True), surroundings, usable)
     # Rows that are not swapped may have no usable token, and cannot be drawn from: all of theirs are allowed instead.
-    places = random_places(torch.where(swapped[:, None], given[donor], True), generator).to(tokens.device)
+    places = random_places(torch.where(swapped[:, None], available[donor], True), generator).to(tokens.device)
     return swap_places(tokens, usable & ~near & swapped[:, None], tokens[donor], places), swapped
 
 

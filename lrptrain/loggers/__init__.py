@@ -89,7 +89,8 @@ def is_logger(logger: Any) -> bool:
 
 def what_is_sent(logger: Any, record: EpochRecord) -> list[str]:
     """Return what a user should know of a logger that does not get everything as it is, in lines; none otherwise."""
-    sink, name = _sink_of(logger), type(logger).__name__
+    sink = _sink_of(logger)
+    name = type(logger).__name__
     lines = []
     if sink.lacks(logger):
         lines.append(

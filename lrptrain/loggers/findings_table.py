@@ -31,12 +31,12 @@ def findings_markdown(findings: Sequence[Finding]) -> str:
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
-def told(finding: Finding) -> str:
+def finding_text(finding: Finding) -> str:
     """Return what is said of a finding in one paragraph, with its intervals and p-values at the end."""
-    said = sentences(finding)
+    text = sentences(finding)
     details = str(finding).split(": ", 1)[-1]
-    remedy = f"Mend: {said.remedy}." if said.remedy else ""
-    parts = (said.verdict, said.intervention, said.relevance, said.likewise, remedy, f"In detail: {details}")
+    remedy = f"Mend: {text.remedy}." if text.remedy else ""
+    parts = (text.verdict, text.intervention, text.relevance, text.likewise, remedy, f"In detail: {details}")
     return " ".join(part for part in parts if part)
 
 
@@ -55,7 +55,7 @@ def _row(finding: Finding) -> dict[str, Any]:
         "trend": finding.trend,
         "worst_samples": ", ".join(map(str, finding.worst_samples)),
         "also": ", ".join(dict.fromkeys(str(each.scope) for each in finding.also if each.state == finding.state)),
-        "text": told(finding),
+        "text": finding_text(finding),
     }
 
 

@@ -101,10 +101,10 @@ def write_record(
 
 def _remove(*paths: Path) -> bool:
     """Remove files, and return whether any was there."""
-    there = [path for path in paths if path.exists()]
-    for path in there:
+    existing = [path for path in paths if path.exists()]
+    for path in existing:
         path.unlink()
-    return bool(there)
+    return bool(existing)
 
 
 def _append_event(folder: Path, event: dict[str, Any], table: Path) -> None:

@@ -8,7 +8,7 @@ from lrptrain.extras import require
 from lrptrain.findings import Finding
 from lrptrain.findings.proof import proof_html
 from lrptrain.findings.sentences import sentences
-from lrptrain.loggers.findings_table import told
+from lrptrain.loggers.findings_table import finding_text
 from lrptrain.loggers.metrics import find_metric
 from lrptrain.loggers.proofs import proof_picture, words_of
 from lrptrain.loggers.record import EpochRecord, Picture
@@ -58,8 +58,8 @@ def log_to_wandb(experiment: Any, record: EpochRecord) -> None:
         blocks = (f"<h4>{html.escape(text.caption)}</h4>\n{text.html}" for text in record.texts)
         media[f"{record.prefix}/highlights"] = wandb.Html("\n".join(blocks), inject=False)
     for name, columns in record_tables(record).items():
-        shown = _with_media(wandb, columns, record) if name == "samples" else columns
-        media[f"{record.prefix}/{name}"] = _table(wandb, shown)
+        table_columns = _with_media(wandb, columns, record) if name == "samples" else columns
+        media[f"{record.prefix}/{name}"] = _table(wandb, table_columns)
     media |= _proofs(wandb, record)
     # One call for all of it: every call makes a new row in the history of the run.
     if media:
@@ -148,7 +148,7 @@ def _alert(wandb: Any, experiment: Any, finding: Finding) -> None:
     level = {"confirmed": "ERROR", "suspected": "WARN", "refuted": "INFO"}[finding.state]
     # W&B drops an alert of the same title within the wait: a finding that comes back is told again.
     title = title if len(title) <= _LONGEST_TITLE else f"{title[: _LONGEST_TITLE - 3]}..."
-    experiment.alert(title, text=told(finding), level=wandb.AlertLevel[level], wait_duration=1)
+    experiment.alert(title, text=finding_text(finding), level=wandb.AlertLevel[level], wait_duration=1)
 
 
 def _scalars_to_logger(logger: Any, record: EpochRecord) -> None:

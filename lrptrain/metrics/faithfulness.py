@@ -261,8 +261,8 @@ def _mean_drop(
     )
     if mean == "ferret":
         # Of 3 tokens the shares .1 and .2 both take 1: only the first of them counts.
-        taken = torch.cat(counts, -1)
-        new = F.pad(taken[:, 1:] != taken[:, :-1], (1, 0), value=True)
+        sizes = torch.cat(counts, -1)
+        new = F.pad(sizes[:, 1:] != sizes[:, :-1], (1, 0), value=True)
         return nan_where_undefined(torch.where(new, drops, 0).sum(-1) / new.sum(-1), defined)
     # `er_test` counts the empty set as one more fraction, with a drop of 0.
     return nan_where_undefined(drops.sum(-1) / (len(fractions) + (mean == "er_test")), defined)

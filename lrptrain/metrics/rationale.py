@@ -37,9 +37,9 @@ def token_f1_at_k(
     scores, defined = usable_scores(scores, annotation)
     usable = annotation.usable
     marked = annotation.marked
-    taken = usable.sum(-1).clamp(max=_check_k(k))
+    selected = usable.sum(-1).clamp(max=_check_k(k))
     wanted = marked.sum(-1)
-    f1 = 2 * expected_hits(scores, marked, usable, taken) / (taken + wanted)
+    f1 = 2 * expected_hits(scores, marked, usable, selected) / (selected + wanted)
     return nan_where_undefined(f1, defined & (wanted > 0))
 
 

@@ -54,8 +54,8 @@ def _completed(evaluator: Evaluator, samples: Sequence[ExplainedSample]) -> list
     with evaluator.forward_context():
         recording = record(evaluator.model, model_inputs(evaluator.model, batch), frugal=True)
         maps = explain_classes(recording, classes[lacking], str(evaluator.config.method), evaluator.config.options)
-    made = dict(zip(lacking, maps, strict=True))
-    return [replace(each, class_maps=each.class_maps | made.get(row, {})) for row, each in enumerate(samples)]
+    maps_of_row = dict(zip(lacking, maps, strict=True))
+    return [replace(each, class_maps=each.class_maps | maps_of_row.get(row, {})) for row, each in enumerate(samples)]
 
 
 def _ranked(explained: ExplainedSample, class_names: Sequence[str]) -> list[ClassMap]:

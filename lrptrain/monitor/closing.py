@@ -25,10 +25,10 @@ def closing_words(title: str, epoch: int, findings: Sequence[Finding], power: st
     if "confirmed" in states:
         gravest = min(findings, key=gravity)
         verdict = sentences(gravest).verdict
-        said = f"{title} ends: {verdict} In epoch {epoch}: {counts}."
+        message = f"{title} ends: {verdict} In epoch {epoch}: {counts}."
     elif "suspected" in states:
-        said = f"{title} ends: no shortcut confirmed in epoch {epoch}, but suspected ({counts})."
+        message = f"{title} ends: no shortcut confirmed in epoch {epoch}, but suspected ({counts})."
     else:
-        said = f"{title} ends: no shortcut found in epoch {epoch} ({counts}). {power}"
-    lines = [textwrap.fill(said, WIDTH, subsequent_indent="  ", break_on_hyphens=False)]
+        message = f"{title} ends: no shortcut found in epoch {epoch} ({counts}). {power}"
+    lines = [textwrap.fill(message, WIDTH, subsequent_indent="  ", break_on_hyphens=False)]
     return "\n".join([*lines, *([f"  See: {look_at(run)}"] if run is not None else [])])

@@ -25,6 +25,7 @@ from lrptrain.intervention.effects import model_output
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars, what_is_sent
 from lrptrain.loggers.metrics import current_key
 from lrptrain.loggers.record import Highlight, Picture
+from lrptrain.monitor.announced import unannounced
 from lrptrain.monitor.budget import Extent
 from lrptrain.monitor.class_maps import compute_class_maps
 from lrptrain.monitor.clock import Clock
@@ -44,7 +45,6 @@ from lrptrain.monitor.run import EvaluationKey, RunPoint
 from lrptrain.monitor.run_recorder import RunRecorder
 from lrptrain.monitor.sample_reader import SampleReader
 from lrptrain.monitor.summary import logged_metrics
-from lrptrain.monitor.told import tell
 from lrptrain.relevance.default import DEFAULT_METHODS
 from lrptrain.relevance.logit_view import one_logit_as
 from lrptrain.relevance.preserve import preserved
@@ -402,9 +402,9 @@ class MonitorCore:
         inputs = None if self._inputs is None else self._inputs.samples
         evaluation = Evaluation(gathered.explained, inputs=inputs, epoch=context.epoch, step=context.step)
         candidates = self._builder.candidates(evaluation, context.name_sources)
-        kept = changes_to_keep(candidates)
-        record = self._judge(context, evaluator, evaluation, candidates, kept)
-        changes = gather_changes(kept, record.findings, candidate_of(candidates))
+        kept_changes = changes_to_keep(candidates)
+        record = self._judge(context, evaluator, evaluation, candidates, kept_changes)
+        changes = gather_changes(kept_changes, record.findings, candidate_of(candidates))
         self.scored = gathered.explained
         self._findings = record.findings
         with self.failures.caught("computing maps of many classes"):
@@ -529,7 +529,7 @@ class MonitorCore:
             record = self.recorder.write(record, self._evaluation_key)
             if self.recorder.folder is not None:
                 self._left_out.write(self.recorder.folder)
-        findings, told_by_others = tell(context.module, evaluation, record.new_findings, self.config.title)
+        findings, told_by_others = unannounced(context.module, evaluation, record.new_findings, self.config.title)
         for line in announce(findings, self.recorder.folder):
             self.inform(f"{self.config.title}: {line}" if self.config.name else line)
         for line in told_by_others:

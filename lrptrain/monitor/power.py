@@ -31,10 +31,12 @@ def power_line(scored: Sequence[ExplainedSample], bound: float | str, confidence
     spread = float(np.std(distances, ddof=1))
     limit = "the annotated area" if isinstance(bound, str) else f"{bound:.0%}"
     line = f"with {len(annotated)} annotated samples "
-    whole = least_shortfall(len(annotated), spread, tests, confidence)
+    shortfall = least_shortfall(len(annotated), spread, tests, confidence)
     subject = "all classes together are" if len(sizes) > 1 else "their class is"
     line += (
-        f"{subject} never flagged" if math.isinf(whole) else f"{subject} flagged from {_points(whole)} below {limit}"
+        f"{subject} never flagged"
+        if math.isinf(shortfall)
+        else f"{subject} flagged from {_points(shortfall)} below {limit}"
     )
     if len(sizes) == 1:
         return line

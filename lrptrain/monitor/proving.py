@@ -59,6 +59,7 @@ def gather_changes(kept: KeptChanges, facts: Sequence[Finding], candidate_of: Ca
         facts: The facts of the evaluation.
         candidate_of: Returns what was tested.
     """
+    # Each process sends its own furthest samples: the furthest of all are among them.
     tested = [candidate_of(fact) for fact in _proven(facts)]
     wanted = {(each.region, row) for each in tested for row in kept.furthest(each.region, set(each.rows.tolist()))}
     local = {key: change for key, change in kept.changes.items() if key in wanted}
@@ -93,17 +94,20 @@ def with_proofs(
         region = candidate_of(fact).region
         # Of what several processes have kept, the furthest once more.
         rows = KeptChanges({}, MOST_SAMPLES, dict(changes)).furthest(region, set(candidate_of(fact).rows.tolist()))
-        shown = [(samples[row], explained[row], changes[region, row]) for row in rows]
-        if not shown:
+        examples = [(samples[row], explained[row], changes[region, row]) for row in rows]
+        if not examples:
             return None
         change, control = change_in_words(fact.strategy)
-        sharp = any(not np.allclose(kept.answer, each.probabilities, atol=1e-3) for _, each, kept in shown)
+        # Probabilities that were not sharpened differ by no more than rounding in another batch.
+        sharp = any(
+            not np.allclose(intervened.answer, each.probabilities, atol=1e-3) for _, each, intervened in examples
+        )
         note = SHARPENED if sharp else ""
-        drawn = Proof(change, control, tuple(_proven_sample(*each, options) for each in shown), note)
+        drawn = Proof(change, control, tuple(_proven_sample(*each, options) for each in examples), note)
         name = f"{folder}/{facts.index(fact)}_{file_name_of(fact.kind)}"
-        if all(each.grid is None for _, each, _ in shown):
+        if all(each.grid is None for _, each, _ in examples):
             return replace(drawn, path=f"{name}.html")
-        return replace(drawn, path=f"{name}.png", png=_drawn(shown, drawn, options))
+        return replace(drawn, path=f"{name}.png", png=_drawn(examples, drawn, options))
 
     return [replace(fact, proof=proof(fact)) for fact in facts]
 
@@ -134,6 +138,8 @@ def _compared(
     before = _words(original, options)
     after = _words(changed, options)
     marked: list[MarkedWord] = []
+    # e.g. ("replace", 3, 4, 3, 5): word 3 was taken away, and words 3 and 4 of the changed text were put in. False:
+    # by default, frequent words of texts of 200 words and more would not count as the same.
     for kind, *(start, stop, new_start, new_stop) in difflib.SequenceMatcher(None, before, after, False).get_opcodes():
         mark: Mark = "" if kind == "equal" else "gone"
         marked += [(word, mark) for word in before[start:stop]]
@@ -152,11 +158,11 @@ def _words(tensors: Mapping[str, Tensor], options: DisplayOptions) -> list[str]:
     return [word.text for word in join_words(tokens, scored, [False] * len(tokens)) if word.scored]
 
 
-def _drawn(shown: Sequence[tuple[Sample, ExplainedSample, Change]], proof: Proof, options: DisplayOptions) -> bytes:
+def _drawn(examples: Sequence[tuple[Sample, ExplainedSample, Change]], proof: Proof, options: DisplayOptions) -> bytes:
     """Return a PNG with a row per sample: as it is, changed, and under the control, each over its probability."""
     cells: list[UInt8[np.ndarray, "height width 3"]] = []
     captions: list[str] = []
-    for (sample, _, change), said in zip(shown, proof.samples, strict=True):
+    for (sample, _, change), proven in zip(examples, proof.samples, strict=True):
         name = next(name for name in IMAGES if name in sample.tensors)
         images = [sample.tensors[name], change.changed[name], change.control[name]]
         # Side by side while they are brought to pixels: alone, each would be stretched from its own minimum to its own
@@ -164,9 +170,9 @@ def _drawn(shown: Sequence[tuple[Sample, ExplainedSample, Change]], proof: Proof
         joint = to_pixels(torch.cat([image.float() for image in images], dim=2), mean=options.mean, std=options.std)
         cells += [enlarge(part) for part in np.split(joint, 3, axis=1)]
         captions += [
-            f"#{said.sample_id} as it is: class {said.answer} {said.before:.0%}",
-            f"{proof.change}: class {said.answer} {said.changed:.0%}",
-            f"Control, {proof.control}: class {said.answer} {said.control:.0%}",
+            f"#{proven.sample_id} as it is: class {proven.answer} {proven.before:.0%}",
+            f"{proof.change}: class {proven.answer} {proven.changed:.0%}",
+            f"Control, {proof.control}: class {proven.answer} {proven.control:.0%}",
         ]
     file = io.BytesIO()
     require("PIL.Image", "monitor").fromarray(contact_sheet(cells, captions, columns=3)).save(file, "PNG")

@@ -188,7 +188,7 @@ class StratifiedReservoir:
 
     def sizes(self) -> Counter[Size]:
         """Return how many candidates have an image, and a mask, of each size."""
-        return Counter(size for kept in self.candidates.values() for _, sample in kept for size in _sizes(sample))
+        return Counter(size for entries in self.candidates.values() for _, sample in entries for size in _sizes(sample))
 
     def keep_one_size(self, everywhere: Collection[Counter[Size]]) -> None:
         """Leave out candidates whose image or mask is not of the size that most have: they cannot be stacked.
@@ -202,9 +202,9 @@ class StratifiedReservoir:
         # The larger size of two that are equally frequent, so that all processes decide alike. Of a dict with two
         # values for a name the last one stays.
         most = dict(sorted(counts, key=lambda size: (counts[size], size)))
-        for label, kept in self.candidates.items():
+        for label, entries in self.candidates.items():
             fitting = []
-            for key, sample in kept:
+            for key, sample in entries:
                 others = [(name, size) for name, size in _sizes(sample) if size != most[name]]
                 for name, size in others:
                     problem = f"{name!r} is {list(size)}, and that of most samples {list(most[name])}"

@@ -125,9 +125,9 @@ def attention_product(nodes: list[Node], block: Value | None) -> Node | None:
 
 def _activations(node: Node) -> int:
     """How many operands are activations; queries and keys may be the very same."""
-    found: list[Value] = []
-    map_nested((node.args, node.kwargs), Value, found.append)
-    return len(found)
+    values: list[Value] = []
+    map_nested((node.args, node.kwargs), Value, values.append)
+    return len(values)
 
 
 def _is_read(propagator: Propagator, cells: Value, query: Value) -> bool:
@@ -173,19 +173,19 @@ def tokens_of_cells(propagator: Propagator, cells: Cells, tokens: Value, length:
     axis = propagator.token_axis(tokens, length)
     numbers = torch.arange(length, dtype=torch.float64, device=tokens.tensor.device)
     numbers = numbers.view([-1 if i == axis else 1 for i in range(len(tokens.shape))]).expand(tokens.shape)
-    whole, first, second = (
+    arriving, first, second = (
         cells.per_cell(propagator, traced(propagator, {tokens: numbers**power / tokens.shape[-1]}, cells.value))
         for power in (0, 1, 2)
     )
     # What a model overwrites in a padded sample arrives in the others only.
-    there = whole > 1e-9
-    mean = torch.where(there, first / whole, 0.0)
-    spread = torch.where(there, second / whole - mean**2, 0.0)
+    arrives = arriving > 1e-9
+    mean = torch.where(arrives, first / arriving, 0.0)
+    spread = torch.where(arrives, second / arriving - mean**2, 0.0)
     number = mean.round()
-    in_any = number.where(there, -1.0).amax(0)
+    in_any = number.where(arrives, -1.0).amax(0)
     # A share of a half of two neighbours has a variance of 1/4.
     exact = bool(((mean - number).abs() < 1e-6).all()) and bool((spread.abs() < 1e-3).all())
-    same = bool(((number == in_any) | ~there).all())
+    same = bool(((number == in_any) | ~arrives).all())
     distinct = bool((in_any >= 0).all()) and torch.unique(in_any).numel() == in_any.numel()
     return in_any.long() if exact and same and distinct else None
 

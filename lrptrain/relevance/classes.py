@@ -27,7 +27,7 @@ def class_names(model: nn.Module) -> dict[str, int]:
 def problem_type(model: nn.Module) -> str | None:
     """Return what the outputs mean, as a configuration of Hugging Face in the model says; None where none does."""
     problems = (getattr(getattr(part, "config", None), "problem_type", None) for part in model.modules())
-    return next((found for found in problems if found), None)
+    return next((problem for problem in problems if problem), None)
 
 
 def explained_class(

@@ -288,9 +288,9 @@ def _feature_axes(
 def _only_along_channels(coordinate: Tensor, is_entry: Tensor, size: int, cell: Tensor) -> bool:
     """Whether the coordinate is the same at all places of a channel of the map."""
     by_channel = coordinate.movedim(1, 0).flatten(1)
-    there = is_entry.movedim(1, 0).flatten(1)
-    low = torch.where(there, by_channel, size).amin(1)
-    high = torch.where(there, by_channel, -1).amax(1)
+    present = is_entry.movedim(1, 0).flatten(1)
+    low = torch.where(present, by_channel, size).amin(1)
+    high = torch.where(present, by_channel, -1).amax(1)
     return bool((low >= high).all())
 
 

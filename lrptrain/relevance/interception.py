@@ -147,7 +147,7 @@ class _Listener:
         self.calls: list[InterceptedForward] = []
         self.listens = True
         self.thread = threading.get_ident()
-        self.own = vars(model).get("forward")  # of the instance: a patch, or another thread's listener
+        self.beneath = vars(model).get("forward")  # of the instance: a patch, or another thread's listener
         self.forward = model.forward
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -159,6 +159,7 @@ class _Listener:
             return self.forward(*args, **kwargs)
         original = arguments[name]
         if self.change is not None:
+            # All by name from here on: an argument that stayed among `args` would be passed twice.
             arguments = {**arguments, name: self.change(original)}
             args = ()
             kwargs = arguments
@@ -187,13 +188,13 @@ class _Listener:
     def leave(self) -> None:
         """Give the forward back, unless another thread listens on top; it does so when it leaves."""
         self.listens = False
-        own = vars(self.model).get("forward")
-        while isinstance(own, _Listener) and not own.listens:
-            own = own.own
-        if own is None:
+        forward = vars(self.model).get("forward")
+        while isinstance(forward, _Listener) and not forward.listens:
+            forward = forward.beneath
+        if forward is None:
             vars(self.model).pop("forward", None)
         else:
-            vars(self.model)["forward"] = own
+            vars(self.model)["forward"] = forward
 
 
 def checkpoints(model: nn.Module) -> bool:

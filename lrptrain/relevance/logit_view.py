@@ -56,10 +56,10 @@ class LogitView:
             tape: The operations of the model and, behind them, of this view.
             logits: What this view made.
         """
-        found = _last_layer(Graph(tape), logits, self.column is not None)
-        if found is None:
+        layer_and_rest = _last_layer(Graph(tape), logits, self.column is not None)
+        if layer_and_rest is None:
             return
-        layer, behind = found
+        layer, behind = layer_and_rest
         source = layer.inputs[0]
         row = slice(None) if self.column is None else slice(self.column, self.column + 1)
         weight = layer.argument(1, "weight")[row]
@@ -67,9 +67,11 @@ class LogitView:
         bias = None if bias is None else bias[row]
         # All that follows the layer, this view included, is k -> slope * k + offset for the logit of each class.
         output = layer.outputs[0]
-        zero, one = (run(behind, {output: output.tensor.new_full(output.shape, x)})[logits][0] for x in (0.0, 1.0))
-        slopes = one - zero
-        biases = zero if bias is None else slopes * bias + zero
+        at_zero, at_one = (
+            run(behind, {output: output.tensor.new_full(output.shape, x)})[logits][0] for x in (0.0, 1.0)
+        )
+        slopes = at_one - at_zero
+        biases = at_zero if bias is None else slopes * bias + at_zero
         weights = slopes[:, None] * weight
         both = Node(
             "linear", F.linear, (source, weights, biases), {}, (source,), (logits,), layer.path, layer.constants

@@ -291,7 +291,7 @@ class Recording:
             places = self.explained.at_places(self.padding, True).expand(self.explained.shape)
             # Token ids have no width.
             content = (places[..., 0] if leaf.ndim < places.ndim else places).cpu()
-            samples = [sample[own] for sample, own in zip(samples, content, strict=True)]
+            samples = [sample[is_content] for sample, is_content in zip(samples, content, strict=True)]
         # The same numbers are the same content in every precision.
         samples = [sample.float() if sample.dtype in HALF else sample for sample in samples]
         contents = (sample.contiguous().view(torch.uint8).numpy().tobytes() for sample in samples)

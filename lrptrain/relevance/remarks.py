@@ -101,8 +101,8 @@ def _absolute(relevance: Relevance) -> Float[Tensor, " batch"]:
     """The sum of absolute relevance: of pixels where there are some, of tokens else."""
     # The width of a word's embedding is summed: it is no map that anyone looks at.
     on_grid = relevance.input is not None and relevance.grid is not None
-    shown = relevance.input if relevance.input is not None and on_grid else relevance.scores
-    return shown.double().flatten(1).abs().sum(1)
+    relevance_map = relevance.input if relevance.input is not None and on_grid else relevance.scores
+    return relevance_map.double().flatten(1).abs().sum(1)
 
 
 def _shared_out(

@@ -98,9 +98,9 @@ def rerun(
         stack.enter_context(eager())
         for kind, dtype, enabled in recording.autocast.devices:
             stack.enter_context(torch.autocast(kind, dtype, enabled))
-        known = tuple(tensors_in(others))
+        unchanged = tuple(tensors_in(others))
         tables = tuple(_of_rows_looked_up(table, rows) for table in recording.tape.tables)
-        stack.enter_context(_Substitution(replacement if text else None, values, known, tables))
+        stack.enter_context(_Substitution(replacement if text else None, values, unchanged, tables))
         stack.enter_context(_of_any_size(recording, len(values)))
         if not isinstance(recording.inputs, Mapping):
             return recording.model(replacement)
@@ -256,10 +256,10 @@ def without(
     baseline: float = 0.0,
 ) -> tuple[Float[Tensor, "rows ..."], Tensor | None]:
     """What to run the model on, see `rerun`: pixels or embeddings of the samples `rows`, and the mask of texts."""
-    there = recording.explained.at_places(present, True)
+    is_present = recording.explained.at_places(present, True)
     # Of other inputs than texts the model's own mask says how long they are, not what is to be seen of them.
     mask = _mask(recording, present, rows) if recording.explained.kind in ("text", "sequence") else None
-    return torch.where(there, original[rows], baseline), mask
+    return torch.where(is_present, original[rows], baseline), mask
 
 
 def _mask(recording: Recording, present: Tensor, rows: Tensor) -> Tensor | None:

@@ -56,16 +56,16 @@ def views(
     """Return the first samples, as they are shown; arguments and errors as for `Relevance.show`."""
     explained = _explained(relevance, inputs)
     answers, kind = _answers(relevance, multi_label)
-    shown = []
+    sample_views = []
     for row in range(min(most, len(relevance.scores))):
         title = _title(relevance, row, answers, kind, _names(relevance, class_names))
         scores = finite_map(relevance.scores[row])
         if _is_text(relevance, explained):
-            shown.append(_text_view(relevance, row, title, scores, tokenizer, explained))
+            sample_views.append(_text_view(relevance, row, title, scores, tokenizer, explained))
         else:
             picture = _picture(relevance, row, scores, None if explained is None else explained[row], mean, std)
-            shown.append(SampleView(title, scores, picture))
-    return shown
+            sample_views.append(SampleView(title, scores, picture))
+    return sample_views
 
 
 def _explained(relevance: "Relevance", inputs: Any) -> Tensor | None:
@@ -77,16 +77,17 @@ def _explained(relevance: "Relevance", inputs: Any) -> Tensor | None:
     batch = relevance.batch
     if inputs is None:
         return None if batch is None else batch.tensor if batch.token_ids is None else batch.token_ids
-    given = torch.as_tensor(inputs)
+    tensor = torch.as_tensor(inputs)
     shape = None if batch is None else batch.shape
-    if shape is not None and given.ndim == len(shape) - 1 and len(relevance.scores) == 1:
-        given = given[None]
-    if len(given) != len(relevance.scores) or (shape is not None and tuple(given.shape) != shape):
+    # A single image may be passed as the user has it, [channels, height, width], without an axis for the batch.
+    if shape is not None and tensor.ndim == len(shape) - 1 and len(relevance.scores) == 1:
+        tensor = tensor[None]
+    if len(tensor) != len(relevance.scores) or (shape is not None and tuple(tensor.shape) != shape):
         expected = len(relevance.scores) if shape is None else list(shape)
         raise ValueError(
-            f"the inputs {list(given.shape)} are not what was explained ({expected}): pass what the model was given"
+            f"the inputs {list(tensor.shape)} are not what was explained ({expected}): pass what the model was given"
         )
-    return given
+    return tensor
 
 
 def _is_text(relevance: "Relevance", explained: Tensor | None) -> bool:
@@ -98,17 +99,19 @@ def _is_text(relevance: "Relevance", explained: Tensor | None) -> bool:
     return explained.shape[1] <= relevance.scores.shape[1]
 
 
-def _names(relevance: "Relevance", given: Sequence[str] | None) -> dict[int, str]:
+def _names(relevance: "Relevance", class_names: Sequence[str] | None) -> dict[int, str]:
     """Return the names of classes by number, as the caller or the model's configuration says.
 
     Raises:
         ValueError: If the caller names another number of classes.
     """
     classes = relevance.logits.shape[1]
-    if given is not None:
-        if len(given) != classes:
-            raise ValueError(f"class_names has {len(given)} names for {classes} logits: name all classes, in order")
-        return dict(enumerate(map(str, given)))
+    if class_names is not None:
+        if len(class_names) != classes:
+            raise ValueError(
+                f"class_names has {len(class_names)} names for {classes} logits: name all classes, in order"
+            )
+        return dict(enumerate(map(str, class_names)))
     names = {} if relevance.batch is None else relevance.batch.class_names
     # Names that begin at 1 are as many as the logits, and each would be that of the class before.
     return names if set(names) == set(range(classes)) else {}
@@ -130,6 +133,7 @@ def _answers(relevance: "Relevance", multi_label: bool | None) -> tuple[Float[Te
 
 def _softmax(logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "batch classes"]:
     """Return the softmax; the output itself where it is one already."""
+    # A model that ends in its own softmax; half precision rounds a sum of 1 by less than 1e-3.
     sums_to_one = (logits.sum(1) - 1).abs().max() < 1e-3
     return logits if sums_to_one and (logits >= 0).all() else logits.softmax(1)
 
@@ -143,20 +147,20 @@ def _title(
     def named(index: int) -> str:
         return repr(names[index]) if index in names else f"class {index}"
 
-    def said(index: int) -> str:
+    def answer(index: int) -> str:
         value = float(answers[row, index])
         return f"output {value:.3g}" if kind == "numbers" else f"p = {value:.2f}"
 
     start = f"sample {row}: " if len(relevance.scores) > 1 else ""
     if kind == "numbers" and answers.shape[1] == 1:
-        return f"{start}{said(0)} ({relevance.method})"
-    text = f"{start}target {named(target)}, {said(target)}"
+        return f"{start}{answer(0)} ({relevance.method})"
+    text = f"{start}target {named(target)}, {answer(target)}"
     if relevance.other is not None:
         text += f", against {named(int(relevance.other[row]))}"
     predicted = int(answers[row].argmax())
     # Of several labels each is an answer of its own: the most probable one is not "the" prediction.
     if kind == "classes" and predicted != target:
-        text += f", predicted {named(predicted)}, {said(predicted)}"
+        text += f", predicted {named(predicted)}, {answer(predicted)}"
     return f"{text} ({relevance.method})"
 
 
@@ -165,17 +169,17 @@ def _text_view(
 ) -> SampleView:
     """Return a text by its tokens' names; without a tokenizer, by their ids, or else their places."""
     padding = None if relevance.batch is None else relevance.batch.padding
-    kept = np.ones(len(scores), dtype=bool) if padding is None else padding[row].bool().cpu().numpy()
+    is_content = np.ones(len(scores), dtype=bool) if padding is None else padding[row].bool().cpu().numpy()
     if explained is None or explained.ndim != 2:
-        return SampleView(title, scores[kept], tokens=[f" {place}" for place in np.flatnonzero(kept)])
-    ids = explained[row].cpu().numpy()[kept].tolist()
+        return SampleView(title, scores[is_content], tokens=[f" {place}" for place in np.flatnonzero(is_content)])
+    ids = explained[row].cpu().numpy()[is_content].tolist()
     if tokenizer is None:
         # Where nothing names them, the ends are special, as in `lrptrain.batch`.
         ends = [0 < place < len(ids) - 1 for place in range(len(ids))]
         title = f"{title}; show(tokenizer=...) names the tokens"
-        return SampleView(title, scores[kept], tokens=[f" {number}" for number in ids], scored=ends)
+        return SampleView(title, scores[is_content], tokens=[f" {number}" for number in ids], scored=ends)
     names = _token_names(tokenizer, ids)
-    return SampleView(title, scores[kept], tokens=names, scored=scored_by(tokenizer, ids, names))
+    return SampleView(title, scores[is_content], tokens=names, scored=scored_by(tokenizer, ids, names))
 
 
 def _token_names(tokenizer: Any, ids: list[int]) -> list[str]:

@@ -394,15 +394,15 @@ class EmbeddingSimilarityTarget(Target):
     def __call__(self, output: Any) -> Float[Tensor, " batch"]:
         """Return the cosine."""
         names = (self.field,) if self.field else ("image_embeds", "text_embeds", "embeddings", "pooler_output")
-        own = self._tensor(output, "batch width", *names)
-        given = self.embedding.detach().to(own)
-        if given.shape not in (own.shape, own.shape[1:]):
+        embeddings = self._tensor(output, "batch width", *names)
+        reference = self.embedding.detach().to(embeddings)
+        if reference.shape not in (embeddings.shape, embeddings.shape[1:]):
             raise ValueError(
-                f"EmbeddingSimilarityTarget: embedding must be {list(own.shape[1:])} or {list(own.shape)} as the "
-                f"model's, not {list(given.shape)}"
+                f"EmbeddingSimilarityTarget: embedding must be {list(embeddings.shape[1:])} or "
+                f"{list(embeddings.shape)} as the model's, not {list(reference.shape)}"
             )
-        direction = given / given.norm(dim=-1, keepdim=True)
-        cosine: Tensor = ((own / own.norm(dim=-1, keepdim=True)) * direction).sum(-1)
+        direction = reference / reference.norm(dim=-1, keepdim=True)
+        cosine: Tensor = ((embeddings / embeddings.norm(dim=-1, keepdim=True)) * direction).sum(-1)
         return cosine
 
     def of_rows(self, rows: Int[Tensor, " rows"]) -> Self:

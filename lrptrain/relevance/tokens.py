@@ -77,8 +77,8 @@ class TokenLabels:
         """Label what an operation makes."""
         rule = _rule(node)
         try:
-            made = zip(node.outputs, rule(self, node), strict=True)
-            labels = [label.expand(value.shape) for value, label in made]
+            pairs = zip(node.outputs, rule(self, node), strict=True)
+            labels = [label.expand(value.shape) for value, label in pairs]
         except (RuntimeError, IndexError, TypeError, ValueError, AttributeError, UnsupportedOperationError):
             labels = _unknown(self, node)
         for value, label in zip(node.outputs, labels, strict=True):
@@ -239,12 +239,12 @@ def _einsum(labels: TokenLabels, node: Node) -> Labels:
     aligned = []
     for letters, operand in zip(inside.split(","), operands, strict=True):
         x = labels[operand]
-        gone = [i for i, letter in enumerate(letters) if letter not in output]
-        kept = _without(merged(x, gone), gone)
+        summed = [i for i, letter in enumerate(letters) if letter not in output]
+        remaining = _without(merged(x, summed), summed)
         left = [letter for letter in letters if letter in output]
         order = [left.index(letter) for letter in output if letter in left]
         places = tuple(slice(None) if letter in left else None for letter in output)
-        aligned.append(kept.permute(order)[places])
+        aligned.append(remaining.permute(order)[places])
     return together(*aligned)
 
 

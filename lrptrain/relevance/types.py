@@ -130,10 +130,10 @@ class Relevance:
         """
         from lrptrain.relevance import showing  # which needs what draws; a map itself does not
 
-        shown = showing.views(self, inputs, tokenizer, class_names, mean, std, multi_label, max_samples)
+        views = showing.views(self, inputs, tokenizer, class_names, mean, std, multi_label, max_samples)
         note = showing.not_shown(self, max_samples) if inputs is None else ""
-        text = showing.views_text(shown, note, colored=showing.takes_color())
-        showing.display(showing.views_html(shown, note), text)
+        text = showing.views_text(views, note, colored=showing.takes_color())
+        showing.display(showing.views_html(views, note), text)
 
     def save(
         self,
@@ -166,8 +166,8 @@ class Relevance:
         """
         from lrptrain.relevance import showing
 
-        shown = showing.views(self, inputs, tokenizer, class_names, mean, std, multi_label, max_samples)
-        showing.save_views(shown, path)
+        views = showing.views(self, inputs, tokenizer, class_names, mean, std, multi_label, max_samples)
+        showing.save_views(views, path)
 
     def _repr_html_(self) -> str:
         from lrptrain.relevance import showing

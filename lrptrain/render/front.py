@@ -68,14 +68,14 @@ def _label(axes: Any, x: np.ndarray, y: np.ndarray, epochs: np.ndarray, directio
     dots = axes.transData.transform(np.column_stack([x, y])) * 72 / axes.figure.dpi  # in points
     aligned = {"ha": "left" if side[0] > 0 else "right", "va": "bottom" if side[1] > 0 else "top"}
     # Boxes that are occupied, as middle and half of the size in points: the dots first, then the labels between them.
-    taken: list[tuple[np.ndarray, np.ndarray]] = [(dot, np.full(2, _DOT / 2)) for dot in dots]
+    occupied: list[tuple[np.ndarray, np.ndarray]] = [(dot, np.full(2, _DOT / 2)) for dot in dots]
     for index, epoch in enumerate(epochs):
         half = np.array([0.6 * len(str(epoch)), 1.0]) * _LABEL / 2
         middle = dots[index] + side * (half + _DOT / 2)
         # A label may touch its own dot, the one at `index`, and no other box.
-        others = taken[:index] + taken[index + 1 :]
+        others = occupied[:index] + occupied[index + 1 :]
         if any((np.abs(middle - place) < half + size).all() for place, size in others):
             continue
-        taken.append((middle, half))
+        occupied.append((middle, half))
         offset = tuple(side * _DOT / 2)
         axes.annotate(str(epoch), (x[index], y[index]), offset, textcoords="offset points", fontsize=_LABEL, **aligned)

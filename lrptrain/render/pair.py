@@ -41,10 +41,10 @@ class TitledPair:
         """A mask of the image at the whole picture's size: over the image and over the map, 0 elsewhere."""
         enlarged = enlarge(mask)
         rows, columns = enlarged.shape
-        whole = np.zeros(self.picture.shape[:2], dtype=np.uint8)
+        canvas = np.zeros(self.picture.shape[:2], dtype=np.uint8)
         for left in self.left:
-            whole[self.top : self.top + rows, left : left + columns] = enlarged
-        return whole
+            canvas[self.top : self.top + rows, left : left + columns] = enlarged
+        return canvas
 
 
 def beside(
@@ -92,6 +92,7 @@ def titled_pair(
     """
     pair = beside(image, heat, mask, mean=mean, std=std)
     picture, top = titled(pair, finite_map(heat), title)
+    # A pair is 2 * width + GAP wide, and its map begins at width + GAP.
     return TitledPair(picture, top, (0, (pair.shape[1] + GAP) // 2))
 
 
@@ -132,6 +133,7 @@ def _scale(heat: np.ndarray, width: int, font: Any) -> UInt8[np.ndarray, "strip_
     end = max(start + 1, width - round(font.getlength(after)) - 2)
     middle = strip.shape[0] // 2
     levels = np.linspace(-1.0 if signed else 0.0, 1.0, end - start)
+    # The levels are a row [columns], which every row of the bar repeats.
     bar = slice(middle - _BAR // 2, middle + _BAR // 2)
     strip[bar, start:end] = blend(strip[bar, start:end], np.broadcast_to(levels, (_BAR, end - start)))
     return _written(strip, [(0, _MUTED, before), (end + 2, _MUTED, after)], font)

@@ -15,6 +15,7 @@ def png_bytes(pixels: UInt8[np.ndarray, "height width 3"]) -> bytes:
     height, width, _ = pixels.shape
     # Every row is preceded by the number of its filter: 0, none.
     rows = np.concatenate([np.zeros((height, 1), np.uint8), pixels.reshape(height, 3 * width)], axis=1)
+    # 8 bits per channel, 2: red, green and blue; then the only compression and filter there are, and no interlacing.
     header = struct.pack(">IIBBBBB", width, height, 8, 2, 0, 0, 0)
     return _SIGNATURE + _chunk(b"IHDR", header) + _chunk(b"IDAT", zlib.compress(rows.tobytes())) + _chunk(b"IEND", b"")
 

@@ -126,6 +126,7 @@ def _shaded(
     words = join_words(tokens, coloured.tolist(), (annotation == 1).tolist())
     # Relevance [9, 0.5, -0.25] of [CLS] good day: the weights are [0, 1, -0.5], the shares [0.92, 0.05, 0.03].
     sums = np.array([values[list(word.places)].sum() if word.scored else 0.0 for word in words])
+    # Where all relevance is 0, so are all weights: dividing by 1 leaves them, dividing by 0 would make them nan.
     weights = sums / (np.abs(sums).max(initial=0.0) or 1.0)
     shares = np.abs(values) / (np.abs(values).sum() or 1.0)
     return [

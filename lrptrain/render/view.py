@@ -61,10 +61,10 @@ def views_text(views: Sequence[SampleView], note: str = "", *, colored: bool) ->
     for view in views:
         if view.pixels is None:
             show = token_ansi if colored else token_words
-            shown = show(view.tokens, view.scores, scored=view.scored)
+            body = show(view.tokens, view.scores, scored=view.scored)
         else:
-            shown = _blocks(view.pixels) + f"\n{_scale_words(view.scores)}" if colored else _scale_words(view.scores)
-        parts.append(f"{view.title}\n{shown}")
+            body = _blocks(view.pixels) + f"\n{_scale_words(view.scores)}" if colored else _scale_words(view.scores)
+        parts.append(f"{view.title}\n{body}")
     return "\n\n".join([*parts, *([note] if note else [])])
 
 

@@ -80,8 +80,9 @@ def join_words(tokens: Sequence[str | None], scored: Sequence[bool], evidence: S
             first = group[0]
             is_special = bool(_SPECIAL.fullmatch(str(tokens[first])))
             after_special = bool(words) and _is_special_word(words[-1], tokens)
+            # A special token stands apart on both sides, also where tokens do not mark the starts of words.
             space = bool(words) and (is_special or after_special or _starts_word(str(tokens[first]), marked))
-            text = _shown([str(tokens[place]) for place in group], in_bytes)
+            text = _printable([str(tokens[place]) for place in group], in_bytes)
             words.append(Word(text, tuple(group), space, bool(scored[first]), bool(evidence[first])))
             group.clear()
 
@@ -116,8 +117,8 @@ def _goes_on(before: str, token: str, marked: bool, in_bytes: bool) -> bool:
         return False
     if in_bytes and not (_readable(before) and _readable(token)):
         return True  # bytes of one character, which only together are one
-    last = _shown([before], in_bytes)[-1:]
-    first = _shown([token], in_bytes)[:1]
+    last = _printable([before], in_bytes)[-1:]
+    first = _printable([token], in_bytes)[:1]
     return _is_letter(last) and _is_letter(first)
 
 
@@ -139,7 +140,7 @@ def _is_letter(character: str) -> bool:
     )
 
 
-def _shown(tokens: Sequence[str], in_bytes: bool) -> str:
+def _printable(tokens: Sequence[str], in_bytes: bool) -> str:
     """The text of a word: without the tokenizer's marks, and without characters that would act on a terminal."""
     text = _decoded("".join(tokens)) if in_bytes and not _SPECIAL.fullmatch(tokens[0]) else None
     if text is None:

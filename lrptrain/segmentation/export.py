@@ -84,12 +84,12 @@ def run_export(
     generator = in_every_process(lambda: SeedGenerator(model, config, classes))
     settings = export_settings(generator)
     in_every_process(lambda: export_files.begin_export(folder, settings, class_names(classes)) if rank == 0 else None)
-    shown = progress and rank == 0
-    thresholds = _thresholds(folder, generator, validation, shown)
+    shows_progress = progress and rank == 0
+    thresholds = _thresholds(folder, generator, validation, shows_progress)
 
     def write() -> None:
         writer = ExportWriter(folder, generator, thresholds, split, rank)
-        for batch in with_progress(source(), f"Masks of the {split} images", shown):
+        for batch in with_progress(source(), f"Masks of the {split} images", shows_progress):
             writer.add(batch)
 
     try:
@@ -338,6 +338,7 @@ def _score_split(
 
 def _mean_iou(mask: UInt8[Tensor, "height width"], truth: UInt8[Tensor, "height width"], classes: int) -> float:
     """Return the mean IoU over the classes that either mask has, and the background; nan where no pixel counts."""
+    # In the first process alone: a sum over all processes would wait for the others.
     score = MaskScore(classes, sync_on_compute=False)
     score.update(mask[None], truth[None])
     return float(score.compute()["mean_iou"])

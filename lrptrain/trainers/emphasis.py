@@ -53,6 +53,7 @@ def spoken_by(logger: logging.Logger) -> Iterator[None]:
             handler.setStream(proxy)
             moved.append((handler, stream))
         elif _is_terminal(stream):
+            # To the first column, and the whole line is wiped.
             stream.write("\r\x1b[2K")
     try:
         yield

@@ -93,6 +93,6 @@ def _plain(settings: Mapping[Any, Any], prefix: str = "", depth: int = 0) -> Ite
         elif (
             isinstance(value, list | tuple)
             and value
-            and all(isinstance(one, bool | int | float | str) for one in value)
+            and all(isinstance(entry, bool | int | float | str) for entry in value)
         ):
             yield name, str(list(value))[:_LONGEST]

@@ -96,9 +96,9 @@ def watched_keys(trainer: "pl.Trainer", prefix: str) -> dict[str, list[str]]:
     for callback in trainer.callbacks:  # type: ignore[attr-defined]
         # `monitor` of Lightning's checkpoints and early stopping, `metrics` of ParetoCheckpoint
         watched = [getattr(callback, "monitor", None), *getattr(callback, "metrics", ())]
-        found = [key for key in watched if isinstance(key, str) and key.startswith(prefix)]
-        if found:
-            keys.setdefault(type(callback).__name__, []).extend(found)
+        matching = [key for key in watched if isinstance(key, str) and key.startswith(prefix)]
+        if matching:
+            keys.setdefault(type(callback).__name__, []).extend(matching)
     return keys
 
 

@@ -61,10 +61,10 @@ def transformers_context(trainer: Any, args: Any, state: Any, model: nn.Module, 
 
 def _name_sources(trainer: Any, model: nn.Module, tokenizer: Any) -> list[Any]:
     """Return who knows the tokenizer and the names of classes: the Trainer, its evaluation set and the model."""
-    own = SimpleNamespace(tokenizer=getattr(tokenizer, "tokenizer", tokenizer))
+    names = SimpleNamespace(tokenizer=getattr(tokenizer, "tokenizer", tokenizer))
     datasets = trainer.eval_dataset
     dataset = next(iter(datasets.values()), None) if isinstance(datasets, dict) else datasets
-    return [own, dataset, trainer.data_collator, model]
+    return [names, dataset, trainer.data_collator, model]
 
 
 def epoch_number(epoch: float | None) -> int:

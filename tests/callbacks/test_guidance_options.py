@@ -84,10 +84,10 @@ def test_a_share_of_the_annotations_is_the_same_in_every_epoch(tmp_path):
         def __getattr__(self, name):
             return getattr(losses.__self__, name)
 
-        def losses(self, call, annotation, label, rows, generator):
+        def losses(self, call, annotation, label, rows, *others):
             indices = {int(torch.nonzero((columns["image"] == x).flatten(1).all(1))) for x in call.explained[rows]}
             seen.append((epoch(), indices))
-            return losses(call, annotation, label, rows, generator)
+            return losses(call, annotation, label, rows, *others)
 
     guided.guidance.objective = Listening()
     runner = trainer(tmp_path, guided, max_epochs=3)

@@ -109,7 +109,13 @@ class Texts(nn.Module):
         return self.bert(input_ids=input_ids, attention_mask=attention_mask).logits
 
 
-def test_texts_keep_their_evidence_and_padding():
+ENDS = torch.zeros(4, 8, dtype=torch.bool)
+"""The first and last token of each text: special tokens, whatever the rationale says."""
+ENDS[:, 0] = ENDS[[0, 2, 3], 7] = ENDS[1, 5] = True
+
+
+def texts_seen() -> tuple[dict[str, Tensor], list[Tensor], Texts]:
+    """A batch of texts, the ids that a model of them was given, and the model."""
     ids = torch.randint(5, 40, (4, 8), generator=torch.Generator().manual_seed(1))
     attention = torch.ones_like(ids)
     attention[1, 6:] = 0
@@ -119,21 +125,36 @@ def test_texts_keep_their_evidence_and_padding():
     seen: list[Tensor] = []
     model = Texts()
     model.bert.register_forward_pre_hook(lambda _, args, kwargs: seen.append(kwargs["input_ids"]), with_kwargs=True)
-    guide = lrptrain.Guidance("swap", on_error="raise")
+    return batch, seen, model
+
+
+@pytest.mark.parametrize("loss", ["swap", "consistency"])
+def test_no_swap_touches_evidence_padding_and_the_ends_of_texts(loss):
+    batch, seen, model = texts_seen()
+    guide = lrptrain.Guidance(loss, weight=1.0, on_error="raise", compare_every_n_batches=1)
     with guide.step(model, batch) as step:
-        step.guided(F.cross_entropy(model(ids, attention), batch["label"]))
-    # The ends are special tokens, whatever the rationale says: neither replaced nor given.
-    ends = torch.zeros_like(ids, dtype=torch.bool)
-    ends[:, 0] = ends[[0, 2, 3], 7] = ends[1, 5] = True
+        step.guided(F.cross_entropy(model(batch["input_ids"], batch["attention_mask"]), batch["label"]))
+    stays = ENDS | (batch["rationale"] == 1) | (batch["attention_mask"] == 0)
+    swapped = [ids for ids in seen if not torch.equal(ids, batch["input_ids"])]
+    # That of the loss, and that of the swap distance.
+    assert len(swapped) == 2
+    assert all(torch.equal(ids[stays], batch["input_ids"][stays]) for ids in swapped)
+
+
+def test_texts_are_given_words_of_others_surroundings():
+    batch, seen, model = texts_seen()
+    ids = batch["input_ids"]
+    guide = lrptrain.Guidance("swap", on_error="raise", compare_every_n_batches=0)
+    with guide.step(model, batch) as step:
+        step.guided(F.cross_entropy(model(ids, batch["attention_mask"]), batch["label"]))
+    ignored = ENDS | (batch["attention_mask"] == 0)  # neither replaced nor given
     expected, _ = swap_tokens(
         ids,
-        rationale.masked_fill((attention == 0) | ends, IGNORED),
+        batch["rationale"].masked_fill(ignored, IGNORED),
         generator=torch.Generator().manual_seed(SEED),
         without_evidence=True,
     )
     torch.testing.assert_close(seen[0], expected)
-    fixed = (rationale == 1) | (attention == 0) | ends
-    assert torch.equal(seen[0][fixed], ids[fixed])
     assert not torch.equal(seen[0], ids)
 
 

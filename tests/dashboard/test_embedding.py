@@ -1,5 +1,7 @@
 """The map of maps, on maps whose clusters are known."""
 
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -134,3 +136,11 @@ def test_of_very_many_maps_an_even_draw_is_placed(tmp_path, monkeypatch):
     placed = read_embedding(tmp_path, NAME, "label")
     assert placed["ids"] == [str(int(place)) for place in np.linspace(0, 39, 20).round()]
     assert placed["maps"] == 40
+
+
+def test_the_page_waits_for_no_library_of_models():
+    # They take seconds to import; here, other tests have imported them, so a process of its own is asked.
+    heavy = {"torchmetrics", "torchvision", "transformers", "sklearn", "matplotlib"}
+    code = f"import sys, lrptrain.dashboard.server; print(sorted({heavy} & set(sys.modules)))"
+    imported = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert imported.stdout.strip() == "[]"

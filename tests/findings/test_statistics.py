@@ -30,6 +30,27 @@ def test_interval_covers_the_true_mean_as_often_as_it_claims():
     assert covered == pytest.approx(0.9, abs=0.05)
 
 
+@pytest.mark.parametrize("count", [15, 40, 256, 1500])
+@pytest.mark.parametrize("confidence", [0.9, 0.99])
+def test_interval_is_that_of_scipy(count, confidence):
+    values = np.random.default_rng(count).exponential(size=count) ** 2
+    # scipy draws the same resamples from the same generator. 1,500 values are more than are resampled at a time.
+    rng = np.random.default_rng(0)
+    expected = stats.bootstrap((values,), np.mean, confidence_level=confidence, n_resamples=2000, rng=rng, batch=200)
+    low, high = expected.confidence_interval
+    mean, *bounds = bootstrap_interval(values, confidence)
+    assert mean == values.mean()
+    np.testing.assert_allclose(bounds, (low, high), rtol=1e-12)
+
+
+@pytest.mark.parametrize("count", [7, 15, 40])
+def test_resamples_with_the_very_mean_of_the_sample_count_half(count):
+    # Else rounding would say on which side of the mean they lie, and the interval would lean to one side.
+    ones = (np.arange(count) % 3 == 0).astype(float)
+    mean, low, high = bootstrap_interval(ones)
+    np.testing.assert_allclose(bootstrap_interval(1 - ones), (1 - mean, 1 - high, 1 - low), atol=1e-12)
+
+
 @given(shares)
 @settings(deadline=None, max_examples=30)
 def test_interval_lies_around_the_mean_and_within_the_values(values):

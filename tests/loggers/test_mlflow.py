@@ -12,7 +12,7 @@ from PIL import Image
 from lrptrain import loggers
 from lrptrain.findings.proof import Proof, ProvenSample
 from lrptrain.loggers import EpochRecord, Highlight, LoggedMetric, MLflowRun, Picture, send, send_scalars, what_is_sent
-from lrptrain.loggers.findings_table import told
+from lrptrain.loggers.findings_table import finding_text
 
 PIXELS = np.full((170, 180, 3), (0, 255, 0), np.uint8)
 CLASSES = LoggedMetric(("per_class/*",), "Classes", "Classes")
@@ -101,7 +101,7 @@ def test_texts_and_new_findings_are_files(written):
     assert "<h2>label 0</h2>\n<b>good</b>" in page.read_text(encoding="utf-8")
     assert (files / "relevance/findings/epoch_0003_step_000007.md").read_text(
         encoding="utf-8"
-    ) == f"- {told(finding())}"
+    ) == f"- {finding_text(finding())}"
 
 
 def test_tables_are_those_of_the_last_evaluation(written):

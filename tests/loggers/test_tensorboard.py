@@ -10,7 +10,7 @@ from tensorboard.backend.event_processing.event_accumulator import EventAccumula
 
 from lrptrain.findings import Scope
 from lrptrain.loggers import EpochRecord, Highlight, Picture, send
-from lrptrain.loggers.findings_table import told
+from lrptrain.loggers.findings_table import finding_text
 
 FINDING = finding()
 PIXELS = np.full((170, 180, 3), (0, 255, 0), np.uint8)
@@ -55,7 +55,7 @@ def test_texts_are_markdown(written):
 
 def test_findings_are_told_when_they_are_new(written):
     assert text(written, "relevance/findings") == [
-        (7, f"- {told(FINDING)}\n- {told(replace(FINDING, scope=Scope('class', 'owl')))}")
+        (7, f"- {finding_text(FINDING)}\n- {finding_text(replace(FINDING, scope=Scope('class', 'owl')))}")
     ]
 
 

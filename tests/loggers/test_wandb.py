@@ -11,7 +11,7 @@ from pytorch_lightning.loggers import WandbLogger
 
 from lrptrain.findings import Evidence, Scope
 from lrptrain.loggers import EpochRecord, Highlight, Picture, send, send_scalars
-from lrptrain.loggers.findings_table import findings_table, told
+from lrptrain.loggers.findings_table import finding_text, findings_table
 from lrptrain.monitor.summary import logged_metrics
 
 FOCUS = "relevance/label/energy_pointing_game"
@@ -156,7 +156,7 @@ def test_the_findings_are_a_table_in_each_epoch(written):
     assert (rows[1]["relevance"], rows[1]["relevance_low"], rows[1]["relevance_p"]) == (0.12, 0.09, 0.001)
     assert (rows[1]["intervention"], rows[1]["intervention_high"], rows[1]["intervention_p"]) == (0.25, 0.5, None)
     assert rows[1]["severity"] == 0.25
-    assert rows[1]["text"] == told(JUDGED)
+    assert rows[1]["text"] == finding_text(JUDGED)
     assert (none["columns"], none["data"]) == (list(findings_table([])), [])
     assert none["columns"] == first["columns"]
 
@@ -172,7 +172,7 @@ def test_texts_are_html_in_the_table_and_apart(run, history, written):
 def test_a_new_finding_alerts_once(written):
     (alert,) = of(written, "alert")
     assert alert["level"] == "WARN"
-    assert alert["text"] == told(FINDING)
+    assert alert["text"] == finding_text(FINDING)
     assert len(alert["title"]) < 64
     assert alert["title"].startswith("Suspected, class whose")
     assert alert["wait_duration"] == "1000"  # milliseconds

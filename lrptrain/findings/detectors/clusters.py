@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Float, Int
 
 from lrptrain.batch import IMAGES, Sample
-from lrptrain.extras import require
+from lrptrain.findings.clustering import MIN_CLUSTERED_SAMPLES, spectral_labels
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
 from lrptrain.findings.detectors.positions import describe, part_of_image
 from lrptrain.findings.detectors.shares import high_share_finding
@@ -18,13 +18,8 @@ from lrptrain.findings.scopes import OVERALL
 from lrptrain.intervention import Region
 from lrptrain.intervention.regions import pixels
 
-MIN_CLUSTERED_SAMPLES = 16
-"""Fewer maps are not clustered."""
 MIN_CLUSTER_MEMBERS = 8
 """A smaller cluster is left out."""
-MAX_CLUSTERS = 8
-NEIGHBOURS = 10
-"""The number of nearest maps, itself included, that a map is connected with in the graph."""
 PEAK_SHARE = 0.5
 MIN_PEAK_RATIO = 2.0
 """A cluster's region is where its mean map has a share PEAK_SHARE of its maximum, and this many times a uniform map."""
@@ -127,28 +122,6 @@ def relevance_clusters(shares: Float[np.ndarray, "n tokens"], seed: int = 0) -> 
     most = MAX_CLUSTER_AREA * shares.shape[1]
     small = [c for c in clusters if len(c.members) >= MIN_CLUSTER_MEMBERS and 0 < len(c.positions) <= most]
     return sorted(small, key=lambda cluster: -len(cluster.members))
-
-
-def spectral_labels(maps: Float[np.ndarray, "n tokens"], seed: int) -> Int[np.ndarray, " n"]:
-    """Return the cluster of every map: k-means on the rows of the first eigenvectors (Ng, Jordan & Weiss 2001).
-
-    Args:
-        maps: Maps as vectors, at least two.
-        seed: The seed of k-means.
-    """
-    neighbours = require("sklearn.neighbors", "monitor").kneighbors_graph
-    kmeans = require("sklearn.cluster", "monitor").KMeans
-    laplacian = require("scipy.sparse.csgraph", "monitor").laplacian
-    # A is near B if it is among the nearest of B, which does not make B near A: the mean of both is symmetric.
-    near = neighbours(maps, n_neighbors=min(NEIGHBOURS, len(maps) - 1), include_self=True).toarray()  # [n, n], 0 or 1
-    eigenvalues, vectors = np.linalg.eigh(laplacian((near + near.T) / 2, normed=True))
-    # k separate clusters have k eigenvalues of 0: the largest gap says where the small ones end.
-    count = int(np.argmax(np.diff(eigenvalues[: MAX_CLUSTERS + 1]))) + 1
-    # [n, count]: images of one cluster point in the same direction.
-    rows = vectors[:, :count]
-    rows = rows / np.maximum(np.linalg.norm(rows, axis=1, keepdims=True), 1e-12)
-    labels: Int[np.ndarray, " n"] = kmeans(count, n_init=10, random_state=seed).fit_predict(rows)
-    return labels
 
 
 def _cluster(members: Int[np.ndarray, " n"], shares: Float[np.ndarray, "m tokens"]) -> Cluster:

@@ -140,6 +140,7 @@ def describe(positions: Sequence[int], grid: tuple[int, int]) -> str:
 
 def part_of_image(described: str) -> str:
     """Return the words of `describe` as a part of the image, without the number of patches."""
+    # "the four corners (4 of 49 patches)" becomes "the image's four corners"; what a cluster says behind it stays.
     part, *rest = re.split(r" \(\d+ of \d+ patches\)", described, maxsplit=1)
     *parts, last = part.removeprefix("the ").split(", ")
     last = f"{last} corner" if not parts and last in CORNERS else last

@@ -81,6 +81,7 @@ class GuidedBatch:
         maps: Which relevance maps to compute.
         margin: Pixels (or tokens) around the evidence that swaps keep; None for the default.
         generator: The random numbers of the swaps.
+        swap_annotation: The annotation that swaps go by, as `swap_evidence` makes it; None for `annotation`.
     """
 
     forward: InterceptedForward
@@ -90,6 +91,7 @@ class GuidedBatch:
     maps: MapSettings = field(default_factory=MapSettings)
     margin: int | None = None
     generator: torch.Generator | None = None
+    swap_annotation: Shaped[Tensor, " batch *area"] | None = None
 
     @cached_property
     def recording(self) -> Recording:
@@ -134,7 +136,8 @@ class GuidedBatch:
         Returns:
             The input of all samples, and which samples were swapped.
         """
-        return swap_surroundings(self.forward.explained, self.annotation, self.margin, self.generator)
+        annotation = self.annotation if self.swap_annotation is None else self.swap_annotation
+        return swap_surroundings(self.forward.explained, annotation, self.margin, self.generator)
 
     @property
     def _is_recorded(self) -> bool:

@@ -70,13 +70,13 @@ def related(
     if not crosses(layers):
         return rolled_out(weights, layers, maps, normalize_rows=False)
     unit = torch.eye(maps[0].shape[-1], dtype=maps[0].dtype, device=maps[0].device).expand_as(maps[0])
-    own = decoder = unit
+    encoder = decoder = unit
     crossed = torch.zeros_like(maps[0])
     for layer, block in zip(layers, maps, strict=True):
         if layer.queries != layer.keys:
-            crossed = crossed + _normalized(decoder, unit).mT @ block @ _normalized(own, unit)
+            crossed = crossed + _normalized(decoder, unit).mT @ block @ _normalized(encoder, unit)
         elif layer.queries == OWN:
-            own = own + block @ own
+            encoder = encoder + block @ encoder
         else:
             decoder = decoder + block @ decoder
             crossed = crossed + block @ crossed

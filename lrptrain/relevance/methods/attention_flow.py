@@ -50,8 +50,10 @@ def attention_flow(explanation: Explanation, max_seconds: float = 600.0) -> Rele
         )
     positions = torch.tensor(recording.layout.positions)
     # A text's padding stands at its own positions; what shares the sequence with it is content.
-    own = recording.content_mask(len(positions)).cpu()
-    content = torch.ones(len(own), recording.length, dtype=torch.bool).index_copy(1, positions, own).numpy()
+    is_content = recording.content_mask(len(positions)).cpu()
+    content = (
+        torch.ones(len(is_content), recording.length, dtype=torch.bool).index_copy(1, positions, is_content).numpy()
+    )
     check_cost(content.sum(1).tolist(), len(layers), max_seconds)
     edges_of = [_with_identity(mean_maps(recording, layer), layer.residuals) for layer in layers]
     all_edges = torch.stack(edges_of, 1).detach().cpu().double().numpy()

@@ -45,13 +45,13 @@ def attention_input(recording: Recording) -> Value:
             "generic_attention and attnlrp serve both"
         )
     producers = {output: node for node in recording.tape.nodes for output in node.outputs}
-    own = own_states(recording)
+    stream = own_states(recording)
     frontier: list[Value] = [recording.blocks[-1]]
     seen = set(frontier)
     while frontier:
         node = producers.get(frontier.pop(0))
         for value in node.inputs if node is not None else ():
-            if value in own and _projects_tokens(recording, node, value):
+            if value in stream and _projects_tokens(recording, node, value):
                 return value
             if value not in seen:
                 seen.add(value)
@@ -68,14 +68,14 @@ def own_states(recording: Recording) -> set[Value]:
     A text's tokens that attend to an image stay tokens of the text: their queries are none of the image's.
     """
     graph = Graph(recording.tape)
-    own = set[Value]() if recording.tape.root is None else {recording.tape.root}
+    states = set[Value]() if recording.tape.root is None else {recording.tape.root}
     maps = {attention.product: attention for attention in recording.attentions}
     for node in recording.tape.nodes:
         queries = queries_of(graph, maps[node]) if node in maps else None
         read = node.inputs if queries is None else (queries,)
-        if any(value in own for value in read):
-            own.update(node.outputs)
-    return own
+        if any(value in states for value in read):
+            states.update(node.outputs)
+    return states
 
 
 def _projects_tokens(recording: Recording, node: Node | None, value: Value) -> bool:

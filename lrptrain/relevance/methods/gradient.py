@@ -203,14 +203,14 @@ def _noise(explanation: Explanation, level: float, seed: int, copies: int) -> Ca
     low = torch.where(content, leaf, torch.inf).flatten(1).amin(1)
     scale = (level * (high - low)).view(-1, *ones)
     seeds = recording.content_seeds(seed * copies)
-    own = content.cpu()
+    is_content = content.cpu()
 
     def draw(copy: Int[Tensor, " rows"], rows: Int[Tensor, " rows"]) -> Float[Tensor, "rows ..."]:
         unit = torch.zeros(len(rows), *leaf.shape[1:], dtype=leaf.dtype)
         for i, (number, row) in enumerate(zip(copy.tolist(), rows.tolist(), strict=True)):
             generator = torch.Generator().manual_seed(seeds[row] + number)
-            count = int(own[row].sum())
-            unit[i][own[row]] = torch.randn(count, generator=generator, dtype=leaf.dtype)
+            count = int(is_content[row].sum())
+            unit[i][is_content[row]] = torch.randn(count, generator=generator, dtype=leaf.dtype)
         return unit.to(leaf.device) * scale[rows]
 
     return draw

@@ -14,9 +14,9 @@ def choose_written(tape: Tape) -> None:
 
 
 def _writes_constant(node: Node) -> bool:
-    found: list[Value] = []
-    map_nested((node.args[1:], node.kwargs), Value, found.append)
-    return isinstance(node.args[0], Value) and not found and not node.kwargs
+    values: list[Value] = []
+    map_nested((node.args[1:], node.kwargs), Value, values.append)
+    return isinstance(node.args[0], Value) and not values and not node.kwargs
 
 
 def _choice(node: Node) -> Node:

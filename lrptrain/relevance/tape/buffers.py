@@ -63,14 +63,14 @@ class Buffers:
     def written_unseen(self, tensor: Tensor) -> bool:
         """Whether something other than torch has written into the memory that a tensor shows."""
         buffer = _whole(tensor)
-        known = self._known(buffer)
-        if known is None or known.version != version_of(buffer):
+        contents = self._known(buffer)
+        if contents is None or contents.version != version_of(buffer):
             return False
-        return not _same(buffer.detach(), known.numbers)
+        return not _same(buffer.detach(), contents.numbers)
 
     def _known(self, buffer: Tensor) -> _Contents | None:
-        known = self._contents.get(id(buffer))
-        return known if known is not None and known.buffer() is buffer else None
+        contents = self._contents.get(id(buffer))
+        return contents if contents is not None and contents.buffer() is buffer else None
 
     def _note(self, buffer: Tensor) -> None:
         self._contents[id(buffer)] = _Contents(TensorWeakRef(buffer), version_of(buffer), buffer.detach().clone())

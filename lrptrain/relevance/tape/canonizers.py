@@ -249,13 +249,13 @@ def unflatten(tape: Tape) -> None:
     """Replace `linear(x.view(-1, width)).view(*x.shape[:-1], -1)` by `linear(x)`, which makes the same numbers."""
     graph = Graph(tape)
     replaced = dict[Node, Node]()
-    gone = set[Node]()
+    removed = set[Node]()
     for node in tape.nodes:
         before, after = _around(graph, node)
         if before is not None and after is not None:
-            gone.update((before, node))
+            removed.update((before, node))
             replaced[after] = _on_tokens(node, before.inputs[0], after.outputs[0])
-    tape.nodes = [replaced.get(node, node) for node in tape.nodes if node not in gone]
+    tape.nodes = [replaced.get(node, node) for node in tape.nodes if node not in removed]
 
 
 def _around(graph: Graph, node: Node) -> tuple[Node | None, Node | None]:

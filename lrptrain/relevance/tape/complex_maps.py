@@ -99,12 +99,12 @@ def _rotation(region: Region) -> list[Node]:
         return []
     real = factors[0].real
     imaginary = factors[0].imag.resolve_neg()
-    made = _Made(product.path, [])
+    chain = _Chain(product.path, [])
     pair = region.source
-    first, second = (made.of("select", torch.select, pair, -1, i) for i in (0, 1))
-    rotated_real = made.of("sub", torch.sub, _times(made, first, real), _times(made, second, imaginary))
-    rotated_imaginary = made.of("add", torch.add, _times(made, first, imaginary), _times(made, second, real))
-    made.nodes.append(
+    first, second = (chain.of("select", torch.select, pair, -1, i) for i in (0, 1))
+    rotated_real = chain.of("sub", torch.sub, _times(chain, first, real), _times(chain, second, imaginary))
+    rotated_imaginary = chain.of("add", torch.add, _times(chain, first, imaginary), _times(chain, second, real))
+    chain.nodes.append(
         _node(
             "stack",
             torch.stack,
@@ -114,15 +114,15 @@ def _rotation(region: Region) -> list[Node]:
             product.path,
         )
     )
-    return made.nodes
+    return chain.nodes
 
 
-def _times(made: "_Made", value: Value, factor: Tensor) -> Value:
-    return made.of("mul", torch.mul, value, factor)
+def _times(chain: "_Chain", value: Value, factor: Tensor) -> Value:
+    return chain.of("mul", torch.mul, value, factor)
 
 
 @dataclass(frozen=True)
-class _Made:
+class _Chain:
     """Operations that stand in the place of others."""
 
     path: str

@@ -190,7 +190,7 @@ def _written_out(equation: str, ndims: list[int]) -> str:
         named = inputs.replace("...", "").replace(",", "")
         output = "..." + "".join(sorted(label for label in set(named) if named.count(label) == 1))
     aligned = [letters[len(letters) - count :] for count in hidden]
-    parts = [part.replace("...", own) for part, own in zip(parts, aligned, strict=True)]
+    parts = [part.replace("...", axes) for part, axes in zip(parts, aligned, strict=True)]
     return f"{','.join(parts)}->{output.replace('...', letters)}"
 
 

@@ -198,10 +198,10 @@ def crosses_samples(node: Node, axes: Axes, samples: int) -> bool:
     # [samples, width] @ [width, samples]: attention over the samples, of a model that has lost its axis of tokens.
     if samples == 1 or node.name not in PRODUCTS or len(node.inputs) != 2:
         return False
-    known = list(_placed(node.inputs, axes))
+    placed = list(_placed(node.inputs, axes))
     if node.name == "einsum":
-        return len({einsum_labels(node, value)[0][at.axis] for value, at in known}) > 1
-    return any(at.axis >= len(value.shape) - 2 for value, at in known)
+        return len({einsum_labels(node, value)[0][at.axis] for value, at in placed}) > 1
+    return any(at.axis >= len(value.shape) - 2 for value, at in placed)
 
 
 # -- Samples by their numbers ------------------------------------------------------------------------------------------
@@ -245,8 +245,8 @@ def _written(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis 
     elif node.name == "put":
         written = of_source.reshape(read.shape)
     once = read == written.expand_as(read)
-    kept = (replaced == _NONE) | (replaced == read) if write.adds else torch.ones_like(once)
-    return _located(numbers, at or axes[source], samples) if bool((once & kept).all()) else None
+    same_sample = (replaced == _NONE) | (replaced == read) if write.adds else torch.ones_like(once)
+    return _located(numbers, at or axes[source], samples) if bool((once & same_sample).all()) else None
 
 
 def _traced(node: Node, output: Value, axes: Axes, samples: int) -> SampleAxis | None:
@@ -320,8 +320,8 @@ def _reduced(node: Node, axis: int, ndim: int) -> int:
     # The order of a norm comes before its axes.
     position = 2 if node.name in SIZES - {"std"} else 1
     dims = node.argument(position, "dim", node.kwargs.get("axis"))
-    gone = [d % ndim for d in ([dims] if isinstance(dims, int) else dims or range(ndim))]
-    return axis - sum(d < axis for d in gone) if axis not in gone else -1
+    removed = [d % ndim for d in ([dims] if isinstance(dims, int) else dims or range(ndim))]
+    return axis - sum(d < axis for d in removed) if axis not in removed else -1
 
 
 def split_samples(x: Float[Tensor, "..."], at: SampleAxis, samples: int) -> Float[Tensor, "samples ..."]:

@@ -36,12 +36,12 @@ class SharedMemory:
     """A tensor with all of its views, since one of them was written through.
 
     Attributes:
-        whole: The tensor that the others are views of.
+        base: The tensor that the others are views of.
         contents: What it held before the writes; None where nobody knows.
         writes: The writes that only the tensor that was written through has seen so far.
     """
 
-    whole: Tensor
+    base: Tensor
     contents: Contents | None
     writes: list[Write] = field(default_factory=list)
     # The tensors of which the tape knows what they hold since the last write.
@@ -58,18 +58,18 @@ class SharedMemory:
 
     def can_read(self, tensor: Tensor) -> bool:
         """Whether what a tensor holds follows from the contents: not so for a detached alias, or in another type."""
-        is_view = tensor is self.whole or tensor._base is self.whole
-        return self.contents is not None and is_view and tensor.dtype == self.whole.dtype and not tensor.is_conj()
+        is_view = tensor is self.base or tensor._base is self.base
+        return self.contents is not None and is_view and tensor.dtype == self.base.dtype and not tensor.is_conj()
 
     def note_write(self, tensor: Tensor, written: Contents) -> None:
         """Note that a tensor was written through, and what it holds since."""
         self._current = {}
         self.note_current(tensor)
-        if tensor is self.whole:
+        if tensor is self.base:
             self.contents = written
             self.writes = []
         elif self.can_read(tensor):
-            self.writes.append(Write(written, places(self.whole, tensor)))
+            self.writes.append(Write(written, places(self.base, tensor)))
         else:
             self.contents = None
             self.writes = []
@@ -83,26 +83,26 @@ def opened(tensor: Tensor, contents: Contents | None, aliases: Iterable[Value]) 
         contents: What the tensor that it is a view of holds, if that is known.
         aliases: The values that share the memory.
     """
-    whole = tensor if tensor._base is None else tensor._base
-    memory = SharedMemory(whole, contents)
-    if contents is None and whole is not tensor:
+    base = tensor if tensor._base is None else tensor._base
+    memory = SharedMemory(base, contents)
+    if contents is None and base is not tensor:
         # The result of `reshape` may be a view of a copy that nobody holds; it shows all of it.
         for value in aliases:
             held = value.held
-            if held is not None and held._base is whole and held.shape.numel() == whole.numel():
-                memory.contents = torch.zeros((), dtype=whole.dtype, device=whole.device).expand(whole.shape)
-                memory.writes = [Write(value, places(whole, held))]
+            if held is not None and held._base is base and held.shape.numel() == base.numel():
+                memory.contents = torch.zeros((), dtype=base.dtype, device=base.device).expand(base.shape)
+                memory.writes = [Write(value, places(base, held))]
                 break
     return memory
 
 
-def places(whole: Tensor, view: Tensor) -> Int[Tensor, "..."]:
+def places(base: Tensor, view: Tensor) -> Int[Tensor, "..."]:
     """Where the entries of a view stand in reading order of the tensor that it is a view of; -1 for none of its own."""
     # Numbers in a memory laid out as that of the two tensors are, from the first entry of both on.
-    start = min(int(whole.storage_offset()), int(view.storage_offset()))
-    numbers = torch.full([max(_end(whole), _end(view)) - start], -1, dtype=torch.long, device=whole.device)
-    order = torch.arange(whole.numel(), device=whole.device).view(whole.shape)
-    _seen_as(numbers, whole, start).copy_(order)
+    start = min(int(base.storage_offset()), int(view.storage_offset()))
+    numbers = torch.full([max(_end(base), _end(view)) - start], -1, dtype=torch.long, device=base.device)
+    order = torch.arange(base.numel(), device=base.device).view(base.shape)
+    _seen_as(numbers, base, start).copy_(order)
     return _seen_as(numbers, view, start).clone()
 
 

@@ -64,7 +64,7 @@ def join_softmaxes(tape: Tape) -> None:
         elif node.name == "div" and len(node.inputs) == 2 and (picked := _of_picked(graph, node)):
             replaced[node] = picked
     if replaced:
-        tape.nodes = [kept for node in tape.nodes for kept in replaced.get(node, (node,))]
+        tape.nodes = [replacement for node in tape.nodes for replacement in replaced.get(node, (node,))]
         tape.keep_only(tape.nodes[-1].outputs[0])
 
 

@@ -469,7 +469,7 @@ class Tape(TorchFunctionMode):
 
     def _check_tables(self) -> None:
         """Notice a table of which the explained embeddings have columns that nobody has read."""
-        if any(all(known.weight is not table for table in self._tables_read) for known in self.tables):
+        if any(all(entry.weight is not table for table in self._tables_read) for entry in self.tables):
             raise UnsupportedModelError(
                 "the model looks its token ids up in several tables, in one of them in another order or shape "
                 "(transposed, padded?); pass inputs_embeds where it takes them"
@@ -518,8 +518,8 @@ class Tape(TorchFunctionMode):
         """How a second lookup reads the explained text once more."""
         if self._table is None or self.root is None or self.token_ids is None:
             return None
-        known = self._known_tables
-        if all(each.ids is not None for each in known):
+        known_tables = self._known_tables
+        if all(each.ids is not None for each in known_tables):
             # So far, hashes of the text were looked up; its words may come behind them, in any order.
             lookup = first_lookup(self.token_ids, looked_up)
         elif looked_up is not self.token_ids and table.shape[0] != self._table.shape[0]:
@@ -527,9 +527,9 @@ class Tape(TorchFunctionMode):
             return None
         else:
             lookup = later_lookup(self.token_ids, looked_up)
-        if lookup is not None and not any(table is each.weight for each in known):
+        if lookup is not None and not any(table is each.weight for each in known_tables):
             # The explained embeddings have to begin anew, with columns of this table.
-            raise AnotherTable((*known, Table(table)))
+            raise AnotherTable((*known_tables, Table(table)))
         return lookup
 
     def _from_root(self, looked_up: Tensor, lookup: Lookup) -> Tensor:
@@ -647,16 +647,16 @@ class Tape(TorchFunctionMode):
 
     def _contents(self, tensor: Tensor) -> Contents | None:
         """What the tensor of which another one is a view holds, if the tape knows it."""
-        whole = tensor._base
-        if whole is None:  # the tensor is the whole, of which a write leaves nothing
+        base = tensor._base
+        if base is None:  # the tensor is the whole, of which a write leaves nothing
             return None
-        value = self.value_of(whole)
+        value = self.value_of(base)
         if value is not None and value.depends:
             return value
-        if whole.grad_fn is not None and value is None and self._reaches_input(whole.grad_fn):
+        if base.grad_fn is not None and value is None and self._reaches_input(base.grad_fn):
             return None
         with torch.enable_grad():
-            return whole.clone()
+            return base.clone()
 
     def _note_write(self, tensor: Tensor) -> None:
         memory = self._memory_of(tensor)
@@ -673,10 +673,10 @@ class Tape(TorchFunctionMode):
         for i, write in enumerate(writes):
             call = (memory.contents, write.places, write.written)
             # Between two writes, nobody holds the whole any more.
-            now = memory.whole if i == len(writes) - 1 else put(*map_nested(call, Value, lambda value: value.tensor))
+            now = memory.base if i == len(writes) - 1 else put(*map_nested(call, Value, lambda value: value.tensor))
             memory.contents = self._follow("write_through", put, call, now)
-        if tensor is not memory.whole:
-            self._follow("take", torch.take, (memory.contents, places(memory.whole, tensor)), tensor)
+        if tensor is not memory.base:
+            self._follow("take", torch.take, (memory.contents, places(memory.base, tensor)), tensor)
 
     def _follow(self, name: str, function: Callable[..., Any], args: tuple[Any, ...], result: Tensor) -> Contents:
         """Record a call that nobody has made, with its result."""
@@ -741,10 +741,12 @@ def _repeats(nodes: Sequence[Node], value: Value, tensor: Tensor) -> bool:
             # Calls that write in place write into copies, so that neither tape nor model is changed.
             result = node.call(lambda x: values.get(x, x.tensor))
             values.update(zip(node.outputs, numbers_in(result), strict=True))
-    made = values[value]
+    recomputed = values[value]
     # The same operations on the same processor: where sums come in another order, an entry's last digit may differ.
     rounding = 2 * torch.finfo(tensor.dtype).eps
-    return made.shape == tensor.shape and torch.allclose(made, tensor.detach(), rounding, 0.0, equal_nan=True)
+    return recomputed.shape == tensor.shape and torch.allclose(
+        recomputed, tensor.detach(), rounding, 0.0, equal_nan=True
+    )
 
 
 def _taking(node: Node, tensor: Tensor, result_of: Callable[[], Tensor]) -> Node:
@@ -766,9 +768,11 @@ def _casts_a_constant(node: Node) -> bool:
 
 def _goes_back(node: Node, out: Tensor) -> bool:
     """Whether the output of an operation that is not torch's own has a gradient: only trying tells."""
-    own = getattr(node.function, "namespace", getattr(node.function, "_qualified_op_name", "aten").partition(":")[0])
+    namespace = getattr(
+        node.function, "namespace", getattr(node.function, "_qualified_op_name", "aten").partition(":")[0]
+    )
     edges = [value.edge for value in node.inputs if value.edge is not None]
-    if own in ("aten", "prim", "prims") or not out.requires_grad or not edges:
+    if namespace in ("aten", "prim", "prims") or not out.requires_grad or not edges:
         return True
     try:
         torch.autograd.grad(out, edges, torch.zeros_like(out), retain_graph=True, allow_unused=True)

@@ -10,11 +10,11 @@ from lrptrain.findings import Evaluation, Finding
 
 _DECIMALS = 3  # of probabilities: other batches round the last digits otherwise
 
-_told: WeakKeyDictionary[nn.Module, tuple[Hashable, dict[Hashable, str]]] = WeakKeyDictionary()
+_announced: WeakKeyDictionary[nn.Module, tuple[Hashable, dict[Hashable, str]]] = WeakKeyDictionary()
 """By the user's module: its last evaluation, and which monitor has told each finding of it."""
 
 
-def tell(
+def unannounced(
     module: nn.Module, evaluation: Evaluation, findings: Sequence[Finding], title: str
 ) -> tuple[list[Finding], list[str]]:
     """Return what a monitor is to tell, and lines about what another has told.
@@ -29,21 +29,22 @@ def tell(
         The findings that no other monitor has told of these samples under these weights, and a line for each monitor
         that has told others.
     """
-    moment, told = _told.get(module, (None, {}))
+    moment, announced = _announced.get(module, (None, {}))
+    # Under other weights the same finding says something new.
     if moment != (evaluation.epoch, evaluation.step):
-        told = {}
-    _told[module] = ((evaluation.epoch, evaluation.step), told)
+        announced = {}
+    _announced[module] = ((evaluation.epoch, evaluation.step), announced)
     samples = _fingerprint(evaluation)
     # By its own title a monitor does not silence itself: it may validate the same weights again.
-    tellers = [told.setdefault((samples, finding.identity, finding.state), title) for finding in findings]
-    own = [finding for finding, teller in zip(findings, tellers, strict=True) if teller == title]
-    others = [teller for teller in tellers if teller != title]
-    lines = [_line(title, others.count(teller), teller) for teller in dict.fromkeys(others)]
-    return own, lines
+    announcers = [announced.setdefault((samples, finding.identity, finding.state), title) for finding in findings]
+    new = [finding for finding, announcer in zip(findings, announcers, strict=True) if announcer == title]
+    others = [announcer for announcer in announcers if announcer != title]
+    lines = [_line(title, others.count(announcer), announcer) for announcer in dict.fromkeys(others)]
+    return new, lines
 
 
-def _line(title: str, findings: int, teller: str) -> str:
-    return f"{title}: {findings} finding{'s' if findings > 1 else ''} that {teller} has told"
+def _line(title: str, findings: int, announcer: str) -> str:
+    return f"{title}: {findings} finding{'s' if findings > 1 else ''} that {announcer} has told"
 
 
 def _fingerprint(evaluation: Evaluation) -> Hashable:

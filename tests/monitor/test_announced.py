@@ -9,7 +9,7 @@ from torch import nn
 
 from lrptrain.batch import Sample
 from lrptrain.findings import Evaluation, ExplainedSample, Scope
-from lrptrain.monitor.told import tell
+from lrptrain.monitor.announced import unannounced
 
 
 def evaluation(probability: float = 0.9, **moment: Any) -> Evaluation:
@@ -22,21 +22,21 @@ def evaluation(probability: float = 0.9, **moment: Any) -> Evaluation:
 def test_what_another_monitor_has_told_is_a_line():
     module = nn.Linear(1, 1)
     both = [finding(), finding(scope=Scope("class", "cat"))]
-    assert tell(module, evaluation(), both[:1], "first") == (both[:1], [])
+    assert unannounced(module, evaluation(), both[:1], "first") == (both[:1], [])
     # In another order of the batches the last digits are others.
-    own, lines = tell(module, evaluation(0.9 + 1e-7), both, "second")
-    assert own == both[1:]
+    new, lines = unannounced(module, evaluation(0.9 + 1e-7), both, "second")
+    assert new == both[1:]
     assert lines == ["second: 1 finding that first has told"]
 
 
-def test_what_differs_is_told():
+def test_what_differs_is_announced():
     module = nn.Linear(1, 1)
-    tell(module, evaluation(), [finding()], "first")
+    unannounced(module, evaluation(), [finding()], "first")
     for another in (
-        tell(module, evaluation(), [finding(state="confirmed")], "second"),
-        tell(module, evaluation(0.8), [finding()], "second"),  # other data with the same ids
-        tell(nn.Linear(1, 1), evaluation(), [finding()], "second"),
-        tell(module, evaluation(step=8), [finding()], "second"),
+        unannounced(module, evaluation(), [finding(state="confirmed")], "second"),
+        unannounced(module, evaluation(0.8), [finding()], "second"),  # other data with the same ids
+        unannounced(nn.Linear(1, 1), evaluation(), [finding()], "second"),
+        unannounced(module, evaluation(step=8), [finding()], "second"),
     ):
         assert len(another[0]) == 1
         assert not another[1]
@@ -46,5 +46,8 @@ def test_a_monitor_tells_again_what_it_has_told_itself():
     """As when a user validates the same weights twice."""
     module = nn.Linear(1, 1)
     for _ in range(2):
-        assert tell(module, evaluation(), [finding()], "first") == ([finding()], [])
-        assert tell(module, evaluation(), [finding()], "second") == ([], ["second: 1 finding that first has told"])
+        assert unannounced(module, evaluation(), [finding()], "first") == ([finding()], [])
+        assert unannounced(module, evaluation(), [finding()], "second") == (
+            [],
+            ["second: 1 finding that first has told"],
+        )
