@@ -52,6 +52,7 @@ from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.failures import Failures, describe_error
 from lrptrain.trainers.hyperparameters import find_hyperparameters
 from lrptrain.trainers.processes import gather
+from lrptrain.trainers.progress import no_bar
 
 
 def _are_signs(label: Tensor | None) -> bool:
@@ -381,8 +382,8 @@ class MonitorCore:
         drawn = ids_to_draw(samples, most_displayed)
         try:
             evaluator = self._evaluator(context)
-            shows_progress = self.config.progress_bar and context.shows_progress
-            local, problems = explain_usable(evaluator, samples, shows_progress, drawn)
+            progress = context.progress if self.config.progress_bar else no_bar
+            local, problems = explain_usable(evaluator, samples, progress, drawn)
         except Exception as error:
             # The other processes wait for this one.
             left_out = self.reader.sample.left_out
