@@ -195,7 +195,7 @@ class Finding:
 
 
 def is_fault(finding: Finding) -> bool:
-    """Return whether a finding, if it is confirmed, is a fault for sure: others are for a person to judge, not a gate."""
+    """Return whether a finding, once confirmed, is a fault for sure: others are for a person to judge, not a gate."""
     return get_detector(finding.kind).is_fault
 
 

@@ -70,9 +70,8 @@ def judged_rows(count: int) -> Int[np.ndarray, " judged"]:
     The samples of an evaluation stand in the order of their classes: every second one leaves the classes their shares.
     """
     rows = np.arange(0, count, 2)
-    if len(rows) <= MOST_JUDGED:
-        return rows
-    return rows[np.linspace(0, len(rows) - 1, MOST_JUDGED).round().astype(int)]
+    chosen = np.linspace(0, len(rows) - 1, min(MOST_JUDGED, len(rows))).round().astype(int)
+    return np.asarray(rows[chosen])
 
 
 def _channels(samples: Sequence[Sample]) -> int | None:

@@ -14,7 +14,7 @@ from lrptrain.intervention import Region
 from lrptrain.monitor.gate import gravest_forbidden
 from lrptrain.monitor.record_builder import RecordBuilder, untested_lines
 
-CONFIG = DetectionConfig(["cat", "dog"], str)
+CONFIG = DetectionConfig(["cat", "dog"], lambda ids: [str(i) for i in ids])
 
 
 def evaluation(shapes=((3, 8, 8),) * 20):
