@@ -19,6 +19,7 @@ from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.monitor.results import MonitorResults
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.lightning import (
+    end_bars,
     lightning_context,
     log_scalars,
     schedulers_that_watch,
@@ -381,6 +382,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
 
     def on_fit_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Note the end of the run, and raise an error if a finding ended training, or none was looked for."""
+        end_bars(trainer)
         self.core.end()
         if not self.core.has_evaluated and not self.failures and trainer.enable_validation:
             warn(f"{self.config.title} evaluated nothing in this run: no validation was completed (max_steps?)")

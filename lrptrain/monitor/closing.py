@@ -5,7 +5,7 @@ from pathlib import Path
 
 from lrptrain.findings import Finding
 from lrptrain.findings.announcement import look_at
-from lrptrain.findings.facts import gravity
+from lrptrain.findings.facts import count_states, gravity
 from lrptrain.findings.sentences import sentences
 from lrptrain.terminal import fitted
 
@@ -21,7 +21,7 @@ def closing_words(title: str, epoch: int, findings: Sequence[Finding], power: st
         run: The folder of the run; None in processes that do not write.
     """
     states = [finding.state for finding in findings]
-    counts = ", ".join(f"{states.count(state)} {state}" for state in ("confirmed", "suspected", "refuted"))
+    counts = count_states(findings)
     if "confirmed" in states:
         gravest = min(findings, key=gravity)
         verdict = sentences(gravest).verdict
