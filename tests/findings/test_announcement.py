@@ -7,6 +7,7 @@ import pytest
 from examples import finding
 
 from lrptrain.findings import OVERALL, Evidence, Scope, announce, fold
+from lrptrain.findings.detector import detectors
 from lrptrain.terminal import WIDTH
 
 MOVED = Evidence(0.4, (0.3, 0.5), 0.1, 0.002, 20)
@@ -31,7 +32,8 @@ def test_what_is_wrong_comes_first_then_the_evidence_then_what_to_do():
     (text,) = announce([replace(CONFIRMED, annotated=True)])
     remedy = text.splitlines()[-1]
     assert remedy == '  Mend: data without it, or guidance by "swap": docs/tutorials/mend.md'
-    assert len(remedy) <= WIDTH
+    remedies = [f"  Mend: {detector.remedy}" for detector in detectors()]
+    assert max(map(len, [remedy, *remedies])) <= WIDTH
     assert text.splitlines()[:4] == [
         "SHORTCUT confirmed, all classes: the model relies on what lies outside the",
         "  annotation.",
