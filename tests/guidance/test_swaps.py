@@ -41,11 +41,14 @@ def test_texts_have_no_statistics_to_swap():
         STATISTICS(torch.ones(3, 7, dtype=torch.long), torch.ones(3, 7))
 
 
-def test_what_needs_an_annotation():
-    for weights, swap, needed in (
+@pytest.mark.parametrize(
+    ("weights", "swap", "needed"),
+    [
         ({"consistency": 1.0}, "outside", True),
         ({"consistency": 1.0}, "statistics", False),
         ({"consistency": 1.0, "energy": 1.0}, "statistics", True),
         ({}, "statistics", False),
-    ):
-        assert Objective(weights, swapped_share=None if weights else 1.0, swap=swap).needs_annotation is needed
+    ],
+)
+def test_what_needs_an_annotation(weights, swap, needed):
+    assert Objective(weights, swapped_share=None if weights else 1.0, swap=swap).needs_annotation is needed
