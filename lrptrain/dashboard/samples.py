@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ _NAME = re.compile(r"epoch_(\d+)_step_(\d+)")
 _NOT_SHOWN = ("epoch", "step")
 ACCURACY = "correct"
 """The name under which accuracies are returned; no table has such a column."""
+_scoring = Lock()
 _NO_SCORES = ("sample_id", "label", "predicted", "group")
 
 
@@ -103,7 +105,9 @@ def read_scores_by_label(
     for name, path in evaluations(folder).items():
         for label, read in by_label.items():
             try:
-                rows = _score_rows(path, label, confidence, columns)
+                # The charts of a page ask at the same time: the second one waits for what the first one reads.
+                with _scoring:
+                    rows = _score_rows(path, label, confidence, columns)
             except (OSError, ValueError, TypeError, KeyError) as error:
                 read["notes"].append(f"{name}.parquet cannot be read and was passed over: {error}")
                 continue
