@@ -88,7 +88,7 @@ def about_run(folder: Path) -> dict[str, Any]:
     events = file_in(folder, "events.jsonl")
     audit = file_in(folder, AUDIT, "results.json")
     exports = find_exports(folder)
-    if events is None and not exports:
+    if events is None and audit is None and not exports:
         notes.append("No evaluation was written yet.")
     settings = read_settings(folder, notes)
     parent = settings.get("parent")

@@ -77,7 +77,7 @@ async function lineChart(place, rows, { x, domain, share }) {
   const color = { field: "run", type: "nominal", legend: null, scale: { domain: names, range: names.map(colorOf) } };
   const format = share ? ".0%" : "~g";
   const y = { type: "quantitative", axis: { format, title: null, tickCount: 4 }, scale: domain ? { domain } : { zero: false } };
-  const across = { field: "x", type: "quantitative", title: x, axis: { values: wholeTicks(rows.map((row) => row.x)), format: "d" } };
+  const across = { field: "x", type: "quantitative", title: x, scale: { zero: false, nice: false, padding: 8 }, axis: { values: wholeTicks(rows.map((row) => row.x)), format: "d" } };
   const shown = share ? ".1%" : ".4~g";
   const tooltip = [{ field: "run" }, { field: "x", title: x }, { field: "mean", format: shown },
     ...(has("low") ? ["low", "high"].map((field) => ({ field, format: shown })) : [])];
