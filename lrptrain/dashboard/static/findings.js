@@ -58,7 +58,7 @@ function findingCard(run, finding) {
   // The slots are filled when the samples have arrived; see showWorst.
   const slots = ids.map((id) => h("div", { className: "slot" }, `#${id}`));
   ids.forEach((id, i) => Object.assign(slots[i].dataset, { sample: id, target: finding.target ?? "" }));
-  const worst = ids.length ? h("section", { className: "where" }, h("h3", {}, "Where the relevance lies"), h("div", { className: "worst" }, slots)) : "";
+  const worst = ids.length ? h("section", { className: "where" }, h("h2", { className: "small" }, "Where the relevance lies"), h("div", { className: "worst" }, slots)) : "";
   const { likewise, remedy } = finding.sentences || {};
   const card = h("article", { className: `finding ${finding.state}` }, head,
     h("div", { className: "evidence" }, relevanceRow(finding), interventionRow(finding), since),
