@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from lrptrain.findings.finding import Finding
 
 # On white, of a contrast of at least 4.5 (WCAG 2.2, AA).
-_COLORS = {"confirmed": "#b3382c", "suspected": "#8a5a00", "refuted": "#5c5c5c"}
+_COLORS = {"confirmed": "#b3382c", "suspected": "#8a5a00", "unconfirmed": "#5c5c5c", "refuted": "#5c5c5c"}
 
 
 def finding_html(finding: "Finding") -> str:
@@ -22,7 +22,7 @@ def finding_html(finding: "Finding") -> str:
     return (
         f'<div style="{style};border-left:4px solid {color}">'
         f'<div style="color:{color};font-weight:600">{html.escape(text.verdict)}</div>'
-        f"{_lines((text.intervention, text.relevance, text.likewise, text.samples))}"
+        f"{_lines((text.intervention, text.relevance, text.likewise, text.samples, text.excerpt))}"
         f"{proof_html(finding)}"
         f"{_lines([f'Mend: {text.remedy}'] if text.remedy else [])}"
         f'<details style="color:#5c5c5c;font-size:12px"><summary>in numbers</summary>{html.escape(str(finding))}'

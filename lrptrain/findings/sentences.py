@@ -13,23 +13,27 @@ if TYPE_CHECKING:
 MOST_NAMES = 6
 """So many classes are named; more are counted."""
 _VERDICTS = {
-    "confirmed": "SHORTCUT confirmed, {scope}: the model {verb} {place}.",
+    "confirmed": "{confirmed_as}, {scope}: the model {verb} {place}.",
     "suspected": "Suspected, {scope}: the maps point at {place}.",
+    "unconfirmed": "Not confirmed by removal, {scope}: the maps point at {place}.",
     "refuted": "Refuted, {scope}: the model does not rely on {place}.",
 }
+# By `Detector.is_fault`.
+_CONFIRMED = {True: "SHORTCUT confirmed", False: "Confirmed, for you to judge"}
 # By strategy: what was done to the place, and what the control was.
 _CHANGES = {
     "swap": ("Swapped for another class's", "the same class's"),
+    "statistics": ("Given another class's colour and contrast", "the same class's"),
     "inpaint": ("Painted over", "random places"),
     "fill": ("Covered with the mean colour", "random places"),
     "delete": ("Deleted", "random words"),
     "": ("With that changed", "control"),
 }
 _PLURALS = {"class": "classes", "group": "groups"}
+# By whether there are annotations, by which guidance goes.
 _REMEDIES = {
-    "confirmed": "RelevanceGuidance, or other data: docs/how-to/guidance.md",
-    "suspected": "",
-    "refuted": "",
+    True: 'data without it, or guidance by "swap": docs/tutorials/mend.md',
+    False: "data without it, or annotate and guide: docs/tutorials/mend.md",
 }
 
 
@@ -40,8 +44,9 @@ class Sentences(NamedTuple):
         verdict: What is wrong, of which samples.
         intervention: How far the intervention moved the prediction, or why there was none.
         relevance: How much of the relevance lies where; "" if no map says.
-        likewise: In which other classes and groups the same is confirmed, suspected or refuted; "" in none.
+        likewise: In which other classes and groups the same is confirmed, suspected or not confirmed; "" in none.
         samples: How many samples it rests on, and since when it has been found.
+        excerpt: Of texts, the words of the sample that shows it best; "" of images.
         remedy: What to do about it; "" where it is not confirmed.
     """
 
@@ -50,6 +55,7 @@ class Sentences(NamedTuple):
     relevance: str
     likewise: str
     samples: str
+    excerpt: str
     remedy: str
 
 
@@ -60,14 +66,17 @@ def sentences(finding: "Finding") -> Sentences:
     differs = any(_says_the_same(each, finding) and each.state != finding.state for each in finding.also)
     everything = "all classes together" if differs else "all classes"
     scope = everything if finding.scope == OVERALL else str(finding.scope)
-    verdict = _VERDICTS[finding.state].format(scope=scope, verb=detector.verb, place=detector.place(finding))
+    verdict = _VERDICTS[finding.state].format(
+        scope=scope, verb=detector.verb, place=detector.place(finding), confirmed_as=_CONFIRMED[detector.is_fault]
+    )
     return Sentences(
         verdict=verdict,
         intervention=_intervention(finding),
         relevance=detector.share_sentence(finding),
         likewise=_likewise(finding),
         samples=f"{counted(finding.samples, finding.medium or 'sample')} since epoch {finding.first_epoch}.",
-        remedy=_REMEDIES[finding.state],
+        excerpt=f"Such as sample {finding.worst_samples[0]}: {finding.excerpts[0]}" if finding.excerpts else "",
+        remedy=(detector.remedy or _REMEDIES[finding.annotated]) if finding.state == "confirmed" else "",
     )
 
 
@@ -84,9 +93,14 @@ def _intervention(finding: "Finding") -> str:
     fall = evidence.effect + evidence.reference
     size = points(abs(fall))
     moved = f"{'rises' if fall < 0 and size != '0' else 'falls'} by {size} {'point' if size == '1' else 'points'}"
-    unsure = " That is too unsure to confirm it." if finding.state == "suspected" else ""
+    sure = evidence.p_value <= 1 - finding.confidence and evidence.interval[0] > 0
+    comment = ""
+    if finding.state == "suspected":
+        comment = f" That is too {'little' if sure else 'unsure'} to confirm it."
+    elif finding.state == "unconfirmed":
+        comment = " Another cue may say the same."
     # Whole points: what moves a control by less is noise.
-    return f"{change}, the answer's probability {moved} ({control}: {points(round(evidence.reference, 2))}).{unsure}"
+    return f"{change}, the answer's probability {moved} ({control}: {points(round(evidence.reference, 2))}).{comment}"
 
 
 def change_in_words(strategy: str) -> tuple[str, str]:
@@ -104,7 +118,12 @@ def _likewise(finding: "Finding") -> str:
         for each in alike:
             if each.state == state:
                 gravest.setdefault(each.scope, state)
-    beginnings = {"confirmed": "Also in", "suspected": "Suspected in", "refuted": "Not confirmed in"}
+    beginnings = {
+        "confirmed": "Also in",
+        "suspected": "Suspected in",
+        "unconfirmed": "Not confirmed by removal in",
+        "refuted": "Not confirmed in",
+    }
     del beginnings[finding.state]
     beginnings = {finding.state: "Also in", **beginnings}
     groups = [

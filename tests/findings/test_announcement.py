@@ -7,6 +7,8 @@ import pytest
 from examples import finding
 
 from lrptrain.findings import OVERALL, Evidence, Scope, announce, fold
+from lrptrain.findings.detector import detectors
+from lrptrain.terminal import WIDTH
 
 MOVED = Evidence(0.4, (0.3, 0.5), 0.1, 0.002, 20)
 SUSPECTED = finding(scope=Scope("class", "cat"))
@@ -24,10 +26,14 @@ def test_what_is_wrong_comes_first_then_the_evidence_then_what_to_do():
         "  Painted over, the answer's probability falls by 90 points (random places: 0).",
         "  12 % of the relevance is there, on 31 % of the image. 20 images since epoch 0.",
         "  See samples 17, 4: lrptrain dashboard runs/demo",
-        "  Mend: RelevanceGuidance, or other data: docs/how-to/guidance.md",
+        "  Mend: data without it, or annotate and guide: docs/tutorials/mend.md",
     ]
     assert (DOCS / text.split()[-1]).is_file()
-    (text,) = announce([CONFIRMED])
+    (text,) = announce([replace(CONFIRMED, annotated=True)])
+    remedy = text.splitlines()[-1]
+    assert remedy == '  Mend: data without it, or guidance by "swap": docs/tutorials/mend.md'
+    remedies = [f"  Mend: {detector.remedy}" for detector in detectors()]
+    assert max(map(len, [remedy, *remedies])) <= WIDTH
     assert text.splitlines()[:4] == [
         "SHORTCUT confirmed, all classes: the model relies on what lies outside the",
         "  annotation.",
@@ -64,13 +70,28 @@ def test_what_was_not_confirmed_is_not_said_of_the_model():
             ["relies on the token 'census'.", "Deleted, the answer's", "(random words: 10).", "on 31 % of the text."],
         ),
         ({"kind": "focus_in_region", "where": "sky"}, ["relies on the region 'sky'."]),
-        ({"kind": "reliance_outside_annotation"}, ["do not show it: 12 % of the relevance is on the annotation"]),
+        ({"kind": "reliance_outside_annotation"}, ["The maps show it: 12 % of the relevance is on the annotation"]),
+        (
+            {"kind": "reliance_outside_annotation", "relevance": replace(MOVED, effect=0.51)},
+            ["The maps show a part of it: 51 % of the relevance is on the annotation"],
+        ),
+        (
+            {"kind": "reliance_outside_annotation", "relevance": replace(MOVED, effect=0.91)},
+            ["The maps do not show it: 91 % of the relevance is on the annotation"],
+        ),
         ({"kind": "reliance_outside_annotation", "relevance": None}, ["The maps do not show it."]),
         ({"kind": "of_an_older_run", "where": "the moon", "strategy": ""}, ["relies on the moon.", "(control: 10)"]),
         ({"intervention": replace(MOVED, effect=-0.12)}, ["probability rises by 2 points"]),
         ({"intervention": replace(MOVED, effect=-0.09)}, ["probability falls by 1 point ("]),
         ({"intervention": replace(MOVED, reference=-0.002)}, ["class's: 0)."]),
-        ({"state": "suspected"}, ["That is too unsure to confirm it."]),
+        ({"state": "suspected"}, ["That is too little to confirm it."]),
+        ({"state": "suspected", "intervention": replace(MOVED, p_value=0.06)}, ["That is too unsure to confirm it."]),
+        ({"state": "suspected", "intervention": replace(MOVED, interval=(0, 1))}, ["That is too unsure to confirm"]),
+        (
+            {"state": "unconfirmed", "strategy": "delete"},
+            ["Not confirmed by removal, all classes: the maps point at", "Another cue may say the same."],
+        ),
+        ({"kind": "focus_at_position", "where": "the border (9 of 36 patches)"}, ["Swapped for another class's"]),
     ],
 )
 def test_each_kind_and_change_has_its_own_words(changes, sentences):

@@ -149,6 +149,56 @@ def test_patches_are_removed_and_a_random_place_is_the_control():
     assert np.abs(change).max() < 1e-6
 
 
+def test_a_redundant_cue_can_be_removed_but_not_exchanged():
+    """The same colour in two corners, of which the model reads the brighter one."""
+
+    class Both(nn.Module):
+        def forward(self, image):
+            corners = torch.stack([image[:, :, :4, :4].mean((2, 3)), image[:, :, 28:, 28:].mean((2, 3))])
+            return 20 * corners.amax(0) - 20 * (1 - corners).amax(0)
+
+    samples = []
+    for sample in pictures():
+        image = sample.tensors["image"].clone()
+        image[:, :8, :8] = image[:, 28:, 28:].mean((1, 2))[:, None, None]
+        samples.append(Sample(sample.sample_id, sample.label, {"image": image}))
+    corner = Region("patches", (0,))
+    # A single class has no donor of another one among its own samples: all of them give.
+    config = InterventionConfig(batch_size=5)
+    rows = np.arange(0, 24, 3)
+    answers = probabilities(Both(), samples)
+    change, control = run_effects(Both(), samples, corner.in_exchange(), answers, rows=rows, config=config)
+    assert len(change) == 8
+    assert change.min() > 0.4
+    assert np.abs(control).max() < 1e-6  # the same corner of another sample of the class
+    # Evidence is not given: here that of every donor covers the corner.
+    mask = torch.zeros(32, 32, dtype=torch.uint8)
+    mask[:16, :16] = 1
+    marked = [Sample(each.sample_id, each.label, {**each.tensors, "mask": mask}) for each in samples]
+    change, _ = run_effects(Both(), marked, corner.in_exchange(), answers, config=config)
+    assert change.max() < 0.3
+
+
+def test_a_place_of_a_text_is_exchanged_for_the_same_place():
+    samples = texts()
+    for sample in samples:  # the word is evidence elsewhere, and no donor gives it from there
+        sample.tensors["input_ids"][2] = 7
+    answers = np.array([[0.0025, 0.9975] if i % 2 else [0.9975, 0.0025] for i in range(20)])
+
+    class Third(nn.Module):
+        def forward(self, input_ids, attention_mask):
+            return torch.stack([-6.0 + 12 * (input_ids[:, 4] == word) for word in (8, 7)], 1)
+
+    region = Region("place", 3).in_exchange()
+    change, control = run_effects(Third(), samples, region, answers, grid=None, config=InterventionConfig(batch_size=6))
+    assert change.min() > 0.9
+    assert np.abs(control).max() < 0.1
+    for sample in samples:
+        sample.tensors["rationale"][4] = 1
+    change, control = run_effects(Third(), samples, region, answers, grid=None, config=InterventionConfig(batch_size=6))
+    assert np.nanmax(np.abs([change, control]), initial=0) < 0.01
+
+
 def test_it_does_not_matter_who_computes_what():
     samples, rows = pictures(), np.arange(24)
     answers = probabilities(CORNER, samples)
@@ -178,6 +228,34 @@ def test_donors_are_read_as_another_class():
     assert set(within_class[rows]) <= {-1, *rows}
     with pytest.raises(ValueError, match="predicts the same class for all"):
         donors_by_prediction(np.zeros(5, int), np.arange(5), 0)
+
+
+def test_a_text_that_the_control_moves_up_is_no_proof():
+    class Table(nn.Module):
+        """Word 7 speaks for class 1, four of word 5 against it, and fewer of word 5 for it."""
+
+        def forward(self, input_ids, attention_mask):
+            count = ((input_ids == 5) & (attention_mask != 0)).sum(1)
+            has_word = ((input_ids == 7) & (attention_mask != 0)).any(1)
+            logit = 2.6 * has_word - 2.2 + 4.0 * ((count > 0) & (count < 4)) + 1.6 * (count == 0) * has_word
+            return torch.stack([torch.zeros_like(logit), logit], 1)
+
+    ids = [[1, 7, 5, 5, 5, 5, 2], [1, 7, 8, 8, 8, 8, 2]]
+    samples = [
+        Sample(i, 1, {"input_ids": torch.tensor(each), "attention_mask": torch.ones(7, dtype=torch.long)})
+        for i, each in enumerate(ids)
+    ]
+    with torch.no_grad():
+        batch = {name: torch.stack([sample.tensors[name] for sample in samples]) for name in samples[0].tensors}
+        answers = class_probabilities(Table()(**batch)).numpy()
+    region = Region("token", 7)
+    recorder = KeptChanges({region: [{0, 1}]}, most=1)
+    change, control = run_effects(Table(), samples, region, answers, grid=None, kept=recorder)
+    # By logits 0.4, -2.2 and 4.4, and 2 and -2.2: 0.60 - 0.10, 0.60 - 0.99; 0.88 - 0.10.
+    np.testing.assert_allclose(change, [0.499, 0.781], atol=1e-3)
+    np.testing.assert_allclose(control, [-0.389, 0.0], atol=1e-3)
+    assert (change - control).argmax() == 0
+    assert recorder.furthest(region, {0, 1}) == [1]
 
 
 def texts(count=20):
@@ -233,7 +311,7 @@ def test_what_falls_furthest_is_kept_with_its_inputs_and_answers(strategy):
     recorder = KeptChanges({region: groups, Region("patches", (0,)): [{0}]}, most=2)
     config = InterventionConfig(strategy, batch_size=5)
     change, control = run_effects(CORNER, samples, region, answers, config=config, kept=recorder)
-    differences = change - control
+    differences = change - np.abs(control)
     for group in groups:
         expected = sorted(group, key=lambda row: (-differences[row], row))[:2]
         assert recorder.furthest(region, group) == expected
