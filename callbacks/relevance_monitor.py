@@ -93,9 +93,12 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         confidence: The level of intervals and findings, in (0, 1).
         intervention: What tests a finding in the epoch in which it arises: "swap" what lies outside the annotation with
             another class's and, as the control, its own class's; "inpaint" or "fill" it; None leaves findings
-            suspected. Fixed positions are painted over, tokens deleted. It costs 2 forward passes per region.
+            suspected. Fixed positions are painted over and, if that confirms nothing, swapped, too; tokens are deleted.
+            It costs 2 forward passes per region.
+        margin: The pixels around the annotation that the swap of what lies outside it keeps. A model that was guided by
+            swaps can have learned to read those that they kept: the monitor keeps none.
         min_effect: The least mean change of a probability, beyond the control's, that confirms a finding; 0.3 for what
-            no map shows.
+            the maps do not suspect, and for places that only a swap confirms.
         fail_on: "confirmed" or "suspected": end training after an epoch with such a finding, with an error.
         targets: The classes to explain: some of "label" and "predicted".
         batch_size: The number of samples per forward pass of the monitor, which needs the memory of training.
@@ -159,6 +162,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         progress_bar: bool = True,
         name: str | None = None,
         budget: float | None = 0.05,
+        margin: int = 0,
     ) -> None:
         super().__init__()
         self.model = model
@@ -176,6 +180,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             bound=bound,
             confidence=confidence,
             intervention=intervention,
+            margin=margin,
             min_effect=min_effect,
             fail_on=fail_on,
             targets=targets,

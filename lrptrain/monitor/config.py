@@ -35,6 +35,7 @@ class MonitorConfig:
             or "chance", the annotated area.
         confidence: The level of intervals and findings, in (0, 1).
         intervention: What tests a finding: "swap", "inpaint", "fill"; None leaves findings suspected.
+        margin: The pixels around the annotation that a swap of what lies outside it keeps.
         min_effect: The least mean change of a probability, beyond the control's, that confirms a finding.
         fail_on: The state of findings that ends training: "confirmed" or "suspected"; None for none.
         targets: The classes to explain: some of "label" and "predicted".
@@ -70,6 +71,7 @@ class MonitorConfig:
     bound: float | Literal["chance"] = "chance"
     confidence: float = 0.95
     intervention: Literal["swap", "inpaint", "fill"] | None = "swap"
+    margin: int = 0
     min_effect: float = 0.05
     fail_on: Literal["suspected", "confirmed"] | None = None
     targets: Sequence[str] = TARGETS
@@ -91,7 +93,7 @@ class MonitorConfig:
     def __post_init__(self) -> None:
         check_method(self.method, dict(self.method_options or {}))
         check_counts(max_samples=self.max_samples, every_n_epochs=self.every_n_epochs, batch_size=self.batch_size)
-        check_counts(0, max_pictures=self.max_pictures, class_maps=self.class_maps)
+        check_counts(0, max_pictures=self.max_pictures, class_maps=self.class_maps, margin=self.margin)
         check_choices(self.bound, self.confidence, self.targets, self.on_error)
         check_verdicts(self.intervention, self.min_effect, self.fail_on)
         check_run_name(self.run_name)
@@ -144,5 +146,5 @@ class MonitorConfig:
         return (
             None
             if self.intervention is None
-            else InterventionConfig(self.intervention, self.batch_size, seed=self.seed)
+            else InterventionConfig(self.intervention, self.batch_size, self.margin, seed=self.seed)
         )

@@ -22,6 +22,8 @@ from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Fi
 from lrptrain.intervention import KeptChanges
 from lrptrain.intervention.confidence import sharpness
 from lrptrain.intervention.effects import model_output
+from lrptrain.intervention.regions import kept_by_margin
+from lrptrain.intervention.swap import LARGE_RING
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars, what_is_sent
 from lrptrain.loggers.metrics import current_key
 from lrptrain.loggers.record import Highlight, Picture
@@ -117,6 +119,7 @@ class MonitorCore:
         self.evaluated_epoch: int | None = None
         self._findings: list[Finding] = []
         self._method = self.config.method
+        self._margin_seen = False
         self._left_out = LeftOut()
         self._doubts = False
         self._mentioned: set[str] = set()
@@ -497,8 +500,21 @@ class MonitorCore:
         def note(failure: str) -> None:
             self.failures.note("intervening", RuntimeError(failure))
 
+        self._mention_margin(self._inputs.samples)
         power = self._sharpness(evaluation)
         return intervene(evaluator, self._inputs, evaluation.samples, candidates, config, note, power, kept)
+
+    def _mention_margin(self, samples: Sequence[Sample]) -> None:
+        """Warn once of a margin that keeps much of the surroundings."""
+        if self._margin_seen or self.config.margin == 0:
+            return
+        self._margin_seen = True
+        share = kept_by_margin(samples, self.config.margin)
+        if share > LARGE_RING:
+            self.warn(
+                f"{self.config.title}: margin={self.config.margin} keeps {share:.0%} of what lies outside the "
+                "annotations, and a model that reads it there passes; margin=0 keeps none"
+            )
 
     def _sharpness(self, evaluation: Evaluation) -> float:
         """Return what sharpens the probabilities of a model that is right more often than sure; say so once."""
