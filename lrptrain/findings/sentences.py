@@ -13,26 +13,23 @@ if TYPE_CHECKING:
 MOST_NAMES = 6
 """So many classes are named; more are counted."""
 _VERDICTS = {
-    "confirmed": "SHORTCUT confirmed, {scope}: the model {verb} {place}.",
+    "confirmed": "{confirmed_as}, {scope}: the model {verb} {place}.",
     "suspected": "Suspected, {scope}: the maps point at {place}.",
     "unconfirmed": "Not confirmed by removal, {scope}: the maps point at {place}.",
     "refuted": "Refuted, {scope}: the model does not rely on {place}.",
 }
+# By `Detector.is_fault`.
+_CONFIRMED = {True: "SHORTCUT confirmed", False: "Confirmed, for you to judge"}
 # By strategy: what was done to the place, and what the control was.
 _CHANGES = {
     "swap": ("Swapped for another class's", "the same class's"),
+    "statistics": ("Given another class's colour and contrast", "the same class's"),
     "inpaint": ("Painted over", "random places"),
     "fill": ("Covered with the mean colour", "random places"),
     "delete": ("Deleted", "random words"),
     "": ("With that changed", "control"),
 }
 _PLURALS = {"class": "classes", "group": "groups"}
-_REMEDIES = {
-    "confirmed": "RelevanceGuidance, or other data: docs/how-to/guidance.md",
-    "suspected": "",
-    "unconfirmed": "",
-    "refuted": "",
-}
 
 
 class Sentences(NamedTuple):
@@ -62,14 +59,16 @@ def sentences(finding: "Finding") -> Sentences:
     differs = any(_says_the_same(each, finding) and each.state != finding.state for each in finding.also)
     everything = "all classes together" if differs else "all classes"
     scope = everything if finding.scope == OVERALL else str(finding.scope)
-    verdict = _VERDICTS[finding.state].format(scope=scope, verb=detector.verb, place=detector.place(finding))
+    verdict = _VERDICTS[finding.state].format(
+        scope=scope, verb=detector.verb, place=detector.place(finding), confirmed_as=_CONFIRMED[detector.is_fault]
+    )
     return Sentences(
         verdict=verdict,
         intervention=_intervention(finding),
         relevance=detector.share_sentence(finding),
         likewise=_likewise(finding),
         samples=f"{counted(finding.samples, finding.medium or 'sample')} since epoch {finding.first_epoch}.",
-        remedy=_REMEDIES[finding.state],
+        remedy=detector.remedy if finding.state == "confirmed" else "",
     )
 
 
