@@ -72,7 +72,7 @@ class Detector(Protocol):
         verb: What the model does with the place, in a sentence: `the model <verb> <place>`.
         is_fault: Whether a confirmed finding is a fault for sure. If not, its verdict says that a person has to judge,
             and no gate fails on it.
-        remedy: What to do about a confirmed finding.
+        remedy: What to do about a confirmed finding; "" for what is done about most: other data, or guidance.
     """
 
     kind: str
@@ -85,7 +85,7 @@ class Detector(Protocol):
     seen_at_places: bool = False
     verb: str = "relies on"
     is_fault: bool = True
-    remedy: str = "RelevanceGuidance, or other data: docs/how-to/guidance.md"
+    remedy: str = ""
 
     def detect(self, evaluation: "Evaluation", config: DetectionConfig) -> Iterable[Candidate]:
         """Return what the relevance of an evaluation makes suspect."""

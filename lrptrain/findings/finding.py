@@ -72,6 +72,7 @@ class Finding:
         note: The reason why it could not be tested, or "".
         title: What such a finding says, in a few words, for headings.
         medium: What the samples are, `"image"` or `"text"`; "" where it is not known.
+        annotated: Whether some of the samples that were looked at have an annotation.
         strategy: What the intervention did to the place: `"swap"`, `"inpaint"`, `"fill"` or, to words, `"delete"`; to
             the image as a whole, `"statistics"`; "" where it is not known.
         excerpts: Of texts, the words of the worst samples that show it, in their order.
@@ -98,6 +99,7 @@ class Finding:
     note: str = ""
     title: str = ""
     medium: Literal["image", "text", ""] = ""
+    annotated: bool = False
     strategy: str = ""
     excerpts: tuple[str, ...] = ()
     also: tuple["Finding", ...] = ()

@@ -30,6 +30,11 @@ _CHANGES = {
     "": ("With that changed", "control"),
 }
 _PLURALS = {"class": "classes", "group": "groups"}
+# By whether there are annotations, by which guidance goes.
+_REMEDIES = {
+    True: 'data without it, or guidance by "swap": docs/tutorials/mend.md',
+    False: "data without it, or annotate and guide: docs/tutorials/mend.md",
+}
 
 
 class Sentences(NamedTuple):
@@ -41,6 +46,7 @@ class Sentences(NamedTuple):
         relevance: How much of the relevance lies where; "" if no map says.
         likewise: In which other classes and groups the same is confirmed, suspected or not confirmed; "" in none.
         samples: How many samples it rests on, and since when it has been found.
+        excerpt: Of texts, the words of the sample that shows it best; "" of images.
         remedy: What to do about it; "" where it is not confirmed.
     """
 
@@ -49,6 +55,7 @@ class Sentences(NamedTuple):
     relevance: str
     likewise: str
     samples: str
+    excerpt: str
     remedy: str
 
 
@@ -68,7 +75,8 @@ def sentences(finding: "Finding") -> Sentences:
         relevance=detector.share_sentence(finding),
         likewise=_likewise(finding),
         samples=f"{counted(finding.samples, finding.medium or 'sample')} since epoch {finding.first_epoch}.",
-        remedy=detector.remedy if finding.state == "confirmed" else "",
+        excerpt=f"Such as sample {finding.worst_samples[0]}: {finding.excerpts[0]}" if finding.excerpts else "",
+        remedy=(detector.remedy or _REMEDIES[finding.annotated]) if finding.state == "confirmed" else "",
     )
 
 

@@ -196,7 +196,10 @@ def effects(
             untested |= donor[chunk_rows] < 0
         if kept is not None:
             for i in np.flatnonzero(~untested):
-                fall = float(falls[0][i] - np.mean(falls[1:], axis=0)[i])
+                # A control that moves the answer, up or down, shows that the sample is unsteady: one whose answer falls
+                # by 0.1, and rises by 0.4 under the control, is a worse example than one that falls by 0.4 from a
+                # control that leaves it.
+                fall = float(falls[0][i] - abs(np.mean(falls[1:], axis=0)[i]))
                 kept.offer(region, int(chunk_rows[i]), fall, partial(_change, variants, answers, int(i), fall))
         changes.append(np.where(untested, np.nan, falls[0]))
         # A swap has one control, the donor of the same class; for all else it is the mean over the random regions.

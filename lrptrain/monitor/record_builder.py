@@ -185,6 +185,7 @@ class RecordBuilder:
 
     def _in_words(self, finding: Finding, evaluation: Evaluation, sources: NameSources) -> Finding:
         """Return the finding with what its samples are, and the words of the texts that show it best."""
+        finding = replace(finding, annotated=any(not np.isnan(each.chance) for each in evaluation.samples))
         if any(each.content_ids is None for each in evaluation.samples):
             is_image = all(each.grid is not None for each in evaluation.samples)
             return replace(finding, medium="image" if is_image else "")

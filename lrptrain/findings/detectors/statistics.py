@@ -32,7 +32,7 @@ class RelianceOnStatistics(Detector):
     least_effect = 0.3
     reported_unconfirmed = False
     is_fault = False
-    remedy = 'if colour is no evidence here, RelevanceGuidance(swap="statistics"): docs/how-to/guidance.md'
+    remedy = 'if wrong, RelevanceGuidance(swap="statistics"): docs/how-to/guidance.md'
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
         """Return half of the images, if an intervention will follow and they have one shape."""
