@@ -24,7 +24,7 @@ def recorded(tmp_path_factory):
     return folder
 
 
-# For the folder of these tests, and not the session: while Playwright is there, no test can run an event loop of its own.
+# For this folder, and not the session: while Playwright is there, no test can run an event loop of its own.
 @pytest.fixture(scope="package")
 def browser():
     from browsing import chromium
