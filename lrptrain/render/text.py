@@ -140,7 +140,8 @@ def _notes(shaded: Sequence[_Shaded], color: str = "") -> list[str]:
     """What no colour says: that there is none, how much the words hold that are not scored, and how pieces count."""
     unscored = [each for each in shaded if not each.word.scored]
     share = sum(each.share for each in unscored)
-    notes = [] if any(each.weight for each in shaded if each.word.scored) else [_NOTHING]
+    weights = [each.weight for each in shaded if each.word.scored]
+    notes = [_NOTHING] if weights and not any(weights) else []
     if share > 0:
         # Each name once, in the order of the text.
         names = list(dict.fromkeys(each.word.text for each in unscored))
