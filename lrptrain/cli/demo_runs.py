@@ -175,6 +175,6 @@ def quiet() -> None:
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     messages = logging.getLogger("pytorch_lightning.utilities.rank_zero")
     messages.setLevel(logging.INFO)
-    messages.addFilter(lambda record: record.levelno >= logging.ERROR or record.module in ("base", "relevance_monitor"))
+    messages.addFilter(lambda record: record.levelno >= logging.ERROR or record.module == "base")
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
     warnings.filterwarnings("ignore", message=".*LeafSpec.*")

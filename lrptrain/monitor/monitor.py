@@ -32,6 +32,7 @@ from lrptrain.monitor.clock import Clock
 from lrptrain.monitor.closing import closing_words
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluator import Evaluator
+from lrptrain.monitor.exchange import exchange_places
 from lrptrain.monitor.gate import gravest_forbidden, raise_if_forbidden, raise_if_unjudged
 from lrptrain.monitor.gathering import GatheredInputs, GatheredSamples, gather_explained, gather_inputs, ids_to_draw
 from lrptrain.monitor.intervene import intervene
@@ -434,7 +435,16 @@ class MonitorCore:
         # All processes hold the same samples from here on, and come to the same candidates: they share the
         # interventions.
         effects = self._intervene(evaluator, evaluation, candidates, kept)
-        return self._builder.build(evaluation, context.name_sources, candidates, effects, self._findings)
+        exchanges: dict[int, Effect | str] = {}
+        if effects is not None and self.config.intervention == "swap":
+
+            def intervene_on(places: Sequence[Candidate]) -> list[Effect | str]:
+                return self._intervene(evaluator, evaluation, places, kept) or []
+
+            exchanges = exchange_places(
+                candidates, effects, intervene_on, self.config.min_effect, self.config.confidence
+            )
+        return self._builder.build(evaluation, context.name_sources, candidates, effects, self._findings, exchanges)
 
     def _evaluator(self, context: TrainingContext) -> Evaluator:
         """Return what runs the model as it stands now, with the trainer's autocast."""
@@ -603,7 +613,7 @@ class MonitorCore:
 
     def _power(self) -> dict[str, Any]:
         """Return what could have been found, where no finding stands; empty elsewhere."""
-        if any(finding.state != "refuted" for finding in self._findings):
+        if any(finding.stands for finding in self._findings):
             return {}
         return found_by(self.scored, self.config.bound, self.config.confidence)._asdict()
 

@@ -5,6 +5,7 @@ import os
 import sys
 import warnings
 
+from lrptrain.terminal import WrappedWarning
 from lrptrain.trainers.emphasis import for_logger, spoken_by
 from lrptrain.trainers.processes import rank_and_size
 
@@ -38,7 +39,7 @@ def inform(message: str) -> None:
 def warn(message: str) -> None:
     """Warn the user."""
     if is_first_process():
-        warnings.warn(message, stacklevel=3)
+        warnings.warn(message, WrappedWarning, stacklevel=3)
 
 
 def shows_progress() -> bool:
