@@ -1,5 +1,7 @@
 """A last layer that is trained anew stops reading what tells nothing any more."""
 
+from typing import Any
+
 import numpy as np
 import pytest
 import pytorch_lightning as pl
@@ -20,7 +22,7 @@ SIDE = 12
 CENTRE, CORNER = (slice(4, 8), slice(4, 8)), (slice(0, 2), slice(0, 2))
 
 
-def images(samples: int, agreeing: float, seed: int = 0) -> StackDataset:
+def images(samples: int, agreeing: float, seed: int = 0) -> dict[str, torch.Tensor]:
     """The class is the brightness of the centre, which is noisy, and mostly that of a corner, which is not."""
     generator = torch.Generator().manual_seed(seed)
     label = torch.arange(samples) % 2
@@ -30,7 +32,8 @@ def images(samples: int, agreeing: float, seed: int = 0) -> StackDataset:
     mask[:, *CENTRE] = 1
     image[:, 0, *CENTRE] += (label - 0.5)[:, None, None]
     image[:, 0, *CORNER] += torch.where(agrees, label - 0.5, 0.5 - label)[:, None, None]
-    return StackDataset(image=image, mask=mask, label=label, group=2 * label + agrees, sample_id=torch.arange(samples))
+    group = 2 * label + agrees
+    return {"image": image, "mask": mask, "label": label, "group": group, "sample_id": torch.arange(samples)}
 
 
 class TwoPlaces(nn.Module):
@@ -48,8 +51,9 @@ class TwoPlaces(nn.Module):
         return self.head(torch.stack(places, 1))
 
 
-def loader(data: StackDataset) -> DataLoader:
-    return DataLoader(data, 16)
+def loader(columns: dict[str, Any]) -> DataLoader:
+    dataset: StackDataset = StackDataset(**columns)
+    return DataLoader(dataset, 16)
 
 
 @pytest.mark.parametrize("outputs", [1, 2])
@@ -71,9 +75,9 @@ def test_what_tells_nothing_is_read_no_longer(outputs, bias):
     centre, corner = (model.head.weight[-1] - model.head.weight[0] * (outputs == 2)).tolist()
     assert centre > 10 * abs(corner)
     swapped = images(40, 0.0, seed=1)
-    logits = model(swapped.datasets["image"])
+    logits = model(swapped["image"])
     predicted = logits.argmax(1) if outputs == 2 else (logits[:, 0] > 0).long()
-    assert torch.equal(predicted, swapped.datasets["label"])
+    assert torch.equal(predicted, swapped["label"])
     assert "100.0 %" in str(repaired)
 
 
@@ -81,7 +85,7 @@ def test_groups_count_alike():
     model = TwoPlaces()
     data = images(200, 0.9)
     assert lrptrain.repair(model, loader(data), max_samples=200, balance="groups").after["worst group"] == 1.0
-    without_masks = StackDataset(**{name: x for name, x in data.datasets.items() if name != "mask"})
+    without_masks = {name: x for name, x in data.items() if name != "mask"}
     repaired = lrptrain.repair(model, loader(without_masks), max_samples=200)
     assert repaired.balance == "groups"
     assert repaired.before["worst group"] == 0.0
@@ -92,8 +96,8 @@ def test_one_of_several_labels_changes_its_row_alone():
     model = TwoPlaces(outputs=3)
     data = images(80, 1.0)
     columns = torch.zeros(80, 3)
-    columns[:, 2] = data.datasets["label"]
-    several = StackDataset(**{**data.datasets, "label": columns})
+    columns[:, 2] = data["label"]
+    several = {**data, "label": columns}
     task = lrptrain.OneLabel(column=2)
     repaired = lrptrain.repair(model, loader(several), max_samples=80, task=task, margin=0)
     assert torch.equal(repaired.weight[:2], model.head.weight[:2])
@@ -147,13 +151,25 @@ def test_the_penalty_is_that_of_the_least_loss_on_other_samples():
 
 
 def bert() -> nn.Module:
-    sizes = {"hidden_size": 16, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 16}
+    sizes: dict[str, Any] = {
+        "hidden_size": 16,
+        "num_hidden_layers": 1,
+        "num_attention_heads": 2,
+        "intermediate_size": 16,
+    }
     config = transformers.BertConfig(vocab_size=20, max_position_embeddings=8, num_labels=3, **sizes)
     return transformers.BertForSequenceClassification(config)
 
 
 def vit() -> nn.Module:
-    sizes = {"img_size": SIDE, "patch_size": 4, "embed_dim": 16, "depth": 1, "num_heads": 2, "in_chans": 1}
+    sizes: dict[str, Any] = {
+        "img_size": SIDE,
+        "patch_size": 4,
+        "embed_dim": 16,
+        "depth": 1,
+        "num_heads": 2,
+        "in_chans": 1,
+    }
     return timm.models.vision_transformer.VisionTransformer(num_classes=2, **sizes)
 
 
@@ -209,10 +225,7 @@ def test_the_last_batch_of_swaps_is_never_a_single_sample():
     from lrptrain.repairing.balance import swapped_batches
 
     data = images(33, 1.0)
-    samples = [
-        Sample(i, int(data.datasets["label"][i]), {name: data.datasets[name][i] for name in ("image", "mask")})
-        for i in range(33)
-    ]
+    samples = [Sample(i, int(data["label"][i]), {name: data[name][i] for name in ("image", "mask")}) for i in range(33)]
     generator = torch.Generator().manual_seed(0)
     batches = list(swapped_batches(samples, 16, torch.device("cpu"), 0, generator))
     assert sorted(np.concatenate([rows for rows, _ in batches]).tolist()) == list(range(33))
@@ -250,7 +263,7 @@ def test_a_checkpoint_is_repaired(tmp_path, capsys):
     main([*arguments, f"--output={tmp_path / 'new.ckpt'}", "--margin=0", "--device=cpu", "--max-samples=80"])
     assert "100.0 %" in capsys.readouterr().out
     mended = Module.load_from_checkpoint(tmp_path / "new.ckpt")
-    data = images(40, 0.0, seed=1).datasets
+    data = images(40, 0.0, seed=1)
     assert torch.equal(mended(data["image"]).argmax(1), data["label"])
     with pytest.raises(SystemExit, match="exists"):
         main([*arguments, f"--output={tmp_path / 'new.ckpt'}"])
