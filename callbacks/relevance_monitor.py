@@ -19,6 +19,7 @@ from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.monitor.results import MonitorResults
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.lightning import (
+    end_bars,
     lightning_context,
     log_scalars,
     schedulers_that_watch,
@@ -59,6 +60,8 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         `relevance/severity`: Of the gravest finding, in 0..1; see `Finding.severity`.
         `relevance/reliance`, `relevance/reliance_control`: How far the prediction moves, in -1..1, when what lies
             outside the annotation is changed, and under the control.
+        `relevance/statistics_reliance`, `relevance/statistics_reliance_control`: The same when images take the mean and
+            spread of their channels from another class's image, and from one of the same class.
         `relevance/seconds`: Time the monitor took since its last point: for this evaluation, and for writing the last.
         `relevance/cost_share`: Its share of the time since then, or since training began; in 0..1.
         `relevance/failures`: Times the monitor failed so far.
@@ -379,6 +382,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
 
     def on_fit_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Note the end of the run, and raise an error if a finding ended training, or none was looked for."""
+        end_bars(trainer)
         self.core.end()
         if not self.core.has_evaluated and not self.failures and trainer.enable_validation:
             warn(f"{self.config.title} evaluated nothing in this run: no validation was completed (max_steps?)")

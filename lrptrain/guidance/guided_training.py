@@ -64,6 +64,7 @@ class GuidedTraining:
         every_n_batches: int = 1,
         max_samples: int | None = None,
         margin: int | None = None,
+        swap: Literal["outside", "statistics"] = "outside",
         warmup_steps: int = 0,
         decay: Decay = "none",
         adaptive: bool = False,
@@ -80,8 +81,9 @@ class GuidedTraining:
         swapped_share = weights.pop(SWAP, None)
         if adaptive and not weights:
             raise ValueError(f"adaptive=True scales losses, and {SWAP} has none: leave it out")
+        options = dict(method_options or {})
         self.objective = Objective(
-            weights, method, dict(method_options or {}), target, first_order, margin, find_task(task), swapped_share
+            weights, method, options, target, first_order, margin, find_task(task), swapped_share, swap
         )
         self.task = task
         self.schedule = Schedule(warmup_steps, decay)
@@ -100,6 +102,7 @@ class GuidedTraining:
         self.failed = Failures(on_error, name)
         self.batches = AnnotatedBatches(
             needs_label=self.objective.needs_label,
+            needs_annotation=self.objective.needs_annotation,
             sparse=sparse or annotated_fraction < 1,
             annotated_fraction=annotated_fraction,
             max_samples=max_samples,

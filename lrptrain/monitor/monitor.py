@@ -41,7 +41,7 @@ from lrptrain.monitor.left_out import LeftOut
 from lrptrain.monitor.model_input import InputListener
 from lrptrain.monitor.power import Power, found_by, power_line
 from lrptrain.monitor.proving import changes_to_keep, gather_changes
-from lrptrain.monitor.record_builder import RecordBuilder, candidate_of
+from lrptrain.monitor.record_builder import RecordBuilder, candidate_of, untested_lines
 from lrptrain.monitor.run import EvaluationKey, RunPoint
 from lrptrain.monitor.run_recorder import RunRecorder
 from lrptrain.monitor.sample_reader import SampleReader
@@ -54,6 +54,7 @@ from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.failures import Failures, describe_error
 from lrptrain.trainers.hyperparameters import find_hyperparameters
 from lrptrain.trainers.processes import gather
+from lrptrain.trainers.progress import no_bar
 
 
 def _are_signs(label: Tensor | None) -> bool:
@@ -386,8 +387,8 @@ class MonitorCore:
         drawn = ids_to_draw(samples, most_displayed)
         try:
             evaluator = self._evaluator(context)
-            shows_progress = self.config.progress_bar and context.shows_progress
-            local, problems = explain_usable(evaluator, samples, shows_progress, drawn)
+            progress = context.progress if self.config.progress_bar else no_bar
+            local, problems = explain_usable(evaluator, samples, progress, drawn)
         except Exception as error:
             # The other processes wait for this one.
             left_out = self.reader.sample.left_out
@@ -441,6 +442,7 @@ class MonitorCore:
         # All processes hold the same samples from here on, and come to the same candidates: they share the
         # interventions.
         effects = self._intervene(evaluator, evaluation, candidates, kept)
+        self._mention(untested_lines(candidates, effects or ()))
         exchanges: dict[int, Effect | str] = {}
         if effects is not None and self.config.intervention == "swap":
 

@@ -19,6 +19,7 @@ _END = "\x1b[0m"
 _WORDS = (
     (re.compile(r"\bSHORTCUT confirmed\b"), _RED),
     (re.compile(r"\bCOLLAPSED\b"), _RED),
+    (re.compile(r"\bConfirmed, for you to judge(?=, )"), _YELLOW),
     (re.compile(r"\bSuspected(?=, )"), _YELLOW),
     (re.compile(r"\bno shortcut confirmed\b"), _YELLOW),
     (re.compile(r"\bRefuted(?=, )"), _BOLD),

@@ -2,7 +2,6 @@
 
 import logging
 import os
-import sys
 import warnings
 
 from lrptrain.terminal import WrappedWarning
@@ -40,8 +39,3 @@ def warn(message: str) -> None:
     """Warn the user."""
     if is_first_process():
         warnings.warn(message, WrappedWarning, stacklevel=3)
-
-
-def shows_progress() -> bool:
-    """Return whether a progress bar is seen as one: on a terminal or in a notebook, not in a file."""
-    return sys.stderr.isatty() or "ipykernel" in sys.modules
