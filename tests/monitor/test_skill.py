@@ -1,10 +1,12 @@
 """A model that gives one answer to everything is said to do so, whatever its maps look like."""
 
 import logging
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from timm.models.vision_transformer import VisionTransformer
 from torch import nn
 
 import lrptrain
@@ -69,16 +71,15 @@ class Brightness(nn.Module):
 
     def __init__(self):
         super().__init__()
-        import timm
-
         torch.manual_seed(0)
-        sizes = {"img_size": 8, "patch_size": 4, "embed_dim": 8, "depth": 1, "num_heads": 2}
-        self.vit = timm.models.vision_transformer.VisionTransformer(num_classes=2, **sizes)
+        sizes: dict[str, Any] = {"img_size": 8, "patch_size": 4, "embed_dim": 8, "depth": 1, "num_heads": 2}
+        self.head = nn.Linear(8, 2)
+        self.vit = VisionTransformer(num_classes=0, **sizes)
 
     def forward(self, x):
         # A skip of the brightness beside the blocks: the model is right from its first evaluation on.
         brightness = x.mean((1, 2, 3))
-        return self.vit(x) + self.vit.head.weight.abs().sum() * torch.stack([-brightness, brightness], 1)
+        return self.head(self.vit(x)) + self.head.weight.abs().sum() * torch.stack([-brightness, brightness], 1)
 
 
 def test_a_run_says_that_its_model_has_collapsed(tmp_path, caplog):
@@ -89,10 +90,11 @@ def test_a_run_says_that_its_model_has_collapsed(tmp_path, caplog):
     with caplog.at_level(logging.INFO):
         monitor.evaluate(0, 0)
         with torch.no_grad():
-            model.vit.head.weight.zero_()
-            model.vit.head.bias.copy_(torch.tensor([0.0, 3.0]))
+            model.head.weight.zero_()
+            model.head.bias.copy_(torch.tensor([0.0, 3.0]))
         monitor.evaluate(1, 1)
         monitor.close()
     assert caplog.text.count("COLLAPSED") == 2  # when it happened, and at the end
+    assert monitor.folder is not None
     powers = [event.get("power", {}) for event in read_events(monitor.folder)]
     assert [power.get("collapsed", False) for power in powers] == [False, True]

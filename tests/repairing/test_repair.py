@@ -157,7 +157,7 @@ def bert() -> nn.Module:
         "num_attention_heads": 2,
         "intermediate_size": 16,
     }
-    config = transformers.BertConfig(vocab_size=20, max_position_embeddings=8, num_labels=3, **sizes)
+    config = transformers.BertConfig(vocab_size=20, max_position_embeddings=8, **sizes)
     return transformers.BertForSequenceClassification(config)
 
 
