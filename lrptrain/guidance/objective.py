@@ -109,6 +109,13 @@ class Objective:
         )
 
     @property
+    def swaps_surroundings(self) -> bool:
+        """Whether anything of the training goes by swaps that keep a margin around the evidence."""
+        if not self.swap_kind.needs_annotation:
+            return False
+        return self.swaps or any(LOSSES[name].needs is Needs.SECOND_PASS for name in self.weights)
+
+    @property
     def needs_map(self) -> bool:
         """Whether relevance is computed at all."""
         return any(LOSSES[name].needs is Needs.MAP for name in self.weights)
@@ -165,12 +172,14 @@ class Objective:
 
         This is no loss: it has no graph, and runs without dropout. It begins with what the user's step gave the model,
         also where the step was made to see something else. Near 0, the model uses nothing but the evidence,
-        whatever its maps look like. A high value has two readings, for the swap can bring another sample's object, too.
+        whatever its maps look like and whatever margin the losses keep: here none is. A high value has two readings,
+        for the swap can bring another sample's object, too.
         The monitor's `relevance/reliance` is another number: the change of the predicted class's probability under
         swaps with samples of another class, in which the donor's evidence is painted over.
         """
         original = forward.original
-        swapped, judged = self.swap_kind(original, annotation, self.margin, generator)
+        # None of the ring that losses keep around the evidence: a model that has learned to read it there would pass.
+        swapped, judged = self.swap_kind(original, annotation, 0, generator)
         rows = rows.to(swapped.device)
         with torch.no_grad(), self.task.reading():
             # Without dropout, which would move the prediction on its own.

@@ -22,6 +22,8 @@ from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Fi
 from lrptrain.intervention import KeptChanges
 from lrptrain.intervention.confidence import sharpness
 from lrptrain.intervention.effects import model_output
+from lrptrain.intervention.regions import kept_by_margin
+from lrptrain.intervention.swap import LARGE_RING
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars, what_is_sent
 from lrptrain.loggers.metrics import current_key
 from lrptrain.loggers.record import Highlight, Picture
@@ -120,6 +122,8 @@ class MonitorCore:
         self._findings: list[Finding] = []
         self._skill = Skill()
         self._method = self.config.method
+        self._margin_seen = False
+        self._evaluations = 0
         self._left_out = LeftOut()
         self._doubts = False
         self._mentioned: set[str] = set()
@@ -165,6 +169,7 @@ class MonitorCore:
             "findings": [finding.to_dict() for finding in self._findings],
             "scalars": dict(self.scalars),
             "evaluated_epoch": self.evaluated_epoch,
+            "evaluations": self._evaluations,
             "method": self._method,
             "budget": None if self._budget is None else self._budget.state_dict(),
             "elapsed": self.clock.elapsed,
@@ -178,6 +183,7 @@ class MonitorCore:
         self._findings = [Finding.from_dict(values) for values in state_dict["findings"]]
         self.scalars = {current_key(key): value for key, value in state_dict["scalars"].items()}
         self.evaluated_epoch = state_dict["evaluated_epoch"]
+        self._evaluations = state_dict.get("evaluations", 0)  # checkpoints of earlier versions do not count them
         # Checkpoints of earlier versions name none: their monitors were given one, which the state's key holds.
         self._method = state_dict.get("method", self.config.method)
         if self._budget is not None and state_dict.get("budget") is not None:
@@ -413,6 +419,7 @@ class MonitorCore:
         changes = gather_changes(kept_changes, record.findings, candidate_of(candidates))
         self.scored = gathered.explained
         self._findings = record.findings
+        self._evaluations += 1
         if self._skill.update(evaluation, record.class_names, self.config.confidence):
             self.inform(f"{self.config.title}: {self._skill.text}")
         with self.failures.caught("computing maps of many classes"):
@@ -505,8 +512,21 @@ class MonitorCore:
         def note(failure: str) -> None:
             self.failures.note("intervening", RuntimeError(failure))
 
+        self._mention_margin(self._inputs.samples)
         power = self._sharpness(evaluation)
         return intervene(evaluator, self._inputs, evaluation.samples, candidates, config, note, power, kept)
+
+    def _mention_margin(self, samples: Sequence[Sample]) -> None:
+        """Warn once of a margin that keeps much of the surroundings."""
+        if self._margin_seen or self.config.margin == 0:
+            return
+        self._margin_seen = True
+        share = kept_by_margin(samples, self.config.margin)
+        if share > LARGE_RING:
+            self.warn(
+                f"{self.config.title}: margin={self.config.margin} keeps {share:.0%} of what lies outside the "
+                "annotations, and a model that reads it there passes; margin=0 keeps none"
+            )
 
     def _sharpness(self, evaluation: Evaluation) -> float:
         """Return what sharpens the probabilities of a model that is right more often than sure; say so once."""
@@ -581,10 +601,17 @@ class MonitorCore:
             "metrics": [metric.to_dict() for metric in logged_metrics()],
         }
 
-    @property
-    def is_forbidden(self) -> bool:
-        """Whether a finding stands that ends training."""
-        return gravest_forbidden(self._findings, self.config.fail_on) is not None
+    def is_forbidden(self, at_end: bool = False) -> bool:
+        """Return whether a finding stands that ends training.
+
+        Args:
+            at_end: Whether no evaluation will follow: then those that there were have to do.
+        """
+        return gravest_forbidden(self._findings, self.config.fail_on, self._required(at_end)) is not None
+
+    def _required(self, at_end: bool) -> int:
+        """Return in how many evaluations in a row a finding has to stand."""
+        return min(self.config.fail_after, max(self._evaluations, 1)) if at_end else self.config.fail_after
 
     def raise_if_misread(self) -> None:
         """Raise an error if the annotations of the sample could not be used.
@@ -603,13 +630,16 @@ class MonitorCore:
         """
         raise_if_unjudged(self.has_evaluated, self.config.fail_on, self.config.title)
 
-    def raise_if_forbidden(self) -> None:
+    def raise_if_forbidden(self, at_end: bool = False) -> None:
         """Raise an error for the gravest finding that ends training.
+
+        Args:
+            at_end: As for `is_forbidden`.
 
         Raises:
             FindingError: If there is one.
         """
-        raise_if_forbidden(self._findings, self.config.fail_on)
+        raise_if_forbidden(self._findings, self.config.fail_on, self._required(at_end))
 
     def end(self) -> None:
         """Note the end of the run, and say how it ended."""
