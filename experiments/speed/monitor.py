@@ -152,7 +152,16 @@ def evaluation_parts(model: nn.Module, samples: Sequence[Sample], arguments: arg
     spent, candidates = seconds(lambda: builder.candidates(evaluation, ()))
     intervention = InterventionConfig()
     parts["interventions"], effects = seconds(
-        lambda: intervene(both, inputs, explained, candidates, intervention, lambda why: print(why))
+        lambda: intervene(
+            both,
+            inputs,
+            explained,
+            candidates,
+            intervention,
+            print,
+            min_effect=builder.min_effect,
+            confidence=builder.confidence,
+        )
     )
     more, record = seconds(lambda: builder.build(evaluation, (), candidates, effects))
     parts["statistics"] = spent + more

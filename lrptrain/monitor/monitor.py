@@ -487,8 +487,18 @@ class MonitorCore:
         def note(failure: str) -> None:
             self.failures.note("intervening", RuntimeError(failure))
 
-        power = self._sharpness(evaluation)
-        return intervene(evaluator, self._inputs, evaluation.samples, candidates, config, note, power, kept)
+        return intervene(
+            evaluator,
+            self._inputs,
+            evaluation.samples,
+            candidates,
+            config,
+            note,
+            min_effect=self.config.min_effect,
+            confidence=self.config.confidence,
+            power=self._sharpness(evaluation),
+            kept=kept,
+        )
 
     def _sharpness(self, evaluation: Evaluation) -> float:
         """Return what sharpens the probabilities of a model that is right more often than sure; say so once."""
