@@ -3,10 +3,12 @@
 Trainers of both packages take callbacks of either.
 """
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 from lightning_utilities.core import rank_zero as rank_zero_module
 
+from lrptrain.terminal import WrappedWarning
 from lrptrain.trainers.emphasis import for_logger, spoken_by
 
 if TYPE_CHECKING:
@@ -26,7 +28,10 @@ else:
         rank_zero_info = rank_zero.rank_zero_info
         rank_zero_warn = rank_zero.rank_zero_warn
 
-__all__ = ["Callback", "Checkpoint", "inform", "rank_zero_info", "rank_zero_warn"]
+__all__ = ["Callback", "Checkpoint", "inform", "warn"]
+
+warn = partial(rank_zero_warn, category=WrappedWarning)
+"""Warn the user as Lightning does, in the first process."""
 
 
 def inform(message: str) -> None:

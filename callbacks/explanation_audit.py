@@ -12,7 +12,7 @@ from lrptrain.auditing.base import select_tests
 from lrptrain.auditing.report import audit_scalars, write_audit_report
 from lrptrain.batch import BatchAdapter, Sample, batch_length, batched, read_batch, take
 from lrptrain.batch.task import Task, TaskName, find_task
-from lrptrain.callbacks.base import rank_zero_info, rank_zero_warn
+from lrptrain.callbacks.base import inform, warn
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.callbacks.relevance_monitor import RelevanceMonitor
 from lrptrain.extras import require
@@ -201,7 +201,7 @@ class ExplanationAudit(ModelCallback):
 
     def _run(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", samples: Sequence[Sample]) -> None:
         if not samples:
-            rank_zero_warn("ExplanationAudit saw no validation sample: nothing was audited")
+            warn("ExplanationAudit saw no validation sample: nothing was audited")
             return
         assert self._model is not None
         folder = self._folder(trainer)
@@ -222,8 +222,8 @@ class ExplanationAudit(ModelCallback):
                 task=find_task(self.task, self._model),
             )
         for verdict in self.result.verdicts:
-            rank_zero_info(str(verdict))
-        rank_zero_info(f"ExplanationAudit: {folder / 'audit.md'}")
+            inform(str(verdict))
+        inform(f"ExplanationAudit: {folder / 'audit.md'}")
         with self._failures.caught("writing files"):
             write_audit_report(self.result, folder)
         for logger in trainer.loggers:

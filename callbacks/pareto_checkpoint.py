@@ -8,7 +8,7 @@ from pathlib import Path
 from string import Formatter
 from typing import TYPE_CHECKING, Any
 
-from lrptrain.callbacks.base import Checkpoint, rank_zero_info, rank_zero_warn
+from lrptrain.callbacks.base import Checkpoint, inform, warn
 from lrptrain.trainers.pareto import (
     Direction,
     ParetoPoint,
@@ -151,9 +151,7 @@ class ParetoCheckpoint(Checkpoint):
             self.points += missing  # the checkpoint was saved before this callback had its turn
             return
         # The run has gone on from the checkpoint: this is a branch, and the first one's files are not its own.
-        rank_zero_info(
-            f"ParetoCheckpoint: {str(self.folder)!r} has later points than the checkpoint, and stays as it is"
-        )
+        inform(f"ParetoCheckpoint: {str(self.folder)!r} has later points than the checkpoint, and stays as it is")
         self.folder = None
 
     def _start_over(self) -> None:
@@ -174,7 +172,7 @@ class ParetoCheckpoint(Checkpoint):
         undefined = [name for name, value in values.items() if isnan(value)]
         if undefined and not self._warned:
             self._warned = True
-            rank_zero_warn(
+            warn(
                 f"{undefined} was nan in epoch {trainer.current_epoch}: such validations are not on the Pareto front. "
                 "This warning appears once.",
             )

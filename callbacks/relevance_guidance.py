@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lrptrain.batch import BatchAdapter
 from lrptrain.batch.task import Task, TaskName
-from lrptrain.callbacks.base import rank_zero_info
+from lrptrain.callbacks.base import inform
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.guidance.guided_step import Progress
 from lrptrain.guidance.guided_training import GuidedTraining
@@ -148,7 +148,7 @@ class RelevanceGuidance(ModelCallback):
             on_error=on_error,
             seed=seed,
             name="RelevanceGuidance",
-            inform=rank_zero_info,
+            inform=inform,
         )
         self.model = model
         self._unwrap_step: Callable[[], None] | None = None

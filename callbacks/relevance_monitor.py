@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 from lrptrain.batch import BatchAdapter
 from lrptrain.batch.task import Task, TaskName
-from lrptrain.callbacks.base import inform, rank_zero_info, rank_zero_warn
+from lrptrain.callbacks.base import inform, warn
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.extras import require
 from lrptrain.monitor.arguments import check_names
@@ -19,6 +19,7 @@ from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.monitor.results import MonitorResults
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.lightning import (
+    end_bars,
     lightning_context,
     log_scalars,
     schedulers_that_watch,
@@ -193,7 +194,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             progress_bar=progress_bar,
             name=name,
         )
-        self.core = MonitorCore(self.config, inform, rank_zero_warn)
+        self.core = MonitorCore(self.config, inform, warn)
         self._attached_to: tuple[int, str] | None = None
         self._reset()
 
@@ -248,7 +249,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             reason = "this trainer runs no validation (no dataloader, no validation_step, or limit_val_batches=0)"
             if self.config.fail_on is not None:
                 raise ValueError(f"fail_on={self.config.fail_on!r} of {title} needs evaluations, but {reason}")
-            rank_zero_warn(f"{title} will evaluate nothing: {reason}")
+            warn(f"{title} will evaluate nothing: {reason}")
         stale = watched_keys(trainer, f"{self.config.prefix}/")
         interval = self.config.every_n_epochs
         if stale:
@@ -256,7 +257,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             in_full = any("_per_" in key for keys in stale.values() for key in keys)
             self.core.evaluate_in_every_validation(in_full)
         if interval > 1 and stale:
-            rank_zero_info(
+            inform(
                 f"{' and '.join(stale)} will see each value of {title} in {interval} epochs, as it is computed every "
                 f"{interval} epochs: count patience and saved checkpoints accordingly, or evaluate in every epoch"
             )
@@ -379,11 +380,10 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
 
     def on_fit_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Note the end of the run, and raise an error if a finding ended training, or none was looked for."""
+        end_bars(trainer)
         self.core.end()
         if not self.core.has_evaluated and not self.failures and trainer.enable_validation:
-            rank_zero_warn(
-                f"{self.config.title} evaluated nothing in this run: no validation was completed (max_steps?)"
-            )
+            warn(f"{self.config.title} evaluated nothing in this run: no validation was completed (max_steps?)")
         self.core.raise_if_unjudged()
         self.core.raise_if_forbidden()
 
@@ -393,7 +393,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             return
         super()._find_model(trainer, pl_module)
         if self._model is not pl_module:
-            rank_zero_info(f"{self.config.title} explains {type(self._model).__name__} of {type(pl_module).__name__}")
+            inform(f"{self.config.title} explains {type(self._model).__name__} of {type(pl_module).__name__}")
 
     def _context(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> TrainingContext:
         assert self._model is not None

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import torch
 
 from lrptrain.batch import BatchAdapter
-from lrptrain.callbacks.base import rank_zero_info
+from lrptrain.callbacks.base import inform
 from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.callbacks.relevance_monitor import RelevanceMonitor
 from lrptrain.extras import require
@@ -122,7 +122,7 @@ class SegmentationSeeds(ModelCallback):
         if stage == "fit" and self.split == "val" and not trainer.enable_validation:
             raise ValueError("SegmentationSeeds exports the validation images: give the trainer some, or split='train'")
         if self.config.threshold is None:
-            rank_zero_info(f"SegmentationSeeds: {THRESHOLD_LINE}")
+            inform(f"SegmentationSeeds: {THRESHOLD_LINE}")
         self.folder = None
         self.scores = {}
         self._run_folder = None
@@ -182,7 +182,7 @@ class SegmentationSeeds(ModelCallback):
                     progress=trainer.progress_bar_callback is not None,
                 )
             if trainer.is_global_zero:
-                rank_zero_info(f"SegmentationSeeds: {folder}: {describe_entries(read_index(folder))}")
+                inform(f"SegmentationSeeds: {folder}: {describe_entries(read_index(folder))}")
         if not trainer.is_global_zero:
             return
         for sink in trainer.loggers:

@@ -12,6 +12,7 @@ from lrptrain.batch.checks import Limits
 from lrptrain.batch.task import CLASSES, Task
 from lrptrain.monitor.annotated import survey, without_annotations
 from lrptrain.monitor.stratified_sample import ValidationSample
+from lrptrain.terminal import WrappedWarning
 
 
 def draw_samples(
@@ -62,17 +63,19 @@ def _say_left_out(problems: Mapping[int | str, str], remaining: int) -> None:
     if not remaining:
         raise ValueError(f"no sample can be used. The first of them, {sample_id}: {problem}")
     others = f" (and {len(problems) - 1} more)" if len(problems) > 1 else ""
-    warnings.warn(f"the sample {sample_id}{others} cannot be used and is left out: {problem}", stacklevel=3)
+    warnings.warn(
+        f"the sample {sample_id}{others} cannot be used and is left out: {problem}", WrappedWarning, stacklevel=3
+    )
 
 
 def _with_annotations_that_are_read(samples: list[Sample]) -> list[Sample]:
     """Return the samples, without annotations where 255 was surely meant as evidence."""
     annotations = survey(samples)
     if annotations.misread:
-        warnings.warn(f"{annotations.misread}. The annotations are not used", stacklevel=3)
+        warnings.warn(f"{annotations.misread}. The annotations are not used", WrappedWarning, stacklevel=3)
         return without_annotations(samples)
     if annotations.remark:
-        warnings.warn(annotations.remark, stacklevel=3)
+        warnings.warn(annotations.remark, WrappedWarning, stacklevel=3)
     return samples
 
 

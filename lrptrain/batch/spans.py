@@ -11,6 +11,7 @@ from jaxtyping import Shaped
 from torch import Tensor
 
 from lrptrain.batch.annotations import IGNORED, spans_to_rationale
+from lrptrain.terminal import WrappedWarning
 
 Span = tuple[int, int]
 _FORM = "a 'rationale' of spans or words is a list that has a list of (start, end), or of words, for each sample"
@@ -128,6 +129,7 @@ def _tell(problems: Mapping[int, str], samples: Sequence[Any], batch: Mapping[st
     warnings.warn(
         f"{len(problems)} of {annotated} rationales of a batch cannot be used; their samples count as without one: "
         f"sample {'; sample '.join(named[:3])}",
+        WrappedWarning,
         stacklevel=2,
     )
 

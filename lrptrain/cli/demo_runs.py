@@ -20,7 +20,7 @@ from lrptrain.loggers.wandb import logged_in
 from lrptrain.models import ImageClassifier
 from lrptrain.monitor.drawing import choose_displayed
 from lrptrain.render import contact_sheet, overlay, to_picture
-from lrptrain.trainers.messages import shows_progress
+from lrptrain.trainers.progress import shows_progress
 
 VIT = {"img_size": 24, "patch_size": 4, "embed_dim": 64, "depth": 4, "num_heads": 4}
 GUIDANCE_OPTIONS: dict[str, Any] = {"loss": "consistency", "weight": 10.0}
@@ -175,6 +175,6 @@ def quiet() -> None:
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     messages = logging.getLogger("pytorch_lightning.utilities.rank_zero")
     messages.setLevel(logging.INFO)
-    messages.addFilter(lambda record: record.levelno >= logging.ERROR or record.module in ("base", "relevance_monitor"))
+    messages.addFilter(lambda record: record.levelno >= logging.ERROR or record.module == "base")
     warnings.filterwarnings("ignore", message=".*does not have many workers.*")
     warnings.filterwarnings("ignore", message=".*LeafSpec.*")

@@ -9,6 +9,7 @@ from torch.utils.data import DataLoader
 
 from lrptrain.data.common import CsvRow, class_names, read_csv, stratified_split
 from lrptrain.data.texts import Example, TextDataModule
+from lrptrain.terminal import WrappedWarning
 
 
 def find_span(text: str, part: str) -> tuple[int, int] | None:
@@ -120,7 +121,9 @@ class TextSpans(TextDataModule):
         labelled = [row for row in rows if row[self.label_column] in self.class_names]
         filled = [row for row in labelled if row[self.text_column].strip()]
         if len(filled) < len(labelled):
-            warnings.warn(f"{self.path}: skipped {len(labelled) - len(filled)} rows without text", stacklevel=2)
+            warnings.warn(
+                f"{self.path}: skipped {len(labelled) - len(filled)} rows without text", WrappedWarning, stacklevel=2
+            )
         return [self._example(row) for row in self._subset(filled)]
 
     def _example(self, row: CsvRow) -> Example:

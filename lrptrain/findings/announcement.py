@@ -9,9 +9,8 @@ from pathlib import Path
 from lrptrain.findings.facts import fold, gravity
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.sentences import sentences
+from lrptrain.terminal import WIDTH
 
-WIDTH = 80
-"""The columns of a terminal."""
 MOST_SAMPLES = 3
 """So many samples are named."""
 

@@ -12,7 +12,7 @@ from lrptrain.findings.scopes import OVERALL
 if TYPE_CHECKING:
     from lrptrain.intervention import Region
 
-STATES = ("confirmed", "suspected", "refuted")
+STATES = ("confirmed", "suspected", "unconfirmed", "refuted")
 """The gravest first."""
 SHARED_PATCHES = 0.5
 """Two places are one if so much of the smaller one, in (0, 1], lies on the other."""
@@ -33,6 +33,14 @@ def gravity(finding: Finding) -> tuple[int, bool, bool, float, float]:
     is_narrow = finding.scope != OVERALL
     # Sorted upwards: False comes before True, and the largest effect first by its sign.
     return STATES.index(finding.state), is_narrow, finding.target != "label", -finding.severity, share
+
+
+def count_states(findings: Iterable[Finding]) -> str:
+    """Return how many facts are in which state, such as `1 confirmed, 0 suspected, 2 refuted`."""
+    states: list[str] = [finding.state for finding in findings]
+    # Rarer than the others: it is only named where there is any.
+    named = [state for state in STATES if state != "unconfirmed" or state in states]
+    return ", ".join(f"{states.count(state)} {state}" for state in named)
 
 
 def unfold(findings: Iterable[Finding]) -> list[Finding]:

@@ -12,8 +12,8 @@ from lrptrain.findings.sentences import sentences
 
 MAX_WORST_SAMPLES = 5
 
-State = Literal["suspected", "confirmed", "refuted"]
-_STATE_MARKS = {"suspected": "?", "confirmed": "!", "refuted": "-"}
+State = Literal["suspected", "confirmed", "unconfirmed", "refuted"]
+_STATE_MARKS = {"suspected": "?", "confirmed": "!", "unconfirmed": "-", "refuted": "-"}
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ class Finding:
         step: The global step of the evidence.
         first_epoch: The epoch since which it has been found without a break.
         where: The place in words, such as a region or tokens.
-        state: `"suspected"` by relevance, or `"confirmed"` or `"refuted"` by an intervention.
+        state: `"suspected"` by relevance, or `"confirmed"` or `"refuted"` by an intervention; `"unconfirmed"` if taking
+            the place away moved nothing, which it does not either where another cue says the same.
         intervention: How far the prediction moved beyond the control, in [-1, 1]; `reference` is how far the control
             moved it (the same swap within the predicted class; else an equally large random region). None if there was
             no intervention.
@@ -99,6 +100,11 @@ class Finding:
     excerpts: tuple[str, ...] = ()
     also: tuple["Finding", ...] = ()
     proof: Proof | None = field(default=None, compare=False)
+
+    @property
+    def stands(self) -> bool:
+        """Whether it is confirmed or suspected."""
+        return self.state in ("confirmed", "suspected")
 
     @property
     def evidence(self) -> Evidence:

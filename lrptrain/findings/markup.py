@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from lrptrain.findings.finding import Finding
 
 # On white, of a contrast of at least 4.5 (WCAG 2.2, AA).
-_COLORS = {"confirmed": "#b3382c", "suspected": "#8a5a00", "refuted": "#5c5c5c"}
+_COLORS = {"confirmed": "#b3382c", "suspected": "#8a5a00", "unconfirmed": "#5c5c5c", "refuted": "#5c5c5c"}
 
 
 def finding_html(finding: "Finding") -> str:

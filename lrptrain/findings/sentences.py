@@ -15,6 +15,7 @@ MOST_NAMES = 6
 _VERDICTS = {
     "confirmed": "SHORTCUT confirmed, {scope}: the model {verb} {place}.",
     "suspected": "Suspected, {scope}: the maps point at {place}.",
+    "unconfirmed": "Not confirmed by removal, {scope}: the maps point at {place}.",
     "refuted": "Refuted, {scope}: the model does not rely on {place}.",
 }
 # By strategy: what was done to the place, and what the control was.
@@ -29,6 +30,7 @@ _PLURALS = {"class": "classes", "group": "groups"}
 _REMEDIES = {
     "confirmed": "RelevanceGuidance, or other data: docs/how-to/guidance.md",
     "suspected": "",
+    "unconfirmed": "",
     "refuted": "",
 }
 
@@ -40,7 +42,7 @@ class Sentences(NamedTuple):
         verdict: What is wrong, of which samples.
         intervention: How far the intervention moved the prediction, or why there was none.
         relevance: How much of the relevance lies where; "" if no map says.
-        likewise: In which other classes and groups the same is confirmed, suspected or refuted; "" in none.
+        likewise: In which other classes and groups the same is confirmed, suspected or not confirmed; "" in none.
         samples: How many samples it rests on, and since when it has been found.
         remedy: What to do about it; "" where it is not confirmed.
     """
@@ -84,9 +86,14 @@ def _intervention(finding: "Finding") -> str:
     fall = evidence.effect + evidence.reference
     size = points(abs(fall))
     moved = f"{'rises' if fall < 0 and size != '0' else 'falls'} by {size} {'point' if size == '1' else 'points'}"
-    unsure = " That is too unsure to confirm it." if finding.state == "suspected" else ""
+    sure = evidence.p_value <= 1 - finding.confidence and evidence.interval[0] > 0
+    comment = ""
+    if finding.state == "suspected":
+        comment = f" That is too {'little' if sure else 'unsure'} to confirm it."
+    elif finding.state == "unconfirmed":
+        comment = " Another cue may say the same."
     # Whole points: what moves a control by less is noise.
-    return f"{change}, the answer's probability {moved} ({control}: {points(round(evidence.reference, 2))}).{unsure}"
+    return f"{change}, the answer's probability {moved} ({control}: {points(round(evidence.reference, 2))}).{comment}"
 
 
 def change_in_words(strategy: str) -> tuple[str, str]:
@@ -104,7 +111,12 @@ def _likewise(finding: "Finding") -> str:
         for each in alike:
             if each.state == state:
                 gravest.setdefault(each.scope, state)
-    beginnings = {"confirmed": "Also in", "suspected": "Suspected in", "refuted": "Not confirmed in"}
+    beginnings = {
+        "confirmed": "Also in",
+        "suspected": "Suspected in",
+        "unconfirmed": "Not confirmed by removal in",
+        "refuted": "Not confirmed in",
+    }
     del beginnings[finding.state]
     beginnings = {finding.state: "Also in", **beginnings}
     groups = [

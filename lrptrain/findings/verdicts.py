@@ -1,6 +1,6 @@
 """From a candidate to a verdict: did the intervention move the prediction further than its control did?"""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -14,6 +14,11 @@ from lrptrain.findings.scopes import Scope
 from lrptrain.findings.statistics import bootstrap_interval, holm, sign_flip_test
 
 MIN_TESTED_SAMPLES = 5
+REMOVALS = ("inpaint", "fill", "delete")
+"""What takes a place away, and puts nothing in its place that speaks for another class."""
+LEAST_EXCHANGE = 0.3
+"""The least mean change of a probability that confirms a finding by an exchange of its place, where the configuration
+does not demand more: a part of the object may lie there, of which nobody has said that it is evidence."""
 
 
 class Effect(NamedTuple):
@@ -31,50 +36,105 @@ class Effect(NamedTuple):
 
 
 def reach_verdicts(
-    candidates: Sequence[Finding], effects: Sequence[Effect | str], min_effect: float, confidence: float = 0.95
+    candidates: Sequence[Finding],
+    effects: Sequence[Effect | str],
+    min_effect: float,
+    confidence: float = 0.95,
+    exchanges: Mapping[int, Effect | str] | None = None,
 ) -> list[Finding]:
     """Confirm or refute every candidate, or leave it suspected.
 
     A finding is confirmed if the prediction moved further than under the control: by a paired sign-flip test at
-    `1 - confidence` after Holm's correction over all candidates, by a bootstrap interval above 0, and by `min_effect`
-    on average (or by the `least_effect` of its detector, if that is larger). It is refuted if the whole interval lies
+    `1 - confidence` after Holm's correction over all tests, by a bootstrap interval above 0, and by `min_effect` on
+    average (or by the `least_effect` of its detector, if that is larger). It is refuted if the whole interval lies
     below that. Otherwise it stays suspected.
+
+    A swap alone refutes. Taking a cue away moves nothing where another one says the same (a redundant cue), so that
+    what was only removed without effect is `unconfirmed`; a cue of another class in its place does move the prediction.
 
     Args:
         candidates: The findings to be tested.
         effects: The effect of the intervention on each, or the reason why there is none.
         min_effect: The least mean change of a probability that matters, in (0, 1).
         confidence: The level of intervals and tests, in (0, 1).
+        exchanges: By the index of those candidates whose place can be exchanged between samples, the effect of that, or
+            the reason why there is none (yet). Each counts as a test, made or not: what the removal confirms is so
+            confirmed whether others are exchanged or not. An exchange confirms from `LEAST_EXCHANGE` on.
 
     Returns:
         The candidates in their order, with state, intervention and note.
     """
-    differences = [_differences(effect) for effect in effects]
-    tested = [i for i, values in enumerate(differences) if len(values) >= MIN_TESTED_SAMPLES]
+    exchanges = exchanges or {}
+    removal = _Tests(effects, confidence)
+    exchange = _Tests([exchanges.get(i, "") for i in range(len(candidates))], confidence)
     # One family of tests: with many classes, one of them would else be confirmed by chance in most evaluations.
-    corrected = holm([sign_flip_test(-differences[i], 0.0) for i in tested])
-    p_values = {i: float(p_value) for i, p_value in zip(tested, corrected, strict=True)}
+    not_made = [1.0] * len([i for i in exchanges if i not in exchange.tested])
+    corrected = holm([*removal.p_values, *exchange.p_values, *not_made])
+    removal.p_values = corrected[: len(removal.tested)].tolist()
+    exchange.p_values = corrected[len(removal.tested) :].tolist()
 
     def verdict(i: int, candidate: Finding) -> Finding:
         effect = effects[i]
         if isinstance(effect, str):
             return replace(candidate, note=effect)
-        if i not in p_values:
-            return replace(candidate, note=f"too few samples to test it: {len(differences[i])}")
-        mean, low, high = bootstrap_interval(differences[i], confidence)
-        control = float(np.nanmean(effect.control))
-        evidence = Evidence(mean, (low, high), control, p_values[i], len(differences[i]))
+        if i not in removal.tested:
+            return replace(candidate, note=f"too few samples to test it: {removal.count(i)}")
         least = max(min_effect, get_detector(candidate.kind).least_effect)
+        first = removal.judged(i, candidate, (least, least))
+        exchanged = exchanges.get(i, "")
+        if first.state == "confirmed":
+            return first
+        if i in exchange.tested:
+            second = exchange.judged(i, candidate, (least, max(least, LEAST_EXCHANGE)))
+            # Refuted by both, or else what the one that is not refuted says.
+            return first if second.state == "refuted" and first.state == "suspected" else second
+        if first.state == "refuted" and effect.strategy in REMOVALS:
+            return replace(first, state="unconfirmed", note=exchanged if isinstance(exchanged, str) else "")
+        return first
+
+    return [verdict(i, candidate) for i, candidate in enumerate(candidates)]
+
+
+class _Tests:
+    """The tests of one intervention on the candidates.
+
+    Attributes:
+        tested: The indices of the candidates with enough samples, in ascending order.
+        p_values: The p-value of each of these.
+    """
+
+    def __init__(self, effects: Sequence[Effect | str], confidence: float) -> None:
+        self.effects = effects
+        self.confidence = confidence
+        self.differences = [_differences(effect) for effect in effects]
+        self.tested = [i for i in range(len(effects)) if self.count(i) >= MIN_TESTED_SAMPLES]
+        self.p_values = [sign_flip_test(-self.differences[i], 0.0) for i in self.tested]
+
+    def count(self, i: int) -> int:
+        """Return in how many samples a candidate was tested."""
+        return len(self.differences[i])
+
+    def judged(self, i: int, candidate: Finding, least: tuple[float, float]) -> Finding:
+        """Return a tested candidate with its state and the evidence for it.
+
+        Args:
+            i: The index of the candidate.
+            candidate: The candidate.
+            least: The mean effect below which it is refuted, and from which on it is confirmed.
+        """
+        effect = self.effects[i]
+        assert not isinstance(effect, str)
+        p_value = self.p_values[self.tested.index(i)]
+        mean, low, high = bootstrap_interval(self.differences[i], self.confidence)
+        evidence = Evidence(mean, (low, high), float(np.nanmean(effect.control)), p_value, self.count(i))
         # With the interval [ ], its mean o and the least effect |, all on a line from 0:
         #     0  [ | o ]   confirmed, if the corrected test agrees
         #   [ 0    | o ]   suspected: it may be nothing
         #     0  [ o | ]   suspected: it may be large enough
         #     0  [ o ] |   refuted: even the upper end is too small to matter
-        sure = p_values[i] <= 1 - confidence and low > 0 and mean >= least
-        state: State = "confirmed" if sure else "refuted" if high < least else "suspected"
+        sure = p_value <= 1 - self.confidence and low > 0 and mean >= least[1]
+        state: State = "confirmed" if sure else "refuted" if high < least[0] else "suspected"
         return replace(candidate, state=state, intervention=evidence, strategy=effect.strategy)
-
-    return [verdict(i, candidate) for i, candidate in enumerate(candidates)]
 
 
 def carry_over(previous: Sequence[Finding], current: Sequence[Finding]) -> list[Finding]:
@@ -111,8 +171,14 @@ def news_among(previous: Sequence[Finding], current: Sequence[Finding]) -> list[
         grave = STATES.index(finding.state)
         # A smaller index is a graver state: a fact is in the gravest state of its members.
         before[fact_of(finding)] = min(grave, before.get(fact_of(finding), grave))
-    unheard = STATES.index("refuted")
-    return [each for each in current if STATES.index(each.state) != before.get(fact_of(each), unheard)]
+
+    def is_news(finding: Finding) -> bool:
+        grave = STATES.index(finding.state)
+        if fact_of(finding) in before:
+            return grave != before[fact_of(finding)]
+        return finding.stands
+
+    return [each for each in current if is_news(each)]
 
 
 def _differences(effect: Effect | str) -> Float[np.ndarray, " m"]:

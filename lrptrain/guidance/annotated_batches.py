@@ -12,6 +12,7 @@ from lrptrain.batch.png_masks import PngMasks
 from lrptrain.batch.reading import ANNOTATIONS
 from lrptrain.batch.task import CLASSES, Task
 from lrptrain.guidance.evidence import evidence, guidable_samples, in_annotated_fraction, without_annotation
+from lrptrain.terminal import WrappedWarning
 from lrptrain.trainers.failures import Failures
 
 
@@ -108,6 +109,7 @@ class AnnotatedBatches:
                 warnings.warn(
                     f"{self.failed.callback} leaves out {name}: {problem}. This is said once; `guidance/left_out` "
                     "counts",
+                    WrappedWarning,
                     stacklevel=2,
                 )
             self.left_out += 1

@@ -25,6 +25,7 @@ from lrptrain.relevance.preserve import unwrap
 from lrptrain.relevance.process_wide import eager
 from lrptrain.relevance.tape.nodes import tensors_in
 from lrptrain.relevance.tape.tape import Tape
+from lrptrain.terminal import WrappedWarning
 from lrptrain.trainers.discover import choice_of_parts, whole_batch
 from lrptrain.trainers.processes import Processes
 
@@ -338,6 +339,7 @@ class GuidedStep:
                 f"{training.name}: in {int(unmatched.sum())} of {len(unmatched)} images, nothing of what the batch "
                 f"holds is found in what {type(self.model).__name__} is given. If the training step crops or turns "
                 "them, their annotations mark the wrong places: augment images and masks together",
+                WrappedWarning,
                 stacklevel=2,
             )
         return ""

@@ -34,8 +34,8 @@ class InterventionConfig:
         strategy: `"swap"`: what an annotation excludes is taken from a donor that the model reads as another class,
             without the donor's own evidence; the control is the same with a donor that it reads as the same class. So
             both are equally odd, and differ in what the region tells of the class. `"inpaint"`: images are continued
-            smoothly. `"fill"`: the mean colour of all samples. Texts lose the tokens under the latter two. Fixed
-            positions and tokens are never swapped.
+            smoothly. `"fill"`: the mean colour of all samples. Texts lose the tokens under the latter two. Places are
+            painted over or deleted under all of them, unless they are to be exchanged (`Region.exchanged`).
         batch_size: The number of samples that are changed at a time; one forward pass has them under the change and
             under every control.
         controls: The number of random regions per sample, the control of all strategies but the swap. One will do: the
@@ -58,14 +58,16 @@ class InterventionConfig:
 
 
 def strategy_of(region: Region, grid: tuple[int, int] | None, config: InterventionConfig) -> str:
-    """Return what is done to a region: what was configured, but for what is never swapped, and words are deleted.
+    """Return what is done to a region: what was configured, but places are only swapped if they are exchanged.
+
+    Words are deleted otherwise, and places of images painted over.
 
     Args:
         region: What is changed.
         grid: Rows and columns of an image's tokens, None for texts.
         config: How to intervene.
     """
-    if config.strategy == "swap" and region.by_annotation:
+    if config.strategy == "swap" and (region.by_annotation or region.exchanged):
         return "swap"
     if grid is None:
         return "delete"
@@ -79,8 +81,8 @@ class _Chunk:
     Attributes:
         batch: The samples as they are.
         donors: For each swap, a batch of donors in the order of the samples; empty if nothing is swapped.
-        region: Where each sample is changed: pixels, or tokens of a text.
-        by_patches: Whether the region is made of whole patches.
+        changed: Where each sample is changed: pixels, or tokens of a text.
+        region: What is changed.
         config: How it is changed.
         grid: Rows and columns of an image's tokens, None for texts.
         random: Uniform random numbers, `[controls, samples, width]`.
@@ -89,8 +91,8 @@ class _Chunk:
 
     batch: Mapping[str, Tensor]
     donors: list[Mapping[str, Tensor]]
-    region: Bool[Tensor, " batch *place"]
-    by_patches: bool
+    changed: Bool[Tensor, " batch *place"]
+    region: Region
     config: InterventionConfig
     grid: tuple[int, int] | None
     random: Float[Tensor, "controls batch width"]
@@ -116,8 +118,9 @@ def effects(
     """Change a region in some samples, and measure by how much the probability of the predicted class falls.
 
     The control of a swap is a swap with a sample of the same predicted class. (A random region would be none: a tinted
-    background is everywhere.) The control of all else is an equally large random region: the same shape elsewhere,
-    shifted around the edges of the image, or as many random tokens.
+    background is everywhere.) A place that is exchanged takes what the donor has in the same place, without the donor's
+    evidence. The control of all else is an equally large random region: the same shape elsewhere, shifted around the
+    edges of the image, or as many random tokens.
 
     Args:
         model: The model in evaluation mode.
@@ -141,8 +144,10 @@ def effects(
     """
     predicted = probabilities.argmax(1)
     swap = strategy_of(region, grid, config) == "swap"
+    # Every sample has a place to give, also where that of a single class is tested; surroundings need an annotation.
+    givers = rows if region.by_annotation else np.arange(len(samples))
     # First donors of another class, the change; then donors of the same class, the control.
-    donors = [donors_by_prediction(predicted, rows, config.seed, same) for same in (False, True)] if swap else []
+    donors = [donors_by_prediction(predicted, givers, config.seed, same) for same in (False, True)] if swap else []
     if grid is None and not swap and any("attention_mask" not in sample.tensors for sample in samples):
         raise ValueError("texts cannot lose tokens without an attention_mask in the batch")
     random = _random_numbers(samples, grid, config)
@@ -156,7 +161,7 @@ def effects(
         batch, *donor_batches = _padded_alike(samples, [chunk_rows, *donor_rows], device)
         place = tokens(region, batch) if grid is None else pixels(region, batch, grid)
         numbers = random[:, chunk_rows].to(device)
-        chunk = _Chunk(batch, donor_batches, place, region.kind == "patches", config, grid, numbers, colour)
+        chunk = _Chunk(batch, donor_batches, place, region, config, grid, numbers, colour)
         with forward_context():
             variants = list(_altered(chunk))
             answers = [class_probabilities(output).cpu().numpy() for output in _outputs(model, variants)]
@@ -244,7 +249,7 @@ def _altered(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
 
 def _altered_images(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
     grid = chunk.grid
-    region = chunk.region
+    region = chunk.changed
     name, images = image_of(chunk.batch)
     assert grid is not None
     for donors in chunk.donors:
@@ -254,7 +259,7 @@ def _altered_images(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
         return
     # e.g. images of 224 x 224 in 14 x 14 patches: patches of 16 x 16 pixels, a side of 14 units.
     patch = torch.tensor([s // g for s, g in zip(region.shape[1:], grid, strict=True)], device=region.device)
-    unit = patch if chunk.by_patches else torch.ones_like(patch)
+    unit = patch if chunk.region.kind == "patches" else torch.ones_like(patch)
     sides = torch.tensor(region.shape[1:], device=region.device) // unit
     # Between a quarter and three quarters of the side away, by whole patches where the region is made of such.
     offsets = ((0.25 + 0.5 * chunk.random[: chunk.config.controls]) * sides).round().long().clamp(min=1) * unit
@@ -263,13 +268,21 @@ def _altered_images(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
         yield {**chunk.batch, name: filled(images, mask, chunk.colour) if fill else inpainted(images, mask)}
 
 
+def _given_tokens(region: Region, donors: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]:
+    """Return which tokens donors may give: those in the same place, or else all; but never their evidence."""
+    if not region.exchanged:
+        return tokens(Region("outside"), donors)
+    place = tokens(region, donors)
+    return place & (donors["rationale"] != 1) if "rationale" in donors else place
+
+
 def _altered_texts(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
     batch = chunk.batch
     content = content_tokens(batch)
-    region = chunk.region
+    region = chunk.changed
     random = chunk.random[..., : content.shape[1]]
     for donors, keys in zip(chunk.donors, random, strict=False):
-        usable = tokens(Region("outside"), donors)  # the evidence of a donor is not given
+        usable = _given_tokens(chunk.region, donors)
         places = places_in_order(region, usable, keys)
         changeable = region & usable.any(1, keepdim=True)
         yield {**batch, "input_ids": swap_places(batch["input_ids"], changeable, donors["input_ids"], places)}

@@ -1,7 +1,7 @@
 """Which pixels or tokens of a sample are meant."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import torch
@@ -24,10 +24,22 @@ class Region:
             image. `"token"`: every occurrence of a token in a text. `"place"`: a place in a text.
         which: For `"named"` the index of the region; for `"patches"` the indices of the tokens, row by row; for
             `"token"` its id; for `"place"` 0 for the first content token, -1 for the last, and so on.
+        exchanged: Whether a place, patches or a place in a text, takes what another sample has in the same place,
+            rather than to be removed.
     """
 
     kind: Literal["outside", "named", "patches", "token", "place"]
     which: int | tuple[int, ...] = 0
+    exchanged: bool = False
+
+    @property
+    def is_place(self) -> bool:
+        """Whether every sample has it in the same place, so that samples can exchange it."""
+        return self.kind in ("patches", "place")
+
+    def in_exchange(self) -> "Region":
+        """Return the same place, to be exchanged between samples."""
+        return replace(self, exchanged=True)
 
     @property
     def by_annotation(self) -> bool:

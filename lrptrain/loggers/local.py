@@ -36,6 +36,7 @@ from lrptrain.loggers.inputs import write_inputs
 from lrptrain.loggers.metrics import COST, LoggedMetric
 from lrptrain.loggers.record import ClassMap, EpochRecord
 from lrptrain.loggers.timeline import EVENTS, Moment, read_timeline, stands
+from lrptrain.terminal import WrappedWarning
 
 MAP = "map_"  # the prefix of columns of maps, such as `map_label`
 SAMPLES = "samples"  # the folder of the tables, one for each evaluation
@@ -158,6 +159,7 @@ class RecordWriter:
             warnings.warn(
                 f"The run's record {str(folder)!r} has {size:.0f} MB, and its budget is max_record_mb={self.max_mb:g}: "
                 "scores, findings and maps are still written, pictures no longer",
+                WrappedWarning,
                 stacklevel=2,
             )
         within_budget = _without_pictures(record) if full else record

@@ -145,7 +145,7 @@ def _table(wandb: Any, columns: dict[str, list[Any]]) -> Any:
 
 def _alert(wandb: Any, experiment: Any, finding: Finding) -> None:
     title = sentences(finding).verdict
-    level = {"confirmed": "ERROR", "suspected": "WARN", "refuted": "INFO"}[finding.state]
+    level = {"confirmed": "ERROR", "suspected": "WARN"}.get(finding.state, "INFO")
     # W&B drops an alert of the same title within the wait: a finding that comes back is told again.
     title = title if len(title) <= _LONGEST_TITLE else f"{title[: _LONGEST_TITLE - 3]}..."
     experiment.alert(title, text=finding_text(finding), level=wandb.AlertLevel[level], wait_duration=1)

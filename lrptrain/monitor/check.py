@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from lrptrain.findings import Finding, announce, worst_severity
+from lrptrain.findings.facts import count_states
 from lrptrain.loggers import read_events, read_findings
 
 
@@ -34,9 +35,9 @@ class CheckResult:
     def __str__(self) -> str:
         """Return a paragraph per finding, and a line that says whether the run passes."""
         compared = f"severity {self.severity:.2f}, allowed {self.max_severity:.2f}"
-        states = [finding.state for finding in self.findings]
-        counted = ", ".join(f"{states.count(state)} {state}" for state in ("confirmed", "suspected", "refuted"))
-        verdict = f"{'passed' if self.passed else 'failed'}: {counted} at epoch {self.epoch}; {compared}"
+        verdict = (
+            f"{'passed' if self.passed else 'failed'}: {count_states(self.findings)} at epoch {self.epoch}; {compared}"
+        )
         return "\n".join([*announce(self.findings, self.run), verdict])
 
 

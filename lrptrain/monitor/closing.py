@@ -1,13 +1,13 @@
 """What a monitor says when a run ends: the verdict, how many findings stand, and where they can be looked at."""
 
-import textwrap
 from collections.abc import Sequence
 from pathlib import Path
 
 from lrptrain.findings import Finding
-from lrptrain.findings.announcement import WIDTH, look_at
-from lrptrain.findings.facts import gravity
+from lrptrain.findings.announcement import look_at
+from lrptrain.findings.facts import count_states, gravity
 from lrptrain.findings.sentences import sentences
+from lrptrain.terminal import fitted
 
 
 def closing_words(title: str, epoch: int, findings: Sequence[Finding], power: str, run: Path | None) -> str:
@@ -21,7 +21,7 @@ def closing_words(title: str, epoch: int, findings: Sequence[Finding], power: st
         run: The folder of the run; None in processes that do not write.
     """
     states = [finding.state for finding in findings]
-    counts = ", ".join(f"{states.count(state)} {state}" for state in ("confirmed", "suspected", "refuted"))
+    counts = count_states(findings)
     if "confirmed" in states:
         gravest = min(findings, key=gravity)
         verdict = sentences(gravest).verdict
@@ -30,5 +30,5 @@ def closing_words(title: str, epoch: int, findings: Sequence[Finding], power: st
         message = f"{title} ends: no shortcut confirmed in epoch {epoch}, but suspected ({counts})."
     else:
         message = f"{title} ends: no shortcut found in epoch {epoch} ({counts}). {power}"
-    lines = [textwrap.fill(message, WIDTH, subsequent_indent="  ", break_on_hyphens=False)]
+    lines = [fitted(message)]
     return "\n".join([*lines, *([f"  See: {look_at(run)}"] if run is not None else [])])

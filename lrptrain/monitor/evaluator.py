@@ -20,6 +20,7 @@ from lrptrain.metrics import energy_pointing_game
 from lrptrain.metrics.localization import LOCALIZATION_METRICS
 from lrptrain.monitor.further_classes import explain_classes, explains_classes, unexplained_classes
 from lrptrain.relevance import Recording, Relevance, attribute, decompose, record
+from lrptrain.trainers.progress import Progress, no_bar
 
 logger = logging.getLogger(__name__)
 
@@ -84,7 +85,7 @@ class Evaluator:
             yield
 
     def evaluate(
-        self, samples: Sequence[Sample], progress_bar: bool = False, drawn: Collection[int | str] = ()
+        self, samples: Sequence[Sample], progress: Progress = no_bar, drawn: Collection[int | str] = ()
     ) -> list[ExplainedSample]:
         """Explain and score samples, all images or all texts, batch by batch; those without a label come last.
 
@@ -92,20 +93,18 @@ class Evaluator:
 
         Args:
             samples: The samples.
-            progress_bar: Whether to show a progress bar.
+            progress: Shows how many are done.
             drawn: The ids of the samples that will be drawn. They come first, and are explained for
                 `config.class_maps` classes, from the recordings of their other maps.
         """
-        from tqdm.auto import tqdm
-
         explained: list[ExplainedSample] = []
         evaluator = self
-        with tqdm(total=len(samples), desc="Relevance", leave=False, disable=not progress_bar) as bar:
+        with progress(len(samples)) as advance:
             for batch_of_samples in _batches(samples, self.config.batch_size, drawn):
                 is_drawn = batch_of_samples[0].sample_id in drawn
                 explained += evaluator._evaluate_batch(batch_of_samples, self.config.class_maps if is_drawn else 0)
                 evaluator = self.with_method(explained[0].method)
-                bar.update(len(batch_of_samples))
+                advance(len(batch_of_samples))
         return explained
 
     def with_method(self, method: str) -> "Evaluator":

@@ -6,17 +6,18 @@ from lrptrain.batch import Sample
 from lrptrain.findings import ExplainedSample
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.trainers.failures import describe_error
+from lrptrain.trainers.progress import Progress, no_bar
 
 
 def explain_usable(
-    evaluator: Evaluator, samples: Sequence[Sample], progress_bar: bool = False, drawn: Collection[int | str] = ()
+    evaluator: Evaluator, samples: Sequence[Sample], progress: Progress = no_bar, drawn: Collection[int | str] = ()
 ) -> tuple[list[ExplainedSample], dict[int | str, str]]:
     """Explain samples; if that fails for some of them alone, the others.
 
     Args:
         evaluator: The model and how it is explained.
         samples: The samples, all images or all texts.
-        progress_bar: Whether to show a progress bar.
+        progress: Shows how many are done.
         drawn: The ids of the samples that will be drawn.
 
     Returns:
@@ -27,7 +28,7 @@ def explain_usable(
             one by one: then none of them is to blame.
     """
     try:
-        return evaluator.evaluate(samples, progress_bar, drawn), {}
+        return evaluator.evaluate(samples, progress, drawn), {}
     except Exception as error:
         # One sample fails its batch. Which one, only an evaluation of each by itself can tell.
         problems = {sample.sample_id: _problem(evaluator, sample) for sample in samples}
@@ -35,7 +36,7 @@ def explain_usable(
         usable = [sample for sample in samples if sample.sample_id not in problems]
         if not problems or not usable:
             raise error
-    return evaluator.evaluate(usable, progress_bar, drawn), problems
+    return evaluator.evaluate(usable, progress, drawn), problems
 
 
 def _problem(evaluator: Evaluator, sample: Sample) -> str:

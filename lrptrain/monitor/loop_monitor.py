@@ -15,8 +15,9 @@ from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.monitor.results import MonitorResults
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.loops import bare_model, device_of
-from lrptrain.trainers.messages import inform, is_first_process, shows_progress, warn
+from lrptrain.trainers.messages import inform, is_first_process, warn
 from lrptrain.trainers.naming import loader_sources
+from lrptrain.trainers.progress import no_bar, shows_progress, tqdm_bar
 
 
 class Monitor(MonitorResults):
@@ -141,7 +142,7 @@ class Monitor(MonitorResults):
             step=step,
             root_dir=self._root_dir,
             is_first_process=is_first,
-            shows_progress=is_first and shows_progress(),
+            progress=tqdm_bar if is_first and shows_progress() else no_bar,
             forward_context=self._forward_context,
             loggers=self._loggers,
             name_sources=self._name_sources,

@@ -32,6 +32,7 @@ from lrptrain.monitor.clock import Clock
 from lrptrain.monitor.closing import closing_words
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluator import Evaluator
+from lrptrain.monitor.exchange import exchange_places
 from lrptrain.monitor.gate import gravest_forbidden, raise_if_forbidden, raise_if_unjudged
 from lrptrain.monitor.gathering import GatheredInputs, GatheredSamples, gather_explained, gather_inputs, ids_to_draw
 from lrptrain.monitor.intervene import intervene
@@ -52,6 +53,7 @@ from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.failures import Failures, describe_error
 from lrptrain.trainers.hyperparameters import find_hyperparameters
 from lrptrain.trainers.processes import gather
+from lrptrain.trainers.progress import no_bar
 
 
 def _are_signs(label: Tensor | None) -> bool:
@@ -381,8 +383,8 @@ class MonitorCore:
         drawn = ids_to_draw(samples, most_displayed)
         try:
             evaluator = self._evaluator(context)
-            shows_progress = self.config.progress_bar and context.shows_progress
-            local, problems = explain_usable(evaluator, samples, shows_progress, drawn)
+            progress = context.progress if self.config.progress_bar else no_bar
+            local, problems = explain_usable(evaluator, samples, progress, drawn)
         except Exception as error:
             # The other processes wait for this one.
             left_out = self.reader.sample.left_out
@@ -434,7 +436,16 @@ class MonitorCore:
         # All processes hold the same samples from here on, and come to the same candidates: they share the
         # interventions.
         effects = self._intervene(evaluator, evaluation, candidates, kept)
-        return self._builder.build(evaluation, context.name_sources, candidates, effects, self._findings)
+        exchanges: dict[int, Effect | str] = {}
+        if effects is not None and self.config.intervention == "swap":
+
+            def intervene_on(places: Sequence[Candidate]) -> list[Effect | str]:
+                return self._intervene(evaluator, evaluation, places, kept) or []
+
+            exchanges = exchange_places(
+                candidates, effects, intervene_on, self.config.min_effect, self.config.confidence
+            )
+        return self._builder.build(evaluation, context.name_sources, candidates, effects, self._findings, exchanges)
 
     def _evaluator(self, context: TrainingContext) -> Evaluator:
         """Return what runs the model as it stands now, with the trainer's autocast."""
@@ -613,7 +624,7 @@ class MonitorCore:
 
     def _power(self) -> dict[str, Any]:
         """Return what could have been found, where no finding stands; empty elsewhere."""
-        if any(finding.state != "refuted" for finding in self._findings):
+        if any(finding.stands for finding in self._findings):
             return {}
         return found_by(self.scored, self.config.bound, self.config.confidence)._asdict()
 

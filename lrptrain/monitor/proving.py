@@ -45,7 +45,10 @@ def changes_to_keep(candidates: Sequence[Candidate]) -> KeptChanges:
     """
     groups: dict[Region, list[set[int]]] = {}
     for candidate in candidates:
-        groups.setdefault(candidate.region, []).append(set(candidate.rows.tolist()))
+        rows = set(candidate.rows.tolist())
+        groups.setdefault(candidate.region, []).append(rows)
+        if candidate.region.is_place:  # which may be exchanged later on
+            groups.setdefault(candidate.region.in_exchange(), []).append(rows)
     return KeptChanges(groups, MOST_SAMPLES)
 
 

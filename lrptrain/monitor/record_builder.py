@@ -1,6 +1,6 @@
 """The record of an evaluation: findings, scalars, tables and drawings."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -82,6 +82,7 @@ class RecordBuilder:
         candidates: Sequence[Candidate] = (),
         effects: Sequence[Effect | str] | None = None,
         previous: Sequence[Finding] = (),
+        exchanges: Mapping[int, Effect | str] | None = None,
     ) -> EpochRecord:
         """Return the record of an evaluation, without drawings.
 
@@ -91,6 +92,7 @@ class RecordBuilder:
             candidates: What the maps make suspect.
             effects: The effect of an intervention on each candidate; None if there was none.
             previous: The findings of the evaluation before.
+            exchanges: The effect of exchanging the place of a candidate, by its index; see `reach_verdicts`.
 
         Raises:
             ValueError: If there are no samples, or the class names do not fit.
@@ -99,7 +101,7 @@ class RecordBuilder:
         names = self._names(evaluation, sources)
         findings = [candidate.finding for candidate in candidates]
         if effects is not None:
-            tested = reach_verdicts(findings, effects, self.min_effect, self.confidence)
+            tested = reach_verdicts(findings, effects, self.min_effect, self.confidence, exchanges)
             findings = [each for each in tested if each.state == "confirmed" or _reported_unconfirmed(each)]
         findings = worth_saying(findings, evaluation, self.confidence)
         findings = [self._in_words(each, evaluation, sources) for each in findings]
@@ -197,9 +199,15 @@ class RecordBuilder:
 
 
 def candidate_of(candidates: Sequence[Candidate]) -> CandidateOf:
-    """Return a function that says from which candidate a finding has come."""
+    """Return a function that says from which candidate a finding has come, its region as the verdict changed it."""
     by_key = {(each.finding.identity, each.finding.where): each for each in candidates}
-    return lambda finding: by_key[finding.identity, finding.where]
+
+    def tested(finding: Finding) -> Candidate:
+        candidate = by_key[finding.identity, finding.where]
+        exchanged = finding.strategy == "swap" and candidate.region.is_place
+        return candidate._replace(region=candidate.region.in_exchange()) if exchanged else candidate
+
+    return tested
 
 
 def _reported_unconfirmed(finding: Finding) -> bool:
@@ -208,7 +216,7 @@ def _reported_unconfirmed(finding: Finding) -> bool:
 
 def _counts(findings: Sequence[Finding]) -> dict[str, float]:
     """Return the scalars on the facts that stand."""
-    standing = [finding for finding in findings if finding.state != "refuted"]
+    standing = [finding for finding in findings if finding.stands]
     return {
         "relevance/findings": float(len(standing)),
         "relevance/findings_confirmed": float(sum(finding.state == "confirmed" for finding in standing)),

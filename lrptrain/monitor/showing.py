@@ -4,7 +4,7 @@ import html
 from collections.abc import Sequence
 
 from lrptrain.findings import Finding, announce, fold
-from lrptrain.findings.facts import gravity
+from lrptrain.findings.facts import STATES, gravity
 from lrptrain.loggers.record import Highlight, Picture
 from lrptrain.render.png import png_address
 
@@ -22,7 +22,7 @@ def heading(epoch: int | None, findings: Sequence[Finding]) -> str:
     if epoch is None:
         return "No evaluation yet."
     states = [finding.state for finding in fold(list(findings))]
-    counts = [f"{states.count(state)} {state}" for state in ("confirmed", "suspected", "refuted") if state in states]
+    counts = [f"{states.count(state)} {state}" for state in STATES if state in states]
     return f"Epoch {epoch}: {', '.join(counts) if counts else 'nothing was found'}."
 
 

@@ -13,6 +13,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lrptrain.relevance.explained_batch import ExplainedBatch
+from lrptrain.terminal import WrappedWarning
 
 
 class UnsupportedOperationError(NotImplementedError):
@@ -31,7 +32,7 @@ class NonFiniteError(ValueError):
     """Relevance, or the logits that it explains, hold NaN or infinity."""
 
 
-class RelevanceWarning(UserWarning):
+class RelevanceWarning(WrappedWarning):
     """A map was made, but something about it has to be known before it is read.
 
     Such as a method taken in place of the default one, or a model in train mode. `lrptrain.relevance.notices` says it

@@ -21,6 +21,7 @@ from lrptrain.segmentation.images import ImageBatch, true_masks
 from lrptrain.segmentation.masks import ThresholdSweep, label_map, number_classes, pseudo_masks
 from lrptrain.segmentation.scoring import MaskScore
 from lrptrain.segmentation.sizes import patch_size
+from lrptrain.terminal import WrappedWarning
 from lrptrain.trainers.processes import gather, in_every_process, rank_and_size
 
 MAP_VALUES_PER_PATCH = 4
@@ -146,6 +147,7 @@ def _thresholds(
             warnings.warn(
                 f"no validation image has a true mask on which the background's threshold could be chosen: it is "
                 f"{DEFAULT_THRESHOLD}; look at some masks, and set `threshold` in the config if another fits better",
+                WrappedWarning,
                 stacklevel=2,
             )
     if is_first:

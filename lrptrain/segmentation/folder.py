@@ -15,6 +15,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from lrptrain.data.common import SPLITS, loader
 from lrptrain.data.pictures import find_pictures, open_picture, picture_size, read_mask, to_image, to_values
+from lrptrain.terminal import WrappedWarning
 
 
 def random_windows(
@@ -170,7 +171,7 @@ class SegmentationFolder(pl.LightningDataModule):
             raise ValueError(f"{self.masks}: no training image has a usable mask: {list(self.skipped.items())[:3]}")
         if self.skipped:
             first = "; ".join(f"{name}: {reason}" for name, reason in list(self.skipped.items())[:3])
-            warnings.warn(f"{len(self.skipped)} images are left out ({first})", stacklevel=2)
+            warnings.warn(f"{len(self.skipped)} images are left out ({first})", WrappedWarning, stacklevel=2)
 
     def train_dataloader(self) -> DataLoader[Any]:
         """Return a loader of shuffled training images."""

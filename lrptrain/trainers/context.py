@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from lrptrain.trainers.naming import NameSources
+from lrptrain.trainers.progress import Progress, no_bar
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -25,7 +26,7 @@ class TrainingContext:
         root_dir: The folder below which runs are recorded, in `<root_dir>/relevance/<run>`.
         is_training: Whether this is part of a training, and not a validation by itself.
         is_first_process: Whether this process writes and logs.
-        shows_progress: Whether a progress bar is welcome.
+        progress: Shows how far the monitor is, where a bar is welcome.
         forward_context: Makes the context of every forward pass, such as autocast.
         loggers: Where scalars, pictures and findings go, as `lrptrain.loggers` takes them.
         name_sources: Objects that may have class names and a tokenizer, the first one first.
@@ -41,7 +42,7 @@ class TrainingContext:
     root_dir: str | Path
     is_training: bool = True
     is_first_process: bool = True
-    shows_progress: bool = False
+    progress: Progress = no_bar
     forward_context: Callable[[], AbstractContextManager[Any]] = nullcontext
     loggers: Sequence[Any] = ()
     name_sources: NameSources = ()

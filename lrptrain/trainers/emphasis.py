@@ -8,6 +8,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, TextIO
 
+from lrptrain.terminal import fitted, is_terminal
+
 _RED = "\x1b[1;31m"
 _YELLOW = "\x1b[1;33m"
 _GREEN = "\x1b[1;32m"
@@ -37,7 +39,7 @@ def spoken_by(logger: logging.Logger) -> Iterator[None]:
 
     Rich redraws its bars from where it thinks the cursor is, and takes what others write there with it, but for what is
     written through the streams that it has put in the place of the terminal's. A bar of tqdm leaves the cursor behind
-    it: the line is wiped, and the bar is drawn anew below.
+    it, and further bars below: all of them are wiped, and drawn anew below what is said.
 
     Args:
         logger: The logger, of whose handlers those for a terminal are led around the bars.
@@ -52,9 +54,9 @@ def spoken_by(logger: logging.Logger) -> Iterator[None]:
         if proxy is not None:
             handler.setStream(proxy)
             moved.append((handler, stream))
-        elif _is_terminal(stream):
-            # To the first column, and the whole line is wiped.
-            stream.write("\r\x1b[2K")
+        elif is_terminal(stream):
+            # To the first column, and what is on the screen from there on is wiped.
+            stream.write("\r\x1b[J")
     try:
         yield
     finally:
@@ -68,9 +70,10 @@ def for_stream(text: str, stream: TextIO) -> str:
 
 
 def for_logger(text: str, logger: logging.Logger) -> str:
-    """Return a text as it is logged: with its verdicts in colour, if everything that hears of it shows them as such.
+    """Return a text as it is logged: in lines and colours if everything that hears of it shows them as such.
 
-    A file that logs the same would hold the codes of the colours, and so nothing is coloured then.
+    A file that logs the same would hold the codes of the colours, and a search of it would miss what a line breaks: so
+    nothing is coloured or broken then.
 
     Args:
         text: What is logged.
@@ -78,7 +81,8 @@ def for_logger(text: str, logger: logging.Logger) -> str:
     """
     streams = [getattr(handler, "stream", None) for handler in _handlers(logger)]
     # Without any handler, Python's last resort is the terminal for warnings alone.
-    return emphasised(text) if streams and all(each is not None and shows_colour(each) for each in streams) else text
+    lines = fitted(text) if streams and all(each is not None and is_terminal(each) for each in streams) else text
+    return emphasised(lines) if streams and all(each is not None and shows_colour(each) for each in streams) else lines
 
 
 def shows_colour(stream: TextIO) -> bool:
@@ -87,13 +91,9 @@ def shows_colour(stream: TextIO) -> bool:
         return False
     # A file of a log stays plain even where colours are forced upon what would be a terminal.
     if os.environ.get("FORCE_COLOR"):
-        return _is_terminal(stream) or stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
+        return is_terminal(stream) or stream in (sys.stdout, sys.stderr, sys.__stdout__, sys.__stderr__)
     # A notebook's stream is no terminal: it says so itself.
-    return _is_terminal(stream)
-
-
-def _is_terminal(stream: TextIO) -> bool:
-    return stream.isatty() and os.environ.get("TERM") != "dumb"
+    return is_terminal(stream)
 
 
 def _handlers(logger: logging.Logger) -> Iterator[logging.Handler]:

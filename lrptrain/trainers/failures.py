@@ -6,6 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Literal
 
+from lrptrain.terminal import WrappedWarning
+
 
 class Failures:
     """Counts failures, and warns of the first.
@@ -42,6 +44,7 @@ class Failures:
             warnings.warn(
                 f"{self.callback} failed while {activity}: {describe_error(error)}\n{frames}"
                 "Training goes on; this is said once, and the logged value `failures` counts.",
+                WrappedWarning,
                 stacklevel=2,
             )
 

@@ -7,8 +7,8 @@ from torch import nn
 from torch.utils.data import DistributedSampler
 
 from lrptrain.trainers.context import TrainingContext
-from lrptrain.trainers.messages import shows_progress
 from lrptrain.trainers.naming import name_sources
+from lrptrain.trainers.progress import Progress, no_bar, rich_bar, shows_progress, tqdm_bar
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl
@@ -32,7 +32,7 @@ def lightning_context(trainer: "pl.Trainer", pl_module: "pl.LightningModule", mo
         root_dir=trainer.default_root_dir,
         is_training=trainer.state.fn == "fit",
         is_first_process=trainer.is_global_zero,
-        shows_progress=trainer.is_global_zero and _draws_with_tqdm(trainer),
+        progress=_progress(trainer) if trainer.is_global_zero else no_bar,
         forward_context=trainer.precision_plugin.val_step_context,
         loggers=trainer.loggers,
         name_sources=name_sources(trainer, pl_module),
@@ -40,14 +40,27 @@ def lightning_context(trainer: "pl.Trainer", pl_module: "pl.LightningModule", mo
     )
 
 
-def _draws_with_tqdm(trainer: "pl.Trainer") -> bool:
-    """Return whether a further bar of tqdm fits in: below Lightning's own of tqdm, on a terminal or in a notebook.
+def _progress(trainer: "pl.Trainer") -> Progress:
+    """Return what shows a bar among Lightning's, by whatever draws those; nothing where it draws none."""
+    bar: Any = trainer.progress_bar_callback
+    kinds = {base.__name__ for base in type(bar).__mro__}
+    # In a file, or a pipe, a bar is a line for each of its states.
+    if not shows_progress():
+        return no_bar
+    if "TQDMProgressBar" in kinds:
+        return tqdm_bar
+    # Rich redraws its bars where it thinks the cursor is: each line of a bar of tqdm would stay on the screen.
+    if "RichProgressBar" in kinds and bar.progress is not None:
+        return rich_bar(bar.progress)
+    return no_bar
 
-    Rich redraws its bars where it thinks the cursor is: each line of another bar would stay on the screen. In a
-    file, or a pipe, a bar is a line for each of its states.
-    """
-    bar = trainer.progress_bar_callback
-    return shows_progress() and "TQDMProgressBar" in {base.__name__ for base in type(bar).__mro__}
+
+def end_bars(trainer: "pl.Trainer") -> None:
+    """Let Rich draw its bars for the last time, when a fit has ended: what is said now stands below them."""
+    bars = getattr(trainer.progress_bar_callback, "progress", None)
+    # Lightning does so later, which then changes nothing on a terminal; anywhere else it adds an empty line.
+    if bars is not None and shows_progress():
+        bars.stop()
 
 
 def logged_step(trainer: "pl.Trainer") -> int:

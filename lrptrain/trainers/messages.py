@@ -2,9 +2,9 @@
 
 import logging
 import os
-import sys
 import warnings
 
+from lrptrain.terminal import WrappedWarning
 from lrptrain.trainers.emphasis import for_logger, spoken_by
 from lrptrain.trainers.processes import rank_and_size
 
@@ -38,9 +38,4 @@ def inform(message: str) -> None:
 def warn(message: str) -> None:
     """Warn the user."""
     if is_first_process():
-        warnings.warn(message, stacklevel=3)
-
-
-def shows_progress() -> bool:
-    """Return whether a progress bar is seen as one: on a terminal or in a notebook, not in a file."""
-    return sys.stderr.isatty() or "ipykernel" in sys.modules
+        warnings.warn(message, WrappedWarning, stacklevel=3)

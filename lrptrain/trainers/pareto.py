@@ -15,6 +15,7 @@ from jaxtyping import Bool, Float
 
 from lrptrain.files import write_json
 from lrptrain.render.front import draw_front
+from lrptrain.terminal import WrappedWarning
 from lrptrain.trainers.failures import describe_error
 
 Direction = Literal["max", "min"]
@@ -107,7 +108,7 @@ def write_front(folder: Path, points: Sequence[ParetoPoint], metrics: Mapping[st
         except ImportError:
             pass
         except Exception as error:  # a picture must not end a training run
-            warnings.warn(f"{PICTURE} was not drawn: {describe_error(error)}", stacklevel=2)
+            warnings.warn(f"{PICTURE} was not drawn: {describe_error(error)}", WrappedWarning, stacklevel=2)
 
 
 def read_points(folder: Path) -> list[ParetoPoint]:

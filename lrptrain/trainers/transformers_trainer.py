@@ -9,7 +9,7 @@ from torch import nn
 
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.loops import bare_model, device_of
-from lrptrain.trainers.messages import shows_progress
+from lrptrain.trainers.progress import no_bar, shows_progress, tqdm_bar
 
 
 def calling_trainer(kind: type) -> Any:
@@ -51,7 +51,7 @@ def transformers_context(trainer: Any, args: Any, state: Any, model: nn.Module, 
         root_dir=args.output_dir,
         is_training=bool(trainer.is_in_train),
         is_first_process=is_first,
-        shows_progress=is_first and not args.disable_tqdm and shows_progress(),
+        progress=tqdm_bar if is_first and not args.disable_tqdm and shows_progress() else no_bar,
         loggers=experiments(trainer) if is_first else (),
         name_sources=_name_sources(trainer, bare, tokenizer),
         hyperparameter_sources=[args, trainer.optimizer],

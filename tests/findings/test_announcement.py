@@ -64,13 +64,28 @@ def test_what_was_not_confirmed_is_not_said_of_the_model():
             ["relies on the token 'census'.", "Deleted, the answer's", "(random words: 10).", "on 31 % of the text."],
         ),
         ({"kind": "focus_in_region", "where": "sky"}, ["relies on the region 'sky'."]),
-        ({"kind": "reliance_outside_annotation"}, ["do not show it: 12 % of the relevance is on the annotation"]),
+        ({"kind": "reliance_outside_annotation"}, ["The maps show it: 12 % of the relevance is on the annotation"]),
+        (
+            {"kind": "reliance_outside_annotation", "relevance": replace(MOVED, effect=0.51)},
+            ["The maps show a part of it: 51 % of the relevance is on the annotation"],
+        ),
+        (
+            {"kind": "reliance_outside_annotation", "relevance": replace(MOVED, effect=0.91)},
+            ["The maps do not show it: 91 % of the relevance is on the annotation"],
+        ),
         ({"kind": "reliance_outside_annotation", "relevance": None}, ["The maps do not show it."]),
         ({"kind": "of_an_older_run", "where": "the moon", "strategy": ""}, ["relies on the moon.", "(control: 10)"]),
         ({"intervention": replace(MOVED, effect=-0.12)}, ["probability rises by 2 points"]),
         ({"intervention": replace(MOVED, effect=-0.09)}, ["probability falls by 1 point ("]),
         ({"intervention": replace(MOVED, reference=-0.002)}, ["class's: 0)."]),
-        ({"state": "suspected"}, ["That is too unsure to confirm it."]),
+        ({"state": "suspected"}, ["That is too little to confirm it."]),
+        ({"state": "suspected", "intervention": replace(MOVED, p_value=0.06)}, ["That is too unsure to confirm it."]),
+        ({"state": "suspected", "intervention": replace(MOVED, interval=(0, 1))}, ["That is too unsure to confirm"]),
+        (
+            {"state": "unconfirmed", "strategy": "delete"},
+            ["Not confirmed by removal, all classes: the maps point at", "Another cue may say the same."],
+        ),
+        ({"kind": "focus_at_position", "where": "the border (9 of 36 patches)"}, ["Swapped for another class's"]),
     ],
 )
 def test_each_kind_and_change_has_its_own_words(changes, sentences):

@@ -44,6 +44,44 @@ def test_what_no_map_shows_is_confirmed_by_a_large_effect_only():
     assert [fact.state for fact in reach_verdicts([unseen] * 3, effects, 0.35)] == ["confirmed", "refuted", "suspected"]
 
 
+def removed(mean, **options):
+    return effect(mean, **options)._replace(strategy="delete")
+
+
+def exchanged(mean, **options):
+    return effect(mean, **options)._replace(strategy="swap")
+
+
+@pytest.mark.parametrize(("removal", "exchange", "state", "strategy"), [
+    (removed(0.4), exchanged(0.0), "confirmed", "delete"),
+    (removed(0.0, spread=0.02), None, "unconfirmed", "delete"),  # nothing but a removal: a redundant cue moves nothing
+    (removed(0.0, spread=0.02), "all read alike", "unconfirmed", "delete"),
+    (removed(0.0, spread=0.02), exchanged(0.0, spread=0.02), "refuted", "swap"),
+    (removed(0.0, spread=0.02), exchanged(0.74), "confirmed", "swap"),
+    (removed(0.0, spread=0.02), exchanged(0.25, spread=0.02), "suspected", "swap"),  # sure, but a part of the object?
+    (removed(0.0, spread=0.02), exchanged(0.4, spread=2.0), "suspected", "swap"),
+    (removed(0.1, spread=0.5), exchanged(0.0, spread=0.02), "suspected", "delete"),
+])  # fmt: skip
+def test_only_a_swap_that_moves_nothing_refutes_a_place(removal, exchange, state, strategy):
+    exchanges = {} if exchange is None else {0: exchange}
+    (judged,) = reach_verdicts([SUSPECT], [removal], 0.05, exchanges=exchanges)
+    assert (judged.state, judged.strategy) == (state, strategy)
+    assert judged.note == (exchange if exchange == "all read alike" else "")
+    (by_swap,) = reach_verdicts([SUSPECT], [exchanged(0.0, spread=0.02)], 0.05)
+    assert by_swap.state == "refuted"
+
+
+def test_an_exchange_counts_as_a_test_whether_it_was_made_or_not():
+    # Signs of eight samples: the least p-value is 1/256, which Holm's correction multiplies by the number of tests.
+    few = Effect(np.full(8, 0.4) + 0.01 * np.arange(8), np.zeros(8), "inpaint")
+    for exchanges in ({}, {0: ""}, {0: few}, {0: exchanged(0.0), 1: ""}):
+        judged, other = reach_verdicts([SUSPECT] * 2, [few, removed(0.0)], 0.05, exchanges=exchanges)
+        assert judged.intervention is not None
+        assert judged.intervention.p_value == pytest.approx((2 + len(exchanges)) / 256)
+        assert judged.state == "confirmed"
+        assert other.state != "confirmed"
+
+
 def test_what_is_unsure_stays_suspected():
     assert states(effect(0.1, spread=0.5)) == ["suspected"]
 
@@ -102,7 +140,8 @@ def test_what_goes_on_keeps_since_when():
     assert new == []
     fourth, new = merged(third, [at("overall", 3, state="refuted")])
     assert new == fourth  # all of it is refuted now
-    assert merged([], [at("b", 3, state="refuted")])[1] == []  # nobody had heard of it
+    for state in ("refuted", "unconfirmed"):
+        assert merged([], [at("b", 3, state=state)])[1] == []  # nobody had heard of it
 
 
 def test_tokens_and_regions_are_told_apart_by_name_and_places_are_not():

@@ -149,6 +149,56 @@ def test_patches_are_removed_and_a_random_place_is_the_control():
     assert np.abs(change).max() < 1e-6
 
 
+def test_a_redundant_cue_can_be_removed_but_not_exchanged():
+    """The same colour in two corners, of which the model reads the brighter one."""
+
+    class Both(nn.Module):
+        def forward(self, image):
+            corners = torch.stack([image[:, :, :4, :4].mean((2, 3)), image[:, :, 28:, 28:].mean((2, 3))])
+            return 20 * corners.amax(0) - 20 * (1 - corners).amax(0)
+
+    samples = []
+    for sample in pictures():
+        image = sample.tensors["image"].clone()
+        image[:, :8, :8] = image[:, 28:, 28:].mean((1, 2))[:, None, None]
+        samples.append(Sample(sample.sample_id, sample.label, {"image": image}))
+    corner = Region("patches", (0,))
+    # A single class has no donor of another one among its own samples: all of them give.
+    config = InterventionConfig(batch_size=5)
+    rows = np.arange(0, 24, 3)
+    answers = probabilities(Both(), samples)
+    change, control = run_effects(Both(), samples, corner.in_exchange(), answers, rows=rows, config=config)
+    assert len(change) == 8
+    assert change.min() > 0.4
+    assert np.abs(control).max() < 1e-6  # the same corner of another sample of the class
+    # Evidence is not given: here that of every donor covers the corner.
+    mask = torch.zeros(32, 32, dtype=torch.uint8)
+    mask[:16, :16] = 1
+    marked = [Sample(each.sample_id, each.label, {**each.tensors, "mask": mask}) for each in samples]
+    change, _ = run_effects(Both(), marked, corner.in_exchange(), answers, config=config)
+    assert change.max() < 0.3
+
+
+def test_a_place_of_a_text_is_exchanged_for_the_same_place():
+    samples = texts()
+    for sample in samples:  # the word is evidence elsewhere, and no donor gives it from there
+        sample.tensors["input_ids"][2] = 7
+    answers = np.array([[0.0025, 0.9975] if i % 2 else [0.9975, 0.0025] for i in range(20)])
+
+    class Third(nn.Module):
+        def forward(self, input_ids, attention_mask):
+            return torch.stack([-6.0 + 12 * (input_ids[:, 4] == word) for word in (8, 7)], 1)
+
+    region = Region("place", 3).in_exchange()
+    change, control = run_effects(Third(), samples, region, answers, grid=None, config=InterventionConfig(batch_size=6))
+    assert change.min() > 0.9
+    assert np.abs(control).max() < 0.1
+    for sample in samples:
+        sample.tensors["rationale"][4] = 1
+    change, control = run_effects(Third(), samples, region, answers, grid=None, config=InterventionConfig(batch_size=6))
+    assert np.nanmax(np.abs([change, control]), initial=0) < 0.01
+
+
 def test_it_does_not_matter_who_computes_what():
     samples, rows = pictures(), np.arange(24)
     answers = probabilities(CORNER, samples)

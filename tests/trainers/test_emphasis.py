@@ -55,8 +55,11 @@ def test_a_log_that_also_goes_to_a_file_stays_plain(speaker):
     assert for_logger(SAID, speaker) == SAID
     speaker.addHandler(logging.StreamHandler(Terminal()))
     assert for_logger(SAID, speaker) == emphasised(SAID)
+    long = "a word " * 20
+    assert max(map(len, for_logger(long, speaker).splitlines())) <= 80
     speaker.addHandler(logging.StreamHandler(io.StringIO()))
     assert for_logger(SAID, speaker) == SAID
+    assert for_logger(long, speaker) == long
 
 
 def test_what_is_said_is_led_around_bars(speaker, monkeypatch):
@@ -65,7 +68,7 @@ def test_what_is_said_is_led_around_bars(speaker, monkeypatch):
     speaker.addHandler(handler)
     with spoken_by(speaker):
         speaker.warning("said")
-    assert screen.getvalue() == "\r\x1b[2Ksaid\n"  # the line that a bar of tqdm has left is wiped
+    assert screen.getvalue() == "\r\x1b[Jsaid\n"  # what bars of tqdm have left is wiped, also below
 
     class Proxy(io.StringIO):
         rich_proxied_file = screen

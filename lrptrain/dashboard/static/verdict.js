@@ -1,6 +1,6 @@
 // The verdict on a run in a sentence: the gravest of what was found, linked to it.
 
-const STATES = ["confirmed", "suspected", "refuted"];
+const STATES = ["confirmed", "suspected", "unconfirmed", "refuted"];
 
 // The findings of the last evaluation, the gravest first.
 function rankedFindings(run) {
@@ -17,7 +17,7 @@ function verdictText(finding) {
 function verdictOf(run) {
   const last = lastOf(run);
   if (last === undefined) return { state: "unknown", text: "Not evaluated yet" };
-  const standing = rankedFindings(run).filter((finding) => finding.state !== "refuted");
+  const standing = rankedFindings(run).filter((finding) => ["confirmed", "suspected"].includes(finding.state));
   if (!standing.length) {
     // Records of earlier versions do not say what that shows.
     const { tells, text } = last.power ?? { tells: true, text: "" };

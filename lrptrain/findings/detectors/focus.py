@@ -18,6 +18,12 @@ SCORE = "energy_pointing_game"
 """The score that is tested: the share of the positive relevance that lies on the annotation."""
 
 
+SHOWN = 0.5
+"""Maps with so much of their relevance outside the annotation show a reliance on what lies there."""
+HIDDEN = 0.1
+"""Maps with less than that there do not show it."""
+
+
 class FocusOutsideAnnotation(Detector):
     """The relevance lies outside the annotation."""
 
@@ -53,7 +59,9 @@ class FocusOutsideAnnotation(Detector):
 
 
 class RelianceOutsideAnnotation(Detector):
-    """The prediction relies on what lies outside the annotation, though no map shows it.
+    """The prediction relies on what lies outside the annotation, though the test of the maps does not suspect it.
+
+    Maps that point at the surroundings no more than a uniform one raise no suspicion, and yet may show a part of it.
 
     It is confirmed by a larger effect than other kinds, and only reported when confirmed: what people annotate is
     hardly ever all the evidence there is, so that a sound model relies on the rest, too.
@@ -76,15 +84,17 @@ class RelianceOutsideAnnotation(Detector):
         return "what lies outside the annotation"
 
     def share_sentence(self, finding: Finding) -> str:
-        """Return that no map shows it, and how much of the relevance lies on the annotation."""
+        """Return how far the maps show it, and how much of the relevance lies on the annotation."""
         sentence = share_on_annotation(finding)
-        return f"The maps do not show it: {sentence}" if sentence else "The maps do not show it."
+        return f"The maps {_shown(finding)}: {sentence}" if sentence else "The maps do not show it."
 
     def relevance_sentence(self, finding: Finding) -> str:
-        """Return that no map shows it, and how much of the relevance lies on the annotation."""
+        """Return how far the maps show it, and how much of the relevance lies on the annotation."""
         if finding.relevance is None:
-            return "the map does not show it"
-        return f"the map does not show it ({percent(finding.relevance.effect)} of the relevance lies on the annotation)"
+            return "the maps do not show it"
+        return (
+            f"the maps {_shown(finding)} ({percent(finding.relevance.effect)} of the relevance lies on the annotation)"
+        )
 
     def intervention_sentence(self, finding: Finding) -> str:
         """Return what changing all but the annotation does."""
@@ -112,6 +122,15 @@ class FocusInRegion(Detector):
                     column = f"{target}/region/{name}"
                     region = Region("named", index)
                     yield from _focus_candidates(evaluation, config, target, column, areas, region, name)
+
+
+def _shown(finding: Finding) -> str:
+    """Return whether the maps show a reliance on what lies outside the annotation, in words."""
+    assert finding.relevance is not None
+    outside = 1 - finding.relevance.effect
+    if outside >= SHOWN:
+        return "show it"
+    return "do not show it" if outside < HIDDEN else "show a part of it"
 
 
 def _focus_candidates(

@@ -1,0 +1,35 @@
+"""What is said on a terminal: lines of at most 80 columns, broken between words."""
+
+import os
+import sys
+import textwrap
+from typing import TextIO
+
+WIDTH = 80
+"""The columns of a terminal."""
+
+
+class WrappedWarning(UserWarning):
+    """A warning whose message is broken into lines where it is shown on a terminal.
+
+    `str` of it stays one line: filters and logs go by that.
+    """
+
+    def __format__(self, format_spec: str) -> str:
+        """Return the message as Python, Lightning and pytest put it behind the path and the line of a warning."""
+        message = super().__format__(format_spec)
+        # Below the path, whose length is not known here.
+        return f"\n{fitted(f'  {message}')}" if is_terminal(sys.stderr) else message
+
+
+def fitted(message: str) -> str:
+    """Return a message in lines that fit a terminal; one of several lines has a layout of its own, and keeps it."""
+    if "\n" in message:
+        return message
+    # A path or a command that is longer than a line is there to be copied: it is never broken.
+    return textwrap.fill(message, WIDTH, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
+
+
+def is_terminal(stream: TextIO) -> bool:
+    """Return whether a stream is a terminal that moves its cursor and has colours."""
+    return stream.isatty() and os.environ.get("TERM") != "dumb"

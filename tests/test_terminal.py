@@ -1,0 +1,38 @@
+import io
+import sys
+import warnings
+
+import pytest
+
+from lrptrain.terminal import WIDTH, WrappedWarning, fitted
+
+LONG = "RelevanceMonitor: the model is right more often than it is sure, so that probabilities are sharpened to it"
+
+
+class Terminal(io.StringIO):
+    def isatty(self):
+        return True
+
+
+def test_a_message_is_broken_between_words_and_nowhere_else():
+    lines = fitted(LONG).splitlines()
+    assert len(lines) == 2
+    assert max(map(len, lines)) <= WIDTH
+    assert " ".join(line.strip() for line in lines) == LONG
+    path = f"see {'x' * 90}/report-of-a-run.html"
+    assert fitted(path).split() == path.split()  # a path can be copied as a whole
+    assert fitted(f"{LONG}\n  See: {path}") == f"{LONG}\n  See: {path}"  # a layout of its own
+
+
+@pytest.mark.parametrize("terminal", [True, False])
+def test_a_warning_is_broken_where_it_is_shown_and_filtered_as_one_line(monkeypatch, terminal):
+    monkeypatch.setenv("TERM", "xterm")
+    stream = Terminal() if terminal else io.StringIO()
+    monkeypatch.setattr(sys, "stderr", stream)
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        warnings.warn(LONG, WrappedWarning, stacklevel=1)
+    assert str(given[0].message) == LONG
+    shown = warnings.formatwarning(given[0].message, WrappedWarning, "train.py", 12, line="")
+    assert (max(map(len, shown.splitlines())) <= WIDTH) is terminal
+    assert shown.split() == f"train.py:12: WrappedWarning: {LONG}".split()
