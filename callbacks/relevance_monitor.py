@@ -60,6 +60,8 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         `relevance/severity`: Of the gravest finding, in 0..1; see `Finding.severity`.
         `relevance/reliance`, `relevance/reliance_control`: How far the prediction moves, in -1..1, when what lies
             outside the annotation is changed, and under the control.
+        `relevance/statistics_reliance`, `relevance/statistics_reliance_control`: The same when images take the mean and
+            spread of their channels from another class's image, and from one of the same class.
         `relevance/seconds`: Time the monitor took since its last point: for this evaluation, and for writing the last.
         `relevance/cost_share`: Its share of the time since then, or since training began; in 0..1.
         `relevance/failures`: Times the monitor failed so far.

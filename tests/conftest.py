@@ -1,6 +1,8 @@
 """What all tests share."""
 
+import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -20,22 +22,46 @@ def shared() -> Path:
     return folder
 
 
+@pytest.fixture(scope="session", autouse=True)
+def unsynced_disk() -> Iterator[None]:
+    """No test cuts the power, and to wait for the disk after each of ten thousands of small files takes minutes."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda descriptor: None)
+        yield
+
+
+# Where a test trains, or starts a process, it takes seconds: these come first, so that only short ones are left when
+# one process has nothing to do any more.
+LONG = ("tests/test_", "tests/callbacks/", "tests/cli/", "tests/trainers/", "tests/experiments/", "tests/fuzz/")
+
+
+def scope_of(test: str) -> str:
+    """What one process of pytest runs as a whole: a file, whose fixtures are then made once, or several files."""
+    file = test.partition("::")[0]
+    if file.startswith("tests/dashboard/"):
+        return "tests/dashboard/"  # the runs that the page shows are recorded once
+    if file.endswith("_processes.py") or "test_every_python_block_runs" in test or "test_a_notebook_runs" in test:
+        return "tests/test_processes"  # forks of one process, which imports what they need
+    return file
+
+
 @pytest.hookimpl(optionalhook=True)  # only pytest-xdist has it
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Give each test to the next process that is free, but those whose fixtures take long to one of them.
+    """Give each scope to the next process that is free, long ones first.
 
-    The marks of `--dist loadgroup` would say so, but get lost: pytest-xdist 3.8 writes them into a name of the test
-    that pytest 9.2 does not read any more.
+    `--dist loadfile` knows neither scopes of several files nor which are long; the marks of `--dist loadgroup` get
+    lost: pytest-xdist 3.8 writes them into a name of the test that pytest 9.2 does not read any more.
     """
     from xdist.scheduler import LoadScopeScheduling
 
-    class ByFixture(LoadScopeScheduling):
+    class LongFirst(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.partition("::")[0]
-            if file.startswith("tests/dashboard/"):
-                return "tests/dashboard"  # the runs that the page shows are recorded once
-            if "test_every_python_block_runs" in nodeid or "test_a_notebook_runs" in nodeid:
-                return "blocks"  # one process imports what they need
-            return "processes" if file.endswith("_processes.py") else nodeid  # forks of one process
+            return scope_of(nodeid)
 
-    return ByFixture(config, log)
+        def _assign_work_unit(self, node: Any) -> None:
+            # The queue is ordered by the number of tests already.
+            scope = next((each for each in self.workqueue if each.startswith(LONG)), next(iter(self.workqueue)))
+            self.workqueue.move_to_end(scope, last=False)
+            super()._assign_work_unit(node)
+
+    return LongFirst(config, log)

@@ -1,13 +1,12 @@
-import multiprocessing
 import os
 import re
 import sys
 import traceback
 from pathlib import Path
-from typing import Any
 
 import pytest
 from doc_tables import ROOT, TABLES, filled
+from forks import start_fork
 
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").rglob("*.md"))]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
@@ -72,18 +71,9 @@ def run_block(block: str, folder: Path) -> None:
             raise
 
 
-@pytest.fixture(scope="module")
-def processes() -> Any:
-    """Starts processes that have imported what most blocks import: that takes longer than what the blocks do."""
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["lrptrain.callbacks", "pytorch_lightning", "timm", "torchvision", "transformers"])
-    return context
-
-
 @pytest.mark.parametrize("block", BLOCKS)
-def test_every_python_block_runs(block: str, tmp_path: Path, processes: Any):
-    process = processes.Process(target=run_block, args=(block, tmp_path))
-    process.start()
+def test_every_python_block_runs(block: str, tmp_path: Path):
+    process = start_fork(run_block, block, tmp_path)
     process.join(120)
     process.kill()
     assert process.exitcode == 0, (tmp_path / "output").read_text(encoding="utf-8")[-2000:]

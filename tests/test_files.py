@@ -1,5 +1,6 @@
 import json
 import math
+import os
 import resource
 import subprocess
 import sys
@@ -57,6 +58,21 @@ def test_a_file_is_replaced_in_one_step_or_not_at_all(tmp_path):
         write_atomically(path, fails)
     assert [each.name for each in tmp_path.iterdir()] == ["value.json"]
     assert json.loads(path.read_text(encoding="utf-8")) == [1]
+
+
+def test_a_file_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
+    """Else a machine that goes down in between may leave the name of a file without its content."""
+    path, lines = tmp_path / "value.json", tmp_path / "lines.jsonl"
+    synced = []
+
+    def sync(descriptor):
+        synced.append((os.fstat(descriptor).st_ino, os.fstat(descriptor).st_size, path.exists()))
+
+    monkeypatch.setattr(os, "fsync", sync)
+    write_json(path, [1])
+    append_json_line(lines, [1])
+    written = [(each.stat().st_ino, each.stat().st_size) for each in (path, lines)]
+    assert synced == [(*written[0], False), (*written[1], True)]
 
 
 LIMITED = """

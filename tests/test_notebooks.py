@@ -1,13 +1,13 @@
 """The notebooks run from top to bottom, and what is stored in them has no error."""
 
 import json
-import multiprocessing
 import os
 import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
+from forks import start_fork
 
 NOTEBOOKS = sorted((Path(__file__).parent.parent / "docs" / "notebooks").glob("*.ipynb"))
 TRAINERS = {"accelerate", "lightning", "plain_loop", "transformers_trainer"}
@@ -39,10 +39,7 @@ def run_notebook(notebook: Path, folder: Path) -> None:
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda path: path.stem)
 def test_a_notebook_runs(notebook: Path, tmp_path: Path):
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["lrptrain.callbacks", "pytorch_lightning", "timm", "torchvision", "transformers"])
-    process = context.Process(target=run_notebook, args=(notebook, tmp_path))
-    process.start()
+    process = start_fork(run_notebook, notebook, tmp_path)
     process.join(SECONDS)
     process.kill()
     assert process.exitcode == 0, (tmp_path / "output").read_text(encoding="utf-8")[-3000:]

@@ -41,20 +41,13 @@ def _paragraph(finding: Finding, run: Path | None) -> str:
     """Return the text of a fact."""
     text = sentences(finding)
     relevance = " ".join(part for part in (text.relevance, text.samples) if part)
-    evidence = (text.intervention, relevance, text.likewise, _excerpt(finding))
+    evidence = (text.intervention, relevance, text.likewise, text.excerpt)
     lines = [
         textwrap.fill(text.verdict, WIDTH, subsequent_indent="  "),
         *(textwrap.fill(f"  {line}", WIDTH, subsequent_indent="  ") for line in evidence if line),
         *_where_next(finding, run, text.remedy),
     ]
     return "\n".join(lines)
-
-
-def _excerpt(finding: Finding) -> str:
-    """Return the words of the sample that shows it best."""
-    if not finding.excerpts:
-        return ""
-    return f"Such as sample {finding.worst_samples[0]}: {finding.excerpts[0]}"
 
 
 def _where_next(finding: Finding, run: Path | None, remedy: str) -> list[str]:

@@ -70,6 +70,9 @@ class Detector(Protocol):
         fact: What findings of several kinds say alike, so that they are one fact; "" for the kind itself.
         seen_at_places: Whether it may be what a confirmed place shows otherwise; see `lrptrain.findings.facts`.
         verb: What the model does with the place, in a sentence: `the model <verb> <place>`.
+        is_fault: Whether a confirmed finding is a fault for sure. If not, its verdict says that a person has to judge,
+            and no gate fails on it.
+        remedy: What to do about a confirmed finding; "" for what is done about most: other data, or guidance.
     """
 
     kind: str
@@ -81,6 +84,8 @@ class Detector(Protocol):
     fact: str = ""
     seen_at_places: bool = False
     verb: str = "relies on"
+    is_fault: bool = True
+    remedy: str = ""
 
     def detect(self, evaluation: "Evaluation", config: DetectionConfig) -> Iterable[Candidate]:
         """Return what the relevance of an evaluation makes suspect."""

@@ -71,8 +71,9 @@ class Finding:
         note: The reason why it could not be tested, or "".
         title: What such a finding says, in a few words, for headings.
         medium: What the samples are, `"image"` or `"text"`; "" where it is not known.
-        strategy: What the intervention did to the place: `"swap"`, `"inpaint"`, `"fill"` or, to words, `"delete"`; ""
-            where it is not known.
+        annotated: Whether some of the samples that were looked at have an annotation.
+        strategy: What the intervention did to the place: `"swap"`, `"inpaint"`, `"fill"` or, to words, `"delete"`; to
+            the image as a whole, `"statistics"`; "" where it is not known.
         excerpts: Of texts, the words of the worst samples that show it, in their order.
         also: The further findings of the same fact, in classes and groups and for other targets; see
             `lrptrain.findings.facts`. None of them has any of its own.
@@ -96,6 +97,7 @@ class Finding:
     note: str = ""
     title: str = ""
     medium: Literal["image", "text", ""] = ""
+    annotated: bool = False
     strategy: str = ""
     excerpts: tuple[str, ...] = ()
     also: tuple["Finding", ...] = ()
@@ -200,9 +202,15 @@ class Finding:
         )
 
 
+def is_fault(finding: Finding) -> bool:
+    """Return whether a finding, once confirmed, is a fault for sure: others are for a person to judge, not a gate."""
+    return get_detector(finding.kind).is_fault
+
+
 def worst_severity(findings: Iterable[Finding]) -> float:
-    """Return the largest severity, also of what is folded into others; 0 without findings."""
-    return max((each.severity for finding in findings for each in (finding, *finding.also)), default=0.0)
+    """Return the largest severity of what is a fault for sure, also of what is folded into others; 0 without any."""
+    every = (each for finding in findings for each in (finding, *finding.also))
+    return max((each.severity for each in every if is_fault(each)), default=0.0)
 
 
 def _with_lists(value: Any) -> Any:

@@ -22,7 +22,7 @@ def finding_html(finding: "Finding") -> str:
     return (
         f'<div style="{style};border-left:4px solid {color}">'
         f'<div style="color:{color};font-weight:600">{html.escape(text.verdict)}</div>'
-        f"{_lines((text.intervention, text.relevance, text.likewise, text.samples))}"
+        f"{_lines((text.intervention, text.relevance, text.likewise, text.samples, text.excerpt))}"
         f"{proof_html(finding)}"
         f"{_lines([f'Mend: {text.remedy}'] if text.remedy else [])}"
         f'<details style="color:#5c5c5c;font-size:12px"><summary>in numbers</summary>{html.escape(str(finding))}'

@@ -13,25 +13,27 @@ if TYPE_CHECKING:
 MOST_NAMES = 6
 """So many classes are named; more are counted."""
 _VERDICTS = {
-    "confirmed": "SHORTCUT confirmed, {scope}: the model {verb} {place}.",
+    "confirmed": "{confirmed_as}, {scope}: the model {verb} {place}.",
     "suspected": "Suspected, {scope}: the maps point at {place}.",
     "unconfirmed": "Not confirmed by removal, {scope}: the maps point at {place}.",
     "refuted": "Refuted, {scope}: the model does not rely on {place}.",
 }
+# By `Detector.is_fault`.
+_CONFIRMED = {True: "SHORTCUT confirmed", False: "Confirmed, for you to judge"}
 # By strategy: what was done to the place, and what the control was.
 _CHANGES = {
     "swap": ("Swapped for another class's", "the same class's"),
+    "statistics": ("Given another class's colour and contrast", "the same class's"),
     "inpaint": ("Painted over", "random places"),
     "fill": ("Covered with the mean colour", "random places"),
     "delete": ("Deleted", "random words"),
     "": ("With that changed", "control"),
 }
 _PLURALS = {"class": "classes", "group": "groups"}
+# By whether there are annotations, by which guidance goes.
 _REMEDIES = {
-    "confirmed": "RelevanceGuidance, or other data: docs/how-to/guidance.md",
-    "suspected": "",
-    "unconfirmed": "",
-    "refuted": "",
+    True: 'data without it, or guidance by "swap": docs/tutorials/mend.md',
+    False: "data without it, or annotate and guide: docs/tutorials/mend.md",
 }
 
 
@@ -44,6 +46,7 @@ class Sentences(NamedTuple):
         relevance: How much of the relevance lies where; "" if no map says.
         likewise: In which other classes and groups the same is confirmed, suspected or not confirmed; "" in none.
         samples: How many samples it rests on, and since when it has been found.
+        excerpt: Of texts, the words of the sample that shows it best; "" of images.
         remedy: What to do about it; "" where it is not confirmed.
     """
 
@@ -52,6 +55,7 @@ class Sentences(NamedTuple):
     relevance: str
     likewise: str
     samples: str
+    excerpt: str
     remedy: str
 
 
@@ -62,14 +66,17 @@ def sentences(finding: "Finding") -> Sentences:
     differs = any(_says_the_same(each, finding) and each.state != finding.state for each in finding.also)
     everything = "all classes together" if differs else "all classes"
     scope = everything if finding.scope == OVERALL else str(finding.scope)
-    verdict = _VERDICTS[finding.state].format(scope=scope, verb=detector.verb, place=detector.place(finding))
+    verdict = _VERDICTS[finding.state].format(
+        scope=scope, verb=detector.verb, place=detector.place(finding), confirmed_as=_CONFIRMED[detector.is_fault]
+    )
     return Sentences(
         verdict=verdict,
         intervention=_intervention(finding),
         relevance=detector.share_sentence(finding),
         likewise=_likewise(finding),
         samples=f"{counted(finding.samples, finding.medium or 'sample')} since epoch {finding.first_epoch}.",
-        remedy=_REMEDIES[finding.state],
+        excerpt=f"Such as sample {finding.worst_samples[0]}: {finding.excerpts[0]}" if finding.excerpts else "",
+        remedy=(detector.remedy or _REMEDIES[finding.annotated]) if finding.state == "confirmed" else "",
     )
 
 

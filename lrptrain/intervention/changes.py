@@ -20,7 +20,7 @@ class Change:
         answer: The class probabilities of the sample as it is, sharpened as those that the verdict rests on.
         changed_answer: Those of the changed sample.
         control_answer: Those of the control.
-        fall: How much further the probability of the predicted class falls than under the control.
+        fall: How much further the probability of the predicted class falls than the control moves it, up or down.
     """
 
     changed: Mapping[str, Tensor]
@@ -52,7 +52,7 @@ class KeptChanges:
         Args:
             region: What was changed.
             row: The index of the sample.
-            fall: How much further the probability of its predicted class falls than under the control.
+            fall: As that of `Change`.
             make: Makes what is kept.
         """
         groups = [group for group in self.groups.get(region, ()) if row in group]

@@ -18,6 +18,7 @@ from lrptrain.intervention.changes import Change, KeptChanges
 from lrptrain.intervention.confidence import sharpened
 from lrptrain.intervention.images import filled, inpainted, shifted
 from lrptrain.intervention.regions import Region, image_of, pixels, tokens
+from lrptrain.intervention.statistics import ValueRange, swap_statistics, value_range
 from lrptrain.intervention.swap import donors_by_prediction, places_in_order, swap_pixels, swap_places
 from lrptrain.intervention.texts import random_tokens
 from lrptrain.metrics.deletion import delete_tokens
@@ -62,11 +63,15 @@ def strategy_of(region: Region, grid: tuple[int, int] | None, config: Interventi
 
     Words are deleted otherwise, and places of images painted over.
 
+    The statistics of an image can only be swapped, whatever was configured for its places.
+
     Args:
         region: What is changed.
         grid: Rows and columns of an image's tokens, None for texts.
         config: How to intervene.
     """
+    if region.kind == "statistics":
+        return "statistics"
     if config.strategy == "swap" and (region.by_annotation or region.exchanged):
         return "swap"
     if grid is None:
@@ -87,6 +92,7 @@ class _Chunk:
         grid: Rows and columns of an image's tokens, None for texts.
         random: Uniform random numbers, `[controls, samples, width]`.
         colour: The mean colour of all images, with which regions are filled; empty where they are not.
+        valid: The values that pixels have in all images, where statistics are swapped; else None.
     """
 
     batch: Mapping[str, Tensor]
@@ -97,6 +103,7 @@ class _Chunk:
     grid: tuple[int, int] | None
     random: Float[Tensor, "controls batch width"]
     colour: Float[Tensor, " channels"]
+    valid: ValueRange | None = None
 
 
 @torch.no_grad()
@@ -117,10 +124,10 @@ def effects(
 ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
     """Change a region in some samples, and measure by how much the probability of the predicted class falls.
 
-    The control of a swap is a swap with a sample of the same predicted class. (A random region would be none: a tinted
-    background is everywhere.) A place that is exchanged takes what the donor has in the same place, without the donor's
-    evidence. The control of all else is an equally large random region: the same shape elsewhere, shifted around the
-    edges of the image, or as many random tokens.
+    The control of a swap, of surroundings as of statistics, is a swap with a sample of the same predicted class. (A
+    random region would be none: a tinted background is everywhere.) A place that is exchanged takes what the donor has
+    in the same place, without the donor's evidence. The control of all else is an equally large random region: the same
+    shape elsewhere, shifted around the edges of the image, or as many random tokens.
 
     Args:
         model: The model in evaluation mode.
@@ -143,7 +150,8 @@ def effects(
         ValueError: If the samples do not allow it: all are read as one class, or a text has no `attention_mask`.
     """
     predicted = probabilities.argmax(1)
-    swap = strategy_of(region, grid, config) == "swap"
+    strategy = strategy_of(region, grid, config)
+    swap = strategy in ("swap", "statistics")
     # Every sample has a place to give, also where that of a single class is tested; surroundings need an annotation.
     givers = rows if region.by_annotation else np.arange(len(samples))
     # First donors of another class, the change; then donors of the same class, the control.
@@ -152,6 +160,7 @@ def effects(
         raise ValueError("texts cannot lose tokens without an attention_mask in the batch")
     random = _random_numbers(samples, grid, config)
     colour = _mean_colour(samples) if config.strategy == "fill" else torch.empty(0)
+    valid = value_range(_images(samples)) if strategy == "statistics" else None
     changes = [np.empty(0)]
     controls = [np.empty(0)]
     for start in range(0, len(computed_rows), config.batch_size):
@@ -161,7 +170,7 @@ def effects(
         batch, *donor_batches = _padded_alike(samples, [chunk_rows, *donor_rows], device)
         place = tokens(region, batch) if grid is None else pixels(region, batch, grid)
         numbers = random[:, chunk_rows].to(device)
-        chunk = _Chunk(batch, donor_batches, place, region, config, grid, numbers, colour)
+        chunk = _Chunk(batch, donor_batches, place, region, config, grid, numbers, colour, valid)
         with forward_context():
             variants = list(_altered(chunk))
             answers = [class_probabilities(output).cpu().numpy() for output in _outputs(model, variants)]
@@ -178,7 +187,10 @@ def effects(
             untested |= donor[chunk_rows] < 0
         if kept is not None:
             for i in np.flatnonzero(~untested):
-                fall = float(falls[0][i] - np.mean(falls[1:], axis=0)[i])
+                # A control that moves the answer, up or down, shows that the sample is unsteady: one whose answer falls
+                # by 0.1, and rises by 0.4 under the control, is a worse example than one that falls by 0.4 from a
+                # control that leaves it.
+                fall = float(falls[0][i] - abs(np.mean(falls[1:], axis=0)[i]))
                 kept.offer(region, int(chunk_rows[i]), fall, partial(_change, variants, answers, int(i), fall))
         changes.append(np.where(untested, np.nan, falls[0]))
         # A swap has one control, the donor of the same class; for all else it is the mean over the random regions.
@@ -238,8 +250,13 @@ def _random_numbers(
 
 def _mean_colour(samples: Sequence[Sample]) -> Float[Tensor, " channels"]:
     """Return the mean colour of all images; nothing for texts."""
-    images = [sample.tensors[name] for sample in samples for name in IMAGES if name in sample.tensors]
+    images = _images(samples)
     return torch.stack([image.double().mean((1, 2)) for image in images]).mean(0) if images else torch.empty(0)
+
+
+def _images(samples: Sequence[Sample]) -> list[Float[Tensor, "channels _height _width"]]:
+    """Return the images of all samples; none of texts."""
+    return [sample.tensors[name] for sample in samples for name in IMAGES if name in sample.tensors]
 
 
 def _altered(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
@@ -253,6 +270,9 @@ def _altered_images(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
     name, images = image_of(chunk.batch)
     assert grid is not None
     for donors in chunk.donors:
+        if chunk.valid is not None:
+            yield {**chunk.batch, name: swap_statistics(images, image_of(donors)[1], chunk.valid)}
+            continue
         donor_evidence = ~pixels(Region("outside"), donors, grid)
         yield {**chunk.batch, name: swap_pixels(images, region, image_of(donors)[1], donor_evidence)}
     if chunk.donors:

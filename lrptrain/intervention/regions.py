@@ -21,14 +21,15 @@ class Region:
 
     Attributes:
         kind: `"outside"`: all but the evidence. `"named"`: a named region of the annotation. `"patches"`: patches of an
-            image. `"token"`: every occurrence of a token in a text. `"place"`: a place in a text.
+            image. `"statistics"`: the mean and spread of an image's channels, which lie at all pixels. `"token"`: every
+            occurrence of a token in a text. `"place"`: a place in a text.
         which: For `"named"` the index of the region; for `"patches"` the indices of the tokens, row by row; for
             `"token"` its id; for `"place"` 0 for the first content token, -1 for the last, and so on.
         exchanged: Whether a place, patches or a place in a text, takes what another sample has in the same place,
             rather than to be removed.
     """
 
-    kind: Literal["outside", "named", "patches", "token", "place"]
+    kind: Literal["outside", "named", "patches", "statistics", "token", "place"]
     which: int | tuple[int, ...] = 0
     exchanged: bool = False
 
@@ -59,6 +60,8 @@ def pixels(region: Region, batch: Mapping[str, Tensor], grid: tuple[int, int]) -
     """
     _, images = image_of(batch)
     size = images.shape[-2], images.shape[-1]
+    if region.kind == "statistics":
+        return torch.ones((len(images), *size), dtype=torch.bool, device=images.device)
     if region.kind == "patches":
         assert isinstance(region.which, tuple)
         cells = torch.zeros(grid[0] * grid[1], device=images.device)

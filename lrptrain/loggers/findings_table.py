@@ -36,7 +36,9 @@ def finding_text(finding: Finding) -> str:
     text = sentences(finding)
     details = str(finding).split(": ", 1)[-1]
     remedy = f"Mend: {text.remedy}." if text.remedy else ""
-    parts = (text.verdict, text.intervention, text.relevance, text.likewise, remedy, f"In detail: {details}")
+    excerpt = f"{text.excerpt}." if text.excerpt else ""
+    evidence = (text.intervention, text.relevance, text.likewise, excerpt)
+    parts = (text.verdict, *evidence, remedy, f"In detail: {details}")
     return " ".join(part for part in parts if part)
 
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from lrptrain.findings import Finding, unfold
+from lrptrain.findings import Finding, is_fault, unfold
 
 _FORBIDDEN_STATES = {None: (), "suspected": ("suspected", "confirmed"), "confirmed": ("confirmed",)}
 
@@ -12,8 +12,9 @@ class FindingError(RuntimeError):
 
 
 def gravest_forbidden(findings: Sequence[Finding], fail_on: str | None) -> Finding | None:
-    """Return the gravest finding that `fail_on` forbids, or None."""
-    forbidden = [finding for finding in unfold(findings) if finding.state in _FORBIDDEN_STATES[fail_on]]
+    """Return the gravest finding that `fail_on` forbids, or None. What a person has to judge is not forbidden."""
+    states = _FORBIDDEN_STATES[fail_on]
+    forbidden = [finding for finding in unfold(findings) if finding.state in states and is_fault(finding)]
     return max(forbidden, key=lambda finding: finding.severity, default=None)
 
 

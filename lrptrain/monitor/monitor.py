@@ -41,7 +41,7 @@ from lrptrain.monitor.left_out import LeftOut
 from lrptrain.monitor.model_input import InputListener
 from lrptrain.monitor.power import found_by, power_line
 from lrptrain.monitor.proving import changes_to_keep, gather_changes
-from lrptrain.monitor.record_builder import RecordBuilder, candidate_of
+from lrptrain.monitor.record_builder import RecordBuilder, candidate_of, untested_lines
 from lrptrain.monitor.run import EvaluationKey, RunPoint
 from lrptrain.monitor.run_recorder import RunRecorder
 from lrptrain.monitor.sample_reader import SampleReader
@@ -436,6 +436,7 @@ class MonitorCore:
         # All processes hold the same samples from here on, and come to the same candidates: they share the
         # interventions.
         effects = self._intervene(evaluator, evaluation, candidates, kept)
+        self._mention(untested_lines(candidates, effects or ()))
         exchanges: dict[int, Effect | str] = {}
         if effects is not None and self.config.intervention == "swap":
 

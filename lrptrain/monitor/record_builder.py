@@ -23,6 +23,7 @@ from lrptrain.findings import (
 )
 from lrptrain.findings.detector import get_detector
 from lrptrain.findings.facts import fold_places
+from lrptrain.findings.finding import MAX_WORST_SAMPLES
 from lrptrain.findings.suspicion import worth_saying
 from lrptrain.loggers import EpochRecord
 from lrptrain.loggers.local import PROOFS, evaluation_name
@@ -101,7 +102,11 @@ class RecordBuilder:
         names = self._names(evaluation, sources)
         findings = [candidate.finding for candidate in candidates]
         if effects is not None:
-            tested = reach_verdicts(findings, effects, self.min_effect, self.confidence, exchanges)
+            verdicts = reach_verdicts(findings, effects, self.min_effect, self.confidence, exchanges)
+            tested = [
+                _with_worst_samples(finding, effect, candidate, evaluation)
+                for finding, effect, candidate in zip(verdicts, effects, candidates, strict=True)
+            ]
             findings = [each for each in tested if each.state == "confirmed" or _reported_unconfirmed(each)]
         findings = worth_saying(findings, evaluation, self.confidence)
         findings = [self._in_words(each, evaluation, sources) for each in findings]
@@ -180,6 +185,7 @@ class RecordBuilder:
 
     def _in_words(self, finding: Finding, evaluation: Evaluation, sources: NameSources) -> Finding:
         """Return the finding with what its samples are, and the words of the texts that show it best."""
+        finding = replace(finding, annotated=any(not np.isnan(each.chance) for each in evaluation.samples))
         if any(each.content_ids is None for each in evaluation.samples):
             is_image = all(each.grid is not None for each in evaluation.samples)
             return replace(finding, medium="image" if is_image else "")
@@ -210,6 +216,26 @@ def candidate_of(candidates: Sequence[Candidate]) -> CandidateOf:
     return tested
 
 
+def untested_lines(candidates: Sequence[Candidate], effects: Sequence[Effect | str]) -> list[str]:
+    """Return what the user is to know of reliances that no map suspects and that could not be tested.
+
+    A finding that is reported says so itself. These would else go unmentioned, as if there were nothing.
+
+    Args:
+        candidates: What was to be tested.
+        effects: The effects, or why there is none; empty without an intervention.
+    """
+    return [
+        f"not tested whether {_lower_first(candidate.finding.title)}: {effect}"
+        for candidate, effect in zip(candidates, effects, strict=bool(effects))
+        if isinstance(effect, str) and not _reported_unconfirmed(candidate.finding)
+    ]
+
+
+def _lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
 def _reported_unconfirmed(finding: Finding) -> bool:
     return get_detector(finding.kind).reported_unconfirmed
 
@@ -224,21 +250,39 @@ def _counts(findings: Sequence[Finding]) -> dict[str, float]:
     }
 
 
+# What `summary.FINDING_METRICS` describes: the region that is changed, and the key of what that does.
+_RELIANCES = (("outside", "reliance"), ("statistics", "statistics_reliance"))
+
+
 def _reliance(
     evaluation: Evaluation, candidates: Sequence[Candidate], effects: Sequence[Effect | str] | None
 ) -> dict[str, float]:
-    """Return how far predictions move when all but the annotation is changed, and under the control, if this was done.
+    """Return how far predictions move when what needs no suspicion is changed, and under the control, if this was done.
 
-    These are means over all samples, of the candidate for the first target, whichever kind it is of.
+    That is all but the annotation, and the statistics of images. The numbers are means over all samples that were
+    changed, of the candidate for the first target, whichever kind it is of.
     """
-    # The library's detectors make one such candidate at most: a scope is either "focus" or "reliance outside the
-    # annotation", and both have the region "outside". A named region or a class is another number.
+    # The library's detectors make one such candidate of a region at most: a scope is either "focus" or "reliance
+    # outside the annotation", and both have the region "outside". A named region or a class is another number.
+    scalars: dict[str, float] = {}
+    keys = dict(_RELIANCES)
     for candidate, effect in zip(candidates, effects or (), strict=effects is not None):
         all_samples = candidate.finding.scope == OVERALL and candidate.finding.target == evaluation.targets[0]
-        if candidate.region.kind != "outside" or not all_samples or isinstance(effect, str):
+        key = keys.get(candidate.region.kind)
+        if key is None or not all_samples or isinstance(effect, str) or np.isnan(effect.change).all():
             continue
-        if not np.isnan(effect.change).all():
-            change = float(np.nanmean(effect.change))
-            control = float(np.nanmean(effect.control))
-            return {"relevance/reliance": change, "relevance/reliance_control": control}
-    return {}
+        scalars.setdefault(f"relevance/{key}", float(np.nanmean(effect.change)))
+        scalars.setdefault(f"relevance/{key}_control", float(np.nanmean(effect.control)))
+    return scalars
+
+
+def _with_worst_samples(
+    finding: Finding, effect: Effect | str, candidate: Candidate, evaluation: Evaluation
+) -> Finding:
+    """Return a finding that no map shows with the samples whose answers fell furthest beyond the control."""
+    if finding.worst_samples or isinstance(effect, str):
+        return finding
+    falls = effect.change - effect.control
+    order = [i for i in np.argsort(-falls, kind="stable") if not np.isnan(falls[i])]
+    rows = candidate.rows[order[:MAX_WORST_SAMPLES]]
+    return replace(finding, worst_samples=tuple(evaluation.samples[row].sample.sample_id for row in rows))

@@ -203,6 +203,14 @@ FINDING_METRICS = (
         bounds=(-1, 1),
         references=("reliance_control",),
     ),
+    LoggedMetric(
+        ("statistics_reliance",),
+        "Reliance on colour and contrast, and the control",
+        FINDINGS,
+        higher_is_better=False,
+        bounds=(-1, 1),
+        references=("statistics_reliance_control",),
+    ),
 )
 FAILURES = LoggedMetric(("failures",), "Failures", COST, unit="count")
 LEFT_OUT = LoggedMetric(("left_out",), "Samples left out", COST, unit="count")

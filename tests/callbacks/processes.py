@@ -1,7 +1,6 @@
 """Scripts that are run in one process and in two."""
 
 import json
-import multiprocessing
 import os
 import runpy
 import socket
@@ -10,14 +9,13 @@ import traceback
 from pathlib import Path
 from typing import Any
 
+from forks import start_fork
+
 SECONDS = 150
 
 
 def one_and_two(root: Path, script: str) -> tuple[Path, Path]:
     """The folders of both runs of a script beside this file, called with a folder and the number of processes."""
-    # Forks of a process that has imported the libraries: importing them six times takes longer than the runs.
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["lrptrain.callbacks", "pytorch_lightning", "timm", "torchmetrics"])
     path = Path(__file__).with_name(script)
     running = []
     for devices in (1, 2):
@@ -25,8 +23,7 @@ def one_and_two(root: Path, script: str) -> tuple[Path, Path]:
         folder.mkdir()
         port = free_port()
         for rank in range(devices):
-            process = context.Process(target=run_script, args=(path, folder, devices, rank, port))
-            process.start()
+            process = start_fork(run_script, path, folder, devices, rank, port)
             running.append((process, folder / f"log-{rank}"))
     for process, log in running:
         process.join(SECONDS)

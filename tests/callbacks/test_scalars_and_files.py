@@ -45,7 +45,9 @@ def test_every_key_starts_alike_and_is_a_float(tmp_path):
         "failures",
         "left_out",
     )
-    untested = {"relevance/reliance", "relevance/reliance_control"}  # where all samples are read alike
+    # Where all samples are read alike.
+    reliances = ("reliance", "statistics_reliance")
+    untested = {f"relevance/{name}{end}" for name in reliances for end in ("", "_control")}
     assert keys - untested == expected | COSTS | {f"relevance/{name}" for name in plain}
     assert runner.callback_metrics["relevance/chance"] == 0.25
     assert 0 < runner.callback_metrics["relevance/cost_share"] < 1

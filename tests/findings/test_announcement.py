@@ -7,6 +7,8 @@ import pytest
 from examples import finding
 
 from lrptrain.findings import OVERALL, Evidence, Scope, announce, fold
+from lrptrain.findings.detector import detectors
+from lrptrain.terminal import WIDTH
 
 MOVED = Evidence(0.4, (0.3, 0.5), 0.1, 0.002, 20)
 SUSPECTED = finding(scope=Scope("class", "cat"))
@@ -24,10 +26,14 @@ def test_what_is_wrong_comes_first_then_the_evidence_then_what_to_do():
         "  Painted over, the answer's probability falls by 90 points (random places: 0).",
         "  12 % of the relevance is there, on 31 % of the image. 20 images since epoch 0.",
         "  See samples 17, 4: lrptrain dashboard runs/demo",
-        "  Mend: RelevanceGuidance, or other data: docs/how-to/guidance.md",
+        "  Mend: data without it, or annotate and guide: docs/tutorials/mend.md",
     ]
     assert (DOCS / text.split()[-1]).is_file()
-    (text,) = announce([CONFIRMED])
+    (text,) = announce([replace(CONFIRMED, annotated=True)])
+    remedy = text.splitlines()[-1]
+    assert remedy == '  Mend: data without it, or guidance by "swap": docs/tutorials/mend.md'
+    remedies = [f"  Mend: {detector.remedy}" for detector in detectors()]
+    assert max(map(len, [remedy, *remedies])) <= WIDTH
     assert text.splitlines()[:4] == [
         "SHORTCUT confirmed, all classes: the model relies on what lies outside the",
         "  annotation.",

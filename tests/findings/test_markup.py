@@ -4,6 +4,7 @@ import pytest
 from examples import finding
 
 from lrptrain.findings import OVERALL, Evidence
+from lrptrain.loggers.findings_table import finding_text
 
 MOVED = Evidence(0.4, (0.3, 0.5), 0.1, 0.002, 20)
 
@@ -22,6 +23,12 @@ def test_what_is_not_confirmed_has_another_colour_and_no_remedy(state):
     page = replace(finding(), state=state)._repr_html_()
     assert "#b3382c" not in page
     assert "Mend:" not in page
+
+
+def test_a_text_is_quoted():
+    fact = replace(finding(), medium="text", excerpts=('"read the census"', '"again"'))
+    assert "Such as sample 17: &quot;read the census&quot;<" in fact._repr_html_()
+    assert 'Such as sample 17: "read the census". In detail' in finding_text(fact)
 
 
 def test_names_are_no_markup():

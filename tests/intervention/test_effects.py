@@ -230,6 +230,34 @@ def test_donors_are_read_as_another_class():
         donors_by_prediction(np.zeros(5, int), np.arange(5), 0)
 
 
+def test_a_text_that_the_control_moves_up_is_no_proof():
+    class Table(nn.Module):
+        """Word 7 speaks for class 1, four of word 5 against it, and fewer of word 5 for it."""
+
+        def forward(self, input_ids, attention_mask):
+            count = ((input_ids == 5) & (attention_mask != 0)).sum(1)
+            has_word = ((input_ids == 7) & (attention_mask != 0)).any(1)
+            logit = 2.6 * has_word - 2.2 + 4.0 * ((count > 0) & (count < 4)) + 1.6 * (count == 0) * has_word
+            return torch.stack([torch.zeros_like(logit), logit], 1)
+
+    ids = [[1, 7, 5, 5, 5, 5, 2], [1, 7, 8, 8, 8, 8, 2]]
+    samples = [
+        Sample(i, 1, {"input_ids": torch.tensor(each), "attention_mask": torch.ones(7, dtype=torch.long)})
+        for i, each in enumerate(ids)
+    ]
+    with torch.no_grad():
+        batch = {name: torch.stack([sample.tensors[name] for sample in samples]) for name in samples[0].tensors}
+        answers = class_probabilities(Table()(**batch)).numpy()
+    region = Region("token", 7)
+    recorder = KeptChanges({region: [{0, 1}]}, most=1)
+    change, control = run_effects(Table(), samples, region, answers, grid=None, kept=recorder)
+    # By logits 0.4, -2.2 and 4.4, and 2 and -2.2: 0.60 - 0.10, 0.60 - 0.99; 0.88 - 0.10.
+    np.testing.assert_allclose(change, [0.499, 0.781], atol=1e-3)
+    np.testing.assert_allclose(control, [-0.389, 0.0], atol=1e-3)
+    assert (change - control).argmax() == 0
+    assert recorder.furthest(region, {0, 1}) == [1]
+
+
 def texts(count=20):
     """A word in half of the texts, outside of the rationale."""
     rng = np.random.default_rng(0)
@@ -283,7 +311,7 @@ def test_what_falls_furthest_is_kept_with_its_inputs_and_answers(strategy):
     recorder = KeptChanges({region: groups, Region("patches", (0,)): [{0}]}, most=2)
     config = InterventionConfig(strategy, batch_size=5)
     change, control = run_effects(CORNER, samples, region, answers, config=config, kept=recorder)
-    differences = change - control
+    differences = change - np.abs(control)
     for group in groups:
         expected = sorted(group, key=lambda row: (-differences[row], row))[:2]
         assert recorder.furthest(region, group) == expected

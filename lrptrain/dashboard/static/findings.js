@@ -89,7 +89,7 @@ function relevanceRow(finding) {
   const found = finding.relevance;
   if (!found || !isNumber(found.effect)) return h("div", { className: "fact" }, h("span", { className: "muted" }, "no map shows it"));
   const on = /annotation$/.test(finding.kind) ? [term("annotation", "on the annotation")] : ["there"];
-  return fact(percent(found.effect), ["of the ", term("relevance"), " ", ...on], found, ["its ", term("area"), ` is ${percent(found.reference)}`], 0, 1);
+  return fact(percent(found.effect), ["of the ", term("relevance"), " ", ...on], found, ["its ", term("area"), ` is ${percent(found.reference)}`], "%", 0, 1);
 }
 
 function interventionRow(finding) {
@@ -100,13 +100,13 @@ function interventionRow(finding) {
   const [low, high] = found.interval || [];
   const unit = term("points", points(found.effect) === "1" ? "point" : "points");
   return fact(points(found.effect), [h("b", {}, unit), " change of the prediction beyond the ", term("control")], { ...found, reference: 0 },
-    [`the control moves it by ${points(found.reference)}`], Math.min(-0.2, low || 0), Math.max(1, high || 1));
+    [`the control moves it by ${points(found.reference)}`], "points", Math.min(-0.2, low || 0), Math.max(1, high || 1));
 }
 
-function fact(value, text, found, reference, from, to) {
+function fact(value, text, found, reference, unit, from, to) {
   const [low, high] = found.interval || [];
   const p = isNumber(found.p_value) ? [term("p-value", "p"), ` = ${number(found.p_value)}, `] : [];
-  const interval = isNumber(low) ? [term("interval", `${points(low)} to ${percent(high)}`)] : ["no interval"];
+  const interval = isNumber(low) ? [term("interval", `${points(low)} to ${points(high)} ${unit}`)] : ["no interval"];
   return h("div", { className: "fact" }, h("div", {}, h("b", {}, value), " ", text), bar(found.effect, low, high, found.reference, from, to),
     h("div", { className: "muted" }, interval, "; ", reference, "; ", p, `n = ${found.samples}`));
 }

@@ -1,0 +1,23 @@
+"""Processes that have imported what most examples and scripts import: that takes longer than what they do."""
+
+import multiprocessing
+import os
+from collections.abc import Callable
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+PRELOADED = ["lrptrain.callbacks", "pytorch_lightning", "timm", "torchvision", "transformers"]
+
+
+def start_fork(target: Callable[..., object], *arguments: Any) -> BaseProcess:
+    """A started process that calls a function: a fork of one that has imported the libraries, once for all tests."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    process = context.Process(target=_call, args=(target, *arguments))
+    process.start()
+    return process
+
+
+def _call(target: Callable[..., object], *arguments: Any) -> None:
+    os.fsync = lambda fd: None  # as in conftest.py
+    target(*arguments)
