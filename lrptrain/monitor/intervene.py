@@ -78,8 +78,8 @@ def _effects_on(
         confidence: The level of verdicts, in (0, 1).
     """
     rows = np.unique(np.concatenate([each.rows for each in candidates.values()]))
-    # The curve `relevance/reliance` is the mean effect of the surroundings: of all samples, in every evaluation.
-    is_curve = region.kind == "outside"
+    # Curves such as `relevance/reliance` are means over all of these samples, in every evaluation.
+    is_curve = region.kind in ("outside", "statistics")
     early = rows if is_curve else first_look(rows, len(intervention.explained), intervention.config.seed)
     effect = intervention.effect_on(region, rows, early)
     if isinstance(effect, str):
