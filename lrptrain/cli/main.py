@@ -14,16 +14,17 @@ from lrptrain.cli.lightning import lightning_cli
 from lrptrain.extras import require
 
 LIGHTNING_VERBS = {
-    "fit": "Train a model: lrptrain fit --config FILE (LightningCLI).",
-    "validate": "Run one validation: lrptrain validate --config FILE --ckpt_path CHECKPOINT (LightningCLI).",
-    "test": "Test a model: lrptrain test --config FILE --ckpt_path CHECKPOINT (LightningCLI).",
+    "fit": "Train a model (LightningCLI): lrptrain fit --config FILE.",
+    "validate": "Run one validation (LightningCLI): --config FILE --ckpt_path FILE.",
+    "test": "Test a model (LightningCLI): --config FILE --ckpt_path FILE.",
 }
 VERBS = {
-    "demo": ("lrptrain.cli.demo.demo", "Train a small ViT that reads a planted tag under the monitor, then guided."),
+    "demo": ("lrptrain.cli.demo.demo", "Train a small ViT with a planted tag: monitored, then guided."),
     "attribute": ("lrptrain.cli.attribute.show_relevance", "Show which patches or words speak for a class."),
     "check": ("lrptrain.cli.check.check_run", "Exit with 1 if a finding of a run is graver than allowed."),
     "compare": ("lrptrain.cli.compare.compare_checkpoint", "Compare methods on your model and data."),
     "audit": ("lrptrain.cli.audit.audit_checkpoint", "Test whether maps are faithful on your model."),
+    "repair": ("lrptrain.cli.repair.repair_checkpoint", "Train the last layer anew, without the shortcut."),
     "segment": ("lrptrain.cli.segment.segment", "Make masks and a segmenter from a classifier of images."),
     "dashboard": ("lrptrain.cli.dashboard.dashboard", "Serve runs as a page on this machine."),
     "report": ("lrptrain.cli.report.report", "Write runs as one HTML file."),

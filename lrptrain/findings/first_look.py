@@ -1,8 +1,8 @@
 """An intervention looks at half of the samples first, and goes on only where a candidate may still be confirmed.
 
-To give up on a candidate cannot confirm anything by chance: it is a non-binding stop for futility, as in clinical trials
-(Jennison & Turnbull 2000, "Group Sequential Methods"). What is confirmed, or stays suspected, was tested on all of its
-samples, and its effect and interval are those that it would have without a first look.
+To give up on a candidate cannot confirm anything by chance: it is a non-binding stop for futility, as in clinical
+trials (Jennison & Turnbull 2000, "Group Sequential Methods"). What is confirmed, or stays suspected, was tested on all
+of its samples, and its effect and interval are those that it would have without a first look.
 """
 
 import math

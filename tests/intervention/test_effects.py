@@ -117,6 +117,38 @@ def test_what_is_everywhere_is_found_all_the_same():
     assert change.mean() - control.mean() > 0.5
 
 
+def test_a_judge_keeps_no_ring_that_a_loss_keeps():
+    """The model reads one pixel beside the object alone: what a swap with a margin leaves where it is."""
+    samples = []
+    for sample in pictures():
+        image = 0.5 * torch.ones(3, 32, 32)
+        image[:, 8:16, 7] = torch.eye(3)[sample.label][:, None]
+        samples.append(Sample(sample.sample_id, sample.label, {**sample.tensors, "image": image}))
+    ring = Reader(slice(8, 16), slice(7, 8))
+    change, control = effect(ring, samples, Region("outside"), margin=2)
+    assert np.abs([change, control]).max() < 1e-6
+    change, control = effect(ring, samples, Region("outside"))
+    # Donors lose it, too, where it touches their own object, which is painted over with a margin; no class is left.
+    assert change.min() > 0.5
+
+
+def test_the_shape_of_the_evidence_tells_the_change_from_its_control_in_nothing():
+    """The model reads the edge that a swap cuts around the object."""
+
+    class Edge(nn.Module):
+        def forward(self, image):
+            inside, outside = image[:, :, 8:16, 8], image[:, :, 8:16, 7]
+            return 20 * (inside - outside).abs().mean(2)
+
+    change, control = effect(Edge(), pictures(60), Region("outside"))
+    assert np.abs(change - control).mean() < 0.05
+
+
+def test_a_negative_margin_is_no_margin():
+    with pytest.raises(ValueError, match="margin must not be negative, not -1"):
+        InterventionConfig(margin=-1)
+
+
 def test_a_class_of_one_sample_has_no_control():
     samples = pictures(7)  # the third class twice, the first one thrice
     lonely = [sample for sample in samples if sample.label != 2] + [samples[2]]
