@@ -52,6 +52,7 @@ def write(folder: Path, epochs: int, samples: int, grid: int, pixels: int) -> fl
                 100 * epoch,
                 0,
                 history=(0.3,) * epoch,
+                title="The relevance lies outside the annotation",
             )
             for name in CLASSES
         ]
