@@ -13,11 +13,13 @@ function verdictText(finding) {
   return finding.sentences?.verdict ?? `${finding.state}, ${scopeText(finding)}: ${finding.title || words(finding.kind)}`;
 }
 
-// state: one of STATES, "none" where nothing was found, or "unknown"; text; finding: the gravest, if there is any; power:
-// where nothing was found, what could have been.
+// state: one of STATES, "collapsed", "none" where nothing was found, or "unknown"; text; finding: the gravest, if there is
+// any; power: where nothing was found, what could have been.
 function verdictOf(run) {
   const last = lastOf(run);
   if (last === undefined) return { state: "unknown", text: "Not evaluated yet" };
+  // What a model reads matters no more once it gives one answer to everything.
+  if (last.power?.collapsed === true) return { state: "collapsed", text: last.power.text };
   const standing = rankedFindings(run).filter((finding) => ["confirmed", "suspected"].includes(finding.state));
   if (!standing.length) {
     // Records of earlier versions do not say what that shows.
@@ -41,7 +43,7 @@ function verdictAddress(run) {
   return addressOf({ view: "findings", run: [run], finding: finding === undefined ? "" : findingKey(run, finding), state: "", of: "", scope: "" });
 }
 
-const SHORT_VERDICTS = { confirmed: "shortcut", suspected: "suspected", none: "none found", unknown: "–" };
+const SHORT_VERDICTS = { confirmed: "shortcut", suspected: "suspected", collapsed: "collapsed", none: "none found", unknown: "–" };
 
 // For the list of runs: a word in its colour, the sentence beside it where there is room.
 function verdictLink(run) {
