@@ -78,6 +78,9 @@ class RelevanceGuidance(ModelCallback):
         max_samples: The most samples of a batch that are guided; None for all.
         margin: Pixels (or tokens) around the evidence that swaps keep. By default those of the monitor's swaps for
             images, max(2, shorter side // 56) pixels, and 0 tokens.
+        swap: What "swap" and "consistency" take from another sample: "outside", all that is not annotated; or
+            "statistics", the mean and spread of each colour channel of the whole image, for which no annotation is
+            needed: for a reliance on colour and contrast, such as a tint.
         warmup_steps: Optimizer steps in which the weight rises from 0.
         decay: How the weight falls after that, to 0 at the end of training: "none", "linear" or "cosine".
         adaptive: Scale the guidance so that its gradient is as long as the task's, times `weight`.
@@ -116,6 +119,7 @@ class RelevanceGuidance(ModelCallback):
         every_n_batches: int = 1,
         max_samples: int | None = None,
         margin: int | None = None,
+        swap: Literal["outside", "statistics"] = "outside",
         warmup_steps: int = 0,
         decay: Decay = "none",
         adaptive: bool = False,
@@ -139,6 +143,7 @@ class RelevanceGuidance(ModelCallback):
             every_n_batches=every_n_batches,
             max_samples=max_samples,
             margin=margin,
+            swap=swap,
             warmup_steps=warmup_steps,
             decay=decay,
             adaptive=adaptive,

@@ -14,6 +14,7 @@ from lrptrain.extras import require
 from lrptrain.monitor.arguments import check_names
 from lrptrain.monitor.config import MonitorConfig
 from lrptrain.monitor.evaluator import TARGETS
+from lrptrain.monitor.gate import FAIL_AFTER
 from lrptrain.monitor.model_input import InputListener
 from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.monitor.results import MonitorResults
@@ -96,10 +97,15 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         confidence: The level of intervals and findings, in (0, 1).
         intervention: What tests a finding in the epoch in which it arises: "swap" what lies outside the annotation with
             another class's and, as the control, its own class's; "inpaint" or "fill" it; None leaves findings
-            suspected. Fixed positions are painted over, tokens deleted. It costs 2 forward passes per region.
+            suspected. Fixed positions are painted over and, if that confirms nothing, swapped, too; tokens are deleted.
+            It costs 2 forward passes per region.
+        margin: The pixels around the annotation that the swap of what lies outside it keeps. A model that was guided by
+            swaps can have learned to read those that they kept: the monitor keeps none.
         min_effect: The least mean change of a probability, beyond the control's, that confirms a finding; 0.3 for what
-            no map shows.
+            the maps do not suspect, and for places that only a swap confirms.
         fail_on: "confirmed" or "suspected": end training after an epoch with such a finding, with an error.
+        fail_after: The evaluations in a row in which it has to be such a finding: a single one is wrong now and then. A
+            run that ends with fewer is judged by those that it has.
         targets: The classes to explain: some of "label" and "predicted".
         batch_size: The number of samples per forward pass of the monitor, which needs the memory of training.
         max_pictures: The number of pictures or texts drawn per epoch; with 0, no inputs are kept, either.
@@ -162,6 +168,8 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         progress_bar: bool = True,
         name: str | None = None,
         budget: float | None = 0.05,
+        margin: int = 0,
+        fail_after: int = FAIL_AFTER,
     ) -> None:
         super().__init__()
         self.model = model
@@ -179,8 +187,10 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             bound=bound,
             confidence=confidence,
             intervention=intervention,
+            margin=margin,
             min_effect=min_effect,
             fail_on=fail_on,
+            fail_after=fail_after,
             targets=targets,
             batch_size=batch_size,
             max_pictures=max_pictures,
@@ -353,13 +363,13 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         if trainer.state.fn == "validate":
             self.core.raise_if_misread()
             self.core.raise_if_unjudged()
-        if trainer.sanity_checking or not self.core.is_forbidden:
+        if trainer.sanity_checking or not self.core.is_forbidden(at_end=trainer.state.fn == "validate"):
             return
         # No error yet in `fit`: callbacks that come later, such as checkpoints, would miss this epoch. `on_fit_end`
         # raises it.
         trainer.should_stop = True
         if trainer.state.fn == "validate":
-            self.core.raise_if_forbidden()
+            self.core.raise_if_forbidden(at_end=True)
 
     def on_train_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Evaluate the final weights, if the budget passed their validation over."""
@@ -387,7 +397,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         if not self.core.has_evaluated and not self.failures and trainer.enable_validation:
             warn(f"{self.config.title} evaluated nothing in this run: no validation was completed (max_steps?)")
         self.core.raise_if_unjudged()
-        self.core.raise_if_forbidden()
+        self.core.raise_if_forbidden(at_end=True)
 
     def _find_model(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         # Validations start in every epoch; the model is looked up, and its name is told to the user, once.

@@ -221,10 +221,12 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
 
     def on_evaluate(self, args: Any, state: Any, control: Any, **kwargs: Any) -> None:
         """Stop training if a finding demands it: its checkpoint is written before the error."""
-        if self.core.is_forbidden:
+        # Beside a training, a single evaluation is all there is.
+        alone = not calling_trainer(transformers.Trainer).is_in_train
+        if self.core.is_forbidden(at_end=alone):
             control.should_training_stop = True
-            if not calling_trainer(transformers.Trainer).is_in_train:
-                self.core.raise_if_forbidden()
+            if alone:
+                self.core.raise_if_forbidden(at_end=True)
 
     def _is_ours(self, metric: str | None) -> bool:
         return f"{self.config.prefix}/" in (metric or "")
@@ -244,7 +246,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
                 self.core.evaluate_last(replace(context, loggers=self._loggers))
         self.core.end()
         self.core.raise_if_unjudged()
-        self.core.raise_if_forbidden()
+        self.core.raise_if_forbidden(at_end=True)
 
 
 def _saved_state(states: Any, key: str) -> dict[str, Any] | None:

@@ -68,6 +68,7 @@ class Finding:
         bound: The share that was demanded; it equals the reference where chance was the bound.
         worst_samples: The ids of up to five samples that show it best.
         history: The `effect` in every evaluation since `first_epoch`, the last one included.
+        states: The state in every evaluation in which the same was found of the same samples, the last ones in a row.
         note: The reason why it could not be tested, or "".
         title: What such a finding says, in a few words, for headings.
         medium: What the samples are, `"image"` or `"text"`; "" where it is not known.
@@ -94,6 +95,7 @@ class Finding:
     bound: float | None = None
     worst_samples: tuple[int | str, ...] = ()
     history: tuple[float, ...] = field(default=())
+    states: tuple[State, ...] = ()
     note: str = ""
     title: str = ""
     medium: Literal["image", "text", ""] = ""
@@ -179,7 +181,7 @@ class Finding:
         fields["title"] = values.get("title") or get_detector(values["kind"]).title
         for name in ("relevance", "intervention"):
             fields[name] = Evidence.from_dict(values[name]) if values.get(name) else None
-        for name in ("worst_samples", "history", "excerpts"):
+        for name in ("worst_samples", "history", "states", "excerpts"):
             fields[name] = tuple(values.get(name, ()))
         fields["proof"] = Proof.from_dict(values["proof"]) if values.get("proof") else None
         fields["also"] = tuple(cls.from_dict(each) for each in values.get("also", ()))

@@ -138,22 +138,29 @@ class _Tests:
 
 
 def carry_over(previous: Sequence[Finding], current: Sequence[Finding]) -> list[Finding]:
-    """Return current findings with `first_epoch` and `history` of the previous ones.
+    """Return current findings with `first_epoch`, `history` and `states` of the previous ones.
 
-    Two findings are the same when kind, scope, target and, where the kind is named by it, place agree.
+    Two findings are the same when kind, scope, target and, where the kind is named by it, place agree. For the states
+    it need not be the same kind, but the same fact: whether the maps suspect the surroundings too changes the kind.
 
     Args:
         previous: The findings of the evaluation before, folded or not.
         current: Those of this evaluation, not folded.
     """
     before: dict[tuple[str, Scope, str, str], Finding] = {finding.identity: finding for finding in unfold(previous)}
+    before_states = {_fact_in_scope(finding): finding.states for finding in before.values()}
     merged: list[Finding] = []
     for finding in current:
         old = before.get(finding.identity)
         first_epoch = finding.first_epoch if old is None else old.first_epoch
         earlier = () if old is None else old.history
-        merged.append(replace(finding, first_epoch=first_epoch, history=(*earlier, finding.effect)))
+        states = (*before_states.get(_fact_in_scope(finding), ()), finding.state)
+        merged.append(replace(finding, first_epoch=first_epoch, history=(*earlier, finding.effect), states=states))
     return merged
+
+
+def _fact_in_scope(finding: Finding) -> tuple[Fact, Scope, str]:
+    return fact_of(finding), finding.scope, finding.target
 
 
 def news_among(previous: Sequence[Finding], current: Sequence[Finding]) -> list[Finding]:

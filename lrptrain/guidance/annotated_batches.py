@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lrptrain.batch import BatchAdapter, read_batch
+from lrptrain.batch import IMAGES, BatchAdapter, read_batch
 from lrptrain.batch.checks import Limits, unusable
 from lrptrain.batch.png_masks import PngMasks
 from lrptrain.batch.reading import ANNOTATIONS
@@ -21,6 +21,7 @@ class AnnotatedBatches:
 
     Args:
         needs_label: Whether a sample needs a label to be guided.
+        needs_annotation: Whether it needs an annotation. If not, all samples are guided, and annotations are not read.
         sparse: Whether batches without any annotation are to be expected, rather than an error.
         annotated_fraction: The fraction of the samples whose annotations are used.
         max_samples: The most samples of a batch that are guided; None for all.
@@ -38,6 +39,7 @@ class AnnotatedBatches:
     def __init__(
         self,
         needs_label: bool,
+        needs_annotation: bool,
         sparse: bool,
         annotated_fraction: float,
         max_samples: int | None,
@@ -46,6 +48,7 @@ class AnnotatedBatches:
         failed: Failures,
     ) -> None:
         self.needs_label = needs_label
+        self.needs_annotation = needs_annotation
         self.sparse = sparse
         self.annotated_fraction = annotated_fraction
         self.max_samples = max_samples
@@ -72,6 +75,9 @@ class AnnotatedBatches:
         """
         try:
             columns: dict[str, Any] = read_batch(batch, self.batch_adapter, task)
+            if not self.needs_annotation:
+                columns = {name: x for name, x in columns.items() if name not in ANNOTATIONS}
+                columns["mask"] = _all_evidence(columns)
             if (self.sparse or worked) and not columns.keys() & set(ANNOTATIONS):
                 return {}, _none()  # None for every sample of this batch
             self._png_masks.add(columns)
@@ -114,6 +120,18 @@ class AnnotatedBatches:
                 )
             self.left_out += 1
         return without_annotation(columns, problems) if problems else columns
+
+
+def _all_evidence(columns: dict[str, Any]) -> Tensor:
+    """Return masks by which all of every image counts; samples that cannot be used are taken out as ever.
+
+    Raises:
+        ValueError: If there are no images.
+    """
+    image = next((columns[name] for name in IMAGES if name in columns), None)
+    if image is None:
+        raise ValueError(f"swap='statistics' is one of images, and the batch has {sorted(columns)}")
+    return torch.ones((len(image), *image.shape[-2:]), dtype=torch.uint8, device=image.device)
 
 
 def _none() -> Tensor:

@@ -18,7 +18,6 @@ from lrptrain.guidance.evidence import contrasted, swap_evidence
 from lrptrain.guidance.losses import LossSum
 from lrptrain.guidance.places import displaced_samples, moved_samples
 from lrptrain.guidance.reduction import ReducedLosses, reduce_losses
-from lrptrain.intervention.swap import swap_surroundings
 from lrptrain.relevance.interception import InterceptedForward, checkpoints, intercepted
 from lrptrain.relevance.outputs import has_one_logit
 from lrptrain.relevance.preserve import unwrap
@@ -260,12 +259,12 @@ class GuidedStep:
             self._match_evidence(explained)
             if len(explained) == 1 and not training.worked:
                 raise ValueError(
-                    "swap takes surroundings from other samples of the batch, and the first guided batch has one "
-                    "sample, so that nothing would ever change: use larger batches"
+                    "swap takes surroundings (or statistics) from other samples of the batch, and the first guided "
+                    "batch has one sample, so that nothing would ever change: use larger batches"
                 )
             # The swap distance of the same step swaps by the first stream: it is to measure other swaps than these.
             generator = self._generator(stream=1)
-            swapped, changed = swap_surroundings(
+            swapped, changed = objective.swap_kind(
                 explained, swap_evidence(self.batch), objective.margin, generator, without_evidence=True
             )
             share = (objective.swapped_share or 0.0) * training.schedule(self._progress.step, self._progress.steps)
@@ -287,7 +286,8 @@ class GuidedStep:
         """Bring the evidence to the input of the user's step, once; reject a step that leaves the evidence behind."""
         # With swaps it is called within the step, before the model runs, and once more when the losses are computed.
         if not self._matched:
-            self._check_places(explained)
+            if self._training.objective.needs_annotation:
+                self._check_places(explained)
             self._resize_evidence(explained)
             self._matched = True
 
@@ -369,6 +369,8 @@ class GuidedStep:
                 f"{', '.join(lost)} reaches no weight that is trained: are all of them frozen, or does {method} with "
                 f"first_order={objective.first_order} leave no way to them?"
             )
+        if not objective.needs_annotation:
+            return  # there is no annotation that could mark all or nothing
         # Rounding leaves a gradient where there is none: a loss is of the order of 1.
         idle = all(gradient is None or float(gradient.norm()) <= NO_GRADIENT for gradient in gradients.values())
         annotation = self.batch["evidence"][self._rows.to(self.batch["evidence"].device)]

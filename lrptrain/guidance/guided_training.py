@@ -13,6 +13,7 @@ from lrptrain.guidance.guided_step import GuidedStep, Progress
 from lrptrain.guidance.objective import SWAP, Objective, parse_losses
 from lrptrain.guidance.schedule import Decay, Schedule
 from lrptrain.guidance.strength import Strength
+from lrptrain.intervention.swap import LARGE_RING, ring_share
 from lrptrain.trainers.checks import check_counts
 from lrptrain.trainers.failures import Failures
 from lrptrain.trainers.messages import inform
@@ -64,6 +65,7 @@ class GuidedTraining:
         every_n_batches: int = 1,
         max_samples: int | None = None,
         margin: int | None = None,
+        swap: Literal["outside", "statistics"] = "outside",
         warmup_steps: int = 0,
         decay: Decay = "none",
         adaptive: bool = False,
@@ -80,8 +82,9 @@ class GuidedTraining:
         swapped_share = weights.pop(SWAP, None)
         if adaptive and not weights:
             raise ValueError(f"adaptive=True scales losses, and {SWAP} has none: leave it out")
+        options = dict(method_options or {})
         self.objective = Objective(
-            weights, method, dict(method_options or {}), target, first_order, margin, find_task(task), swapped_share
+            weights, method, options, target, first_order, margin, find_task(task), swapped_share, swap
         )
         self.task = task
         self.schedule = Schedule(warmup_steps, decay)
@@ -100,6 +103,7 @@ class GuidedTraining:
         self.failed = Failures(on_error, name)
         self.batches = AnnotatedBatches(
             needs_label=self.objective.needs_label,
+            needs_annotation=self.objective.needs_annotation,
             sparse=sparse or annotated_fraction < 1,
             annotated_fraction=annotated_fraction,
             max_samples=max_samples,
@@ -130,6 +134,7 @@ class GuidedTraining:
         self.skipped = 0
         self.worked = False
         self._asked = False
+        self._margin_seen = False
         self.looked_up = 0
         self.unmatched = False
         self.failed.count = 0
@@ -159,7 +164,21 @@ class GuidedTraining:
             # their first forward pass with labels what the labels look like.
             find_task(self.task, model)
         columns, rows = self.batches.read(batch, self.worked, self.objective.task)
+        if len(rows) and not self.worked:
+            self._mention_margin(columns["evidence"][rows.to(columns["evidence"].device)])
         return GuidedStep(self, model, trained, batch, columns, rows, progress, processes)
+
+    def _mention_margin(self, annotation: Tensor) -> None:
+        """Say so once if the margin of the swaps keeps much of the surroundings of the first guided images."""
+        if self._margin_seen or annotation.ndim != 3 or not self.objective.swaps_surroundings:
+            return
+        self._margin_seen = True
+        share = ring_share(annotation, self.objective.margin)
+        if share > LARGE_RING:
+            self.inform(
+                f"{self.name}: swaps keep the pixels around the evidence, {share:.0%} of what lies outside it, and the "
+                "model can learn to read it there: margin= says how many they keep"
+            )
 
     def finish(self, values: Mapping[str, float]) -> None:
         """Note the values of a guided step."""

@@ -11,7 +11,7 @@ from torch import Tensor
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.batch.task import CLASSES, Task
 from lrptrain.guidance.losses import LOSSES, GuidedBatch, LossSum, MapSettings, Needs
-from lrptrain.intervention.swap import swap_surroundings
+from lrptrain.guidance.swaps import SWAPS, Swap
 from lrptrain.relevance import UnsupportedMethodError
 from lrptrain.relevance.default import GUIDANCE_METHODS, check_method
 from lrptrain.relevance.interception import InterceptedForward
@@ -30,8 +30,9 @@ class Objective:
 
     Attributes:
         weights: The weight by name of the loss, of `lrptrain.guidance.LOSSES`.
-        swapped_share: The share of the samples of which the step sees swapped surroundings, above 0 and up to 1; None
-            for a step that sees its batch as it is.
+        swapped_share: The share of the samples that the step sees swapped, above 0 and up to 1; None for a step that
+            sees its batch as it is.
+        swap: What is swapped, a name of `lrptrain.guidance.swaps.SWAPS`.
         method: The relevance method of the maps that losses on maps judge; None for the first of
             `lrptrain.relevance.default.GUIDANCE_METHODS` that can serve the model.
         options: The options of the method.
@@ -54,8 +55,15 @@ class Objective:
     margin: int | None = None
     task: Task = CLASSES
     swapped_share: float | None = None
+    swap: Literal["outside", "statistics"] = "outside"
 
     def __post_init__(self) -> None:
+        if self.swap not in SWAPS:
+            raise ValueError(unknown_name("swap", self.swap, list(SWAPS)))
+        if self.margin is not None and not self.swap_kind.needs_annotation:
+            raise ValueError(
+                f"margin is one around the evidence, which swap={self.swap!r} does not go by: leave it out"
+            )
         if self.swapped_share is not None and not 0 < self.swapped_share <= 1:
             raise ValueError(
                 f"the weight of {SWAP} is the share of the samples whose surroundings are swapped, above 0 and at most "
@@ -87,6 +95,25 @@ class Objective:
     def swaps(self) -> bool:
         """Whether the step sees swapped surroundings."""
         return self.swapped_share is not None
+
+    @property
+    def swap_kind(self) -> Swap:
+        """What carries out the swaps."""
+        return SWAPS[self.swap]
+
+    @property
+    def needs_annotation(self) -> bool:
+        """Whether a sample needs an annotation to be guided: for a map that is judged, or for the swap."""
+        return self.swap_kind.needs_annotation or any(
+            LOSSES[name].needs is not Needs.SECOND_PASS for name in self.weights
+        )
+
+    @property
+    def swaps_surroundings(self) -> bool:
+        """Whether anything of the training goes by swaps that keep a margin around the evidence."""
+        if not self.swap_kind.needs_annotation:
+            return False
+        return self.swaps or any(LOSSES[name].needs is Needs.SECOND_PASS for name in self.weights)
 
     @property
     def needs_map(self) -> bool:
@@ -139,16 +166,20 @@ class Objective:
         rows: Int[Tensor, " rows"],
         generator: torch.Generator | None = None,
     ) -> LossSum:
-        """Measure how far the prediction moves when what is not evidence is swapped: total variation distance, 0..1.
+        """Measure how far the prediction moves under a swap, by default of what is not evidence.
+
+        That is the total variation distance of the probabilities, 0..1.
 
         This is no loss: it has no graph, and runs without dropout. It begins with what the user's step gave the model,
         also where the step was made to see something else. Near 0, the model uses nothing but the evidence,
-        whatever its maps look like. A high value has two readings, for the swap can bring another sample's object, too.
+        whatever its maps look like and whatever margin the losses keep: here none is. A high value has two readings,
+        for the swap can bring another sample's object, too.
         The monitor's `relevance/reliance` is another number: the change of the predicted class's probability under
         swaps with samples of another class, in which the donor's evidence is painted over.
         """
         original = forward.original
-        swapped, judged = swap_surroundings(original, annotation, self.margin, generator)
+        # None of the ring that losses keep around the evidence: a model that has learned to read it there would pass.
+        swapped, judged = self.swap_kind(original, annotation, 0, generator)
         rows = rows.to(swapped.device)
         with torch.no_grad(), self.task.reading():
             # Without dropout, which would move the prediction on its own.
@@ -168,7 +199,9 @@ class Objective:
         swap_annotation: Tensor | None,
     ) -> GuidedBatch:
         maps = MapSettings(self.method, self.options, self.target, self.first_order)
-        return GuidedBatch(forward, annotation, label, rows, maps, self.margin, generator, swap_annotation)
+        return GuidedBatch(
+            forward, annotation, label, rows, maps, self.margin, generator, swap_annotation, self.swap_kind
+        )
 
 
 def parse_losses(loss: str | Mapping[str, float], weight: float = 1.0) -> dict[str, float]:

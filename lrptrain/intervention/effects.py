@@ -39,16 +39,21 @@ class InterventionConfig:
             painted over or deleted under all of them, unless they are to be exchanged (`Region.exchanged`).
         batch_size: The number of samples that are changed at a time; one forward pass has them under the change and
             under every control.
+        margin: The pixels around the evidence that a swap of the surroundings keeps, other strategies keep those of
+            `default_margin`. A model that was trained on swaps
+            can have learned to read those that they keep: its judge keeps none. The shape of the evidence is then cut
+            out, alike under the change and its control, and tells neither from the other.
         controls: The number of random regions per sample, the control of all strategies but the swap. One will do: the
             falls under it vary far less than those under a change that matters.
         seed: The seed of the choice of donors and of the random regions.
 
     Raises:
-        ValueError: If the strategy is unknown.
+        ValueError: If the strategy is unknown, or the margin negative.
     """
 
     strategy: str = "swap"
     batch_size: int = 16
+    margin: int = 0
     controls: int = 1
     seed: int = 0
 
@@ -56,6 +61,8 @@ class InterventionConfig:
         """Check the strategy: an unknown one would be carried out as another."""
         if self.strategy not in INTERVENTIONS:
             raise ValueError(f"strategy must be one of {INTERVENTIONS}, not {self.strategy!r}")
+        if self.margin < 0:
+            raise ValueError(f"margin must not be negative, not {self.margin}")
 
 
 def strategy_of(region: Region, grid: tuple[int, int] | None, config: InterventionConfig) -> str:
@@ -152,6 +159,8 @@ def effects(
     predicted = probabilities.argmax(1)
     strategy = strategy_of(region, grid, config)
     swap = strategy in ("swap", "statistics")
+    # Painting over continues what is kept: from the very edge of the evidence, it would spread that over the image.
+    margin = config.margin if swap else None
     # Every sample has a place to give, also where that of a single class is tested; surroundings need an annotation.
     givers = rows if region.by_annotation else np.arange(len(samples))
     # First donors of another class, the change; then donors of the same class, the control.
@@ -168,7 +177,7 @@ def effects(
         # A sample without a donor stands in for it: the shapes fit, and its result is dropped below.
         donor_rows = [np.where(donor[chunk_rows] < 0, chunk_rows, donor[chunk_rows]) for donor in donors]
         batch, *donor_batches = _padded_alike(samples, [chunk_rows, *donor_rows], device)
-        place = tokens(region, batch) if grid is None else pixels(region, batch, grid)
+        place = tokens(region, batch) if grid is None else pixels(region, batch, grid, margin)
         numbers = random[:, chunk_rows].to(device)
         chunk = _Chunk(batch, donor_batches, place, region, config, grid, numbers, colour, valid)
         with forward_context():
@@ -273,6 +282,8 @@ def _altered_images(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
         if chunk.valid is not None:
             yield {**chunk.batch, name: swap_statistics(images, image_of(donors)[1], chunk.valid)}
             continue
+        # With the default margin, whatever that of the swap: masks seldom hold the very edge of an object, and that of
+        # a donor would be evidence for its class.
         donor_evidence = ~pixels(Region("outside"), donors, grid)
         yield {**chunk.batch, name: swap_pixels(images, region, image_of(donors)[1], donor_evidence)}
     if chunk.donors:

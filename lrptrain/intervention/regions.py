@@ -1,6 +1,7 @@
 """Which pixels or tokens of a sample are meant."""
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -9,10 +10,10 @@ from jaxtyping import Bool
 from torch import Tensor
 from torch.nn import functional as F
 
-from lrptrain.batch import IMAGES
+from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.annotations import IGNORED, boxes_to_mask
 from lrptrain.batch.content import content_tokens
-from lrptrain.intervention.swap import outside_evidence
+from lrptrain.intervention.swap import outside_evidence, ring_share
 
 
 @dataclass(frozen=True)
@@ -53,10 +54,16 @@ def image_of(batch: Mapping[str, Tensor]) -> tuple[str, Tensor]:
     return next((name, batch[name]) for name in IMAGES if name in batch)
 
 
-def pixels(region: Region, batch: Mapping[str, Tensor], grid: tuple[int, int]) -> Bool[Tensor, "batch height width"]:
+def pixels(
+    region: Region, batch: Mapping[str, Tensor], grid: tuple[int, int], margin: int | None = None
+) -> Bool[Tensor, "batch height width"]:
     """Return where a region lies in images; nowhere in those without an annotation that it needs.
 
-    What lies outside the evidence begins a few pixels away from it; see `default_margin`.
+    Args:
+        region: The region.
+        batch: The images, with their annotations.
+        grid: Rows and columns of the tokens.
+        margin: What lies outside the evidence begins so many pixels away from it; None for `default_margin`.
     """
     _, images = image_of(batch)
     size = images.shape[-2], images.shape[-1]
@@ -70,7 +77,24 @@ def pixels(region: Region, batch: Mapping[str, Tensor], grid: tuple[int, int]) -
     values = _annotation(batch, size, region.which if region.kind == "named" else 0)
     if region.kind == "named":
         return values == 1
-    return outside_evidence(values)
+    return outside_evidence(values, margin)
+
+
+def kept_by_margin(samples: Iterable[Sample], margin: int) -> float:
+    """Return which share of what lies outside the evidence a margin keeps, in the mean over the images; nan of none.
+
+    Args:
+        samples: Samples, with their annotations; texts have no margin.
+        margin: Pixels around the evidence.
+    """
+    shares = []
+    for sample in samples:
+        batch = {name: values[None] for name, values in sample.tensors.items()}
+        if any(name in batch for name in IMAGES):
+            image = image_of(batch)[1]
+            shares.append(ring_share(_annotation(batch, (image.shape[-2], image.shape[-1]), 0), margin))
+    known = [share for share in shares if not math.isnan(share)]
+    return sum(known) / len(known) if known else math.nan
 
 
 def tokens(region: Region, batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]:

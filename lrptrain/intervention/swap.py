@@ -1,6 +1,6 @@
 """The one swap: a region of a sample is replaced by what another sample of the data, its donor, has there.
 
-Interventions and guidance both use it. What they share is here: the region outside the evidence with its default
+Interventions and guidance both use it. What they share is here: the region outside the evidence with its
 margin, and the exchange itself. What differs between them is an argument, because their aims differ:
 
 - *Who is the donor.* An intervention compares donors that the model reads as another class with donors that it reads as
@@ -9,9 +9,13 @@ margin, and the exchange itself. What differs between them is an argument, becau
 - *The donor's own evidence.* An intervention measures the surroundings alone, so it paints the evidence of a donor over
   (`donor_evidence`). A loss beside the task's takes donors as they are: another object in the surroundings is a
   distraction that the model is to bear. A step that is trained on swaps alone would have much less to learn from then.
+- *The margin.* A loss keeps a few pixels around the evidence (`default_margin`); its judge keeps none, or a model that
+  has learned to read those few would pass.
 - *Which tokens of a text.* An intervention uses every content token of the donor once before any twice
   (`places_in_order`); training draws with replacement (`random_places`).
 """
+
+import math
 
 import numpy as np
 import torch
@@ -22,6 +26,8 @@ from torch.nn import functional as F
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.intervention.images import Images, Pixels, dilate, inpainted
 
+LARGE_RING = 0.1
+"""A margin that keeps more of the surroundings, in [0, 1], may keep enough of them to be read."""
 TokenValues = Shaped[Tensor, "batch tokens *width"]
 
 
@@ -44,6 +50,17 @@ def outside_evidence(mask: Shaped[Tensor, "batch height width"], margin: int | N
     margin = default_margin((mask.shape[1], mask.shape[2])) if margin is None else margin
     evidence = mask == 1
     return ~dilate(evidence | (mask == IGNORED), margin) & evidence.flatten(1).any(1)[:, None, None]
+
+
+def ring_share(mask: Shaped[Tensor, "batch height width"], margin: int | None = None) -> float:
+    """Return which share, in [0, 1], of what lies outside the evidence a swap keeps for its margin; nan of nothing.
+
+    Args:
+        mask: As for `outside_evidence`.
+        margin: As for `outside_evidence`.
+    """
+    everything = int(outside_evidence(mask, 0).sum())
+    return 1 - int(outside_evidence(mask, margin).sum()) / everything if everything else math.nan
 
 
 def swap_pixels(images: Images, region: Pixels, donors: Images, donor_evidence: Pixels | None = None) -> Images:

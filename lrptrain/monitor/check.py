@@ -3,9 +3,11 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from lrptrain.findings import Finding, announce, worst_severity
+from lrptrain.findings import Finding, announce, unfold, worst_severity
 from lrptrain.findings.facts import count_states
 from lrptrain.loggers import read_events, read_findings
+from lrptrain.monitor.gate import FAIL_AFTER, is_lasting
+from lrptrain.trainers.checks import check_counts
 
 
 @dataclass(frozen=True)
@@ -17,6 +19,7 @@ class CheckResult:
         passed: Whether no finding is graver than allowed.
         severity: Severity of the gravest finding, 0..1.
         max_severity: The severity that was allowed.
+        fail_after: The evaluations in a row in which a finding had to be confirmed to count.
         epoch: Epoch of the last evaluation.
         findings: The run's findings.
     """
@@ -25,6 +28,7 @@ class CheckResult:
     passed: bool
     severity: float
     max_severity: float
+    fail_after: int
     epoch: int
     findings: tuple[Finding, ...]
 
@@ -34,34 +38,40 @@ class CheckResult:
 
     def __str__(self) -> str:
         """Return a paragraph per finding, and a line that says whether the run passes."""
-        compared = f"severity {self.severity:.2f}, allowed {self.max_severity:.2f}"
+        times = f" in {self.fail_after} evaluations in a row" if self.fail_after > 1 else ""
+        compared = f"severity {self.severity:.2f}{times}, allowed {self.max_severity:.2f}"
         verdict = (
             f"{'passed' if self.passed else 'failed'}: {count_states(self.findings)} at epoch {self.epoch}; {compared}"
         )
         return "\n".join([*announce(self.findings, self.run), verdict])
 
 
-def check(run: Path | str, max_severity: float = 0.0) -> CheckResult:
+def check(run: Path | str, max_severity: float = 0.0, fail_after: int = FAIL_AFTER) -> CheckResult:
     """Judge a run's findings: a gate for continuous integration.
 
     The severity of a confirmed finding is how far the intervention moved the prediction beyond its control, 0..1;
-    that of all others is 0.
+    that of all others is 0. A single evaluation confirms something wrongly now and then: what was confirmed in the last
+    `fail_after` evaluations in a row counts, or in all of them where the run has fewer.
 
     Args:
         run: Folder of a monitored run (with events.jsonl), or one that holds a single such folder.
         max_severity: The gravest finding may have this severity.
+        fail_after: The evaluations in a row, at least 1, in which a finding has to be confirmed.
 
     Raises:
         FileNotFoundError: If there is no such run, or it has no evaluation yet.
-        ValueError: If several runs are meant, or max_severity is not in 0..1.
+        ValueError: If several runs are meant, max_severity is not in 0..1, or fail_after below 1.
     """
     if not 0 <= max_severity <= 1:
         raise ValueError(f"max_severity must lie in 0..1, not {max_severity}")
+    check_counts(fail_after=fail_after)
     folder = run_of(Path(run))
-    epoch = read_events(folder)[-1]["epoch"]
+    events = read_events(folder)
     findings = read_findings(folder)
-    severity = worst_severity(findings)
-    return CheckResult(folder, severity <= max_severity, severity, max_severity, epoch, tuple(findings))
+    required = min(fail_after, len(events))
+    severity = worst_severity(each for each in unfold(findings) if is_lasting(each, ("confirmed",), required))
+    epoch = events[-1]["epoch"]
+    return CheckResult(folder, severity <= max_severity, severity, max_severity, required, epoch, tuple(findings))
 
 
 def run_of(folder: Path) -> Path:

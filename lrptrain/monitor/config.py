@@ -10,6 +10,7 @@ from lrptrain.intervention import InterventionConfig
 from lrptrain.monitor.arguments import check_choices, check_verdicts
 from lrptrain.monitor.budget import Budget, Extent
 from lrptrain.monitor.evaluator import TARGETS, ExplanationConfig
+from lrptrain.monitor.gate import FAIL_AFTER
 from lrptrain.relevance.default import check_method
 from lrptrain.trainers.checks import check_counts, check_normalisation, check_run_name
 
@@ -35,8 +36,11 @@ class MonitorConfig:
             or "chance", the annotated area.
         confidence: The level of intervals and findings, in (0, 1).
         intervention: What tests a finding: "swap", "inpaint", "fill"; None leaves findings suspected.
+        margin: The pixels around the annotation that a swap of what lies outside it keeps.
         min_effect: The least mean change of a probability, beyond the control's, that confirms a finding.
         fail_on: The state of findings that ends training: "confirmed" or "suspected"; None for none.
+        fail_after: The evaluations in a row in which a finding has to be in that state; a run that ends with fewer is
+            judged by those that it has.
         targets: The classes to explain: some of "label" and "predicted".
         batch_size: The number of samples per forward pass of the monitor.
         max_pictures: The number of pictures or texts drawn per epoch; with 0, no inputs are kept, either.
@@ -70,8 +74,10 @@ class MonitorConfig:
     bound: float | Literal["chance"] = "chance"
     confidence: float = 0.95
     intervention: Literal["swap", "inpaint", "fill"] | None = "swap"
+    margin: int = 0
     min_effect: float = 0.05
     fail_on: Literal["suspected", "confirmed"] | None = None
+    fail_after: int = FAIL_AFTER
     targets: Sequence[str] = TARGETS
     batch_size: int = 16
     max_pictures: int = 16
@@ -91,7 +97,8 @@ class MonitorConfig:
     def __post_init__(self) -> None:
         check_method(self.method, dict(self.method_options or {}))
         check_counts(max_samples=self.max_samples, every_n_epochs=self.every_n_epochs, batch_size=self.batch_size)
-        check_counts(0, max_pictures=self.max_pictures, class_maps=self.class_maps)
+        check_counts(fail_after=self.fail_after)
+        check_counts(0, max_pictures=self.max_pictures, class_maps=self.class_maps, margin=self.margin)
         check_choices(self.bound, self.confidence, self.targets, self.on_error)
         check_verdicts(self.intervention, self.min_effect, self.fail_on)
         check_run_name(self.run_name)
@@ -144,5 +151,5 @@ class MonitorConfig:
         return (
             None
             if self.intervention is None
-            else InterventionConfig(self.intervention, self.batch_size, seed=self.seed)
+            else InterventionConfig(self.intervention, self.batch_size, self.margin, seed=self.seed)
         )

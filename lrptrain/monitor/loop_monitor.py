@@ -92,7 +92,7 @@ class Monitor(MonitorResults):
             this call over.
 
         Raises:
-            FindingError: If there is a finding that `fail_on` forbids.
+            FindingError: If there is a finding that `fail_on` forbids, in `fail_after` evaluations in a row.
         """
         with at_rest(self._model):
             record = self.core.evaluate(self._context(epoch, epoch if step is None else step))
@@ -115,13 +115,15 @@ class Monitor(MonitorResults):
         All processes must call it at the same time, before they load other weights.
 
         Raises:
-            FindingError: If there is a `fail_on`, and there was no evaluation.
+            FindingError: If there is a `fail_on`, and there was no evaluation, or fewer than `fail_after` that all have
+                such a finding.
         """
         with at_rest(self._model):
             self.core.evaluate_last(self._context(0, 0))  # the moment is that of the call that was passed over
         self.core.count_failures()
         self.core.end()
         self.core.raise_if_unjudged()
+        self.core.raise_if_forbidden(at_end=True)
 
     def __enter__(self) -> "Monitor":
         """Return the monitor, whose run ends with the block."""

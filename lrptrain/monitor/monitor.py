@@ -22,6 +22,8 @@ from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Fi
 from lrptrain.intervention import KeptChanges
 from lrptrain.intervention.confidence import sharpness
 from lrptrain.intervention.effects import model_output
+from lrptrain.intervention.regions import kept_by_margin
+from lrptrain.intervention.swap import LARGE_RING
 from lrptrain.loggers import EpochRecord, RecordWriter, read_findings, send, send_scalars, what_is_sent
 from lrptrain.loggers.metrics import current_key
 from lrptrain.loggers.record import Highlight, Picture
@@ -39,12 +41,13 @@ from lrptrain.monitor.intervene import intervene
 from lrptrain.monitor.isolation import explain_usable
 from lrptrain.monitor.left_out import LeftOut
 from lrptrain.monitor.model_input import InputListener
-from lrptrain.monitor.power import found_by, power_line
+from lrptrain.monitor.power import Power, found_by, power_line
 from lrptrain.monitor.proving import changes_to_keep, gather_changes
 from lrptrain.monitor.record_builder import RecordBuilder, candidate_of, untested_lines
 from lrptrain.monitor.run import EvaluationKey, RunPoint
 from lrptrain.monitor.run_recorder import RunRecorder
 from lrptrain.monitor.sample_reader import SampleReader
+from lrptrain.monitor.skill import Skill
 from lrptrain.monitor.summary import logged_metrics
 from lrptrain.relevance.default import DEFAULT_METHODS
 from lrptrain.relevance.logit_view import one_logit_as
@@ -117,7 +120,10 @@ class MonitorCore:
         self.drawn: list[Picture | Highlight] = []
         self.evaluated_epoch: int | None = None
         self._findings: list[Finding] = []
+        self._skill = Skill()
         self._method = self.config.method
+        self._margin_seen = False
+        self._evaluations = 0
         self._left_out = LeftOut()
         self._doubts = False
         self._mentioned: set[str] = set()
@@ -163,10 +169,12 @@ class MonitorCore:
             "findings": [finding.to_dict() for finding in self._findings],
             "scalars": dict(self.scalars),
             "evaluated_epoch": self.evaluated_epoch,
+            "evaluations": self._evaluations,
             "method": self._method,
             "budget": None if self._budget is None else self._budget.state_dict(),
             "elapsed": self.clock.elapsed,
             "doubts": self._doubts,
+            "learned": self._skill.learned,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -175,6 +183,7 @@ class MonitorCore:
         self._findings = [Finding.from_dict(values) for values in state_dict["findings"]]
         self.scalars = {current_key(key): value for key, value in state_dict["scalars"].items()}
         self.evaluated_epoch = state_dict["evaluated_epoch"]
+        self._evaluations = state_dict.get("evaluations", 0)  # checkpoints of earlier versions do not count them
         # Checkpoints of earlier versions name none: their monitors were given one, which the state's key holds.
         self._method = state_dict.get("method", self.config.method)
         if self._budget is not None and state_dict.get("budget") is not None:
@@ -182,6 +191,7 @@ class MonitorCore:
             self._extent = self._budget.extent or self._extent
         self.clock.resume(state_dict.get("elapsed", 0.0))
         self._doubts = state_dict.get("doubts", False)
+        self._skill.learned = state_dict.get("learned", False)
 
     def evaluate_in_every_validation(self, in_full: bool = False) -> None:
         """Evaluate every validation: something decides by its values. The budget then bounds the extent alone.
@@ -409,6 +419,9 @@ class MonitorCore:
         changes = gather_changes(kept_changes, record.findings, candidate_of(candidates))
         self.scored = gathered.explained
         self._findings = record.findings
+        self._evaluations += 1
+        if self._skill.update(evaluation, record.class_names, self.config.confidence):
+            self.inform(f"{self.config.title}: {self._skill.text}")
         with self.failures.caught("computing maps of many classes"):
             record = replace(record, class_maps=compute_class_maps(evaluator, gathered.displayed, record.class_names))
         # What follows (drawing and writing) is part of the next point's cost: this one's is written with the record.
@@ -499,8 +512,31 @@ class MonitorCore:
         def note(failure: str) -> None:
             self.failures.note("intervening", RuntimeError(failure))
 
-        power = self._sharpness(evaluation)
-        return intervene(evaluator, self._inputs, evaluation.samples, candidates, config, note, power, kept)
+        self._mention_margin(self._inputs.samples)
+        return intervene(
+            evaluator,
+            self._inputs,
+            evaluation.samples,
+            candidates,
+            config,
+            note,
+            min_effect=self.config.min_effect,
+            confidence=self.config.confidence,
+            power=self._sharpness(evaluation),
+            kept=kept,
+        )
+
+    def _mention_margin(self, samples: Sequence[Sample]) -> None:
+        """Warn once of a margin that keeps much of the surroundings."""
+        if self._margin_seen or self.config.margin == 0:
+            return
+        self._margin_seen = True
+        share = kept_by_margin(samples, self.config.margin)
+        if share > LARGE_RING:
+            self.warn(
+                f"{self.config.title}: margin={self.config.margin} keeps {share:.0%} of what lies outside the "
+                "annotations, and a model that reads it there passes; margin=0 keeps none"
+            )
 
     def _sharpness(self, evaluation: Evaluation) -> float:
         """Return what sharpens the probabilities of a model that is right more often than sure; say so once."""
@@ -575,10 +611,17 @@ class MonitorCore:
             "metrics": [metric.to_dict() for metric in logged_metrics()],
         }
 
-    @property
-    def is_forbidden(self) -> bool:
-        """Whether a finding stands that ends training."""
-        return gravest_forbidden(self._findings, self.config.fail_on) is not None
+    def is_forbidden(self, at_end: bool = False) -> bool:
+        """Return whether a finding stands that ends training.
+
+        Args:
+            at_end: Whether no evaluation will follow: then those that there were have to do.
+        """
+        return gravest_forbidden(self._findings, self.config.fail_on, self._required(at_end)) is not None
+
+    def _required(self, at_end: bool) -> int:
+        """Return in how many evaluations in a row a finding has to stand."""
+        return min(self.config.fail_after, max(self._evaluations, 1)) if at_end else self.config.fail_after
 
     def raise_if_misread(self) -> None:
         """Raise an error if the annotations of the sample could not be used.
@@ -597,13 +640,16 @@ class MonitorCore:
         """
         raise_if_unjudged(self.has_evaluated, self.config.fail_on, self.config.title)
 
-    def raise_if_forbidden(self) -> None:
+    def raise_if_forbidden(self, at_end: bool = False) -> None:
         """Raise an error for the gravest finding that ends training.
+
+        Args:
+            at_end: As for `is_forbidden`.
 
         Raises:
             FindingError: If there is one.
         """
-        raise_if_forbidden(self._findings, self.config.fail_on)
+        raise_if_forbidden(self._findings, self.config.fail_on, self._required(at_end))
 
     def end(self) -> None:
         """Note the end of the run, and say how it ended."""
@@ -614,12 +660,24 @@ class MonitorCore:
             self.inform(self._closing())
 
     def _power(self) -> dict[str, Any]:
-        """Return what could have been found, where no finding stands; empty elsewhere."""
-        if any(finding.stands for finding in self._findings):
+        """Return what could have been found, where no finding stands, or that the model has collapsed; else nothing."""
+        if self._skill.collapsed:
+            return {"tells": False, "text": self._skill.text, "collapsed": True}
+        if any(finding.state != "refuted" for finding in self._findings):
             return {}
-        return found_by(self.scored, self.config.bound, self.config.confidence)._asdict()
+        return self._found_by()._asdict()
+
+    def _found_by(self) -> Power:
+        return found_by(self.scored, self.config.bound, self.config.confidence, self._skill.text)
 
     def _closing(self) -> str:
-        power = found_by(self.scored, self.config.bound, self.config.confidence).text
         assert self.evaluated_epoch is not None
-        return closing_words(self.config.title, self.evaluated_epoch, self._findings, power, self.recorder.folder)
+        collapse = self._skill.text if self._skill.collapsed else ""
+        return closing_words(
+            self.config.title,
+            self.evaluated_epoch,
+            self._findings,
+            self._found_by().text,
+            self.recorder.folder,
+            collapse,
+        )

@@ -1,6 +1,7 @@
 """Which class of every sample a target names."""
 
 from collections.abc import Mapping
+from inspect import signature
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,15 @@ def problem_type(model: nn.Module) -> str | None:
     """Return what the outputs mean, as a configuration of Hugging Face in the model says; None where none does."""
     problems = (getattr(getattr(part, "config", None), "problem_type", None) for part in model.modules())
     return next((problem for problem in problems if problem), None)
+
+
+def output_meaning(model: nn.Module) -> str | None:
+    """Return what the outputs mean, as `problem_type`; None where nothing tells classes from labels."""
+    # A head of transformers that takes labels computes its own loss by them, and leaves the type open until it trains:
+    # its pipelines take that for classes that exclude each other. A backbone, with a head of the user's, has no labels.
+    heads = (part for part in model.modules() if hasattr(getattr(part, "config", None), "problem_type"))
+    takes_labels = any("labels" in signature(head.forward).parameters for head in heads)
+    return problem_type(model) or ("single_label_classification" if takes_labels else None)
 
 
 def explained_class(

@@ -14,7 +14,7 @@ from lrptrain.relevance.advice import REACH_INPUT, called, other_methods
 from lrptrain.relevance.arguments import warn_of_other_texts
 from lrptrain.relevance.attention_layers import DECODER, AttentionLayers, AttentionMap
 from lrptrain.relevance.attentions import Attention, find_attentions
-from lrptrain.relevance.classes import class_names, explained_class, problem_type, rival_class
+from lrptrain.relevance.classes import class_names, explained_class, output_meaning, rival_class
 from lrptrain.relevance.default import check_method, first_that_serves
 from lrptrain.relevance.explained_batch import ExplainedBatch
 from lrptrain.relevance.explanation import Explanation, seed_scale
@@ -178,7 +178,7 @@ class Recording:
         # `LABEL_0`, `LABEL_1` ... are what transformers writes where nobody has named them.
         names = {number: name for name, number in labels.items() if name != f"LABEL_{number}"}
         fits = self.padding is not None and self.padding.shape == explained.shape
-        return ExplainedBatch(explained, self.padding if fits else None, names, problem_type(self.model))
+        return ExplainedBatch(explained, self.padding if fits else None, names, output_meaning(self.model))
 
     @cached_property
     def in_float32(self) -> "Recording":

@@ -1,6 +1,6 @@
 """Relevance as it is shown: its samples with their pictures or words, and what is said above them."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -47,13 +47,15 @@ def views(
     relevance: "Relevance",
     inputs: Any = None,
     tokenizer: Any = None,
-    class_names: Sequence[str] | None = None,
+    class_names: Sequence[str] | Mapping[int, str] | None = None,
     mean: Sequence[float] | Tensor | None = None,
     std: Sequence[float] | Tensor | None = None,
     multi_label: bool | None = None,
     most: int = 16,
 ) -> list[SampleView]:
     """Return the first samples, as they are shown; arguments and errors as for `Relevance.show`."""
+    if not isinstance(most, (int, np.integer)) or most < 1:
+        raise ValueError(f"max_samples={most!r}: a number of samples from 1 on is shown")
     explained = _explained(relevance, inputs)
     answers, kind = _answers(relevance, multi_label)
     sample_views = []
@@ -77,7 +79,7 @@ def _explained(relevance: "Relevance", inputs: Any) -> Tensor | None:
     batch = relevance.batch
     if inputs is None:
         return None if batch is None else batch.tensor if batch.token_ids is None else batch.token_ids
-    tensor = torch.as_tensor(inputs)
+    tensor = _as_tensor(inputs)
     shape = None if batch is None else batch.shape
     # A single image may be passed as the user has it, [channels, height, width], without an axis for the batch.
     if shape is not None and tensor.ndim == len(shape) - 1 and len(relevance.scores) == 1:
@@ -90,6 +92,27 @@ def _explained(relevance: "Relevance", inputs: Any) -> Tensor | None:
     return tensor
 
 
+def _as_tensor(inputs: Any) -> Tensor:
+    """Return inputs as a tensor; a list of tensors is stacked.
+
+    Raises:
+        TypeError: If they are of another kind, such as pictures of pillow or a batch.
+        ValueError: If they differ in shape.
+    """
+    kind = type(inputs).__name__
+    if isinstance(inputs, list | tuple) and inputs:
+        kind = f"{kind} of {type(inputs[0]).__name__}"
+    try:
+        if isinstance(inputs, list | tuple) and all(isinstance(each, Tensor) for each in inputs):
+            return torch.stack(list(inputs))
+        return torch.as_tensor(inputs)
+    except (TypeError, ValueError, RuntimeError) as error:
+        refused = ValueError if "equal size" in str(error) else TypeError
+        raise refused(
+            f"inputs of type {kind} make no tensor: pass the images or token ids as the model was given them"
+        ) from error
+
+
 def _is_text(relevance: "Relevance", explained: Tensor | None) -> bool:
     if relevance.grid is not None:
         return False
@@ -99,7 +122,7 @@ def _is_text(relevance: "Relevance", explained: Tensor | None) -> bool:
     return explained.shape[1] <= relevance.scores.shape[1]
 
 
-def _names(relevance: "Relevance", class_names: Sequence[str] | None) -> dict[int, str]:
+def _names(relevance: "Relevance", class_names: Sequence[str] | Mapping[int, str] | None) -> dict[int, str]:
     """Return the names of classes by number, as the caller or the model's configuration says.
 
     Raises:
@@ -107,6 +130,10 @@ def _names(relevance: "Relevance", class_names: Sequence[str] | None) -> dict[in
     """
     classes = relevance.logits.shape[1]
     if class_names is not None:
+        if isinstance(class_names, str):
+            raise ValueError(f"class_names={class_names!r} is one text: name all classes in a list")
+        if isinstance(class_names, Mapping):  # as `id2label`
+            return {int(number): str(name) for number, name in class_names.items()}
         if len(class_names) != classes:
             raise ValueError(
                 f"class_names has {len(class_names)} names for {classes} logits: name all classes, in order"
@@ -118,9 +145,10 @@ def _names(relevance: "Relevance", class_names: Sequence[str] | None) -> dict[in
 
 
 def _answers(relevance: "Relevance", multi_label: bool | None) -> tuple[Float[Tensor, "batch classes"], str]:
-    """Return what the model says of each class, and whether that is of "classes", of "labels" or plain "numbers".
+    """Return what the model says of each class, and what that is.
 
-    Classes exclude each other and share a probability of 1, labels have one each, and numbers may be anything.
+    Of "classes", which exclude each other, it is probabilities that sum to 1; of "labels" a probability each; "logits"
+    may belong to either of them, and "numbers" to neither.
     """
     problem = None if relevance.batch is None else relevance.batch.problem
     logits = relevance.logits.detach().double().cpu()
@@ -128,14 +156,13 @@ def _answers(relevance: "Relevance", multi_label: bool | None) -> tuple[Float[Te
         return logits.sigmoid(), "labels"
     if logits.shape[1] == 1 or (multi_label is None and problem == "regression"):
         return logits, "numbers"
-    return _softmax(logits), "classes"
-
-
-def _softmax(logits: Float[Tensor, "batch classes"]) -> Float[Tensor, "batch classes"]:
-    """Return the softmax; the output itself where it is one already."""
     # A model that ends in its own softmax; half precision rounds a sum of 1 by less than 1e-3.
-    sums_to_one = (logits.sum(1) - 1).abs().max() < 1e-3
-    return logits if sums_to_one and (logits >= 0).all() else logits.softmax(1)
+    if (logits.sum(1) - 1).abs().max() < 1e-3 and (logits >= 0).all():
+        return logits, "classes"
+    # The weights look alike after training by cross-entropy and by binary cross-entropy: no probability is made up.
+    if multi_label is None and problem is None:
+        return logits, "logits"
+    return logits.softmax(1), "classes"
 
 
 def _title(
@@ -149,7 +176,7 @@ def _title(
 
     def answer(index: int) -> str:
         value = float(answers[row, index])
-        return f"output {value:.3g}" if kind == "numbers" else f"p = {value:.2f}"
+        return {"numbers": f"output {value:.3g}", "logits": f"logit {value:.2f}"}.get(kind, f"p = {value:.2f}")
 
     start = f"sample {row}: " if len(relevance.scores) > 1 else ""
     if kind == "numbers" and answers.shape[1] == 1:
@@ -161,6 +188,8 @@ def _title(
     # Of several labels each is an answer of its own: the most probable one is not "the" prediction.
     if kind == "classes" and predicted != target:
         text += f", predicted {named(predicted)}, {answer(predicted)}"
+    elif kind == "logits" and predicted != target:
+        text += f", largest {named(predicted)}, {answer(predicted)}"
     return f"{text} ({relevance.method})"
 
 
@@ -187,12 +216,19 @@ def _token_names(tokenizer: Any, ids: list[int]) -> list[str]:
 
     Raises:
         TypeError: If it is neither.
+        ValueError: If it lacks one of the tokens.
     """
     if callable(convert := getattr(tokenizer, "convert_ids_to_tokens", None)):
-        return [str(name) for name in convert(ids)]
-    if callable(name_of := getattr(tokenizer, "id_to_token", None)):
-        return [str(name_of(number)) for number in ids]
-    raise TypeError(f"tokenizer= needs convert_ids_to_tokens or id_to_token, which {type(tokenizer).__name__} lacks")
+        names = convert(ids)
+    elif callable(name_of := getattr(tokenizer, "id_to_token", None)):
+        names = [name_of(number) for number in ids]
+    else:
+        lacking = type(tokenizer).__name__
+        raise TypeError(f"tokenizer= needs convert_ids_to_tokens or id_to_token, which {lacking} lacks")
+    unnamed = next((number for number, name in zip(ids, names, strict=True) if name is None), None)
+    if unnamed is not None:
+        raise ValueError(f"the tokenizer has no token {unnamed}: pass the one that the text was cut by")
+    return [str(name) for name in names]
 
 
 def scored_by(tokenizer: Any, ids: Sequence[int], names: Sequence[str]) -> list[bool]:

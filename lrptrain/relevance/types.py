@@ -1,7 +1,7 @@
 """The record that attribution returns, the layout of a model's tokens, handles of registrations, and the errors."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from difflib import get_close_matches
 from pathlib import Path
@@ -101,7 +101,7 @@ class Relevance:
         inputs: Any = None,
         *,
         tokenizer: Any = None,
-        class_names: Sequence[str] | None = None,
+        class_names: Sequence[str] | Mapping[int, str] | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         multi_label: bool | None = None,
@@ -110,24 +110,27 @@ class Relevance:
         """Show each sample with its map: in a notebook as pictures and coloured words, in a terminal by its colours.
 
         Where what is printed goes to a file, it is in words. Red speaks for the class, blue against it; a word has the
-        sum of its pieces. The probabilities are the softmax of the logits, unless these sum to 1 themselves; of a model
-        with several labels per sample the sigmoid. A number that was predicted has no probability.
+        sum of its pieces. The probabilities are those of a Hugging Face configuration, or of an output that sums to 1;
+        of other models `multi_label` says what the logits are, and without it they are shown as they are. A number that
+        was predicted has no probability.
 
         Args:
             inputs: The images or token ids that the model was given; they need to be passed where the caller has not
                 kept them.
             tokenizer: Names the tokens of a text: one of transformers or tokenizers.
-            class_names: Name of each class, in the order of the logits; else those of the model's configuration.
+            class_names: Name of each class, in the order of the logits or by number; else those of the model's
+                configuration.
             mean: Mean of each channel that the images were normalised with. Without `mean` and `std` an image is
                 stretched from its own minimum to its maximum.
             std: Standard deviation of each channel that the images were normalised with.
-            multi_label: Whether each logit answers for a label of its own, as after training by binary cross-entropy.
-                None for what a Hugging Face configuration says, or else that classes exclude each other.
-            max_samples: Most samples that are shown.
+            multi_label: Whether each logit answers for a label of its own, as after training by binary cross-entropy
+                (probabilities are the sigmoid), or classes exclude each other (the softmax). None for what a Hugging
+                Face configuration says.
+            max_samples: Most samples that are shown, from 1 on.
 
         Raises:
-            ValueError: If the inputs are not what was explained, or the class names do not fit.
-            TypeError: If the tokenizer cannot name tokens.
+            ValueError: If the inputs are not what was explained, the class names do not fit, or nothing is to be shown.
+            TypeError: If the tokenizer cannot name tokens, or the inputs make no tensor.
         """
         from lrptrain.relevance import showing  # which needs what draws; a map itself does not
 
@@ -142,7 +145,7 @@ class Relevance:
         inputs: Any = None,
         *,
         tokenizer: Any = None,
-        class_names: Sequence[str] | None = None,
+        class_names: Sequence[str] | Mapping[int, str] | None = None,
         mean: Sequence[float] | None = None,
         std: Sequence[float] | None = None,
         multi_label: bool | None = None,

@@ -19,6 +19,7 @@ from lrptrain.render.pair import titled
 from lrptrain.render.png import png_address
 from lrptrain.render.sheet import stacked
 from lrptrain.render.text import token_ansi, token_html, token_words
+from lrptrain.terminal import fitted
 
 _WIDTH = 78  # characters: of a picture in a terminal
 _STYLE = "font:14px/1.4 system-ui,sans-serif;color:#111;background:#fff;padding:8px"
@@ -57,15 +58,17 @@ def views_html(views: Sequence[SampleView], note: str = "") -> str:
 
 def views_text(views: Sequence[SampleView], note: str = "", *, colored: bool) -> str:
     """Return the samples for a terminal: with 24-bit colour if it takes them, or in words."""
+    fit = fitted if colored else str  # a file is searched by lines
     parts = []
     for view in views:
         if view.pixels is None:
             show = token_ansi if colored else token_words
             body = show(view.tokens, view.scores, scored=view.scored)
         else:
-            body = _blocks(view.pixels) + f"\n{_scale_words(view.scores)}" if colored else _scale_words(view.scores)
-        parts.append(f"{view.title}\n{body}")
-    return "\n\n".join([*parts, *([note] if note else [])])
+            scale = fit(_scale_words(view.scores))
+            body = f"{_blocks(view.pixels)}\n{scale}" if colored else scale
+        parts.append(f"{fit(view.title)}\n{body}")
+    return "\n\n".join([*parts, *([fit(note)] if note else [])])
 
 
 def display(page: str, text: str) -> None:

@@ -177,7 +177,7 @@ def test_findings_are_on_disk_with_their_history(corner):
 
 def test_a_run_can_be_stopped_by_a_confirmed_finding(tmp_path):
     with pytest.raises(FindingError, match="fail_on='confirmed': ! confirmed"):
-        watched(tmp_path, "corner", fail_on="confirmed")
+        watched(tmp_path, "corner", fail_on="confirmed", fail_after=1)
     events = read_events(tmp_path / "relevance" / "run")
     assert 1 <= len(events) < EPOCHS
     assert events[-1]["scalars"]["relevance/findings_confirmed"] > 0

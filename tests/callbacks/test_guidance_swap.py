@@ -16,6 +16,9 @@ from transformers import BertConfig, BertForSequenceClassification
 import lrptrain
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.guidance import MAP_LOSSES, swap_outside, swap_tokens
+from lrptrain.guidance.swaps import OutsideSwap
+from lrptrain.intervention.statistics import swap_statistics, value_range
+from lrptrain.intervention.swap import random_cycle
 
 SEED = hash((0, 0, 0, 1)) % 2**63
 
@@ -48,6 +51,35 @@ def test_a_step_is_that_of_the_swapped_batch(loop, tmp_path):
     assert values["guidance/total"] == 0
     assert values["guidance/applied_weight"] == 1
     assert monitored.failures == 0
+
+
+@pytest.mark.parametrize("annotated", [False, True])
+def test_statistics_are_swapped_without_any_annotation(tmp_path, annotated):
+    columns = annotated_data()
+    del columns["mask"]
+    images = columns["image"]
+    donor = random_cycle(6, torch.Generator().manual_seed(SEED))
+    swapped = swap_statistics(images, images[donor], value_range(list(images)))
+    expected = plain_step({**columns, "image": swapped})
+    # Where there is an annotation, it is not read: its values and its size may be anything.
+    given = {**columns, "mask": torch.full((6, 1), 7)} if annotated else columns
+    callback = guidance("swap", swap="statistics")
+    assert_close(stepped(tmp_path, callback, given), expected, EXACT)
+    assert callback.guidance.values["guidance/swapped"] == callback.guidance.values["guidance/samples"] == 6
+
+
+def test_consistency_under_swapped_statistics_is_its_own_divergence(tmp_path):
+    columns = annotated_data()
+    del columns["mask"]
+    images, net = columns["image"], explicit(vit().double())
+    donor = random_cycle(6, torch.Generator().manual_seed(hash((0, 0, 0)) % 2**63))
+    before, after = (
+        net(x).log_softmax(1) for x in (images, swap_statistics(images, images[donor], value_range(list(images))))
+    )
+    callback = guidance("consistency", weight=2.0, swap="statistics")
+    stepped(tmp_path, callback, columns)
+    divergence = (before.exp() * (before - after)).sum(1).mean().detach()
+    assert float(callback.guidance.values["guidance/consistency"]) == pytest.approx(float(divergence), rel=1e-9)
 
 
 def test_only_annotated_samples_are_swapped(tmp_path):
@@ -168,7 +200,7 @@ def test_a_failure_leaves_the_batch_as_it_is(tmp_path, monkeypatch):
             raise RuntimeError("no swap")
         return columns["image"][:6] * 0 + 1, torch.ones(6, dtype=torch.bool)
 
-    monkeypatch.setattr("lrptrain.guidance.guided_step.swap_surroundings", second_fails)
+    monkeypatch.setattr(OutsideSwap, "__call__", second_fails)
     callback = guidance("swap", on_error="warn", compare_every_n_batches=0)
     pl_module = sgd_module()
     with pytest.warns(UserWarning, match="no swap"):
@@ -185,6 +217,8 @@ def test_a_failure_leaves_the_batch_as_it_is(tmp_path, monkeypatch):
         ({"loss": {"swap": 0.0}}, "share of the samples|positive"),
         ({"loss": "swap", "adaptive": True}, "adaptive=True scales losses, and swap has none"),
         ({"loss": "swop"}, "swap"),
+        ({"loss": "swap", "swap": "colour"}, "colour.*outside.*statistics"),
+        ({"loss": "swap", "swap": "statistics", "margin": 2}, "margin is one around the evidence"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(options, message):

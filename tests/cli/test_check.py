@@ -35,6 +35,28 @@ def test_a_finding_as_grave_as_allowed_passes(tmp_path):
     check(run(tmp_path, GRAVE), max_severity=0.4)
 
 
+@pytest.mark.parametrize(("states", "options", "passes"), [
+    (["confirmed"], {}, False),  # all that there is
+    (["suspected", "confirmed"], {}, True),
+    (["confirmed", "confirmed"], {}, False),
+    (["confirmed", "refuted", "confirmed"], {}, True),
+    (["suspected", "confirmed"], {"fail_after": 1}, False),
+    (["suspected", "confirmed", "confirmed"], {"fail_after": 3}, True),
+    ([], {}, False),  # older records do not know
+])  # fmt: skip
+def test_what_is_confirmed_in_two_evaluations_in_a_row_fails(states, options, passes, tmp_path, capsys):
+    latest = replace(GRAVE, states=tuple(states))
+    for epoch in range(len(states) or 3):
+        write_record(tmp_path, EpochRecord(epoch=epoch, step=epoch, findings=[latest]))
+    if passes:
+        check(str(tmp_path), **options)
+    else:
+        with pytest.raises(SystemExit):
+            check(str(tmp_path), **options)
+    row = "in 2 evaluations in a row" in capsys.readouterr().out
+    assert row == (not options and len(states) != 1)
+
+
 def test_the_folder_may_lie_below(tmp_path):
     run(tmp_path / "relevance" / "a")
     check(str(tmp_path))
@@ -50,6 +72,8 @@ def test_nothing_to_judge_is_an_error(tmp_path):
             check(str(folder))
     with pytest.raises(ValueError, match=r"must lie in 0\.\.1"):
         check(str(tmp_path), max_severity=2)
+    with pytest.raises(ValueError, match="fail_after must be at least 1, not 0"):
+        check(str(tmp_path), fail_after=0)
 
 
 def test_the_command_exits_with_one(tmp_path, capsys):

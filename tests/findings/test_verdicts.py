@@ -86,6 +86,16 @@ def test_what_is_unsure_stays_suspected():
     assert states(effect(0.1, spread=0.5)) == ["suspected"]
 
 
+def test_a_test_that_passes_is_not_enough_where_the_interval_reaches_0():
+    # The test has one side, the interval two: between them lies a p-value of 0.025 to 0.05.
+    unsure = effect(0.2, spread=0.47)
+    (judged,) = reach_verdicts([SUSPECT], [unsure], 0.05)
+    assert judged.intervention is not None
+    assert judged.intervention.p_value < 0.05
+    assert judged.intervention.interval[0] < 0
+    assert judged.state == "suspected"
+
+
 def test_the_evidence_is_the_paired_difference():
     wanted = effect(0.4, control=0.2)
     (judged,) = reach_verdicts([SUSPECT], [wanted], 0.05)
@@ -144,8 +154,23 @@ def test_what_goes_on_keeps_since_when():
         assert merged([], [at("b", 3, state=state)])[1] == []  # nobody had heard of it
 
 
+def test_the_states_of_a_fact_are_those_in_a_row_of_the_same_samples():
+    def facts(previous, state, **changes):
+        return carry_over(previous, [replace(SUSPECT, state=state, **changes)])
+
+    first = facts([], "confirmed")
+    assert first[0].states == ("confirmed",)
+    # Whether the maps suspect what lies outside the annotation, too, is another kind, and the same fact.
+    second = facts(first, "suspected", kind="reliance_outside_annotation")
+    assert second[0].states == ("confirmed", "suspected")
+    assert len(second[0].history) == 1
+    assert facts(second, "confirmed")[0].states == ("confirmed", "suspected", "confirmed")
+    assert facts(second, "confirmed", scope=Scope("class", "a"))[0].states == ("confirmed",)
+    assert facts(facts(second, "confirmed", kind="other"), "confirmed")[0].states == ("confirmed",)
+
+
 def test_tokens_and_regions_are_told_apart_by_name_and_places_are_not():
     tokens = [replace(SUSPECT, kind="suspicious_token", where=word) for word in ("x", "y")]
-    assert merged(tokens[:1], tokens)[1] == [replace(tokens[1], history=(tokens[1].effect,))]
+    assert merged(tokens[:1], tokens)[1] == [replace(tokens[1], history=(tokens[1].effect,), states=("suspected",))]
     places = [replace(SUSPECT, kind="focus_at_position", where=word) for word in ("top left", "top")]
     assert merged(places[:1], places[1:])[1] == []

@@ -130,8 +130,8 @@ def test_the_swap_distance_is_how_far_the_prediction_moves():
     with intercepted(net, SAMPLES, False) as calls:
         net(images)
     rows = torch.tensor([0, 2, 4])
-    found = Objective({"energy": 1.0}).swap_distance(calls[0], mask, rows, torch.Generator().manual_seed(3))
-    swapped, _ = swap_outside(images, mask, 2, torch.Generator().manual_seed(3))
+    found = Objective({"energy": 1.0}, margin=2).swap_distance(calls[0], mask, rows, torch.Generator().manual_seed(3))
+    swapped, _ = swap_outside(images, mask, 0, torch.Generator().manual_seed(3))
     before, after = net(images)[rows].softmax(-1), net(swapped)[rows].softmax(-1)
     expected = (before - after).abs().sum(1)[:2].sum() / 2
     torch.testing.assert_close(found.total, expected.detach())

@@ -117,6 +117,38 @@ def test_what_is_everywhere_is_found_all_the_same():
     assert change.mean() - control.mean() > 0.5
 
 
+def test_a_judge_keeps_no_ring_that_a_loss_keeps():
+    """The model reads one pixel beside the object alone: what a swap with a margin leaves where it is."""
+    samples = []
+    for sample in pictures():
+        image = 0.5 * torch.ones(3, 32, 32)
+        image[:, 8:16, 7] = torch.eye(3)[sample.label][:, None]
+        samples.append(Sample(sample.sample_id, sample.label, {**sample.tensors, "image": image}))
+    ring = Reader(slice(8, 16), slice(7, 8))
+    change, control = effect(ring, samples, Region("outside"), margin=2)
+    assert np.abs([change, control]).max() < 1e-6
+    change, control = effect(ring, samples, Region("outside"))
+    # Donors lose it, too, where it touches their own object, which is painted over with a margin; no class is left.
+    assert change.min() > 0.5
+
+
+def test_the_shape_of_the_evidence_tells_the_change_from_its_control_in_nothing():
+    """The model reads the edge that a swap cuts around the object."""
+
+    class Edge(nn.Module):
+        def forward(self, image):
+            inside, outside = image[:, :, 8:16, 8], image[:, :, 8:16, 7]
+            return 20 * (inside - outside).abs().mean(2)
+
+    change, control = effect(Edge(), pictures(60), Region("outside"))
+    assert np.abs(change - control).mean() < 0.05
+
+
+def test_a_negative_margin_is_no_margin():
+    with pytest.raises(ValueError, match="margin must not be negative, not -1"):
+        InterventionConfig(margin=-1)
+
+
 def test_a_class_of_one_sample_has_no_control():
     samples = pictures(7)  # the third class twice, the first one thrice
     lonely = [sample for sample in samples if sample.label != 2] + [samples[2]]
@@ -197,6 +229,50 @@ def test_a_place_of_a_text_is_exchanged_for_the_same_place():
         sample.tensors["rationale"][4] = 1
     change, control = run_effects(Third(), samples, region, answers, grid=None, config=InterventionConfig(batch_size=6))
     assert np.nanmax(np.abs([change, control]), initial=0) < 0.01
+
+
+@pytest.mark.parametrize("controls", [1, 3])
+def test_controls_are_as_many_as_asked_for_and_lie_elsewhere(controls):
+    """The model gives every image the answer that its brightest patch stands for, and remembers what it was shown."""
+    shown: list[torch.Tensor] = []
+
+    class Remembers(nn.Module):
+        def forward(self, image):
+            shown.append(image)
+            return 20 * image.mean((2, 3))
+
+    generator = torch.Generator().manual_seed(0)
+    samples = [
+        Sample(i, i % 3, {"image": torch.rand(3, 32, 32, generator=generator)}) for i in range(24)
+    ]  # noise: what is painted over is seen
+    answers = probabilities(Remembers(), samples)
+    shown.clear()
+    config = InterventionConfig("inpaint", batch_size=24, controls=controls)
+    change, control = run_effects(Remembers(), samples, Region("patches", (5, 6)), answers, config=config)
+    images = torch.stack([sample.tensors["image"] for sample in samples])
+    variants = torch.cat(shown).view(1 + controls, 24, 3, 32, 32)
+    region = torch.zeros(32, 32, dtype=torch.bool)
+    region[8:16, 8:24] = True
+    assert torch.equal((variants[0] != images).any(1), region.expand(24, -1, -1))
+    offsets = set()
+    for variant in variants[1:]:
+        for place in (variant != images).any(1):
+            ((down, right),) = [
+                (down, right)
+                for down in range(0, 32, 8)
+                for right in range(0, 32, 8)
+                if torch.equal(place, region.roll((down, right), (0, 1)))
+            ]
+            offsets.add((down, right))
+    # Whole patches away, by a quarter to three quarters of each side: never the place itself, and not always the same.
+    assert offsets <= {(down, right) for down in (8, 16, 24) for right in (8, 16, 24)}
+    assert len(offsets) >= 5
+    falls = [
+        answers.max(1) - class_probabilities(20 * variant.mean((2, 3))).numpy()[np.arange(24), answers.argmax(1)]
+        for variant in variants
+    ]
+    np.testing.assert_allclose(change, falls[0], atol=1e-6)  # float32, of probabilities
+    np.testing.assert_allclose(control, np.mean(falls[1:], axis=0), atol=1e-6)
 
 
 def test_it_does_not_matter_who_computes_what():

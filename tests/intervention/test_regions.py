@@ -1,7 +1,11 @@
+import math
+
+import pytest
 import torch
 
+from lrptrain.batch import Sample
 from lrptrain.intervention import Region
-from lrptrain.intervention.regions import pixels, tokens
+from lrptrain.intervention.regions import kept_by_margin, pixels, tokens
 
 IMAGES = {"image": torch.zeros(2, 3, 32, 32)}
 TEXTS = {
@@ -66,3 +70,16 @@ def test_what_lies_outside_a_rationale():
     assert found.nonzero().tolist() == [[0, 2], [0, 3], [0, 4]]
     unmarked = torch.tensor([[255, 0, 0, 0, 0, 255], [255, 1, 0, 255, 255, 255]])
     assert tokens(Region("outside"), {**TEXTS, "rationale": unmarked}).nonzero().tolist() == [[1, 2]]
+
+
+def test_the_share_of_the_surroundings_that_a_margin_keeps():
+    mask = torch.zeros(12, 12, dtype=torch.uint8)
+    mask[4:8, 4:8] = 1  # 16 of 144 pixels; with 2 around it 64
+    unmarked = torch.full((12, 12), 255, dtype=torch.uint8)
+    image = torch.zeros(3, 12, 12)
+    samples = [Sample(i, 0, {"image": image, "mask": each}) for i, each in enumerate((mask, unmarked))]
+    assert kept_by_margin(samples, 2) == pytest.approx(48 / 128)
+    assert kept_by_margin(samples, 0) == 0
+    boxes = Sample(2, 0, {"image": image, "boxes": torch.tensor([[4.0, 4, 8, 8]])})
+    assert kept_by_margin([boxes], 2) == pytest.approx(48 / 128)
+    assert math.isnan(kept_by_margin([samples[1], Sample(3, 0, {"input_ids": torch.ones(3)})], 2))

@@ -9,7 +9,7 @@ from small_models import patches, tiny_vit
 from torch import nn
 
 import lrptrain
-from lrptrain.relevance.classes import class_names, explained_class
+from lrptrain.relevance.classes import class_names, explained_class, output_meaning
 
 LOGITS = torch.tensor([[1.0, 3.0, 2.0], [4.0, 0.0, 1.0]])
 NAMES = {"cat": 0, "dog": 1, "bird": 2}
@@ -92,3 +92,16 @@ def test_the_names_of_the_models_configuration_are_taken():
     assert torch.equal(by_name.scores, by_number.scores)
     with pytest.raises(ValueError, match="same class"):
         lrptrain.attribute(model, patches(2).float(), "dog", other="dog")
+
+
+def test_a_head_of_transformers_says_what_it_outputs_and_a_head_of_ones_own_does_not():
+    import transformers
+
+    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    config = transformers.BertConfig(vocab_size=9, max_position_embeddings=8, **sizes)
+    backbone = transformers.BertModel(config)
+    assert output_meaning(nn.Sequential(backbone, nn.Linear(8, 3))) is None
+    head = transformers.BertForSequenceClassification(config)
+    assert output_meaning(nn.Sequential(head)) == "single_label_classification"
+    config.problem_type = "multi_label_classification"
+    assert output_meaning(head) == "multi_label_classification"

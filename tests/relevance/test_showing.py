@@ -16,7 +16,7 @@ from PIL import Image
 from torch import nn
 
 import lrptrain
-from lrptrain.relevance import Relevance
+from lrptrain.relevance import Relevance, showing
 from lrptrain.relevance.explained_batch import ExplainedBatch
 from lrptrain.render import beside, view
 
@@ -79,15 +79,16 @@ def test_titles_say_what_is_explained_and_how_probable_it_is():
     pixels = images(1)
     probability = np.exp(1) / (1 + np.exp(2) + np.exp(1))
     best = np.exp(2) / (1 + np.exp(2) + np.exp(1))
-    text = of_images(pixels, target=2, names={0: "cat", 1: "<b>", 2: "dog"})._repr_html_()
+    classes = "single_label_classification"
+    text = of_images(pixels, target=2, names={0: "cat", 1: "<b>", 2: "dog"}, problem=classes)._repr_html_()
     wanted = f"target &#x27;dog&#x27;, p = {probability:.2f}, predicted &#x27;&lt;b&gt;&#x27;, p = {best:.2f} (rollout)"
     assert wanted in text
     assert "<b>" not in text
-    assert "target class 1, p = 0.67 (rollout)" in of_images(pixels)._repr_html_()
+    assert "target class 1, p = 0.67 (rollout)" in of_images(pixels, problem=classes)._repr_html_()
     # An output that is probabilities already is not squashed once more; a single number is no probability.
     assert "target class 1, p = 0.90 (" in of_images(pixels, logits=((0.05, 0.9, 0.05),))._repr_html_()
     logits = ((2.0, -1.5, 0.5),)  # they sum to 1, and are no probabilities
-    assert "target class 0, p = 0.80 (" in of_images(pixels, logits=logits, target=0)._repr_html_()
+    assert "target class 0, p = 0.80 (" in of_images(pixels, logits=logits, target=0, problem=classes)._repr_html_()
     assert "output 3.5 (rollout)" in of_images(pixels, logits=((3.5,),), target=0)._repr_html_()
 
 
@@ -111,7 +112,37 @@ def test_several_labels_have_a_probability_each_and_numbers_have_none(capsys):
 def test_names_of_other_numbers_than_those_of_the_logits_are_not_shown(capsys):
     pixels = images(1)
     of_images(pixels, names={1: "cat", 2: "dog", 3: "cow"}).show()
-    assert capsys.readouterr().out.startswith("target class 1, p = 0.67 (rollout)\n")
+    assert capsys.readouterr().out.startswith("target class 1, logit 2.00 (rollout)\n")
+
+
+def test_no_probability_is_made_up_for_a_model_that_may_have_learnt_by_either_loss(capsys):
+    relevance = of_images(images(1), target=2)
+    assert "target class 2, logit 1.00, largest class 1, logit 2.00 (rollout)" in relevance._repr_html_()
+    relevance.show(multi_label=False, class_names={0: "cat", 1: "cow", 2: "dog"})
+    softmax = np.exp(1) / (1 + np.exp(2) + np.exp(1))
+    assert capsys.readouterr().out.startswith(f"target 'dog', p = {softmax:.2f}, predicted 'cow', p = 0.67 (")
+
+
+@pytest.mark.parametrize("count", [0, -1, 2.5, "3"])
+def test_a_number_of_samples_that_shows_nothing_is_refused(count, tmp_path):
+    relevance = of_images(images())
+    with pytest.raises(ValueError, match="from 1 on"):
+        relevance.show(max_samples=count)
+    with pytest.raises(ValueError, match="from 1 on"):
+        relevance.save(tmp_path / "map.html", max_samples=count)
+
+
+def test_images_come_as_a_list_and_what_is_no_tensor_is_refused_in_a_line():
+    pixels = images()
+    relevance = of_images(pixels)
+    relevance.show(list(pixels))
+    for other in ({"image": pixels}, "cat.png", [object()]):
+        with pytest.raises(TypeError, match=f"inputs of type {type(other).__name__}.* make no tensor: pass the images"):
+            relevance.show(other)
+    with pytest.raises(ValueError, match="inputs of type list of Tensor make no tensor"):
+        relevance.show([pixels[0], pixels[0][:, :8]])
+    with pytest.raises(ValueError, match="'abc' is one text"):
+        relevance.show(class_names="abc")
 
 
 def test_the_configuration_says_what_the_outputs_mean():
@@ -152,6 +183,15 @@ def test_a_text_has_its_words(capsys):
     assert "show(tokenizer=...) names the tokens" in capsys.readouterr().out
     with pytest.raises(TypeError, match="lacks"):
         relevance.show(tokenizer=object())
+
+    class Shorter:
+        def id_to_token(self, number):
+            return ["[CLS]", "un"][number] if number < 2 else None
+
+    with pytest.raises(ValueError, match="has no token 2: pass the one"):
+        relevance.show(tokenizer=Shorter())
+    nothing = map_of(torch.tensor([[0, 1, 5]]), torch.zeros(1, 3), None)
+    assert "no relevance on any word" in showing.views_html(showing.views(nothing, tokenizer=Names()))
 
 
 def test_a_tokenizer_knows_its_special_tokens(capsys):

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lrptrain.batch.annotations import IGNORED, TokenAnnotation
 from lrptrain.guidance.evidence import at_tokens
-from lrptrain.intervention.swap import swap_surroundings
+from lrptrain.guidance.swaps import SWAPS, Swap
 from lrptrain.relevance import Relevance
 from lrptrain.relevance.default import GUIDANCE_METHODS, check_method, first_that_serves
 from lrptrain.relevance.interception import InterceptedForward
@@ -82,6 +82,7 @@ class GuidedBatch:
         margin: Pixels (or tokens) around the evidence that swaps keep; None for the default.
         generator: The random numbers of the swaps.
         swap_annotation: The annotation that swaps go by, as `swap_evidence` makes it; None for `annotation`.
+        swap: What is swapped, and how.
     """
 
     forward: InterceptedForward
@@ -92,6 +93,7 @@ class GuidedBatch:
     margin: int | None = None
     generator: torch.Generator | None = None
     swap_annotation: Shaped[Tensor, " batch *area"] | None = None
+    swap: Swap = SWAPS["outside"]
 
     @cached_property
     def recording(self) -> Recording:
@@ -131,13 +133,13 @@ class GuidedBatch:
         return at_tokens(self.recorded_annotation, grid)
 
     def swapped(self) -> tuple[Tensor, Bool[Tensor, " batch"]]:
-        """Swap what lies outside the evidence with other samples of the batch.
+        """Swap what lies outside the evidence, or what else was asked for, with other samples of the batch.
 
         Returns:
             The input of all samples, and which samples were swapped.
         """
         annotation = self.annotation if self.swap_annotation is None else self.swap_annotation
-        return swap_surroundings(self.forward.explained, annotation, self.margin, self.generator)
+        return self.swap(self.forward.explained, annotation, self.margin, self.generator)
 
     @property
     def _is_recorded(self) -> bool:

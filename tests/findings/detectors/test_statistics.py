@@ -83,8 +83,8 @@ def test_no_gate_fails_on_what_a_person_has_to_judge():
     assert facts[0].severity > 0.7
     assert worst_severity(facts) == 0
     assert worst_severity([replace(facts[0], kind="focus_at_position")]) > 0.7
-    assert gravest_forbidden(facts, "confirmed") is None
-    assert gravest_forbidden([replace(facts[0], kind="focus_at_position")], "confirmed") is not None
+    assert gravest_forbidden(facts, "confirmed", 1) is None
+    assert gravest_forbidden([replace(facts[0], kind="focus_at_position")], "confirmed", 1) is not None
 
 
 def test_what_clean_models_do_is_no_finding_but_is_logged():

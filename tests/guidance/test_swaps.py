@@ -1,0 +1,54 @@
+"""The swap of statistics among the samples of a batch."""
+
+import pytest
+import torch
+
+from lrptrain.batch.annotations import IGNORED
+from lrptrain.guidance.objective import Objective
+from lrptrain.guidance.swaps import SWAPS
+
+STATISTICS = SWAPS["statistics"]
+
+
+def images(count=5):
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand(count, 3, 8, 8, generator=generator) * torch.rand(count, 3, 1, 1, generator=generator)
+
+
+def everything(count=5):
+    return torch.ones(count, 8, 8, dtype=torch.uint8)
+
+
+def test_a_sample_that_cannot_be_used_neither_takes_nor_gives():
+    batch, mask = images(), everything()
+    batch[2] = float("nan")
+    mask[2] = IGNORED
+    for seed in range(20):
+        swapped, changed = STATISTICS(batch, mask, generator=torch.Generator().manual_seed(seed))
+        assert changed.tolist() == [True, True, False, True, True]
+        assert swapped[changed].isfinite().all()
+        assert not (swapped[changed] == batch[changed]).flatten(1).all(1).any()
+
+
+def test_one_image_alone_is_left_as_it_is():
+    swapped, changed = STATISTICS(images(1), everything(1))
+    assert torch.equal(swapped, images(1))
+    assert not changed.any()
+
+
+def test_texts_have_no_statistics_to_swap():
+    with pytest.raises(ValueError, match="swap='statistics' is one of images"):
+        STATISTICS(torch.ones(3, 7, dtype=torch.long), torch.ones(3, 7))
+
+
+@pytest.mark.parametrize(
+    ("weights", "swap", "needed"),
+    [
+        ({"consistency": 1.0}, "outside", True),
+        ({"consistency": 1.0}, "statistics", False),
+        ({"consistency": 1.0, "energy": 1.0}, "statistics", True),
+        ({}, "statistics", False),
+    ],
+)
+def test_what_needs_an_annotation(weights, swap, needed):
+    assert Objective(weights, swapped_share=None if weights else 1.0, swap=swap).needs_annotation is needed
