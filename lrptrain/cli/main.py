@@ -45,6 +45,13 @@ RENAMED = {
     "segment": {"folder": "output"},
 }
 """For each verb its options that were renamed: the old name, then the new one."""
+NOT_TAKEN = {
+    "segment": {
+        "task": "leave it out: the classes are read off the labels, one class per image or a 0 or 1 for each (also of "
+        "a model with one logit); a regression has no classes to make masks of"
+    }
+}
+"""For each verb options that others have, and what to do instead."""
 USAGE_ERROR = 2  # the exit status of argparse
 INTERRUPTED = 130  # what shells report of a process that Ctrl-C ended: 128 + SIGINT
 
@@ -115,6 +122,8 @@ def _run(verb: str, arguments: list[str]) -> None:
         name = option.removeprefix("--").partition("=")[0].partition(".")[0]  # --settings.seeds is one of --settings
         if option.startswith("--") and name in RENAMED.get(verb, {}):
             _refuse(f"--{name} of `lrptrain {verb}` is now --{RENAMED[verb][name]}")
+        if option.startswith("--") and name in NOT_TAKEN.get(verb, {}):
+            _refuse(f"`lrptrain {verb}` has no --{name}: {NOT_TAKEN[verb][name]}")
     # "lrptrain.cli.check.check_run" is the function `check_run` of the module "lrptrain.cli.check".
     module, _, function = VERBS[verb][0].rpartition(".")
     component: Any = getattr(importlib.import_module(module), function)

@@ -513,8 +513,18 @@ class MonitorCore:
             self.failures.note("intervening", RuntimeError(failure))
 
         self._mention_margin(self._inputs.samples)
-        power = self._sharpness(evaluation)
-        return intervene(evaluator, self._inputs, evaluation.samples, candidates, config, note, power, kept)
+        return intervene(
+            evaluator,
+            self._inputs,
+            evaluation.samples,
+            candidates,
+            config,
+            note,
+            min_effect=self.config.min_effect,
+            confidence=self.config.confidence,
+            power=self._sharpness(evaluation),
+            kept=kept,
+        )
 
     def _mention_margin(self, samples: Sequence[Sample]) -> None:
         """Warn once of a margin that keeps much of the surroundings."""

@@ -99,6 +99,13 @@ def test_an_old_option_names_the_new_one(verb: str, old: str, new: str, capsys, 
     assert f"{old} is now {new}" in one_line([verb, f"--config={tmp_path / 'config.yaml'}"], capsys)
 
 
+def test_an_option_that_a_verb_has_no_use_for_is_refused_with_what_to_do(capsys):
+    line = one_line(["segment", "x.ckpt", "--task", "binary"], capsys)
+    assert line.startswith(
+        "lrptrain: `lrptrain segment` has no --task: leave it out: the classes are read off the labels"
+    )
+
+
 def test_arguments_have_the_same_name_in_all_verbs():
     """What a name means is the same wherever it stands, and nothing has two names."""
     meanings: dict[str, set[str]] = {}
