@@ -165,8 +165,6 @@ def _wandb(folder: Path) -> Any:
     if not online:
         # Read when W&B starts again: its settings below come too late for what it says of itself.
         os.environ.setdefault("WANDB_SILENT", "true")
-        # Before Lightning's settings are read, of which W&B warns otherwise.
-        wandb.setup(wandb.Settings(silent=True))
     # Offline there is no address to say, and sixty lines of summary would stand between the runs and the result.
     settings = wandb.Settings(silent=not online)
     return WandbLogger(folder.name, save_dir=folder, offline=not online, project="lrptrain-demo", settings=settings)

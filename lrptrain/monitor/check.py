@@ -7,7 +7,6 @@ from lrptrain.findings import Finding, announce, unfold, worst_severity
 from lrptrain.findings.facts import count_states
 from lrptrain.loggers import read_events, read_findings
 from lrptrain.monitor.gate import FAIL_AFTER, is_lasting
-from lrptrain.terminal import fitted
 from lrptrain.trainers.checks import check_counts
 
 
@@ -44,7 +43,7 @@ class CheckResult:
         verdict = (
             f"{'passed' if self.passed else 'failed'}: {count_states(self.findings)} at epoch {self.epoch}; {compared}"
         )
-        return "\n".join([*announce(self.findings, self.run), fitted(verdict)])
+        return "\n".join([*announce(self.findings, self.run), verdict])
 
 
 def check(run: Path | str, max_severity: float = 0.0, fail_after: int = FAIL_AFTER) -> CheckResult:
