@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         register_rule,
         use_rules,
     )
+    from lrptrain.repairing.repair import repair
 
 __all__ = [
     "Composite",
@@ -63,6 +64,7 @@ __all__ = [
     "record",
     "register_method",
     "register_rule",
+    "repair",
     "rules",
     "targets",
     "use_rules",
@@ -72,6 +74,7 @@ _ORIGINS = {
     "audit": "lrptrain.auditing.audit",
     "compare": "lrptrain.auditing.compare",
     "check": "lrptrain.monitor.check",
+    "repair": "lrptrain.repairing.repair",
     "OneLabel": "lrptrain.batch.task",
     "Regression": "lrptrain.batch.task",
     "Monitor": "lrptrain.monitor.loop_monitor",

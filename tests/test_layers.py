@@ -56,6 +56,7 @@ LAYERS = {
     "dashboard": {"findings", "render", "loggers", "extras", "files"},
     "monitor": {"relevance", "batch", "metrics", "findings", "intervention", "render", "trainers", *SINKS},
     "auditing": {"relevance", "batch", "metrics", "monitor", "render", "trainers", "extras", "files"},
+    "repairing": {"auditing", "batch", "guidance", "intervention", "relevance", "trainers", "extras"},
     "models": {"extras"},
     "data": {"batch", "models", "extras", "files"},
     "segmentation": {"batch", "data", "loggers", "models", "monitor", "relevance", "trainers", "extras", "files"},

@@ -3,6 +3,8 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from lrptrain.repairing.repair import Balance
+
 Rule = Literal["cross_entropy", "swapped", "group_dro"]
 WEIGHTS = (0.1, 1.0, 10.0)
 
@@ -16,12 +18,15 @@ class Arm:
         weights: To choose from; empty where there is nothing to choose.
         rule: The task's loss: cross-entropy, the same on images with swapped surroundings, or group DRO.
         clean: Trained on data without the shortcut.
+        repair: What the last layer is trained anew on after the training, of the validation split; see
+            `lrptrain.repair`. None without.
     """
 
     guidance: dict[str, Any] | None = None
     weights: tuple[float, ...] = ()
     rule: Rule = "cross_entropy"
     clean: bool = False
+    repair: Balance | None = None
 
 
 def _guided(loss: str, weights: tuple[float, ...] = WEIGHTS, **options: Any) -> Arm:
@@ -51,6 +56,8 @@ CONTROLS = {
     "swapped cross-entropy": Arm(rule="swapped"),
     "swap": Arm({"loss": "swap"}),
     "group DRO": Arm(rule="group_dro"),
+    "last layer anew, other surroundings": Arm(repair="surroundings"),
+    "last layer anew, groups alike (DFR)": Arm(repair="groups"),
     UPPER: Arm(clean=True),
 }
 

@@ -10,8 +10,9 @@ import pytorch_lightning as pl
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch.utils.data import DataLoader, StackDataset
 
+import lrptrain
 from experiments.guidance.arms import Arm
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.guidance import swap_outside, swap_tokens
@@ -74,6 +75,15 @@ def fit(module: Trained, loader: DataLoader, steps: int, weight: float, seed: in
     quiet_trainer(steps, callbacks, module.trained_in).fit(module, loader)
     module.eval()
     return time.monotonic() - started
+
+
+def repair_last_layer(net: nn.Module, arm: Arm, columns: Batch, batch_size: int, seed: int) -> None:
+    """Train the last layer anew on held-out samples, if the arm says so."""
+    if arm.repair is None:
+        return
+    loader = DataLoader(StackDataset(**columns), batch_size)
+    repaired = lrptrain.repair(net, loader, balance=arm.repair, max_samples=len(columns["label"]), seed=seed)
+    repaired.apply(net)
 
 
 def quiet_trainer(steps: int, callbacks: Sequence[pl.Callback], precision: Precision = "32-true") -> pl.Trainer:

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, StackDataset, WeightedRandomSampler
 
 from experiments.data import dataset
 from experiments.guidance.arms import COMBINED, CONTROLS, FULL, SINGLE, Arm, Task, combined
-from experiments.guidance.fitting import Trained, fit
+from experiments.guidance.fitting import Trained, fit, repair_last_layer
 from experiments.guidance.measures import accuracy, focus, logits, reliance
 from experiments.vision import MEAN, STD, vit
 from lrptrain.data.common import stratified_split
@@ -67,10 +67,14 @@ def arm_of(name: str) -> Arm:
     return everything[name] if name in everything else combined(name.removeprefix(COMBINED))
 
 
+def columns(data: Digits) -> dict[str, Tensor]:
+    """The columns of its batches."""
+    return {"image": data.image, "mask": data.mask, "label": data.label, "group": data.group}
+
+
 def loader(data: Digits, arm: Arm, seed: int) -> DataLoader:
     """Random batches; of both groups alike for group DRO."""
-    columns = {"image": data.image, "mask": data.mask, "label": data.label, "group": data.group}
-    dataset: StackDataset = StackDataset(**columns)
+    dataset: StackDataset = StackDataset(**columns(data))
     weights = torch.ones(len(data.label), dtype=torch.float64)
     if arm.rule == "group_dro":
         weights /= torch.bincount(data.group, minlength=2)[data.group]
@@ -92,6 +96,8 @@ def train(task: Task, cost: float) -> dict[str, float]:
     module, batches = prepared(task)
     steps = round(BUDGET / cost)
     seconds = fit(module, batches, steps, task.weight, task.seed)
+    held_out = digits("val", task.setting["shortcut"], task.setting["correlation"], task.seed)
+    repair_last_layer(module.net, arm_of(task.arm), columns(held_out), BATCH, task.seed)
     found = {"steps": steps, "seconds": seconds}
     return found | measured(module.net, "val" if task.choosing else "test", task)
 

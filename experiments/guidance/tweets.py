@@ -12,7 +12,7 @@ from torch.utils.data import DataLoader
 from experiments.guidance import texts
 from experiments.guidance.arms import CONTROLS, SINGLE, WEIGHTS, Task, combined
 from experiments.guidance.costs import cost, read_costs, write_costs
-from experiments.guidance.fitting import Trained, fit
+from experiments.guidance.fitting import Trained, fit, repair_last_layer
 from experiments.guidance.results import CHOOSING_SEED, RULES, SEEDS, choices, complete
 from experiments.guidance.texts import Texts
 from experiments.minilm import network
@@ -81,6 +81,8 @@ def train(task: Task) -> dict[str, float]:
     module, batches = prepared(task)
     steps = round(BUDGET / found[task.arm])
     seconds = fit(module, batches, steps, task.weight, task.seed)
+    held_out = tweets("val", task.setting["correlation"], task.seed)
+    repair_last_layer(module.net, ARMS[task.arm], held_out, BATCH, task.seed)
     return {"steps": steps, "seconds": seconds} | measured(module.net, "val" if task.choosing else "test", task)
 
 

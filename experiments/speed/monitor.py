@@ -24,12 +24,13 @@ from experiments.speed.cells import Inputs
 from experiments.speed.run import bert_base, vit_small
 from experiments.table import markdown, write_between
 from lrptrain.batch import Sample, collate, model_inputs
-from lrptrain.findings import Evaluation, ExplainedSample
+from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample
 from lrptrain.intervention import InterventionConfig
 from lrptrain.loggers import write_record
 from lrptrain.monitor.class_maps import compute_class_maps
 from lrptrain.monitor.drawing import choose_displayed
 from lrptrain.monitor.evaluator import Evaluator, ExplanationConfig
+from lrptrain.monitor.exchange import exchange_places
 from lrptrain.monitor.gathering import gather_inputs, ids_to_draw
 from lrptrain.monitor.intervene import intervene
 from lrptrain.monitor.record_builder import RecordBuilder
@@ -151,10 +152,24 @@ def evaluation_parts(model: nn.Module, samples: Sequence[Sample], arguments: arg
     evaluation = Evaluation(explained, inputs.samples)
     spent, candidates = seconds(lambda: builder.candidates(evaluation, ()))
     intervention = InterventionConfig()
-    parts["interventions"], effects = seconds(
-        lambda: intervene(both, inputs, explained, candidates, intervention, lambda why: print(why))
+
+    def intervene_on(tested: Sequence[Candidate]) -> list[Effect | str]:
+        return intervene(
+            both,
+            inputs,
+            explained,
+            tested,
+            intervention,
+            print,
+            min_effect=builder.min_effect,
+            confidence=builder.confidence,
+        )
+
+    parts["interventions"], effects = seconds(lambda: intervene_on(candidates))
+    parts["exchanges of places"], exchanges = seconds(
+        lambda: exchange_places(candidates, effects, intervene_on, builder.min_effect, builder.confidence)
     )
-    more, record = seconds(lambda: builder.build(evaluation, (), candidates, effects))
+    more, record = seconds(lambda: builder.build(evaluation, (), candidates, effects, exchanges=exchanges))
     parts["statistics"] = spent + more
     record = replace(record, class_maps=class_maps)
     parts["drawing"], record = seconds(lambda: builder.draw(record, displayed, (), evaluation))

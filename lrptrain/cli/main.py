@@ -12,18 +12,20 @@ from typing import Any, NoReturn
 
 from lrptrain.cli.lightning import lightning_cli
 from lrptrain.extras import require
+from lrptrain.terminal import fitted_to
 
 LIGHTNING_VERBS = {
-    "fit": "Train a model: lrptrain fit --config FILE (LightningCLI).",
-    "validate": "Run one validation: lrptrain validate --config FILE --ckpt_path CHECKPOINT (LightningCLI).",
-    "test": "Test a model: lrptrain test --config FILE --ckpt_path CHECKPOINT (LightningCLI).",
+    "fit": "Train a model (LightningCLI): lrptrain fit --config FILE.",
+    "validate": "Validate once (LightningCLI): --config FILE --ckpt_path FILE.",
+    "test": "Test a model (LightningCLI): --config FILE --ckpt_path FILE.",
 }
 VERBS = {
-    "demo": ("lrptrain.cli.demo.demo", "Train a small ViT that reads a planted tag under the monitor, then guided."),
+    "demo": ("lrptrain.cli.demo.demo", "Train a small ViT with a planted tag: monitored, then guided."),
     "attribute": ("lrptrain.cli.attribute.show_relevance", "Show which patches or words speak for a class."),
     "check": ("lrptrain.cli.check.check_run", "Exit with 1 if a finding of a run is graver than allowed."),
     "compare": ("lrptrain.cli.compare.compare_checkpoint", "Compare methods on your model and data."),
     "audit": ("lrptrain.cli.audit.audit_checkpoint", "Test whether maps are faithful on your model."),
+    "repair": ("lrptrain.cli.repair.repair_checkpoint", "Train the last layer anew, without the shortcut."),
     "segment": ("lrptrain.cli.segment.segment", "Make masks and a segmenter from a classifier of images."),
     "dashboard": ("lrptrain.cli.dashboard.dashboard", "Serve runs as a page on this machine."),
     "report": ("lrptrain.cli.report.report", "Write runs as one HTML file."),
@@ -43,6 +45,13 @@ RENAMED = {
     "segment": {"folder": "output"},
 }
 """For each verb its options that were renamed: the old name, then the new one."""
+NOT_TAKEN = {
+    "segment": {
+        "task": "leave it out: the classes are read off the labels, one class per image or a 0 or 1 for each (also of "
+        "a model with one logit); a regression has no classes to make masks of"
+    }
+}
+"""For each verb options that others have, and what to do instead."""
 USAGE_ERROR = 2  # the exit status of argparse
 INTERRUPTED = 130  # what shells report of a process that Ctrl-C ended: 128 + SIGINT
 
@@ -83,7 +92,9 @@ def main(args: Sequence[str] | None = None) -> None:
         # A message of this package is enough for the user; an error of user code, as in `fit`, needs its traceback.
         if verb in LIGHTNING_VERBS or not (isinstance(error, OSError) or _is_ours(error)):
             raise
-        sys.exit(f"lrptrain: {_as_options(str(error))}")  # to the standard error, with the status 1
+        sys.exit(
+            fitted_to(sys.stderr, f"lrptrain: {_as_options(str(error))}")
+        )  # to the standard error, with the status 1
 
 
 def usage() -> str:
@@ -111,6 +122,8 @@ def _run(verb: str, arguments: list[str]) -> None:
         name = option.removeprefix("--").partition("=")[0].partition(".")[0]  # --settings.seeds is one of --settings
         if option.startswith("--") and name in RENAMED.get(verb, {}):
             _refuse(f"--{name} of `lrptrain {verb}` is now --{RENAMED[verb][name]}")
+        if option.startswith("--") and name in NOT_TAKEN.get(verb, {}):
+            _refuse(f"`lrptrain {verb}` has no --{name}: {NOT_TAKEN[verb][name]}")
     # "lrptrain.cli.check.check_run" is the function `check_run` of the module "lrptrain.cli.check".
     module, _, function = VERBS[verb][0].rpartition(".")
     component: Any = getattr(importlib.import_module(module), function)
@@ -150,7 +163,7 @@ def _parser_options(prog: str, verb: str) -> dict[str, Any]:
 
 def _refuse(message: str) -> NoReturn:
     """End with one line on the standard error and the status of argparse."""
-    print(f"lrptrain: {message}", file=sys.stderr)
+    print(fitted_to(sys.stderr, f"lrptrain: {message}"), file=sys.stderr)
     sys.exit(USAGE_ERROR)
 
 

@@ -57,15 +57,29 @@ def read_history(folder: Path, sample_id: str) -> dict[str, Any]:
     Returns:
         `history`: in order, with `epoch`, `step`, and `maps` by target (see `packed`); and `notes`.
     """
+    return read_histories(folder, [sample_id])[sample_id]
+
+
+def read_histories(folder: Path, ids: Sequence[str]) -> dict[str, dict[str, Any]]:
+    """What `read_history` returns for each of some samples."""
     notes: list[str] = []
-    history = []
-    for name, path in _spread(list(evaluations(folder).items())):
-        tables = _tables(folder, path, notes)
-        if sample_id in tables[0]:
-            epoch, step = when(name)
-            card = _card(folder, sample_id, notes, tables)
-            history.append({"epoch": epoch, "step": step, "maps": card["maps"]})
-    return {"history": history, "notes": notes}
+    chosen = _spread(list(evaluations(folder).items()))
+    evaluated = [(when(name), _tables(folder, path, notes)) for name, path in chosen]
+    return {sample_id: _history(folder, sample_id, evaluated, notes) for sample_id in ids}
+
+
+def _history(
+    folder: Path, sample_id: str, evaluated: list[tuple[tuple[int, int], _Tables]], notes: list[str]
+) -> dict[str, Any]:
+    """Return what `read_history` returns, with the notes on the tables that were read."""
+    sample_notes: list[str] = []
+    record = _record(folder, sample_id, sample_notes)  # the same in every evaluation
+    history = [
+        {"epoch": epoch, "step": step, "maps": _packed_maps(_maps_of(sample_id, tables), record)}
+        for (epoch, step), tables in evaluated
+        if sample_id in tables[0]
+    ]
+    return {"history": history, "notes": [*notes, *sample_notes]}
 
 
 def packed(values: Any, scored: Sequence[bool] | None = None) -> dict[str, Any] | None:
@@ -120,16 +134,33 @@ def _tables(folder: Path, path: Path, notes: list[str]) -> _Tables:
 
 def _card(folder: Path, sample_id: str, notes: list[str], tables: _Tables) -> dict[str, Any]:
     """What a sample is, and its maps by target, those of single classes as `class <name>`; see `packed`."""
+    by_target = _maps_of(sample_id, tables)
+    about = about_sample(folder, sample_id, notes, min(_lengths(by_target), default=0))
+    return {**about, "maps": _packed_maps(by_target, about)}
+
+
+def _maps_of(sample_id: str, tables: _Tables) -> dict[str, Any]:
+    """Return the maps of a sample by target, for example `{"label": [...], "predicted": [...], "class cat": [...]}`."""
     rows, columns, others = tables
-    by_target = {target: _row(column, rows[sample_id]) for target, column in columns.items()}
-    # For example {"label": [...], "predicted": [...], "class cat": [...]}.
-    by_target |= others.get(sample_id, {})
-    lengths = {len(values) for values in by_target.values() if isinstance(values, list | np.ndarray)} - {0}
-    about = about_sample(folder, sample_id, notes, min(lengths, default=0))
+    return {target: _row(column, rows[sample_id]) for target, column in columns.items()} | others.get(sample_id, {})
+
+
+def _lengths(by_target: dict[str, Any]) -> set[int]:
+    return {len(values) for values in by_target.values() if isinstance(values, list | np.ndarray)} - {0}
+
+
+def _packed_maps(by_target: dict[str, Any], about: dict[str, Any]) -> dict[str, Any]:
+    """Return maps as the page draws them; see `packed`.
+
+    Args:
+        by_target: The maps of a sample by target.
+        about: The sample, with `tokens`, `annotation` and `scored`.
+    """
+    lengths = _lengths(by_target)
     # Maps of one sample have one length, that of its tokens; others are scaled over all of their values.
-    scored = about["scored"] if len(lengths) == 1 else None
+    scored = _text_of(about, next(iter(lengths)))["scored"] if len(lengths) == 1 else None
     maps = {target: packed(values, scored) for target, values in by_target.items()}
-    return {**about, "maps": {target: each for target, each in maps.items() if each is not None}}
+    return {target: each for target, each in maps.items() if each is not None}
 
 
 # The arguments `changed` and `size`, of `stamped`, are not read: a file that was replaced is another key of the cache,
@@ -172,25 +203,34 @@ def _row(column: Any, row: int) -> np.ndarray | None:
 
 def about_sample(folder: Path, sample_id: str, notes: list[str], length: int) -> dict[str, Any]:
     """What the sample is; without a record of it, a square grid where its map, of this length, can be one."""
-    name = input_path(folder, sample_id).stem
-    content = read_json_or_note(file_in(folder, "inputs", f"{name}.json"), notes)
-    # Any program may have written the file: what does not fit the length of the map is left out.
-    about = content if isinstance(content, dict) else {}
-    image, mask = (file_in(folder, "inputs", f"{name}{end}") is not None for end in (".webp", ".mask.webp"))
-    tokens = about["tokens"] if _is_list(about.get("tokens"), length, str) else None
-    annotation = about["annotation"] if _is_list(about.get("annotation"), length, int) else None
-    scored = about["scored"] if _is_list(about.get("scored"), length, bool) else None
-    if tokens is not None and scored is None:  # a record of an earlier version
-        scored = scored_tokens(tokens, annotation).tolist()
+    record = _record(folder, sample_id, notes)
+    pictures = [input_path(folder, sample_id, ending).name for ending in (".webp", ".mask.webp")]
+    image, mask = (file_in(folder, "inputs", name) is not None for name in pictures)
+    text = _text_of(record, length)
     return {
-        "grid": _grid(about.get("grid"), length, text=bool(about.get("tokens"))),
+        "grid": _grid(record.get("grid"), length, text=bool(record.get("tokens"))),
         "image": image,
         "mask": mask,
-        "tokens": tokens,
-        "annotation": annotation,
-        "scored": scored,
-        "words": _words(tuple(tokens or ()), tuple(scored or ()), tuple(annotation or ())),
+        **text,
+        "words": _words(*(tuple(text[name] or ()) for name in ("tokens", "scored", "annotation"))),
     }
+
+
+def _record(folder: Path, sample_id: str, notes: list[str]) -> dict[str, Any]:
+    """What the run has written of a sample; empty if that cannot be read."""
+    content = read_json_or_note(file_in(folder, "inputs", input_path(folder, sample_id).name), notes)
+    return content if isinstance(content, dict) else {}
+
+
+def _text_of(record: dict[str, Any], length: int) -> dict[str, list[Any] | None]:
+    """Return `tokens`, `annotation` and `scored` of a text whose maps have this length, or None."""
+    # Any program may have written the record: what does not fit the length of the map is left out.
+    tokens = record["tokens"] if _is_list(record.get("tokens"), length, str) else None
+    annotation = record["annotation"] if _is_list(record.get("annotation"), length, int) else None
+    scored = record["scored"] if _is_list(record.get("scored"), length, bool) else None
+    if tokens is not None and scored is None:  # a record of an earlier version
+        scored = scored_tokens(tokens, annotation).tolist()
+    return {"tokens": tokens, "annotation": annotation, "scored": scored}
 
 
 # A text is the same in every evaluation.

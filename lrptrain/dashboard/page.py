@@ -3,8 +3,8 @@
 import json
 from functools import cache
 from importlib.resources import files
-from threading import Lock
 
+from lrptrain.dashboard.charts import charts
 from lrptrain.extras import require
 from lrptrain.render.colors import to_palette
 
@@ -40,7 +40,6 @@ SCRIPTS = (
 )
 """In the order in which they are loaded."""
 STYLES = ("page", "explore", "proof")
-_making_charts = Lock()
 
 
 def page(data: str | None = None) -> str:
@@ -72,18 +71,6 @@ def script() -> str:
         *(_static(f"{name}.js") for name in SCRIPTS),
     ]
     return "\n".join(parts)
-
-
-def charts() -> str:
-    """Vega-Lite with all that it needs, as one script; takes a few seconds when it is first asked for."""
-    with _making_charts:  # once, however many ask
-        return _charts()
-
-
-@cache
-def _charts() -> str:
-    # In a report the script stands within <script>, which its own text must not end.
-    return require("vl_convert", "dashboard").javascript_bundle().replace("</script", "<\\/script")
 
 
 def _static(name: str) -> str:

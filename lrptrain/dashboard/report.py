@@ -5,11 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from lrptrain.dashboard.embedding import read_embedding
-from lrptrain.dashboard.maps import read_cards, read_history
+from lrptrain.dashboard.maps import read_cards, read_histories
 from lrptrain.dashboard.masks import mask_picture, read_masks
 from lrptrain.dashboard.page import page
 from lrptrain.dashboard.runs import about_run, file_in, find_runs, read_new_events
-from lrptrain.dashboard.samples import read_sample_table, read_scores
+from lrptrain.dashboard.samples import read_sample_table, read_scores_by_label
 from lrptrain.dashboard.verdicts import audit_picture, proof_picture, read_audit
 from lrptrain.files import to_json, write_text
 from lrptrain.loggers.inputs import input_path
@@ -50,6 +50,7 @@ def _everything(folder: Path) -> dict[str, Any]:
     stated = settings.get("confidence")
     confidence = stated if isinstance(stated, float) and 0 < stated < 1 else 0.95
     labels = sorted({label for label in columns.get("label", []) if isinstance(label, str)})
+    scores = read_scores_by_label(folder, [None, *labels[:MOST_SCORED_CLASSES]], confidence)
     ids = _chosen(table)
     cards = read_cards(folder, table["evaluation"] or "", ids)
     audit = read_audit(folder)
@@ -57,9 +58,7 @@ def _everything(folder: Path) -> dict[str, Any]:
     return {
         "about": about,
         "events": events,
-        "scores": {
-            label or "": read_scores(folder, label, confidence) for label in [None, *labels[:MOST_SCORED_CLASSES]]
-        },
+        "scores": {label or "": each for label, each in scores.items()},
         "table": table,
         "cards": cards,
         "embedding": {
@@ -67,7 +66,7 @@ def _everything(folder: Path) -> dict[str, Any]:
             for target in table["targets"]
             if not target.startswith("class ")
         },
-        "history": {sample_id: read_history(folder, sample_id) for sample_id in ids},
+        "history": read_histories(folder, ids),
         "images": {sample_id: _pictures(folder, sample_id) for sample_id in ids},
         "proofs": {name: _embedded(proof_picture(folder, name), "png") for name in _proof_names(events)},
         "audit": audit,

@@ -50,10 +50,17 @@ def file_in(folder: Path, *parts: str) -> Path | None:
     path = folder.joinpath(*parts)
     # Names come from requests and from files of a run: "../../etc/passwd" or a link to it must not be served.
     try:
-        is_inside = path.is_file() and path.resolve().is_relative_to(folder.resolve())
+        is_inside = path.is_file() and _lies_in(path, folder)
     except (OSError, ValueError):  # a name that no file can have
         return None
     return path if is_inside else None
+
+
+def _lies_in(path: Path, folder: Path) -> bool:
+    """Return whether a path leads into a folder when all links on the way are followed."""
+    # As texts: the paths of pathlib take several times as long, and a long run has thousands of files.
+    root = os.path.join(os.path.realpath(folder), "")
+    return os.path.realpath(path).startswith(root)
 
 
 def read_json_or_note(path: Path | None, notes: list[str]) -> Any:
@@ -81,7 +88,7 @@ def about_run(folder: Path) -> dict[str, Any]:
     events = file_in(folder, "events.jsonl")
     audit = file_in(folder, AUDIT, "results.json")
     exports = find_exports(folder)
-    if events is None and not exports:
+    if events is None and audit is None and not exports:
         notes.append("No evaluation was written yet.")
     settings = read_settings(folder, notes)
     parent = settings.get("parent")

@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ _NAME = re.compile(r"epoch_(\d+)_step_(\d+)")
 _NOT_SHOWN = ("epoch", "step")
 ACCURACY = "correct"
 """The name under which accuracies are returned; no table has such a column."""
+_scoring = Lock()
 _NO_SCORES = ("sample_id", "label", "predicted", "group")
 
 
@@ -91,21 +93,40 @@ def read_scores(
     Returns:
         `scores`: rows `[epoch, step, mean, low, high, samples]` by column, the accuracy as `correct`; and `notes`.
     """
-    scores: dict[str, list[list[float | None]]] = {}
-    notes: list[str] = []
+    return read_scores_by_label(folder, [label], confidence, columns)[label]
+
+
+def read_scores_by_label(
+    folder: Path, labels: Sequence[str | None], confidence: float = 0.95, columns: Sequence[str] | None = None
+) -> dict[str | None, dict[str, Any]]:
+    """What `read_scores` returns for each of some classes; None stands for all samples."""
+    by_label: dict[str | None, dict[str, Any]] = {label: {"scores": {}, "notes": []} for label in labels}
+    # Evaluations outside, classes inside: each table is read once for all classes.
     for name, path in evaluations(folder).items():
-        try:
-            stamp = stamped(path)
-            values = _values(*stamp, label)
-        except (OSError, ValueError, TypeError, KeyError) as error:
-            notes.append(f"{name}.parquet cannot be read and was passed over: {error}")
-            continue
-        for column, numbers in values.items():
-            with_interval = columns is None or column in columns
-            # (mean, low, high); low and high are None without an interval.
-            estimate = _estimate(*stamp, label, column, confidence) if with_interval else (numbers.mean(), None, None)
-            scores.setdefault(column, []).append([*when(name), *estimate, len(numbers)])
-    return {"scores": scores, "notes": notes}
+        for label, read in by_label.items():
+            try:
+                # The charts of a page ask at the same time: the second one waits for what the first one reads.
+                with _scoring:
+                    rows = _score_rows(path, label, confidence, columns)
+            except (OSError, ValueError, TypeError, KeyError) as error:
+                read["notes"].append(f"{name}.parquet cannot be read and was passed over: {error}")
+                continue
+            for column, row in rows.items():
+                read["scores"].setdefault(column, []).append([*when(name), *row])
+    return by_label
+
+
+def _score_rows(
+    path: Path, label: str | None, confidence: float, columns: Sequence[str] | None
+) -> dict[str, tuple[float, float | None, float | None, int]]:
+    """Mean, low and high end of its interval, and number of samples, of every score in one evaluation."""
+    stamp = stamped(path)
+    rows = {}
+    for column, numbers in _values(*stamp, label).items():
+        with_interval = columns is None or column in columns
+        estimate = _estimate(*stamp, label, column, confidence) if with_interval else (numbers.mean(), None, None)
+        rows[column] = (*estimate, len(numbers))
+    return rows
 
 
 def _other_targets(folder: Path, name: str) -> list[str]:
@@ -127,7 +148,7 @@ def stamped(path: Path) -> tuple[Path, int, int]:
 @arrow_errors
 def _table(path: Path, changed: int, size: int) -> tuple[dict[str, list[Any]], list[str]]:
     """The columns that can be shown, and the targets that have maps."""
-    table, targets = _read(path)
+    table, targets = _read(path, changed, size)
     columns = {name: _listed(column) for name, column in table.to_pydict().items()}
     # The page looks samples up by text, as ids stand in addresses and file names.
     columns["sample_id"] = [str(sample_id) for sample_id in columns["sample_id"]]
@@ -141,7 +162,8 @@ def _classes(path: Path, changed: int, size: int) -> list[str]:
     return [f"class {name}" for name in sorted(map(str, names))]
 
 
-def _read(path: Path) -> tuple[Any, list[str]]:
+@lru_cache(maxsize=2)  # the scores of one class after the other ask for the same table
+def _read(path: Path, changed: int, size: int) -> tuple[Any, list[str]]:
     """Return the table as pyarrow has it, without columns of lists, and the targets that have maps."""
     types = require("pyarrow.types", "monitor")
     schema = read_schema(path)
@@ -168,7 +190,7 @@ def _values(path: Path, changed: int, size: int, label: str | None) -> dict[str,
     """The finite values of every score, of all samples or of a class; as `correct`, whether they are read right."""
     compute = require("pyarrow.compute", "monitor")
     types = require("pyarrow.types", "monitor")
-    table, _ = _read(path)
+    table, _ = _read(path, changed, size)
     has_classes = {"label", "predicted"} <= set(table.column_names)
     if label is not None:
         table = table.filter(compute.equal(table["label"], label)) if has_classes else table.slice(0, 0)

@@ -1,6 +1,5 @@
 """Serve run folders as a page, to this machine alone, while training still writes them."""
 
-import threading
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -8,6 +7,7 @@ from typing import Any
 
 from lrptrain.dashboard import page
 from lrptrain.dashboard.access import TokenRequired
+from lrptrain.dashboard.charts import charts
 from lrptrain.dashboard.embedding import read_embedding
 from lrptrain.dashboard.maps import read_cards, read_history
 from lrptrain.dashboard.masks import mask_picture, read_masks
@@ -58,8 +58,6 @@ def serve(root: Path, port: int, token: str | None = None) -> None:
         ValueError: If the port cannot be used.
     """
     check_port(port)
-    # Making the script of the charts takes seconds: it is ready when the browser asks for it.
-    threading.Thread(target=page.charts, daemon=True).start()
     try:
         require("uvicorn", "dashboard").run(app(root, token), host=HOST, port=port, log_level="warning")
     except SystemExit as error:  # how uvicorn says that it could not start
@@ -144,7 +142,7 @@ def _routes(root: Path) -> list[Any]:
         route("/", partial(text, page.page, "text/html")),
         route("/page.css", partial(text, page.style, "text/css")),
         route("/page.js", partial(text, page.script, "text/javascript")),
-        route("/charts.js", partial(text, page.charts, "text/javascript")),
+        route("/charts.js", partial(text, charts, "text/javascript")),
         route("/api/runs", runs),
         *(route(f"/api/{name}", partial(answer, read)) for name, read in _READERS.items()),
         route("/image", partial(picture, _image)),

@@ -30,16 +30,17 @@ def _push_pull(weighted: Images, weights: Images) -> Images:
     """Return every pixel's value, the unknown ones from the next coarser scale; `weighted` is value times weight."""
     # The pull: halve the size until every pixel is known; the push: on the way back, fill what is unknown from there.
     # weights [batch, 1, height, width] are 1 at known pixels and 0 at others; `weighted` is 0 at the latter.
-    # Weights are 0, or at least a quarter. The least normal number: a fixed one may be 0 in 16 bits, and 0 / 0 spreads.
-    least = torch.finfo(weights.dtype).tiny
-    values = weighted / weights.clamp(min=least)
+    # So they are the known values themselves.
     if min(weights.shape[-2:]) == 1 or bool((weights > 0).all()):
-        return values
+        return weighted
     coarse = [F.avg_pool2d(x, 2, ceil_mode=True, count_include_pad=False) for x in (weighted, weights)]
     full = (coarse[1] > 0).to(weights.dtype)  # a coarse pixel is known if any part of it is
+    # Coarse weights are 0, or at least a quarter. The least normal number: a fixed one may be 0 in 16 bits, and 0 / 0
+    # spreads.
+    least = torch.finfo(weights.dtype).tiny
     filling = _push_pull(coarse[0] / coarse[1].clamp(min=least) * full, full)
     filling = F.interpolate(filling, weights.shape[-2:], mode="bilinear", align_corners=False)
-    return torch.where(weights > 0, values, filling)
+    return torch.where(weights > 0, weighted, filling)
 
 
 def shifted(region: Pixels, offset: Int[Tensor, "batch 2"]) -> Pixels:
@@ -55,9 +56,23 @@ def shifted(region: Pixels, offset: Int[Tensor, "batch 2"]) -> Pixels:
 
 def dilate(region: Pixels, margin: int) -> Pixels:
     """Return the region and all pixels within `margin` pixels of it, diagonals included."""
-    # The maximum over a square of 2 * margin + 1 pixels is one over columns of the maxima over rows, which is faster.
+    # A square holds a pixel of the region if a row of it does: over columns first, then over rows.
+    for axis in (1, 2):
+        region = _any_within(region, margin, axis)
+    return region
+
+
+def _any_within(region: Pixels, margin: int, axis: int) -> Pixels:
+    """Return which pixels have one of the region within `margin` along an axis."""
     side = 2 * margin + 1
-    near = region[:, None].float()
-    near = F.max_pool2d(near, (1, side), stride=1, padding=(0, margin))
-    near = F.max_pool2d(near, (side, 1), stride=1, padding=(margin, 0))
-    return near[:, 0] > 0
+    around = [margin, margin] if axis == 2 else [0, 0, margin, margin]
+    near = F.pad(region, around)
+    # Windows of 1, 2, 4 ... pixels, and at last of `side`: a window is the union of two that together cover it. Of
+    # booleans this is some twenty times as fast as a maximum over squares.
+    length = 1
+    while length < side:
+        step = min(length, side - length)
+        size = near.shape[axis] - step
+        near = near.narrow(axis, 0, size) | near.narrow(axis, step, size)
+        length += step
+    return near

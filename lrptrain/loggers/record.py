@@ -100,7 +100,8 @@ class EpochRecord:
         class_names: Name of each class.
         inputs: Functions that make what a sample is, by sample id.
         class_maps: Maps of the samples shown for many classes.
-        power: Where no finding stands, `text`, what could have been found, and `tells`, whether that says anything.
+        power: Where no finding stands, `text`, what could have been found, and `tells`, whether that says anything;
+            where the model has collapsed, `text` says so, and `collapsed` is True.
         metrics: What the scalars are called, and whether higher values are better.
     """
 

@@ -10,7 +10,9 @@ from lrptrain.findings.sentences import sentences
 from lrptrain.terminal import fitted
 
 
-def closing_words(title: str, epoch: int, findings: Sequence[Finding], power: str, run: Path | None) -> str:
+def closing_words(
+    title: str, epoch: int, findings: Sequence[Finding], power: str, run: Path | None, collapse: str = ""
+) -> str:
     """Return a short paragraph on a run that has ended.
 
     Args:
@@ -19,10 +21,13 @@ def closing_words(title: str, epoch: int, findings: Sequence[Finding], power: st
         findings: The facts of the last evaluation.
         power: What could have been found, said where nothing is confirmed: a clean run proves no more than that.
         run: The folder of the run; None in processes that do not write.
+        collapse: What is to be said of a model that has collapsed, which is graver than what it reads; "" of any other.
     """
     states = [finding.state for finding in findings]
     counts = count_states(findings)
-    if "confirmed" in states:
+    if collapse:
+        message = f"{title} ends: {collapse} In epoch {epoch}: {counts}."
+    elif "confirmed" in states:
         gravest = min(findings, key=gravity)
         verdict = sentences(gravest).verdict
         message = f"{title} ends: {verdict} In epoch {epoch}: {counts}."

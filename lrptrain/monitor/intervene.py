@@ -1,11 +1,13 @@
 """Interventions on the samples of every candidate, shared by all processes."""
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Int
 
 from lrptrain.findings import Candidate, Effect, ExplainedSample
+from lrptrain.findings.first_look import first_look, is_surely_too_small
 from lrptrain.intervention import InterventionConfig, KeptChanges, Region, effects, strategy_of
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.gathering import GatheredInputs
@@ -21,13 +23,17 @@ def intervene(
     candidates: Sequence[Candidate],
     config: InterventionConfig,
     on_failure: Callable[[str], None],
+    *,
+    min_effect: float,
+    confidence: float,
     power: float = 1.0,
     kept: KeptChanges | None = None,
 ) -> list[Effect | str]:
     """Return what an intervention did to the samples of every candidate, or why it could not be made.
 
     Every process takes part, with the same candidates. A region that several candidates share is changed once, in all
-    samples that any of them needs.
+    samples that any of them needs. Candidates whose effect is surely too small after a first look are not tested on
+    more samples; see `lrptrain.findings.first_look`.
 
     Args:
         evaluator: The model, in evaluation mode.
@@ -37,74 +43,133 @@ def intervene(
         config: How to intervene.
         on_failure: Called in every process with what failed in any of them; samples that do not allow an intervention
             are no failure.
+        min_effect: The least mean change of a probability that matters, in (0, 1).
+        confidence: The level of verdicts, in (0, 1).
         power: What sharpens the probabilities; see `lrptrain.intervention.confidence`.
         kept: Keeps what this process makes of the samples that fall furthest.
+
+    Returns:
+        For each candidate the effect on its samples, nan where one was not tested; or why there is none.
     """
-    by_region: dict[Region, Effect | str] = {}
+    intervention = _Intervention(evaluator, inputs, explained, config, on_failure, power, kept)
+    results: dict[int, Effect | str] = {}
     # `dict.fromkeys`, not `set`: strings have another hash in every process, so that sets differ in order, and
     # processes that gather for different regions would mix up their results.
     for region in dict.fromkeys(candidate.region for candidate in candidates):
-        rows = np.unique(np.concatenate([each.rows for each in candidates if each.region == region]))
-        by_region[region] = _effect_on(region, rows, evaluator, inputs, explained, config, on_failure, power, kept)
-    return [_select(by_region[candidate.region], candidate.rows) for candidate in candidates]
+        members = {i: each for i, each in enumerate(candidates) if each.region == region}
+        results |= _effects_on(region, members, intervention, min_effect, confidence)
+    return [results[i] for i in range(len(candidates))]
 
 
-def _effect_on(
+def _effects_on(
     region: Region,
-    rows: Int[np.ndarray, " n"],
-    evaluator: Evaluator,
-    inputs: GatheredInputs,
-    explained: Sequence[ExplainedSample],
-    config: InterventionConfig,
-    on_failure: Callable[[str], None],
-    power: float,
-    kept: KeptChanges | None,
-) -> Effect | str:
-    """Change one region in the samples `rows`, in all processes together; a failure in one is a failure in all.
+    candidates: dict[int, Candidate],
+    intervention: "_Intervention",
+    min_effect: float,
+    confidence: float,
+) -> dict[int, Effect | str]:
+    """Return the effect on the samples of every candidate for one region, or why there is none.
 
-    Returns:
-        The effect on all samples, nan where a sample was not needed; or why there is none.
+    Args:
+        region: What is changed.
+        candidates: The candidates, by a number of theirs.
+        intervention: Changes the region.
+        min_effect: The least mean change of a probability that matters, in (0, 1).
+        confidence: The level of verdicts, in (0, 1).
     """
-    local_rows = [row for row in inputs.local_rows if row in set(rows.tolist())]
-    local_effects = (np.empty(0), np.empty(0))
-    refused = ""
-    failed = ""
-    try:
-        local_effects = effects(
-            unwrap(evaluator.model),
-            inputs.samples,
-            rows=rows,
-            computed_rows=local_rows,
-            region=region,
-            probabilities=np.stack([each.probabilities for each in explained]),
-            grid=explained[rows[0]].grid,
-            config=config,
-            device=evaluator.device,
-            forward_context=evaluator.forward_context,
-            power=power,
-            kept=kept,
-        )
-    except ValueError as refusal:  # these samples do not allow it: the message is for the user
-        refused = str(refusal)
-    except Exception as failure:
-        failed = f"the intervention failed: {describe_error(failure)}"
-    # Also after a failure: a process that skipped this would let the others wait for ever.
-    parts = gather((local_rows, local_effects, refused, failed))
-    first_failure = next((why for *_, why in parts if why), "")
-    if first_failure:
-        on_failure(first_failure)
-        return first_failure
-    first_refusal = next((why for *_, why, _ in parts if why), "")
-    if first_refusal:
-        return first_refusal
-    # [samples]; each process fills the rows that it computed, those nobody needed stay nan.
-    change = np.full(len(explained), np.nan)
-    control = np.full(len(explained), np.nan)
-    for part_rows, (part_change, part_control), _, _ in parts:
-        change[part_rows] = part_change
-        control[part_rows] = part_control
-    return Effect(change, control, strategy_of(region, explained[rows[0]].grid, config))
+    rows = np.unique(np.concatenate([each.rows for each in candidates.values()]))
+    # Curves such as `relevance/reliance` are means over all of these samples, in every evaluation.
+    is_curve = region.kind in ("outside", "statistics")
+    early = rows if is_curve else first_look(rows, len(intervention.explained), intervention.config.seed)
+    effect = intervention.effect_on(region, rows, early)
+    if isinstance(effect, str):
+        return dict.fromkeys(candidates, effect)
+
+    def is_settled(candidate: Candidate) -> bool:
+        seen = candidate.rows[np.isin(candidate.rows, early)]
+        differences = effect.change[seen] - effect.control[seen]
+        return is_surely_too_small(candidate.finding, differences, min_effect, confidence)
+
+    settled = {i for i, each in candidates.items() if len(early) < len(rows) and is_settled(each)}
+    open_rows = [each.rows for i, each in candidates.items() if i not in settled]
+    late = np.setdiff1d(np.concatenate(open_rows), early) if open_rows else np.empty(0, int)
+    if len(late):
+        rest = intervention.effect_on(region, rows, late)
+        if isinstance(rest, str):
+            return dict.fromkeys(candidates, rest)
+        effect.change[late] = rest.change[late]
+        effect.control[late] = rest.control[late]
+
+    def selected(i: int, candidate: Candidate) -> Effect:
+        # A settled candidate shares some of the late samples with others: they are no random choice of its own.
+        unseen = np.isin(candidate.rows, late) & (i in settled)
+        change = np.where(unseen, np.nan, effect.change[candidate.rows])
+        control = np.where(unseen, np.nan, effect.control[candidate.rows])
+        return Effect(change, control, effect.strategy)
+
+    return {i: selected(i, each) for i, each in candidates.items()}
 
 
-def _select(effect: Effect | str, rows: Int[np.ndarray, " n"]) -> Effect | str:
-    return effect if isinstance(effect, str) else Effect(effect.change[rows], effect.control[rows], effect.strategy)
+@dataclass(frozen=True)
+class _Intervention:
+    """Changes regions in samples, in all processes together; see `intervene`."""
+
+    evaluator: Evaluator
+    inputs: GatheredInputs
+    explained: Sequence[ExplainedSample]
+    config: InterventionConfig
+    on_failure: Callable[[str], None]
+    power: float
+    kept: KeptChanges | None
+
+    def effect_on(self, region: Region, rows: Int[np.ndarray, " n"], tested: Int[np.ndarray, " m"]) -> Effect | str:
+        """Change one region in some samples; a failure in one process is a failure in all.
+
+        Args:
+            region: What is changed.
+            rows: All samples of the region, which may give their surroundings.
+            tested: Those of them that are changed now.
+
+        Returns:
+            The effect on all samples of the evaluation, nan where one was not changed; or why there is none.
+        """
+        wanted = set(tested.tolist())
+        local_rows = [row for row in self.inputs.local_rows if row in wanted]
+        local_effects = (np.empty(0), np.empty(0))
+        refused = ""
+        failed = ""
+        try:
+            local_effects = effects(
+                unwrap(self.evaluator.model),
+                self.inputs.samples,
+                rows=rows,
+                computed_rows=local_rows,
+                region=region,
+                probabilities=np.stack([each.probabilities for each in self.explained]),
+                grid=self.explained[rows[0]].grid,
+                config=self.config,
+                device=self.evaluator.device,
+                forward_context=self.evaluator.forward_context,
+                power=self.power,
+                kept=self.kept,
+            )
+        except ValueError as refusal:  # these samples do not allow it: the message is for the user
+            refused = str(refusal)
+        except Exception as failure:
+            failed = f"the intervention failed: {describe_error(failure)}"
+        # Also after a failure: a process that skipped this would let the others wait for ever.
+        parts = gather((local_rows, local_effects, refused, failed))
+        first_failure = next((why for *_, why in parts if why), "")
+        if first_failure:
+            self.on_failure(first_failure)
+            return first_failure
+        first_refusal = next((why for *_, why, _ in parts if why), "")
+        if first_refusal:
+            return first_refusal
+        # [samples]; each process fills the rows that it computed, those nobody needed stay nan.
+        change = np.full(len(self.explained), np.nan)
+        control = np.full(len(self.explained), np.nan)
+        for part_rows, (part_change, part_control), _, _ in parts:
+            change[part_rows] = part_change
+            control[part_rows] = part_control
+        return Effect(change, control, strategy_of(region, self.explained[rows[0]].grid, self.config))

@@ -41,12 +41,13 @@ from lrptrain.monitor.intervene import intervene
 from lrptrain.monitor.isolation import explain_usable
 from lrptrain.monitor.left_out import LeftOut
 from lrptrain.monitor.model_input import InputListener
-from lrptrain.monitor.power import found_by, power_line
+from lrptrain.monitor.power import Power, found_by, power_line
 from lrptrain.monitor.proving import changes_to_keep, gather_changes
 from lrptrain.monitor.record_builder import RecordBuilder, candidate_of, untested_lines
 from lrptrain.monitor.run import EvaluationKey, RunPoint
 from lrptrain.monitor.run_recorder import RunRecorder
 from lrptrain.monitor.sample_reader import SampleReader
+from lrptrain.monitor.skill import Skill
 from lrptrain.monitor.summary import logged_metrics
 from lrptrain.relevance.default import DEFAULT_METHODS
 from lrptrain.relevance.logit_view import one_logit_as
@@ -119,6 +120,7 @@ class MonitorCore:
         self.drawn: list[Picture | Highlight] = []
         self.evaluated_epoch: int | None = None
         self._findings: list[Finding] = []
+        self._skill = Skill()
         self._method = self.config.method
         self._margin_seen = False
         self._evaluations = 0
@@ -172,6 +174,7 @@ class MonitorCore:
             "budget": None if self._budget is None else self._budget.state_dict(),
             "elapsed": self.clock.elapsed,
             "doubts": self._doubts,
+            "learned": self._skill.learned,
         }
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
@@ -188,6 +191,7 @@ class MonitorCore:
             self._extent = self._budget.extent or self._extent
         self.clock.resume(state_dict.get("elapsed", 0.0))
         self._doubts = state_dict.get("doubts", False)
+        self._skill.learned = state_dict.get("learned", False)
 
     def evaluate_in_every_validation(self, in_full: bool = False) -> None:
         """Evaluate every validation: something decides by its values. The budget then bounds the extent alone.
@@ -416,6 +420,8 @@ class MonitorCore:
         self.scored = gathered.explained
         self._findings = record.findings
         self._evaluations += 1
+        if self._skill.update(evaluation, record.class_names, self.config.confidence):
+            self.inform(f"{self.config.title}: {self._skill.text}")
         with self.failures.caught("computing maps of many classes"):
             record = replace(record, class_maps=compute_class_maps(evaluator, gathered.displayed, record.class_names))
         # What follows (drawing and writing) is part of the next point's cost: this one's is written with the record.
@@ -507,8 +513,18 @@ class MonitorCore:
             self.failures.note("intervening", RuntimeError(failure))
 
         self._mention_margin(self._inputs.samples)
-        power = self._sharpness(evaluation)
-        return intervene(evaluator, self._inputs, evaluation.samples, candidates, config, note, power, kept)
+        return intervene(
+            evaluator,
+            self._inputs,
+            evaluation.samples,
+            candidates,
+            config,
+            note,
+            min_effect=self.config.min_effect,
+            confidence=self.config.confidence,
+            power=self._sharpness(evaluation),
+            kept=kept,
+        )
 
     def _mention_margin(self, samples: Sequence[Sample]) -> None:
         """Warn once of a margin that keeps much of the surroundings."""
@@ -644,12 +660,24 @@ class MonitorCore:
             self.inform(self._closing())
 
     def _power(self) -> dict[str, Any]:
-        """Return what could have been found, where no finding stands; empty elsewhere."""
-        if any(finding.stands for finding in self._findings):
+        """Return what could have been found, where no finding stands, or that the model has collapsed; else nothing."""
+        if self._skill.collapsed:
+            return {"tells": False, "text": self._skill.text, "collapsed": True}
+        if any(finding.state != "refuted" for finding in self._findings):
             return {}
-        return found_by(self.scored, self.config.bound, self.config.confidence)._asdict()
+        return self._found_by()._asdict()
+
+    def _found_by(self) -> Power:
+        return found_by(self.scored, self.config.bound, self.config.confidence, self._skill.text)
 
     def _closing(self) -> str:
-        power = found_by(self.scored, self.config.bound, self.config.confidence).text
         assert self.evaluated_epoch is not None
-        return closing_words(self.config.title, self.evaluated_epoch, self._findings, power, self.recorder.folder)
+        collapse = self._skill.text if self._skill.collapsed else ""
+        return closing_words(
+            self.config.title,
+            self.evaluated_epoch,
+            self._findings,
+            self._found_by().text,
+            self.recorder.folder,
+            collapse,
+        )

@@ -57,14 +57,17 @@ class Power(NamedTuple):
     text: str
 
 
-def found_by(scored: Sequence[ExplainedSample], bound: float | str, confidence: float) -> Power:
+def found_by(scored: Sequence[ExplainedSample], bound: float | str, confidence: float, answer: str = "") -> Power:
     """Return what a shortcut would have been found by, for a run without any.
 
     Args:
         scored: The explained samples of the last evaluation.
         bound: As for `power_line`.
         confidence: As for `power_line`.
+        answer: What is to be said of a model that gives one answer to nearly all samples; "" of any other.
     """
+    if answer:
+        return Power(False, answer)
     if not tells_classes_apart(Evaluation(scored), confidence):
         return Power(False, "That says nothing yet: its answers are no better than chance.")
     line = power_line(scored, bound, confidence)

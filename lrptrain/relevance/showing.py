@@ -216,12 +216,19 @@ def _token_names(tokenizer: Any, ids: list[int]) -> list[str]:
 
     Raises:
         TypeError: If it is neither.
+        ValueError: If it lacks one of the tokens.
     """
     if callable(convert := getattr(tokenizer, "convert_ids_to_tokens", None)):
-        return [str(name) for name in convert(ids)]
-    if callable(name_of := getattr(tokenizer, "id_to_token", None)):
-        return [str(name_of(number)) for number in ids]
-    raise TypeError(f"tokenizer= needs convert_ids_to_tokens or id_to_token, which {type(tokenizer).__name__} lacks")
+        names = convert(ids)
+    elif callable(name_of := getattr(tokenizer, "id_to_token", None)):
+        names = [name_of(number) for number in ids]
+    else:
+        lacking = type(tokenizer).__name__
+        raise TypeError(f"tokenizer= needs convert_ids_to_tokens or id_to_token, which {lacking} lacks")
+    unnamed = next((number for number, name in zip(ids, names, strict=True) if name is None), None)
+    if unnamed is not None:
+        raise ValueError(f"the tokenizer has no token {unnamed}: pass the one that the text was cut by")
+    return [str(name) for name in names]
 
 
 def scored_by(tokenizer: Any, ids: Sequence[int], names: Sequence[str]) -> list[bool]:

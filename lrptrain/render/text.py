@@ -15,6 +15,7 @@ from lrptrain.render.words import Word, join_words, scored_tokens
 _GREY = "38;2;136;136;136"
 _MOST_NAMES = 3
 _MOST_STRONGEST = 5
+_NOTHING = "no relevance on any word"
 _OF_PIECES = "The colour of a word is the sum over its pieces."
 
 
@@ -109,7 +110,7 @@ def token_words(
     text = "".join(f"{' ' if each.word.space else ''}{each.word.text}" for each in shaded)
     strongest = sorted((each for each in shaded if each.weight), key=lambda each: -abs(each.weight))[:_MOST_STRONGEST]
     listed = ", ".join(f"{each.word.text} {each.weight:+.2f}" for each in strongest)
-    lines = [text, f"strongest (+ for the class, - against it): {listed}" if listed else "no relevance on any word"]
+    lines = [text, *([f"strongest (+ for the class, - against it): {listed}"] if listed else [])]
     return "\n".join([*lines, *_notes(shaded)])
 
 
@@ -136,10 +137,11 @@ def _shaded(
 
 
 def _notes(shaded: Sequence[_Shaded], color: str = "") -> list[str]:
-    """Which share of the relevance the words hold that are not scored, if any, and how pieces count, if there are."""
+    """What no colour says: that there is none, how much the words hold that are not scored, and how pieces count."""
     unscored = [each for each in shaded if not each.word.scored]
     share = sum(each.share for each in unscored)
-    notes = []
+    weights = [each.weight for each in shaded if each.word.scored]
+    notes = [_NOTHING] if weights and not any(weights) else []
     if share > 0:
         # Each name once, in the order of the text.
         names = list(dict.fromkeys(each.word.text for each in unscored))

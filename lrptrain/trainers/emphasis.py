@@ -18,6 +18,7 @@ _END = "\x1b[0m"
 # Verdicts, as `lrptrain.findings.sentences` and `lrptrain.monitor.closing` word them.
 _WORDS = (
     (re.compile(r"\bSHORTCUT confirmed\b"), _RED),
+    (re.compile(r"\bCOLLAPSED\b"), _RED),
     (re.compile(r"\bConfirmed, for you to judge(?=, )"), _YELLOW),
     (re.compile(r"\bSuspected(?=, )"), _YELLOW),
     (re.compile(r"\bno shortcut confirmed\b"), _YELLOW),

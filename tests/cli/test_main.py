@@ -16,6 +16,7 @@ from lrptrain.cli.attribute import show_relevance
 from lrptrain.cli.main import LIGHTNING_VERBS, RENAMED, VERBS
 from lrptrain.data import TextSpans
 from lrptrain.models import ImageClassifier, TextClassifier
+from lrptrain.terminal import WIDTH
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning"),
@@ -48,6 +49,7 @@ def test_without_a_verb_all_are_listed(typed: list[str]):
     lines = [line.split(maxsplit=1) for line in done.stdout.splitlines() if line.startswith("  ")]
     assert {verb for verb, _ in lines} == VERB_NAMES
     assert all(len(line) > 20 and line.endswith(".") for _, line in lines)
+    assert max(map(len, done.stdout.splitlines())) <= WIDTH
 
 
 def one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:
@@ -95,6 +97,13 @@ def test_an_old_option_names_the_new_one(verb: str, old: str, new: str, capsys, 
         assert one_line([verb, *typed], capsys) == f"lrptrain: --{old} of `lrptrain {verb}` is now --{new}"
     (tmp_path / "config.yaml").write_text(f"{old}: 1\n", encoding="utf-8")
     assert f"{old} is now {new}" in one_line([verb, f"--config={tmp_path / 'config.yaml'}"], capsys)
+
+
+def test_an_option_that_a_verb_has_no_use_for_is_refused_with_what_to_do(capsys):
+    line = one_line(["segment", "x.ckpt", "--task", "binary"], capsys)
+    assert line.startswith(
+        "lrptrain: `lrptrain segment` has no --task: leave it out: the classes are read off the labels"
+    )
 
 
 def test_arguments_have_the_same_name_in_all_verbs():

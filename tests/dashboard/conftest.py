@@ -24,7 +24,8 @@ def recorded(tmp_path_factory):
     return folder
 
 
-@pytest.fixture(scope="module")
+# For this folder, and not the session: while Playwright is there, no test can run an event loop of its own.
+@pytest.fixture(scope="package")
 def browser():
     from browsing import chromium
 
@@ -32,7 +33,7 @@ def browser():
         yield browser
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="package")
 def address(recorded):
     """Where a dashboard serves the recorded runs."""
     from browsing import served

@@ -255,7 +255,7 @@ def test_a_run_that_goes_on_is_followed(browser, recorded, tmp_path):
     (folder / "events.jsonl").write_bytes(lines[0] + lines[1][:40])
     with served(tmp_path) as address:
         visit = Visit(browser, address)
-        cell = "#runs tbody td:nth-child(5)"
+        cell = "#runs tbody td[data-title=epoch]"
         visit.page.wait_for_selector(cell)
         assert visit.page.inner_text(cell) == "0"
         (folder / "events.jsonl").write_bytes(b"".join(lines))

@@ -1,6 +1,7 @@
 import numpy as np
 import pytest
 import torch
+import torch.nn.functional as F
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -91,3 +92,10 @@ def test_shifting_keeps_the_shape(down, right):
 def test_dilation_adds_a_margin():
     assert torch.equal(dilate(region((5, 5, 9, 9)), 2), region((3, 3, 11, 11)))
     assert torch.equal(dilate(region((5, 5, 9, 9)), 0), region((5, 5, 9, 9)))
+
+
+@pytest.mark.parametrize("margin", range(6))
+def test_dilation_is_the_maximum_over_squares(margin):
+    scattered = torch.rand(2, 9, 14, generator=torch.Generator().manual_seed(0)) < 0.03
+    squares = F.max_pool2d(scattered[:, None].float(), 2 * margin + 1, stride=1, padding=margin)[:, 0] > 0
+    assert torch.equal(dilate(scattered, margin), squares)

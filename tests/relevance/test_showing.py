@@ -16,7 +16,7 @@ from PIL import Image
 from torch import nn
 
 import lrptrain
-from lrptrain.relevance import Relevance
+from lrptrain.relevance import Relevance, showing
 from lrptrain.relevance.explained_batch import ExplainedBatch
 from lrptrain.render import beside, view
 
@@ -183,6 +183,15 @@ def test_a_text_has_its_words(capsys):
     assert "show(tokenizer=...) names the tokens" in capsys.readouterr().out
     with pytest.raises(TypeError, match="lacks"):
         relevance.show(tokenizer=object())
+
+    class Shorter:
+        def id_to_token(self, number):
+            return ["[CLS]", "un"][number] if number < 2 else None
+
+    with pytest.raises(ValueError, match="has no token 2: pass the one"):
+        relevance.show(tokenizer=Shorter())
+    nothing = map_of(torch.tensor([[0, 1, 5]]), torch.zeros(1, 3), None)
+    assert "no relevance on any word" in showing.views_html(showing.views(nothing, tokenizer=Names()))
 
 
 def test_a_tokenizer_knows_its_special_tokens(capsys):

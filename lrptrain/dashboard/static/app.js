@@ -12,10 +12,10 @@ const current = { view: "runs", run: null }; // what the address stands for, now
 const news = new Set(); // runs with something new that is not drawn yet
 let pressed = false; // while something is dragged, nothing may be replaced
 
-// Where nothing but masks was written, these come first.
+// Where nothing but masks was written, these come first; likewise an audit.
 function firstView() {
-  const onlyMasks = (run) => run.about.masks !== null && run.evaluations.size === 0;
-  return runs.size && [...runs.values()].every(onlyMasks) ? "masks" : "runs";
+  const only = (name) => runs.size && [...runs.values()].every((run) => run.about[name] !== null && run.evaluations.size === 0);
+  return ["masks", "audit"].find(only) ?? "runs";
 }
 
 function shownView() {

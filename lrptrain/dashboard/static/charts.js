@@ -33,9 +33,17 @@ function emphasising(element, run) {
 
 // Vega-Lite is a megabyte that the server makes at its start: charts wait for it, the rest of the page does not.
 const chartsReady = new Promise((resolve) => {
-  const look = () => (window.vegaEmbed ? resolve(true) : setTimeout(look, 100));
+  const look = () => (window.vegaEmbed ? resolve(true) : setTimeout(look, 25));
   look();
 });
+
+// Resolves when what is on the page was painted. A hidden page is not painted: then after a moment.
+function painted() {
+  return new Promise((resolve) => {
+    requestAnimationFrame(() => setTimeout(resolve));
+    setTimeout(resolve, 300);
+  });
+}
 
 function css(name) {
   return getComputedStyle(document.documentElement).getPropertyValue(name).trim();
@@ -59,6 +67,7 @@ async function lineChart(place, rows, { x, domain, share }) {
     return;
   }
   await chartsReady;
+  await painted(); // the table of the runs, and the charts before this one: no reader waits for all of them
   if (!place.isConnected) return; // another view was opened meanwhile
   const above = { condition: { test: "emphasised === null || datum.run === emphasised", value: 1 }, value: 0.12 };
   const many = new Set(rows.map((row) => row.run)).size > MOST_BANDS;
@@ -68,7 +77,7 @@ async function lineChart(place, rows, { x, domain, share }) {
   const color = { field: "run", type: "nominal", legend: null, scale: { domain: names, range: names.map(colorOf) } };
   const format = share ? ".0%" : "~g";
   const y = { type: "quantitative", axis: { format, title: null, tickCount: 4 }, scale: domain ? { domain } : { zero: false } };
-  const across = { field: "x", type: "quantitative", title: x, axis: { values: wholeTicks(rows.map((row) => row.x)), format: "d" } };
+  const across = { field: "x", type: "quantitative", title: x, scale: { zero: false, nice: false, padding: 8 }, axis: { values: wholeTicks(rows.map((row) => row.x)), format: "d" } };
   const shown = share ? ".1%" : ".4~g";
   const tooltip = [{ field: "run" }, { field: "x", title: x }, { field: "mean", format: shown },
     ...(has("low") ? ["low", "high"].map((field) => ({ field, format: shown })) : [])];

@@ -11,7 +11,7 @@ async function drawSample() {
     if (dialog !== null) removeSample(dialog);
     return;
   }
-  const head = () => [stepButtons(), h("button", { type: "button", id: "close-sample", className: "close", title: "Close (Esc)", ariaLabel: "Close", onclick: closeSample }, "×"),
+  const head = () => [h("button", { type: "button", id: "close-sample", className: "close", title: "Close (Esc)", ariaLabel: "Close", onclick: closeSample }, "×"), stepButtons(),
     h("h2", { id: "sample-title" }, `Sample ${id}`)];
   if (dialog === null || dialog.dataset.sample !== id) {
     dialog ??= newSample();

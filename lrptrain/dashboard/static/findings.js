@@ -55,16 +55,18 @@ function findingCard(run, finding) {
   const history = Array.isArray(finding.history) ? finding.history : [];
   const since = h("div", { className: "since" }, `since epoch ${finding.first_epoch ?? "?"}`, curve(history) || "");
   const ids = (finding.worst_samples || []).slice(0, 5).map(String);
-  const worst = ids.length ? h("div", { className: "worst" }, ids.map((id) => h("div", { className: "slot" }, `#${id}`))) : "";
   // The slots are filled when the samples have arrived; see showWorst.
-  if (worst) ids.forEach((id, i) => Object.assign(worst.children[i].dataset, { sample: id, target: finding.target ?? "" }));
+  const slots = ids.map((id) => h("div", { className: "slot" }, `#${id}`));
+  ids.forEach((id, i) => Object.assign(slots[i].dataset, { sample: id, target: finding.target ?? "" }));
+  const worst = ids.length ? h("section", { className: "where" }, h("h2", { className: "small" }, "Where the relevance lies"), h("div", { className: "worst" }, slots)) : "";
   const { likewise, remedy } = finding.sentences || {};
   const card = h("article", { className: `finding ${finding.state}` }, head,
-    h("div", { className: "evidence" }, relevanceRow(finding), interventionRow(finding), since), proofBlock(run, finding),
+    h("div", { className: "evidence" }, relevanceRow(finding), interventionRow(finding), since),
+    h("p", { className: "next" }, h("b", {}, "Next: "), "see ", galleryLinks(finding), remedy ? [" ", h("b", {}, "Mend: "), `${remedy}.`] : ""),
+    h("div", { className: "shown" }, proofBlock(run, finding), worst),
     likewise ? h("p", { className: "told" }, likewise) : "",
-    h("p", { className: "next" }, "See ", galleryLinks(finding), remedy ? h("span", { className: "muted" }, ` Mend: ${remedy}`) : ""),
     h("details", { key: "detail", className: "told" }, h("summary", {}, "in detail"),
-      h("ul", { className: "told" }, withAlso(finding).map((one) => h("li", {}, String(one.text || "").replace(/^\S\s/, ""))))), worst);
+      h("ul", { className: "told" }, withAlso(finding).map((one) => h("li", {}, String(one.text || "").replace(/^\S\s/, ""))))));
   card.dataset.key = findingKey(run, finding);
   card.classList.toggle("chosen", card.dataset.key === address.finding);
   return card;
@@ -89,7 +91,7 @@ function relevanceRow(finding) {
   const found = finding.relevance;
   if (!found || !isNumber(found.effect)) return h("div", { className: "fact" }, h("span", { className: "muted" }, "no map shows it"));
   const on = /annotation$/.test(finding.kind) ? [term("annotation", "on the annotation")] : ["there"];
-  return fact(percent(found.effect), ["of the ", term("relevance"), " ", ...on], found, ["its ", term("area"), ` is ${percent(found.reference)}`], "%", 0, 1);
+  return fact(percent(found.effect), ["of the ", term("relevance"), " is ", ...on], found, ["its ", term("area"), ` is ${percent(found.reference)}`], "%", 0, 1);
 }
 
 function interventionRow(finding) {

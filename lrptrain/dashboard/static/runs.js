@@ -57,7 +57,7 @@ async function seriesOf({ column, scalar, reference, referenceScalar, label }) {
       return eventsOf(run).map((event) => ({ run, epoch: event.epoch, step: event.step, mean: scalarOf(event, scalar),
         reference: referenceScalar ? scalarOf(event, referenceScalar) : null }));
     }
-    const wanted = [column, column.replace(/^label_/, "predicted_"), reference].filter(Boolean);
+    const wanted = [...new Set([column, column.replace(/^label_/, "predicted_"), reference].filter(Boolean))];
     const { scores } = await askOnce(run, "scores", { label: label || null, confidence: confidenceOf(run), column: wanted });
     const own = scores[column] || scores[column.replace(/^label_/, "predicted_")] || [];
     // A monitor may explain the predicted class only: then its column stands in for that of the label.

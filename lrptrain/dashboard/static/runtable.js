@@ -4,7 +4,6 @@ const MOST_DIFFERING = 8; // columns of hyperparameters
 const COLUMNS = [
   { key: "run", title: "run", value: (run) => shortName(run.name) },
   { key: "verdict", title: "verdict", value: (run) => SHORT_VERDICTS[verdictOf(run.name).state] },
-  { key: "method", title: "explained by", value: (run) => words(String(run.about.settings.method ?? "")) },
   { key: "epoch", title: "epoch", value: (run) => lastOf(run.name)?.epoch },
   { key: "accuracy", title: "accuracy", value: scalarValue("accuracy"), text: percent },
   { key: "focus", title: "on annotation", value: (run) => scalarValue("label/energy_pointing_game")(run) ?? scalarValue("predicted/energy_pointing_game")(run), text: percent },
@@ -12,9 +11,12 @@ const COLUMNS = [
   { key: "reliance", title: "reliance", value: scalarValue("reliance"), text: percent },
   { key: "confirmed", title: "confirmed", value: findingsIn("confirmed") },
   { key: "suspected", title: "suspected", value: findingsIn("suspected") },
+  { key: "method", title: "explained by", value: (run) => words(String(run.about.settings.method ?? "")) },
   { key: "record", title: "record", value: scalarValue("record_mb"), text: (size) => `${number(size)} MB` },
   { key: "written", title: "written", value: (run) => run.about.written ?? undefined, text: writtenText },
 ];
+
+const RESULTS = COLUMNS.findIndex(({ key }) => key === "method"); // so many columns say what came out
 
 function scalarValue(key) {
   return (run) => scalarOf(lastOf(run.name), key);
@@ -44,7 +46,8 @@ function differing() {
 
 // Of what no run has, there is no column.
 function runColumns() {
-  const all = [...COLUMNS.slice(0, 3), ...differing(), ...COLUMNS.slice(3)];
+  // What came out stands before what went in: the table may be wider than the window.
+  const all = [...COLUMNS.slice(0, RESULTS), ...differing(), ...COLUMNS.slice(RESULTS)];
   return all.map((column) => ({ ...column, values: [...runs.values()].map(column.value).filter((own) => own !== undefined && own !== null) }))
     .filter(({ values }) => values.length).map((column) => ({ ...column, isNumeric: column.values.every(isNumber) }));
 }
@@ -87,7 +90,7 @@ function runRow(run, columns) {
   const cells = columns.map(({ key, title, value, text, isNumeric }) => {
     const own = value(run);
     const said = own === undefined || own === null || own === "" ? "–" : (text ?? String)(own);
-    const inside = key === "verdict" ? verdictLink(run.name) : key === "run" ? h("button", { type: "button", className: "link", onclick: () => go({ view: "findings", run: [run.name] }) }, said) : said;
+    const inside = key === "verdict" ? [verdictLink(run.name), verdictPlace(run.name)] : key === "run" ? h("button", { type: "button", className: "link", onclick: () => go({ view: "findings", run: [run.name] }) }, said) : said;
     const cell = h("td", { className: isNumeric ? "number" : "", title: said.length > 30 ? said : "" }, inside);
     cell.dataset.title = title; // on a phone, where a row is a card
     return cell;

@@ -13,15 +13,18 @@ function verdictText(finding) {
   return finding.sentences?.verdict ?? `${finding.state}, ${scopeText(finding)}: ${finding.title || words(finding.kind)}`;
 }
 
-// state: one of STATES, "none" where nothing was found, or "unknown"; text; finding: the gravest, if there is any.
+// state: one of STATES, "collapsed", "none" where nothing was found, or "unknown"; text; finding: the gravest, if there is
+// any; power: where nothing was found, what could have been.
 function verdictOf(run) {
   const last = lastOf(run);
   if (last === undefined) return { state: "unknown", text: "Not evaluated yet" };
+  // What a model reads matters no more once it gives one answer to everything.
+  if (last.power?.collapsed === true) return { state: "collapsed", text: last.power.text };
   const standing = rankedFindings(run).filter((finding) => ["confirmed", "suspected"].includes(finding.state));
   if (!standing.length) {
     // Records of earlier versions do not say what that shows.
     const { tells, text } = last.power ?? { tells: true, text: "" };
-    return { state: tells ? "none" : "unknown", text: `No shortcut was found up to epoch ${last.epoch}${text && `. ${text}`}` };
+    return { state: tells ? "none" : "unknown", text: `No shortcut was found up to epoch ${last.epoch}.`, power: text };
   }
   const [finding, ...others] = standing;
   const more = others.length ? ` And ${plural(others.length, "other finding")}.` : "";
@@ -40,17 +43,23 @@ function verdictAddress(run) {
   return addressOf({ view: "findings", run: [run], finding: finding === undefined ? "" : findingKey(run, finding), state: "", of: "", scope: "" });
 }
 
-const SHORT_VERDICTS = { confirmed: "shortcut", suspected: "suspected", none: "none found", unknown: "–" };
+const SHORT_VERDICTS = { confirmed: "shortcut", suspected: "suspected", collapsed: "collapsed", none: "none found", unknown: "–" };
 
 // For the list of runs: a word in its colour, the sentence beside it where there is room.
 function verdictLink(run) {
-  const { state, text } = verdictOf(run);
-  return h("a", { href: verdictAddress(run), className: `badge ${state}`, title: text }, SHORT_VERDICTS[state]);
+  const { state, text, power } = verdictOf(run);
+  return h("a", { href: verdictAddress(run), className: `badge ${state}`, title: [text, power].filter(Boolean).join(" ") }, SHORT_VERDICTS[state]);
+}
+
+// Beside it, what the model reads: "the model reads the image's four corners", without the scope before it.
+function verdictPlace(run) {
+  const { finding } = verdictOf(run);
+  return finding === undefined ? null : h("span", { className: "place" }, verdictText(finding).replace(/^[^:]*: |\.$/g, ""));
 }
 
 // For the top of a run.
 function verdictBanner(run) {
   if (lastOf(run) === undefined) return "";
-  const { state, text } = verdictOf(run);
-  return h("a", { href: verdictAddress(run), id: "verdict", className: `verdict ${state}` }, text);
+  const { state, text, power } = verdictOf(run);
+  return h("a", { href: verdictAddress(run), id: "verdict", className: `verdict ${state}` }, text, power ? h("span", { className: "power" }, ` ${power}`) : "");
 }

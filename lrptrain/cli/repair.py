@@ -1,0 +1,97 @@
+"""`lrptrain repair`: the last layer of a checkpoint, trained anew on samples in which a shortcut tells nothing."""
+
+from pathlib import Path
+from typing import Literal
+
+
+def repair_checkpoint(
+    checkpoint: str,
+    data: str | None = None,
+    output: str = "repaired.ckpt",
+    split: Literal["train", "val"] = "val",
+    balance: Literal["surroundings", "groups"] | None = None,
+    copies: int = 5,
+    max_samples: int = 512,
+    batch_size: int = 32,
+    margin: int | None = None,
+    seed: int = 0,
+    module: str | None = None,
+    model: str | None = None,
+    batch_adapter: str | None = None,
+    task: str | None = None,
+    device: str | None = None,
+    trust: bool = False,
+) -> None:
+    """Train the last layer anew, on samples with the surroundings of others, or with all groups alike.
+
+    Writes another checkpoint, which differs in that layer alone, and prints accuracies before and after. All other
+    layers keep what they have learned: where that is the shortcut alone, this mends little, and the accuracies say so.
+
+    Args:
+        checkpoint: Path of a checkpoint of `lrptrain fit`, or of any LightningModule named by --module.
+        data: package.DataModule, "package.DataModule(argument=value)", a loader, or a config of which the `data:`
+            section is read; else the data that the checkpoint was trained with, where it says so.
+        output: Path of the checkpoint to write.
+        split: The samples are drawn from the validation or the training set. On samples that it was trained on, a
+            model is sure of everything.
+        balance: "surroundings" needs annotations (masks, boxes, rationales), "groups" a `group` of each sample; else
+            surroundings where there are annotations.
+        copies: How many other surroundings each sample is given.
+        max_samples: How many samples, as evenly over the classes as they allow.
+        batch_size: Samples per forward pass.
+        margin: Pixels or tokens around the evidence that stay.
+        seed: Seed of all that is drawn.
+        module: package.Class of the LightningModule, "package.Class(argument=value)", or a config of which the `model:`
+            section is read; else the checkpoint's own, or this project's for images and texts.
+        model: Attribute path of the model on the LightningModule, where that has no forward of its own.
+        batch_adapter: package.function that brings a batch of another form to the names of the contract.
+        task: What output and labels mean, where they do not say so: "classes" (one-hot labels), "binary" (one logit,
+            soft labels), or "lrptrain.OneLabel(column=2)" (several labels).
+        device: "cpu", "cuda" ...; else the GPU if there is one.
+        trust: Also load a checkpoint that holds objects of any class, whose making runs code that the file brings.
+
+    Raises:
+        FileExistsError: If there is such an output.
+        ValueError: If the data are not known, hold too few samples, or no linear layer makes the logits.
+    """
+    # Imported here: the help of a verb must not wait for what the verb needs.
+    import torch
+
+    from lrptrain.cli.checkpoint import read_checkpoint
+    from lrptrain.cli.datasets import are_images, default_device, load_adapter, load_data, load_task, split_samples
+    from lrptrain.cli.modules import check_runs, load_module
+    from lrptrain.repairing.repair import repair_samples
+    from lrptrain.trainers.checks import check_counts
+    from lrptrain.trainers.discover import find_model
+
+    check_counts(max_samples=max_samples, batch_size=batch_size, copies=copies)
+    if Path(output).exists():
+        raise FileExistsError(f"{output!r} exists: name another --output")
+    saved = read_checkpoint(checkpoint, trust)
+    source = load_data(saved, data)
+    meaning = load_task(task)
+    samples = split_samples(source, split, max_samples, seed, load_adapter(batch_adapter), meaning)
+    owner = load_module(saved, are_images(samples), module)
+    network = find_model(owner, model).eval().to(default_device(device))
+    if model is not None:
+        check_runs(network, samples[0], model)
+    repaired = repair_samples(
+        network,
+        samples,
+        balance=balance,
+        copies=copies,
+        batch_size=batch_size,
+        margin=margin,
+        seed=seed,
+        task=meaning,
+    )
+    layer = network.get_submodule(repaired.layer)
+    name = next(path for path, each in owner.named_modules() if each is layer)
+    weights = dict(saved.content["state_dict"])
+    for part, values in (("weight", repaired.weight), ("bias", repaired.bias)):
+        if values is not None:
+            weights[f"{name}.{part}"] = values.to(weights[f"{name}.{part}"])
+    # The optimizer's momenta belong to the old layer: a training that goes on from here begins anew.
+    content = {key: x for key, x in saved.content.items() if key not in ("optimizer_states", "lr_schedulers", "loops")}
+    torch.save({**content, "state_dict": weights}, output)
+    print(f"{repaired}\n{output}")

@@ -1,0 +1,124 @@
+"""The linear layer that makes a model's logits, and what it is given."""
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from lrptrain.batch import batch_length, model_inputs
+from lrptrain.relevance.outputs import field_of
+from lrptrain.relevance.preserve import preserved, unwrap
+
+Batch = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class LastLayer:
+    """The linear layer whose output is the model's logits.
+
+    Attributes:
+        name: Its attribute path on the model.
+        module: The layer.
+    """
+
+    name: str
+    module: nn.Linear
+
+
+@dataclass(frozen=True)
+class _Call:
+    """One call of a linear layer."""
+
+    name: str
+    module: nn.Linear
+    given: Tensor
+    returned: Tensor
+
+
+def find_last_layer(model: nn.Module, batch: Batch) -> LastLayer:
+    """Return the linear layer that makes the logits, by what it returns and not by its name.
+
+    Args:
+        model: A classifier that returns logits `[batch, classes]`, or an object with `.logits`.
+        batch: A batch in the contract's form.
+
+    Raises:
+        ValueError: If no linear layer makes them, or not it alone.
+    """
+    linear = {name: each for name, each in unwrap(model).named_modules() if isinstance(each, nn.Linear)}
+    calls: list[_Call] = []
+
+    def note(name: str, module: nn.Linear) -> Callable[..., None]:
+        return lambda _, args, output: calls.append(_Call(name, module, args[0], output))
+
+    with _hooks(each.register_forward_hook(note(name, each)) for name, each in linear.items()):
+        logits = _logits(model, batch)
+    makers = [
+        call
+        for call in calls
+        if call.given.ndim == 2
+        and call.returned.numel() == logits.numel()
+        and torch.equal(call.returned.reshape(logits.shape), logits)
+    ]
+    if not makers:
+        raise ValueError(
+            f"no linear layer of {type(unwrap(model)).__name__} makes its logits by itself (with one row of features "
+            "per sample), so that there is no last layer to train anew; guidance during training changes such a model, "
+            "too"
+        )
+    chosen = makers[-1]
+    shared = [
+        name
+        for name, weight in unwrap(model).named_parameters(remove_duplicate=False)
+        if weight is chosen.module.weight
+    ]
+    if len(shared) > 1 or sum(call.module is chosen.module for call in calls) > 1:
+        raise ValueError(f"the last layer {chosen.name!r} is used in other places, too, which would change with it")
+    return LastLayer(chosen.name, chosen.module)
+
+
+def read_features(model: nn.Module, layer: LastLayer, batches: Iterable[Batch]) -> Float[np.ndarray, "samples width"]:
+    """Return what the last layer is given for each sample, in float64.
+
+    Args:
+        model: The model, which is run in evaluation mode and left as it was.
+        layer: Its last layer.
+        batches: Batches in the contract's form.
+    """
+    rows: list[np.ndarray] = []
+    hook = layer.module.register_forward_hook(lambda _, args, output: rows.append(args[0].double().cpu().numpy()))
+    with _hooks([hook]):
+        for batch in batches:
+            _logits(model, batch)
+    return np.concatenate(rows)
+
+
+@contextmanager
+def _hooks(handles: Iterable[Any]) -> Iterator[None]:
+    handles = list(handles)
+    try:
+        yield
+    finally:
+        for handle in handles:
+            handle.remove()
+
+
+def _logits(model: nn.Module, batch: Batch) -> Tensor:
+    """Return the logits as the model makes them, in evaluation mode.
+
+    Raises:
+        ValueError: If there are none.
+    """
+    inputs = model_inputs(model, batch)
+    with preserved(model), torch.no_grad():
+        model.eval()
+        output = model(**inputs) if isinstance(inputs, dict) else model(inputs)
+    logits = field_of(output, "logits")
+    if logits is None or logits.ndim not in (1, 2) or len(logits) != batch_length(batch):
+        raise ValueError(f"{type(unwrap(model)).__name__} does not return logits [batch, classes] or .logits")
+    return logits

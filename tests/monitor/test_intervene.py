@@ -1,0 +1,182 @@
+"""Interventions on every candidate, of which those without a chance are given up after a first look."""
+
+import threading
+
+import numpy as np
+import pytest
+import torch
+from examples import finding
+from torch import nn
+
+from lrptrain.batch import Sample
+from lrptrain.findings import Candidate, ExplainedSample, reach_verdicts
+from lrptrain.findings.first_look import LEAST_SAMPLES, first_look, is_surely_too_small
+from lrptrain.intervention import InterventionConfig, Region, effects
+from lrptrain.monitor import intervene as intervene_module
+from lrptrain.monitor.evaluator import Evaluator, ExplanationConfig
+from lrptrain.monitor.gathering import GatheredInputs
+from lrptrain.monitor.intervene import intervene
+
+COUNT = 144
+ALL = np.arange(COUNT)
+CLASS = np.arange(0, COUNT, 3)
+GRID = (2, 2)
+CORNER = Region("patches", (3,))
+
+
+class Reader(nn.Module):
+    """Three classes by the colour of one patch."""
+
+    def __init__(self, start):
+        super().__init__()
+        self.patch = slice(start, start + 4)
+
+    def forward(self, image):
+        return 10 * image[:, :, self.patch, self.patch].mean((2, 3))
+
+
+def samples():
+    """The colour of the class in the first patch, which is the evidence, and in the last."""
+    generator = torch.Generator().manual_seed(0)
+    images = 0.5 * torch.rand(COUNT, 3, 8, 8, generator=generator)
+    regions = torch.zeros(2, 8, 8, dtype=torch.uint8)
+    regions[0, :4, :4] = 1
+    regions[1, 4:, 4:] = 1
+    for i, image in enumerate(images):
+        for patch in (image[:, :4, :4], image[:, 4:, 4:]):
+            patch.zero_()
+            patch[i % 3] = 0.7 + 0.3 * torch.rand((), generator=generator)
+    return [Sample(i, i % 3, {"image": image, "mask": regions}) for i, image in enumerate(images)]
+
+
+SAMPLES = samples()
+READS_OBJECT = Reader(0)
+READS_CORNER = Reader(4)
+
+
+@torch.no_grad()
+def answers(model):
+    return torch.softmax(model(torch.stack([sample.tensors["image"] for sample in SAMPLES])), 1).numpy()
+
+
+def intervened(model, *candidates, local_rows=ALL):
+    explained = [
+        ExplainedSample(sample, int(row.argmax()), row, {}, GRID, 3, 0.25, {})
+        for sample, row in zip(SAMPLES, answers(model), strict=True)
+    ]
+    inputs = GatheredInputs(SAMPLES, list(local_rows))
+    evaluator = Evaluator(model, ExplanationConfig())
+    return intervene(
+        evaluator, inputs, explained, candidates, InterventionConfig(), pytest.fail, min_effect=0.05, confidence=0.95
+    )
+
+
+def suspicion(region=CORNER, rows=ALL, kind="focus_at_position"):
+    return Candidate(finding(kind=kind), region, rows)
+
+
+def rows_tested(effect):
+    return np.flatnonzero(~np.isnan(effect.change))
+
+
+def test_what_surely_does_not_matter_is_given_up_after_half_of_the_samples():
+    sizes = []
+    hook = READS_OBJECT.register_forward_hook(lambda _, arguments, __: sizes.append(len(arguments[0])))
+    (effect,) = intervened(READS_OBJECT, suspicion())
+    hook.remove()
+    assert sum(sizes) == COUNT + 2 * COUNT // 2  # as they are; then half of them under the change and the control
+    assert len(rows_tested(effect)) == COUNT // 2
+    (verdict,) = reach_verdicts([suspicion().finding], [effect], 0.05)
+    assert verdict.intervention is not None
+    assert (verdict.state, verdict.intervention.samples) == ("unconfirmed", COUNT // 2)  # by a removal alone
+
+
+@pytest.mark.parametrize("region", [CORNER, Region("named", 1)])
+def test_what_is_confirmed_has_the_numbers_of_all_samples(region):
+    (effect,) = intervened(READS_CORNER, suspicion(region))
+    change, control = effects(
+        READS_CORNER,
+        SAMPLES,
+        rows=ALL,
+        computed_rows=ALL,
+        region=region,
+        probabilities=answers(READS_CORNER),
+        grid=GRID,
+        config=InterventionConfig(),
+    )
+    np.testing.assert_allclose(effect.change, change, atol=1e-6)  # float32, of probabilities
+    np.testing.assert_allclose(effect.control, control, atol=1e-6)
+    assert reach_verdicts([suspicion().finding], [effect], 0.05)[0].state == "confirmed"
+
+
+def test_few_samples_and_the_curve_of_the_surroundings_are_tested_in_full():
+    few, surroundings = intervened(READS_OBJECT, suspicion(rows=CLASS), suspicion(Region("outside")))
+    assert len(rows_tested(few)) == len(CLASS)
+    assert len(rows_tested(surroundings)) == COUNT
+
+
+def test_what_others_need_of_a_region_does_not_bias_who_was_given_up():
+    of_all, of_class = intervened(READS_OBJECT, suspicion(), suspicion(rows=CLASS))
+    early = first_look(ALL, COUNT, seed=0)
+    np.testing.assert_array_equal(rows_tested(of_all), early)
+    assert len(rows_tested(of_class)) == len(CLASS)  # more than the first look has of this class
+    assert len(np.intersect1d(early, CLASS)) < len(CLASS)
+
+
+@pytest.mark.parametrize("model", [READS_OBJECT, READS_CORNER])
+def test_two_processes_come_to_the_same_as_one(model, monkeypatch):
+    candidates = [suspicion(), suspicion(rows=CLASS), suspicion(Region("outside"))]
+    alone = intervened(model, *candidates)
+    # The transport alone is a stand-in: two threads take the places of two processes.
+    barrier = threading.Barrier(2, timeout=30)
+    sent = {}
+    results = {}
+
+    def gather(value):
+        sent[threading.current_thread().name] = value
+        barrier.wait()
+        parts = [sent["0"], sent["1"]]
+        barrier.wait()
+        return parts
+
+    monkeypatch.setattr(intervene_module, "gather", gather)
+
+    def work(rank):
+        with torch.no_grad():
+            results[rank] = intervened(model, *candidates, local_rows=ALL[rank::2])
+
+    threads = [threading.Thread(target=work, args=(rank,), name=str(rank)) for rank in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    for rank in range(2):
+        for together, single in zip(results[rank], alone, strict=True):
+            np.testing.assert_allclose(together.change, single.change, atol=1e-6)
+            np.testing.assert_allclose(together.control, single.control, atol=1e-6)
+
+
+def test_the_first_look_is_a_random_half_and_never_few():
+    assert len(first_look(ALL, COUNT, 0)) == COUNT // 2
+    assert len(first_look(np.arange(100), COUNT, 0)) == LEAST_SAMPLES
+    np.testing.assert_array_equal(first_look(CLASS, COUNT, 0), CLASS)
+    once, again = first_look(ALL, COUNT, 0), first_look(ALL, COUNT, 0)
+    np.testing.assert_array_equal(once, again)
+    assert not np.array_equal(once, first_look(ALL, COUNT, 1))
+    # Of other rows the same samples come first: those of both looks are all that one of them can have of the other's.
+    odd = np.arange(10, COUNT)
+    assert set(once) - set(range(10)) <= set(first_look(odd, COUNT, 0))
+
+
+def test_only_an_interval_below_what_matters_ends_a_test():
+    noise = np.linspace(-0.05, 0.05, LEAST_SAMPLES)  # a spread of 0.03: the 99 % interval is 0.0094 to either side
+    suspect = finding(kind="focus_at_position")
+    assert is_surely_too_small(suspect, noise + 0.035, 0.05, 0.95)
+    assert not is_surely_too_small(suspect, noise + 0.045, 0.05, 0.95)
+    assert is_surely_too_small(suspect, noise + 0.045, 0.1, 0.95)
+    assert is_surely_too_small(suspect, noise + 0.0395, 0.05, 0.95)
+    assert not is_surely_too_small(suspect, noise + 0.0395, 0.05, 0.999)  # a stricter user is not overruled
+    unseen = finding(kind="reliance_outside_annotation")
+    assert is_surely_too_small(unseen, noise + 0.2, 0.05, 0.95)  # it is confirmed from 0.3 on
+    with_gap = np.append(noise[1:], np.nan)
+    assert not is_surely_too_small(suspect, with_gap, 0.05, 0.95)

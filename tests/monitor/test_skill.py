@@ -1,0 +1,100 @@
+"""A model that gives one answer to everything is said to do so, whatever its maps look like."""
+
+import logging
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from timm.models.vision_transformer import VisionTransformer
+from torch import nn
+
+import lrptrain
+from lrptrain.batch import Sample
+from lrptrain.findings import Evaluation, ExplainedSample
+from lrptrain.findings.collapse import single_answer
+from lrptrain.loggers import read_events
+from lrptrain.monitor.closing import closing_words
+from lrptrain.monitor.power import found_by
+from lrptrain.monitor.skill import Skill
+
+NAMES = ["cat", "dog"]
+ALTERNATING = [i % 2 for i in range(40)]
+
+
+def evaluation(labels, answers):
+    return Evaluation(
+        [
+            ExplainedSample(Sample(i, label, {}), answer, np.ones(2), {}, None, 2, 0.3, {})
+            for i, (label, answer) in enumerate(zip(labels, answers, strict=True))
+        ]
+    )
+
+
+@pytest.mark.parametrize(
+    ("labels", "answers", "one"),
+    [
+        (ALTERNATING, [1] * 40, True),
+        (ALTERNATING, [0] * 4 + [1] * 36, True),
+        (ALTERNATING, [0] * 5 + [1] * 35, False),  # 87.5 % are no single answer
+        (ALTERNATING, ALTERNATING, False),
+        ([0] * 40, [0] * 40, False),  # right, as far as anyone can tell
+        ([-1] * 40, [1] * 40, False),
+        ([0] * 38 + [1] * 2, [0] * 38 + [1] * 2, False),  # one answer to 95 %, and each is right
+    ],
+)
+def test_one_answer_to_nearly_all_is_no_skill(labels, answers, one):
+    words = single_answer(evaluation(labels, answers), NAMES, 0.95)
+    assert bool(words) == one
+    if one:
+        assert words.startswith(f"it answers 'dog' for {100 * np.mean(np.array(answers) == 1):.0f} % of the samples")
+
+
+def test_only_a_model_that_told_classes_apart_can_collapse():
+    guessing, knowing = evaluation(ALTERNATING, [1] * 40), evaluation(ALTERNATING, ALTERNATING)
+    skill = Skill()
+    assert not skill.update(guessing, NAMES, 0.95)
+    assert skill.text.startswith("The model has not learned to tell classes apart: it answers 'dog' for 100 %")
+    assert not skill.update(knowing, NAMES, 0.95)
+    assert skill.text == ""
+    # It is news once, and again after it has recovered.
+    assert [skill.update(each, NAMES, 0.95) for each in (guessing, guessing, knowing, guessing)] == [
+        True, False, False, True,
+    ]  # fmt: skip
+    assert skill.text.startswith("COLLAPSED")
+    assert not found_by(guessing.samples, "chance", 0.95, skill.text).tells
+    assert closing_words("Monitor", 3, (), "", None, skill.text).startswith("Monitor ends: COLLAPSED: the model told")
+
+
+class Brightness(nn.Module):
+    """Reads the mean brightness of patches, by attention that sees all of them."""
+
+    def __init__(self):
+        super().__init__()
+        torch.manual_seed(0)
+        sizes: dict[str, Any] = {"img_size": 8, "patch_size": 4, "embed_dim": 8, "depth": 1, "num_heads": 2}
+        self.head = nn.Linear(8, 2)
+        self.vit = VisionTransformer(num_classes=0, **sizes)
+
+    def forward(self, x):
+        # A skip of the brightness beside the blocks: the model is right from its first evaluation on.
+        brightness = x.mean((1, 2, 3))
+        return self.head(self.vit(x)) + self.head.weight.abs().sum() * torch.stack([-brightness, brightness], 1)
+
+
+def test_a_run_says_that_its_model_has_collapsed(tmp_path, caplog):
+    label = torch.arange(24) % 2
+    images = torch.randn(24, 3, 8, 8) + 20.0 * (label - 0.5)[:, None, None, None]
+    model = Brightness()
+    monitor = lrptrain.Monitor(model, [{"image": images, "label": label}], tmp_path, budget=None, progress_bar=False)
+    with caplog.at_level(logging.INFO):
+        monitor.evaluate(0, 0)
+        with torch.no_grad():
+            model.head.weight.zero_()
+            model.head.bias.copy_(torch.tensor([0.0, 3.0]))
+        monitor.evaluate(1, 1)
+        monitor.close()
+    assert caplog.text.count("COLLAPSED") == 2  # when it happened, and at the end
+    assert monitor.folder is not None
+    powers = [event.get("power", {}) for event in read_events(monitor.folder)]
+    assert [power.get("collapsed", False) for power in powers] == [False, True]
