@@ -86,6 +86,16 @@ def test_what_is_unsure_stays_suspected():
     assert states(effect(0.1, spread=0.5)) == ["suspected"]
 
 
+def test_a_test_that_passes_is_not_enough_where_the_interval_reaches_0():
+    # The test has one side, the interval two: between them lies a p-value of 0.025 to 0.05.
+    unsure = effect(0.2, spread=0.47)
+    (judged,) = reach_verdicts([SUSPECT], [unsure], 0.05)
+    assert judged.intervention is not None
+    assert judged.intervention.p_value < 0.05
+    assert judged.intervention.interval[0] < 0
+    assert judged.state == "suspected"
+
+
 def test_the_evidence_is_the_paired_difference():
     wanted = effect(0.4, control=0.2)
     (judged,) = reach_verdicts([SUSPECT], [wanted], 0.05)

@@ -231,6 +231,50 @@ def test_a_place_of_a_text_is_exchanged_for_the_same_place():
     assert np.nanmax(np.abs([change, control]), initial=0) < 0.01
 
 
+@pytest.mark.parametrize("controls", [1, 3])
+def test_controls_are_as_many_as_asked_for_and_lie_elsewhere(controls):
+    """The model gives every image the answer that its brightest patch stands for, and remembers what it was shown."""
+    shown: list[torch.Tensor] = []
+
+    class Remembers(nn.Module):
+        def forward(self, image):
+            shown.append(image)
+            return 20 * image.mean((2, 3))
+
+    generator = torch.Generator().manual_seed(0)
+    samples = [
+        Sample(i, i % 3, {"image": torch.rand(3, 32, 32, generator=generator)}) for i in range(24)
+    ]  # noise: what is painted over is seen
+    answers = probabilities(Remembers(), samples)
+    shown.clear()
+    config = InterventionConfig("inpaint", batch_size=24, controls=controls)
+    change, control = run_effects(Remembers(), samples, Region("patches", (5, 6)), answers, config=config)
+    images = torch.stack([sample.tensors["image"] for sample in samples])
+    variants = torch.cat(shown).view(1 + controls, 24, 3, 32, 32)
+    region = torch.zeros(32, 32, dtype=torch.bool)
+    region[8:16, 8:24] = True
+    assert torch.equal((variants[0] != images).any(1), region.expand(24, -1, -1))
+    offsets = set()
+    for variant in variants[1:]:
+        for place in (variant != images).any(1):
+            ((down, right),) = [
+                (down, right)
+                for down in range(0, 32, 8)
+                for right in range(0, 32, 8)
+                if torch.equal(place, region.roll((down, right), (0, 1)))
+            ]
+            offsets.add((down, right))
+    # Whole patches away, by a quarter to three quarters of each side: never the place itself, and not always the same.
+    assert offsets <= {(down, right) for down in (8, 16, 24) for right in (8, 16, 24)}
+    assert len(offsets) >= 5
+    falls = [
+        answers.max(1) - class_probabilities(20 * variant.mean((2, 3))).numpy()[np.arange(24), answers.argmax(1)]
+        for variant in variants
+    ]
+    np.testing.assert_allclose(change, falls[0], atol=1e-6)  # float32, of probabilities
+    np.testing.assert_allclose(control, np.mean(falls[1:], axis=0), atol=1e-6)
+
+
 def test_it_does_not_matter_who_computes_what():
     samples, rows = pictures(), np.arange(24)
     answers = probabilities(CORNER, samples)

@@ -1,6 +1,6 @@
 """Which tokens have too much relevance: wherever they stand, tied to a class, and outside of the rationales?"""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -124,14 +124,22 @@ def suspicious_tokens(texts: Sequence[TextContent], confidence: float = 0.95) ->
     A token must stand in `MIN_CLASS_SHARE` of the texts of some predicted class, outside of the rationales more
     often than inside, have more than its share of the relevance (sign-flip test) and go with the prediction (Fisher's
     exact test of its commonest class against the others); the larger of both p-values is corrected over all candidates
-    (Holm). Positions at either end of the texts are tested for relevance alone.
+    (Holm). Positions at either end of the texts are tested for relevance alone, in the texts that have none of the
+    tokens found there: a token that always comes last would be found twice, and its place for nothing but the token.
 
     Args:
         texts: The texts of the sample.
         confidence: `1 - confidence` is the level of all tests together.
     """
-    candidates = [*_token_candidates(texts), *_position_candidates(texts)]
-    # All words and positions that were tested are one family: with hundreds of words some would pass by chance.
+    tokens = list(_token_candidates(texts))
+    # Both times all words and positions are one family: with hundreds of words some would pass by chance.
+    suspects = _significant([*tokens, *_position_candidates(texts)], confidence)
+    token_ids = {suspect.what for suspect in suspects if not suspect.is_position}
+    return _significant([*tokens, *_position_candidates(texts, token_ids)], confidence) if token_ids else suspects
+
+
+def _significant(candidates: Sequence[TokenStatistics], confidence: float) -> list[TokenStatistics]:
+    """Return the candidates that pass the tests, with p-values that are corrected for the number of all of them."""
     p_values = holm([candidate.p_value for candidate in candidates])
     return [
         candidate._replace(p_value=float(p_value))
@@ -162,15 +170,23 @@ def _token_candidates(texts: Sequence[TextContent]) -> Iterator[TokenStatistics]
         yield TokenStatistics(token, False, rows, shares, expected, int(commonest), p_value)
 
 
-def _position_candidates(texts: Sequence[TextContent]) -> Iterator[TokenStatistics]:
-    """Yield the first and the last positions, with a test of their relevance where no rationale covers them."""
+def _position_candidates(texts: Sequence[TextContent], token_ids: Collection[int] = ()) -> Iterator[TokenStatistics]:
+    """Yield the first and the last positions, with a test of their relevance where no rationale covers them.
+
+    Args:
+        texts: The texts.
+        token_ids: Texts that have one of these tokens at a position are no part of its test.
+    """
     # In shorter texts the first positions would be the last as well.
     rows = [row for row, text in enumerate(texts) if len(text.token_ids) >= 2 * END_POSITIONS]
     # 0, 1, -2, -1
     for position in (*range(END_POSITIONS), *range(-END_POSITIONS, 0)):
         # A position that belongs to the rationale in most texts is evidence.
         outside = [row for row in rows if not _is_annotated(texts[row], position)]
-        if len(rows) < MIN_TOKEN_TEXTS or len(outside) < len(rows) / 2:
+        if len(outside) < len(rows) / 2:
+            continue
+        outside = [row for row in outside if int(texts[row].token_ids[position]) not in token_ids]
+        if len(outside) < MIN_TOKEN_TEXTS:
             continue
         shares = np.array([texts[row].shares[position] for row in outside])
         expected = np.array([1 / len(texts[row].token_ids) for row in outside])

@@ -49,6 +49,16 @@ def test_a_place_of_one_class_is_found_there_alone():
     assert [str(place.scope.scope) for place in fixed_positions(maps(p30=12), GRID, within)] == ["overall"]
 
 
+def test_places_are_corrected_for_the_number_of_scopes():
+    # Eight samples have 256 patterns of signs, of which the observed one is the most extreme.
+    scope = ScopeMembers(OVERALL, np.ones(8, bool))
+    (place,) = fixed_positions(maps(8, p35=30), GRID, [scope])
+    assert place.p_value == pytest.approx(1 / 256)
+    several = fixed_positions(maps(8, p35=30), GRID, [scope, scope, ScopeMembers(OVERALL, np.arange(8) < 7)])
+    assert several[0].p_value == pytest.approx(2 / 256)  # seven samples are too few to be tested
+    assert fixed_positions(maps(8, p35=30), GRID, [scope] * 13) == []  # 13 / 256 is above 0.05
+
+
 def test_few_samples_and_undefined_maps_are_left_out():
     assert positions(maps(7, p35=30), [ScopeMembers(OVERALL, np.ones(7, bool))]) == []
     shares = maps(p35=30)

@@ -61,6 +61,23 @@ def test_a_position_is_found_whatever_stands_there():
     assert found([last(text) for text in texts(weight=0.0)]) == [(-1, True, -1)]
 
 
+def at_the_end(text, number, everywhere):
+    """The planted word stands last in every other text; the last token is relevant there, or in all texts."""
+    ids, shares = text.token_ids.copy(), text.shares.copy()
+    ids[-1] = WORD if number % 2 else ids[-1]
+    shares[-1] += 1 if number % 2 or everywhere else 0
+    return replace(text, token_ids=ids, shares=shares / shares.sum())
+
+
+def test_a_place_that_only_echoes_a_token_is_not_found():
+    plain = texts(planted=11, weight=0.0)
+    assert found([at_the_end(text, i, False) for i, text in enumerate(plain)]) == [(WORD, False, 1)]
+    token, place = suspicious_tokens([at_the_end(text, i, True) for i, text in enumerate(plain)])
+    assert (token.what, place.what) == (WORD, -1)
+    assert place.rows.tolist() == list(range(0, 60, 2))  # those without the token, which the intervention changes, too
+    assert len(place.shares) == len(place.expected) == 30
+
+
 def test_few_texts_and_empty_ones_are_no_evidence():
     assert found(texts(6)) == []
     empty = TextContent(np.empty(0, int), np.empty(0), None, 0)
