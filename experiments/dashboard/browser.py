@@ -4,6 +4,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -15,6 +16,15 @@ NAMES = ("chromium", "chromium-browser", "google-chrome", "chrome")
 
 def chromium_path() -> str | None:
     return next(filter(None, map(shutil.which, NAMES)), None)
+
+
+@contextmanager
+def run_folder() -> Iterator[Path]:
+    """An empty folder for a run, which is there as long as it is looked at."""
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place) / "run"
+        folder.mkdir()
+        yield folder
 
 
 @contextmanager

@@ -5,7 +5,6 @@
 
 import argparse
 import json
-import tempfile
 import time
 from collections.abc import Callable
 from functools import partial
@@ -14,12 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from experiments.dashboard.browser import served_page
+from experiments.dashboard.browser import run_folder, served_page
 from lrptrain.loggers import EpochRecord, Input, write_record
 
 REPEATS = 9
-# Changes the address, as a control does, and returns the milliseconds until the plots, until the gallery's count and
-# until all of its pictures are painted and on the screen: the frame after the one in which they were drawn.
 # Changes the address, as a control does, and returns the milliseconds until the plots are drawn anew, until the count
 # and the cards of the gallery are, and until all of its pictures are painted, each seen in the frame after it.
 CHANGE = """async (changes) => {
@@ -108,9 +105,7 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=10_000)
     parser.add_argument("--classes", type=int, default=1000)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory() as place:
-        folder = Path(place) / "run"
-        folder.mkdir()
+    with run_folder() as folder:
         write(folder, options.samples, options.classes)
         print("| seconds until | plots | cards | pictures |\n| --- | --- | --- | --- |")
         for what, by_part in measure(folder, options.classes).items():

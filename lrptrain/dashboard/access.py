@@ -72,8 +72,9 @@ class TokenRequired:
         if not self._is_known(token):
             await _respond(send, 403, [(b"content-type", b"text/plain")], _REFUSAL)
             return
-        # To the page without the token, so that it does not stay in the address.
-        cookie = f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Strict"
+        # To the page without the token, so that it does not stay in the address. Lax: who follows a link on a page of
+        # another site, as in a notebook server's terminal, would lose a strict cookie on this very redirect.
+        cookie = f"{self.cookie}={self.token}; Path=/; HttpOnly; SameSite=Lax"
         await _respond(send, 303, [(b"location", b"/"), (b"set-cookie", cookie.encode())])
 
     def _is_known(self, token: str) -> bool:

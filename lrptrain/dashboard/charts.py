@@ -42,8 +42,15 @@ def charts() -> str:
 @cache
 def _charts() -> str:
     vl_convert = require("vl_convert", "dashboard")
-    made = subprocess.run([sys.executable, "-c", _MAKE], stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=False)
-    # Where Python is embedded in another program, there may be no such process.
-    script = made.stdout.decode() if made.returncode == 0 and made.stdout else vl_convert.javascript_bundle()
+    script = _make_beside() or vl_convert.javascript_bundle()
     # In a report the script stands within <script>, which its own text must not end.
     return script.replace("</script", "<\\/script")
+
+
+def _make_beside() -> str:
+    """Return the script, made by another process; "" where there can be none, as where Python is part of a program."""
+    try:
+        command = [sys.executable or "python", "-c", _MAKE]
+        return subprocess.run(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, check=True).stdout.decode()
+    except (OSError, subprocess.SubprocessError):
+        return ""

@@ -34,12 +34,12 @@ def chromium():
 
 
 @contextmanager
-def served(folder: Path) -> Iterator[str]:
+def served(folder: Path, token: str | None = None) -> Iterator[str]:
     """The address of a dashboard of a folder."""
     with socket.socket() as free:
         free.bind((HOST, 0))
         port = free.getsockname()[1]
-    server = uvicorn.Server(uvicorn.Config(app(folder), host=HOST, port=port, log_level="error"))
+    server = uvicorn.Server(uvicorn.Config(app(folder, token), host=HOST, port=port, log_level="error"))
     thread = threading.Thread(target=server.run, daemon=True)
     thread.start()
     deadline = time.monotonic() + 30

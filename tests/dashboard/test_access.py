@@ -1,6 +1,7 @@
 """Who may see the page."""
 
 import pytest
+from browsing import served
 from starlette.testclient import TestClient
 
 from lrptrain.dashboard import access
@@ -28,6 +29,16 @@ def test_the_printed_address_opens_the_page_and_all_its_parts(tmp_path):
     assert "<html" in page.text
     assert browser.get("/api/runs").json() == {"runs": {}}
     assert browser.get("/page.js").status_code == 200
+
+
+def test_a_link_on_another_site_opens_the_page(browser, tmp_path):
+    with served(tmp_path, "secret") as address:
+        page = browser.new_page()
+        page.goto(f"data:text/html,<a href='{address}?token=secret'>as a terminal in a browser shows it</a>")
+        page.click("a")
+        page.wait_for_selector("h1", timeout=10_000)
+        assert page.url == address
+        page.close()
 
 
 def test_a_token_is_of_one_dashboard(tmp_path):

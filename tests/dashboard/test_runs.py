@@ -33,6 +33,9 @@ def test_no_file_is_reached_through_a_link_or_a_path(runs, tmp_path):
     (runs / "run" / "inputs" / "x.webp").symlink_to(tmp_path / "secret")
     assert file_in(runs / "run", "inputs", "x.webp") is None
     assert file_in(runs / "run", "..", "..", "secret") is None
+    (runs / "run2").mkdir()
+    (runs / "run2" / "near").write_text("the name of its folder begins alike")
+    assert file_in(runs / "run", "..", "run2", "near") is None
     assert file_in(runs / "run", "x" * 5000) is None
     assert file_in(runs / "run", "nul\0") is None
     assert file_in(runs / "run", "run.json") is not None
