@@ -30,6 +30,11 @@ def fitted(message: str) -> str:
     return textwrap.fill(message, WIDTH, subsequent_indent="  ", break_on_hyphens=False, break_long_words=False)
 
 
+def fitted_to(stream: TextIO, message: str) -> str:
+    """Return a message as it is written to a stream: in lines where that is a terminal."""
+    return fitted(message) if is_terminal(stream) else message
+
+
 def is_terminal(stream: TextIO) -> bool:
     """Return whether a stream is a terminal that moves its cursor and has colours."""
     return stream.isatty() and os.environ.get("TERM") != "dumb"

@@ -32,7 +32,16 @@ def unsynced_disk() -> Iterator[None]:
 
 # Where a test trains, or starts a process, it takes seconds: these come first, so that only short ones are left when
 # one process has nothing to do any more.
-LONG = ("tests/test_", "tests/callbacks/", "tests/cli/", "tests/trainers/", "tests/experiments/", "tests/fuzz/")
+LONG = (
+    "tests/dashboard/",
+    "tests/test_",
+    "tests/callbacks/",
+    "tests/cli/",
+    "tests/trainers/",
+    "tests/experiments/",
+    "tests/fuzz/",
+    "tests/loggers/",
+)
 
 
 def scope_of(test: str) -> str:

@@ -1,15 +1,18 @@
-"""What several tests start from: a finding, and W&B without a network."""
+"""What several tests start from: a finding, an evaluation, and W&B without a network."""
 
 import json
+import math
 import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from lrptrain.findings import Evidence, Finding, Scope
+from lrptrain.loggers import EpochRecord, Highlight, Picture
 
 
 def finding(**changes: Any) -> Finding:
@@ -26,6 +29,30 @@ def finding(**changes: Any) -> Finding:
         epoch=0,
         step=7,
         first_epoch=0,
+    )
+    return replace(base, **changes)
+
+
+RECORDED = finding(worst_samples=(17, "a/b"), epoch=3, step=31, first_epoch=2)
+
+
+def picture(sample_id: int | str, value: int = 7) -> Picture:
+    """A picture of one grey."""
+    return Picture(sample_id, "caption", np.full((12, 10, 3), value, np.uint8))
+
+
+def record(epoch: int = 3, **changes: Any) -> EpochRecord:
+    """An evaluation with something of every kind, changed."""
+    base = EpochRecord(
+        epoch=epoch,
+        step=10 * epoch + 1,
+        scalars={"relevance/epg": 0.25, "relevance/rank": math.nan},
+        samples={"sample_id": ["17", "a/b"], "label": [0, 1], "epg": [0.5, math.nan]},
+        pictures=[picture(17), picture("a/b")],
+        texts=[Highlight("t", "one <b>", "<span>good</span>", "good")],
+        findings=[RECORDED],
+        new_findings=[RECORDED],
+        class_names=["cat", "dog"],
     )
     return replace(base, **changes)
 

@@ -21,9 +21,12 @@ def check_run(run: str, max_severity: float = 0.0, fail_after: int = 2) -> None:
     """
     # Imported here: the help of a verb must not wait for what the verb needs.
     from lrptrain.monitor.check import check
+    from lrptrain.terminal import fitted_to
     from lrptrain.trainers.emphasis import for_stream
 
     result = check(run, max_severity, fail_after)
-    print(for_stream(str(result), sys.stdout))
+    *paragraphs, verdict = str(result).split("\n")
+    text = "\n".join([*paragraphs, fitted_to(sys.stdout, verdict)])
+    print(for_stream(text, sys.stdout))
     if not result:
         sys.exit(1)

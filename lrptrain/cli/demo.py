@@ -17,7 +17,12 @@ def demo(output: str = "runs/demo", epochs: int = 8, max_samples: int = 100, ima
         max_samples: Size of the monitored sample.
         images: Training images.
         seed: Seed of data, weights and sample.
+
+    Raises:
+        ValueError: If there is no epoch.
     """
+    if epochs < 1:
+        raise ValueError(f"--epochs must be at least 1, not {epochs}")
     # Imported here: the help of a verb must not wait for what the verb needs.
     from lrptrain.cli.demo_runs import GUIDANCE_OPTIONS, compare_outcomes, quiet, train, write_overlays
     from lrptrain.data import PlantedDigits

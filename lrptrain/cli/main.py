@@ -12,10 +12,11 @@ from typing import Any, NoReturn
 
 from lrptrain.cli.lightning import lightning_cli
 from lrptrain.extras import require
+from lrptrain.terminal import fitted_to
 
 LIGHTNING_VERBS = {
     "fit": "Train a model (LightningCLI): lrptrain fit --config FILE.",
-    "validate": "Run one validation (LightningCLI): --config FILE --ckpt_path FILE.",
+    "validate": "Validate once (LightningCLI): --config FILE --ckpt_path FILE.",
     "test": "Test a model (LightningCLI): --config FILE --ckpt_path FILE.",
 }
 VERBS = {
@@ -91,7 +92,9 @@ def main(args: Sequence[str] | None = None) -> None:
         # A message of this package is enough for the user; an error of user code, as in `fit`, needs its traceback.
         if verb in LIGHTNING_VERBS or not (isinstance(error, OSError) or _is_ours(error)):
             raise
-        sys.exit(f"lrptrain: {_as_options(str(error))}")  # to the standard error, with the status 1
+        sys.exit(
+            fitted_to(sys.stderr, f"lrptrain: {_as_options(str(error))}")
+        )  # to the standard error, with the status 1
 
 
 def usage() -> str:
@@ -160,7 +163,7 @@ def _parser_options(prog: str, verb: str) -> dict[str, Any]:
 
 def _refuse(message: str) -> NoReturn:
     """End with one line on the standard error and the status of argparse."""
-    print(f"lrptrain: {message}", file=sys.stderr)
+    print(fitted_to(sys.stderr, f"lrptrain: {message}"), file=sys.stderr)
     sys.exit(USAGE_ERROR)
 
 

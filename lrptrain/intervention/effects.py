@@ -17,6 +17,7 @@ from lrptrain.batch.logits import class_probabilities
 from lrptrain.intervention.changes import Change, KeptChanges
 from lrptrain.intervention.confidence import sharpened
 from lrptrain.intervention.images import filled, inpainted, shifted
+from lrptrain.intervention.marks import Box, elsewhere, pasted
 from lrptrain.intervention.regions import Region, image_of, pixels, tokens
 from lrptrain.intervention.statistics import ValueRange, swap_statistics, value_range
 from lrptrain.intervention.swap import donors_by_prediction, places_in_order, swap_pixels, swap_places
@@ -70,7 +71,7 @@ def strategy_of(region: Region, grid: tuple[int, int] | None, config: Interventi
 
     Words are deleted otherwise, and places of images painted over.
 
-    The statistics of an image can only be swapped, whatever was configured for its places.
+    The statistics of an image can only be swapped, and a mark pasted, whatever was configured for places.
 
     Args:
         region: What is changed.
@@ -79,6 +80,8 @@ def strategy_of(region: Region, grid: tuple[int, int] | None, config: Interventi
     """
     if region.kind == "statistics":
         return "statistics"
+    if region.kind == "mark":
+        return "paste"
     if config.strategy == "swap" and (region.by_annotation or region.exchanged):
         return "swap"
     if grid is None:
@@ -100,6 +103,7 @@ class _Chunk:
         random: Uniform random numbers, `[controls, samples, width]`.
         colour: The mean colour of all images, with which regions are filled; empty where they are not.
         valid: The values that pixels have in all images, where statistics are swapped; else None.
+        source: The image of a mark that is put into others; else None.
     """
 
     batch: Mapping[str, Tensor]
@@ -111,6 +115,7 @@ class _Chunk:
     random: Float[Tensor, "controls batch width"]
     colour: Float[Tensor, " channels"]
     valid: ValueRange | None = None
+    source: Float[Tensor, "channels height width"] | None = None
 
 
 @torch.no_grad()
@@ -134,7 +139,8 @@ def effects(
     The control of a swap, of surroundings as of statistics, is a swap with a sample of the same predicted class. (A
     random region would be none: a tinted background is everywhere.) A place that is exchanged takes what the donor has
     in the same place, without the donor's evidence. The control of all else is an equally large random region: the same
-    shape elsewhere, shifted around the edges of the image, or as many random tokens.
+    shape elsewhere, shifted around the edges of the image, or as many random tokens. A mark that is put into images has
+    another piece of its image as control, put into the same places.
 
     Args:
         model: The model in evaluation mode.
@@ -170,6 +176,7 @@ def effects(
     random = _random_numbers(samples, grid, config)
     colour = _mean_colour(samples) if config.strategy == "fill" else torch.empty(0)
     valid = value_range(_images(samples)) if strategy == "statistics" else None
+    source = _images(samples)[region.which[0]] if isinstance(region.which, tuple) and strategy == "paste" else None
     changes = [np.empty(0)]
     controls = [np.empty(0)]
     for start in range(0, len(computed_rows), config.batch_size):
@@ -179,7 +186,7 @@ def effects(
         batch, *donor_batches = _padded_alike(samples, [chunk_rows, *donor_rows], device)
         place = tokens(region, batch) if grid is None else pixels(region, batch, grid, margin)
         numbers = random[:, chunk_rows].to(device)
-        chunk = _Chunk(batch, donor_batches, place, region, config, grid, numbers, colour, valid)
+        chunk = _Chunk(batch, donor_batches, place, region, config, grid, numbers, colour, valid, source)
         with forward_context():
             variants = list(_altered(chunk))
             answers = [class_probabilities(output).cpu().numpy() for output in _outputs(model, variants)]
@@ -278,6 +285,14 @@ def _altered_images(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
     region = chunk.changed
     name, images = image_of(chunk.batch)
     assert grid is not None
+    if chunk.source is not None:
+        assert isinstance(chunk.region.which, tuple)
+        box = Box(*chunk.region.which[1:])
+        size = (images.shape[2], images.shape[3])
+        controls = [elsewhere(box, size, draw) for draw in chunk.random[1, :, 0].tolist()]
+        for boxes in ([box] * len(images), controls):
+            yield {**chunk.batch, name: pasted(images, chunk.source, boxes, chunk.random[0])}
+        return
     for donors in chunk.donors:
         if chunk.valid is not None:
             yield {**chunk.batch, name: swap_statistics(images, image_of(donors)[1], chunk.valid)}

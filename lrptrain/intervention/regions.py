@@ -22,15 +22,17 @@ class Region:
 
     Attributes:
         kind: `"outside"`: all but the evidence. `"named"`: a named region of the annotation. `"patches"`: patches of an
-            image. `"statistics"`: the mean and spread of an image's channels, which lie at all pixels. `"token"`: every
-            occurrence of a token in a text. `"place"`: a place in a text.
+            image. `"statistics"`: the mean and spread of an image's channels, which lie at all pixels. `"mark"`: a
+            piece of one image that is put into others. `"token"`: every occurrence of a token in a text. `"place"`: a
+            place in a text.
         which: For `"named"` the index of the region; for `"patches"` the indices of the tokens, row by row; for
-            `"token"` its id; for `"place"` 0 for the first content token, -1 for the last, and so on.
+            `"mark"` the index of the sample, and top, left, bottom and right of the piece; for `"token"` its id; for
+            `"place"` 0 for the first content token, -1 for the last, and so on.
         exchanged: Whether a place, patches or a place in a text, takes what another sample has in the same place,
             rather than to be removed.
     """
 
-    kind: Literal["outside", "named", "patches", "statistics", "token", "place"]
+    kind: Literal["outside", "named", "patches", "statistics", "mark", "token", "place"]
     which: int | tuple[int, ...] = 0
     exchanged: bool = False
 
@@ -67,7 +69,7 @@ def pixels(
     """
     _, images = image_of(batch)
     size = images.shape[-2], images.shape[-1]
-    if region.kind == "statistics":
+    if region.kind in ("statistics", "mark"):  # there is no sample that has no such place
         return torch.ones((len(images), *size), dtype=torch.bool, device=images.device)
     if region.kind == "patches":
         assert isinstance(region.which, tuple)

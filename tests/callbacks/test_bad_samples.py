@@ -21,12 +21,12 @@ def spoiled(**values):
     return columns
 
 
-def run(folder, columns, watching=None, pl_module=None, **options):
-    """A monitor of all samples, after two epochs whose training never saw the bad sample."""
+def run(folder, columns, watching=None, pl_module=None, max_epochs=1, **options):
+    """A monitor of all samples, after epochs whose training never saw the bad sample."""
     watching = watching or monitor(max_samples=24)
     pl_module = pl_module or module()
     val = columns if isinstance(columns, torch.utils.data.DataLoader) else loader(columns)
-    trainer(folder, watching, **options).fit(pl_module, loader(), val)
+    trainer(folder, watching, max_epochs=max_epochs, **options).fit(pl_module, loader(), val)
     return watching, pl_module
 
 
@@ -52,10 +52,10 @@ def test_a_bad_sample_is_left_out_named_and_counted_and_the_rest_goes_on(columns
     pl_module = module()
     pl_module.validation_step = lambda batch, batch_idx: None
     with pytest.warns(UserWarning, match=f"1 sample is left out for the rest of the run. {BAD}: {problem}") as told:
-        watching, _ = run(tmp_path / "a", columns, pl_module=pl_module)
+        watching, _ = run(tmp_path / "a", columns, pl_module=pl_module, max_epochs=2)
     assert sum("left out" in str(each.message) for each in told) == 1
     assert watching.failures == 0
-    good, _ = run(tmp_path / "b", without_bad(), pl_module=module())
+    good, _ = run(tmp_path / "b", without_bad(), pl_module=module(), max_epochs=2)
     assert maps(watching).keys() == maps(good).keys() == set(range(24)) - {BAD}
     for sample_id, expected in maps(good).items():
         torch.testing.assert_close(maps(watching)[sample_id], expected, rtol=0, atol=1e-5)
@@ -128,7 +128,7 @@ def test_a_sample_that_the_model_cannot_take_goes_alone_where_ids_repeat(other, 
         pytest.warns(UserWarning, match=rf"rest of the run. {BAD} \(place {BAD}\): RuntimeError: not this one"),
         pytest.warns(UserWarning, match="24 samples have 23 different ids.*their place in it is written behind the id"),
     ):
-        watching, _ = run(tmp_path, columns, pl_module=pl_module)
+        watching, _ = run(tmp_path, columns, pl_module=pl_module, max_epochs=2)
     expected = {str(place) for place in range(24) if place not in (BAD, other)} | {f"{BAD} (place {other})"}
     assert {each.sample.sample_id for each in watching.scored} == expected
     assert [event["scalars"]["relevance/left_out"] for event in read_events(watching.folder)] == [1.0, 1.0]

@@ -4,6 +4,7 @@ import hashlib
 import json
 import os
 import pickle
+import shutil
 import subprocess
 import sys
 from multiprocessing.reduction import ForkingPickler
@@ -56,14 +57,22 @@ def focus(folder):
     return [event["scalars"]["relevance/label/energy_pointing_game"] for event in read_events(folder)]
 
 
-@pytest.fixture
-def killed(tmp_path):
-    """A run that was killed when epoch 3 began, and its checkpoints."""
-    watching = monitor()
+@pytest.fixture(scope="module")
+def killed_once(tmp_path_factory):
+    """The folder with a run that was killed when epoch 3 began, and its checkpoints."""
+    folder, watching = tmp_path_factory.mktemp("killed"), monitor()
     with pytest.raises(RuntimeError, match="killed"):
-        fit(tmp_path / "root", watching, stop=3, folder=tmp_path)
+        fit(folder / "root", watching, stop=3, folder=folder)
+    assert watching.folder == folder / "root" / "relevance" / "run"
     assert epochs(watching.folder) == [0, 1, 2]
-    return watching.folder
+    return folder
+
+
+@pytest.fixture
+def killed(killed_once, tmp_path):
+    """A copy of that run, for one test; its checkpoints lie in `tmp_path`."""
+    shutil.copytree(killed_once, tmp_path, dirs_exist_ok=True)
+    return tmp_path / "root" / "relevance" / "run"
 
 
 def test_a_killed_run_goes_on_from_an_earlier_checkpoint_in_one_timeline(killed, tmp_path):

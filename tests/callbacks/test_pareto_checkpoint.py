@@ -18,6 +18,11 @@ ROWS = [(0.5, 1.0), (0.4, 1.1), (0.6, 1.2), (0.6, 0.9), (0.6, 0.9), (0.7, 1.5), 
 FOCUS = "relevance/label/energy_pointing_game"
 
 
+def unplotted(**options):
+    """Without the picture, which takes longer than the epoch."""
+    return ParetoCheckpoint(METRICS, plot=False, **options)
+
+
 def logging(rows, package=PACKAGES[0], names=tuple(METRICS)):
     """A module that logs the row of each epoch as its own last act of a validation."""
     pl_module = module(package)
@@ -83,12 +88,12 @@ def test_random_runs_keep_what_a_double_loop_keeps(seed, tmp_path):
 
 def test_a_resumed_run_goes_on(tmp_path):
     last = ModelCheckpoint(tmp_path / "last", save_last=True, save_on_train_epoch_end=True)
-    first = ParetoCheckpoint(METRICS)
+    first = unplotted()
     fit(tmp_path, last, first, epochs=4)
     assert epochs(first) == [3]
-    second = ParetoCheckpoint(METRICS)
+    second = unplotted()
     fit(tmp_path, second, ckpt=last.last_model_path)
-    whole = ParetoCheckpoint(METRICS)
+    whole = unplotted()
     fit(tmp_path / "whole", whole)
     assert second.folder == first.folder
     assert epochs(second) == epochs(whole)
@@ -97,21 +102,21 @@ def test_a_resumed_run_goes_on(tmp_path):
 
 
 def test_a_run_goes_on_from_a_checkpoint_of_its_front(tmp_path):
-    first = ParetoCheckpoint(METRICS)
+    first = unplotted()
     fit(tmp_path, first, epochs=4)
-    second = ParetoCheckpoint(METRICS)
+    second = unplotted()
     fit(tmp_path, second, ckpt=first.front[0].path)
     assert [point.epoch for point in second.points] == list(range(7))
     assert epochs(second) == [3, 5, 6]
 
 
 def test_a_branch_leaves_the_front_of_the_first_alone(tmp_path):
-    first = ParetoCheckpoint(METRICS)
+    first = unplotted()
     early = ModelCheckpoint(tmp_path / "all", "{epoch}", save_top_k=-1, auto_insert_metric_name=False)
     fit(tmp_path, first, early, epochs=4)
     assert first.folder is not None
     before = {path: path.read_bytes() for path in first.folder.iterdir()}
-    branch = ParetoCheckpoint(METRICS)
+    branch = unplotted()
     fit(tmp_path, branch, ckpt=tmp_path / "all" / "1.ckpt")
     assert branch.folder == tmp_path / "pareto" / "run-2"
     assert {path: path.read_bytes() for path in first.folder.iterdir()} == before
@@ -121,7 +126,7 @@ def test_a_branch_leaves_the_front_of_the_first_alone(tmp_path):
 
 @pytest.mark.parametrize("content", ["", "{", '{"points": 3}', None])
 def test_a_front_that_a_kill_has_damaged_is_mended_on_start(content, tmp_path):
-    first, last = ParetoCheckpoint(METRICS), ModelCheckpoint(tmp_path / "last", save_last=True)
+    first, last = unplotted(), ModelCheckpoint(tmp_path / "last", save_last=True)
     fit(tmp_path, first, last, epochs=4)
     assert first.folder is not None
     path = first.folder / "front.json"
@@ -133,25 +138,25 @@ def test_a_front_that_a_kill_has_damaged_is_mended_on_start(content, tmp_path):
         def on_train_batch_start(self, *_):
             seen.append(json.loads(path.read_text()))
 
-    fit(tmp_path, ParetoCheckpoint(METRICS), Reader(), ckpt=last.last_model_path, epochs=5)
+    fit(tmp_path, unplotted(), Reader(), ckpt=last.last_model_path, epochs=5)
     assert seen[0] == whole
 
 
 def test_a_front_whose_files_have_vanished_makes_room(tmp_path):
-    first, last = ParetoCheckpoint(METRICS), ModelCheckpoint(tmp_path / "last", save_last=True)
+    first, last = unplotted(), ModelCheckpoint(tmp_path / "last", save_last=True)
     fit(tmp_path, first, last, epochs=4)
     paths(first)[0].unlink()
-    second = ParetoCheckpoint(METRICS)
+    second = unplotted()
     fit(tmp_path, second, ckpt=last.last_model_path)
     assert len(second.points) == 7
     assert epochs(second) == [4, 5, 6]
 
 
 def test_a_run_resumed_elsewhere_leaves_the_files_of_the_first(tmp_path):
-    first = ParetoCheckpoint(METRICS, tmp_path / "a")
+    first = unplotted(dirpath=tmp_path / "a")
     fit(tmp_path, first, epochs=1)
     (path,) = paths(first)
-    second = ParetoCheckpoint(METRICS, tmp_path / "b")
+    second = unplotted(dirpath=tmp_path / "b")
     fit(tmp_path, second, ckpt=path)
     assert epochs(second) == [3, 5, 6]
     assert path.exists()
@@ -159,13 +164,13 @@ def test_a_run_resumed_elsewhere_leaves_the_files_of_the_first(tmp_path):
 
 
 def test_runs_do_not_overwrite_each_other(tmp_path):
-    twice = ParetoCheckpoint(METRICS, plot=False)
+    twice = unplotted()
     folders = []
     for keeping in (
         twice,
         twice,
-        ParetoCheckpoint(METRICS, tmp_path / "own"),
-        ParetoCheckpoint(METRICS, tmp_path / "own"),
+        unplotted(dirpath=tmp_path / "own"),
+        unplotted(dirpath=tmp_path / "own"),
     ):
         fit(tmp_path, keeping, epochs=2)
         assert len(keeping.points) == 2
@@ -176,7 +181,7 @@ def test_runs_do_not_overwrite_each_other(tmp_path):
 
 
 def test_testing_a_checkpoint_does_not_take_the_front_back(tmp_path):
-    keeping = ParetoCheckpoint(METRICS)
+    keeping = unplotted()
     runner = fit(tmp_path, keeping)
     runner.validate(logging(ROWS), loader(), ckpt_path=keeping.front[0].path, verbose=False)
     assert epochs(keeping) == [3, 5, 6]
@@ -186,7 +191,7 @@ def test_testing_a_checkpoint_does_not_take_the_front_back(tmp_path):
 
 
 def test_the_same_trainer_goes_on(tmp_path):
-    keeping = ParetoCheckpoint(METRICS)
+    keeping = unplotted()
     runner = fit(tmp_path, keeping, epochs=4)
     runner.fit_loop.max_epochs = 7
     runner.fit(logging(ROWS), loader(), loader())
@@ -194,7 +199,7 @@ def test_the_same_trainer_goes_on(tmp_path):
 
 
 def test_several_validations_in_an_epoch(tmp_path):
-    keeping = ParetoCheckpoint(METRICS, filename="{step}")
+    keeping = unplotted(filename="{step}")
     fit(tmp_path, keeping, epochs=2, val_check_interval=2, rows=[(1, 1), (2, 2)])
     assert [(point.epoch, point.step) for point in keeping.points] == [(0, 2), (0, 4), (1, 7), (1, 9)]
     assert files(keeping.folder)[:2] == ["2.ckpt", "7.ckpt"]
@@ -211,7 +216,7 @@ def test_a_missing_metric_ends_the_first_validation(tmp_path):
 
 
 def test_nan_is_left_out_and_told_once(tmp_path):
-    keeping = ParetoCheckpoint(METRICS)
+    keeping = unplotted()
     nan = float("nan")
     with pytest.warns(UserWarning, match=r"\['val/accuracy'\] was nan in epoch 0") as caught:
         fit(tmp_path, keeping, rows=[(nan, 0.1), (0.5, 1.0), (0.6, nan), (0.4, 0.5)])
@@ -245,7 +250,7 @@ def test_without_matplotlib_there_is_no_picture(tmp_path, monkeypatch):
 
 
 def test_a_dry_run_leaves_nothing(tmp_path):
-    keeping = ParetoCheckpoint(METRICS)
+    keeping = unplotted()
     fit(tmp_path, keeping, fast_dev_run=True)
     assert keeping.points == []
     assert files(tmp_path) == []

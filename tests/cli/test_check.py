@@ -1,10 +1,9 @@
-import subprocess
-import sys
 from dataclasses import replace
 
 import pytest
 from examples import finding
 
+from lrptrain.cli import main
 from lrptrain.cli.check import check_run as check
 from lrptrain.findings import OVERALL, Evidence
 from lrptrain.loggers import EpochRecord, write_record
@@ -77,8 +76,10 @@ def test_nothing_to_judge_is_an_error(tmp_path):
         check(str(tmp_path), fail_after=0)
 
 
-def test_the_command_exits_with_one(tmp_path):
-    command = [sys.executable, "-m", "lrptrain", "check", run(tmp_path, GRAVE), "--max-severity", "0.1"]
-    done = subprocess.run(command, capture_output=True, text=True)
-    assert (done.returncode, done.stderr) == (1, "")
-    assert "failed: 1 confirmed" in done.stdout
+def test_the_command_exits_with_one(tmp_path, capsys):
+    with pytest.raises(SystemExit) as ended:
+        main(["check", run(tmp_path, GRAVE), "--max-severity", "0.1"])
+    assert ended.value.code == 1
+    out, err = capsys.readouterr()
+    assert "failed: 1 confirmed" in out
+    assert err == ""

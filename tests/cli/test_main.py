@@ -16,6 +16,7 @@ from lrptrain.cli.attribute import show_relevance
 from lrptrain.cli.main import LIGHTNING_VERBS, RENAMED, VERBS
 from lrptrain.data import TextSpans
 from lrptrain.models import ImageClassifier, TextClassifier
+from lrptrain.terminal import WIDTH
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore:.*`isinstance\\(treespec, LeafSpec\\)` is deprecated:FutureWarning"),
@@ -48,6 +49,7 @@ def test_without_a_verb_all_are_listed(typed: list[str]):
     lines = [line.split(maxsplit=1) for line in done.stdout.splitlines() if line.startswith("  ")]
     assert {verb for verb, _ in lines} == VERB_NAMES
     assert all(len(line) > 20 and line.endswith(".") for _, line in lines)
+    assert max(map(len, done.stdout.splitlines())) <= WIDTH
 
 
 def one_line(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> str:

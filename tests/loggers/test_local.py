@@ -1,23 +1,17 @@
 import errno
 import json
 import math
-import multiprocessing
-import subprocess
-import sys
-import time
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
-from examples import finding
+from examples import RECORDED as FINDING
+from examples import picture, record
 from PIL import Image
 
 from lrptrain.loggers import (
     ClassMap,
     EpochRecord,
-    Highlight,
-    Picture,
     read_class_maps,
     read_events,
     read_findings,
@@ -25,28 +19,6 @@ from lrptrain.loggers import (
     write_record,
 )
 from lrptrain.loggers.local import picture_path
-
-FINDING = finding(worst_samples=(17, "a/b"), epoch=3, step=31, first_epoch=2)
-
-
-def picture(sample_id, value=7):
-    pixels = np.full((12, 10, 3), value, np.uint8)
-    return Picture(sample_id, "caption", pixels)
-
-
-def record(epoch=3, **changes):
-    base = EpochRecord(
-        epoch=epoch,
-        step=10 * epoch + 1,
-        scalars={"relevance/epg": 0.25, "relevance/rank": math.nan},
-        samples={"sample_id": ["17", "a/b"], "label": [0, 1], "epg": [0.5, math.nan]},
-        pictures=[picture(17), picture("a/b")],
-        texts=[Highlight("t", "one <b>", "<span>good</span>", "good")],
-        findings=[FINDING],
-        new_findings=[FINDING],
-        class_names=["cat", "dog"],
-    )
-    return replace(base, **changes)
 
 
 def strict(text):
@@ -187,78 +159,6 @@ def test_highlights_are_one_page_with_escaped_captions(tmp_path):
     page = (tmp_path / "highlights" / "epoch_0003_step_000031.html").read_text()
     assert "<h2>one &lt;b&gt;</h2>\n<span>good</span>" in page
     assert "http" not in page
-
-
-def write_forever(folder: str) -> None:
-    rng = np.random.default_rng(0)
-    for epoch in range(10_000):
-        pixels = rng.integers(0, 255, (64, 64, 3), dtype=np.uint8)
-        write_record(Path(folder), record(epoch, pictures=[Picture(i, "", pixels) for i in range(3)]))
-
-
-def test_a_killed_run_leaves_every_finished_epoch(tmp_path):
-    process = multiprocessing.get_context("spawn").Process(target=write_forever, args=(str(tmp_path),))
-    process.start()
-    deadline = time.monotonic() + 60
-    while len(read_events(tmp_path)) < 8 and time.monotonic() < deadline:
-        time.sleep(0.005)
-    process.kill()
-    process.join()
-    events = read_events(tmp_path)
-    assert [event["epoch"] for event in events] == list(range(len(events)))
-    assert len(events) >= 8
-    for epoch in range(len(events)):
-        assert read_samples(tmp_path, epoch)["label"] == [0, 1]
-        if epoch + 1 < len(events):  # pictures follow the line
-            for i in range(3):
-                Image.open(picture_path(tmp_path, epoch, 10 * epoch + 1, i)).load()
-    assert read_findings(tmp_path) == [FINDING]
-
-
-LIMITED = """
-import resource, signal, sys
-from pathlib import Path
-import numpy as np
-sys.path[:0] = sys.argv[2:]
-from lrptrain.loggers import ClassMap, Input, Picture, write_record
-from test_local import record
-
-signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-resource.setrlimit(resource.RLIMIT_FSIZE, (50_000, 50_000))
-pixels = np.random.default_rng(0).integers(0, 255, (400, 400, 3), dtype=np.uint8)
-media = {
-    "inputs": {17: lambda: Input(17, (2, 2), pixels)},
-    "pictures": [Picture(17, "", pixels)],
-    "class_maps": [ClassMap("a", "cat", 0.5, np.random.default_rng(0).normal(size=60_000))],
-}
-for epoch in (0, 1):
-    try:
-        write_record(Path(sys.argv[1]), record(epoch, **media))
-    except OSError as error:
-        print(error)
-"""
-
-
-def test_pictures_for_which_there_is_no_room_cost_no_number(tmp_path):
-    folder = tmp_path / "run"
-    here = Path(__file__).parent
-    paths = [str(here), str(here.parent)]
-    done = subprocess.run(
-        [sys.executable, "-c", LIMITED, str(folder), *paths], capture_output=True, text=True, check=True
-    )
-    assert len(done.stdout.splitlines()) == 2  # both say that something is missing
-    assert [(event["epoch"], event["scalars"]["relevance/epg"]) for event in read_events(folder)] == [
-        (0, 0.25),
-        (1, 0.25),
-    ]
-    assert read_findings(folder) == [FINDING]
-    assert read_samples(folder)["epoch"] == [0, 0, 1, 1]
-    assert sorted(path.name for path in (folder / "highlights").iterdir()) == [
-        "epoch_0000_step_000001.html",
-        "epoch_0001_step_000011.html",
-    ]
-    assert read_class_maps(folder) == {}
-    assert not [*folder.rglob("*.part"), *folder.rglob("*.png"), *folder.rglob("*.webp"), *folder.rglob("*.tmp")]
 
 
 def test_numbers_are_written_before_everything_that_takes_room(tmp_path):

@@ -1,0 +1,210 @@
+"""Is the relevance on a small mark that looks the same wherever it lies: a dot, a tag, a sticker in random places?"""
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from lrptrain.batch import IMAGES, Sample
+from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
+from lrptrain.findings.detectors.shares import high_share_finding
+from lrptrain.findings.evaluation import Evaluation
+from lrptrain.findings.finding import Finding
+from lrptrain.findings.scopes import Scope
+from lrptrain.intervention import Region
+from lrptrain.intervention.marks import Box
+
+PEAKS = 2
+"""Pieces are taken at so many of the most relevant patches of every image."""
+CELL = 4
+"""Images are made smaller until a patch has about so many pixels: then pieces of all models are alike in cost."""
+SIDE = 3
+"""The side of a piece in these pixels: what is a little smaller than a patch fits in whole, wherever it lies."""
+TOLERANCE = 0.15
+"""Two pieces are the same picture if they differ by so many standard deviations of the pixels (root mean square)."""
+MIN_LEAD = 0.5
+"""A piece is suspect if it is in so much larger a share of its class's images than of the others. In the development
+runs of experiments/detection, planted dots have 0.8 and more in three of four classes, clean photographs 0.12."""
+MIN_MEMBERS = 5
+MOST_AT_ONE_PATCH = 0.5
+"""A larger share of the matches at one patch is a fixed place, which another kind of finding says."""
+MOST_MARKS = 4
+MOST_JUDGES = 16
+"""So many marks at most are pasted into so many images each, as every one takes two forward passes."""
+
+
+class MarkAnywhere(Detector):
+    """The relevance lies on a small piece that is nearly the same picture in the images of a predicted class.
+
+    An object's own parts are read wherever they lie, too, but no two of them are the same picture. Half of the samples
+    are suspects; pasted into images of the other half that are read as other classes, the piece has to take the answer
+    away from their class, and further than another piece of the same image does.
+    """
+
+    kind = "mark_anywhere"
+    title = "The relevance lies on a small mark, wherever it is"
+    order = 55
+    least_effect = 0.1
+    reported_unconfirmed = False
+    verb = "reads"
+
+    def place(self, finding: Finding) -> str:
+        """Return what the model reads, as a noun."""
+        return "a small mark, wherever it lies"
+
+    def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
+        """Return the marks of predicted classes, if no sample has an annotation: with those, others know more."""
+        grid = evaluation.grid
+        annotated = any(explained.annotated is not None for explained in evaluation.samples)
+        if grid is None or evaluation.inputs is None or annotated:
+            return
+        images = _stacked(evaluation.inputs)
+        if images is None:
+            return
+        predicted = np.array([explained.predicted for explained in evaluation.samples])
+        shares = evaluation.shares
+        # The samples stand in the order of their classes: every second one leaves the classes their shares.
+        suspects = np.arange(1, len(predicted), 2)
+        suspects = suspects[~np.isnan(shares[suspects]).any(1)]
+        marks = find_marks(images[suspects], torch.from_numpy(shares[suspects]), grid, predicted[suspects])
+        for mark in marks[:MOST_MARKS]:
+            judges = np.array([row for row in range(0, len(predicted), 2) if predicted[row] != mark.predicted], int)
+            rows = suspects[mark.members]
+            finding = high_share_finding(
+                self,
+                evaluation,
+                config,
+                Scope("class", config.class_names[mark.predicted]),
+                f"a mark of {mark.box.bottom - mark.box.top} x {mark.box.right - mark.box.left} pixels",
+                rows,
+                shares[rows, mark.patches],
+                reference=1 / shares.shape[1],
+            )
+            region = Region("mark", (int(suspects[mark.image]), *mark.box))
+            yield Candidate(finding, region, judges[_evenly(len(judges), MOST_JUDGES)])
+
+
+class Mark(NamedTuple):
+    """A piece that is the same picture in many images of a predicted class, and in few others.
+
+    Attributes:
+        predicted: The class.
+        image: The image that it is taken from.
+        box: Where it lies there, with a rim around it.
+        members: The images of the class that have it, this one included.
+        patches: The patch at which each of them has it.
+        lead: By how much the share of the class's images that have it exceeds that of the others, in [-1, 1].
+    """
+
+    predicted: int
+    image: int
+    box: Box
+    members: Int[np.ndarray, " members"]
+    patches: Int[np.ndarray, " members"]
+    lead: float
+
+
+def find_marks(
+    images: Float[Tensor, "n channels height width"],
+    shares: Float[Tensor, "n tokens"],
+    grid: tuple[int, int],
+    predicted: Int[np.ndarray, " n"],
+) -> list[Mark]:
+    """Find at most one mark per predicted class, those that are the surest signs of their class first.
+
+    Args:
+        images: The images.
+        shares: The share of each image's positive relevance at each patch.
+        grid: Rows and columns of the patches.
+        predicted: The predicted class of each image.
+    """
+    if len(images) < 2 * MIN_MEMBERS:
+        return []
+    factor = max(1, min(images.shape[2] // grid[0], images.shape[3] // grid[1]) // CELL)
+    small = F.avg_pool2d(images.float(), factor)
+    if min(small.shape[2:]) < SIDE + 2:
+        return []
+    spread = small.std((0, 2, 3), keepdim=True)
+    small = small / torch.where(spread > 0, spread, 1.0)
+    peaks, corners = _corners(shares, grid, (small.shape[2], small.shape[3]))
+    pieces = _pieces(small, corners)  # [n, pieces, values]
+    count, per_image, width = pieces.shape
+    marks = []
+    for label in np.unique(predicted):
+        of_class = predicted == label
+        if of_class.sum() < MIN_MEMBERS or not (~of_class).any():
+            continue
+        best = None
+        for image in np.flatnonzero(of_class):
+            # [pieces of this image, images, their pieces]: how far each piece is from all those of every image.
+            distances = torch.cdist(pieces[image], pieces.reshape(-1, width)).view(per_image, count, per_image)
+            nearest, where = (distances / width**0.5).min(2)
+            has_it = nearest <= TOLERANCE
+            others = torch.from_numpy(of_class & (np.arange(count) != image))
+            lead = has_it[:, others].float().mean(1) - has_it[:, torch.from_numpy(~of_class)].float().mean(1)
+            piece = int(lead.argmax())
+            if best is None or float(lead[piece]) > best.lead:
+                members = np.flatnonzero(has_it[piece].numpy() & of_class)
+                patches = peaks[torch.from_numpy(members), where[piece, torch.from_numpy(members)]].numpy()
+                box = _with_rim(corners[image, piece].tolist(), factor, (images.shape[2], images.shape[3]))
+                best = Mark(int(label), int(image), box, members, patches, float(lead[piece]))
+        if best is not None and best.lead >= MIN_LEAD and not _lies_at_one_patch(best.patches):
+            marks.append(best)
+    return sorted(marks, key=lambda mark: -mark.lead)
+
+
+def _corners(
+    shares: Float[Tensor, "n tokens"], grid: tuple[int, int], size: tuple[int, int]
+) -> tuple[Int[Tensor, "n pieces"], Int[Tensor, "n pieces 2"]]:
+    """Return the pieces of every image: the patch at whose peak each lies, and its top left corner.
+
+    All pieces that overlap one of the most relevant patches are taken, as a mark need not lie within the patch.
+    """
+    peaks = shares.topk(min(PEAKS, shares.shape[1]), dim=1).indices  # [n, peaks]
+    steps = torch.arange(1 - SIDE, CELL)
+    offsets = torch.cartesian_prod(steps, steps)  # [steps * steps, 2]
+    cell = torch.tensor([size[0] / grid[0], size[1] / grid[1]])
+    start = (torch.stack([peaks // grid[1], peaks % grid[1]], 2) * cell).long()  # [n, peaks, 2]
+    last = torch.tensor(size) - SIDE
+    corners = torch.minimum((start[:, :, None] + offsets).clamp(min=0), last).flatten(1, 2)
+    return peaks.repeat_interleave(len(offsets), 1), corners
+
+
+def _pieces(images: Tensor, corners: Int[Tensor, "n pieces 2"]) -> Float[Tensor, "n pieces values"]:
+    """Return the pixels of the pieces, those of all channels in a row."""
+    columns = images.shape[3] - SIDE + 1
+    # [n, values, places], the places row by row.
+    every = F.unfold(images, SIDE).transpose(1, 2)
+    place = corners[..., 0] * columns + corners[..., 1]
+    return every.gather(1, place[..., None].expand(-1, -1, every.shape[2]))
+
+
+def _with_rim(corner: Sequence[int], factor: int, size: tuple[int, int]) -> Box:
+    """Return the piece in pixels of the images, with a rim of one smaller pixel: a mark's edge is a part of it."""
+    top, left = ((start - 1) * factor for start in corner)
+    side = (SIDE + 2) * factor
+    return Box(max(0, top), max(0, left), min(size[0], top + side), min(size[1], left + side))
+
+
+def _lies_at_one_patch(patches: Int[np.ndarray, " members"]) -> bool:
+    return bool(np.bincount(patches).max() > MOST_AT_ONE_PATCH * len(patches))
+
+
+def _evenly(count: int, most: int) -> Int[np.ndarray, " chosen"]:
+    """Return at most so many indices, evenly spread."""
+    return np.asarray(np.linspace(0, count - 1, min(count, most)).round().astype(int))
+
+
+def _stacked(samples: Sequence[Sample]) -> Float[Tensor, "n channels height width"] | None:
+    """Return the images of all samples; None for texts, and for images that differ in shape."""
+    images = [x for sample in samples for name, x in sample.tensors.items() if name in IMAGES]
+    if len(images) < len(samples) or len({image.shape for image in images}) > 1:
+        return None
+    return torch.stack(images)
+
+
+register_detector(MarkAnywhere())

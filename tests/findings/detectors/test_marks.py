@@ -1,0 +1,87 @@
+"""Marks in random places: who has them, and who is silent."""
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import torch
+
+from lrptrain.batch import Sample
+from lrptrain.findings import DetectionConfig, Evaluation, ExplainedSample, Scope
+from lrptrain.findings.detectors.marks import MOST_JUDGES, MarkAnywhere, find_marks
+
+CONFIG = DetectionConfig(["cat", "dog"], lambda ids: [str(i) for i in ids])
+GRID = (6, 6)
+
+
+def planted(count=64, kind="mark", size=24):
+    """Noise; in half of the images a dot, read at its place, in the other half nothing, read anywhere."""
+    rng = np.random.default_rng(0)
+    cell = size // 6
+    images = torch.from_numpy(rng.random((count, 3, size, size))).float()
+    labels = np.arange(count) % 4 // 2  # 0 0 1 1: both classes among suspects and judges
+    relevance = torch.from_numpy(0.1 * rng.random((count, 36)))
+    for i in range(count):
+        top, left = (2 * cell, 3 * cell) if kind == "fixed" else rng.integers(0, size - cell, 2)
+        relevance[i, (top + cell // 2) // cell * 6 + (left + cell // 2) // cell] = 5
+        marked = labels[i] == 1 or kind == "everywhere"
+        if marked and kind != "noise":
+            images[i, :, top : top + cell, left : left + cell] = torch.tensor([1.0, 0.0, 0.5])[:, None, None]
+    return images, labels, relevance
+
+
+def marks(kind, **options):
+    images, labels, relevance = planted(kind=kind, **options)
+    return find_marks(images, relevance / relevance.sum(1, keepdim=True), GRID, labels)
+
+
+@pytest.mark.parametrize("size", [24, 96])
+def test_a_dot_anywhere_is_the_mark_of_its_class(size):
+    images, labels, _ = planted(size=size)
+    (mark,) = marks("mark", size=size)
+    assert mark.predicted == 1
+    assert mark.lead > 0.9
+    assert len(mark.members) >= 0.9 * (labels == 1).sum()
+    assert (labels[mark.members] == 1).all()
+    top, left, bottom, right = mark.box
+    piece = images[mark.image, :, top:bottom, left:right]
+    dot = (piece == torch.tensor([1.0, 0.0, 0.5])[:, None, None]).all(0)
+    assert float(dot.float().mean()) >= 0.36  # at least the piece itself, 3 x 3 of the 5 x 5 with its rim
+
+
+@pytest.mark.parametrize("kind", ["noise", "everywhere", "fixed"])
+def test_noise_a_dot_of_both_classes_and_one_in_a_fixed_place_are_none(kind):
+    assert marks(kind) == []
+
+
+def evaluation(annotated=None):
+    images, labels, relevance = planted()
+    inputs = [Sample(i, int(labels[i]), {"image": image}) for i, image in enumerate(images)]
+    explained = [
+        ExplainedSample(
+            replace(each, tensors={}), each.label, np.array([0.9, 0.1]), {"label": row}, GRID, 2, np.nan, {}, annotated
+        )
+        for each, row in zip(inputs, relevance, strict=True)
+    ]
+    return Evaluation(explained, inputs, epoch=1, step=2)
+
+
+def test_half_of_the_images_suspect_and_the_other_half_of_other_classes_judge():
+    given = evaluation()
+    (found,) = MarkAnywhere().detect(given, CONFIG)
+    assert found.finding.scope == Scope("class", "dog")
+    assert isinstance(found.region.which, tuple)
+    assert found.region.which[0] % 2 == 1
+    assert (found.rows % 2 == 0).all()
+    assert len(found.rows) == MOST_JUDGES
+    assert {given.samples[row].predicted for row in found.rows} == {0}
+    assert found.finding.relevance is not None
+    assert found.finding.relevance.effect > 0.5
+    assert found.finding.relevance.reference == 1 / 36
+
+
+def test_it_looks_where_nobody_annotated_and_an_intervention_follows():
+    assert list(MarkAnywhere().detect(evaluation(np.ones(36, bool)), CONFIG)) == []
+    assert list(MarkAnywhere().detect(replace(evaluation(), inputs=None), CONFIG)) == []
+    short = evaluation()
+    assert list(MarkAnywhere().detect(Evaluation(short.samples[:9], short.inputs[:9]), CONFIG)) == []
