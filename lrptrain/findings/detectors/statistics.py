@@ -16,7 +16,8 @@ from lrptrain.intervention import Region
 MOST_JUDGED = 32
 """So many samples at most are changed, each by two forward passes.
 
-Changes lie in [-1, 1]: with a deviation of 0.3, the standard error of the mean of 32 is 0.05, far below the least effect.
+Changes lie in [-1, 1]: with a deviation of 0.3, the standard error of the mean of 32 is 0.05, far below the least
+effect.
 """
 
 
