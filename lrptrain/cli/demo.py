@@ -7,6 +7,8 @@ import sys
 from pathlib import Path
 from typing import Any
 
+from lrptrain.terminal import fitted_to
+
 
 def demo(output: str = "runs/demo", epochs: int = 8, max_samples: int = 100, images: int = 4800, seed: int = 0) -> None:
     """Fine-tune a small ViT on digits with a planted tag, under the monitor; then once more, guided.
@@ -35,12 +37,10 @@ def demo(output: str = "runs/demo", epochs: int = 8, max_samples: int = 100, ima
     sizes: dict[str, Any] = {"image_size": 24, "digit_size": 20, "train_size": images, "batch_size": 64}
     data = PlantedDigits(shortcut="tag", correlation=1.0, seed=seed, **sizes)
     how: dict[str, Any] = {"epochs": epochs, "max_samples": max_samples, "seed": seed}
-    print(
-        "A small ViT learns handwritten digits. Each training image also carries a 4 x 4 tag in its class's colour.\n"
-    )
+    _say("A small ViT learns handwritten digits. Each training image also carries a 4 x 4 tag in its class's colour.")
     plain = train(data, folder / "plain", guided=False, **how)
     arguments = ", ".join(f"{name}={value!r}" for name, value in GUIDANCE_OPTIONS.items())
-    print(f"\nThe same once more, with one more callback: RelevanceGuidance({arguments}).\n")
+    _say(f"The same once more, with one more callback: RelevanceGuidance({arguments}).")
     guided = train(data, folder / "guided", guided=True, **how)
     picture = write_overlays(plain.scored, guided.scored, data, folder / "overlays.png")
     text = compare_outcomes(plain, guided)
@@ -50,3 +50,8 @@ def demo(output: str = "runs/demo", epochs: int = 8, max_samples: int = 100, ima
     for name, outcome in (("plain", plain), ("guided", guided)):
         print(f"run         {outcome.folder}\ncheckpoint  {folder / name / 'model.ckpt'}")
     print(f"\n{for_stream(text, sys.stdout)}")
+
+
+def _say(message: str) -> None:
+    """Print a message between empty lines."""
+    print(f"\n{fitted_to(sys.stdout, message)}\n")

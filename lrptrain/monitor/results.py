@@ -6,6 +6,7 @@ from lrptrain.findings import ExplainedSample, Finding
 from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.monitor.showing import evaluation_html, evaluation_text
 from lrptrain.render.view import display
+from lrptrain.trainers.checks import check_counts
 
 
 class MonitorResults:
@@ -41,8 +42,12 @@ class MonitorResults:
         """Show the last evaluation: what was found, and samples beside their maps; in words outside a notebook.
 
         Args:
-            max_samples: Most samples that are shown.
+            max_samples: Most samples that are shown; 0 for what was found alone.
+
+        Raises:
+            ValueError: If the number is negative.
         """
+        check_counts(0, max_samples=max_samples)
         drawn = self.core.drawn[:max_samples]
         epoch = self.core.evaluated_epoch
         display(evaluation_html(epoch, self.findings, drawn), evaluation_text(epoch, self.findings, drawn))

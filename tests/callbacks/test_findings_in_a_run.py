@@ -266,7 +266,9 @@ def test_a_class_may_be_called_like_a_scope(name, tmp_path):
     of_class = [fact for fact in unfold(watching.findings) if fact.scope == Scope("class", name)]
     assert {fact.samples for fact in of_class} == {16}
     assert all(f", class {name}: " in str(fact) for fact in of_class)
-    assert {fact.samples for fact in watching.findings if fact.scope == OVERALL} == {48}
+    # Colour and contrast are judged by half of the samples.
+    of_all = [fact for fact in watching.findings if fact.scope == OVERALL and fact.kind != "reliance_on_statistics"]
+    assert {fact.samples for fact in of_all} == {48}
     assert read_findings(watching.folder) == watching.findings
 
 

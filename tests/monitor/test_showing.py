@@ -35,6 +35,8 @@ def test_the_last_evaluation_is_shown(tmp_path, monkeypatch, capsys):
     assert printed.startswith("Epoch 0: 1 suspected.")
     assert announce([finding])[0] in printed
     assert [line[:1] for line in printed.splitlines()].count("#") == 2  # a caption for each sample
+    with pytest.raises(ValueError, match="max_samples must be at least 0, not -1"):
+        monitor.show(max_samples=-1)
     pages = []
     monkeypatch.setattr(view, "in_notebook", lambda: True)
     monkeypatch.setattr("IPython.display.display", lambda shown: pages.append(shown.data))

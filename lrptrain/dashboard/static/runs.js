@@ -57,10 +57,13 @@ async function seriesOf({ column, scalar, reference, referenceScalar, label }) {
       return eventsOf(run).map((event) => ({ run, epoch: event.epoch, step: event.step, mean: scalarOf(event, scalar),
         reference: referenceScalar ? scalarOf(event, referenceScalar) : null }));
     }
-    const wanted = [...new Set([column, column.replace(/^label_/, "predicted_"), reference].filter(Boolean))];
-    const { scores } = await askOnce(run, "scores", { label: label || null, confidence: confidenceOf(run), column: wanted });
-    const own = scores[column] || scores[column.replace(/^label_/, "predicted_")] || [];
+    // All means are in the answer: only what is drawn with a band is asked for by name, for its interval.
+    const scoresOf = async (name) => (await askOnce(run, "scores", { label: label || null, confidence: confidenceOf(run), column: [name] })).scores;
+    const standIn = column.replace(/^label_/, "predicted_");
     // A monitor may explain the predicted class only: then its column stands in for that of the label.
+    let scores = await scoresOf(column);
+    if (scores[column] === undefined && scores[standIn] !== undefined) scores = await scoresOf(standIn);
+    const own = scores[column] || scores[standIn] || [];
     const levels = new Map((scores[reference] || []).map(([epoch, step, mean]) => [`${epoch}/${step}`, mean]));
     return own.map(([epoch, step, mean, low, high]) => ({ run, epoch, step, mean, low, high, reference: levels.get(`${epoch}/${step}`) }));
   }))).flat();
