@@ -31,9 +31,8 @@ def imported(tree: ast.AST) -> set[str]:
 def test_the_engine_imports_only_torch_numpy_and_itself(file):
     # How a warning is shown needs nothing but Python. What draws a map, which needs no more than the engine does, is
     # imported when a map is shown.
-    allowed = ("lrptrain.relevance", "lrptrain.terminal")
-    if file.name == "showing.py":
-        allowed += ("lrptrain.render",)
+    for_pictures = ("lrptrain.render",) if file.name == "showing.py" else ()
+    allowed = ("lrptrain.relevance", "lrptrain.terminal", *for_pictures)
     for name in imported(ast.parse(file.read_text())):
         assert name.split(".")[0] in ENGINE or name.startswith(allowed), name
 

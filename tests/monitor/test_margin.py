@@ -1,5 +1,7 @@
 """The margin around the annotation that swaps keep: what it keeps is said."""
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -26,7 +28,7 @@ class Pixels(nn.Module):
 
 def test_the_monitor_warns_of_a_margin_that_keeps_much(tmp_path):
     torch.manual_seed(0)
-    options = {"method": "input_x_gradient", "max_pictures": 0, "progress_bar": False}
+    options: dict[str, Any] = {"method": "input_x_gradient", "max_pictures": 0, "progress_bar": False}
     with Monitor(Pixels(), [batch()], tmp_path, margin=2, **options) as monitor:
         with pytest.warns(UserWarning, match=r"margin=2 keeps 38% of what lies outside the annotations") as caught:
             monitor.evaluate(0)
@@ -42,7 +44,8 @@ def test_the_monitor_warns_of_a_margin_that_keeps_much(tmp_path):
     ("options", "said"), [({"margin": 2}, 1), ({}, 1), ({"margin": 0}, 0), ({"loss": "rrr", "margin": 2}, 0)]
 )
 def test_guidance_says_once_what_its_margin_keeps(options, said):
-    model, heard = Pixels(), []
+    model = Pixels()
+    heard: list[str] = []
     guidance = Guidance(**{"loss": "consistency", "weight": 1.0, "inform": heard.append, **options})
     for _ in range(2):
         with guidance.step(model, batch()) as step:

@@ -97,7 +97,7 @@ def test_the_names_of_the_models_configuration_are_taken():
 def test_a_head_of_transformers_says_what_it_outputs_and_a_head_of_ones_own_does_not():
     import transformers
 
-    sizes = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
+    sizes: dict[str, Any] = {"hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 1, "intermediate_size": 8}
     config = transformers.BertConfig(vocab_size=9, max_position_embeddings=8, **sizes)
     backbone = transformers.BertModel(config)
     assert output_meaning(nn.Sequential(backbone, nn.Linear(8, 3))) is None
