@@ -166,6 +166,7 @@ class Finding:
             asdict(replace(self, also=(), proof=proof))
             | self.scope.to_dict()
             | {name: getattr(self, name) for name in derived}
+            | {"is_fault": is_fault(self)}
         )
         if proof is not None:
             del values["proof"]["png"]

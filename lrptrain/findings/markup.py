@@ -4,6 +4,7 @@ import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from lrptrain.findings.detector import get_detector
 from lrptrain.findings.proof import proof_html
 from lrptrain.findings.sentences import sentences
 
@@ -17,7 +18,9 @@ _COLORS = {"confirmed": "#b3382c", "suspected": "#8a5a00", "unconfirmed": "#5c5c
 def finding_html(finding: "Finding") -> str:
     """Return a finding as a block of HTML: the verdict in its colour, the evidence, the details folded away."""
     text = sentences(finding)
-    color = _COLORS[finding.state]
+    # What a person has to judge is no fault for sure, and not shown as one.
+    doubtful = finding.state == "confirmed" and not get_detector(finding.kind).is_fault
+    color = _COLORS["suspected" if doubtful else finding.state]
     style = "font:14px/1.45 system-ui,sans-serif;color:#111;background:#fff;padding:6px 10px;margin:0 0 6px"
     return (
         f'<div style="{style};border-left:4px solid {color}">'

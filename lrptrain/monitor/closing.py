@@ -33,6 +33,8 @@ def closing_words(
         message = f"{title} ends: {verdict} In epoch {epoch}: {counts}."
     elif "suspected" in states:
         message = f"{title} ends: no shortcut confirmed in epoch {epoch}, but suspected ({counts})."
+    elif "unconfirmed" in states:
+        message = f"{title} ends: no shortcut confirmed in epoch {epoch} ({counts}). {power}"
     else:
         message = f"{title} ends: no shortcut found in epoch {epoch} ({counts}). {power}"
     lines = [fitted(message)]

@@ -25,6 +25,12 @@ def test_what_is_not_confirmed_has_another_colour_and_no_remedy(state):
     assert "Mend:" not in page
 
 
+def test_what_a_person_has_to_judge_is_not_shown_as_a_fault():
+    fact = replace(finding(), kind="reliance_on_statistics", state="confirmed", intervention=MOVED, relevance=None)
+    assert "#b3382c" not in fact._repr_html_()
+    assert fact.to_dict()["is_fault"] is False
+
+
 def test_a_text_is_quoted():
     fact = replace(finding(), medium="text", excerpts=('"read the census"', '"again"'))
     assert "Such as sample 17: &quot;read the census&quot;<" in fact._repr_html_()

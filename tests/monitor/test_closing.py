@@ -26,6 +26,10 @@ def test_a_run_ends_with_its_verdict_and_where_to_look():
     assert said(finding())[0] == "Monitor ends: no shortcut confirmed in epoch 3, but suspected (0 confirmed, 1"
 
 
+def test_what_was_only_removed_is_not_cleared():
+    assert said(replace(CONFIRMED, state="unconfirmed"))[0].startswith("Monitor ends: no shortcut confirmed in epoch 3")
+
+
 def test_a_clean_run_says_what_could_have_been_found():
     assert said(replace(CONFIRMED, state="refuted")) == [
         "Monitor ends: no shortcut found in epoch 3 (0 confirmed, 0 suspected, 1",

@@ -28,14 +28,15 @@ function withAlso(finding) {
 async function findingList(run, { findings, epoch }) {
   const fits = (one) => Object.entries(FINDING_FIELDS).every(([field, key]) => !address[field] || String(filterValue(one, key)) === address[field]);
   const kept = rankedFindings(run).filter((finding) => withAlso(finding).some(fits));
-  const place = h("div", {}, kept.length ? kept.slice(0, MOST_FINDINGS).map((finding) => findingCard(run, finding)) : noFinding(findings.length, epoch));
+  const place = h("div", {}, kept.length ? kept.slice(0, MOST_FINDINGS).map((finding) => findingCard(run, finding)) : noFinding(run, findings.length, epoch));
   if (kept.length > MOST_FINDINGS) place.append(h("p", { className: "muted" }, `and ${kept.length - MOST_FINDINGS} more`));
   await showWorst(run, place);
   return place;
 }
 
-function noFinding(all, epoch) {
+function noFinding(run, all, epoch) {
   if (all) return h("p", { className: "empty" }, "No finding is left by these filters. ", h("a", { href: addressOf({ state: "", of: "", scope: "" }) }, "Clear the filters"));
+  if (verdictOf(run).state === "collapsed") return h("p", { className: "empty" }, "The maps of such a model show nothing that it has learned.");
   return h("div", { className: "empty" }, h("p", {}, `Nothing was found up to epoch ${epoch}: no wrong focus stood out in the maps of the sample.`),
     h("p", {}, "That is no proof that there is none. The ", h("a", { href: addressOf({ view: "samples", sort: "label_energy_pointing_game" }) }, "samples"),
       " show where the model looks; more of them (max_samples) and annotations make the search sharper."));
@@ -50,7 +51,7 @@ function filterValue(finding, key) {
 }
 
 function findingCard(run, finding) {
-  const head = h("header", {}, h("span", { className: `badge ${finding.state}` }, term(finding.state)), h("strong", {}, verdictText(finding)),
+  const head = h("header", {}, h("span", { className: `badge ${shownState(finding)}` }, term(finding.state)), h("strong", {}, verdictText(finding)),
     h("span", { className: "muted" }, `maps of ${TARGET_TEXTS[finding.target] || finding.target}`));
   const history = Array.isArray(finding.history) ? finding.history : [];
   const since = h("div", { className: "since" }, `since epoch ${finding.first_epoch ?? "?"}`, curve(history) || "");

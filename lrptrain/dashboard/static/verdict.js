@@ -2,6 +2,11 @@
 
 const STATES = ["confirmed", "suspected", "unconfirmed", "refuted"];
 
+// What is confirmed and no fault for sure is for a person to judge: it is not shown as one.
+function shownState(finding) {
+  return finding.state === "confirmed" && finding.is_fault === false ? "judge" : finding.state;
+}
+
 // The findings of the last evaluation, the gravest first.
 function rankedFindings(run) {
   const all = [...(lastOf(run)?.findings || [])];
@@ -13,8 +18,8 @@ function verdictText(finding) {
   return finding.sentences?.verdict ?? `${finding.state}, ${scopeText(finding)}: ${finding.title || words(finding.kind)}`;
 }
 
-// state: one of STATES, "collapsed", "none" where nothing was found, or "unknown"; text; finding: the gravest, if there is
-// any; power: where nothing was found, what could have been.
+// state: one of STATES, "judge", "collapsed", "none" where nothing was found, or "unknown"; text; finding: the gravest, if
+// there is any; power: where nothing was found, what could have been.
 function verdictOf(run) {
   const last = lastOf(run);
   if (last === undefined) return { state: "unknown", text: "Not evaluated yet" };
@@ -22,13 +27,17 @@ function verdictOf(run) {
   if (last.power?.collapsed === true) return { state: "collapsed", text: last.power.text };
   const standing = rankedFindings(run).filter((finding) => ["confirmed", "suspected"].includes(finding.state));
   if (!standing.length) {
+    const doubtful = rankedFindings(run).filter((finding) => finding.state === "unconfirmed");
+    if (doubtful.length) {
+      return { state: "unconfirmed", text: `No shortcut was confirmed up to epoch ${last.epoch}. ${verdictText(doubtful[0])}`, finding: doubtful[0] };
+    }
     // Records of earlier versions do not say what that shows.
     const { tells, text } = last.power ?? { tells: true, text: "" };
     return { state: tells ? "none" : "unknown", text: `No shortcut was found up to epoch ${last.epoch}.`, power: text };
   }
   const [finding, ...others] = standing;
   const more = others.length ? ` And ${plural(others.length, "other finding")}.` : "";
-  return { state: finding.state, text: verdictText(finding) + more, finding };
+  return { state: shownState(finding), text: verdictText(finding) + more, finding };
 }
 
 // What names a finding from one evaluation to the next, in which another class may speak for it: its kind, where that is
@@ -43,7 +52,7 @@ function verdictAddress(run) {
   return addressOf({ view: "findings", run: [run], finding: finding === undefined ? "" : findingKey(run, finding), state: "", of: "", scope: "" });
 }
 
-const SHORT_VERDICTS = { confirmed: "shortcut", suspected: "suspected", collapsed: "collapsed", none: "none found", unknown: "–" };
+const SHORT_VERDICTS = { confirmed: "shortcut", judge: "to judge", suspected: "suspected", unconfirmed: "unconfirmed", collapsed: "collapsed", none: "none found", unknown: "–" };
 
 // For the list of runs: a word in its colour, the sentence beside it where there is room.
 function verdictLink(run) {
