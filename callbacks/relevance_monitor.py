@@ -289,6 +289,8 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         """Begin a validation."""
         self._finished = False
         self._failures_before = self.failures
+        if trainer.state.fn == "validate":  # after the states of a checkpoint are loaded
+            self.core.start_validation()
         self.core.clock.start()
 
     def on_validation_batch_start(

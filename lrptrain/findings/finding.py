@@ -139,8 +139,8 @@ class Finding:
 
     @property
     def severity(self) -> float:
-        """A number to gate on, in [0, 1]: the effect of what is confirmed, else 0."""
-        return min(max(self.effect, 0.0), 1.0) if self.state == "confirmed" else 0.0
+        """A number to gate on, in [0, 1]: the effect of what is confirmed and a fault for sure, else 0."""
+        return min(max(self.effect, 0.0), 1.0) if self.state == "confirmed" and is_fault(self) else 0.0
 
     @property
     def trend(self) -> float:
@@ -212,7 +212,7 @@ def is_fault(finding: Finding) -> bool:
 def worst_severity(findings: Iterable[Finding]) -> float:
     """Return the largest severity of what is a fault for sure, also of what is folded into others; 0 without any."""
     every = (each for finding in findings for each in (finding, *finding.also))
-    return max((each.severity for each in every if is_fault(each)), default=0.0)
+    return max((each.severity for each in every), default=0.0)
 
 
 def _with_lists(value: Any) -> Any:

@@ -148,7 +148,8 @@ def carry_over(previous: Sequence[Finding], current: Sequence[Finding]) -> list[
         current: Those of this evaluation, not folded.
     """
     before: dict[tuple[str, Scope, str, str], Finding] = {finding.identity: finding for finding in unfold(previous)}
-    before_states = {_fact_in_scope(finding): finding.states for finding in before.values()}
+    # Older records know no more than the last state.
+    before_states = {_fact_in_scope(each): each.states or (each.state,) for each in before.values()}
     merged: list[Finding] = []
     for finding in current:
         old = before.get(finding.identity)

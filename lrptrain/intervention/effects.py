@@ -11,14 +11,14 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from lrptrain.batch import IMAGES, Sample, collate, model_inputs
+from lrptrain.batch import Sample, collate, model_inputs
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.intervention.changes import Change, KeptChanges
 from lrptrain.intervention.confidence import sharpened
 from lrptrain.intervention.images import filled, inpainted, shifted
 from lrptrain.intervention.marks import Box, elsewhere, pasted
-from lrptrain.intervention.regions import Region, image_of, pixels, tokens
+from lrptrain.intervention.regions import Region, image_of, images_of, pixels, tokens
 from lrptrain.intervention.statistics import ValueRange, swap_statistics, value_range
 from lrptrain.intervention.swap import donors_by_prediction, places_in_order, swap_pixels, swap_places
 from lrptrain.intervention.texts import random_tokens
@@ -175,8 +175,8 @@ def effects(
         raise ValueError("texts cannot lose tokens without an attention_mask in the batch")
     random = _random_numbers(samples, grid, config)
     colour = _mean_colour(samples) if config.strategy == "fill" else torch.empty(0)
-    valid = value_range(_images(samples)) if strategy == "statistics" else None
-    source = _images(samples)[region.which[0]] if isinstance(region.which, tuple) and strategy == "paste" else None
+    valid = value_range(images_of(samples)) if strategy == "statistics" else None
+    source = images_of(samples)[region.which[0]] if isinstance(region.which, tuple) and strategy == "paste" else None
     changes = [np.empty(0)]
     controls = [np.empty(0)]
     for start in range(0, len(computed_rows), config.batch_size):
@@ -266,13 +266,8 @@ def _random_numbers(
 
 def _mean_colour(samples: Sequence[Sample]) -> Float[Tensor, " channels"]:
     """Return the mean colour of all images; nothing for texts."""
-    images = _images(samples)
+    images = images_of(samples)
     return torch.stack([image.double().mean((1, 2)) for image in images]).mean(0) if images else torch.empty(0)
-
-
-def _images(samples: Sequence[Sample]) -> list[Float[Tensor, "channels _height _width"]]:
-    """Return the images of all samples; none of texts."""
-    return [sample.tensors[name] for sample in samples for name in IMAGES if name in sample.tensors]
 
 
 def _altered(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:

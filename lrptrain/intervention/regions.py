@@ -56,6 +56,12 @@ def image_of(batch: Mapping[str, Tensor]) -> tuple[str, Tensor]:
     return next((name, batch[name]) for name in IMAGES if name in batch)
 
 
+def images_of(samples: Iterable[Sample]) -> list[Tensor]:
+    """Return the image of every sample that has one, by the same name as `image_of`; none of texts."""
+    named = [sample.tensors for sample in samples if any(name in sample.tensors for name in IMAGES)]
+    return [image_of(tensors)[1] for tensors in named]
+
+
 def pixels(
     region: Region, batch: Mapping[str, Tensor], grid: tuple[int, int], margin: int | None = None
 ) -> Bool[Tensor, "batch height width"]:

@@ -78,6 +78,8 @@ def _effects_on(
         confidence: The level of verdicts, in (0, 1).
     """
     rows = np.unique(np.concatenate([each.rows for each in candidates.values()]))
+    if not len(rows):  # such as a mark where no judge is read as another class: no failure, and nothing to change
+        return dict.fromkeys(candidates, Effect(np.empty(0), np.empty(0)))
     # Curves such as `relevance/reliance` are means over all of these samples, in every evaluation.
     is_curve = region.kind in ("outside", "statistics")
     early = rows if is_curve else first_look(rows, len(intervention.explained), intervention.config.seed)

@@ -193,6 +193,14 @@ class MonitorCore:
         self._doubts = state_dict.get("doubts", False)
         self._skill.learned = state_dict.get("learned", False)
 
+    def start_validation(self) -> None:
+        """Forget the findings of earlier evaluations: a validation by itself is judged by itself.
+
+        It may be of other weights, or of the same ones as the evaluation before: neither makes two in a row.
+        """
+        self._findings = []
+        self._evaluations = 0
+
     def evaluate_in_every_validation(self, in_full: bool = False) -> None:
         """Evaluate every validation: something decides by its values. The budget then bounds the extent alone.
 
@@ -663,12 +671,13 @@ class MonitorCore:
         """Return what could have been found, where no finding stands, or that the model has collapsed; else nothing."""
         if self._skill.collapsed:
             return {"tells": False, "text": self._skill.text, "collapsed": True}
-        if any(finding.state != "refuted" for finding in self._findings):
+        if any(finding.stands for finding in self._findings):
             return {}
         return self._found_by()._asdict()
 
     def _found_by(self) -> Power:
-        return found_by(self.scored, self.config.bound, self.config.confidence, self._skill.text)
+        is_tested = self.config.intervention is not None
+        return found_by(self.scored, self.config.bound, self.config.confidence, self._skill.text, is_tested)
 
     def _closing(self) -> str:
         assert self.evaluated_epoch is not None

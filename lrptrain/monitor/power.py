@@ -57,7 +57,9 @@ class Power(NamedTuple):
     text: str
 
 
-def found_by(scored: Sequence[ExplainedSample], bound: float | str, confidence: float, answer: str = "") -> Power:
+def found_by(
+    scored: Sequence[ExplainedSample], bound: float | str, confidence: float, answer: str = "", is_tested: bool = True
+) -> Power:
     """Return what a shortcut would have been found by, for a run without any.
 
     Args:
@@ -65,6 +67,7 @@ def found_by(scored: Sequence[ExplainedSample], bound: float | str, confidence: 
         bound: As for `power_line`.
         confidence: As for `power_line`.
         answer: What is to be said of a model that gives one answer to nearly all samples; "" of any other.
+        is_tested: Whether interventions test what is suspected: some of it is looked for only then.
     """
     if answer:
         return Power(False, answer)
@@ -74,8 +77,10 @@ def found_by(scored: Sequence[ExplainedSample], bound: float | str, confidence: 
     if line:
         return Power(True, f"What could have been found: {line}.")
     texts = all(each.content_ids is not None for each in scored)
-    places = "single words and the ends of texts" if texts else "fixed places and clusters of maps"
-    return Power(True, f"Looked for without annotations: {places}; nothing that is everywhere.")
+    places = "fixed places, marks, clusters of maps, colour and contrast" if is_tested else "fixed places"
+    if texts:
+        places = "single words and the ends of texts; nothing that is everywhere"
+    return Power(True, f"Looked for without annotations: {places}.")
 
 
 def _points(shortfall: float) -> str:

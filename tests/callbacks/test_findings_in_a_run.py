@@ -183,6 +183,17 @@ def test_a_run_can_be_stopped_by_a_confirmed_finding(tmp_path):
     assert events[-1]["scalars"]["relevance/findings_confirmed"] > 0
 
 
+def test_a_validation_by_itself_is_judged_by_itself(tmp_path):
+    runner = trainer(tmp_path, monitor(max_samples=48, max_pictures=0, fail_on="confirmed"))
+    learner = module()
+    learner.net.load_state_dict(learned("object"))
+    runner.validate(learner, loader(pictures("object"), batch_size=16), verbose=False)
+    # Other weights in the same trainer: what is found now was in no evaluation before.
+    learner.net.load_state_dict(learned("corner"))
+    with pytest.raises(FindingError, match="fail_on='confirmed': ! confirmed"):
+        runner.validate(learner, loader(pictures("corner"), batch_size=16), verbose=False)
+
+
 def test_a_clean_run_is_not_stopped(tmp_path):
     watched(tmp_path, "object", fail_on="confirmed")
 

@@ -7,7 +7,7 @@ import numpy as np
 from browsing import Visit, served
 from PIL import Image
 
-from lrptrain.loggers import EpochRecord, read_samples, write_record
+from lrptrain.loggers import EpochRecord, read_events, read_samples, write_record
 
 IMAGES, TEXTS = "relevance/run", "relevance/texts"
 
@@ -27,7 +27,8 @@ def test_the_table_has_what_the_filters_leave_in_their_order(browser, recorded):
         fields = {"class": "cat", "sort": "-label_energy_pointing_game"}
         visit.view("samples", IMAGES, "#export-csv", **fields)
         name, content = saved(visit.page, "#export-csv")
-        assert name == "run_epoch_0002_step_000014.csv"
+        step = read_events(recorded / IMAGES)[-1]["step"]
+        assert name == f"run_epoch_0002_step_{step:06}.csv"
         table = list(csv.DictReader(io.StringIO(content.decode())))
         assert [row["sample_id"] for row in table] == [str(rows["sample_id"][i]) for i in chosen]
         shares = [float(row["label_energy_pointing_game"]) for row in table]

@@ -160,6 +160,8 @@ def test_the_states_of_a_fact_are_those_in_a_row_of_the_same_samples():
 
     first = facts([], "confirmed")
     assert first[0].states == ("confirmed",)
+    # An older record knows no more than the last state.
+    assert facts([replace(SUSPECT, state="confirmed")], "confirmed")[0].states == ("confirmed", "confirmed")
     # Whether the maps suspect what lies outside the annotation, too, is another kind, and the same fact.
     second = facts(first, "suspected", kind="reliance_outside_annotation")
     assert second[0].states == ("confirmed", "suspected")

@@ -79,6 +79,12 @@ def rows_tested(effect):
     return np.flatnonzero(~np.isnan(effect.change))
 
 
+def test_a_candidate_of_no_samples_is_no_failure():
+    (effect,) = intervened(READS_OBJECT, suspicion(rows=ALL[:0]))
+    (verdict,) = reach_verdicts([suspicion().finding], [effect], 0.05)
+    assert verdict.note == "too few samples to test it: 0"
+
+
 def test_what_surely_does_not_matter_is_given_up_after_half_of_the_samples():
     sizes = []
     hook = READS_OBJECT.register_forward_hook(lambda _, arguments, __: sizes.append(len(arguments[0])))

@@ -13,6 +13,7 @@ import lrptrain
 from lrptrain.batch import Sample
 from lrptrain.findings import Evaluation, ExplainedSample
 from lrptrain.findings.collapse import single_answer
+from lrptrain.findings.suspicion import tells_classes_apart
 from lrptrain.loggers import read_events
 from lrptrain.monitor.closing import closing_words
 from lrptrain.monitor.power import found_by
@@ -41,6 +42,8 @@ def evaluation(labels, answers):
         ([0] * 40, [0] * 40, False),  # right, as far as anyone can tell
         ([-1] * 40, [1] * 40, False),
         ([0] * 38 + [1] * 2, [0] * 38 + [1] * 2, False),  # one answer to 95 %, and each is right
+        ([0] * 64 + [1] * 64, [0] * 120 + [1] * 8, False),  # right in 56 %: but 8 of 8 would be by chance in 0.3 %
+        ([0, 1] * 64, [1] * 120 + [0, 1] * 4, True),
     ],
 )
 def test_one_answer_to_nearly_all_is_no_skill(labels, answers, one):
@@ -48,6 +51,15 @@ def test_one_answer_to_nearly_all_is_no_skill(labels, answers, one):
     assert bool(words) == one
     if one:
         assert words.startswith(f"it answers 'dog' for {100 * np.mean(np.array(answers) == 1):.0f} % of the samples")
+
+
+def test_a_lucky_guess_is_no_skill_that_could_be_lost():
+    skill = Skill()
+    lucky = evaluation(ALTERNATING, ALTERNATING[:26] + [1 - label for label in ALTERNATING[26:]])
+    assert tells_classes_apart(lucky, 0.95)  # 26 of 40: as one in 25 evaluations of a model that guesses
+    skill.update(lucky, NAMES, 0.95)
+    skill.update(evaluation(ALTERNATING, [1] * 40), NAMES, 0.95)
+    assert not skill.collapsed
 
 
 def test_only_a_model_that_told_classes_apart_can_collapse():

@@ -11,7 +11,7 @@ const MEANINGS = {
   suspected: "The maps point there. No intervention has confirmed it, so the model may do without it.",
   unconfirmed: "The maps point there, but taking it away does not move the answer: the model does not read it, or another cue says the same.",
   refuted: "The maps point there, but another class's in its place does not move the answer.",
-  severity: "By how many points the answer moves for the gravest confirmed finding; 0 without one.",
+  severity: "By how many points the answer moves for the gravest confirmed finding that is a fault for sure; 0 without one.",
   interval: "With this confidence the mean over all samples like these lies within: bootstrap over the samples, Wilson's for accuracies.",
   "p-value": "How often an effect as large would come by chance if there were none, corrected (Holm) for everything tested with it.",
   "on it": "The share of the relevance that lies on the annotation.",

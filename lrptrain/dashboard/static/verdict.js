@@ -47,8 +47,10 @@ const SHORT_VERDICTS = { confirmed: "shortcut", suspected: "suspected", collapse
 
 // For the list of runs: a word in its colour, the sentence beside it where there is room.
 function verdictLink(run) {
-  const { state, text, power } = verdictOf(run);
-  return h("a", { href: verdictAddress(run), className: `badge ${state}`, title: [text, power].filter(Boolean).join(" ") }, SHORT_VERDICTS[state]);
+  const { state, text, power, finding } = verdictOf(run);
+  // What is confirmed without severity is no fault for sure, such as a reliance on colour.
+  const short = state === "confirmed" && finding.severity === 0 ? "to judge" : SHORT_VERDICTS[state];
+  return h("a", { href: verdictAddress(run), className: `badge ${state}`, title: [text, power].filter(Boolean).join(" ") }, short);
 }
 
 // Beside it, what the model reads: "the model reads the image's four corners", without the scope before it.

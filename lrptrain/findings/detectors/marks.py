@@ -9,7 +9,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from lrptrain.batch import IMAGES, Sample
+from lrptrain.batch import Sample
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
 from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.findings.evaluation import Evaluation
@@ -17,6 +17,7 @@ from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import Scope
 from lrptrain.intervention import Region
 from lrptrain.intervention.marks import Box
+from lrptrain.intervention.regions import images_of
 
 PEAKS = 2
 """Pieces are taken at so many of the most relevant patches of every image."""
@@ -201,7 +202,7 @@ def _evenly(count: int, most: int) -> Int[np.ndarray, " chosen"]:
 
 def _stacked(samples: Sequence[Sample]) -> Float[Tensor, "n channels height width"] | None:
     """Return the images of all samples; None for texts, and for images that differ in shape."""
-    images = [x for sample in samples for name, x in sample.tensors.items() if name in IMAGES]
+    images = images_of(samples)
     if len(images) < len(samples) or len({image.shape for image in images}) > 1:
         return None
     return torch.stack(images)

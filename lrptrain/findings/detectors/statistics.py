@@ -5,13 +5,14 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from jaxtyping import Int
 
-from lrptrain.batch import IMAGES, Sample
+from lrptrain.batch import Sample
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
 from lrptrain.findings.evaluation import Evaluation
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import OVERALL
 from lrptrain.findings.wording import intervention_sentence
 from lrptrain.intervention import Region
+from lrptrain.intervention.regions import images_of
 
 MOST_JUDGED = 32
 """So many samples at most are changed, each by two forward passes.
@@ -41,7 +42,8 @@ class RelianceOnStatistics(Detector):
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
         """Return half of the images, if an intervention will follow and they have one shape."""
         channels = None if evaluation.inputs is None else _channels(evaluation.inputs)
-        if channels is None:
+        # Without a grid, what is called an image may be a table or a series: it has no channels.
+        if channels is None or evaluation.grid is None:
             return
         # Not 'colour' where there is but one channel.
         where = "colour and contrast" if channels > 1 else "brightness and contrast"
@@ -80,7 +82,7 @@ def judged_rows(count: int) -> Int[np.ndarray, " judged"]:
 
 def _channels(samples: Sequence[Sample]) -> int | None:
     """Return the number of channels of images that have one shape; None for texts, and for images that differ."""
-    images = [x for sample in samples for name, x in sample.tensors.items() if name in IMAGES]
+    images = images_of(samples)
     shapes = {image.shape for image in images}
     shape = shapes.pop() if len(shapes) == 1 else None
     return int(shape[0]) if shape is not None and len(images) == len(samples) else None

@@ -49,6 +49,8 @@ def test_images_that_differ_in_shape_and_runs_without_an_intervention_are_not_te
     assert candidates(replace(evaluation(), inputs=None)) == []
     texts = replace(evaluation(), inputs=[Sample(i, 0, {"input_ids": torch.ones(4)}) for i in range(20)])
     assert candidates(texts) == []
+    series = [replace(each, grid=None) for each in evaluation().samples]  # an "image" that is a table or a series
+    assert candidates(replace(evaluation(), samples=series)) == []
 
 
 def record(change, control=0.0, note=""):
@@ -80,8 +82,10 @@ def test_a_large_effect_is_confirmed_for_a_person_to_judge():
 
 def test_no_gate_fails_on_what_a_person_has_to_judge():
     facts = record(0.7)[0].findings
-    assert facts[0].severity > 0.7
-    assert worst_severity(facts) == 0
+    assert facts[0].effect > 0.7
+    assert facts[0].severity == worst_severity(facts) == 0
+    fault = replace(facts[0], kind="focus_at_position", intervention=replace(facts[0].intervention, effect=0.4))
+    assert announce([*facts, fault])[0].startswith("SHORTCUT")  # what is a fault for sure comes first
     assert worst_severity([replace(facts[0], kind="focus_at_position")]) > 0.7
     assert gravest_forbidden(facts, "confirmed", 1) is None
     assert gravest_forbidden([replace(facts[0], kind="focus_at_position")], "confirmed", 1) is not None
