@@ -35,6 +35,16 @@ def fitted_to(stream: TextIO, message: str) -> str:
     return fitted(message) if is_terminal(stream) else message
 
 
-def is_terminal(stream: TextIO) -> bool:
+def is_terminal(stream: TextIO | None) -> bool:
     """Return whether a stream is a terminal that moves its cursor and has colours."""
-    return stream.isatty() and os.environ.get("TERM") != "dumb"
+    return is_screen(stream) and os.environ.get("TERM") != "dumb"
+
+
+def is_screen(stream: TextIO | None) -> bool:
+    """Return whether what is written to a stream is seen by someone.
+
+    A program without a console has no streams, one that is closed raises, and a class of the user's that writes to a
+    file beside the terminal need not know `isatty`: none of them may end a run.
+    """
+    isatty = getattr(stream, "isatty", None)
+    return isatty is not None and not getattr(stream, "closed", False) and bool(isatty())

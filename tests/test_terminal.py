@@ -1,10 +1,12 @@
 import io
 import sys
 import warnings
+from typing import Any
 
 import pytest
 
-from lrptrain.terminal import WIDTH, WrappedWarning, fitted
+from lrptrain.terminal import WIDTH, WrappedWarning, fitted, is_terminal
+from lrptrain.trainers.progress import shows_progress
 
 LONG = "RelevanceMonitor: the model is right more often than it is sure, so that probabilities are sharpened to it"
 
@@ -36,3 +38,24 @@ def test_a_warning_is_broken_where_it_is_shown_and_filtered_as_one_line(monkeypa
     shown = warnings.formatwarning(given[0].message, WrappedWarning, "train.py", 12, line="")
     assert (max(map(len, shown.splitlines())) <= WIDTH) is terminal
     assert shown.split() == f"train.py:12: WrappedWarning: {LONG}".split()
+
+
+class Tee:
+    """What many put in the place of a stream, to write to a file, too."""
+
+    def write(self, text):
+        return len(text)
+
+    def flush(self):
+        pass
+
+
+def test_a_stream_that_cannot_say_what_it_is_is_no_terminal(monkeypatch):
+    closed = Terminal()
+    closed.close()
+    streams: list[Any] = [Tee(), None, closed]
+    for stream in streams:
+        assert not is_terminal(stream)
+        monkeypatch.setattr(sys, "stderr", stream)
+        assert f"{WrappedWarning(LONG)}" == LONG
+        assert not shows_progress()

@@ -60,6 +60,7 @@ def repair_checkpoint(
     from lrptrain.cli.checkpoint import read_checkpoint
     from lrptrain.cli.datasets import are_images, default_device, load_adapter, load_data, load_task, split_samples
     from lrptrain.cli.modules import check_runs, load_module
+    from lrptrain.files import write_atomically
     from lrptrain.repairing.repair import repair_samples
     from lrptrain.trainers.checks import check_counts
     from lrptrain.trainers.discover import find_model
@@ -91,7 +92,9 @@ def repair_checkpoint(
     for part, values in (("weight", repaired.weight), ("bias", repaired.bias)):
         if values is not None:
             weights[f"{name}.{part}"] = values.to(weights[f"{name}.{part}"])
-    # The optimizer's momenta belong to the old layer: a training that goes on from here begins anew.
-    content = {key: x for key, x in saved.content.items() if key not in ("optimizer_states", "lr_schedulers", "loops")}
-    torch.save({**content, "state_dict": weights}, output)
+    # The optimizer's momenta belong to the old layer: a training that is given this checkpoint begins anew. Lightning
+    # wants the states of optimizers in it all the same, and takes those that are there.
+    content = {key: x for key, x in saved.content.items() if key != "loops"}
+    content |= {key: [] for key in ("optimizer_states", "lr_schedulers") if key in content}
+    write_atomically(Path(output), lambda part: torch.save({**content, "state_dict": weights}, part))
     print(f"{repaired}\n{output}")

@@ -19,7 +19,7 @@ from lrptrain.render.pair import titled
 from lrptrain.render.png import png_address
 from lrptrain.render.sheet import stacked
 from lrptrain.render.text import token_ansi, token_html, token_words
-from lrptrain.terminal import fitted
+from lrptrain.terminal import fitted, is_terminal
 
 _WIDTH = 78  # characters: of a picture in a terminal
 _STYLE = "font:14px/1.4 system-ui,sans-serif;color:#111;background:#fff;padding:8px"
@@ -88,7 +88,7 @@ def in_notebook() -> bool:
 
 def takes_color() -> bool:
     """Whether what is printed goes to a terminal with colours (https://no-color.org)."""
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+    return is_terminal(sys.stdout) and not os.environ.get("NO_COLOR")
 
 
 def save_views(views: Sequence[SampleView], path: str | Path) -> None:

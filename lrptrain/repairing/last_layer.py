@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from lrptrain.batch import batch_length, model_inputs
 from lrptrain.relevance.outputs import field_of
 from lrptrain.relevance.preserve import preserved, unwrap
+from lrptrain.relevance.process_wide import eager
 
 Batch = Mapping[str, Tensor]
 
@@ -54,9 +55,9 @@ def find_last_layer(model: nn.Module, batch: Batch) -> LastLayer:
     calls: list[_Call] = []
 
     def note(name: str, module: nn.Linear) -> Callable[..., None]:
-        return lambda _, args, output: calls.append(_Call(name, module, args[0], output))
+        return lambda _, args, kwargs, output: calls.append(_Call(name, module, _input_of(args, kwargs), output))
 
-    with _hooks(each.register_forward_hook(note(name, each)) for name, each in linear.items()):
+    with _hooks(each.register_forward_hook(note(name, each), with_kwargs=True) for name, each in linear.items()):
         logits = _logits(model, batch)
     makers = [
         call
@@ -72,6 +73,11 @@ def find_last_layer(model: nn.Module, batch: Batch) -> LastLayer:
             "too"
         )
     chosen = makers[-1]
+    if not _is_plain(chosen):
+        raise ValueError(
+            f"the last layer {chosen.name!r} is no plain linear layer: its weight is computed from other parameters "
+            "(as by weight_norm), or its output is more than weight and bias make of what it is given"
+        )
     shared = [
         name
         for name, weight in unwrap(model).named_parameters(remove_duplicate=False)
@@ -91,11 +97,32 @@ def read_features(model: nn.Module, layer: LastLayer, batches: Iterable[Batch]) 
         batches: Batches in the contract's form.
     """
     rows: list[np.ndarray] = []
-    hook = layer.module.register_forward_hook(lambda _, args, output: rows.append(args[0].double().cpu().numpy()))
+
+    def note(_: nn.Module, args: tuple[Tensor, ...], kwargs: Mapping[str, Tensor], output: Tensor) -> None:
+        rows.append(_input_of(args, kwargs).double().cpu().numpy())
+
+    hook = layer.module.register_forward_hook(note, with_kwargs=True)
     with _hooks([hook]):
         for batch in batches:
             _logits(model, batch)
     return np.concatenate(rows)
+
+
+def _input_of(args: tuple[Tensor, ...], kwargs: Mapping[str, Tensor]) -> Tensor:
+    """Return what a linear layer is called with."""
+    return args[0] if args else kwargs["input"]
+
+
+def _is_plain(call: _Call) -> bool:
+    """Return whether other numbers in the layer's weight and bias change its output as a linear layer's."""
+    layer = call.module
+    # A parametrised weight is an attribute, which the next call computes again.
+    if "weight" not in dict(layer.named_parameters(recurse=False)):
+        return False
+    with torch.no_grad():
+        expected = nn.functional.linear(call.given, layer.weight, layer.bias)
+    # A layer of a user's own may be one of cosines, and take what it is given at length 1.
+    return torch.allclose(expected.float(), call.returned.float(), rtol=1e-2, atol=1e-3 * float(expected.abs().max()))
 
 
 @contextmanager
@@ -115,7 +142,8 @@ def _logits(model: nn.Module, batch: Batch) -> Tensor:
         ValueError: If there are none.
     """
     inputs = model_inputs(model, batch)
-    with preserved(model), torch.no_grad():
+    # Compiled code may pass over hooks that came after it was compiled.
+    with eager(), preserved(model), torch.no_grad():
         model.eval()
         output = model(**inputs) if isinstance(inputs, dict) else model(inputs)
     logits = field_of(output, "logits")

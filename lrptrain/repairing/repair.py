@@ -36,7 +36,7 @@ class Repair:
     """A last layer that was trained anew, and what it is worth. `apply` puts it into the model.
 
     Attributes:
-        layer: The attribute path of the layer.
+        layer: The attribute path of the layer on the module that gives logits.
         weight: The layer's new weight.
         bias: Its new bias; None where it has none.
         balance: What tells nothing of the class in the samples that it was trained on.
@@ -56,8 +56,8 @@ class Repair:
     after: dict[str, float]
 
     def apply(self, model: nn.Module) -> None:
-        """Put the new layer into the model."""
-        layer = unwrap(model).get_submodule(self.layer)
+        """Put the new layer into the model, or the LightningModule, that was repaired."""
+        layer = unwrap(logits_model(model)).get_submodule(self.layer)
         assert isinstance(layer, nn.Linear)
         with torch.no_grad():
             layer.weight.copy_(self.weight)
@@ -70,7 +70,11 @@ class Repair:
         rows = [
             f"  {name:{width}}{100 * self.before[name]:6.1f} %{100 * self.after[name]:8.1f} %" for name in self.before
         ]
-        kind = "with the surroundings of others" if self.balance == "surroundings" else "with all groups alike"
+        kind = (
+            "with the surroundings of others"
+            if self.balance == "surroundings"
+            else "with all groups of each class alike"
+        )
         return "\n".join(
             [
                 f"The last layer {self.layer!r}, trained anew on {self.samples} samples {kind}.",
@@ -104,8 +108,8 @@ def repair(
         model: A LightningModule, or any classifier, whose logits are the output of a linear layer.
         loader: Batches as the callbacks read them, with labels, and with annotations or groups.
         balance: "surroundings": each sample is given the surroundings of others, which needs annotations; "groups":
-            all groups count alike, which needs the samples' `group`. None for surroundings where there are
-            annotations, else groups.
+            all groups count alike in each class, which needs the samples' `group`: that of the shortcut alone, or of
+            shortcut and class. None for surroundings where there are annotations, else groups.
         copies: How many other surroundings each sample is given.
         max_samples: How many samples of the loader are taken, as evenly over the classes as they allow.
         batch_size: Samples per forward pass, among which surroundings are swapped.
@@ -160,6 +164,8 @@ def repair_samples(
     if isinstance(task, Regression):
         raise ValueError("a last layer is trained anew for classes, and this model's task is a regression")
     usable, kind = _usable(samples, balance)
+    if kind == "surroundings" and batch_size < 2:
+        raise ValueError("batch_size must be at least 2, as surroundings come from other samples of a batch")
     batches = batched(usable, batch_size, device_of(model))
     layer = find_last_layer(model, batches[0])
     rows = [task.column] if isinstance(task, OneLabel) else list(range(layer.module.out_features))
@@ -167,7 +173,10 @@ def repair_samples(
     _check_classes(label, len(rows))
     as_they_are = Table(read_features(model, layer, batches), label, weights_by(label), np.arange(len(label)))
     if kind == "groups":
-        group = np.array([sample.group for sample in usable])
+        # A background, or a scanner, tells the class until it is as frequent in each of them: so groups are those of a
+        # class, whether the samples' `group` says so or not.
+        pairs = [[sample.group, sample.label] for sample in usable]
+        group = np.unique(np.array(pairs), axis=0, return_inverse=True)[1].reshape(-1)
         trained_on = replace(as_they_are, weight=weights_by(group))
         measured = [Measured(AS_THEY_ARE, as_they_are), Measured(WORST_GROUP, as_they_are, group)]
     else:
@@ -239,7 +248,7 @@ def _usable(drawn: Sequence[Sample], balance: Balance | None) -> tuple[list[Samp
     if len(samples) < FEWEST:
         raise ValueError(
             f"{len(samples)} of {len(drawn)} samples have a label and {needed}: a last layer is trained anew on at "
-            f"least {FEWEST}"
+            f"least {FEWEST}, and max_samples says how many are drawn"
         )
     if balance == "groups" and len({sample.group for sample in samples}) < 2:
         raise ValueError("all samples are of one group: there is nothing to balance")

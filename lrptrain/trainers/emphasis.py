@@ -48,9 +48,10 @@ def spoken_by(logger: logging.Logger) -> Iterator[None]:
     """
     moved: list[tuple[logging.StreamHandler[Any], Any]] = []
     for handler in _handlers(logger):
-        if not isinstance(handler, logging.StreamHandler):
+        stream = getattr(handler, "stream", None)
+        # A file that its first line opens has no stream before.
+        if not isinstance(handler, logging.StreamHandler) or stream is None:
             continue
-        stream = handler.stream
         proxies = (each for each in (sys.stderr, sys.stdout) if getattr(each, "rich_proxied_file", None) is stream)
         proxy = next(proxies, None)
         if proxy is not None:
@@ -83,7 +84,7 @@ def for_logger(text: str, logger: logging.Logger) -> str:
     """
     streams = [getattr(handler, "stream", None) for handler in _handlers(logger)]
     # Without any handler, Python's last resort is the terminal for warnings alone.
-    lines = fitted(text) if streams and all(each is not None and is_terminal(each) for each in streams) else text
+    lines = fitted(text) if streams and all(map(is_terminal, streams)) else text
     return emphasised(lines) if streams and all(each is not None and shows_colour(each) for each in streams) else lines
 
 

@@ -43,24 +43,31 @@ def lightning_context(trainer: "pl.Trainer", pl_module: "pl.LightningModule", mo
 def _progress(trainer: "pl.Trainer") -> Progress:
     """Return what shows a bar among Lightning's, by whatever draws those; nothing where it draws none."""
     bar: Any = trainer.progress_bar_callback
-    kinds = {base.__name__ for base in type(bar).__mro__}
     # In a file, or a pipe, a bar is a line for each of its states.
     if not shows_progress():
         return no_bar
-    if "TQDMProgressBar" in kinds:
+    if _is_kind(bar, "TQDMProgressBar"):
         return tqdm_bar
     # Rich redraws its bars where it thinks the cursor is: each line of a bar of tqdm would stay on the screen.
-    if "RichProgressBar" in kinds and bar.progress is not None:
-        return rich_bar(bar.progress)
-    return no_bar
+    return rich_bar(bar.progress) if _is_rich(bar) else no_bar
 
 
 def end_bars(trainer: "pl.Trainer") -> None:
     """Let Rich draw its bars for the last time, when a fit has ended: what is said now stands below them."""
-    bars = getattr(trainer.progress_bar_callback, "progress", None)
+    bar: Any = trainer.progress_bar_callback
     # Lightning does so later, which then changes nothing on a terminal; anywhere else it adds an empty line.
-    if bars is not None and shows_progress():
-        bars.stop()
+    if _is_rich(bar) and shows_progress():
+        bar.progress.stop()
+
+
+def _is_rich(bar: Any) -> bool:
+    """Return whether Rich draws the bars of a callback, and has begun to."""
+    return _is_kind(bar, "RichProgressBar") and bar.progress is not None
+
+
+def _is_kind(bar: Any, name: str) -> bool:
+    """Return whether a callback is one of Lightning's by this name, of either of its packages."""
+    return name in {base.__name__ for base in type(bar).__mro__}
 
 
 def logged_step(trainer: "pl.Trainer") -> int:

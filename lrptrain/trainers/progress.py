@@ -6,6 +6,8 @@ from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
+from lrptrain.terminal import is_screen
+
 _TITLE = "Relevance"
 
 Advance = Callable[[int], object]
@@ -51,4 +53,4 @@ def _rich_bar(bars: Any, total: int) -> Iterator[Advance]:
 
 def shows_progress() -> bool:
     """Return whether a bar is seen as one: on a terminal or in a notebook, not in a file."""
-    return sys.stderr.isatty() or "ipykernel" in sys.modules
+    return is_screen(sys.stderr) or "ipykernel" in sys.modules

@@ -92,6 +92,19 @@ def test_groups_count_alike():
     np.testing.assert_allclose(weights_by(np.array([0, 0, 0, 1])), [2 / 3, 2 / 3, 2 / 3, 2])
 
 
+def test_a_group_may_be_that_of_the_shortcut_alone():
+    data = images(200, 0.9)
+    data["image"] += 0.7 * torch.randn(200, 1, SIDE, SIDE, generator=torch.Generator().manual_seed(1))
+    agrees = data["group"] % 2
+    corner = torch.where(agrees == 1, data["label"], 1 - data["label"])
+    of_pairs, of_corner = (
+        lrptrain.repair(TwoPlaces(), loader({**data, "group": group}), max_samples=200, balance="groups")
+        for group in (data["group"], corner)
+    )
+    assert torch.equal(of_pairs.weight, of_corner.weight)
+    assert of_pairs.after == of_corner.after
+
+
 def test_one_of_several_labels_changes_its_row_alone():
     model = TwoPlaces(outputs=3)
     data = images(80, 1.0)
@@ -202,9 +215,25 @@ class Twice(TwoPlaces):
         return super().forward(x)
 
 
+class Cosine(nn.Linear):
+    """A layer that knows directions alone."""
+
+    def forward(self, input: torch.Tensor) -> torch.Tensor:
+        return super().forward(nn.functional.normalize(input))
+
+
+def with_head(head: nn.Module) -> nn.Module:
+    model = TwoPlaces()
+    model.head = head  # type: ignore[assignment]
+    return model
+
+
 @pytest.mark.parametrize(
     ("model", "data", "options", "message"),
     [
+        (with_head(nn.utils.parametrizations.weight_norm(nn.Linear(2, 2))), images(40, 1.0), {}, "no plain linear"),
+        (with_head(Cosine(2, 2)), images(40, 1.0), {}, "no plain linear layer"),
+        (TwoPlaces(), images(40, 1.0), {"batch_size": 1}, "batch_size must be at least 2"),
         (Scaled(), images(40, 1.0), {}, "no linear layer of Scaled makes its logits"),
         (Twice(), images(40, 1.0), {}, "used in other places"),
         (TwoPlaces(3), images(40, 1.0), {}, "no usable sample is of class 2"),
@@ -237,6 +266,40 @@ def test_the_last_batch_of_swaps_is_never_a_single_sample():
         assert bool(changed.flatten(1).any(1).all())
 
 
+class WithoutForward(pl.LightningModule):
+    """Its steps call the network."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = TwoPlaces()
+
+
+def test_the_module_that_was_repaired_takes_the_layer():
+    module = WithoutForward()
+    repaired = lrptrain.repair(module, loader(images(40, 1.0)), margin=0, copies=1)
+    repaired.apply(module)
+    assert torch.equal(module.net.head.weight, repaired.weight)
+
+
+class Compiled(nn.Module):
+    """A network that was compiled, and has run, before anybody listens to it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = torch.compile(TwoPlaces(), backend="eager")
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.net(x)
+
+
+def test_a_compiled_network_is_listened_to():
+    model = Compiled().eval()
+    with torch.no_grad():
+        for samples in (4, 16):
+            model(images(samples, 1.0)["image"])
+    assert lrptrain.repair(model, loader(images(40, 1.0)), margin=0, copies=1).after["as they are"] == 1.0
+
+
 class Module(pl.LightningModule):
     """As a reader would write it."""
 
@@ -248,22 +311,34 @@ class Module(pl.LightningModule):
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         return self.net(x)
 
+    def training_step(self, batch: dict[str, Any], index: int) -> torch.Tensor:
+        return nn.functional.cross_entropy(self(batch["image"]), batch["label"])
+
+    def configure_optimizers(self) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(self.parameters())
+
 
 def val_loader() -> DataLoader:
     return loader(images(80, 1.0))
 
 
+@pytest.mark.filterwarnings("ignore:.*LeafSpec", "ignore:.*does not have many workers", "ignore:.*num_workers")
 def test_a_checkpoint_is_repaired(tmp_path, capsys):
-    trainer = pl.Trainer(logger=False, accelerator="cpu", enable_progress_bar=False, barebones=True)
-    module = Module()
-    trainer.strategy.connect(module)
+    def trainer_of(steps: int) -> pl.Trainer:
+        return pl.Trainer(max_steps=steps, accelerator="cpu", barebones=True)
+
+    trainer = trainer_of(2)
+    trainer.fit(Module(), val_loader())
     trainer.save_checkpoint(tmp_path / "model.ckpt")
     path = f"{Module.__module__}"
     arguments = ["repair", str(tmp_path / "model.ckpt"), f"--module={path}.Module", f"--data={path}.val_loader"]
-    main([*arguments, f"--output={tmp_path / 'new.ckpt'}", "--margin=0", "--device=cpu", "--max-samples=80"])
+    main([*arguments, f"--output={tmp_path / 'mended' / 'new.ckpt'}", "--margin=0", "--device=cpu", "--max-samples=80"])
     assert "100.0 %" in capsys.readouterr().out
-    mended = Module.load_from_checkpoint(tmp_path / "new.ckpt")
+    mended = Module.load_from_checkpoint(tmp_path / "mended" / "new.ckpt")
     data = images(40, 0.0, seed=1)
     assert torch.equal(mended(data["image"]).argmax(1), data["label"])
+    trainer = trainer_of(1)  # begins anew
+    trainer.fit(mended, val_loader(), ckpt_path=tmp_path / "mended" / "new.ckpt")
+    assert trainer.global_step == 1
     with pytest.raises(SystemExit, match="exists"):
-        main([*arguments, f"--output={tmp_path / 'new.ckpt'}"])
+        main([*arguments, f"--output={tmp_path / 'mended' / 'new.ckpt'}"])

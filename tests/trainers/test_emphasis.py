@@ -79,3 +79,12 @@ def test_what_is_said_is_led_around_bars(speaker, monkeypatch):
         speaker.warning("again")
     assert proxy.getvalue() == "again\n"
     assert handler.stream is screen
+
+
+def test_a_log_whose_file_is_opened_by_its_first_line_has_that_line(speaker, tmp_path):
+    handler = logging.FileHandler(tmp_path / "run.log", delay=True)
+    speaker.addHandler(handler)
+    with spoken_by(speaker):
+        speaker.warning("said")
+    handler.close()
+    assert (tmp_path / "run.log").read_text() == "said\n"

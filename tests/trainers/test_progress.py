@@ -1,7 +1,10 @@
 import io
 
 import pytest
+import pytorch_lightning as pl
 
+from lrptrain.trainers.lightning import _progress as lightning_progress
+from lrptrain.trainers.lightning import end_bars
 from lrptrain.trainers.progress import no_bar, rich_bar, tqdm_bar
 
 
@@ -31,3 +34,13 @@ def test_a_bar_of_tqdm_is_gone_in_the_end(capsys):
     with no_bar(2) as advance:
         advance(2)
     assert capsys.readouterr() == ("", "")
+
+
+def test_a_bar_of_the_users_own_is_left_alone(monkeypatch):
+    class OwnBar(pl.callbacks.ProgressBar):
+        progress = 0.5
+
+    monkeypatch.setattr("lrptrain.trainers.lightning.shows_progress", lambda: True)
+    trainer = pl.Trainer(callbacks=[OwnBar()], accelerator="cpu", logger=False, enable_checkpointing=False)
+    end_bars(trainer)
+    assert lightning_progress(trainer) is no_bar
