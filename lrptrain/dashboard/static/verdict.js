@@ -29,7 +29,7 @@ function verdictOf(run) {
   if (!standing.length) {
     const doubtful = rankedFindings(run).filter((finding) => finding.state === "unconfirmed");
     if (doubtful.length) {
-      return { state: "unconfirmed", text: `No shortcut was confirmed up to epoch ${last.epoch}. ${verdictText(doubtful[0])}`, finding: doubtful[0] };
+      return { state: "unconfirmed", text: `No shortcut was confirmed up to epoch ${last.epoch}. ${verdictText(doubtful[0])}`, finding: doubtful[0], power: last.power?.text };
     }
     // Records of earlier versions do not say what that shows.
     const { tells, text } = last.power ?? { tells: true, text: "" };
@@ -56,10 +56,8 @@ const SHORT_VERDICTS = { confirmed: "shortcut", judge: "to judge", suspected: "s
 
 // For the list of runs: a word in its colour, the sentence beside it where there is room.
 function verdictLink(run) {
-  const { state, text, power, finding } = verdictOf(run);
-  // What is confirmed without severity is no fault for sure, such as a reliance on colour.
-  const short = state === "confirmed" && finding.severity === 0 ? "to judge" : SHORT_VERDICTS[state];
-  return h("a", { href: verdictAddress(run), className: `badge ${state}`, title: [text, power].filter(Boolean).join(" ") }, short);
+  const { state, text, power } = verdictOf(run);
+  return h("a", { href: verdictAddress(run), className: `badge ${state}`, title: [text, power].filter(Boolean).join(" ") }, SHORT_VERDICTS[state]);
 }
 
 // Beside it, what the model reads: "the model reads the image's four corners", without the scope before it.
