@@ -65,12 +65,16 @@ class TokenRequired:
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
         """Answer a request, or refuse it with 403."""
-        if scope["type"] != "http" or self._is_known(_cookies(scope).get(self.cookie, "")):
+        if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
         (token,) = parse_qs(scope["query_string"].decode("latin-1")).get("token", [""])[:1]
+        # A browser that has the cookie may open the printed address once more.
         if not self._is_known(token):
-            await _respond(send, 403, [(b"content-type", b"text/plain")], _REFUSAL)
+            if self._is_known(_cookies(scope).get(self.cookie, "")):
+                await self.app(scope, receive, send)
+            else:
+                await _respond(send, 403, [(b"content-type", b"text/plain")], _REFUSAL)
             return
         # To the page without the token, so that it does not stay in the address. Lax: who follows a link on a page of
         # another site, as in a notebook server's terminal, would lose a strict cookie on this very redirect.
