@@ -16,6 +16,11 @@ STATES = ("confirmed", "suspected", "unconfirmed", "refuted")
 """The gravest first."""
 SHARED_PATCHES = 0.5
 """Two places are one if so much of the smaller one, in (0, 1], lies on the other."""
+SHARED_EFFECT = 0.8
+"""What lies outside the annotation is a place if that has so much of its effect, in (0, 1].
+
+Another class's surroundings move a prediction further than a place that is painted over: they speak for that class.
+"""
 
 Fact = tuple[str, str]
 
@@ -66,7 +71,7 @@ def fold_places(findings: Sequence[Finding], region_of: Callable[[Finding], "Reg
     A tag in the corner is found thrice: at its place, as a cluster of maps that are alike, and by all that lies outside
     the annotation. Of findings on all samples that are confirmed, a cluster is that of a position where their patches
     are the same for the greater part; and what lies outside the annotation is nothing but the position, if changing it
-    moves the prediction by less than the least effect further than changing the position alone does.
+    moves the prediction by less than the least effect, or by less than a fifth, further than changing the position does.
 
     Args:
         findings: Facts, as `fold` returns them.
@@ -86,7 +91,7 @@ def fold_places(findings: Sequence[Finding], region_of: Callable[[Finding], "Reg
         region = region_of(finding)
         # e.g. the place moves the prediction by 0.30, and all outside by 0.33: with `least` at 0.05 it is the place.
         if region.kind == "outside":
-            return finding.effect < strongest.effect + least
+            return finding.effect < max(strongest.effect + least, strongest.effect / SHARED_EFFECT)
         return region.kind == "patches" and _overlap(region, region_of(strongest)) >= SHARED_PATCHES
 
     rest = [each for each in findings if not explained(each)]
