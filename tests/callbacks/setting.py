@@ -1,5 +1,6 @@
 """A tiny image classifier, its data and its trainer, from either of Lightning's packages."""
 
+import gc
 import importlib
 import logging
 import random
@@ -110,3 +111,9 @@ def messages() -> Iterator[list[str]]:
         yield lines
     finally:
         rank_zero_module.log.removeHandler(handler)
+
+
+def tensors_with_graph() -> list[Any]:
+    """Every tensor in memory that a graph made; those of other tests, in the caches of compiled models, among them."""
+    gc.collect()
+    return [x for x in gc.get_objects() if issubclass(type(x), torch.Tensor) and x.grad_fn is not None]

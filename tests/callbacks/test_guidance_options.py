@@ -6,7 +6,7 @@ import pytest
 import torch
 from guided import RATE, annotated_data, by_hand, explicit, fit, guidance, hand_loss, sgd_module, stepped, weights
 from pytorch_lightning import Callback, seed_everything
-from setting import Points, loader, trainer, vit
+from setting import Points, loader, tensors_with_graph, trainer, vit
 from test_guidance_gradients import assert_close
 from test_harmless import assert_same
 
@@ -241,14 +241,8 @@ def test_an_error_in_the_backward_pass_leaves_no_mode_behind(tmp_path):
 
 
 def test_nothing_of_a_step_stays_alive(tmp_path):
-    import gc
-
-    def with_graph():
-        gc.collect()
-        return [x for x in gc.get_objects() if issubclass(type(x), torch.Tensor) and x.grad_fn is not None]
-
-    before = with_graph()  # what caches of compiled models, say, of other tests hold
+    before = tensors_with_graph()
     guided = guidance("consistency+energy+rrr")
     fit(tmp_path, sgd_module(), annotated_data(), guided)
     known = {id(x) for x in before}
-    assert not [x for x in with_graph() if id(x) not in known]
+    assert not [x for x in tensors_with_graph() if id(x) not in known]
