@@ -75,6 +75,11 @@ class Objective:
                 raise ValueError(unknown_name("guidance loss", name, [SWAP, *LOSSES]))
             if not 0 < weight < float("inf"):
                 raise ValueError(f"the weight of {name} must be positive and finite, not {weight}")
+        if not self.swap_kind.needs_annotation and not self.swaps and not self._takes_second_pass:
+            raise ValueError(
+                f"swap={self.swap!r} says what {SWAP} and consistency swap, and {', '.join(self.weights)} swaps "
+                "nothing: leave it out"
+            )
         if self.margin is not None and self.margin < 0:
             raise ValueError(f"margin must not be negative, not {self.margin}")
         if self.target not in ("label", "predicted"):
@@ -113,7 +118,12 @@ class Objective:
         """Whether anything of the training goes by swaps that keep a margin around the evidence."""
         if not self.swap_kind.needs_annotation:
             return False
-        return self.swaps or any(LOSSES[name].needs is Needs.SECOND_PASS for name in self.weights)
+        return self.swaps or self._takes_second_pass
+
+    @property
+    def _takes_second_pass(self) -> bool:
+        """Whether a loss compares the prediction with that of swapped samples."""
+        return any(LOSSES[name].needs is Needs.SECOND_PASS for name in self.weights)
 
     @property
     def needs_map(self) -> bool:

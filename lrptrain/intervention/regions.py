@@ -101,8 +101,8 @@ def kept_by_margin(samples: Iterable[Sample], margin: int) -> float:
         if any(name in batch for name in IMAGES):
             image = image_of(batch)[1]
             shares.append(ring_share(_annotation(batch, (image.shape[-2], image.shape[-1]), 0), margin))
-    known = [share for share in shares if not math.isnan(share)]
-    return sum(known) / len(known) if known else math.nan
+    defined = [share for share in shares if not math.isnan(share)]
+    return sum(defined) / len(defined) if defined else math.nan
 
 
 def tokens(region: Region, batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]:

@@ -28,7 +28,9 @@ from lrptrain.trainers.checks import check_counts
 Balance = Literal["surroundings", "groups"]
 FEWEST = 20
 """Fewer samples than this are refused: a last layer has more numbers than they could fix."""
-AS_THEY_ARE, SWAPPED, WORST_GROUP = "as they are", "with other surroundings", "worst group"
+AS_THEY_ARE = "as they are"
+SWAPPED = "with other surroundings"
+WORST_GROUP = "worst group"
 
 
 @dataclass(frozen=True)

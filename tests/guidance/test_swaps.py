@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import lrptrain
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.guidance.objective import Objective
 from lrptrain.guidance.swaps import SWAPS
@@ -52,3 +53,11 @@ def test_texts_have_no_statistics_to_swap():
 )
 def test_what_needs_an_annotation(weights, swap, needed):
     assert Objective(weights, swapped_share=None if weights else 1.0, swap=swap).needs_annotation is needed
+
+
+def test_a_loss_that_swaps_nothing_has_no_kind_of_swap():
+    with pytest.raises(ValueError, match="and energy swaps nothing: leave it out") as refused:
+        lrptrain.Guidance("energy", swap="statistics")
+    assert "\n" not in str(refused.value)
+    lrptrain.Guidance("swap+energy", swap="statistics")
+    lrptrain.Guidance("consistency+energy", swap="statistics")
