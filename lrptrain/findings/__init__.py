@@ -4,7 +4,7 @@ from lrptrain.findings.announcement import announce
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, detect_candidates, register_detector
 from lrptrain.findings.evaluation import Evaluation, ExplainedSample
 from lrptrain.findings.facts import fold, unfold
-from lrptrain.findings.finding import Evidence, Finding, is_fault, worst_severity
+from lrptrain.findings.finding import Evidence, Finding, worst_severity
 from lrptrain.findings.scopes import OVERALL, Scope
 from lrptrain.findings.statistics import bootstrap_interval, holm, max_test, sign_flip_test
 from lrptrain.findings.verdicts import Effect, carry_over, news_among, reach_verdicts
@@ -26,7 +26,6 @@ __all__ = [
     "detect_candidates",
     "fold",
     "holm",
-    "is_fault",
     "max_test",
     "news_among",
     "reach_verdicts",

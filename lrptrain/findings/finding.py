@@ -73,6 +73,7 @@ class Finding:
         title: What such a finding says, in a few words, for headings.
         medium: What the samples are, `"image"` or `"text"`; "" where it is not known.
         annotated: Whether some of the samples that were looked at have an annotation.
+        may_be_evidence: Whether the place may be what the samples are about: without annotations, the middle of images.
         strategy: What the intervention did to the place: `"swap"`, `"inpaint"`, `"fill"` or, to words, `"delete"`; to
             the image as a whole, `"statistics"`; with a mark, `"paste"`; "" where it is not known.
         excerpts: Of texts, the words of the worst samples that show it, in their order.
@@ -100,6 +101,7 @@ class Finding:
     title: str = ""
     medium: Literal["image", "text", ""] = ""
     annotated: bool = False
+    may_be_evidence: bool = False
     strategy: str = ""
     excerpts: tuple[str, ...] = ()
     also: tuple["Finding", ...] = ()
@@ -138,9 +140,14 @@ class Finding:
         return self.evidence.samples
 
     @property
+    def is_fault(self) -> bool:
+        """Whether it is a fault for sure once it is confirmed: others are for a person to judge, not for a gate."""
+        return get_detector(self.kind).is_fault and not self.may_be_evidence
+
+    @property
     def severity(self) -> float:
         """A number to gate on, in [0, 1]: the effect of what is confirmed and a fault for sure, else 0."""
-        return min(max(self.effect, 0.0), 1.0) if self.state == "confirmed" and is_fault(self) else 0.0
+        return min(max(self.effect, 0.0), 1.0) if self.state == "confirmed" and self.is_fault else 0.0
 
     @property
     def trend(self) -> float:
@@ -160,13 +167,12 @@ class Finding:
         `sentences` are those of `lrptrain.findings.sentences`, and `text` is the same finding with intervals and
         p-values.
         """
-        derived = ("effect", "interval", "p_value", "samples", "severity", "trend")
+        derived = ("effect", "interval", "p_value", "samples", "is_fault", "severity", "trend")
         proof = None if self.proof is None else replace(self.proof, png=b"")
         values = (
             asdict(replace(self, also=(), proof=proof))
             | self.scope.to_dict()
             | {name: getattr(self, name) for name in derived}
-            | {"is_fault": is_fault(self)}
         )
         if proof is not None:
             del values["proof"]["png"]
@@ -203,11 +209,6 @@ class Finding:
             f"{_STATE_MARKS[self.state]} {self.state}, {self.scope}: {evidence}. "
             f"n = {self.samples}, since epoch {self.first_epoch}.{worst}"
         )
-
-
-def is_fault(finding: Finding) -> bool:
-    """Return whether a finding, once confirmed, is a fault for sure: others are for a person to judge, not a gate."""
-    return get_detector(finding.kind).is_fault
 
 
 def worst_severity(findings: Iterable[Finding]) -> float:

@@ -4,7 +4,6 @@ import html
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from lrptrain.findings.detector import get_detector
 from lrptrain.findings.proof import proof_html
 from lrptrain.findings.sentences import sentences
 
@@ -19,7 +18,7 @@ def finding_html(finding: "Finding") -> str:
     """Return a finding as a block of HTML: the verdict in its colour, the evidence, the details folded away."""
     text = sentences(finding)
     # What a person has to judge is no fault for sure, and not shown as one.
-    doubtful = finding.state == "confirmed" and not get_detector(finding.kind).is_fault
+    doubtful = finding.state == "confirmed" and not finding.is_fault
     color = _COLORS["suspected" if doubtful else finding.state]
     style = "font:14px/1.45 system-ui,sans-serif;color:#111;background:#fff;padding:6px 10px;margin:0 0 6px"
     return (

@@ -18,7 +18,7 @@ _VERDICTS = {
     "unconfirmed": "Not confirmed by removal, {scope}: the maps point at {place}.",
     "refuted": "Refuted, {scope}: the model does not rely on {place}.",
 }
-# By `Detector.is_fault`.
+# By `Finding.is_fault`.
 _CONFIRMED = {True: "SHORTCUT confirmed", False: "Confirmed, for you to judge"}
 # By strategy: what was done to the place, and what the control was.
 _CHANGES = {
@@ -36,6 +36,7 @@ _REMEDIES = {
     True: 'data without it, or guidance by "swap": docs/tutorials/mend.md',
     False: "data without it, or annotate and guide: docs/tutorials/mend.md",
 }
+_REMEDY_OF_DOUBT = "if it is not the object, annotate and guide: docs/tutorials/mend.md"
 
 
 class Sentences(NamedTuple):
@@ -68,7 +69,7 @@ def sentences(finding: "Finding") -> Sentences:
     everything = "all classes together" if differs else "all classes"
     scope = everything if finding.scope == OVERALL else str(finding.scope)
     verdict = _VERDICTS[finding.state].format(
-        scope=scope, verb=detector.verb, place=detector.place(finding), confirmed_as=_CONFIRMED[detector.is_fault]
+        scope=scope, verb=detector.verb, place=detector.place(finding), confirmed_as=_CONFIRMED[finding.is_fault]
     )
     return Sentences(
         verdict=verdict,
@@ -77,8 +78,15 @@ def sentences(finding: "Finding") -> Sentences:
         likewise=_likewise(finding),
         samples=f"{counted(finding.samples, finding.medium or 'sample')} since epoch {finding.first_epoch}.",
         excerpt=f"Such as sample {finding.worst_samples[0]}: {finding.excerpts[0]}" if finding.excerpts else "",
-        remedy=(detector.remedy or _REMEDIES[finding.annotated]) if finding.state == "confirmed" else "",
+        remedy=_remedy(finding) if finding.state == "confirmed" else "",
     )
+
+
+def _remedy(finding: "Finding") -> str:
+    """Return what to try first against what is confirmed."""
+    if finding.may_be_evidence:
+        return _REMEDY_OF_DOUBT
+    return get_detector(finding.kind).remedy or _REMEDIES[finding.annotated]
 
 
 def counted(count: int, noun: str) -> str:

@@ -5,7 +5,7 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from lrptrain.extras import require
-from lrptrain.findings import Finding, is_fault
+from lrptrain.findings import Finding
 from lrptrain.findings.proof import proof_html
 from lrptrain.findings.sentences import sentences
 from lrptrain.loggers.findings_table import finding_text
@@ -145,7 +145,7 @@ def _table(wandb: Any, columns: dict[str, list[Any]]) -> Any:
 
 def _alert(wandb: Any, experiment: Any, finding: Finding) -> None:
     title = sentences(finding).verdict
-    confirmed = "ERROR" if is_fault(finding) else "WARN"
+    confirmed = "ERROR" if finding.is_fault else "WARN"
     level = {"confirmed": confirmed, "suspected": "WARN"}.get(finding.state, "INFO")
     # W&B drops an alert of the same title within the wait: a finding that comes back is told again.
     title = title if len(title) <= _LONGEST_TITLE else f"{title[: _LONGEST_TITLE - 3]}..."

@@ -2,7 +2,7 @@
 
 from collections.abc import Collection, Sequence
 
-from lrptrain.findings import Finding, is_fault, unfold
+from lrptrain.findings import Finding, unfold
 
 _FORBIDDEN_STATES: dict[str | None, tuple[str, ...]] = {
     None: (),
@@ -28,7 +28,7 @@ def gravest_forbidden(findings: Sequence[Finding], fail_on: str | None, required
         required: The evaluations in a row in which it has to be in such a state.
     """
     states = _FORBIDDEN_STATES[fail_on]
-    forbidden = [each for each in unfold(findings) if is_lasting(each, states, required) and is_fault(each)]
+    forbidden = [each for each in unfold(findings) if is_lasting(each, states, required) and each.is_fault]
     return max(forbidden, key=lambda finding: finding.severity, default=None)
 
 

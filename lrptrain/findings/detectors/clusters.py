@@ -1,6 +1,7 @@
 """Clusters of relevance maps that are alike, without any annotation: spectral relevance analysis."""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -10,7 +11,7 @@ from jaxtyping import Float, Int
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.findings.clustering import MIN_CLUSTERED_SAMPLES, spectral_labels
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
-from lrptrain.findings.detectors.positions import describe, part_of_image
+from lrptrain.findings.detectors.positions import describe, lies_in_the_middle, part_of_image
 from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.findings.evaluation import Evaluation
 from lrptrain.findings.finding import Finding
@@ -73,7 +74,8 @@ class RelevanceCluster(Detector):
                 cluster.shares,
                 reference=len(cluster.positions) / shares.shape[1],
             )
-            yield Candidate(finding, region, cluster.members)
+            doubtful = lies_in_the_middle(cluster.positions, grid)
+            yield Candidate(replace(finding, may_be_evidence=doubtful), region, cluster.members)
 
 
 class Cluster(NamedTuple):

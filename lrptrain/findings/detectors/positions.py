@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -20,6 +21,8 @@ MIN_POSITION_RATIO = 2.0
 MAX_POSITION_AREA = 0.6
 """A region that covers a larger share of the image is no position."""
 MIN_POSITION_SAMPLES = 8
+MIDDLE = 0.6
+"""How far the middle of an image reaches towards its edges, in [0, 1]: a third of the area, where most objects lie."""
 CORNERS = {"top left", "top right", "bottom left", "bottom right"}
 
 
@@ -43,6 +46,7 @@ class FocusAtPosition(Detector):
         shares = evaluation.shares
         no_evidence = np.zeros(shares.shape[1], bool)
         # [n, tokens]. Relevance on the annotation is where it should be, and is no candidate wherever it lies.
+        annotated = any(x.annotated is not None for x in evaluation.samples)
         on_evidence = np.array([no_evidence if x.annotated is None else x.annotated for x in evaluation.samples])
         scopes = split_into_scopes(evaluation.labels, config.class_names)
         for scope, positions, p_value in fixed_positions(shares * ~on_evidence, grid, scopes, config.confidence):
@@ -59,7 +63,8 @@ class FocusAtPosition(Detector):
                 reference=len(positions) / shares.shape[1],
                 p_value=p_value,
             )
-            yield Candidate(finding, Region("patches", positions), rows)
+            doubtful = not annotated and lies_in_the_middle(positions, grid)
+            yield Candidate(replace(finding, may_be_evidence=doubtful), Region("patches", positions), rows)
 
 
 class FixedPositions(NamedTuple):
@@ -145,6 +150,14 @@ def part_of_image(described: str) -> str:
     *parts, last = part.removeprefix("the ").split(", ")
     last = f"{last} corner" if not parts and last in CORNERS else last
     return f"the image's {', '.join(parts)}{' and ' if parts else ''}{last}{''.join(rest)}"
+
+
+def lies_in_the_middle(positions: Sequence[int], grid: tuple[int, int]) -> bool:
+    """Return whether most of the positions lie in the middle of the image, where its object may be what they hold.
+
+    Without annotations, an object that always lies in the same place cannot be told from something planted there.
+    """
+    return bool((_radius(grid)[list(positions)] <= MIDDLE).mean() > 0.5)
 
 
 def _third(index: np.ndarray, size: int, names: tuple[str, str, str]) -> list[str]:

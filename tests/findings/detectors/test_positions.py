@@ -1,8 +1,15 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
+import torch
 
-from lrptrain.findings.detectors.positions import describe, fixed_positions
+from lrptrain.batch import Sample
+from lrptrain.findings import Evaluation, Evidence, ExplainedSample, Finding
+from lrptrain.findings.detector import DetectionConfig
+from lrptrain.findings.detectors.positions import FocusAtPosition, describe, fixed_positions, lies_in_the_middle
 from lrptrain.findings.scopes import OVERALL, ScopeMembers, split_into_scopes
+from lrptrain.findings.sentences import sentences
 
 GRID = (6, 6)
 ALL = [ScopeMembers(OVERALL, np.ones(64, bool))]
@@ -79,3 +86,31 @@ def test_places_have_names():
     assert describe([35], GRID) == "bottom right (1 of 36 patches)"
     assert describe([0, 5], GRID) == "top left, top right (2 of 36 patches)"
     assert describe([14], GRID) == "middle centre (1 of 36 patches)"
+
+
+def test_the_middle_is_where_objects_lie():
+    # Rows and columns 1 to 4 of 6 are as near to the centre as 0.6, the outermost ring is not.
+    assert lies_in_the_middle([7, 14, 28], GRID)
+    assert not lies_in_the_middle([0, 5, 30, 35], GRID)
+    assert not lies_in_the_middle([7, 1], GRID)  # half of it is no more than half
+    assert lies_in_the_middle([7, 8, 1], GRID)
+
+
+@pytest.mark.parametrize(
+    ("positions", "annotated", "doubtful"), [([7], False, True), ([7], True, False), ([0], False, False)]
+)
+def test_only_without_annotations_may_the_middle_be_the_object(positions, annotated, doubtful):
+    shares = maps(16, **{f"p{position}": 20 for position in positions})
+    mask = np.arange(36) == 14 if annotated else None
+    samples = [
+        ExplainedSample(Sample(i, 0, {}), 0, np.ones(1), {"label": torch.from_numpy(row)}, GRID, 1, 0.1, {}, mask)
+        for i, row in enumerate(shares)
+    ]
+    config = DetectionConfig(["a"], lambda ids: [])
+    (candidate, *_) = FocusAtPosition().detect(Evaluation(samples), config)
+    assert candidate.finding.may_be_evidence == doubtful
+    confirmed = replace(candidate.finding, state="confirmed", intervention=Evidence(0.6, (0.5, 0.7), 0.0, 0.001, 16))
+    assert confirmed.is_fault != doubtful
+    assert confirmed.severity == (0.0 if doubtful else 0.6)
+    assert ("for you to judge" in sentences(confirmed).verdict) == doubtful
+    assert Finding.from_dict(confirmed.to_dict()) == confirmed
