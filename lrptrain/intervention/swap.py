@@ -26,6 +26,8 @@ from torch.nn import functional as F
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.intervention.images import Images, Pixels, dilate, inpainted
 
+FEWEST_DONORS = 5
+"""With fewer samples of other predicted classes, one odd sample would be the donor of many, and decide their test."""
 LARGE_RING = 0.1
 """A margin that keeps more of the surroundings, in [0, 1], may keep enough of them to be read."""
 TokenValues = Shaped[Tensor, "batch tokens *width"]
@@ -224,10 +226,15 @@ def donors_by_prediction(
         An index per sample; -1 for samples without a donor.
 
     Raises:
-        ValueError: If all rows are read as the same class.
+        ValueError: If all rows are read as the same class, or nearly all.
     """
     if len(np.unique(predicted[rows])) < 2:
         raise ValueError("the model predicts the same class for all of these samples: there is nothing to swap")
+    others = len(rows) - int(np.unique(predicted[rows], return_counts=True)[1].max())
+    if others < FEWEST_DONORS:
+        raise ValueError(
+            f"the model predicts the same class for all but {others} of these samples: too few to swap with"
+        )
     rng = np.random.default_rng([seed, same_class])
     # Rows sorted by class, in random order within each: the class of position p is order[first[p] : behind[p]].
     order = rows[np.lexsort((rng.random(len(rows)), predicted[rows]))]

@@ -150,10 +150,10 @@ def test_a_negative_margin_is_no_margin():
 
 
 def test_a_class_of_one_sample_has_no_control():
-    samples = pictures(7)  # the third class twice, the first one thrice
+    samples = pictures(16)  # the first class six times, the others five times
     lonely = [sample for sample in samples if sample.label != 2] + [samples[2]]
     change, control = effect(CORNER, lonely, Region("outside"))
-    assert np.isnan(change).tolist() == np.isnan(control).tolist() == [False] * 5 + [True]
+    assert np.isnan(change).tolist() == np.isnan(control).tolist() == [False] * 11 + [True]
 
 
 def test_a_donors_own_evidence_is_not_given():
@@ -304,6 +304,17 @@ def test_donors_are_read_as_another_class():
     assert set(within_class[rows]) <= {-1, *rows}
     with pytest.raises(ValueError, match="predicts the same class for all"):
         donors_by_prediction(np.zeros(5, int), np.arange(5), 0)
+
+
+@pytest.mark.parametrize("same_class", [False, True])
+def test_a_few_odd_samples_are_not_everyones_donors(same_class):
+    # One odd sample would be the donor of all others, whose effects would be one effect, tested as if they were many.
+    predicted = np.zeros(64, int)
+    predicted[:4] = [1, 1, 2, 2]
+    with pytest.raises(ValueError, match="the same class for all but 4 of these samples: too few to swap with"):
+        donors_by_prediction(predicted, np.arange(64), 0, same_class)
+    predicted[4] = 2
+    assert (donors_by_prediction(predicted, np.arange(64), 0, same_class) >= 0).all()
 
 
 def test_a_text_that_the_control_moves_up_is_no_proof():

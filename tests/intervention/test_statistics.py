@@ -91,6 +91,7 @@ def tinted(count=24):
     labels = torch.arange(count) % 3
     images[torch.arange(count), labels] += 0.5
     images[::2, :, :4] += 0.2
+    images[1::2, :, 4:] += 0.2
     return [Sample(i, int(labels[i]), {"image": images[i]}) for i in range(count)]
 
 
