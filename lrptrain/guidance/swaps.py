@@ -1,6 +1,7 @@
 """What guidance swaps between the samples of a batch: all outside the evidence, or the statistics of whole images."""
 
-from typing import Protocol
+from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Bool, Shaped
@@ -11,13 +12,17 @@ from lrptrain.intervention.statistics import swap_statistics, value_range
 from lrptrain.intervention.swap import random_cycle, swap_surroundings
 
 
-class Swap(Protocol):
-    """A kind of swap.
+@dataclass(frozen=True)
+class Swap:
+    """A kind of swap between the samples of a batch.
 
     Attributes:
+        exchange: Takes the input, the annotation, the margin, the random numbers and whether donors give their
+            surroundings alone, as `lrptrain.intervention.swap.swap_surroundings` does, and returns as much.
         needs_annotation: Whether it goes by where the evidence is.
     """
 
+    exchange: Callable[..., tuple[Tensor, Bool[Tensor, " batch"]]]
     needs_annotation: bool
 
     def __call__(
@@ -40,60 +45,42 @@ class Swap(Protocol):
         Returns:
             The input of all samples, and which of them were swapped.
         """
-        ...
+        return self.exchange(explained, annotation, margin, generator, without_evidence)
 
 
-class OutsideSwap(Swap):
-    """Another sample's content takes the place of what lies outside the evidence."""
+def swap_statistics_of_images(
+    explained: Tensor,
+    annotation: Shaped[Tensor, " batch *area"],
+    margin: int | None,
+    generator: torch.Generator | None,
+    without_evidence: bool,
+) -> tuple[Tensor, Bool[Tensor, " batch"]]:
+    """Give every image mean and spread of another's channels: colour and contrast then tell nothing of the class.
 
-    needs_annotation = True
+    Where the evidence lies, and a margin around it, does not matter; see `Swap` for the rest.
 
-    def __call__(
-        self,
-        explained: Tensor,
-        annotation: Shaped[Tensor, " batch *area"],
-        margin: int | None = None,
-        generator: torch.Generator | None = None,
-        without_evidence: bool = False,
-    ) -> tuple[Tensor, Bool[Tensor, " batch"]]:
-        """Swap what lies outside the evidence; see `Swap`."""
-        return swap_surroundings(explained, annotation, margin, generator, without_evidence)
-
-
-class StatisticsSwap(Swap):
-    """Another image gives mean and spread of every channel: colour and contrast then tell nothing of the class."""
-
-    needs_annotation = False
-
-    def __call__(
-        self,
-        explained: Tensor,
-        annotation: Shaped[Tensor, " batch *area"],
-        margin: int | None = None,
-        generator: torch.Generator | None = None,
-        without_evidence: bool = False,
-    ) -> tuple[Tensor, Bool[Tensor, " batch"]]:
-        """Swap the statistics of whole images; see `Swap`.
-
-        Raises:
-            ValueError: If the model is given no images.
-        """
-        if explained.ndim != 4 or not explained.is_floating_point():
-            raise ValueError(
-                "swap='statistics' is one of images [batch, channels, height, width], and the model is given "
-                f"{tuple(explained.shape)} of {explained.dtype}"
-            )
-        # A sample that cannot be used (pixels that are not finite) is all ignored, and must not give its statistics.
-        usable = (annotation != IGNORED).flatten(1).any(1).to(explained.device)
-        givers = usable.nonzero().flatten()
-        donor = torch.arange(len(explained), device=explained.device)
-        donor[givers] = givers[random_cycle(len(givers), generator).to(explained.device)]
-        swapped = usable & (len(givers) > 1)
-        if not swapped.any():
-            return explained, swapped
-        changed = swap_statistics(explained, explained[donor], value_range(list(explained[givers])))
-        return torch.where(swapped[:, None, None, None], changed, explained), swapped
+    Raises:
+        ValueError: If the model is given no images.
+    """
+    if explained.ndim != 4 or not explained.is_floating_point():
+        raise ValueError(
+            "swap='statistics' is one of images [batch, channels, height, width], and the model is given "
+            f"{tuple(explained.shape)} of {explained.dtype}"
+        )
+    # A sample that cannot be used (pixels that are not finite) is all ignored, and must not give its statistics.
+    usable = (annotation != IGNORED).flatten(1).any(1).to(explained.device)
+    givers = usable.nonzero().flatten()
+    donor = torch.arange(len(explained), device=explained.device)
+    donor[givers] = givers[random_cycle(len(givers), generator).to(explained.device)]
+    swapped = usable & (len(givers) > 1)
+    if not swapped.any():
+        return explained, swapped
+    changed = swap_statistics(explained, explained[donor], value_range(list(explained[givers])))
+    return torch.where(swapped[:, None, None, None], changed, explained), swapped
 
 
-SWAPS: dict[str, Swap] = {"outside": OutsideSwap(), "statistics": StatisticsSwap()}
+SWAPS = {
+    "outside": Swap(swap_surroundings, needs_annotation=True),
+    "statistics": Swap(swap_statistics_of_images, needs_annotation=False),
+}
 """All kinds of swaps, by the names that users give."""

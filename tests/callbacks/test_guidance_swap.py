@@ -16,7 +16,7 @@ from transformers import BertConfig, BertForSequenceClassification
 import lrptrain
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.guidance import MAP_LOSSES, swap_outside, swap_tokens
-from lrptrain.guidance.swaps import OutsideSwap
+from lrptrain.guidance.swaps import SWAPS, Swap
 from lrptrain.intervention.statistics import swap_statistics, value_range
 from lrptrain.intervention.swap import random_cycle
 
@@ -200,7 +200,7 @@ def test_a_failure_leaves_the_batch_as_it_is(tmp_path, monkeypatch):
             raise RuntimeError("no swap")
         return columns["image"][:6] * 0 + 1, torch.ones(6, dtype=torch.bool)
 
-    monkeypatch.setattr(OutsideSwap, "__call__", second_fails)
+    monkeypatch.setitem(SWAPS, "outside", Swap(second_fails, needs_annotation=True))
     callback = guidance("swap", on_error="warn", compare_every_n_batches=0)
     pl_module = sgd_module()
     with pytest.warns(UserWarning, match="no swap"):
