@@ -9,7 +9,8 @@ import torch
 from lrptrain.batch import Sample
 from lrptrain.findings import DetectionConfig, Effect, Evaluation, ExplainedSample, announce, worst_severity
 from lrptrain.findings.detector import get_detector
-from lrptrain.findings.detectors.statistics import MOST_JUDGED, RelianceOnStatistics, judged_rows
+from lrptrain.findings.detectors.statistics import RelianceOnStatistics
+from lrptrain.findings.detectors.unlocated import MOST_JUDGED, judged_rows
 from lrptrain.intervention import Region
 from lrptrain.monitor.gate import gravest_forbidden
 from lrptrain.monitor.record_builder import RecordBuilder, untested_lines
