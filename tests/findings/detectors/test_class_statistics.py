@@ -82,7 +82,7 @@ def test_statistics_are_means_spreads_and_casts():
     x = images.numpy().astype(float).reshape(2, 3, -1)
     mean = x.mean(2)
     by_hand = [*mean.T, *x.std(2, ddof=1).T, mean[:, 0] - mean[:, 1], mean[:, 0] - mean[:, 2], mean[:, 1] - mean[:, 2]]
-    np.testing.assert_allclose(statistics(images), np.stack(by_hand, 1), rtol=0, atol=1e-12)
+    np.testing.assert_allclose(statistics(list(images)), np.stack(by_hand, 1), rtol=0, atol=1e-12)
 
 
 def test_a_class_alone_is_told_and_with_all_classes_it_is_one_fact():
