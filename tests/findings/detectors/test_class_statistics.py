@@ -78,8 +78,8 @@ def test_how_well_a_statistic_tells_a_class_is_the_area_under_its_roc_curve(monk
 
 
 def test_statistics_are_means_spreads_and_casts():
-    images = torch.rand(2, 3, 4, 5)
-    x = images.numpy().astype(float).reshape(2, 3, -1)
+    images = torch.rand(2, 3, 4, 5, dtype=torch.float64)
+    x = images.numpy().reshape(2, 3, -1)
     mean = x.mean(2)
     by_hand = [*mean.T, *x.std(2, ddof=1).T, mean[:, 0] - mean[:, 1], mean[:, 0] - mean[:, 2], mean[:, 1] - mean[:, 2]]
     np.testing.assert_allclose(statistics(list(images)), np.stack(by_hand, 1), rtol=0, atol=1e-12)
