@@ -71,6 +71,8 @@ def test_how_well_a_statistic_tells_a_class_is_the_area_under_its_roc_curve(monk
     areas = {c: [roc_auc_score(predicted == c, column) for column in values.T] for c in range(3)}
     best = {c: max(max(area, 1 - area) for area in each) for c, each in areas.items()}
     assert max(best, key=best.__getitem__) == 1
+    monkeypatch.setattr(class_statistics, "LEAST_AUROC", 0.5)
+    assert outstanding_class(values, predicted) == 1  # all three reach that: the best one
     monkeypatch.setattr(class_statistics, "LEAST_AUROC", best[1] - 1e-9)
     assert outstanding_class(values, predicted) == 1
     monkeypatch.setattr(class_statistics, "LEAST_AUROC", best[1] + 1e-9)
