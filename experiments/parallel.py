@@ -8,6 +8,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from experiments.machine import measured_with
+
 Run = dict[str, Any]
 
 
@@ -34,7 +36,10 @@ def load(path: Path) -> dict[str, Run]:
 
 
 def complete(path: Path, tasks: Sequence[Task], work: Callable[[Task], Run], workers: int) -> dict[str, Run]:
-    """Do what is missing, a line of the file each, on one core each; returns all runs."""
+    """Do what is missing, a line of the file each, on one core each; returns all runs.
+
+    Each line says what it was measured with, too.
+    """
     found = load(path)
     missing = [task for task in tasks if task.key not in found]
     if not missing:
@@ -48,7 +53,7 @@ def complete(path: Path, tasks: Sequence[Task], work: Callable[[Task], Run], wor
             if (error := future.exception()) is not None:
                 print(f"{path.stem} {done}/{len(missing)}: {task.key} failed: {error!r}", flush=True)
                 continue
-            found[task.key] = {"key": task.key, **future.result()}
+            found[task.key] = {"key": task.key, **future.result(), **measured_with()}
             with path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(found[task.key]) + "\n")
             print(f"{path.stem} {done}/{len(missing)}: {task.key}", flush=True)

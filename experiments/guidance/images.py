@@ -53,10 +53,10 @@ def digits(split: str, shortcut: str, correlation: float, seed: int) -> Digits:
     return Digits((image - mean) / std, mask, label, group)
 
 
-def network(seed: int) -> nn.Module:
-    """The first three blocks of the small pre-trained ViT."""
+def network(seed: int, size: int = SIZE, pretrained: bool = True) -> nn.Module:
+    """The first three blocks of the small ViT, pre-trained or with random weights."""
     torch.manual_seed(seed)
-    net = vit(10, SIZE, dataset("vit"))
+    net = vit(10, size, dataset("vit") if pretrained else None)
     net.blocks = net.blocks[:BLOCKS]
     return net
 
