@@ -21,7 +21,6 @@ LOSSES: dict[str, tuple[float, ...]] = {
     PLAIN: (0.0,),
     "swap": (0.1, 0.5, 1.0),
     "consistency+energy": (0.0, 0.1, 1.0, 10.0),
-    "consistency": (0.0, 0.1, 1.0, 10.0),
 }
 """Weights by loss; 0 is the default, bounded by the task's gradient. That of `swap` is a share: it ends at 1."""
 DIGITS, NEW_DIGITS, TWEETS = "digits", "digits, random weights", "tweets"

@@ -74,10 +74,15 @@ def columns(data: Digits) -> dict[str, Tensor]:
 
 def loader(data: Digits, arm: Arm, seed: int) -> DataLoader:
     """Random batches; of both groups alike for group DRO."""
-    dataset: StackDataset = StackDataset(**columns(data))
-    weights = torch.ones(len(data.label), dtype=torch.float64)
+    return batches(columns(data), arm, seed)
+
+
+def batches(columns: dict[str, Tensor], arm: Arm, seed: int) -> DataLoader:
+    """Random batches of columns; of both groups alike for group DRO."""
+    dataset: StackDataset = StackDataset(**columns)
+    weights = torch.ones(len(columns["label"]), dtype=torch.float64)
     if arm.rule == "group_dro":
-        weights /= torch.bincount(data.group, minlength=2)[data.group]
+        weights /= torch.bincount(columns["group"], minlength=2)[columns["group"]]
     sampler = WeightedRandomSampler(weights, 100 * len(weights), generator=torch.Generator().manual_seed(seed))
     return DataLoader(dataset, BATCH, sampler=sampler)
 

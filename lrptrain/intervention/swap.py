@@ -111,7 +111,7 @@ def swap_outside(
         mask: 1 evidence, 0 not, 255 ignored, of the images' size. What is ignored is kept.
         margin: Pixels around the evidence that are kept, too; None for `default_margin`.
         generator: The random numbers of the order in which the images give each other their surroundings.
-        without_evidence: Whether the donor's object, with the margin around it, is painted over first.
+        without_evidence: Whether the donor's object, with `default_margin` around it, is painted over first.
 
     Returns:
         The images, and which of them were swapped; those without any evidence are as before.
@@ -129,9 +129,11 @@ def swap_outside(
     region = (outside_evidence(mask, margin) & swapped[:, None, None]).to(images.device)
     painted_over = None
     if without_evidence:
-        margin = default_margin((mask.shape[1], mask.shape[2])) if margin is None else margin
+        # With the default margin, whatever that of the swap: masks seldom hold the very edge of an object, and that of
+        # a donor would be evidence for its class.
+        edge = default_margin((mask.shape[1], mask.shape[2]))
         # Row i is the evidence of the image whose surroundings image i is given.
-        painted_over = dilate(mask == 1, margin)[donor.to(mask.device)].to(images.device)
+        painted_over = dilate(mask == 1, edge)[donor.to(mask.device)].to(images.device)
     return swap_pixels(images, region, images[donor], painted_over), swapped
 
 
