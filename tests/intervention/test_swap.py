@@ -6,10 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lrptrain.batch.annotations import IGNORED
+from lrptrain.intervention.images import dilate
 from lrptrain.intervention.swap import (
     default_margin,
     outside_evidence,
     places_in_order,
+    random_cycle,
     swap_outside,
     swap_pixels,
     swap_places,
@@ -186,16 +188,18 @@ def test_donors_may_give_their_surroundings_alone():
         surrounded[~outside[:, None].expand_as(surrounded)], images[~outside[:, None].expand_as(surrounded)]
     )
     with_evidence, _ = swap_outside(images, mask, 0, torch.Generator().manual_seed(0))
-    same = (with_evidence < 1000)[:, 0] & outside
+    donor = random_cycle(5, torch.Generator().manual_seed(0))
+    same = outside & ~dilate(mask == 1, default_margin((12, 12)))[donor]
     assert torch.equal(surrounded.permute(0, 2, 3, 1)[same], with_evidence.permute(0, 2, 3, 1)[same])
 
 
-def test_the_margin_of_a_donor_is_painted_over_too():
+@pytest.mark.parametrize("margin", [0, 2])
+def test_the_edge_of_a_donor_is_painted_over_too_whatever_the_margin(margin):
     images = numbered(2, 12)
     mask = torch.zeros(2, 12, 12, dtype=torch.uint8)
     mask[0, 2, 2] = mask[1, 9, 9] = 1
     images[1, :, 7:12, 7:12] = 500  # a halo of two pixels around the evidence
-    surrounded, _ = swap_outside(images, mask, 2, without_evidence=True)
+    surrounded, _ = swap_outside(images, mask, margin, without_evidence=True)
     assert surrounded[0].max() == 1
 
 
