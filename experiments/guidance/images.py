@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, StackDataset, WeightedRandomSampler
 
 from experiments.data import dataset
 from experiments.guidance.arms import COMBINED, CONTROLS, FULL, SINGLE, Arm, Task, combined
-from experiments.guidance.fitting import Trained, fit, repair_last_layer
+from experiments.guidance.fitting import Trained, draw_weights, fit, repair_last_layer
 from experiments.guidance.measures import accuracy, focus, logits, reliance
 from experiments.vision import MEAN, STD, vit
 from lrptrain.data.common import stratified_split
@@ -74,15 +74,12 @@ def columns(data: Digits) -> dict[str, Tensor]:
 
 def loader(data: Digits, arm: Arm, seed: int) -> DataLoader:
     """Random batches; of both groups alike for group DRO."""
-    return batches(columns(data), arm, seed)
+    return batches(columns(data), draw_weights(columns(data), arm), seed)
 
 
-def batches(columns: dict[str, Tensor], arm: Arm, seed: int) -> DataLoader:
-    """Random batches of columns; of both groups alike for group DRO."""
+def batches(columns: dict[str, Tensor], weights: Tensor, seed: int) -> DataLoader:
+    """Random batches, drawn by weights."""
     dataset: StackDataset = StackDataset(**columns)
-    weights = torch.ones(len(columns["label"]), dtype=torch.float64)
-    if arm.rule == "group_dro":
-        weights /= torch.bincount(columns["group"], minlength=2)[columns["group"]]
     sampler = WeightedRandomSampler(weights, 100 * len(weights), generator=torch.Generator().manual_seed(seed))
     return DataLoader(dataset, BATCH, sampler=sampler)
 
