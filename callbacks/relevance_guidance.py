@@ -76,8 +76,8 @@ class RelevanceGuidance(ModelCallback):
         sparse: Whether batches without any annotation are to be expected, rather than an error.
         every_n_batches: One batch in this many is guided.
         max_samples: The most samples of a batch that are guided; None for all.
-        margin: Pixels (or tokens) around the evidence that swaps keep. By default those of the monitor's swaps for
-            images, max(2, shorter side // 56) pixels, and 0 tokens.
+        margin: Pixels (or tokens) around the evidence that swaps keep; by default none, as in the monitor's swaps. The
+            model can learn to read a shortcut in those that are kept.
         swap: What "swap" and "consistency" take from another sample: "outside", all that is not annotated; or
             "statistics", the mean and spread of each colour channel of the whole image, for which no annotation is
             needed: for a reliance on colour and contrast, such as a tint.

@@ -3,6 +3,7 @@
 `python -m experiments.guidance.baselines` makes the runs that are missing, and writes the tables into README.md.
 """
 
+import argparse
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -200,7 +201,9 @@ def _is_main(run: Run) -> bool:
 
 def main() -> None:
     """Make the runs that are missing, and write the tables."""
-    for name in benchmarks():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", nargs="*", help="of tweets and digits; else both")
+    for name in parser.parse_args().tasks or benchmarks():
         for choosing in (True, False):
             complete(RESULTS, tasks_of(name, load(RESULTS).values(), choosing), train, 1)
     for mark, text in tables().items():

@@ -173,7 +173,7 @@ class GuidedTraining:
         if self._margin_seen or annotation.ndim != 3 or not self.objective.swaps_surroundings:
             return
         self._margin_seen = True
-        share = ring_share(annotation, self.objective.margin)
+        share = ring_share(annotation, self.objective.margin or 0)
         if share > LARGE_RING:
             self.inform(
                 f"{self.name}: swaps keep the pixels around the evidence, {share:.0%} of what lies outside it, and the "

@@ -38,8 +38,7 @@ class Objective:
         options: The options of the method.
         target: Whether maps explain the class of the label, or the predicted one.
         first_order: Whether gradients inside the map count as constants; see `lrptrain.attribute`.
-        margin: Pixels (or tokens) around the evidence that swaps keep; None for the default: `default_margin` for
-            images (2 pixels up to a size of 167), 0 tokens for texts.
+        margin: Pixels (or tokens) around the evidence that swaps keep; None for 0.
         task: What the model's output means.
 
     Raises:

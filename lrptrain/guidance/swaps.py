@@ -38,7 +38,7 @@ class Swap:
         Args:
             explained: What the step gives the model: images, token ids or embeddings.
             annotation: 1 evidence, 0 not, 255 ignored; a sample that is all 255 takes no part.
-            margin: Pixels or tokens around the evidence that are kept; None for the default.
+            margin: Pixels or tokens around the evidence that are kept; None for 0.
             generator: The random numbers of the swap.
             without_evidence: Whether donors give their surroundings alone, where it goes by the evidence.
 

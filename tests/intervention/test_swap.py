@@ -125,7 +125,7 @@ def test_wrong_texts():
 @pytest.mark.parametrize(
     ("size", "margin"), [((32, 40), 2), ((167, 300), 2), ((168, 168), 3), ((224, 224), 4), ((448, 448), 8)]
 )
-def test_the_default_margin_is_one_for_all(size, margin):
+def test_by_default_painting_over_keeps_a_margin_and_a_swap_keeps_none(size, margin):
     assert default_margin(size) == margin
     mask = torch.zeros(2, *size, dtype=torch.uint8)
     mask[:, 15, 15] = 1
@@ -133,7 +133,7 @@ def test_the_default_margin_is_one_for_all(size, margin):
     assert evidence[0].sum() == (2 * margin + 1) ** 2
     images = torch.arange(2.0).view(2, 1, 1, 1).expand(2, 1, *size)
     swapped, _ = swap_outside(images, mask)
-    assert torch.equal(swapped[:, 0] == images[:, 0], evidence)
+    assert torch.equal(swapped[:, 0] == images[:, 0], mask == 1)
 
 
 def test_nothing_lies_outside_where_nothing_is_evidence():
