@@ -4,6 +4,7 @@
 """
 
 import argparse
+import statistics
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,10 +13,11 @@ from typing import Any
 import torch
 
 from experiments.guidance import afr, report
-from experiments.guidance.arms import PLAIN, UPPER, Arm, Task
+from experiments.guidance.arms import PLAIN, UPPER, WEIGHTS, Arm, Task
 from experiments.guidance.benchmarks import Benchmark, benchmarks, no_evidence
 from experiments.guidance.fitting import Trained, draw_weights, fit
-from experiments.guidance.results import CHOOSING_SEED, complete
+from experiments.guidance.results import CHOOSING_SEED, choices, complete
+from experiments.guidance.results import RULES as RULES_ABOVE
 from experiments.parallel import Run, load
 from experiments.table import markdown, write_between
 
@@ -23,6 +25,8 @@ HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "baselines.jsonl"
 SEEDS = {"tweets": (0, 1, 2), "digits": (0, 1)}
 AFR, JTT, GROUP_DRO = "AFR", "JTT", "group DRO, tuned"
+GUIDED = {"tweets": "consistency + energy", "digits": "consistency"}
+"""The best guidance of each table above, whose weight is chosen once more, by the worst class."""
 SWAP, FEW = "swap", "swap, 5 % annotated, drawn half of the time"
 FIRST_SHARE = 0.25
 """Of plain training's steps, those of JTT's first model, whose errors count more."""
@@ -30,8 +34,9 @@ ANNOTATED = 0.05
 SETTINGS: dict[str, Sequence[dict[str, float]]] = {
     JTT: [{"factor": factor} for factor in (5.0, 20.0, 100.0)],
     GROUP_DRO: [{"step": step, "decay": decay} for step in (0.01, 0.1) for decay in (0.05, 1.0)],
+    **{arm: [{"factor": weight} for weight in WEIGHTS] for arm in GUIDED.values()},
 }
-"""What there is to choose from; none for the others."""
+"""What there is to choose from, nothing for other arms: of a guidance its weight."""
 RULES = {"worst class": "worst class", "worst group, told the groups": "worst known group"}
 """What a setting is chosen by on validation data that have the shortcut: column by name."""
 
@@ -99,12 +104,26 @@ def _few(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn.Mod
     return _fitted(benchmark, task, Arm({"loss": "swap"}), columns, weights)
 
 
+def _guided(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn.Module]:
+    """With all annotations, and as many steps as plain training's time allows."""
+    columns = benchmark.columns("train", benchmark.setting["correlation"], task.seed)
+    steps = round(benchmark.steps / benchmark.costs()[task.arm])
+    return _fitted(benchmark, task, benchmark.arm(task.arm), columns, None, steps)
+
+
 def _fitted(
-    benchmark: Benchmark, task: Task, arm: Arm, columns: Any, weights: torch.Tensor | None = None
+    benchmark: Benchmark,
+    task: Task,
+    arm: Arm,
+    columns: Any,
+    weights: torch.Tensor | None = None,
+    steps: int | None = None,
 ) -> tuple[dict[str, Any], torch.nn.Module]:
     weights = draw_weights(columns, arm) if weights is None else weights
+    steps = benchmark.steps if steps is None else steps
     module: Trained = benchmark.module(task.seed, arm)
-    seconds = fit(module, benchmark.batches(columns, weights, task.seed), benchmark.steps, task.weight, task.seed)
+    weight = task.setting["factor"] if arm.weights else 0.0
+    seconds = fit(module, benchmark.batches(columns, weights, task.seed), steps, weight, task.seed)
     return {"seconds": seconds}, module.net
 
 
@@ -113,8 +132,17 @@ ARMS: dict[str, Callable[[Benchmark, Task], tuple[dict[str, Any], torch.nn.Modul
     JTT: _jtt,
     GROUP_DRO: _group_dro,
     FEW: _few,
+    **dict.fromkeys(GUIDED.values(), _guided),
 }
-BESIDE = (PLAIN, UPPER, "group DRO", "last layer anew, groups alike (DFR)", "last layer anew, other surroundings", SWAP)
+BESIDE = (
+    *GUIDED.values(),
+    PLAIN,
+    UPPER,
+    "group DRO",
+    "last layer anew, groups alike (DFR)",
+    "last layer anew, other surroundings",
+    SWAP,
+)
 """Arms of the tables above, that are shown beside."""
 LABELS = {
     AFR: "none",
@@ -127,18 +155,27 @@ LABELS = {
     "last layer anew, groups alike (DFR)": "groups of 600 more",
     "last layer anew, other surroundings": "600 more annotated",
     SWAP: "all annotated",
+    **dict.fromkeys(GUIDED.values(), "all annotated"),
 }
 """What each arm is told beside the classes."""
+
+
+def settings_of(name: str) -> dict[str, Sequence[dict[str, float]]]:
+    """What there is to choose from in a table."""
+    others = [arm for task, arm in GUIDED.items() if task != name]
+    return {arm: settings for arm, settings in SETTINGS.items() if arm not in others}
 
 
 def chosen(runs: Iterable[Run], name: str) -> list[Choice]:
     """By every rule the setting of every arm that has something to choose."""
     found = []
-    for arm, settings in SETTINGS.items():
+    for arm, settings in settings_of(name).items():
         mine = [run for run in runs if run["choosing"] and run["arm"] == arm and run["task"] == name]
         if len(mine) < len(settings):
             continue
         for rule, column in RULES.items():
+            if arm == GUIDED[name] and column != "worst class":
+                continue  # a user with annotations has no groups
             best = max(mine, key=lambda run, column=column: run[column])
             found.append(Choice(arm, rule, {each: best[each] for each in settings[0]}))
     return found
@@ -149,54 +186,61 @@ def tasks_of(name: str, runs: Iterable[Run], choosing: bool) -> list[Task]:
     if choosing:
         return [
             Task(arm, CHOOSING_SEED, {"task": name, **setting}, choosing=True)
-            for arm, settings in SETTINGS.items()
+            for arm, settings in settings_of(name).items()
             for setting in settings
         ]
+    above = {(run["arm"], run["weight"]) for run in runs_above(name) if not run["choosing"]}
     pairs = [(arm, {}) for arm in ARMS if arm not in SETTINGS]
     pairs += [(each.arm, each.setting) for each in chosen(runs, name)]
-    unique = {str(pair): pair for pair in pairs}.values()
+    unique = {str(pair): pair for pair in pairs if (pair[0], pair[1].get("factor")) not in above}.values()
     return [Task(arm, seed, {"task": name, **setting}) for seed in SEEDS[name] for arm, setting in unique]
+
+
+def runs_above(name: str) -> list[Run]:
+    """The runs of the table above."""
+    setting = benchmarks()[name].setting
+    runs = load(HERE / "results" / {"tweets": "tweets.jsonl", "digits": "images.jsonl"}[name]).values()
+    return [run for run in runs if all(run[each] == value for each, value in setting.items())]
 
 
 def goals_table(runs: Sequence[Run], name: str, beside: Sequence[Run]) -> str:
     """A row per arm and setting: accuracy, accuracy without the shortcut, worst group; the best worst group first."""
-    rules: dict[str, list[str]] = {}
+    rules: dict[tuple[str, str], list[str]] = {}
+    for rule in RULES_ABOVE:
+        for arm, run in choices(beside, rule).items():
+            rules.setdefault((arm, _written({"factor": run["weight"]})), []).append(rule)
     for each in chosen(runs, name):
-        rules.setdefault(f"{each.arm} {each.setting}", []).append(each.rule)
-    groups: dict[tuple[str, str, str], list[Run]] = {}
+        rules.setdefault((each.arm, _written(each.setting)), []).append(each.rule)
+    groups: dict[tuple[str, str], dict[int, Run]] = {}
     for run in beside:
         if run["arm"] in BESIDE and not run["choosing"] and run["seed"] in SEEDS[name]:
-            groups.setdefault((run["arm"], "", ""), []).append(run)
+            setting = _written({"factor": run["weight"]} if run["weight"] else {})
+            groups.setdefault((run["arm"], setting), {})[run["seed"]] = run
     for run in runs:
         if run["task"] == name and not run["choosing"]:
-            setting = {each: run[each] for each in (SETTINGS.get(run["arm"]) or [{}])[0]}
-            text = ", ".join(f"{key} {value:g}" for key, value in setting.items())
-            by = " and ".join(rules.get(f"{run['arm']} {setting}", []))
-            groups.setdefault((run["arm"], text, by), []).append(run)
+            setting = _written({each: run[each] for each in (SETTINGS.get(run["arm"]) or [{}])[0]})
+            groups.setdefault((run["arm"], setting), {})[run["seed"]] = run
     columns = ("accuracy", "accuracy without", "worst group")
     rows = []
-    for (arm, setting, by), mine in sorted(groups.items(), key=lambda pair: -_mean(pair[1], "worst group")):
-        cells = {column: report.shown([run[column] for run in mine]) for column in columns}
-        told = {"arm": arm, "is told": LABELS[arm], "setting": setting, "chosen by": by, "seeds": str(len(mine))}
-        rows.append({**told, **cells})
+    for key, by_seed in sorted(groups.items(), key=lambda pair: -_mean(pair[1].values(), "worst group")):
+        cells = {column: report.shown([run[column] for run in by_seed.values()]) for column in columns}
+        row = {"arm": key[0], "is told": LABELS[key[0]], "setting": key[1], "chosen by": ", ".join(rules.get(key, []))}
+        rows.append({**row, "seeds": str(len(by_seed)), **cells})
     return markdown(rows)
 
 
-def _mean(runs: Sequence[Run], column: str) -> float:
-    return sum(run[column] for run in runs) / len(runs)
+def _written(setting: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in setting.items())
+
+
+def _mean(runs: Iterable[Run], column: str) -> float:
+    return statistics.fmean(run[column] for run in runs)
 
 
 def tables() -> dict[str, str]:
     """Text by mark."""
     runs = list(load(RESULTS).values())
-    digits = [run for run in load(HERE / "results" / "images.jsonl").values() if _is_main(run)]
-    beside = {"tweets": list(load(HERE / "results" / "tweets.jsonl").values()), "digits": digits}
-    return {f"goals, {name}": goals_table(runs, name, beside[name]) for name in benchmarks()}
-
-
-def _is_main(run: Run) -> bool:
-    setting = benchmarks()["digits"].setting
-    return all(run[name] == value for name, value in setting.items())
+    return {f"goals, {name}": goals_table(runs, name, runs_above(name)) for name in benchmarks()}
 
 
 def main() -> None:

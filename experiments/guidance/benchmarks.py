@@ -11,6 +11,7 @@ from torch.utils.data import DataLoader
 
 from experiments.guidance import images, texts, tweets
 from experiments.guidance.arms import Arm
+from experiments.guidance.costs import read_costs
 from experiments.guidance.fitting import Batch, Trained
 from experiments.guidance.measures import accuracy, logits
 
@@ -27,6 +28,8 @@ class Benchmark:
         module: With the weights of a seed, for an arm.
         batches: Of columns, drawn by weights, by a seed.
         logits: Of a network, for all samples.
+        arm: Of the table above, by its name.
+        costs: What a step of each of them costs, in steps of plain training.
     """
 
     setting: dict[str, Any]
@@ -35,6 +38,8 @@ class Benchmark:
     module: Callable[[int, Arm], Trained]
     batches: Callable[[Batch, Tensor, int], DataLoader]
     logits: Callable[[nn.Module, Batch], Tensor]
+    arm: Callable[[str], Arm]
+    costs: Callable[[], dict[str, float]]
 
     def judged(self, net: nn.Module, split: str, seed: int) -> dict[str, float]:
         """What a setting may be chosen by: accuracies on a split that has the shortcut as training has it.
@@ -84,6 +89,8 @@ def benchmarks() -> dict[str, Benchmark]:
             lambda seed, arm: texts.module(tweets.network(seed), arm, tweets.LR),
             lambda columns, weights, seed: texts.batches(columns, weights, tweets.BATCH, seed),
             texts.logits,
+            tweets.ARMS.__getitem__,
+            lambda: read_costs(tweets.RESULTS / "costs_tweets.json"),
         ),
         "digits": Benchmark(
             dict(images.MAIN),
@@ -92,6 +99,8 @@ def benchmarks() -> dict[str, Benchmark]:
             _digit_module,
             images.batches,
             lambda net, columns: logits(net, columns["image"]),
+            images.arm_of,
+            lambda: read_costs(tweets.RESULTS / "costs.json"),
         ),
     }
 

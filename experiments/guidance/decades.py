@@ -23,8 +23,8 @@ LOSSES: dict[str, tuple[float, ...]] = {
     "consistency+energy": (0.0, 0.1, 1.0, 10.0),
 }
 """Weights by loss; 0 is the default, bounded by the task's gradient. That of `swap` is a share: it ends at 1."""
-DIGITS, NEW_DIGITS, TWEETS = "digits", "digits, random weights", "tweets"
-STEPS = {DIGITS: 160, TWEETS: 120, NEW_DIGITS: 160}
+DIGITS, TWEETS = "digits", "tweets"
+STEPS = {DIGITS: 160, TWEETS: 120}
 """As many for every arm: the question is what a weight does to a run, not what its compute is worth."""
 SEED = 0
 COLUMNS = ("accuracy", "accuracy, swap", "accuracy without")
@@ -40,8 +40,7 @@ def train(task: Task) -> dict[str, Any]:
         loader = texts.loader(columns, arm, tweets.BATCH, task.seed)
     else:
         data = images.digits("train", **images.MAIN, seed=task.seed)
-        net = images.network(task.seed, pretrained=kind == DIGITS)
-        module = Trained(net, lambda batch: {"x": batch["image"]}, arm, images.LR)
+        module = Trained(images.network(task.seed), lambda batch: {"x": batch["image"]}, arm, images.LR)
         loader = images.loader(data, arm, task.seed)
     seconds = fit(module, loader, STEPS[kind], task.weight, task.seed)
     measured = tweets.measured if kind == TWEETS else images.measured

@@ -53,10 +53,10 @@ def digits(split: str, shortcut: str, correlation: float, seed: int) -> Digits:
     return Digits((image - mean) / std, mask, label, group)
 
 
-def network(seed: int, size: int = SIZE, pretrained: bool = True) -> nn.Module:
-    """The first three blocks of the small ViT, pre-trained or with random weights."""
+def network(seed: int, size: int = SIZE) -> nn.Module:
+    """The first three blocks of the small pre-trained ViT."""
     torch.manual_seed(seed)
-    net = vit(10, size, dataset("vit") if pretrained else None)
+    net = vit(10, size, dataset("vit"))
     net.blocks = net.blocks[:BLOCKS]
     return net
 
