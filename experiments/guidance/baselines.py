@@ -213,7 +213,7 @@ def goals_table(runs: Sequence[Run], name: str, beside: Sequence[Run]) -> str:
         rules.setdefault((each.arm, _written(each.setting)), []).append(each.rule)
     groups: dict[tuple[str, str], dict[int, Run]] = {}
     for run in beside:
-        if run["arm"] in BESIDE and not run["choosing"] and run["seed"] in SEEDS[name]:
+        if run["arm"] in (*BESIDE, GUIDED[name]) and not run["choosing"] and run["seed"] in SEEDS[name]:
             setting = _written({"factor": run["weight"]} if run["weight"] else {})
             groups.setdefault((run["arm"], setting), {})[run["seed"]] = run
     for run in runs:
