@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 from experiments.guidance import images
-from experiments.guidance.arms import PLAIN, Arm, Task
+from experiments.guidance.arms import PLAIN, UPPER, Arm, Task
 from experiments.guidance.fitting import Trained, draw_weights, fit
 from experiments.guidance.marked import SHUFFLED, marked_digits
 from experiments.guidance.measures import accuracy, logits
@@ -30,6 +30,7 @@ ARMS = {
     "swap, margin 0": Arm({"loss": "swap", "margin": 0}),
     "consistency, margin 2": Arm({"loss": "consistency", "margin": 2}),
     "consistency, margin 0": Arm({"loss": "consistency", "margin": 0}),
+    UPPER: Arm(clean=True),
 }
 WEIGHT = 10.0
 """Of `consistency`, the best on digits with a tag."""
@@ -40,7 +41,7 @@ def train(task: Task) -> dict[str, Any]:
     """Train one model, and measure it with the tint, with a shuffled one, and without."""
     torch.set_num_threads(1)
     arm = ARMS[task.arm]
-    columns = marked_digits("train", {"around": CORRELATION}, SIZE, task.seed)
+    columns = marked_digits("train", {} if arm.clean else {"around": CORRELATION}, SIZE, task.seed)
     module = Trained(images.network(task.seed, SIZE), lambda batch: {"x": batch["image"]}, arm, images.LR)
     seconds = fit(module, images.batches(columns, draw_weights(columns, arm), task.seed), STEPS, task.weight, task.seed)
     found = {"seconds": seconds, "ring": ring_share(columns["mask"], 2)}
