@@ -30,6 +30,7 @@ ARMS = {
     "swap (masks)": Arm({"loss": "swap"}),
     "consistency (masks), weight 10": Arm({"loss": "consistency"}, (10.0,)),
     "swap of statistics": Arm({"loss": "swap", "swap": "statistics"}),
+    "swap of surroundings (masks) and statistics": Arm({"loss": "swap", "swap": "outside+statistics"}),
     "group DRO, told the tag's groups": Arm(rule="group_dro"),
     "colour jitter": Arm(rule="jitter"),
     UPPER: Arm(clean=True),

@@ -13,6 +13,7 @@ from lrptrain.guidance.guided_step import GuidedStep, Progress
 from lrptrain.guidance.objective import SWAP, Objective, parse_losses
 from lrptrain.guidance.schedule import Decay, Schedule
 from lrptrain.guidance.strength import Strength
+from lrptrain.guidance.swaps import SwapName
 from lrptrain.intervention.swap import LARGE_RING, ring_share
 from lrptrain.trainers.checks import check_counts
 from lrptrain.trainers.failures import Failures
@@ -65,7 +66,7 @@ class GuidedTraining:
         every_n_batches: int = 1,
         max_samples: int | None = None,
         margin: int | None = None,
-        swap: Literal["outside", "statistics"] = "outside",
+        swap: SwapName = "outside",
         warmup_steps: int = 0,
         decay: Decay = "none",
         adaptive: bool = False,
