@@ -135,7 +135,6 @@ ARMS: dict[str, Callable[[Benchmark, Task], tuple[dict[str, Any], torch.nn.Modul
     **dict.fromkeys(GUIDED.values(), _guided),
 }
 BESIDE = (
-    *GUIDED.values(),
     PLAIN,
     UPPER,
     "group DRO",
@@ -223,10 +222,15 @@ def goals_table(runs: Sequence[Run], name: str, beside: Sequence[Run]) -> str:
     columns = ("accuracy", "accuracy without", "worst group")
     rows = []
     for key, by_seed in sorted(groups.items(), key=lambda pair: -_mean(pair[1].values(), "worst group")):
-        cells = {column: report.shown([run[column] for run in by_seed.values()]) for column in columns}
+        cells = {column: _cell([run[column] for run in by_seed.values()]) for column in columns}
         row = {"arm": key[0], "is told": LABELS[key[0]], "setting": key[1], "chosen by": ", ".join(rules.get(key, []))}
         rows.append({**row, "seeds": str(len(by_seed)), **cells})
     return markdown(rows)
+
+
+def _cell(values: Sequence[float]) -> str:
+    """Mean and interval; of fewer than three seeds, which have none worth the name, each value."""
+    return report.shown(values) if len(values) > 2 else " / ".join(f"{value:.3f}" for value in values)
 
 
 def _written(setting: dict[str, float]) -> str:
