@@ -1,6 +1,7 @@
 """From saved runs to tables."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -14,12 +15,13 @@ from experiments.detection.scoring import (
     confirmed,
     detectors,
     flag_epoch,
+    flagged,
     planted,
     precision,
     recall,
     severity,
 )
-from experiments.detection.watch import ANNOTATED, BARE, MAPS, MONITORS
+from experiments.detection.watch import ANNOTATED, BARE, BY_DEFAULT, DEFAULT_MONITORS, MAPS, MONITORS
 from experiments.parallel import Run
 from experiments.table import markdown
 
@@ -35,6 +37,34 @@ def tables(runs: Sequence[Run], cuts: Cuts) -> dict[str, str]:
         "false alarms": false_alarms(runs),
         "runs": runs_table(runs),
     }
+
+
+def tables_by_default(runs: Sequence[Run]) -> dict[str, str]:
+    """Those of runs under the two monitors that were told no method."""
+    return {
+        "detectors": monitor_table(runs),
+        "kinds": kinds_table(runs, BY_DEFAULT),
+        "false alarms": false_alarms(runs, list(DEFAULT_MONITORS)),
+        "runs": runs_table(runs, BY_DEFAULT),
+    }
+
+
+def monitor_table(runs: Sequence[Run]) -> str:
+    """How many runs are flagged, of each task."""
+    rows = []
+    for name in DEFAULT_MONITORS:
+        row = {"monitor": name, "AUROC": shown(auroc_with_interval(runs, partial(severity, monitor=name)))}
+        for task in dict.fromkeys(run["task"] for run in runs):
+            flags = {
+                wanted: [flagged(run, name) for run in runs if run["task"] == task and planted(run) == wanted]
+                for wanted in (True, False)
+            }
+            row |= {
+                f"{task}, with a shortcut": f"{sum(flags[True])} of {len(flags[True])}",
+                f"{task}, clean": f"{sum(flags[False])} of {len(flags[False])}",
+            }
+        rows.append(row)
+    return markdown(rows)
 
 
 def shown(ratio: Ratio) -> str:
@@ -92,7 +122,7 @@ def kinds_table(runs: Sequence[Run], method: str = MAIN) -> str:
     return markdown(rows)
 
 
-def false_alarms(runs: Sequence[Run]) -> str:
+def false_alarms(runs: Sequence[Run], monitors: Sequence[str] = tuple(MONITORS)) -> str:
     """Every confirmed finding of a clean run's last epoch, and how many there were in earlier ones."""
     rows = [
         {
@@ -104,10 +134,10 @@ def false_alarms(runs: Sequence[Run]) -> str:
         }
         for run in runs
         if not planted(run)
-        for monitor in MONITORS
+        for monitor in monitors
         for finding in confirmed(run["epochs"][-1], monitor)
     ]
-    earlier = {monitor: _earlier(runs, monitor) for monitor in MONITORS}
+    earlier = {monitor: _earlier(runs, monitor) for monitor in monitors}
     told = ", ".join(f"{monitor} {number}" for monitor, number in earlier.items())
     return f"{markdown(rows) if rows else 'None.'}\n\nClean runs with a confirmed finding in an earlier epoch: {told}."
 
@@ -121,24 +151,30 @@ def _interval(finding: Mapping[str, object]) -> str:
     return f"{finding['effect']:.2f} ({low:.2f} to {high:.2f})"
 
 
-def runs_table(runs: Sequence[Run]) -> str:
+def runs_table(runs: Sequence[Run], method: str = MAIN) -> str:
     """Each run with a shortcut, and the clean ones together."""
     rows = [
-        _row(f"{run['shortcut']} ({run['task']})", f"{run['correlation']:g}", [run]) for run in runs if planted(run)
+        _row(f"{run['shortcut']} ({run['task']})", f"{run['correlation']:g}", [run], method)
+        for run in runs
+        if planted(run)
     ]
     for task in dict.fromkeys(run["task"] for run in runs):
-        rows.append(_row(f"{_named(CLEAN)} ({task})", "", [r for r in runs if r["task"] == task and not planted(r)]))
+        clean = [run for run in runs if run["task"] == task and not planted(run)]
+        rows.append(_row(f"{_named(CLEAN)} ({task})", "", clean, method))
     return markdown(rows)
 
 
-def _row(name: str, correlation: str, runs: Sequence[Run]) -> dict[str, str]:
+def _row(name: str, correlation: str, runs: Sequence[Run], method: str) -> dict[str, str]:
     """Of one run, or of several with least and largest values."""
     accuracies = {name: [run["epochs"][-1][name] for run in runs] for name in ("accuracy", "accuracy without")}
-    severities = {f"severity, {kind}": [severity(run, f"{kind} {MAIN}") for run in runs] for kind in (ANNOTATED, BARE)}
+    severities = {
+        f"severity, {kind}": [severity(run, f"{kind} {method}") for run in runs] for kind in (ANNOTATED, BARE)
+    }
     cells = {key: _range(values) for key, values in (accuracies | severities).items()}
     epochs = {"accuracy shows it in epoch": [_told(accuracy_epoch(run)) for run in runs]}
     epochs |= {
-        f"flagged in, {kind}": [_told(flag_epoch(run, f"{kind} {MAIN}")) for run in runs] for kind in (ANNOTATED, BARE)
+        f"flagged in, {kind}": [_told(flag_epoch(run, f"{kind} {method}")) for run in runs]
+        for kind in (ANNOTATED, BARE)
     }
     return {
         "shortcut": name,

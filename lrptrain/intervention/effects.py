@@ -17,6 +17,7 @@ from lrptrain.batch.logits import class_probabilities
 from lrptrain.intervention.changes import Change, KeptChanges
 from lrptrain.intervention.confidence import sharpened
 from lrptrain.intervention.images import filled, inpainted, shifted
+from lrptrain.intervention.lengths import at_lengths, inner_tokens
 from lrptrain.intervention.marks import Box, elsewhere, pasted
 from lrptrain.intervention.regions import Region, image_of, images_of, pixels, tokens
 from lrptrain.intervention.statistics import ValueRange, swap_statistics, value_range
@@ -71,15 +72,16 @@ def strategy_of(region: Region, grid: tuple[int, int] | None, config: Interventi
 
     Words are deleted otherwise, and places of images painted over.
 
-    The statistics of an image can only be swapped, and a mark pasted, whatever was configured for places.
+    The statistics of an image and the length of a text can only be swapped, and a mark pasted, whatever was configured
+    for places.
 
     Args:
         region: What is changed.
         grid: Rows and columns of an image's tokens, None for texts.
         config: How to intervene.
     """
-    if region.kind == "statistics":
-        return "statistics"
+    if region.kind in ("statistics", "length"):
+        return region.kind
     if region.kind == "mark":
         return "paste"
     if config.strategy == "swap" and (region.by_annotation or region.exchanged):
@@ -136,11 +138,11 @@ def effects(
 ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
     """Change a region in some samples, and measure by how much the probability of the predicted class falls.
 
-    The control of a swap, of surroundings as of statistics, is a swap with a sample of the same predicted class. (A
-    random region would be none: a tinted background is everywhere.) A place that is exchanged takes what the donor has
-    in the same place, without the donor's evidence. The control of all else is an equally large random region: the same
-    shape elsewhere, shifted around the edges of the image, or as many random tokens. A mark that is put into images has
-    another piece of its image as control, put into the same places.
+    The control of a swap, of surroundings as of statistics or lengths, is a swap with a sample of the same predicted
+    class. (A random region would be none: a tinted background is everywhere.) A place that is exchanged takes what the
+    donor has in the same place, without the donor's evidence. The control of all else is an equally large random
+    region: the same shape elsewhere, shifted around the edges of the image, or as many random tokens. A mark that is
+    put into images has another piece of its image as control, put into the same places.
 
     Args:
         model: The model in evaluation mode.
@@ -164,14 +166,14 @@ def effects(
     """
     predicted = probabilities.argmax(1)
     strategy = strategy_of(region, grid, config)
-    swap = strategy in ("swap", "statistics")
+    swap = strategy in ("swap", "statistics", "length")
     # Painting over continues what is kept: from the very edge of the evidence, it would spread that over the image.
     margin = config.margin if swap else None
     # Every sample has a place to give, also where that of a single class is tested; surroundings need an annotation.
     givers = rows if region.by_annotation else np.arange(len(samples))
     # First donors of another class, the change; then donors of the same class, the control.
     donors = [donors_by_prediction(predicted, givers, config.seed, same) for same in (False, True)] if swap else []
-    if grid is None and not swap and any("attention_mask" not in sample.tensors for sample in samples):
+    if grid is None and strategy != "swap" and any("attention_mask" not in sample.tensors for sample in samples):
         raise ValueError("texts cannot lose tokens without an attention_mask in the batch")
     random = _random_numbers(samples, grid, config)
     colour = _mean_colour(samples) if config.strategy == "fill" else torch.empty(0)
@@ -319,6 +321,9 @@ def _given_tokens(region: Region, donors: Mapping[str, Tensor]) -> Bool[Tensor, 
 
 def _altered_texts(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
     batch = chunk.batch
+    if chunk.region.kind == "length":
+        yield from at_lengths(batch, [inner_tokens(donors).sum(1) for donors in chunk.donors])
+        return
     content = content_tokens(batch)
     region = chunk.changed
     random = chunk.random[..., : content.shape[1]]

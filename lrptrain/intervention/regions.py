@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.annotations import IGNORED, boxes_to_mask
 from lrptrain.batch.content import content_tokens
+from lrptrain.intervention.lengths import inner_tokens
 from lrptrain.intervention.swap import outside_evidence, ring_share
 
 
@@ -24,7 +25,7 @@ class Region:
         kind: `"outside"`: all but the evidence. `"named"`: a named region of the annotation. `"patches"`: patches of an
             image. `"statistics"`: the mean and spread of an image's channels, which lie at all pixels. `"mark"`: a
             piece of one image that is put into others. `"token"`: every occurrence of a token in a text. `"place"`: a
-            place in a text.
+            place in a text. `"length"`: how long a text is, which lies at all of its tokens.
         which: For `"named"` the index of the region; for `"patches"` the indices of the tokens, row by row; for
             `"mark"` the index of the sample, and top, left, bottom and right of the piece; for `"token"` its id; for
             `"place"` 0 for the first content token, -1 for the last, and so on.
@@ -32,7 +33,7 @@ class Region:
             rather than to be removed.
     """
 
-    kind: Literal["outside", "named", "patches", "statistics", "mark", "token", "place"]
+    kind: Literal["outside", "named", "patches", "statistics", "mark", "token", "place", "length"]
     which: int | tuple[int, ...] = 0
     exchanged: bool = False
 
@@ -107,6 +108,8 @@ def kept_by_margin(samples: Iterable[Sample], margin: int) -> float:
 
 def tokens(region: Region, batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]:
     """Return where a region lies in texts, among the content tokens."""
+    if region.kind == "length":
+        return inner_tokens(batch)
     content = content_tokens(batch)
     if region.kind == "token":
         return content & (batch["input_ids"] == region.which)

@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Int
 
 from lrptrain.findings import Candidate, Effect, ExplainedSample
-from lrptrain.findings.first_look import first_look, is_surely_too_small
+from lrptrain.findings.first_look import FIRST_TEST, SECOND_TEST, first_look, is_surely_too_small
 from lrptrain.intervention import InterventionConfig, KeptChanges, Region, effects, strategy_of
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.gathering import GatheredInputs
@@ -82,7 +82,8 @@ def _effects_on(
         return dict.fromkeys(candidates, Effect(np.empty(0), np.empty(0)))
     # Curves such as `relevance/reliance` are means over all of these samples, in every evaluation.
     is_curve = region.kind in ("outside", "statistics")
-    early = rows if is_curve else first_look(rows, len(intervention.explained), intervention.config.seed)
+    look = SECOND_TEST if region.exchanged else FIRST_TEST
+    early = rows if is_curve else first_look(rows, len(intervention.explained), intervention.config.seed, look)
     effect = intervention.effect_on(region, rows, early)
     if isinstance(effect, str):
         return dict.fromkeys(candidates, effect)
@@ -90,7 +91,7 @@ def _effects_on(
     def is_settled(candidate: Candidate) -> bool:
         seen = candidate.rows[np.isin(candidate.rows, early)]
         differences = effect.change[seen] - effect.control[seen]
-        return is_surely_too_small(candidate.finding, differences, min_effect, confidence)
+        return is_surely_too_small(candidate.finding, differences, min_effect, confidence, look)
 
     settled = {i for i, each in candidates.items() if len(early) < len(rows) and is_settled(each)}
     open_rows = [each.rows for i, each in candidates.items() if i not in settled]

@@ -12,6 +12,7 @@ from torch import Tensor
 from lrptrain.relevance.propagation.composite import Composite
 from lrptrain.relevance.propagation.propagator import at_least_float32
 from lrptrain.relevance.tape.functions import enterable
+from lrptrain.relevance.tape.kernels import KernelAttention
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.types import UnsupportedModelError
 
@@ -66,20 +67,21 @@ class Explanation:
             gradients = self.gradient(blocks)
             return [use(b, self.recording.per_head(b, x)) for b, x in zip(blocks, gradients, strict=True)]
         used: dict[Value, Tensor] = {}
+        places = {block: self._place(block) for block in blocks}
 
         def arrive(block: Value, gradient: Tensor) -> None:
             if block not in used:
-                used[block] = use(block, self.recording.per_head(block, gradient))
+                used[block] = use(block, self.recording.per_head(block, self._inside(block, gradient)))
 
-        later = [block for block in blocks[1:] if block.edge is not None]
-        hooks = [block.tensor.register_hook(partial(arrive, block)) for block in later]  # type: ignore[no-untyped-call]
+        later = [block for block in blocks[1:] if places[block].edge is not None]
+        hooks = [places[block].tensor.register_hook(partial(arrive, block)) for block in later]  # type: ignore[no-untyped-call]
         try:
-            arrive(blocks[0], *self.gradient(blocks[:1]))
+            arrive(blocks[0], *self._gradient([places[blocks[0]]]))
         finally:
             for hook in hooks:
                 hook.remove()
         missing = [block for block in blocks if block not in used]  # the first block does not lead to them
-        for block, gradient in zip(missing, self.gradient(missing), strict=True):
+        for block, gradient in zip(missing, self._gradient([places[block] for block in missing]), strict=True):
             arrive(block, gradient)
         return [used[block] for block in blocks]
 
@@ -89,6 +91,24 @@ class Explanation:
         Raises:
             UnsupportedModelError: If the gradient at a value is computed inside of a custom autograd function.
         """
+        gradients = self._gradient([self._place(value) for value in values])
+        return [self._inside(value, gradient) for value, gradient in zip(values, gradients, strict=True)]
+
+    def _place(self, value: Value) -> Value:
+        """Where the gradient that belongs to a value is taken: for one inside of fused attention, at its output."""
+        attention = self._attention_of(value)
+        return value if attention is None else attention.output
+
+    def _inside(self, value: Value, gradient: Tensor) -> Tensor:
+        """The gradient at a value, of that at its place."""
+        attention = self._attention_of(value)
+        return gradient if attention is None else attention.gradient_at(value, gradient)
+
+    def _attention_of(self, value: Value) -> KernelAttention | None:
+        kernels = self.recording.tape.kernels
+        return None if kernels is None else kernels.holding(value)
+
+    def _gradient(self, values: Sequence[Value]) -> list[Tensor]:
         if any(value.hidden for value in values):
             raise UnsupportedModelError(
                 "a custom autograd function makes the attention maps on its way, so that no gradient arrives at them"

@@ -31,6 +31,7 @@ from lrptrain.relevance.recordable import check_recordable
 from lrptrain.relevance.registry import check_finite, differentiable, get_method
 from lrptrain.relevance.remarks import remark
 from lrptrain.relevance.tape.functions import enterable
+from lrptrain.relevance.tape.kernels import KernelError, Kernels
 from lrptrain.relevance.tape.lookup import AnotherTable, Table
 from lrptrain.relevance.tape.nodes import Value, map_nested, tensors_in
 from lrptrain.relevance.tape.sample_axes import split_samples
@@ -486,13 +487,17 @@ def forward_on_tape(
     if explained.numel() == 0:
         raise ValueError("the batch is empty: there is nothing to explain")
     tables: tuple[Table, ...] = ()
+    kernels = frugal  # of a graph of the weights a loss is made, which goes through the map's own operations
     while True:
-        tape = Tape(frugal=frugal, others=tuple(tensors_in(others)), tables=tables)
+        fused = Kernels() if kernels else None
+        tape = Tape(frugal=frugal, kernels=fused, others=tuple(tensors_in(others)), tables=tables)
         try:
             output = _run_on(tape, model, forward, explained)
             break
         except AnotherTable as found:
             tables = _distinct(found.tables)
+        except KernelError:
+            kernels = False
     if tape.root is None:
         raise UnsupportedModelError(
             "the model never looks up an embedding of its token ids (it changes them before, or multiplies a one-hot "

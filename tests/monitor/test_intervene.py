@@ -10,7 +10,7 @@ from torch import nn
 
 from lrptrain.batch import Sample
 from lrptrain.findings import Candidate, ExplainedSample, reach_verdicts
-from lrptrain.findings.first_look import LEAST_SAMPLES, first_look, is_surely_too_small
+from lrptrain.findings.first_look import FIRST_TEST, SECOND_TEST, first_look, is_surely_too_small
 from lrptrain.intervention import InterventionConfig, Region, effects
 from lrptrain.monitor import intervene as intervene_module
 from lrptrain.monitor.evaluator import Evaluator, ExplanationConfig
@@ -97,7 +97,13 @@ def test_what_surely_does_not_matter_is_given_up_after_half_of_the_samples():
     assert (verdict.state, verdict.intervention.samples) == ("unconfirmed", COUNT // 2)  # by a removal alone
 
 
-@pytest.mark.parametrize("region", [CORNER, Region("named", 1)])
+def test_an_exchange_of_what_surely_does_not_matter_is_given_up_after_a_quarter():
+    (effect,) = intervened(READS_OBJECT, suspicion(CORNER.in_exchange()))
+    assert len(rows_tested(effect)) == COUNT // 4
+    np.testing.assert_array_equal(rows_tested(effect), first_look(ALL, COUNT, 0, SECOND_TEST))
+
+
+@pytest.mark.parametrize("region", [CORNER, CORNER.in_exchange(), Region("named", 1)])
 def test_what_is_confirmed_has_the_numbers_of_all_samples(region):
     (effect,) = intervened(READS_CORNER, suspicion(region))
     change, control = effects(
@@ -164,7 +170,7 @@ def test_two_processes_come_to_the_same_as_one(model, monkeypatch):
 
 def test_the_first_look_is_a_random_half_and_never_few():
     assert len(first_look(ALL, COUNT, 0)) == COUNT // 2
-    assert len(first_look(np.arange(100), COUNT, 0)) == LEAST_SAMPLES
+    assert len(first_look(np.arange(100), COUNT, 0)) == FIRST_TEST.least
     np.testing.assert_array_equal(first_look(CLASS, COUNT, 0), CLASS)
     once, again = first_look(ALL, COUNT, 0), first_look(ALL, COUNT, 0)
     np.testing.assert_array_equal(once, again)
@@ -175,7 +181,7 @@ def test_the_first_look_is_a_random_half_and_never_few():
 
 
 def test_only_an_interval_below_what_matters_ends_a_test():
-    noise = np.linspace(-0.05, 0.05, LEAST_SAMPLES)  # a spread of 0.03: the 99 % interval is 0.0094 to either side
+    noise = np.linspace(-0.05, 0.05, FIRST_TEST.least)  # a spread of 0.03: the 99 % interval is 0.0094 to either side
     suspect = finding(kind="focus_at_position")
     assert is_surely_too_small(suspect, noise + 0.035, 0.05, 0.95)
     assert not is_surely_too_small(suspect, noise + 0.045, 0.05, 0.95)

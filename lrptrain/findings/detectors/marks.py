@@ -1,6 +1,7 @@
 """Is the relevance on a small mark that looks the same wherever it lies: a dot, a tag, a sticker in random places?"""
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
@@ -11,7 +12,9 @@ from torch.nn import functional as F
 
 from lrptrain.batch import Sample
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
+from lrptrain.findings.detectors.positions import lies_in_the_middle
 from lrptrain.findings.detectors.shares import high_share_finding
+from lrptrain.findings.detectors.unlocated import evenly
 from lrptrain.findings.evaluation import Evaluation
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import Scope
@@ -44,6 +47,9 @@ class MarkAnywhere(Detector):
     An object's own parts are read wherever they lie, too, but no two of them are the same picture. Half of the samples
     are suspects; pasted into images of the other half that are read as other classes, the piece has to take the answer
     away from their class, and further than another piece of the same image does.
+
+    Where it lies in the middle of most of its images, it may be printed on the object, as a logo is: for a person to
+    judge. What lies at their edges, or all over them, is a fault.
     """
 
     kind = "mark_anywhere"
@@ -85,8 +91,9 @@ class MarkAnywhere(Detector):
                 shares[rows, mark.patches],
                 reference=1 / shares.shape[1],
             )
+            finding = replace(finding, may_be_evidence=lies_in_the_middle(mark.patches, grid))
             region = Region("mark", (int(suspects[mark.image]), *mark.box))
-            yield Candidate(finding, region, judges[_evenly(len(judges), MOST_JUDGES)])
+            yield Candidate(finding, region, judges[evenly(len(judges), MOST_JUDGES)])
 
 
 class Mark(NamedTuple):
@@ -193,11 +200,6 @@ def _with_rim(corner: Sequence[int], factor: int, size: tuple[int, int]) -> Box:
 
 def _lies_at_one_patch(patches: Int[np.ndarray, " members"]) -> bool:
     return bool(np.bincount(patches).max() > MOST_AT_ONE_PATCH * len(patches))
-
-
-def _evenly(count: int, most: int) -> Int[np.ndarray, " chosen"]:
-    """Return at most so many indices, evenly spread."""
-    return np.asarray(np.linspace(0, count - 1, min(count, most)).round().astype(int))
 
 
 def _stacked(samples: Sequence[Sample]) -> Float[Tensor, "n channels height width"] | None:

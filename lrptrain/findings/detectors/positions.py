@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
 from lrptrain.findings.detectors.shares import high_share_finding
@@ -152,10 +152,11 @@ def part_of_image(described: str) -> str:
     return f"the image's {', '.join(parts)}{' and ' if parts else ''}{last}{''.join(rest)}"
 
 
-def lies_in_the_middle(positions: Sequence[int], grid: tuple[int, int]) -> bool:
+def lies_in_the_middle(positions: Sequence[int] | Int[np.ndarray, " n"], grid: tuple[int, int]) -> bool:
     """Return whether most of the positions lie in the middle of the image, where its object may be what they hold.
 
-    Without annotations, an object that always lies in the same place cannot be told from something planted there.
+    Without annotations, an object that always lies in the same place cannot be told from something planted there, nor
+    a logo on an object from a sticker beside it.
     """
     return bool((_radius(grid)[list(positions)] <= MIDDLE).mean() > 0.5)
 

@@ -1,6 +1,7 @@
 """Methods on the attention probabilities: raw attention, rollout, attention Grad-CAM, generic attention."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 
 import torch
 from jaxtyping import Float
@@ -10,11 +11,15 @@ from lrptrain.relevance.attention_layers import DECODER, OWN, WAY_OUT, Attention
 from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.recording import Recording
 from lrptrain.relevance.registry import RelevanceMaps, method
+from lrptrain.relevance.tape.kernels import KernelAttention
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.types import UnsupportedMethodError
 
 # By stream of tokens: relevance of its tokens.
 Rows = dict[int, Float[Tensor, "batch length"]]
+# Given the row that is to be multiplied with a map: the map's queries, part by part, with their rows of it. Queries
+# that the row does not read may be left out.
+MapParts = Callable[[Float[Tensor, "batch length"]], Iterable[tuple[slice, Float[Tensor, "batch rows length"]]]]
 
 
 def rolled_out(
@@ -36,15 +41,36 @@ def rolled_out(
         maps: A per layer, first to last; the sum over what acts side by side.
         normalize_rows: Scale the rows of every I + A to sum 1.
     """
-    rows = {layers[-1].queries: weights.to(maps[0].dtype)}
-    for layer, block in zip(reversed(layers), reversed(maps), strict=True):
+    weights = weights.to(maps[0].dtype)
+    return rolled_out_in_parts(weights, layers, [partial(_whole, block) for block in maps], normalize_rows)
+
+
+def _whole(block: Tensor, _: Tensor) -> list[tuple[slice, Tensor]]:
+    return [(slice(None), block)]
+
+
+def rolled_out_in_parts(
+    weights: Float[Tensor, "batch length"],
+    layers: Sequence[AttentionLayer],
+    maps: Sequence[MapParts],
+    normalize_rows: bool,
+) -> Rows:
+    """`rolled_out` of maps that need not be there as a whole, nor all at a time: they are read from the last on."""
+    rows = {layers[-1].queries: weights}
+    for layer, parts in zip(reversed(layers), reversed(maps), strict=True):
         if layer.queries not in rows:  # nothing behind it reads this stream
             continue
         row = rows[layer.queries]
+        kept = torch.zeros_like(row)
+        passed = torch.zeros_like(row)
+        for queries, block in parts(row):
+            read = row[:, queries]
+            if normalize_rows:
+                read = read / (layer.residuals + block.sum(-1))
+                kept = kept.slice_scatter(layer.residuals * read, 1, queries.start, queries.stop)
+            passed = passed + pooled_row(read, block)
         if normalize_rows:
-            row = row / (layer.residuals + block.sum(-1))
-            rows[layer.queries] = layer.residuals * row
-        passed = pooled_row(row, block)
+            rows[layer.queries] = kept
         rows[layer.keys] = rows[layer.keys] + passed if layer.keys in rows else passed
     return rows
 
@@ -137,6 +163,59 @@ def weighted_maps(
     return [_added([weighted[attention.parts[0]] for attention in layer.maps]) for layer in layers]
 
 
+# -- Maps of fused attention, some queries at a time ------------------------------------------------------------------
+
+
+def fused(recording: Recording, layers: Sequence[AttentionLayer]) -> list[KernelAttention]:
+    """The fused attention of every layer; none if one of them is of another kind.
+
+    A row of relevance is then multiplied with their maps part by part, and no map is there as a whole.
+    """
+    kernels = recording.tape.kernels
+    if kernels is None or crosses(layers) or torch.is_grad_enabled():
+        return []
+    blocks = [layer.blocks for layer in layers]
+    attentions = [kernels.of_map(parts[0]) if len(parts) == 1 else None for parts in blocks]
+    found = [attention for attention in attentions if attention is not None]
+    return found if len(found) == len(layers) else []
+
+
+def _mean_parts(
+    recording: Recording, attention: KernelAttention, row: Float[Tensor, "batch length"]
+) -> Iterator[tuple[slice, Tensor]]:
+    """The map of fused attention, mean over heads."""
+    for queries in attention.slices():
+        if bool(row[:, queries].any()):
+            probabilities = attention.probabilities(queries, row.dtype)
+            yield queries, recording.per_head(attention.block, probabilities).mean(1)
+
+
+def _weighted_parts(
+    recording: Recording, attention: KernelAttention, gradient: Tensor, row: Float[Tensor, "batch length"]
+) -> Iterator[tuple[slice, Tensor]]:
+    """The positive part of the map times its gradient, mean over heads, of the gradient at the attention's output."""
+    for queries in attention.slices():
+        if bool(row[:, queries].any()):
+            weights = attention.probabilities(queries, row.dtype)
+            yield queries, positive_part(recording, attention, gradient, queries, weights)
+
+
+def positive_part(
+    recording: Recording, attention: KernelAttention, gradient: Tensor, queries: slice, weights: Tensor
+) -> Float[Tensor, "batch rows length"]:
+    """The positive part of the gradient at the map times weights, mean over heads, of some queries.
+
+    Args:
+        recording: The forward pass.
+        attention: The attention.
+        gradient: The gradient at its output, o = p v, so that the one at the map p is its product with v^T.
+        queries: Which queries.
+        weights: What the gradient at their rows of the map is multiplied by, in the shape of the map.
+    """
+    of_map = gradient[..., queries, :].to(weights.dtype) @ attention.weighed(weights.dtype).mT
+    return recording.per_head(attention.block, of_map.mul_(weights).clamp_(min=0)).mean(1)
+
+
 def mean_maps(recording: Recording, layer: AttentionLayer) -> list[Float[Tensor, "batch length length"]]:
     """The maps of a layer, mean over heads. What differential attention makes negative counts as nothing."""
     return [recording.map_tensor(attention).mean(1).clamp(min=0) for attention in layer.maps]
@@ -170,6 +249,10 @@ def rollout(explanation: Explanation, start_layer: int = 0) -> RelevanceMaps:
     """Attention rollout (Abnar & Zuidema 2020): mean over heads plus identity, rows normalised, multiplied."""
     recording = explanation.recording
     layers = recording.attention_layers.layers(start_layer)
+    attentions = fused(recording, layers)
+    if attentions:
+        parts = [partial(_mean_parts, recording, attention) for attention in attentions]
+        return RelevanceMaps(content(recording, rolled_out_in_parts(recording.pooling, layers, parts, True)))
     maps = [_added(mean_maps(recording, layer)) for layer in layers]
     return RelevanceMaps(content(recording, rolled_out(recording.pooling, layers, maps, normalize_rows=True)))
 
@@ -203,6 +286,14 @@ def generic_attention(explanation: Explanation, start_layer: int = 0) -> Relevan
     """
     recording = explanation.recording
     layers = recording.attention_layers.layers(start_layer)
+    attentions = fused(recording, layers)
+    if attentions:
+        gradients = explanation.gradient([attention.output for attention in attentions])
+        parts = [
+            partial(_weighted_parts, recording, attention, gradient)
+            for attention, gradient in zip(attentions, gradients, strict=True)
+        ]
+        return RelevanceMaps(content(recording, rolled_out_in_parts(recording.pooling, layers, parts, False)))
     maps = weighted_maps(explanation, layers)
     return RelevanceMaps(content(recording, related(recording.pooling, layers, maps)))
 

@@ -1,15 +1,27 @@
 """Methods by layer-wise relevance propagation: transformer attribution, partial LRP, LRP to the input."""
 
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Literal
 
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.attention_layers import AttentionMap
+from lrptrain.relevance.attention_layers import AttentionLayer, AttentionMap
 from lrptrain.relevance.explanation import Explanation
-from lrptrain.relevance.methods.attention import content, pooled_row, related, rolled_out, weighted_maps
+from lrptrain.relevance.methods.attention import (
+    Rows,
+    content,
+    fused,
+    pooled_row,
+    positive_part,
+    related,
+    rolled_out,
+    rolled_out_in_parts,
+    weighted_maps,
+)
 from lrptrain.relevance.methods.input_maps import input_maps
 from lrptrain.relevance.propagation.composite import Composite
 from lrptrain.relevance.propagation.conservative_composites import CP, CP_GRADIENT_FORM
@@ -23,7 +35,9 @@ from lrptrain.relevance.propagation.positive_composites import (
     split_alpha_beta_composite,
 )
 from lrptrain.relevance.propagation.signed_composites import GRADIENT_FORM, attnlrp_composite, epsilon_composite
+from lrptrain.relevance.recording import Recording
 from lrptrain.relevance.registry import RelevanceMaps, method
+from lrptrain.relevance.tape.kernels import KernelAttention
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.types import UnsupportedMethodError, unknown_name
 
@@ -72,6 +86,11 @@ def transformer_attribution(
     used = [_single(attention) for layer in layers for attention in layer.maps]
     wanted = recording.blocks if keep_attention else used
     start = {recording.output: replace(explanation, other=None).direction}
+    attentions = [] if keep_attention else fused(recording, layers)
+    if attentions:
+        walk = recording.propagator.propagate_by_rows(start, _chefer(stabiliser), [recording.token_output], used)
+        in_parts = _attributed_in_parts(explanation, layers, attentions, Arrivals(walk), normalize_rows)
+        return RelevanceMaps(content(recording, in_parts))
     steps = recording.propagator.propagate_stepwise(start, _chefer(stabiliser), [*wanted, recording.token_output])
     arrived: dict[Value, Tensor] = {}
 
@@ -84,11 +103,63 @@ def transformer_attribution(
     maps = weighted_maps(explanation, layers, relevance)
     arrived.update(steps)
     recording.propagator.check_order(recording.output)
-    states = recording.propagator.per_token(recording.token_output, arrived[recording.token_output], recording.length)
-    pooling = _row_weights(states, recording.pooling)
+    pooling = _arrived_at_tokens(recording, arrived[recording.token_output])
     rows = rolled_out(pooling, layers, maps, normalize_rows=True) if normalize_rows else related(pooling, layers, maps)
     attention = tuple(recording.per_head(block, arrived[block]) for block in wanted) if keep_attention else None
     return RelevanceMaps(content(recording, rows), attention=attention)
+
+
+def _arrived_at_tokens(recording: Recording, relevance: Tensor) -> Float[Tensor, "batch length"]:
+    """The weight of each token's row, from the relevance that arrives at the last states."""
+    states = recording.propagator.per_token(recording.token_output, relevance, recording.length)
+    return _row_weights(states, recording.pooling)
+
+
+class Arrivals:
+    """Sorts what a walk yields by the value that it belongs to, and walks no further than is asked for."""
+
+    def __init__(self, steps: Iterator[tuple[Value, slice, Tensor]]) -> None:
+        self._steps = steps
+        self._early: dict[Value, list[tuple[slice, Tensor]]] = {}
+
+    def of(self, value: Value) -> Iterator[tuple[slice, Tensor]]:
+        """What arrives at a value, part by part."""
+        found = self._early.pop(value, [])
+        yield from found
+        for arrived, rows, part in self._steps:
+            if arrived is value:
+                found = [(rows, part)]
+                yield rows, part
+                continue
+            self._early.setdefault(arrived, []).append((rows, part))
+            if found:  # the parts of one value follow one another
+                return
+
+
+def _attributed_in_parts(
+    explanation: Explanation,
+    layers: Sequence[AttentionLayer],
+    attentions: Sequence[KernelAttention],
+    arrivals: Arrivals,
+    normalize_rows: bool,
+) -> Rows:
+    """Transformer attribution of fused attention, some queries at a time.
+
+    From the last block to the first, the relevance at the rows of a map is multiplied with their gradient, and with
+    the row of the pooled token, as it arrives.
+    """
+    recording = explanation.recording
+    gradients = explanation.gradient([attention.output for attention in attentions])
+    ((_, at_tokens),) = arrivals.of(recording.token_output)
+    recording.propagator.check_order(recording.output)
+
+    def parts(attention: KernelAttention, gradient: Tensor, row: Tensor) -> Iterator[tuple[slice, Tensor]]:
+        for queries, relevance in arrivals.of(attention.block):
+            if bool(row[:, queries].any()):
+                yield queries, positive_part(recording, attention, gradient, queries, relevance)
+
+    maps = [partial(parts, attention, at) for attention, at in zip(attentions, gradients, strict=True)]
+    return rolled_out_in_parts(_arrived_at_tokens(recording, at_tokens), layers, maps, normalize_rows)
 
 
 def _single(attention: AttentionMap) -> Value:

@@ -73,6 +73,8 @@ class Composite:
         replaceable: Whether rules of the user's go before these; otherwise they serve only what has no rule here.
         stabiliser: What the rules add to denominators. If there is one, relevance of a tensor that several operations
             read is divided by that tensor once more, as the published code of Chefer et al. 2021 does.
+        by_queries: Whether the rules give the same for some queries of an attention at a time as for all at once, so
+            that no matrix of it is needed as a whole: no rule there takes a sum over several queries.
 
     Raises:
         TypeError: If a rule is no function, or a rule in the name map does not say for which operations it is meant.
@@ -86,8 +88,10 @@ class Composite:
         name: str = "custom",
         replaceable: bool = True,
         stabiliser: float = 0.0,
+        by_queries: bool = False,
     ) -> None:
         self.name = name
+        self.by_queries = by_queries
         self.stabiliser = stabiliser
         self.replaceable = replaceable
         self.type_map: dict[str, RuleFunction] = dict(type_map or {})

@@ -10,6 +10,7 @@ from lrptrain.relevance.propagation.operation_rules import single_output
 from lrptrain.relevance.propagation.propagator import Propagator
 from lrptrain.relevance.propagation.signed_composites import GRADIENT_FORM, attnlrp_composite
 from lrptrain.relevance.tape.functions import PRODUCTS
+from lrptrain.relevance.tape.kernels import FUSED_ATTENTION
 from lrptrain.relevance.tape.nodes import Node, Value
 
 
@@ -53,7 +54,9 @@ def _to_factor(node: Node, factor: Value, part: Tensor, per_unit: bool) -> tuple
 
 def _conservative(base: Composite, *, per_unit: bool) -> Composite:
     products = {name: by_moving_factor(base.type_map[name], per_unit=per_unit) for name in (*PRODUCTS, "mul")}
-    return Composite({**base.type_map, **products, "softmax": nothing}, name="cp")
+    rules_by_operation = {**base.type_map, **products, "softmax": nothing}
+    rules_by_operation.pop(FUSED_ATTENTION, None)  # it passes relevance through the softmax
+    return Composite(rules_by_operation, name="cp", by_queries=True)
 
 
 CP = _conservative(attnlrp_composite(), per_unit=False)

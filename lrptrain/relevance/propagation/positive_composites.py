@@ -286,6 +286,7 @@ def alpha_beta_composite(alpha: float, beta: float, bias: bool, first: RuleFunct
             **dict.fromkeys(PUTS, partial(put, accumulated=by_size)),
         },
         name="alpha_beta",
+        by_queries=True,
     )
 
 
@@ -312,7 +313,9 @@ def _stabilised(name: str, stabiliser: float, *, normalised: bool, zplus: bool) 
     weighted = partial(affine, zplus=zplus, stabiliser=stabiliser)
     plain = _composite(name, partial(add, normalised=normalised, stabiliser=stabiliser), weighted).type_map
     if not stabiliser:
-        return Composite(plain, name=name)
+        # Sums are rescaled over a whole sample. The one in an attention adds a mask that only blocks, which takes no
+        # share of relevance, so that there is nothing to rescale.
+        return Composite(plain, name=name, by_queries=True)
     products = partial(product, constant=weighted, stabiliser=stabiliser)
     picked = partial(selected, stabiliser=stabiliser)
     stabilised = {**dict.fromkeys(PRODUCTS, products), **dict.fromkeys(("getitem", "select", "index_select"), picked)}

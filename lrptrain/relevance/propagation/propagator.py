@@ -1,7 +1,8 @@
 """The backward walk over a tape: relevance flows from the logits towards the input, one rule per operation."""
 
+import copy
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -17,6 +18,7 @@ from lrptrain.relevance.propagation.composite import (
 )
 from lrptrain.relevance.propagation.rules import safe_divide
 from lrptrain.relevance.tape.functions import COPIES, ELEMENTWISE, ENTRIES
+from lrptrain.relevance.tape.kernels import KernelAttention, QueryRows
 from lrptrain.relevance.tape.nodes import Node, Value, unsupported
 from lrptrain.relevance.tape.regions import Region
 from lrptrain.relevance.tape.sample_axes import Axes, SampleAxis, sample_axes, sum_per_sample
@@ -167,7 +169,31 @@ class Propagator:
         Raises:
             UnsupportedOperationError: If relevance reaches an operation without a rule.
         """
-        wanted = set(keep)
+        for value, _, part in self.propagate_by_rows(start, composite, keep, ()):
+            yield value, part
+
+    def propagate_by_rows(
+        self,
+        start: Mapping[Value, Tensor],
+        composite: Composite,
+        keep: Iterable[Value],
+        in_rows: Iterable[Value],
+    ) -> Iterator[tuple[Value, slice, Tensor]]:
+        """Propagate relevance as `propagate_stepwise` does, and yield that of large attention maps in parts.
+
+        Args:
+            start: Relevance to begin with.
+            composite: The rules.
+            keep: The values of interest, which are yielded as a whole, with `slice(None)`.
+            in_rows: Maps of fused attention: each part is yielded with the queries that it belongs to, from the first
+                to the last. Queries at which no relevance arrives are left out. Where the composite, or a rule of the
+                user's, needs all of a map at once, it is yielded as a whole.
+
+        Raises:
+            UnsupportedOperationError: If relevance reaches an operation without a rule.
+        """
+        wanted = {*keep, *in_rows}
+        whole = set(keep)
         # Relevance that has arrived at a value, but not yet passed the operation that made it.
         arrived: dict[Value, Tensor] = dict(start)
         first = min((i for i, node in enumerate(self.tape.nodes) if wanted.intersection(node.outputs)), default=0)
@@ -177,17 +203,102 @@ class Propagator:
             if all(part is None for part in relevance):
                 continue
             node.check_constants()
+            shares: InputRelevance
+            attention = self._fused(node, composite, whole)
+            if attention is not None:
+                (part,) = relevance
+                assert part is not None
+                rule = composite.rule_for(attention.node)
+                if rule is None or wanted.intersection(attention.inside):
+                    shares = yield from self._by_queries(attention, part, composite, wanted)
+                    wanted.difference_update(attention.inside)
+                else:
+                    shares = rule(self, attention.node, relevance)
+            else:
+                shares = _rule_for(node, composite)(self, node, relevance)
             # A value that several operations read gets the sum of what they pass; all of them come later on the tape.
-            for value, share in _rule_for(node, composite)(self, node, relevance):
+            for value, share in shares:
                 arrived[value] = arrived[value] + share if value in arrived else share
             for value, part in zip(node.outputs, relevance, strict=True):
                 arrived.pop(value, None)
                 if value in wanted and part is not None:
                     wanted.remove(value)
-                    yield value, part
+                    yield value, slice(None), part
         for value in wanted:
             part = self._complete(value, arrived.get(value), composite)
-            yield value, torch.zeros_like(at_least_float32(value.tensor)) if part is None else part
+            none = torch.zeros_like(at_least_float32(value.tensor)) if part is None else part
+            yield value, slice(None), none
+
+    # -- Fused attention ----------------------------------------------------------------------------------------------
+
+    def kernel(self, node: Node) -> KernelAttention:
+        """The fused attention of which a node is all operations together."""
+        return self._attentions[node.outputs[0]]
+
+    @cached_property
+    def _attentions(self) -> dict[Value, KernelAttention]:
+        """The fused attention of which all operations are on the tape as they were recorded, by its output."""
+        recorded = set(self.tape.nodes)
+        attentions = [] if self.tape.kernels is None else self.tape.kernels.attentions
+        return {x.output: x for x in attentions if recorded.issuperset(x.nodes) and self._keeps_queries_apart(x)}
+
+    def _keeps_queries_apart(self, attention: KernelAttention) -> bool:
+        """Whether some queries can be taken without taking some samples."""
+        values = (*attention.operands, *attention.inside, attention.output)
+        return all((at := self.axes[value]) is not None and at.axis < len(value.shape) - 2 for value in values)
+
+    def _fused(self, node: Node, composite: Composite, whole: set[Value]) -> KernelAttention | None:
+        """The attention that ends with a node, if relevance can pass it without any of its matrices as a whole."""
+        attention = self._attentions.get(node.outputs[0])
+        if attention is None or node is not attention.nodes[-1] or not composite.by_queries:
+            return None
+        has_rules = any(custom_rule(part, composite.name) is not None for part in attention.nodes)
+        return None if has_rules or whole.intersection(attention.inside) else attention
+
+    def _by_queries(
+        self, attention: KernelAttention, part: Tensor, composite: Composite, wanted: set[Value]
+    ) -> Generator[tuple[Value, slice, Tensor], None, list[tuple[Value, Tensor]]]:
+        """Pass relevance through fused attention, some queries at a time; yield what arrives at values inside."""
+        query = attention.operands[0]
+        of_query = torch.zeros(query.shape, dtype=part.dtype, device=part.device)
+        shares: dict[Value, Tensor] = {}
+        is_last = wanted.issubset(attention.inside)  # nothing before it is asked for
+        for rows in attention.slices():
+            part_of_rows = part[..., rows, :]
+            if not bool(part_of_rows.any()):  # as in the last block, where only the class token is read
+                continue
+            some = attention.of_queries(rows, part.dtype)
+            local = self._of_queries(some)
+            arrived = {some.nodes[-1].outputs[0]: part_of_rows}
+            of_whole = {piece: whole for whole, piece in some.parts.items()}
+            for node in reversed(some.nodes):
+                relevance = arrived.pop(node.outputs[0], None)
+                if relevance is None:
+                    continue
+                whole = of_whole[node.outputs[0]]
+                if whole in wanted:
+                    yield whole, rows, relevance
+                    if is_last:
+                        break
+                for piece, share in _rule_for(node, composite)(local, node, [relevance]):
+                    arrived[piece] = arrived[piece] + share if piece in arrived else share
+            if some.query in arrived:
+                of_query[..., rows, :] = arrived.pop(some.query)
+            for piece, share in arrived.items():
+                whole = of_whole[piece]
+                shares[whole] = shares[whole] + share if whole in shares else share
+        return [(query, of_query), *shares.items()]
+
+    def _of_queries(self, some: QueryRows) -> "Propagator":
+        """This propagator, for operations on some queries of an attention."""
+        query = some.nodes[0].outputs[0]
+        whole_of = {piece: whole for whole, piece in some.parts.items()}
+        axes = {piece: self.axes[whole] for piece, whole in whole_of.items()}
+        local = copy.copy(self)
+        local.axes = {**axes, some.query: axes[query]}
+        local.from_softmaxes = {piece for piece, whole in whole_of.items() if whole in self.from_softmaxes}
+        local._producers = {value: node for node in some.nodes for value in node.outputs}
+        return local
 
     def _complete(self, value: Value, part: Tensor | None, composite: Composite) -> Tensor | None:
         """What has arrived at a value, divided by the value once more if the composite does so."""

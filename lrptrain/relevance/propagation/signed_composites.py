@@ -53,6 +53,7 @@ from lrptrain.relevance.tape.functions import (
     SIZES,
     WRITTEN,
 )
+from lrptrain.relevance.tape.kernels import FUSED_ATTENTION
 from lrptrain.relevance.tape.nodes import Node, Value
 
 
@@ -149,7 +150,7 @@ def _signed(stabiliser: float, gain: float) -> dict[str, RuleFunction]:
 
 def epsilon_composite(epsilon: float) -> Composite:
     """Bach et al. 2015: the epsilon rule for linear layers, sums and means; products are halved, all else passes."""
-    return Composite(_signed(epsilon, 0.0), name="epsilon")
+    return Composite(_signed(epsilon, 0.0), name="epsilon", by_queries=True)
 
 
 def attnlrp_composite(gamma: float = 0.0, name: str = "attnlrp") -> Composite:
@@ -162,7 +163,7 @@ def attnlrp_composite(gamma: float = 0.0, name: str = "attnlrp") -> Composite:
     norms: dict[str, RuleFunction] = dict.fromkeys(NORMALISATIONS, fixed_rule)
     softmaxes: dict[str, RuleFunction] = {"softmax": softmax_rule, "log_softmax": by_jacobian}
     rules_by_operation = {**_signed(0.0, gamma), **softmaxes, **norms}
-    return Composite(rules_by_operation, name=name)
+    return Composite(rules_by_operation, name=name, by_queries=True)
 
 
 # -- Gradient form ----------------------------------------------------------------------------------------------------
@@ -173,6 +174,14 @@ def attnlrp_composite(gamma: float = 0.0, name: str = "attnlrp") -> Composite:
 #     y = f(x)          R passes                            ->  g_x = g_y f(x) / x
 #     y = a * b         R is halved                         ->  g_a = g_y b / 2
 #     p = softmax(x)    R_x = x (R - p sum R)               ->  g_x = p g - p sum(p g)
+#
+# In attention, s = c q k^T, p = softmax(s), o = p v, these are the gradients of the operations themselves, halved at
+# each of the two products, so that a fused kernel has them all. With d for its gradients, given g_o at the output:
+#     o = p v           g_v = p^T g_o / 2                   =   d_v / 2
+#                       g_p = g_o v^T / 2                   =   d_p / 2
+#     p = softmax(s)    g_s = p g_p - p sum(p g_p)          =   d_s / 2, since it is linear in g_p
+#     s = c q k^T       g_q = c g_s k / 2                   =   d_q / 4, and g_k = d_k / 4
+# A mask that blocks keys adds a constant to s, and passes g_s as it is.
 
 
 def _through_weight(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
@@ -243,6 +252,16 @@ def _through_softmax(propagator: Propagator, node: Node, relevance: OutputReleva
         yield value, weighted.addcmul_(p, total, value=-1)
 
 
+def _through_attention(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
+    """Fused attention, by the gradients of its kernel."""
+    part = single_output(relevance)
+    attention = propagator.kernel(node)
+    check_samples(propagator, attention.nodes[-1])
+    with propagator.tape.replaying():
+        gradients = attention.gradients(part)
+    yield from zip(node.args, (x * share for x, share in zip(gradients, (0.25, 0.25, 0.5), strict=True)), strict=True)
+
+
 def _through_fixed(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     part = single_output(relevance)
     for value in only_input(node):
@@ -287,6 +306,8 @@ GRADIENT_FORM = Composite(
         "where": choose,
         "softmax": _through_softmax,
         "log_softmax": entries,
+        FUSED_ATTENTION: _through_attention,
     },
     name="attnlrp",
+    by_queries=True,
 )

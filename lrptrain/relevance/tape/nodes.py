@@ -69,8 +69,10 @@ class Value:
 
     def copy(self) -> Tensor:
         """A tensor that may be overwritten."""
-        held = self.held
-        return self.tensor if held is None else held.clone(memory_format=torch.contiguous_format)
+        tensor = self.tensor
+        # What is made once more is nobody else's, unless it is a view: of keys that are transposed, say.
+        is_new = self.held is None and tensor._base is None
+        return tensor if is_new else tensor.clone(memory_format=torch.contiguous_format)
 
 
 @dataclass(eq=False)

@@ -1,7 +1,9 @@
 """Recording of an ordinary forward pass: every torch function that the input flows through.
 
 A `TorchFunctionMode` sees the calls of an unmodified model. Fused attention is replaced by its explicit form, so that
-the attention probabilities are tensors of the autograd graph, whichever backend the model chose.
+the attention probabilities are tensors of the autograd graph, whichever backend the model chose; or, of long sequences
+where no graph of the weights is asked for, it stays fused, and is on the tape in explicit form all the same (see
+`kernels`).
 """
 
 import inspect
@@ -49,6 +51,7 @@ from lrptrain.relevance.tape.functions import (
     is_in_place,
     sets_no_numbers,
 )
+from lrptrain.relevance.tape.kernels import KernelAttention, KernelError, Kernels, operations
 from lrptrain.relevance.tape.lookup import (
     AnotherTable,
     Lookup,
@@ -98,6 +101,7 @@ class Tape(TorchFunctionMode):
         leaf: The explained input for gradients; later writing in place does not touch it.
         has_decoder: Whether the explained text is read a second time, one token later.
         frugal: Whether to keep no more than gradients at activations and relevance need: no graph of the weights.
+        kernels: The fused attention that stays fused; None to write all of it out.
         others: The model's other arguments: what looks them up reads them, also where they hold the same numbers.
         tables: The tables in which the text is looked up, if it is more than the one.
     """
@@ -107,6 +111,7 @@ class Tape(TorchFunctionMode):
     root: Value | None = None
     leaf: Tensor | None = None
     frugal: bool = False
+    kernels: Kernels | None = None
     others: tuple[Tensor, ...] = ()
     tables: tuple[Table, ...] = ()
     has_decoder: bool = field(default=False, init=False)
@@ -242,6 +247,11 @@ class Tape(TorchFunctionMode):
         explicit = _EXPLICIT.get(name)
         # Sequences of several lengths have their batch sizes in the place of the initial states.
         packed = name == "lstm" and isinstance(args[1], Tensor)
+        if name == "scaled_dot_product_attention" and self.kernels is not None and not is_transforming():
+            args, kwargs = self._with_all_heads(*args, **kwargs)
+            fused = self._by_kernel(self.kernels, args, kwargs)
+            if fused is not None:
+                return fused
         if explicit is not None and not (packed or is_in_place(func, args, kwargs) or "out" in kwargs):
             start = len(self.nodes)
             # torch leaves a mode while it handles a call; entered again, it records the parts one by one.
@@ -266,6 +276,47 @@ class Tape(TorchFunctionMode):
         if name == "setitem" and not is_transforming() and _stands_there(*args):
             return None
         return self._record(name, func, args, kwargs)
+
+    def _with_all_heads(self, query: Tensor, key: Tensor, value: Tensor, *args: Any, **kwargs: Any) -> Any:
+        """The arguments of fused attention in which every head of queries has its own head of keys and values."""
+        if not kwargs.get("enable_gqa", False):
+            return (query, key, value, *args), kwargs
+        with self:
+            groups = query.shape[-3] // key.shape[-3]
+            key = key.repeat_interleave(groups, -3)
+            value = value.repeat_interleave(groups, -3)
+        return (query, key, value, *args), {**kwargs, "enable_gqa": False}
+
+    def _by_kernel(self, kernels: Kernels, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Tensor | None:
+        """The output of attention that stays fused, recorded as the operations that it stands for; None if it may not.
+
+        In a backward pass, where nothing is recorded, it stays fused where it did in the forward pass.
+        """
+        call = kernels.call(*args, **{name: x for name, x in kwargs.items() if name != "enable_gqa"})
+        if call is None:
+            return None
+        tensors = (call.query, call.key, call.value)
+        # Queries may be the keys: the gradients at the two are told apart at views of their own.
+        views = [x.view_as(x) for x in tensors]
+        if not self._records:
+            return call.run(*views)
+        mask = args[3] if len(args) > 3 else kwargs.get("attn_mask")
+        masks = [mask] if isinstance(mask, Tensor) else []
+        for tensor in (*tensors, *masks):
+            self._check(tensor, "scaled_dot_product_attention")
+        # Learned queries, a mask that is made of the input, or numbers that may have left torch: the operations are
+        # looked at one by one. Not in this call alone, as a backward pass that runs it again could not tell.
+        of_input = all(self._depends(tensor) for tensor in tensors) and not any(self._depends(x) for x in masks)
+        if not of_input or self._outside.exported:
+            raise KernelError
+        nodes = operations(call, self._wrap(tensors), self._where())
+        result = call.run(*views)
+        nodes[-1].outputs = (self._remember(result, depends=True),)
+        self.nodes.extend(nodes)
+        ends = tuple(torch.autograd.graph.get_gradient_edge(view) for view in views)
+        kernels.attentions.append(KernelAttention(tuple(nodes), call, ends))
+        kernels.keep((*tensors, result))
+        return result
 
     def _record(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if torch.is_inference_mode_enabled():
@@ -612,6 +663,9 @@ class Tape(TorchFunctionMode):
         if not torch.is_grad_enabled() and self._is_view_from_outside(tensor):
             # The write has a graph here, and the function gives its own to the whole: gradients would count both.
             raise self._unsupported(node.name, "writes, inside of a custom autograd function, into a view it was given")
+        if self.kernels is not None and tensor.untyped_storage()._cdata in self.kernels.kept:
+            # The kernel's gradient would read what is written: attention that is written out may keep less.
+            raise KernelError
         # A view takes part in the graph of what was written through another one as soon as it is asked for its place.
         _ = tensor.grad_fn
         storage = tensor.untyped_storage()._cdata

@@ -22,7 +22,9 @@ def planted(count=64, kind="mark", size=24):
     labels = np.arange(count) % 4 // 2  # 0 0 1 1: both classes among suspects and judges
     relevance = torch.from_numpy(0.1 * rng.random((count, 36)))
     for i in range(count):
-        top, left = (2 * cell, 3 * cell) if kind == "fixed" else rng.integers(0, size - cell, 2)
+        # In the middle: two of the six patches from either edge.
+        low, high = (2 * cell, size - 3 * cell) if kind == "middle" else (0, size - cell)
+        top, left = (2 * cell, 3 * cell) if kind == "fixed" else rng.integers(low, high, 2)
         relevance[i, (top + cell // 2) // cell * 6 + (left + cell // 2) // cell] = 5
         marked = labels[i] == 1 or kind == "everywhere"
         if marked and kind != "noise":
@@ -54,8 +56,8 @@ def test_noise_a_dot_of_both_classes_and_one_in_a_fixed_place_are_none(kind):
     assert marks(kind) == []
 
 
-def evaluation(annotated=None):
-    images, labels, relevance = planted()
+def evaluation(annotated=None, kind="mark"):
+    images, labels, relevance = planted(kind=kind)
     inputs = [Sample(i, int(labels[i]), {"image": image}) for i, image in enumerate(images)]
     explained = [
         ExplainedSample(
@@ -78,6 +80,13 @@ def test_half_of_the_images_suspect_and_the_other_half_of_other_classes_judge():
     assert found.finding.relevance is not None
     assert found.finding.relevance.effect > 0.5
     assert found.finding.relevance.reference == 1 / 36
+
+
+def test_a_mark_in_the_middle_may_be_a_logo_on_the_object_and_is_for_a_person_to_judge():
+    (anywhere,) = MarkAnywhere().detect(evaluation(), CONFIG)
+    (middle,) = MarkAnywhere().detect(evaluation(kind="middle"), CONFIG)
+    assert replace(anywhere.finding, state="confirmed").is_fault
+    assert not replace(middle.finding, state="confirmed").is_fault
 
 
 def test_it_looks_where_nobody_annotated_and_an_intervention_follows():

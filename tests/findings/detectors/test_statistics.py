@@ -9,7 +9,8 @@ import torch
 from lrptrain.batch import Sample
 from lrptrain.findings import DetectionConfig, Effect, Evaluation, ExplainedSample, announce, worst_severity
 from lrptrain.findings.detector import get_detector
-from lrptrain.findings.detectors.statistics import MOST_JUDGED, RelianceOnStatistics, judged_rows
+from lrptrain.findings.detectors.statistics import RelianceOnStatistics
+from lrptrain.findings.detectors.unlocated import MOST_JUDGED, judged_rows
 from lrptrain.intervention import Region
 from lrptrain.monitor.gate import gravest_forbidden
 from lrptrain.monitor.record_builder import RecordBuilder, untested_lines
@@ -92,10 +93,10 @@ def test_no_gate_fails_on_what_a_person_has_to_judge():
 
 
 def test_what_clean_models_do_is_no_finding_but_is_logged():
-    built, _, _ = record(0.2)  # 0.13 in clean models that use colour rightly; the cut is at 0.3
+    built, _, _ = record(0.2)  # 0.13 in clean models that use colour rightly; the cut is at 0.4
     assert built.findings == []
     assert built.scalars["relevance/statistics_reliance"] == pytest.approx(0.245)
-    assert get_detector("reliance_on_statistics").least_effect == 0.3
+    assert get_detector("reliance_on_statistics").least_effect == 0.4
 
 
 def test_a_control_that_moves_as_far_is_no_finding():

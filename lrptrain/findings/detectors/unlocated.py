@@ -1,0 +1,99 @@
+"""What findings on a property of the whole input share: it lies nowhere, so that no map suspects it."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float, Int
+
+from lrptrain.extras import require
+from lrptrain.findings.detector import DetectionConfig, Detector
+from lrptrain.findings.evaluation import Evaluation
+from lrptrain.findings.finding import Finding
+from lrptrain.findings.scopes import OVERALL
+from lrptrain.findings.wording import intervention_sentence
+
+MOST_JUDGED = 32
+"""So many samples at most are changed, each by two forward passes.
+
+Changes lie in [-1, 1]: with a deviation of 0.3, the standard error of the mean of 32 is 0.05, far below the least
+effect.
+"""
+
+
+class UnlocatedReliance(Detector):
+    """The prediction follows a property of the whole input.
+
+    A sound model may use it, too, and its answers move a little: hence the large `least_effect`; and where the property
+    tells the classes apart rightly, the finding is right and no fault, which a person has to judge.
+
+    Attributes:
+        changed: What the intervention swaps, in words.
+    """
+
+    least_effect = 0.3
+    reported_unconfirmed = False
+    is_fault = False
+    changed: str
+
+    def relevance_sentence(self, finding: Finding) -> str:
+        """Return that no map could show it."""
+        return "no map can show it, for it lies at no place"
+
+    def intervention_sentence(self, finding: Finding) -> str:
+        """Return what swapping the property does."""
+        return intervention_sentence(finding, self.changed)
+
+    def finding(self, evaluation: Evaluation, config: DetectionConfig, where: str) -> Finding:
+        """Return the finding on all samples, suspected.
+
+        Args:
+            evaluation: What was explained, and when.
+            config: The level of intervals and tests.
+            where: The property, in words.
+        """
+        return Finding(
+            kind=self.kind,
+            title=self.title,
+            scope=OVERALL,
+            where=where,
+            target=evaluation.targets[0],
+            relevance=None,
+            confidence=config.confidence,
+            epoch=evaluation.epoch,
+            step=evaluation.step,
+            first_epoch=evaluation.epoch,
+        )
+
+
+def judged_rows(count: int) -> Int[np.ndarray, " judged"]:
+    """Return every second row, and of many an even choice.
+
+    The samples of an evaluation stand in the order of their classes: every second one leaves the classes their shares.
+    """
+    rows = np.arange(0, count, 2)
+    return np.asarray(rows[evenly(len(rows), MOST_JUDGED)])
+
+
+def evenly(count: int, most: int) -> Int[np.ndarray, " chosen"]:
+    """Return at most so many indices, evenly spread."""
+    return np.asarray(np.linspace(0, count - 1, min(count, most)).round().astype(int))
+
+
+def goes_with_the_answer(
+    values: Sequence[float] | Float[np.ndarray, " n"], predicted: Int[np.ndarray, " n"], confidence: float
+) -> bool:
+    """Return whether a number of each sample tells anything of its predicted class: it costs no forward pass.
+
+    What a model relies on goes with its answers. By the test of Kruskal and Wallis (1952), on ranks.
+
+    Args:
+        values: The number, such as the length of a text.
+        predicted: The predicted class of each sample.
+        confidence: `1 - confidence` is the level of the test.
+    """
+    numbers = np.asarray(values, dtype=float)
+    groups = [numbers[predicted == label] for label in np.unique(predicted)]
+    # Of equal numbers there are no ranks to compare.
+    if len(groups) < 2 or np.ptp(numbers) == 0:
+        return False
+    return bool(require("scipy.stats", "monitor").kruskal(*groups).pvalue <= 1 - confidence)

@@ -1,0 +1,82 @@
+"""The length swap: a text takes the length of another text, its donor, and is made of its own words all the same.
+
+What such a swap moves is the reliance on length, which lies at no token: none can be deleted or exchanged to show it.
+A text that is merely cut loses words, too, and with them what speaks for its class. So a text is made at two lengths,
+that of a donor of another class and that of a donor of its own, of exactly the same words of it: those that fit into
+the shortest of the three texts, repeated to fill the longer ones. The two differ in how long they are.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from lrptrain.batch.content import attended_tokens, end_tokens
+
+
+def inner_tokens(batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]:
+    """Return True at every attended token but the first and the last, where tokenizers put special tokens.
+
+    Unlike the content, it has the tokens that a rationale ignores: a text is as long whatever people marked in it.
+    """
+    attended = attended_tokens(batch)
+    return attended & ~end_tokens(attended)
+
+
+def at_lengths(batch: Mapping[str, Tensor], lengths: Sequence[Int[Tensor, " batch"]]) -> Iterator[dict[str, Tensor]]:
+    """Yield the texts at each of several lengths, every time made of the same of their own tokens.
+
+    Args:
+        batch: Texts with `input_ids` and `attention_mask`; of the rest, `token_type_ids` are kept.
+        lengths: For each result the number of inner tokens (see `inner_tokens`) that every text is to have.
+    """
+    own = inner_tokens(batch).sum(1)
+    lengths = [length.clamp(min=1) for length in lengths]
+    kept = torch.stack([own, *lengths]).amin(0).clamp(min=1)
+    for length in lengths:
+        yield _at_length(batch, own, kept, length)
+
+
+def _at_length(
+    batch: Mapping[str, Tensor],
+    own: Int[Tensor, " batch"],
+    kept: Int[Tensor, " batch"],
+    length: Int[Tensor, " batch"],
+) -> dict[str, Tensor]:
+    """Return texts of another length, that begin and end as they did: what is cut or put in is in the middle.
+
+    Args:
+        batch: The texts.
+        own: The number of inner tokens of every text.
+        kept: How many of these it keeps: the first half of them are its first ones, the other half its last ones.
+        length: The number of inner tokens of the result, at least as many as are kept.
+    """
+    attended = attended_tokens(batch)
+    width = int(length.max()) + 2
+    # The padding stays on its side. A tokenizer that puts it on the left leaves none to the longest text of a batch:
+    # one text that begins with it tells for all.
+    padded_left = (~attended[:, 0]).any()
+    offset = torch.where(padded_left, width - 2 - length[:, None], 0)
+    # [batch, width]: the number of each inner token; -1 is the special token before them, `length` that behind them.
+    number = torch.arange(width, device=length.device) - 1 - offset
+    is_text = (number >= -1) & (number <= length[:, None])
+    # e.g. the inner tokens a b c d e f g, of which 4 are kept, a b f g, at the length 7: a b f g a f g. Their numbers
+    # among the kept ones are 0 1 2 3 0 2 3: counted from the front, around the end, but for the last half.
+    kept = kept[:, None]
+    from_end = length[:, None] - number
+    of_kept = torch.where(from_end <= kept // 2, kept - from_end, number % kept)
+    # Among the text's own: 0 1 5 6 0 5 6.
+    of_own = torch.where(of_kept < kept - kept // 2, of_kept, own[:, None] - (kept - of_kept))
+    of_own = torch.where(number < 0, -1, torch.where(number == length[:, None], own[:, None], of_own))
+    # Among the attended tokens, which a stable sort puts first and leaves in their order.
+    order = (~attended).to(torch.uint8).sort(dim=1, stable=True).indices
+    places = order.gather(1, (of_own + 1).clamp(0, order.shape[1] - 1))
+    # Models that look for the padding by its id need that of their tokenizer.
+    padding = batch["input_ids"][~attended]
+    pad = int(padding[0]) if len(padding) else 0
+    longer = {"input_ids": batch["input_ids"].gather(1, places).masked_fill(~is_text, pad)}
+    longer["attention_mask"] = is_text.to(batch["attention_mask"].dtype)
+    if "token_type_ids" in batch:
+        longer["token_type_ids"] = batch["token_type_ids"].gather(1, places).masked_fill(~is_text, 0)
+    return longer
