@@ -14,7 +14,7 @@ import torch
 
 from experiments.guidance import afr, report
 from experiments.guidance.arms import PLAIN, UPPER, WEIGHTS, Arm, Task
-from experiments.guidance.benchmarks import Benchmark, benchmarks, no_evidence
+from experiments.guidance.benchmarks import Benchmark, benchmarks, with_few_annotations
 from experiments.guidance.fitting import Trained, draw_weights, fit
 from experiments.guidance.results import CHOOSING_SEED, choices, complete
 from experiments.guidance.results import RULES as RULES_ABOVE
@@ -99,7 +99,7 @@ def _group_dro(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.
 def _few(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn.Module]:
     """Surroundings of those samples are swapped that have an annotation; half of each batch is drawn of them."""
     columns = benchmark.columns("train", benchmark.setting["correlation"], task.seed)
-    columns, annotated = no_evidence(columns, ANNOTATED, task.seed)
+    columns, annotated = with_few_annotations(columns, ANNOTATED, task.seed)
     weights = torch.where(annotated, 1 / ANNOTATED, 1 / (1 - ANNOTATED)).double()
     return _fitted(benchmark, task, Arm({"loss": "swap"}), columns, weights)
 

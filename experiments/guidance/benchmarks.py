@@ -118,7 +118,7 @@ def class_probability(scores: Tensor, label: Tensor) -> Tensor:
     return scores.double().softmax(1).gather(1, label[:, None])[:, 0]
 
 
-def no_evidence(columns: Batch, share: float, seed: int) -> tuple[Batch, Tensor]:
+def with_few_annotations(columns: Batch, share: float, seed: int) -> tuple[Batch, Tensor]:
     """The columns with annotations on a share of the samples alone, and which samples these are."""
     name = "mask" if "mask" in columns else "rationale"
     count = len(columns["label"])
