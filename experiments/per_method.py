@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 import lrptrain
+from experiments.records import KEY, made_on
 from experiments.table import mean_interval
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 
@@ -71,7 +72,7 @@ def relevance(
 def fill(path: Path, head: Result, rows: Sequence[Row], measure: Callable[[Row], Result]) -> Result:
     """Measure the rows that a file of results still lacks, and save it after each.
 
-    A method that does not exist for the model is noted with its reason.
+    A method that does not exist for the model is noted with its reason; what the rows were measured on, too.
 
     Raises:
         ValueError: If the file is of another run: its head is not `head`.
@@ -83,6 +84,9 @@ def fill(path: Path, head: Result, rows: Sequence[Row], measure: Callable[[Row],
     for row in rows:
         if row.name in found["methods"]:
             continue
+        # A file may be filled on several machines, or at several commits: it names them all.
+        if made_on() not in found.setdefault(KEY, []):
+            found[KEY].append(made_on())
         try:
             found["methods"][row.name] = measure(row)
         except (UnsupportedMethodError, UnsupportedModelError) as error:

@@ -21,7 +21,7 @@ class RelianceOnStatistics(UnlocatedReliance):
     title = "The prediction relies on colour and contrast"
     order = 70
     least_effect = 0.4
-    remedy = 'if wrong, RelevanceGuidance(swap="statistics"): docs/how-to/guidance.md'
+    remedy = 'if wrong, guidance by "swap", swap="statistics": docs/how-to/guidance.md'
     changed = "mean and spread of the channels"
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:

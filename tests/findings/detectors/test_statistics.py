@@ -75,7 +75,7 @@ def test_a_large_effect_is_confirmed_for_a_person_to_judge():
         "Given another class's colour and contrast, the answer's probability falls by 74 points (the same class's: 10)"
     )
     assert moved in words
-    assert 'Mend: if wrong, RelevanceGuidance(swap="statistics")' in words
+    assert 'Mend: if wrong, guidance by "swap", swap="statistics"' in words
     assert "no map can show it" in str(fact)
     assert built.scalars["relevance/statistics_reliance"] == pytest.approx(0.745)
     assert built.scalars["relevance/statistics_reliance_control"] == pytest.approx(0.1)
