@@ -79,9 +79,11 @@ def estimate(
     drawn = np.stack(
         [statistic(_weights(len(run), 0 if same_samples else seed) @ run) for seed, run in enumerate(samples)], axis=1
     )
-    share_of_runs = _weights(len(samples), len(samples))
-    error = float((share_of_runs * drawn).sum(1).std())
     over_runs = of_runs.var(ddof=1) / len(samples) if len(samples) > 1 else 0.0
+    if max(len(run) for run in samples) == 1:
+        error = float(np.sqrt(over_runs))  # what resampling seeds alone comes to
+    else:
+        error = float((_weights(len(samples), len(samples)) * drawn).sum(1).std())
     over_samples = drawn.mean(1).var()
     freedom = _satterthwaite(
         (over_runs, len(samples) - 1),

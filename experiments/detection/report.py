@@ -1,7 +1,6 @@
 """From saved runs to tables."""
 
 from collections.abc import Mapping, Sequence
-from functools import partial
 
 import numpy as np
 
@@ -21,7 +20,7 @@ from experiments.detection.scoring import (
     recall,
     severity,
 )
-from experiments.detection.watch import ANNOTATED, BARE, BY_DEFAULT, DEFAULT_MONITORS, MAPS, MONITORS
+from experiments.detection.watch import ANNOTATED, BARE, DEFAULT_MONITORS, MAPS, MONITORS
 from experiments.parallel import Run
 from experiments.table import markdown
 
@@ -40,30 +39,45 @@ def tables(runs: Sequence[Run], cuts: Cuts) -> dict[str, str]:
 
 
 def tables_by_default(runs: Sequence[Run]) -> dict[str, str]:
-    """Those of runs under the two monitors that were told no method."""
-    return {
-        "detectors": monitor_table(runs),
-        "kinds": kinds_table(runs, BY_DEFAULT),
-        "false alarms": false_alarms(runs, list(DEFAULT_MONITORS)),
-        "runs": runs_table(runs, BY_DEFAULT),
-    }
+    """Those of runs under the monitors that were told nothing."""
+    return {"flags": flag_table(runs), "runs": found_table(runs)}
 
 
-def monitor_table(runs: Sequence[Run]) -> str:
-    """How many runs are flagged, of each task."""
+def flag_table(runs: Sequence[Run]) -> str:
+    """Of every kind of shortcut, how many runs are flagged at the end, and how many ever were."""
     rows = []
-    for name in DEFAULT_MONITORS:
-        row = {"monitor": name, "AUROC": shown(auroc_with_interval(runs, partial(severity, monitor=name)))}
-        for task in dict.fromkeys(run["task"] for run in runs):
-            flags = {
-                wanted: [flagged(run, name) for run in runs if run["task"] == task and planted(run) == wanted]
-                for wanted in (True, False)
-            }
-            row |= {
-                f"{task}, with a shortcut": f"{sum(flags[True])} of {len(flags[True])}",
-                f"{task}, clean": f"{sum(flags[False])} of {len(flags[False])}",
-            }
+    for task, shortcut in sorted({(run["task"], run["shortcut"]) for run in runs}):
+        mine = [run for run in runs if (run["task"], run["shortcut"]) == (task, shortcut)]
+        row = {"shortcut": f"{_named(shortcut)} ({task})", "runs": str(len(mine))}
+        for name in DEFAULT_MONITORS:
+            row["flagged in the last epoch"] = str(sum(flagged(run, name) for run in mine))
+            row["in any epoch"] = str(sum(flag_epoch(run, name) is not None for run in mine))
         rows.append(row)
+    return markdown(rows)
+
+
+def found_table(runs: Sequence[Run]) -> str:
+    """What was confirmed in the last epoch of each run, clean ones included; the largest effect of each kind."""
+    rows = []
+    for run in runs:
+        last = run["epochs"][-1]
+        effects: dict[str, float] = {}
+        for name in DEFAULT_MONITORS:
+            for finding in confirmed(last, name):
+                effects[finding["kind"]] = max(finding["effect"], effects.get(finding["kind"], 0.0))
+        told = ", ".join(
+            f"`{kind}` {effect:.2f}" for kind, effect in sorted(effects.items(), key=lambda each: -each[1])
+        )
+        rows.append(
+            {
+                "shortcut": f"{_named(run['shortcut'])} ({run['task']})",
+                "correlation": f"{run['correlation']:g}" if planted(run) else "",
+                "seed": str(run["seed"]),
+                "accuracy": f"{last['accuracy']:.3f}",
+                "accuracy without": f"{last['accuracy without']:.3f}",
+                "confirmed in the last epoch": told or "nothing",
+            }
+        )
     return markdown(rows)
 
 
@@ -122,7 +136,7 @@ def kinds_table(runs: Sequence[Run], method: str = MAIN) -> str:
     return markdown(rows)
 
 
-def false_alarms(runs: Sequence[Run], monitors: Sequence[str] = tuple(MONITORS)) -> str:
+def false_alarms(runs: Sequence[Run]) -> str:
     """Every confirmed finding of a clean run's last epoch, and how many there were in earlier ones."""
     rows = [
         {
@@ -134,10 +148,10 @@ def false_alarms(runs: Sequence[Run], monitors: Sequence[str] = tuple(MONITORS))
         }
         for run in runs
         if not planted(run)
-        for monitor in monitors
+        for monitor in MONITORS
         for finding in confirmed(run["epochs"][-1], monitor)
     ]
-    earlier = {monitor: _earlier(runs, monitor) for monitor in monitors}
+    earlier = {monitor: _earlier(runs, monitor) for monitor in MONITORS}
     told = ", ".join(f"{monitor} {number}" for monitor, number in earlier.items())
     return f"{markdown(rows) if rows else 'None.'}\n\nClean runs with a confirmed finding in an earlier epoch: {told}."
 
@@ -151,30 +165,24 @@ def _interval(finding: Mapping[str, object]) -> str:
     return f"{finding['effect']:.2f} ({low:.2f} to {high:.2f})"
 
 
-def runs_table(runs: Sequence[Run], method: str = MAIN) -> str:
+def runs_table(runs: Sequence[Run]) -> str:
     """Each run with a shortcut, and the clean ones together."""
     rows = [
-        _row(f"{run['shortcut']} ({run['task']})", f"{run['correlation']:g}", [run], method)
-        for run in runs
-        if planted(run)
+        _row(f"{run['shortcut']} ({run['task']})", f"{run['correlation']:g}", [run]) for run in runs if planted(run)
     ]
     for task in dict.fromkeys(run["task"] for run in runs):
-        clean = [run for run in runs if run["task"] == task and not planted(run)]
-        rows.append(_row(f"{_named(CLEAN)} ({task})", "", clean, method))
+        rows.append(_row(f"{_named(CLEAN)} ({task})", "", [r for r in runs if r["task"] == task and not planted(r)]))
     return markdown(rows)
 
 
-def _row(name: str, correlation: str, runs: Sequence[Run], method: str) -> dict[str, str]:
+def _row(name: str, correlation: str, runs: Sequence[Run]) -> dict[str, str]:
     """Of one run, or of several with least and largest values."""
     accuracies = {name: [run["epochs"][-1][name] for run in runs] for name in ("accuracy", "accuracy without")}
-    severities = {
-        f"severity, {kind}": [severity(run, f"{kind} {method}") for run in runs] for kind in (ANNOTATED, BARE)
-    }
+    severities = {f"severity, {kind}": [severity(run, f"{kind} {MAIN}") for run in runs] for kind in (ANNOTATED, BARE)}
     cells = {key: _range(values) for key, values in (accuracies | severities).items()}
     epochs = {"accuracy shows it in epoch": [_told(accuracy_epoch(run)) for run in runs]}
     epochs |= {
-        f"flagged in, {kind}": [_told(flag_epoch(run, f"{kind} {method}")) for run in runs]
-        for kind in (ANNOTATED, BARE)
+        f"flagged in, {kind}": [_told(flag_epoch(run, f"{kind} {MAIN}")) for run in runs] for kind in (ANNOTATED, BARE)
     }
     return {
         "shortcut": name,

@@ -26,8 +26,7 @@ MAPS = ("transformer_attribution", "raw_attention", "rollout")
 ANNOTATED, BARE = "annotated", "without annotations"
 MONITORS = {f"{kind} {method}": (kind, method) for kind in (ANNOTATED, BARE) for method in MAPS}
 """Kind and method by name."""
-BY_DEFAULT = "by default"
-DEFAULT_MONITORS = {f"{BARE} {BY_DEFAULT}": (BARE, None)}
+DEFAULT_MONITORS = {f"{BARE} by default": (BARE, None)}
 """One that is told neither annotations nor a method."""
 CONSTANTS = {"max_samples": 128, "budget": None, "intervention": "swap", "min_effect": 0.05, "confidence": 0.95}
 """Of every monitor; with those that are the monitor's own, all that decides about a finding."""

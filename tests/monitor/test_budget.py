@@ -12,6 +12,7 @@ from lrptrain.monitor.budget import FEWEST_SAMPLES, Budget, Extent, extents_with
 FULL = Extent(128, 16, 5)
 LARGE = Extent(64, 0, 0)
 SMALL = Extent(32, 0, 0)  # the smallest part of it that is planned with
+SMALL_WITH_PICTURES = Extent(32, 4, 0)  # the smallest part of the full one
 
 
 @dataclass
@@ -138,10 +139,10 @@ def test_the_only_evaluation_is_as_large_as_the_run_pays_for():
 
 
 def test_what_decides_by_the_values_does_not_wait_for_the_end():
-    options = ({"in_every_validation": True}, {"in_full": True})
-    for each in options:
-        budget = Budget(0.05, FULL, seconds_per_sample=0.25, **each)
-        assert budget.plan(1.0, 0.1) is not None
+    for_each = Budget(0.05, FULL, seconds_per_sample=0.25, in_every_validation=True)
+    assert for_each.plan(1.0, 0.1) == SMALL_WITH_PICTURES
+    in_full = Budget(0.05, FULL, seconds_per_sample=0.25, in_full=True)
+    assert in_full.plan(1.0, 0.1) == FULL
 
 
 def test_the_final_weights_are_evaluated_within_the_budget():

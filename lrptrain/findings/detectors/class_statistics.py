@@ -57,10 +57,12 @@ def statistics(images: Sequence[Float[torch.Tensor, "channels height width"]]) -
     """Return mean and spread of the channels of every image, and how the means differ: a cast, however bright."""
     first, second = torch.triu_indices(len(images[0]), len(images[0]), 1)
     rows = []
-    for image in images:  # one by one: all of them in float64 would take much memory
-        spread, mean = torch.std_mean(image.double(), (1, 2))
+    for image in images:
+        # Sums over all pixels in 16 bits would lose what tells images apart.
+        wide = image.to(torch.promote_types(image.dtype, torch.float32))
+        spread, mean = torch.std_mean(wide, (1, 2))
         rows.append(torch.cat([mean, spread, mean[first] - mean[second]]))
-    return torch.stack(rows).cpu().numpy()
+    return torch.stack(rows).double().cpu().numpy()
 
 
 def outstanding_class(values: Float[np.ndarray, "n statistics"], predicted: Int[np.ndarray, " n"]) -> int | None:
