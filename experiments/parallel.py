@@ -8,6 +8,8 @@ from multiprocessing import get_context
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
+from experiments.records import append, stamped
+
 Run = dict[str, Any]
 
 
@@ -39,17 +41,20 @@ def complete(path: Path, tasks: Sequence[Task], work: Callable[[Task], Run], wor
     missing = [task for task in tasks if task.key not in found]
     if not missing:
         return found
-    path.parent.mkdir(parents=True, exist_ok=True)
     os.environ |= {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
     with ProcessPoolExecutor(workers, mp_context=get_context("spawn")) as pool:
-        running = {pool.submit(work, task): task for task in missing}
+        running = {pool.submit(_done, work, task): task for task in missing}
         for done, future in enumerate(as_completed(running), 1):
             task = running[future]
             if (error := future.exception()) is not None:
                 print(f"{path.stem} {done}/{len(missing)}: {task.key} failed: {error!r}", flush=True)
                 continue
-            found[task.key] = {"key": task.key, **future.result()}
-            with path.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(found[task.key]) + "\n")
+            found[task.key] = future.result()
+            append(path, found[task.key])
             print(f"{path.stem} {done}/{len(missing)}: {task.key}", flush=True)
     return found
+
+
+def _done(work: Callable[[Task], Run], task: Task) -> Run:
+    """In the worker, whose number of threads the record tells."""
+    return stamped({"key": task.key, **work(task)})

@@ -6,12 +6,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 import lrptrain
-from experiments.table import mean_interval
+from experiments.intervals import estimate
+from experiments.records import KEY, made_on
 from lrptrain.relevance.types import UnsupportedMethodError, UnsupportedModelError
 
 Result = dict[str, Any]
@@ -71,7 +73,7 @@ def relevance(
 def fill(path: Path, head: Result, rows: Sequence[Row], measure: Callable[[Row], Result]) -> Result:
     """Measure the rows that a file of results still lacks, and save it after each.
 
-    A method that does not exist for the model is noted with its reason.
+    A method that does not exist for the model is noted with its reason; what the rows were measured on, too.
 
     Raises:
         ValueError: If the file is of another run: its head is not `head`.
@@ -83,6 +85,9 @@ def fill(path: Path, head: Result, rows: Sequence[Row], measure: Callable[[Row],
     for row in rows:
         if row.name in found["methods"]:
             continue
+        # A file may be filled on several machines, or at several commits: it names them all.
+        if made_on() not in found.setdefault(KEY, []):
+            found[KEY].append(made_on())
         try:
             found["methods"][row.name] = measure(row)
         except (UnsupportedMethodError, UnsupportedModelError) as error:
@@ -111,13 +116,21 @@ def absent(results: Sequence[Result]) -> str:
     return f"\n\nWithout a row: {'; '.join(reasons)}." if reasons else ""
 
 
+def per_image(values: Float[Tensor, " n"]) -> list[float]:
+    """As results keep a measure: one number an image, so that intervals are over images, too."""
+    return [round(value, 5) for value in values.tolist()]
+
+
 def cell(results: Sequence[Result], *keys: str) -> tuple[float, str]:
-    """Mean over seeds, and the text of mean and interval."""
-    mean, half = mean_interval([_at(result["methods"], keys) for result in results])
-    return mean, f"{mean:.3f} ± {half:.3f}"
+    """Mean over seeds and images, and the text of mean and interval.
+
+    Results that kept only the mean over images have an interval over seeds.
+    """
+    found = estimate([np.atleast_1d(_at(result["methods"], keys)) for result in results], same_samples=True)
+    return found.mean, str(found)
 
 
-def _at(found: Mapping[str, Any], keys: Sequence[str]) -> float:
+def _at(found: Any, keys: Sequence[str]) -> Any:
     for key in keys:
         found = found[key]
-    return float(found)  # type: ignore[arg-type]
+    return found

@@ -29,6 +29,22 @@ def short_tweets() -> tuple[Example, ...]:
     return tuple(example for example in source.splits["train"] + source.splits["val"] if suited(example))
 
 
+@cache
+def neutral_tweets() -> tuple[str, ...]:
+    """All short ones of no mood."""
+    source = TextSpans(
+        str(dataset("tweets")),
+        label_column="sentiment",
+        rationale_column="selected_text",
+        labels=["neutral", "positive"],
+        val_share=0.5,
+    )
+    source.setup()
+    examples = source.splits["train"] + source.splits["val"]
+    texts = [example.text for example in examples if example.label == 0]
+    return tuple(text for text in texts if len(tokenizer()(text)["input_ids"]) < LENGTH)
+
+
 def suited(example: Example) -> bool:
     """Short, and with words beside the rationale."""
     if example.spans is None:

@@ -11,7 +11,8 @@ import io
 import json
 import time
 import zipfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +26,8 @@ from torch import Tensor, nn
 
 import lrptrain
 from experiments.data import dataset
+from experiments.intervals import estimate, paired, starred
+from experiments.records import save
 from experiments.table import markdown, mean_interval, write_between
 from experiments.vision import MEAN, STD, vit
 from lrptrain.data import TextSpans
@@ -39,6 +42,7 @@ SHOWN = {
 }  # fmt: skip
 COMPARED = ("AtbFf", "AtbFfRes", "AtbFfResLn")
 Row = dict[str, float]
+Result = dict[str, Any]
 
 
 def change(before: Float[Tensor, "s s"], after: Float[Tensor, "s s"]) -> tuple[float, float]:
@@ -126,37 +130,67 @@ def minilm(seed: int) -> dict[str, Any]:
     return run(module.eval(), batches_of_tweets(data))
 
 
-def means(result: dict[str, Any], block: int) -> Row:
-    """Over the samples."""
-    rows = [sample[block] for sample in result["blocks"]]
-    return {name: float(np.mean([row[name] for row in rows])) for name in rows[0]}
+def values(results: Sequence[Result], name: str, block: int | None) -> list[Float[np.ndarray, " samples"]]:
+    """Per result a number of every sample: of one block, or the mean over blocks."""
+    chosen = slice(None) if block is None else slice(block, block + 1)
+    return [np.array([np.mean([row[name] for row in rows[chosen]]) for rows in run["blocks"]]) for run in results]
 
 
-def interval_cell(values: list[float]) -> str:
-    return "{:.3f} ± {:.3f}".format(*mean_interval(values))
-
-
-def table(rows_of: Callable[[int], list[Row]], blocks: int) -> str:
-    """One line per block, and one for the mean over them; `rows_of(block)` gives a row per repetition."""
-    every = [rows_of(block) for block in range(blocks)]
-    overall = [
-        {name: float(np.mean([row[name] for row in each])) for name in each[0]} for each in zip(*every, strict=True)
-    ]
+def table(results: Sequence[Result]) -> str:
+    """One line per block, and one for the mean over them; mean and 95 % interval over seeds and samples."""
+    names = results[0]["blocks"][0][0]
     lines = []
-    for title, rows in [*((str(block + 1), each) for block, each in enumerate(every)), ("all", overall)]:
-        line = {"block": title}
+    for block in [*range(len(results[0]["blocks"][0])), None]:
+        line = {"block": "all" if block is None else str(block + 1)}
         for kind, head in (("rank", "1 - r_s to Atb:"), ("distance", "distance to Atb:"), ("mixing", "mixing:")):
-            names = [name for name in ("Attention", "Atb", *COMPARED) if f"{kind} {name}" in rows[0]]
-            line |= {f"{head} {name}": interval_cell([row[f"{kind} {name}"] for row in rows]) for name in names}
+            for form in ("Attention", "Atb", *COMPARED):
+                if (name := f"{kind} {form}") in names:
+                    line[f"{head} {form}"] = str(estimate(values(results, name, block), same_samples=False))
         lines.append(line)
     return markdown(lines)
+
+
+def steps_table(models: Mapping[str, Sequence[Result]]) -> str:
+    """What each further step adds to the change of the map, over all blocks: negative where it undoes some."""
+    found = {
+        (model, kind, before, after): estimate(
+            paired(values(results, f"{kind} {after}", None), values(results, f"{kind} {before}", None)), False
+        )
+        for model, results in models.items()
+        for kind in ("rank", "distance")
+        for before, after in pairwise(form for form in COMPARED if f"{kind} {form}" in results[0]["blocks"][0][0])
+    }
+    stars = starred(found)
+    return markdown(
+        [
+            {
+                "model": key[0],
+                "measure": {"rank": "1 - r_s to Atb", "distance": "distance to Atb"}[key[1]],
+                "step": f"{key[3]} minus {key[2]}",
+                "difference": f"{each.mean:+.3f} ± {each.half:.3f}{' *' if key in stars else ''}",
+            }
+            for key, each in found.items()
+        ]
+    )
+
+
+def tables(texts: Sequence[Result], images: Result) -> str:
+    """Everything between the marks of the README."""
+    accuracy = "{:.0%} ± {:.0%}".format(*mean_interval([result["accuracy"] for result in texts]))
+    return (
+        f"MiniLM (post-LN), {len(texts)} seeds, {SAMPLES} tweets each, accuracy on them {accuracy}; mean ± 95 % "
+        f"interval over seeds and tweets:\n\n{table(texts)}\n\n"
+        f"ViT (pre-LN), {images['samples']} images, accuracy on them {images['accuracy']:.0%}; mean ± 95 % "
+        f"interval over images:\n\n{table([images])}\n\n"
+        "What each step does to the change of the map, sample by sample, mean over blocks; `*`: it is not 0, p <= 0.05 "
+        f"after Holm's correction over the table:\n\n{steps_table({'MiniLM': texts, 'ViT': [images]})}"
+    )
 
 
 def kept(path: Path, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     """The result in a file, made if it is missing."""
     if not path.exists():
-        path.parent.mkdir(exist_ok=True)
-        path.write_text(json.dumps(make()) + "\n", encoding="utf-8")
+        save(path, make())
     result = json.loads(path.read_text(encoding="utf-8"))
     print(f"{path.stem}: accuracy {result['accuracy']:.2f}, decomposed in {result['seconds']:.0f} s", flush=True)
     return result
@@ -173,13 +207,7 @@ def main() -> None:
         return run(vit(10, 32, dataset("vit")).eval(), batches_of_images(dataset("cifar10")))
 
     images = kept(HERE / "results" / "vit.json", photographs)
-    accuracy = "{:.0%} ± {:.0%}".format(*mean_interval([result["accuracy"] for result in texts]))
-    text = (
-        f"MiniLM (post-LN), {len(texts)} seeds, {SAMPLES} tweets each, accuracy on them {accuracy}; mean ± 95 % "
-        f"interval (t) over seeds:\n\n{table(lambda block: [means(result, block) for result in texts], 6)}\n\n"
-        f"ViT (pre-LN), {images['samples']} images, accuracy on them {images['accuracy']:.0%}; mean ± 95 % "
-        f"interval (t) over images:\n\n{table(lambda block: [sample[block] for sample in images['blocks']], 6)}"
-    )
+    text = tables(texts, images)
     write_between(HERE / "README.md", text)
     print(text)
 

@@ -7,7 +7,6 @@ off goes on with what is missing. The tables are written into this folder's READ
 """
 
 import argparse
-import json
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -22,6 +21,7 @@ from experiments.default_method import report
 from experiments.default_method.models import BLACK, Samples, accuracy, logits, trained
 from experiments.minilm import network
 from experiments.parallel import load
+from experiments.records import append
 from experiments.table import write_between
 from experiments.vision import vit
 from lrptrain.auditing.tests.perturbation import order_score
@@ -148,10 +148,7 @@ def save(path: Path, key: str, work: Callable[[], dict[str, Any]]) -> None:
     """Do what is missing, a line of the file."""
     if key in load(path):
         return
-    path.parent.mkdir(parents=True, exist_ok=True)
-    line = json.dumps({"key": key, **work()})
-    with path.open("a", encoding="utf-8") as file:
-        file.write(line + "\n")
+    append(path, {"key": key, **work()})
     print(key, flush=True)
 
 

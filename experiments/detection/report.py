@@ -14,12 +14,13 @@ from experiments.detection.scoring import (
     confirmed,
     detectors,
     flag_epoch,
+    flagged,
     planted,
     precision,
     recall,
     severity,
 )
-from experiments.detection.watch import ANNOTATED, BARE, MAPS, MONITORS
+from experiments.detection.watch import ANNOTATED, BARE, DEFAULT_MONITORS, MAPS, MONITORS
 from experiments.parallel import Run
 from experiments.table import markdown
 
@@ -35,6 +36,49 @@ def tables(runs: Sequence[Run], cuts: Cuts) -> dict[str, str]:
         "false alarms": false_alarms(runs),
         "runs": runs_table(runs),
     }
+
+
+def tables_by_default(runs: Sequence[Run]) -> dict[str, str]:
+    """Those of runs under the monitors that were told nothing."""
+    return {"flags": flag_table(runs), "runs": found_table(runs)}
+
+
+def flag_table(runs: Sequence[Run]) -> str:
+    """Of every kind of shortcut, how many runs are flagged at the end, and how many ever were."""
+    rows = []
+    for task, shortcut in sorted({(run["task"], run["shortcut"]) for run in runs}):
+        mine = [run for run in runs if (run["task"], run["shortcut"]) == (task, shortcut)]
+        row = {"shortcut": f"{_named(shortcut)} ({task})", "runs": str(len(mine))}
+        for name in DEFAULT_MONITORS:
+            row["flagged in the last epoch"] = str(sum(flagged(run, name) for run in mine))
+            row["in any epoch"] = str(sum(flag_epoch(run, name) is not None for run in mine))
+        rows.append(row)
+    return markdown(rows)
+
+
+def found_table(runs: Sequence[Run]) -> str:
+    """What was confirmed in the last epoch of each run, clean ones included; the largest effect of each kind."""
+    rows = []
+    for run in runs:
+        last = run["epochs"][-1]
+        effects: dict[str, float] = {}
+        for name in DEFAULT_MONITORS:
+            for finding in confirmed(last, name):
+                effects[finding["kind"]] = max(finding["effect"], effects.get(finding["kind"], 0.0))
+        told = ", ".join(
+            f"`{kind}` {effect:.2f}" for kind, effect in sorted(effects.items(), key=lambda each: -each[1])
+        )
+        rows.append(
+            {
+                "shortcut": f"{_named(run['shortcut'])} ({run['task']})",
+                "correlation": f"{run['correlation']:g}" if planted(run) else "",
+                "seed": str(run["seed"]),
+                "accuracy": f"{last['accuracy']:.3f}",
+                "accuracy without": f"{last['accuracy without']:.3f}",
+                "confirmed in the last epoch": told or "nothing",
+            }
+        )
+    return markdown(rows)
 
 
 def shown(ratio: Ratio) -> str:

@@ -2,6 +2,7 @@
 
     .venv/bin/python -m experiments.detection.run calibrate
     .venv/bin/python -m experiments.detection.run test
+    .venv/bin/python -m experiments.detection.run again
 
 Every run is a line in `results/`; what was cut off goes on with what is missing.
 """
@@ -11,15 +12,15 @@ import json
 from pathlib import Path
 
 from experiments.detection import report
-from experiments.detection.cases import CALIBRATION, TEST, Case
+from experiments.detection.cases import AGAIN, CALIBRATION, TEST, Case
 from experiments.detection.scoring import Cuts, chosen_cuts
-from experiments.detection.watch import CONSTANTS, train
+from experiments.detection.watch import CONSTANTS, train, train_by_default
 from experiments.parallel import Run, complete, load
 from experiments.table import write_between
 
 HERE = Path(__file__).resolve().parent
 
-CALIBRATED, TESTED = (HERE / "results" / f"{name}.jsonl" for name in ("calibration", "test"))
+CALIBRATED, TESTED, REPEATED = (HERE / "results" / f"{name}.jsonl" for name in ("calibration", "test", "again"))
 FROZEN = HERE / "results" / "frozen.json"
 
 
@@ -71,6 +72,11 @@ def test(workers: int) -> None:
     complete(TESTED, TEST, train, workers)
 
 
+def again(workers: int) -> None:
+    """Run what is tested again, under the monitor as it is by default, which knows no threshold of these runs."""
+    complete(REPEATED, AGAIN, train_by_default, workers)
+
+
 def tables() -> None:
     """Write what is saved into README.md."""
     for name, path, cases in (("calibration", CALIBRATED, CALIBRATION), ("test", TESTED, TEST)):
@@ -78,13 +84,20 @@ def tables() -> None:
         runs = [found[case.key] for case in cases if case.key in found]
         if len(runs) == len(cases) and FROZEN.exists():
             for table, text in report.tables(runs, cuts()).items():
-                mark = f"{name}: {table}"
-                write_between(HERE / "README.md", text, f"<!-- {mark} -->", f"<!-- end of {mark} -->")
+                _write(f"{name}: {table}", text)
+    repeated = load(REPEATED)
+    if runs := [repeated[case.key] for case in AGAIN if case.key in repeated]:
+        for table, text in report.tables_by_default(runs).items():
+            _write(f"again: {table}", text)
+
+
+def _write(mark: str, text: str) -> None:
+    write_between(HERE / "README.md", text, f"<!-- {mark} -->", f"<!-- end of {mark} -->")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    steps = {"calibrate": calibrate, "test": test}
+    steps = {"calibrate": calibrate, "test": test, "again": again}
     parser.add_argument("step", choices=[*steps, "tables"])
     parser.add_argument("--workers", type=int, default=2)
     arguments = parser.parse_args()

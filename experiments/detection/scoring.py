@@ -42,8 +42,8 @@ def confirmed(epoch: Run, monitor: str, by_map: bool = False) -> list[Run]:
 
 
 def severity(run: Run, monitor: str, by_map: bool = False) -> float:
-    """The largest of the last epoch's confirmed findings, 0 without any."""
-    return max((finding["severity"] for finding in confirmed(run["epochs"][-1], monitor, by_map)), default=0.0)
+    """The largest effect of the last epoch's confirmed findings, 0 without any; those for a person to judge count."""
+    return max((finding["effect"] for finding in confirmed(run["epochs"][-1], monitor, by_map)), default=0.0)
 
 
 def flagged(run: Run, monitor: str, by_map: bool = False) -> bool:

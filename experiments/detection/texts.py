@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader
 from transformers.utils import logging
 
 from experiments.detection.cases import Case
-from experiments.short_tweets import LENGTH, short_tweets, tokenizer, with_word
+from experiments.short_tweets import LENGTH, neutral_tweets, short_tweets, tokenizer, with_word
 from lrptrain.data.common import stratified_split
 from lrptrain.data.texts import Example, text_loader
 from lrptrain.models import TextClassifier
@@ -20,6 +20,8 @@ WORDS = (("census", "cubic"), ("copper", "violin"), ("granite", "lantern"), ("or
 """Planted in negative and in positive tweets; a seed has one of the pairs."""
 MARKS = (" ;", " ~")
 """Behind negative and positive tweets."""
+LONGEST = 2 * LENGTH
+"""Word pieces of the longest tweet with another one behind it."""
 CLASSES = ("negative", "positive")
 
 
@@ -43,7 +45,7 @@ def loaders(case: Case) -> tuple[DataLoader, DataLoader, DataLoader]:
     train, held_out = stratified_split([tweet.label for tweet in tweets], HELD_OUT / len(tweets), case.seed)
     plain = [[tweets[i] for i in rows] for rows in (train, held_out)]
     first, shown = (planted(examples, case, place) for place, examples in enumerate(plain))
-    batches = partial(text_loader, tokenizer=tokenizer(), max_length=LENGTH, batch_size=BATCH)
+    batches = partial(text_loader, tokenizer=tokenizer(), max_length=LONGEST, batch_size=BATCH)
     return batches(first, shuffle=True), batches(shown), batches(plain[1])
 
 
@@ -56,5 +58,13 @@ def planted(examples: list[Example], case: Case, place: int) -> list[Example]:
     shown = [each.label if own else 1 - each.label for each, own in zip(examples, agrees, strict=True)]
     if case.shortcut == "punctuation":
         return [each._replace(text=each.text + MARKS[label]) for each, label in zip(examples, shown, strict=True)]
+    if case.shortcut == "length":
+        return [longer(each, rng) if label else each for each, label in zip(examples, shown, strict=True)]
     words = WORDS[case.seed % len(WORDS)]
     return [with_word(each, words[label], rng) for each, label in zip(examples, shown, strict=True)]
+
+
+def longer(example: Example, rng: np.random.Generator) -> Example:
+    """The tweet with another one behind it, of no mood."""
+    others = neutral_tweets()
+    return example._replace(text=f"{example.text} {others[rng.integers(len(others))]}")

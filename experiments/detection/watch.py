@@ -5,7 +5,7 @@ import logging
 import tempfile
 import time
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from contextlib import redirect_stdout
 from types import ModuleType
 from typing import Any
@@ -26,10 +26,13 @@ MAPS = ("transformer_attribution", "raw_attention", "rollout")
 ANNOTATED, BARE = "annotated", "without annotations"
 MONITORS = {f"{kind} {method}": (kind, method) for kind in (ANNOTATED, BARE) for method in MAPS}
 """Kind and method by name."""
+DEFAULT_MONITORS = {f"{BARE} by default": (BARE, None)}
+"""One that is told neither annotations nor a method."""
 CONSTANTS = {"max_samples": 128, "budget": None, "intervention": "swap", "min_effect": 0.05, "confidence": 0.95}
 """Of every monitor; with those that are the monitor's own, all that decides about a finding."""
 FOCUS = "label/energy_pointing_game"
 Row = dict[str, Any]
+Wanted = Mapping[str, tuple[str, str | None]]
 
 
 def unannotated(batch: Mapping[str, Any]) -> dict[str, Any]:
@@ -37,14 +40,14 @@ def unannotated(batch: Mapping[str, Any]) -> dict[str, Any]:
     return {name: value for name, value in batch.items() if name not in ("mask", "rationale")}
 
 
-def monitors(case: Case) -> list[RelevanceMonitor]:
-    """All six, on one sample; a failure ends the run."""
+def monitors(case: Case, wanted: Wanted) -> list[RelevanceMonitor]:
+    """All that are wanted, on one sample; a failure ends the run."""
     look = TASKS[case.task].look()
     shared = {**CONSTANTS, **look, "seed": case.seed, "max_pictures": 0, "progress_bar": False, "on_error": "raise"}
     adapters = {ANNOTATED: None, BARE: unannotated}
     return [
         RelevanceMonitor(method=method, name=name.replace(" ", "_"), batch_adapter=adapters[kind], **shared)
-        for name, (kind, method) in MONITORS.items()
+        for name, (kind, method) in wanted.items()
     ]
 
 
@@ -54,13 +57,13 @@ class Diary(pl.Callback):
     Args:
         shown: Held-out samples with the shortcut.
         clean: The same without it.
-        watched: The monitors, in the order of `MONITORS`; they come before this callback.
+        watched: The monitors by name; they come before this callback.
 
     Attributes:
         epochs: A row each.
     """
 
-    def __init__(self, shown: DataLoader, clean: DataLoader, watched: Sequence[RelevanceMonitor]) -> None:
+    def __init__(self, shown: DataLoader, clean: DataLoader, watched: Mapping[str, RelevanceMonitor]) -> None:
         self.shown, self.clean, self.watched = shown, clean, watched
         self.epochs: list[Row] = []
 
@@ -70,7 +73,7 @@ class Diary(pl.Callback):
         with_cue, clean = right(pl_module, self.shown), right(pl_module, self.clean)
         row = {"accuracy": with_cue.mean(), "accuracy without": clean.mean()}
         row |= {"lost": int((with_cue & ~clean).sum()), "won": int((clean & ~with_cue).sum()), "samples": len(with_cue)}
-        row["monitors"] = {name: noted(each) for name, each in zip(MONITORS, self.watched, strict=True)}
+        row["monitors"] = {name: noted(each) for name, each in self.watched.items()}
         self.epochs.append(rounded(row))
 
 
@@ -109,14 +112,19 @@ def rounded(value: Any, digits: int = 4) -> Any:
     return float(f"{value:.{digits}g}") if isinstance(value, float) else value
 
 
-def train(case: Case) -> Row:
+def train_by_default(case: Case) -> Row:
+    """One run under the monitor that is told neither annotations nor a method."""
+    return train(case, DEFAULT_MONITORS)
+
+
+def train(case: Case, wanted: Wanted = MONITORS) -> Row:
     """One run, on one core."""
     quiet()
     task = TASKS[case.task]
     started = time.monotonic()
     pl.seed_everything(case.seed, verbose=False)
     first, with_cue, clean = task.loaders(case)
-    watched = monitors(case)
+    watched = dict(zip(wanted, monitors(case, wanted), strict=True))
     diary = Diary(with_cue, clean, watched)
     with tempfile.TemporaryDirectory() as folder:
         trainer = pl.Trainer(
@@ -124,7 +132,7 @@ def train(case: Case) -> Row:
             limit_train_batches=task.STEPS,
             gradient_clip_val=1.0,
             accelerator="cpu",
-            callbacks=[*watched, diary],
+            callbacks=[*watched.values(), diary],
             default_root_dir=folder,
             num_sanity_val_steps=0,
             logger=False,

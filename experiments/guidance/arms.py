@@ -5,7 +5,7 @@ from typing import Any, Literal
 
 from lrptrain.repairing.repair import Balance
 
-Rule = Literal["cross_entropy", "swapped", "group_dro"]
+Rule = Literal["cross_entropy", "swapped", "group_dro", "jitter"]
 WEIGHTS = (0.1, 1.0, 10.0)
 
 
@@ -16,8 +16,11 @@ class Arm:
     Attributes:
         guidance: Arguments of `RelevanceGuidance`, without the weight; None without guidance.
         weights: To choose from; empty where there is nothing to choose.
-        rule: The task's loss: cross-entropy, the same on images with swapped surroundings, or group DRO.
+        rule: The task's loss: cross-entropy, the same on images with swapped surroundings or with jittered colours, or
+            group DRO.
         clean: Trained on data without the shortcut.
+        group_step: The step size of the weights of the groups, for group DRO.
+        weight_decay: AdamW's.
         repair: What the last layer is trained anew on after the training, of the validation split; see
             `lrptrain.repair`. None without.
     """
@@ -26,6 +29,8 @@ class Arm:
     weights: tuple[float, ...] = ()
     rule: Rule = "cross_entropy"
     clean: bool = False
+    group_step: float = 0.01
+    weight_decay: float = 0.05
     repair: Balance | None = None
 
 

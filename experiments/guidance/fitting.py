@@ -11,16 +11,17 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, StackDataset
+from torchvision.transforms import ColorJitter
 
 import lrptrain
 from experiments.guidance.arms import Arm
+from experiments.vision import MEAN, STD
 from lrptrain.callbacks import RelevanceGuidance
 from lrptrain.guidance import swap_outside, swap_tokens
 from lrptrain.guidance.evidence import evidence
 
 Batch = dict[str, Tensor]
 Precision = Literal["32-true", "bf16-mixed"]
-GROUP_STEP = 0.01
 
 
 class Trained(pl.LightningModule):
@@ -42,6 +43,8 @@ class Trained(pl.LightningModule):
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         if self.arm.rule == "swapped":
             batch = swapped(batch)
+        if self.arm.rule == "jitter":
+            batch = {**batch, "image": jittered(batch["image"])}
         output = self.net(**self.inputs(batch))
         losses = F.cross_entropy(getattr(output, "logits", output), batch["label"], reduction="none")
         return self._robust(losses, batch["group"]) if self.arm.rule == "group_dro" else losses.mean()
@@ -51,20 +54,35 @@ class Trained(pl.LightningModule):
         member = F.one_hot(group, len(self.share)).to(losses)
         present = member.sum(0) > 0
         means = (member * losses[:, None]).sum(0) / member.sum(0).clamp(min=1)
-        self.share *= torch.where(present, (GROUP_STEP * means.detach()).exp(), 1.0)
+        self.share *= torch.where(present, (self.arm.group_step * means.detach()).exp(), 1.0)
         self.share /= self.share.sum()
         return (self.share * means).sum()
 
     def configure_optimizers(self) -> Any:
-        optimizer = torch.optim.AdamW(self.parameters(), lr=self.lr, weight_decay=0.05)
+        optimizer = torch.optim.AdamW(self.parameters(), lr=self.lr, weight_decay=self.arm.weight_decay)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, self.lr, int(self.trainer.max_steps))
         return {"optimizer": optimizer, "lr_scheduler": {"scheduler": schedule, "interval": "step"}}
+
+
+def draw_weights(columns: Batch, arm: Arm) -> Tensor:
+    """How often each sample is drawn: alike, or for group DRO so that both groups are."""
+    weights = torch.ones(len(columns["label"]), dtype=torch.float64)
+    if arm.rule == "group_dro":
+        weights /= torch.bincount(columns["group"], minlength=2)[columns["group"]]
+    return weights
 
 
 def swapped(batch: Batch) -> Batch:
     """The batch with what lies outside of its annotations taken from another sample."""
     name, swap, margin = ("image", swap_outside, 2) if "image" in batch else ("input_ids", swap_tokens, 0)
     return {**batch, name: swap(batch[name], evidence(batch), margin)[0]}
+
+
+def jittered(images: Tensor) -> Tensor:
+    """Images in other colours, each in its own, as strong as is usual (Chen et al. 2020, "SimCLR", with half of it)."""
+    mean, std = (torch.tensor(each).view(3, 1, 1) for each in (MEAN, STD))
+    jitter = ColorJitter(0.4, 0.4, 0.4, 0.1)
+    return torch.stack([(jitter((image * std + mean).clamp(0, 1)) - mean) / std for image in images])
 
 
 def fit(module: Trained, loader: DataLoader, steps: int, weight: float, seed: int) -> float:

@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader, StackDataset, WeightedRandomSampler
 
 from experiments.data import dataset
 from experiments.guidance.arms import COMBINED, CONTROLS, FULL, SINGLE, Arm, Task, combined
-from experiments.guidance.fitting import Trained, fit, repair_last_layer
+from experiments.guidance.fitting import Trained, draw_weights, fit, repair_last_layer
 from experiments.guidance.measures import accuracy, focus, logits, reliance
 from experiments.vision import MEAN, STD, vit
 from lrptrain.data.common import stratified_split
@@ -53,10 +53,10 @@ def digits(split: str, shortcut: str, correlation: float, seed: int) -> Digits:
     return Digits((image - mean) / std, mask, label, group)
 
 
-def network(seed: int) -> nn.Module:
+def network(seed: int, size: int = SIZE) -> nn.Module:
     """The first three blocks of the small pre-trained ViT."""
     torch.manual_seed(seed)
-    net = vit(10, SIZE, dataset("vit"))
+    net = vit(10, size, dataset("vit"))
     net.blocks = net.blocks[:BLOCKS]
     return net
 
@@ -74,10 +74,12 @@ def columns(data: Digits) -> dict[str, Tensor]:
 
 def loader(data: Digits, arm: Arm, seed: int) -> DataLoader:
     """Random batches; of both groups alike for group DRO."""
-    dataset: StackDataset = StackDataset(**columns(data))
-    weights = torch.ones(len(data.label), dtype=torch.float64)
-    if arm.rule == "group_dro":
-        weights /= torch.bincount(data.group, minlength=2)[data.group]
+    return batches(columns(data), draw_weights(columns(data), arm), seed)
+
+
+def batches(columns: dict[str, Tensor], weights: Tensor, seed: int) -> DataLoader:
+    """Random batches, drawn by weights."""
+    dataset: StackDataset = StackDataset(**columns)
     sampler = WeightedRandomSampler(weights, 100 * len(weights), generator=torch.Generator().manual_seed(seed))
     return DataLoader(dataset, BATCH, sampler=sampler)
 

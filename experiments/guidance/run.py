@@ -123,8 +123,8 @@ def waterbirds(workers: int) -> None:
     complete(path, tasks, bird, workers)
 
 
-def tables() -> None:
-    """Write what is saved into README.md."""
+def tables() -> dict[str, str]:
+    """Text of every table that has runs, by its mark in README.md."""
     runs = {name: list(load(RESULTS / f"{name}.jsonl").values()) for name in ("images", "birds", "tweets", "movies")}
     main = [run for run in runs["images"] if all(run[name] == x for name, x in images.MAIN.items())]
     texts: dict[str, Callable[[], str]] = {
@@ -135,9 +135,7 @@ def tables() -> None:
         "tweets": lambda: report.arms_table(runs["tweets"], tweets.COLUMNS, by_rule(runs["tweets"])),
         "movies": lambda: report.sizes_table(runs["movies"], "documents", movies.COLUMNS),
     }
-    for name, text in texts.items():
-        if runs.get(name, main):
-            write_between(HERE / "README.md", text(), f"<!-- {name} -->", f"<!-- end of {name} -->")
+    return {name: text() for name, text in texts.items() if runs.get(name, main)}
 
 
 def main() -> None:
@@ -156,7 +154,8 @@ def main() -> None:
     names: Sequence[str] = arguments.tables or [name for name in steps if name != "costs"]
     for name in names:
         steps[name](arguments.workers)
-    tables()
+    for name, text in tables().items():
+        write_between(HERE / "README.md", text, f"<!-- {name} -->", f"<!-- end of {name} -->")
 
 
 if __name__ == "__main__":

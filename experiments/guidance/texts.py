@@ -7,7 +7,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, StackDataset, WeightedRandomSampler, default_collate
 
 from experiments.guidance.arms import Arm
-from experiments.guidance.fitting import Trained
+from experiments.guidance.fitting import Trained, draw_weights
 from experiments.guidance.measures import accuracy, focus_on, moved
 from experiments.short_tweets import tokenizer
 from lrptrain.batch.annotations import rationale_to_tokens
@@ -48,9 +48,11 @@ def parts(texts: Texts, at_once: int = 32) -> Iterator[Texts]:
 
 def loader(texts: Texts, arm: Arm, batch: int, seed: int) -> DataLoader:
     """Random batches; of both groups alike for group DRO."""
-    weights = torch.ones(len(texts["label"]), dtype=torch.float64)
-    if arm.rule == "group_dro":
-        weights /= torch.bincount(texts["group"], minlength=2)[texts["group"]]
+    return batches(texts, draw_weights(texts, arm), batch, seed)
+
+
+def batches(texts: Texts, weights: Tensor, batch: int, seed: int) -> DataLoader:
+    """Random batches, drawn by weights."""
     sampler = WeightedRandomSampler(weights, 1000 * batch, generator=torch.Generator().manual_seed(seed))
     dataset: StackDataset = StackDataset(**texts)
     return DataLoader(dataset, batch, sampler=sampler, collate_fn=lambda samples: trimmed(default_collate(samples)))

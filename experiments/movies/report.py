@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.intervals import Estimate, estimate, paired, starred
 from experiments.table import markdown, mean_interval
 
 CLAIM = "transformer_attribution"
@@ -28,16 +29,14 @@ def per_document(results: Sequence[Mapping[str, Any]], measure: str) -> np.ndarr
     return means[~np.isnan(means)]
 
 
-def shown(numbers: Sequence[float], sign: str = "") -> str:
-    mean, half = mean_interval(numbers)
-    return f"{mean:{sign}.3f} ± {half:.3f}"
-
-
 def score_table(results: Results) -> str:
-    """A row per method, best mean F1 first; mean over documents and its 95 % interval (t)."""
+    """A row per method, best mean F1 first; mean and 95 % interval over documents, for these models."""
     order = sorted(results, key=lambda name: per_document(results[name], "mean F1").mean(), reverse=True)
     rows = [
-        {"method": f"`{name}`", **{head: shown(per_document(results[name], key)) for key, head in SHOWN.items()}}
+        {
+            "method": f"`{name}`",
+            **{head: str(estimate([per_document(results[name], key)], True)) for key, head in SHOWN.items()},
+        }
         for name in order
     ]
     return markdown(rows)
@@ -48,24 +47,39 @@ def first_documents(found: Sequence[Mapping[str, Any]], count: int) -> list[dict
     return [{"documents": {key: column[:count] for key, column in found[0]["documents"].items()}}]
 
 
-def difference(results: Results, name: str, measure: str) -> str:
-    """The claim's method minus another one, document by document; `*` where the interval leaves 0 out."""
-    gaps = values(results[CLAIM], measure) - values(results[name], measure)
-    mean, half = mean_interval(gaps.mean(0)[~np.isnan(gaps.mean(0))])
-    seeds = np.nanmean(gaps, axis=1)
-    spread = f" ({seeds.min():+.3f} to {seeds.max():+.3f})" if len(seeds) > 1 else ""
-    return f"{mean:+.3f} ± {half:.3f}{' *' if abs(mean) > half else ''}{spread}"
+def gaps(results: Results, name: str, measure: str) -> list[np.ndarray]:
+    """The claim's method minus another one, per seed and document."""
+    return paired(list(values(results[CLAIM], measure)), list(values(results[name], measure)))
+
+
+def difference(gap: list[np.ndarray], found: Estimate, stars: int) -> str:
+    """A difference with its interval over documents, its stars, and the range over seeds."""
+    seeds = [np.nanmean(run) for run in gap]
+    spread = f" ({min(seeds):+.3f} to {max(seeds):+.3f})" if len(seeds) > 1 else ""
+    return f"{found.mean:+.3f} ± {found.half:.3f}{' ' * bool(stars)}{'*' * stars}{spread}"
 
 
 def difference_table(results: Results) -> str:
     """Paired differences of the claim's method to every other one, in brackets the range over seeds."""
     others = [name for name in results if name != CLAIM]
     others.sort(key=lambda name: per_document(results[name], "mean F1").mean(), reverse=True)
-    rows = [
-        {"minus": f"`{name}`", **{measure: difference(results, name, measure) for measure in COMPARED}}
-        for name in others
-    ]
-    return markdown(rows)
+    every = {(name, measure): gaps(results, name, measure) for name in others for measure in COMPARED}
+    of_these = {key: estimate([np.mean(gap, axis=0)], same_samples=True) for key, gap in every.items()}
+    sure = starred(of_these)
+    # With one seed there is nothing to say of others.
+    of_others = {key: estimate(gap, same_samples=True) for key, gap in every.items() if len(gap) > 1}
+    surer = starred(of_others)
+    return markdown(
+        [
+            {"minus": f"`{name}`"}
+            | {
+                measure: difference(every[key], of_these[key], (key in sure) + (key in sure and key in surer))
+                for measure in COMPARED
+                if (key := (name, measure))
+            }
+            for name in others
+        ]
+    )
 
 
 def specials_line(results: Results) -> str:
@@ -113,8 +127,10 @@ def report(trainings: Sequence[Mapping[str, Any]], cut: Mapping[str, float], man
         f"{per_document(many[CLAIM], 'chance').mean():.3f}. bf16 moves a probability by {rounding:.4f} at most.",
         f"**All methods of few passes: {documents} documents, {len(trainings)} seeds.**",
         score_table(many),
-        f"**`{CLAIM}` minus each of them**, document by document; `*`: the interval leaves 0 out; in brackets the "
-        "range over seeds. For sufficiency, a negative difference is in its favour.",
+        f"**`{CLAIM}` minus each of them**, document by document, ± 95 % over documents for these models; in brackets "
+        "the range over seeds. `*`: it is not 0 for these models, `**`: nor for models of other seeds, as far as "
+        f"{len(trainings)} of them tell; p <= 0.05 after Holm's correction over the table. For sufficiency, a negative "
+        "difference is in its favour.",
         difference_table(many),
         f"**When [CLS] and [SEP] compete for the top k**, the mean F1 changes by: {specials_line(many)}.",
     ]

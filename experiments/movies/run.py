@@ -17,6 +17,7 @@ from experiments.data import dataset
 from experiments.movies.report import report
 from experiments.movies.scoring import chosen_documents, cut_off, measure, prepare
 from experiments.movies.training import MAX_LENGTH, SETTINGS, load, saved_training, trained
+from experiments.records import save
 from experiments.table import write_between
 from lrptrain.data import EraserDocuments
 
@@ -31,6 +32,7 @@ COSTLY = (
 )  # fmt: skip
 OPTIONS: dict[str, list[dict[str, Any]]] = {
     "transformer_attribution": [{}, {"normalize_rows": True, "start_layer": -1}],
+    "lrp": [{"composite": "split_alpha_beta"}],  # the paper's baseline
 }
 
 
@@ -45,25 +47,30 @@ def rows() -> dict[str, tuple[str, dict[str, Any]]]:
     return found
 
 
+def missing(seed: int, costly: bool) -> dict[str, tuple[str, dict[str, Any]]]:
+    """The rows without a result."""
+    return {
+        name: row for name, row in rows().items() if (row[0] in COSTLY) == costly and not path_of(seed, name).exists()
+    }
+
+
 def path_of(seed: int, name: str) -> Path:
     return RESULTS / f"seed_{seed}" / (re.sub(r"\W+", "_", name).strip("_") + ".json")
 
 
 def evaluate(seed: int, data: EraserDocuments, costly: bool) -> None:
     """Score what is not scored yet."""
-    missing = {
-        name: row for name, row in rows().items() if (row[0] in COSTLY) == costly and not path_of(seed, name).exists()
-    }
-    if not missing:
+    to_do = missing(seed, costly)
+    if not to_do:
         return
     module = load(RUNS / f"seed_{seed}")
     numbers = chosen_documents(data, FEW if costly else DOCUMENTS)
     batches = prepare(module, data, numbers)
     rounding = max(float(batch.rounding.max()) for batch in batches)
-    for name, (method, options) in missing.items():
+    for name, (method, options) in to_do.items():
         result = {"method": name, "seed": seed, **measure(module, batches, method, options)}
         result |= {"numbers": numbers, "bf16_rounding_of_probabilities": rounding}
-        path_of(seed, name).write_text(json.dumps(result) + "\n", encoding="utf-8")
+        save(path_of(seed, name), result)
         print(f"seed {seed}: {name}, {result.get('seconds', result.get('unsupported'))}", flush=True)
 
 
@@ -91,7 +98,8 @@ def main() -> None:
     data.setup()
     trainings = []
     for seed in arguments.seeds:
-        if arguments.tables_only:
+        complete = not missing(seed, costly=False) and (seed != arguments.seeds[0] or not missing(seed, costly=True))
+        if arguments.tables_only or complete:
             trainings.append(saved_training(seed, RESULTS))
         else:
             trainings.append(trained(seed, data, arguments.tweets, RESULTS, RUNS))

@@ -11,6 +11,7 @@ from pytorch_lightning.callbacks import ModelCheckpoint
 from scipy import stats
 
 from experiments.data import dataset
+from experiments.records import save
 from lrptrain.data import EraserDocuments, TextSpans
 from lrptrain.models import TextClassifier
 
@@ -87,12 +88,21 @@ def tested(module: TextClassifier, data: EraserDocuments) -> dict[str, Any]:
 
 
 def trained(seed: int, data: EraserDocuments, tweets: Path | None, results: Path, runs: Path) -> dict[str, Any]:
-    """The record of a seed's training, which is run if it is not there yet."""
+    """The record of a seed's training, which is run if it is not there yet.
+
+    Raises:
+        SystemExit: If results are there and their model is not: a model trained anew is another one.
+    """
     path, folder = training_file(seed, results), runs / f"seed_{seed}"
-    if not (path.exists() and (folder / "best.ckpt").exists()):
+    model = folder / "best.ckpt"
+    if path.exists() and not model.exists():
+        raise SystemExit(
+            f"{path.parent} holds results of a model that is not there any more ({model}): --tables-only writes their "
+            "tables; move the folder away to train and measure anew"
+        )
+    if not path.exists():
         record = train(seed, data, dataset("tweets", tweets), folder)
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(json.dumps(record, indent=1) + "\n", encoding="utf-8")
+        save(path, record, indent=1)
     return saved_training(seed, results)
 
 

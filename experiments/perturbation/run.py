@@ -12,7 +12,7 @@ from typing import Any
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from experiments.per_method import Result, Row, absent, cell, fill, relevance, rows, supported
+from experiments.per_method import Result, Row, absent, cell, fill, per_image, relevance, rows, supported
 from experiments.pets import RUNS, SIZE, accuracy, of_prediction, parser, trained, with_data
 from experiments.table import markdown, mean_interval, write_between
 from experiments.vision import MEAN, STD
@@ -58,7 +58,7 @@ def run(seed: int, arguments: Any) -> Result:
         found = dict(zip(MEASURES, columns, strict=True))
         parts = {"all": len(images), "few": FEW}
         return {
-            part: {"images": count} | {name: area[:count].mean().item() for name, area in found.items()}
+            part: {"images": count} | {name: per_image(area[:count]) for name, area in found.items()}
             for part, count in parts.items()
         }
 

@@ -6,15 +6,19 @@ One JSON file per seed in `results/`, saved after every method; a run that was c
 table is written into this folder's README.md.
 """
 
+from collections.abc import Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from experiments.per_method import Result, Row, absent, cell, fill, rows, supported
+from experiments.intervals import Estimate, estimate
+from experiments.per_method import Result, Row, absent, fill, per_image, rows, supported
 from experiments.pets import RUNS, SIZE, Split, accuracy, of_prediction, parser, trained, with_data
 from experiments.table import markdown, mean_interval, write_between
 from lrptrain.batch.annotations import mask_to_tokens
@@ -33,25 +37,43 @@ FEW = 16
 """Test images for the dear methods."""
 GRID = (SIZE // 4, SIZE // 4)
 BESIDE = ("random", "transformer_attribution", "generic_attention", "attnlrp", "rollout")
+COUNTS = "pixels by truth and prediction"
+POOLED = {"pixel accuracy": pixel_accuracy, "mIoU": mean_iou}
+"""Of the pixels of all images together."""
 MEASURES = ("pixel accuracy", "mAP", "mIoU", "EPG", "pointing game")
 WIDTHS = (0.1, 0.15, 0.2, 0.25, 0.3, 0.4, 0.5, 0.7)
 """Standard deviations of the centre prior that are tried, as shares of the image."""
 
 
-def scored(scores: Float[Tensor, "n tokens"], split: Split) -> dict[str, float]:
-    """The protocol of Chefer et al. (pixels of all images together, mean average precision), EPG and pointing game."""
+def scored(scores: Float[Tensor, "n tokens"], split: Split) -> Result:
+    """The protocol of Chefer et al., EPG and the pointing game, image by image.
+
+    Pixel accuracy and mIoU are of the pixels of all images together, so that counts are kept of each.
+    """
     masks = split.masks[: len(scores)]
-    confusion = segmentation_confusion(scores, GRID, masks).sum(0)
     annotation = mask_to_tokens(masks, GRID)
     return {
         "images": len(scores),
-        "pixel accuracy": pixel_accuracy(confusion).item(),
-        "mAP": segmentation_average_precision(scores, GRID, masks).nanmean().item(),
-        "mIoU": mean_iou(confusion).item(),
-        "EPG": energy_pointing_game(scores, annotation).nanmean().item(),
-        "pointing game": pointing_game(scores, annotation).nanmean().item(),
-        "area": annotation.chance.nanmean().item(),
+        COUNTS: segmentation_confusion(scores, GRID, masks).flatten(1).tolist(),
+        "mAP": per_image(segmentation_average_precision(scores, GRID, masks)),
+        "EPG": per_image(energy_pointing_game(scores, annotation)),
+        "pointing game": per_image(pointing_game(scores, annotation)),
+        "area": per_image(annotation.chance),
     }
+
+
+def pooled(measure: str, counts: Float[np.ndarray, "sets 4"]) -> Float[np.ndarray, " sets"]:
+    """Pixel accuracy or mIoU of counts of pixels that were added up, or averaged, over images."""
+    found: np.ndarray = POOLED[measure](torch.from_numpy(counts).unflatten(1, (2, 2))).numpy()
+    return found
+
+
+def estimated(results: Sequence[Result], name: str, part: str, measure: str) -> Estimate:
+    """A measure over seeds and images; over seeds alone where results kept no more than the mean over images."""
+    rows = [result["methods"][name][part] for result in results]
+    if COUNTS in rows[0] and measure in POOLED:
+        return estimate([row[COUNTS] for row in rows], True, partial(pooled, measure))
+    return estimate([np.atleast_1d(row[measure]) for row in rows], same_samples=True)
 
 
 def both(scores: Float[Tensor, "n tokens"], split: Split) -> Result:
@@ -68,7 +90,12 @@ def gaussian(width: float, height: float) -> Float[Tensor, " tokens"]:
 def centre_prior(split: Split, measure: str) -> Float[Tensor, " tokens"]:
     """The Gaussian that is best on these masks."""
     candidates = [gaussian(*widths) for widths in product(WIDTHS, WIDTHS)]
-    return max(candidates, key=lambda map_: scored(map_.expand(len(split.masks), -1), split)[measure])
+
+    def reached(prior: Float[Tensor, " tokens"]) -> float:
+        row = scored(prior.expand(len(split.masks), -1), split)
+        return estimated([{"methods": {"prior": {"val": row}}}], "prior", "val", measure).mean
+
+    return max(candidates, key=reached)
 
 
 def run(seed: int, arguments: Any) -> Result:
@@ -100,7 +127,7 @@ def table(results: list[Result]) -> str:
     everything = [name for name in names if images[name] == most]
     dear = [name for name in names if images[name] < most]
     beside = [name for name in names if name in BESIDE or name.startswith("centre")]
-    area = cell(results, everything[0], "all", "area")[0]
+    area = estimated(results, everything[0], "all", "area").mean
     text = (
         f"{len(results)} seeds; accuracy on the {most} test images {test} (validation {val}; guessing 33.3 %). "
         f"The pet's share of the area, which is the chance level of EPG: {area:.3f}.\n\n"
@@ -114,11 +141,11 @@ def table(results: list[Result]) -> str:
 
 def ranked(results: list[Result], names: list[str], part: str) -> str:
     """A table, best mIoU first."""
-    names = sorted(names, key=lambda name: -cell(results, name, part, "mIoU")[0])
+    names = sorted(names, key=lambda name: -estimated(results, name, part, "mIoU").mean)
     return markdown(
         [
             {"method": f"`{name}`" if not name.startswith("centre") else name}
-            | {measure: cell(results, name, part, measure)[1] for measure in MEASURES}
+            | {measure: str(estimated(results, name, part, measure)) for measure in MEASURES}
             for name in names
         ]
     )

@@ -3,7 +3,7 @@
     .venv/bin/python -m experiments.speed.monitor --write
 
 All times are those of the process's own work (CPU seconds of its threads), so that other work on the machine counts
-little; each is set over the time of a training step on as many samples, in the same process.
+little; each is set over the time of training steps on as many samples, taken before and after it in the same process.
 """
 
 import argparse
@@ -12,7 +12,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -131,26 +131,56 @@ def training(model: nn.Module, samples: Sequence[Sample]) -> Callable[[], None]:
     return step
 
 
-def evaluation_parts(model: nn.Module, samples: Sequence[Sample], arguments: argparse.Namespace) -> dict[str, float]:
-    """CPU seconds of every part of one evaluation, and how many regions were tested."""
+@dataclass
+class Meter:
+    """Sets what work takes over what training takes at the same time.
+
+    A machine that does other work is slower at times, in its memory if not in its cores: so a step of training is
+    timed before and after each piece of work.
+
+    Attributes:
+        step: A step of training.
+        per_step: The number of samples of a step.
+        samples: The number of samples that are evaluated.
+    """
+
+    step: Callable[[], None]
+    per_step: int
+    samples: int
+
+    def __post_init__(self) -> None:
+        self.last_step = seconds(self.step)[0]
+
+    def ratio(self, work: Callable[[], Any]) -> tuple[float, Any]:
+        """The CPU seconds of some work over those of training on as many samples, and what the work returns."""
+        spent, result = seconds(work)
+        before = self.last_step
+        self.last_step = seconds(self.step)[0]
+        return spent / (before + self.last_step) * 2 * self.per_step / self.samples, result
+
+
+def evaluation_parts(
+    model: nn.Module, samples: Sequence[Sample], arguments: argparse.Namespace, meter: Meter
+) -> dict[str, float]:
+    """Every part of one evaluation over training on as many samples, and how many regions were tested."""
     config = ExplanationConfig(arguments.method, class_maps=arguments.class_maps)
     parts: dict[str, float] = {}
     label_only = Evaluator(model, replace(config, targets=("label",)))
-    parts["maps for the label"], _ = seconds(lambda: label_only.evaluate(samples))
+    parts["maps for the label"], _ = meter.ratio(lambda: label_only.evaluate(samples))
     both = Evaluator(model, config)
-    total, _ = seconds(lambda: both.evaluate(samples))
+    total, _ = meter.ratio(lambda: both.evaluate(samples))
     parts["maps for the predicted class"] = total - parts["maps for the label"]
     drawn = ids_to_draw(samples, arguments.pictures)
-    all_maps, explained = seconds(lambda: both.evaluate(samples, drawn=drawn))
+    all_maps, explained = meter.ratio(lambda: both.evaluate(samples, drawn=drawn))
     displayed: list[ExplainedSample] = choose_displayed(explained, arguments.pictures)
     names = [str(number) for number in range(CLASSES)]
-    _, class_maps = seconds(lambda: compute_class_maps(both, displayed, names))
+    class_maps = compute_class_maps(both, displayed, names)
     parts["maps of further classes"] = all_maps - total
     builder = RecordBuilder(class_names=names)
     inputs = gather_inputs(list(samples))
     explained = sorted(explained, key=lambda each: (each.sample.label, each.sample.sample_id))
     evaluation = Evaluation(explained, inputs.samples)
-    spent, candidates = seconds(lambda: builder.candidates(evaluation, ()))
+    spent, candidates = meter.ratio(lambda: builder.candidates(evaluation, ()))
     intervention = InterventionConfig()
 
     def intervene_on(tested: Sequence[Candidate]) -> list[Effect | str]:
@@ -165,24 +195,23 @@ def evaluation_parts(model: nn.Module, samples: Sequence[Sample], arguments: arg
             confidence=builder.confidence,
         )
 
-    parts["interventions"], effects = seconds(lambda: intervene_on(candidates))
-    parts["exchanges of places"], exchanges = seconds(
+    parts["interventions"], effects = meter.ratio(lambda: intervene_on(candidates))
+    parts["exchanges of places"], exchanges = meter.ratio(
         lambda: exchange_places(candidates, effects, intervene_on, builder.min_effect, builder.confidence)
     )
-    more, record = seconds(lambda: builder.build(evaluation, (), candidates, effects, exchanges=exchanges))
+    more, record = meter.ratio(lambda: builder.build(evaluation, (), candidates, effects, exchanges=exchanges))
     parts["statistics"] = spent + more
     record = replace(record, class_maps=class_maps)
-    parts["drawing"], record = seconds(lambda: builder.draw(record, displayed, (), evaluation))
+    parts["drawing"], record = meter.ratio(lambda: builder.draw(record, displayed, (), evaluation))
     with tempfile.TemporaryDirectory() as folder:
-        first, _ = seconds(lambda: write_record(Path(folder), record))
+        first, _ = meter.ratio(lambda: write_record(Path(folder), record))
         # The samples themselves are written once in a run, by its first evaluation.
-        parts["writing"], _ = seconds(lambda: write_record(Path(folder), replace(record, epoch=1, step=1)))
-    once = max(first - parts["writing"], 0.0)
-    regions = len({candidate.region for candidate in candidates})
+        parts["writing"], _ = meter.ratio(lambda: write_record(Path(folder), replace(record, epoch=1, step=1)))
     return {
         **parts,
-        "once": once,
-        "regions": regions,
+        "sum": sum(parts.values()),
+        "once": max(first - parts["writing"], 0.0),
+        "regions": len({candidate.region for candidate in candidates}),
         "misread": float(np.mean([x.predicted != x.sample.label for x in explained])),
     }
 
@@ -195,17 +224,9 @@ def measure(title: str, arguments: argparse.Namespace) -> dict[str, float]:
     samples = samples_of(model, inputs_of, arguments.samples)
     step = training(model, samples[:16])
     step()
-    evaluation_parts(model, samples[:16], arguments)
-    rounds = []
-    for _ in range(arguments.rounds):
-        before = [seconds(step)[0] for _ in range(2)]
-        parts = evaluation_parts(model, samples, arguments)
-        unit = statistics.mean([*before, *(seconds(step)[0] for _ in range(2))]) / min(16, len(samples)) * len(samples)
-        counts = {name: parts.pop(name) for name in ("regions", "misread")}
-        counts["once"] = parts.pop("once") / unit
-        rounds.append(
-            {name: spent / unit for name, spent in parts.items()} | {"sum": sum(parts.values()) / unit} | counts
-        )
+    evaluation_parts(model, samples[:16], arguments, Meter(step, 16, 16))
+    meter = Meter(step, min(16, len(samples)), len(samples))
+    rounds = [evaluation_parts(model, samples, arguments, meter) for _ in range(arguments.rounds)]
     return {name: statistics.median(each[name] for each in rounds) for name in rounds[0]}
 
 

@@ -18,6 +18,7 @@ from experiments.guidance import tweets
 from experiments.guidance.measures import accuracy
 from experiments.guidance.texts import inputs, parts
 from experiments.minilm import network
+from experiments.records import append
 from experiments.short_tweets import tokenizer
 from experiments.table import markdown, write_between
 from experiments.trainers.loops import BATCH, TRAINERS, quiet
@@ -107,8 +108,8 @@ def main() -> None:
         for arm in ARMS:
             if (seed, arm) not in done:
                 runs = runs_of(seed, arm)
-                with RESULTS.open("a", encoding="utf-8") as file:
-                    file.writelines(json.dumps(run) + "\n" for run in runs)
+                for run in runs:
+                    append(RESULTS, run)
     write_between(HERE / "README.md", table(saved_runs()))
 
 

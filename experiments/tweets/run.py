@@ -9,6 +9,7 @@ written into this folder's README.md.
 import argparse
 import json
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,8 @@ import torch
 
 import lrptrain
 from experiments.data import dataset
+from experiments.intervals import estimate, paired, starred
+from experiments.records import save
 from experiments.table import markdown, mean_interval, write_between
 from lrptrain.batch.annotations import rationale_to_tokens
 from lrptrain.callbacks import RelevanceMonitor
@@ -32,10 +35,13 @@ OPTIONS: dict[str, list[dict[str, Any]]] = {
     "lrp": [{}, {"composite": "split_alpha_beta"}, {"composite": "chefer"}],
 }
 KS = (1, 3, 5, 10)
+MEASURES = (*(f"F1 at {k}" for k in KS), "AUPRC", "EPG")
+COMPARED = ("AUPRC", "EPG")
+Result = dict[str, Any]
 
 
-def measure(model: torch.nn.Module, data: TextSpans, method: str, options: dict[str, Any]) -> dict[str, float]:
-    """Means over the held-out tweets; the predicted class is explained."""
+def measure(model: torch.nn.Module, data: TextSpans, method: str, options: dict[str, Any]) -> dict[str, list[float]]:
+    """Every measure of every held-out tweet; the predicted class is explained."""
     columns: dict[str, list[torch.Tensor]] = {}
     for batch in data.val_dataloader():
         inputs = {name: batch[name] for name in ("input_ids", "attention_mask")}
@@ -46,7 +52,7 @@ def measure(model: torch.nn.Module, data: TextSpans, method: str, options: dict[
         found |= {"chance": annotation.chance}
         for name, values in found.items():
             columns.setdefault(name, []).append(values)
-    return {name: float(torch.cat(values).nanmean()) for name, values in columns.items()}
+    return {name: [round(value, 5) for value in torch.cat(values).tolist()] for name, values in columns.items()}
 
 
 def run(seed: int, data_path: Path, folder: Path) -> dict[str, Any]:
@@ -94,22 +100,41 @@ def run(seed: int, data_path: Path, folder: Path) -> dict[str, Any]:
     }
 
 
-def table(results: list[dict[str, Any]]) -> str:
-    """Mean over seeds and 95 % interval (t), best EPG first."""
+def values(results: Sequence[Result], method: str, measure: str) -> list[np.ndarray]:
+    """Per seed a number of every tweet; of results that kept no more, the seed's mean."""
+    return [np.atleast_1d(result["methods"][method][measure]) for result in results]
+
+
+def table(results: Sequence[Result]) -> str:
+    """Mean and 95 % interval over seeds (and tweets, where results hold them), best EPG first; and paired with random.
+
+    The tweets are others with every seed.
+    """
     accuracy = "{:.1%} ± {:.1%}".format(*mean_interval([result["accuracy"] for result in results]))
+    methods = list(results[0]["methods"])
+    above = {
+        (method, name): estimate(paired(values(results, method, name), values(results, "random", name)), False)
+        for method in methods
+        for name in COMPARED
+        if method != "random"
+    }
+    stars = starred(above)
     rows = []
-    for method in results[0]["methods"]:
+    for method in methods:
         row = {"method": f"`{method}`"}
-        for name in (*(f"F1 at {k}" for k in KS), "AUPRC", "EPG"):
-            row[name] = "{:.3f} ± {:.3f}".format(*mean_interval([r["methods"][method][name] for r in results]))
+        row |= {name: str(estimate(values(results, method, name), False)) for name in MEASURES}
+        for name in COMPARED:
+            key = (method, name)
+            row[f"{name} minus `random`"] = f"{above[key]}{' *' if key in stars else ''}" if key in above else ""
         rows.append(row)
     rows.sort(key=lambda row: row["EPG"], reverse=True)
-    chance = np.mean([result["methods"]["random"]["chance"] for result in results])
+    chance = np.mean([np.nanmean(each) for each in values(results, "random", "chance")])
     findings = sum(bool(result["findings"]) for result in results)
     return (
         f"{len(results)} seeds. Accuracy on 1,000 held-out tweets: {accuracy}. Chance level of EPG (the share of the "
         f"word pieces that are marked): {chance:.3f}. Runs in which the monitor had a finding: {findings} of "
-        f"{len(results)}.\n\n{markdown(rows)}"
+        f"{len(results)}. `*`: above `random` of the same seed, p <= 0.05 after Holm's correction over both columns."
+        f"\n\n{markdown(rows)}"
     )
 
 
@@ -122,9 +147,7 @@ def main() -> None:
     for seed in range(arguments.seeds):
         path = HERE / "results" / f"seed_{seed}.json"
         if not path.exists():
-            path.parent.mkdir(exist_ok=True)
-            result = run(seed, dataset("tweets", arguments.data), HERE / "runs")
-            path.write_text(json.dumps(result, indent=1) + "\n", encoding="utf-8")
+            save(path, run(seed, dataset("tweets", arguments.data), HERE / "runs"))
         results.append(json.loads(path.read_text(encoding="utf-8")))
         print(f"seed {seed}: accuracy {results[-1]['accuracy']:.3f}", flush=True)
     text = table(results)

@@ -13,6 +13,7 @@ from lrptrain.guidance.guided_step import GuidedStep, Progress
 from lrptrain.guidance.objective import SWAP, Objective, parse_losses
 from lrptrain.guidance.schedule import Decay, Schedule
 from lrptrain.guidance.strength import Strength
+from lrptrain.guidance.swaps import SwapName
 from lrptrain.intervention.swap import LARGE_RING, ring_share
 from lrptrain.trainers.checks import check_counts
 from lrptrain.trainers.failures import Failures
@@ -65,7 +66,7 @@ class GuidedTraining:
         every_n_batches: int = 1,
         max_samples: int | None = None,
         margin: int | None = None,
-        swap: Literal["outside", "statistics"] = "outside",
+        swap: SwapName = "outside",
         warmup_steps: int = 0,
         decay: Decay = "none",
         adaptive: bool = False,
@@ -173,7 +174,7 @@ class GuidedTraining:
         if self._margin_seen or annotation.ndim != 3 or not self.objective.swaps_surroundings:
             return
         self._margin_seen = True
-        share = ring_share(annotation, self.objective.margin)
+        share = ring_share(annotation, self.objective.margin or 0)
         if share > LARGE_RING:
             self.inform(
                 f"{self.name}: swaps keep the pixels around the evidence, {share:.0%} of what lies outside it, and the "

@@ -11,7 +11,7 @@ from torch import Tensor
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.batch.task import CLASSES, Task
 from lrptrain.guidance.losses import LOSSES, GuidedBatch, LossSum, MapSettings, Needs
-from lrptrain.guidance.swaps import SWAPS, Swap
+from lrptrain.guidance.swaps import OUTSIDE, SWAPS, Swap, SwapName
 from lrptrain.relevance import UnsupportedMethodError
 from lrptrain.relevance.default import GUIDANCE_METHODS, check_method
 from lrptrain.relevance.interception import InterceptedForward
@@ -38,8 +38,7 @@ class Objective:
         options: The options of the method.
         target: Whether maps explain the class of the label, or the predicted one.
         first_order: Whether gradients inside the map count as constants; see `lrptrain.attribute`.
-        margin: Pixels (or tokens) around the evidence that swaps keep; None for the default: `default_margin` for
-            images (2 pixels up to a size of 167), 0 tokens for texts.
+        margin: Pixels (or tokens) around the evidence that swaps keep; None for 0.
         task: What the model's output means.
 
     Raises:
@@ -55,7 +54,7 @@ class Objective:
     margin: int | None = None
     task: Task = CLASSES
     swapped_share: float | None = None
-    swap: Literal["outside", "statistics"] = "outside"
+    swap: SwapName = "outside"
 
     def __post_init__(self) -> None:
         if self.swap not in SWAPS:
@@ -75,7 +74,7 @@ class Objective:
                 raise ValueError(unknown_name("guidance loss", name, [SWAP, *LOSSES]))
             if not 0 < weight < float("inf"):
                 raise ValueError(f"the weight of {name} must be positive and finite, not {weight}")
-        if not self.swap_kind.needs_annotation and not self.swaps and not self._takes_second_pass:
+        if self.swap != OUTSIDE and not self.swaps and not self._takes_second_pass:
             raise ValueError(
                 f"swap={self.swap!r} says what {SWAP} and consistency swap, and {', '.join(self.weights)} swaps "
                 "nothing: leave it out"

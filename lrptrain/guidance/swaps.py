@@ -1,7 +1,8 @@
-"""What guidance swaps between the samples of a batch: all outside the evidence, or the statistics of whole images."""
+"""What guidance swaps between the samples of a batch: all outside the evidence, statistics of images, or both."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import torch
 from jaxtyping import Bool, Shaped
@@ -9,7 +10,10 @@ from torch import Tensor
 
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.intervention.statistics import swap_statistics, value_range
-from lrptrain.intervention.swap import random_cycle, swap_surroundings
+from lrptrain.intervention.swap import outside_evidence, random_cycle, swap_surroundings
+
+OUTSIDE = "outside"
+SwapName = Literal["outside", "statistics", "outside+statistics"]
 
 
 @dataclass(frozen=True)
@@ -38,7 +42,7 @@ class Swap:
         Args:
             explained: What the step gives the model: images, token ids or embeddings.
             annotation: 1 evidence, 0 not, 255 ignored; a sample that is all 255 takes no part.
-            margin: Pixels or tokens around the evidence that are kept; None for the default.
+            margin: Pixels or tokens around the evidence that are kept; None for 0.
             generator: The random numbers of the swap.
             without_evidence: Whether donors give their surroundings alone, where it goes by the evidence.
 
@@ -62,25 +66,66 @@ def swap_statistics_of_images(
     Raises:
         ValueError: If the model is given no images.
     """
-    if explained.ndim != 4 or not explained.is_floating_point():
-        raise ValueError(
-            "swap='statistics' is one of images [batch, channels, height, width], and the model is given "
-            f"{tuple(explained.shape)} of {explained.dtype}"
-        )
+    _check_images(explained)
+    return _with_statistics_of_others(explained, annotation, generator)
+
+
+def swap_surroundings_and_statistics(
+    explained: Tensor,
+    annotation: Shaped[Tensor, " batch *area"],
+    margin: int | None,
+    generator: torch.Generator | None,
+    without_evidence: bool,
+) -> tuple[Tensor, Bool[Tensor, " batch"]]:
+    """Give every image the surroundings of one other, and what is left of it the statistics of another; see `Swap`.
+
+    A model that must not read what lies outside the evidence reads a tint that lies on it all the more, and the other
+    way round. Both at a time leave neither.
+
+    Raises:
+        ValueError: If the model is given no images, or sizes differ.
+    """
+    _check_images(explained)
+    surrounded, elsewhere = swap_surroundings(explained, annotation, margin, generator, without_evidence)
+    recoloured, changed = _with_statistics_of_others(explained, annotation, generator)
+    elsewhere = elsewhere.to(explained.device)
+    # Surroundings come from the images as they were: one in other colours could bring an image its own tint back.
+    outside = outside_evidence(annotation, margin or 0).to(explained.device) & elsewhere[:, None, None]
+    return torch.where(outside[:, None], surrounded, recoloured), elsewhere | changed
+
+
+def _with_statistics_of_others(
+    images: Tensor, annotation: Shaped[Tensor, " batch *area"], generator: torch.Generator | None
+) -> tuple[Tensor, Bool[Tensor, " batch"]]:
+    """Return every image with the statistics of another one, and which images were changed."""
     # A sample that cannot be used (pixels that are not finite) is all ignored, and must not give its statistics.
-    usable = (annotation != IGNORED).flatten(1).any(1).to(explained.device)
+    usable = (annotation != IGNORED).flatten(1).any(1).to(images.device)
     givers = usable.nonzero().flatten()
-    donor = torch.arange(len(explained), device=explained.device)
-    donor[givers] = givers[random_cycle(len(givers), generator).to(explained.device)]
+    donor = torch.arange(len(images), device=images.device)
+    donor[givers] = givers[random_cycle(len(givers), generator).to(images.device)]
     swapped = usable & (len(givers) > 1)
     if not swapped.any():
-        return explained, swapped
-    changed = swap_statistics(explained, explained[donor], value_range(list(explained[givers])))
-    return torch.where(swapped[:, None, None, None], changed, explained), swapped
+        return images, swapped
+    changed = swap_statistics(images, images[donor], value_range(list(images[givers])))
+    return torch.where(swapped[:, None, None, None], changed, images), swapped
+
+
+def _check_images(explained: Tensor) -> None:
+    """Reject what has no channels of colour.
+
+    Raises:
+        ValueError: If these are no images.
+    """
+    if explained.ndim != 4 or not explained.is_floating_point():
+        raise ValueError(
+            "a swap of statistics is one of images [batch, channels, height, width], and the model is given "
+            f"{tuple(explained.shape)} of {explained.dtype}"
+        )
 
 
 SWAPS = {
-    "outside": Swap(swap_surroundings, needs_annotation=True),
+    OUTSIDE: Swap(swap_surroundings, needs_annotation=True),
     "statistics": Swap(swap_statistics_of_images, needs_annotation=False),
+    "outside+statistics": Swap(swap_surroundings_and_statistics, needs_annotation=True),
 }
 """All kinds of swaps, by the names that users give."""

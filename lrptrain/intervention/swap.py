@@ -9,8 +9,8 @@ margin, and the exchange itself. What differs between them is an argument, becau
 - *The donor's own evidence.* An intervention measures the surroundings alone, so it paints the evidence of a donor over
   (`donor_evidence`). A loss beside the task's takes donors as they are: another object in the surroundings is a
   distraction that the model is to bear. A step that is trained on swaps alone would have much less to learn from then.
-- *The margin.* A loss keeps a few pixels around the evidence (`default_margin`); its judge keeps none, or a model that
-  has learned to read those few would pass.
+- *The margin.* Neither a loss nor its judge keeps any pixels around the evidence: a tint can be read in a ring of two.
+  What is painted over ends a few pixels away from it (`default_margin`).
 - *Which tokens of a text.* An intervention uses every content token of the donor once before any twice
   (`places_in_order`); training draws with replacement (`random_places`).
 """
@@ -34,9 +34,10 @@ TokenValues = Shaped[Tensor, "batch tokens *width"]
 
 
 def default_margin(size: tuple[int, int]) -> int:
-    """Return how many pixels around the evidence belong to it: 2 up to 167 pixels, 4 at 224.
+    """Return how many pixels around the evidence belong to it where something is painted over: 2 up to 167, 4 at 224.
 
-    At an exact edge the shape of the evidence would be all that is left of its surroundings.
+    Painting over continues what is kept: from the very edge of the evidence, it would spread that over the image. And
+    masks seldom hold the very edge of an object. Swaps keep none of it, as they leave nothing to be continued.
     """
     return max(2, min(size) // 56)
 
@@ -54,12 +55,12 @@ def outside_evidence(mask: Shaped[Tensor, "batch height width"], margin: int | N
     return ~dilate(evidence | (mask == IGNORED), margin) & evidence.flatten(1).any(1)[:, None, None]
 
 
-def ring_share(mask: Shaped[Tensor, "batch height width"], margin: int | None = None) -> float:
+def ring_share(mask: Shaped[Tensor, "batch height width"], margin: int) -> float:
     """Return which share, in [0, 1], of what lies outside the evidence a swap keeps for its margin; nan of nothing.
 
     Args:
         mask: As for `outside_evidence`.
-        margin: As for `outside_evidence`.
+        margin: Pixels around the evidence.
     """
     everything = int(outside_evidence(mask, 0).sum())
     return 1 - int(outside_evidence(mask, margin).sum()) / everything if everything else math.nan
@@ -109,9 +110,9 @@ def swap_outside(
     Args:
         images: At least two images, or nothing is swapped.
         mask: 1 evidence, 0 not, 255 ignored, of the images' size. What is ignored is kept.
-        margin: Pixels around the evidence that are kept, too; None for `default_margin`.
+        margin: Pixels around the evidence that are kept, too; None for 0.
         generator: The random numbers of the order in which the images give each other their surroundings.
-        without_evidence: Whether the donor's object, with the margin around it, is painted over first.
+        without_evidence: Whether the donor's object, with `default_margin` around it, is painted over first.
 
     Returns:
         The images, and which of them were swapped; those without any evidence are as before.
@@ -126,12 +127,14 @@ def swap_outside(
     _check_margin(margin)
     swapped = _has_evidence(mask) & (len(mask) > 1)
     donor = random_cycle(len(images), generator).to(images.device)
-    region = (outside_evidence(mask, margin) & swapped[:, None, None]).to(images.device)
+    region = (outside_evidence(mask, margin or 0) & swapped[:, None, None]).to(images.device)
     painted_over = None
     if without_evidence:
-        margin = default_margin((mask.shape[1], mask.shape[2])) if margin is None else margin
+        # With the default margin, whatever that of the swap: masks seldom hold the very edge of an object, and that of
+        # a donor would be evidence for its class.
+        edge = default_margin((mask.shape[1], mask.shape[2]))
         # Row i is the evidence of the image whose surroundings image i is given.
-        painted_over = dilate(mask == 1, margin)[donor.to(mask.device)].to(images.device)
+        painted_over = dilate(mask == 1, edge)[donor.to(mask.device)].to(images.device)
     return swap_pixels(images, region, images[donor], painted_over), swapped
 
 
@@ -190,7 +193,7 @@ def swap_surroundings(
     Args:
         explained: Images, token ids or embeddings.
         annotation: 1 evidence, 0 not, 255 ignored: a mask per image, or a rationale per text.
-        margin: Pixels or tokens around the evidence that are kept; None for the default.
+        margin: Pixels or tokens around the evidence that are kept; None for 0.
         generator: The random numbers of the swap.
         without_evidence: Whether donors give their surroundings alone.
 

@@ -43,9 +43,9 @@ class Extent:
 class Budget:
     """Plans evaluations within a share of the time.
 
-    The first validation and the final weights are always evaluated. Between them an evaluation is due once the share of
-    the time has paid for it and for one more, that of the final weights: so an evaluation that takes twice as long as
-    foreseen is paid for, too.
+    The final weights are always evaluated, and so is the first validation, unless the whole run is too short to pay for
+    both. Between them an evaluation is due once the share of the time has paid for it and for one more, that of the
+    final weights: so an evaluation that takes twice as long as foreseen is paid for, too.
 
     Attributes:
         share: The share of the time that evaluations may take, in (0, 1).
@@ -81,15 +81,16 @@ class Budget:
         if not 0 < self.share < 1:
             raise ValueError(f"budget must be a share between 0 and 1, or None for no limit, not {self.share!r}")
 
-    def plan(self, elapsed: float) -> Extent | None:
+    def plan(self, elapsed: float, share_done: float | None = None) -> Extent | None:
         """Count a validation, and return the extent of its evaluation; None if it is not evaluated.
 
         Args:
             elapsed: Seconds since training began, those of the monitor included.
+            share_done: The share of the training that is done, in [0, 1]; None if it has no known end.
         """
         self.validations += 1
         self.extent = self._chosen(elapsed)
-        is_due = self.in_every_validation or not self.evaluations
+        is_due = self.in_every_validation or (not self.evaluations and self._pays_for_two(elapsed, share_done))
         return self.extent if is_due or self._paid(2 * self.cost_of(self.extent), elapsed) else None
 
     def plan_last(self, elapsed: float) -> Extent:
@@ -98,6 +99,10 @@ class Budget:
         Args:
             elapsed: As for `plan`.
         """
+        if not self.evaluations and not self.in_full:
+            # The only one: nothing has to be left over, and no scores have to be compared with earlier ones.
+            paid = [extent for extent in extents_within(self.most) if self._paid(self.cost_of(extent), elapsed)]
+            return paid[0] if paid and self._is_foreseen else extents_within(self.most)[-1]
         extent = self.extent or self._chosen(elapsed)
         if self.in_full:
             return extent
@@ -145,6 +150,17 @@ class Budget:
         self.evaluations = state["evaluations"]
         self.costs = {Extent(**extent): seconds for extent, seconds in state["costs"]}
 
+    @property
+    def _is_foreseen(self) -> bool:
+        """Whether anything is known of what an evaluation takes."""
+        return bool(self.costs) or self.seconds_per_sample is not None
+
+    def _pays_for_two(self, elapsed: float, share_done: float | None) -> bool:
+        """Return whether the whole run pays for an evaluation now and one of the final weights; yes if nobody knows."""
+        if self.in_full or not share_done:
+            return True
+        return self._paid(2 * self.cost_of(extents_within(self.most)[-1]), elapsed / share_done)
+
     def _paid(self, seconds: float, elapsed: float) -> bool:
         return self.spent + seconds <= self.share * elapsed
 
@@ -153,7 +169,7 @@ class Budget:
         extents = extents_within(self.most)
         if self.in_full:
             return self.most
-        if not (self.costs or self.seconds_per_sample is not None):
+        if not self._is_foreseen:
             return extents[-1]  # nothing is known: the first evaluation measures
         wait = {extent: self._wait(extent, elapsed) for extent in extents}
         # The first evaluation is made without waiting: more than the time has paid for by then would be a debt.

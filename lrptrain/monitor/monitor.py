@@ -296,6 +296,7 @@ class MonitorCore:
                 return None
             extent = self._planned(context)
             if extent is None:
+                self._mention_wait()
                 # A checkpoint that is saved now has the weights that `evaluate_last` may still evaluate.
                 self._skipped = EvaluationKey.new((context.epoch, context.step))
                 return None
@@ -320,13 +321,12 @@ class MonitorCore:
             last = replace(context, epoch=max(epoch, context.epoch), step=max(step, context.step))
             with preserved(context.module):
                 context.module.eval()  # training is over, but the module still trains
-                return self._evaluate_extent(
-                    last, extent, skipped if skipped.moment == (last.epoch, last.step) else None
-                )
+                key = skipped if skipped.moment == (last.epoch, last.step) else None
+                return self._evaluate_extent(last, extent, key, is_last=True)
         return None
 
     def _evaluate_extent(
-        self, context: TrainingContext, extent: Extent, key: EvaluationKey | None = None
+        self, context: TrainingContext, extent: Extent, key: EvaluationKey | None = None, is_last: bool = False
     ) -> EpochRecord | None:
         """Evaluate as much as is planned, and note what it took; under a key that checkpoints know already, or anew."""
         started = time.monotonic()
@@ -346,7 +346,7 @@ class MonitorCore:
             self._before_evaluation = None
             if self._budget is not None and context.is_training:
                 self._budget.note(extent, time.monotonic() - started)
-                self._mention_cost(time.monotonic() - started)
+                self._mention_cost(time.monotonic() - started, is_last)
                 if is_another or self._budget.evaluations == 1:
                     self._mention_power()
 
@@ -354,7 +354,15 @@ class MonitorCore:
         """Return how much is evaluated, as the first process plans it; None if nothing is."""
         if self._budget is None or not context.is_training:
             return self.config.extent
-        return gather(self._budget.plan(self.clock.elapsed))[0]
+        return gather(self._budget.plan(self.clock.elapsed, context.share_done))[0]
+
+    def _mention_wait(self) -> None:
+        """Say after the first validation why it was not evaluated."""
+        if self._budget is not None and self._budget.validations == 1:
+            self.inform(
+                f"{self.config.title}: {self._budget.share:.0%} of this run's time do not pay for two evaluations, so "
+                "that the final weights alone are evaluated (budget=None evaluates each validation)"
+            )
 
     def _mention_extent(self, context: TrainingContext, extent: Extent) -> None:
         """Say how much is evaluated from now on, where it is not what it was."""
@@ -371,20 +379,20 @@ class MonitorCore:
         if line:
             self.inform(f"{self.config.title}: {line}")
 
-    def _mention_cost(self, seconds: float) -> None:
+    def _mention_cost(self, seconds: float, is_last: bool) -> None:
         """Say so once where a single evaluation takes more than the budget."""
         assert self._budget is not None
         # The rest of this evaluation is added when it ends.
         share = (self._budget.spent + seconds) / max(self.clock.elapsed, 1e-9)
         if self._budget.evaluations == 1 and share > self._budget.share:
             rest = (
-                "each validation is evaluated, as something decides by the values"
+                "; each validation is evaluated, as something decides by the values"
                 if self._budget.in_every_validation
-                else "the next ones wait until it is less"
+                else "; the next ones wait until it is less"
             )
             self.inform(
-                f"{self.config.title}: the first evaluation took {share:.0%} of the time so far, more than the budget "
-                f"of {self._budget.share:.0%}; {rest}"
+                f"{self.config.title}: the {'only' if is_last else 'first'} evaluation took {share:.0%} of the time so "
+                f"far, more than the budget of {self._budget.share:.0%}{'' if is_last else rest}"
             )
 
     def _is_due(self, epoch: int) -> bool:

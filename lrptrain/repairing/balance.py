@@ -37,7 +37,7 @@ def swapped_batches(
         samples: Annotated samples.
         batch_size: Samples per batch.
         device: Where the model is.
-        margin: Pixels or tokens around the evidence that stay; None for the default.
+        margin: Pixels or tokens around the evidence that stay; None for 0.
         generator: The random numbers of who gives to whom.
     """
     order = torch.randperm(len(samples), generator=generator).numpy()

@@ -115,7 +115,7 @@ def repair(
         copies: How many other surroundings each sample is given.
         max_samples: How many samples of the loader are taken, as evenly over the classes as they allow.
         batch_size: Samples per forward pass, among which surroundings are swapped.
-        margin: Pixels or tokens around the evidence that stay; None for the default.
+        margin: Pixels or tokens around the evidence that stay; None for 0.
         seed: The seed of samples, swaps and folds.
         batch_adapter: Function that brings a batch of another form to the names of the contract.
         task: What output and labels mean, where they do not say so; see `lrptrain.audit`.

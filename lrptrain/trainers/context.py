@@ -32,6 +32,7 @@ class TrainingContext:
         name_sources: Objects that may have class names and a tokenizer, the first one first.
         hyperparameter_sources: Objects that say what the training was started with; see `find_hyperparameters`.
         step_name: What the user calls the code that gives batches to the model.
+        share_done: The share of the training that is done, in [0, 1]; None where nobody knows when it ends.
     """
 
     model: nn.Module
@@ -48,3 +49,4 @@ class TrainingContext:
     name_sources: NameSources = ()
     hyperparameter_sources: Sequence[Any] = ()
     step_name: str = "validation_step"
+    share_done: float | None = None

@@ -37,7 +37,24 @@ def lightning_context(trainer: "pl.Trainer", pl_module: "pl.LightningModule", mo
         loggers=trainer.loggers,
         name_sources=name_sources(trainer, pl_module),
         hyperparameter_sources=[pl_module, getattr(trainer, "datamodule", None), *trainer.optimizers],
+        share_done=_share_done(trainer),
     )
+
+
+def _share_done(trainer: "pl.Trainer") -> float | None:
+    """Return the share of a fit that is done, by whichever of epochs, steps and time ends it; None if none does."""
+    shares = []
+    if trainer.max_epochs is not None and trainer.max_epochs > 0:
+        # An epoch of a data loader without a length counts once it is over.
+        of_epoch = (trainer.fit_loop.epoch_loop.batch_idx + 1) / max(trainer.num_training_batches, 1)
+        shares.append((trainer.current_epoch + min(of_epoch, 1.0)) / trainer.max_epochs)
+    if trainer.max_steps > 0:
+        shares.append(trainer.global_step / trainer.max_steps)
+    for callback in trainer.callbacks:  # type: ignore[attr-defined]
+        if _is_kind(callback, "Timer") and callback.time_remaining() is not None:
+            elapsed = callback.time_elapsed()
+            shares.append(elapsed / max(elapsed + callback.time_remaining(), 1e-9))
+    return min(max(shares), 1.0) if shares else None
 
 
 def _progress(trainer: "pl.Trainer") -> Progress:

@@ -56,6 +56,7 @@ def transformers_context(trainer: Any, args: Any, state: Any, model: nn.Module, 
         name_sources=_name_sources(trainer, bare, tokenizer),
         hyperparameter_sources=[args, trainer.optimizer],
         step_name="the Trainer",
+        share_done=min(state.global_step / state.max_steps, 1.0) if state.max_steps > 0 else None,
     )
 
 

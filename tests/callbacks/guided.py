@@ -86,7 +86,7 @@ def hand_loss(net: nn.Module, columns: dict, names: str, method: str = "generic_
             total = total + ((mask == 0)[:, None] * gradient**2).sum() / len(x)
         else:
             generator = torch.Generator().manual_seed(hash((0, 0, 0)) % 2**63)
-            swapped, judged = swap_outside(columns["image"], columns["mask"], 2, generator)
+            swapped, judged = swap_outside(columns["image"], columns["mask"], 0, generator)
             total = total + consistency(net(columns["image"]), net(swapped), judged)
     return total
 

@@ -24,12 +24,50 @@ def epochs(watching):
     return [event["epoch"] for event in read_events(watching.folder)]
 
 
-def test_the_first_validation_and_the_final_weights_are_evaluated(tmp_path):
+class StopAfter(Callback):
+    """Ends a run that has no end by itself."""
+
+    def __init__(self, epoch):
+        self.epoch = epoch
+
+    def on_train_epoch_end(self, trainer, pl_module):
+        trainer.should_stop = trainer.current_epoch == self.epoch
+
+
+def test_of_a_run_without_an_end_the_first_validation_and_the_final_weights_are_evaluated(tmp_path):
+    with messages() as lines:
+        watching = monitor(budget=0.05, on_error="raise")
+        fit(tmp_path, watching, StopAfter(3), max_epochs=-1)
+    assert epochs(watching) == [0, 3]
+    assert len([line for line in lines if "the first evaluation took" in line and "budget of 5%" in line]) == 1
+    assert not [line for line in lines if "do not pay for two evaluations" in line]
+
+
+@pytest.mark.parametrize(
+    "end", [{"max_epochs": 4}, {"max_epochs": -1, "max_steps": 20}, {"max_epochs": -1, "max_time": {"hours": 9}}]
+)
+def test_of_a_run_too_short_for_two_the_final_weights_alone_are_evaluated(end, tmp_path):
+    with messages() as lines:
+        # A billionth of the time pays for no evaluation, of nine hours as of a second.
+        watching = monitor(budget=1e-9, on_error="raise")
+        fit(tmp_path, watching, *([StopAfter(3)] if "max_time" in end else []), **end)
+    assert epochs(watching) == [3]
+    assert len([line for line in lines if "the final weights alone are evaluated" in line]) == 1
+    assert len([line for line in lines if "the only evaluation took" in line]) == 1
+
+
+def test_a_run_that_pays_for_it_by_its_end_has_its_first_validation_evaluated(tmp_path):
+    """After one of 1,000 epochs: the seconds of an evaluation are a small share of all of them."""
+    watching = monitor(budget=0.5, on_error="raise")
+    fit(tmp_path, watching, StopAfter(1), max_epochs=1000)
+    assert epochs(watching)[0] == 0
+
+
+def test_the_final_weights_are_evaluated_as_they_are_without_a_budget(tmp_path):
     with messages() as lines:
         watching = monitor(budget=0.05, on_error="raise", max_samples=20)
         trained = fit(tmp_path / "a", watching, max_epochs=4)
-    assert epochs(watching) == [0, 3]
-    assert len([line for line in lines if "the first evaluation took" in line and "budget of 5%" in line]) == 1
+    assert epochs(watching)[-1] == 3
     assert [line for line in lines if "with 20 annotated samples all classes together are flagged from" in line]
     assert all(part.training for part in trained.modules())
     always = monitor(budget=None, on_error="raise", max_samples=20)
@@ -48,12 +86,12 @@ def test_a_run_that_is_extended_goes_on_after_its_final_evaluation(tmp_path):
     checkpoint = ModelCheckpoint(tmp_path, save_last=True, save_top_k=0)
     first = monitor(budget=1e-6, on_error="raise")
     fit(tmp_path, first, checkpoint, max_epochs=3, enable_checkpointing=True)
-    assert epochs(first) == [0, 2]
+    assert epochs(first) == [2]
     extended = monitor(budget=1e-6, on_error="raise")
     runner = trainer(tmp_path, extended, max_epochs=5)
     runner.fit(module(class_names=["a", "b", "c"]), loader(), loader(), ckpt_path=tmp_path / "last.ckpt")
     assert extended.folder == first.folder
-    assert epochs(extended) == [0, 2, 4]
+    assert epochs(extended) == [2, 4]
 
 
 @pytest.mark.parametrize("decides", [{"fail_on": "confirmed"}, {}])

@@ -25,7 +25,7 @@ SEED = hash((0, 0, 0, 1)) % 2**63
 
 def swapped_images(columns: dict[str, Tensor], rows: Tensor | None = None) -> dict[str, Tensor]:
     """The batch that the first step sees."""
-    swapped, _ = swap_outside(columns["image"], columns["mask"], 2, torch.Generator().manual_seed(SEED), True)
+    swapped, _ = swap_outside(columns["image"], columns["mask"], 0, torch.Generator().manual_seed(SEED), True)
     if rows is not None:
         swapped = torch.where(rows[:, None, None, None], swapped, columns["image"])
     return {**columns, "image": swapped}

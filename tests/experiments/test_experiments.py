@@ -29,6 +29,14 @@ def results(name, start="seed"):
 
 for name in ("tweets", "segmentation", "perturbation"):
     check(name, [import_module(f"experiments.{name}.run").table(results(name))])
+blocks = import_module("experiments.blocks.run")
+of_vit = json.loads(Path("experiments/blocks/results/vit.json").read_text(encoding="utf-8"))
+check("blocks", [blocks.tables(results("blocks", "minilm"), of_vit)])
+movies, report = (import_module(f"experiments.movies.{part}") for part in ("run", "report"))
+methods = {name: runs for name, runs in movies.results([0, 1], False).items() if "unsupported" not in runs[0]}
+named = {movies.path_of(seed, name) for seed in (0, 1) for name in movies.rows()}
+assert {path.name for path in set(movies.RESULTS.glob("*/*.json")) - named} == {"training.json"}
+check("movies", [report.score_table(methods), report.difference_table(methods)])
 table = import_module("experiments.class_specific.run").table
 check("class_specific", [table(kind, results("class_specific", kind)) for kind in ("digits", "pets")])
 trainers = import_module("experiments.trainers.run")
@@ -40,6 +48,11 @@ pets = {name: list(load(Path(f"experiments/segment_pets/results/{name}.jsonl")).
 shelf = import_module("experiments.sweep.table")
 assert shelf.PAGE.read_text(encoding="utf-8") == shelf.page(), "run python -m experiments.sweep.table"
 check("sweep", [shelf.summary()])
+check("guidance", import_module("experiments.guidance.run").tables().values())
+check("guidance", import_module("experiments.guidance.baselines").tables().values())
+for part in ("decades", "margins", "two_shortcuts", "tinted"):
+    module = import_module(f"experiments.guidance.{part}")
+    check("guidance", [module.table(list(load(module.RESULTS).values()))])
 check("segment_pets", import_module("experiments.segment_pets.report").tables(pets).values())
 print("checked")
 """

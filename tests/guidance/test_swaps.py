@@ -37,8 +37,26 @@ def test_one_image_alone_is_left_as_it_is():
     assert not changed.any()
 
 
+@pytest.mark.parametrize("margin", [None, 1])
+def test_both_swaps_give_surroundings_of_one_and_colours_of_another(margin):
+    batch, mask = images(), torch.zeros(5, 8, 8, dtype=torch.uint8)
+    mask[:, 2:5, 3:6] = 1
+    mask[4] = IGNORED  # it takes no part
+    generator = torch.Generator().manual_seed(3)
+    surrounded, elsewhere = SWAPS["outside"](batch, mask, margin, generator)
+    recoloured, changed = STATISTICS(batch, mask, margin, generator)
+    both, of_both = SWAPS["outside+statistics"](batch, mask, margin, torch.Generator().manual_seed(3))
+    assert of_both.tolist() == (elsewhere | changed).tolist() == [True] * 4 + [False]
+    kept = torch.zeros(8, 8, dtype=torch.bool)
+    kept[2 - (margin or 0) : 5 + (margin or 0), 3 - (margin or 0) : 6 + (margin or 0)] = True
+    assert torch.equal(both[:4, :, kept], recoloured[:4, :, kept])
+    assert torch.equal(both[:4, :, ~kept], surrounded[:4, :, ~kept])
+    assert torch.equal(both[4], batch[4])
+    assert not (recoloured[:4, :, kept] == batch[:4, :, kept]).flatten(1).all(1).any()
+
+
 def test_texts_have_no_statistics_to_swap():
-    with pytest.raises(ValueError, match="swap='statistics' is one of images"):
+    with pytest.raises(ValueError, match="a swap of statistics is one of images"):
         STATISTICS(torch.ones(3, 7, dtype=torch.long), torch.ones(3, 7))
 
 
@@ -49,6 +67,7 @@ def test_texts_have_no_statistics_to_swap():
         ({"consistency": 1.0}, "statistics", False),
         ({"consistency": 1.0, "energy": 1.0}, "statistics", True),
         ({}, "statistics", False),
+        ({}, "outside+statistics", True),
     ],
 )
 def test_what_needs_an_annotation(weights, swap, needed):
@@ -56,8 +75,9 @@ def test_what_needs_an_annotation(weights, swap, needed):
 
 
 def test_a_loss_that_swaps_nothing_has_no_kind_of_swap():
-    with pytest.raises(ValueError, match="and energy swaps nothing: leave it out") as refused:
-        lrptrain.Guidance("energy", swap="statistics")
-    assert "\n" not in str(refused.value)
+    for swap in ("statistics", "outside+statistics"):
+        with pytest.raises(ValueError, match="and energy swaps nothing: leave it out") as refused:
+            lrptrain.Guidance("energy", swap=swap)
+        assert "\n" not in str(refused.value)
     lrptrain.Guidance("swap+energy", swap="statistics")
     lrptrain.Guidance("consistency+energy", swap="statistics")

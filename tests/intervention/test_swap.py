@@ -6,10 +6,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from lrptrain.batch.annotations import IGNORED
+from lrptrain.intervention.images import dilate
 from lrptrain.intervention.swap import (
     default_margin,
     outside_evidence,
     places_in_order,
+    random_cycle,
     swap_outside,
     swap_pixels,
     swap_places,
@@ -123,7 +125,7 @@ def test_wrong_texts():
 @pytest.mark.parametrize(
     ("size", "margin"), [((32, 40), 2), ((167, 300), 2), ((168, 168), 3), ((224, 224), 4), ((448, 448), 8)]
 )
-def test_the_default_margin_is_one_for_all(size, margin):
+def test_by_default_painting_over_keeps_a_margin_and_a_swap_keeps_none(size, margin):
     assert default_margin(size) == margin
     mask = torch.zeros(2, *size, dtype=torch.uint8)
     mask[:, 15, 15] = 1
@@ -131,7 +133,7 @@ def test_the_default_margin_is_one_for_all(size, margin):
     assert evidence[0].sum() == (2 * margin + 1) ** 2
     images = torch.arange(2.0).view(2, 1, 1, 1).expand(2, 1, *size)
     swapped, _ = swap_outside(images, mask)
-    assert torch.equal(swapped[:, 0] == images[:, 0], evidence)
+    assert torch.equal(swapped[:, 0] == images[:, 0], mask == 1)
 
 
 def test_nothing_lies_outside_where_nothing_is_evidence():
@@ -186,16 +188,18 @@ def test_donors_may_give_their_surroundings_alone():
         surrounded[~outside[:, None].expand_as(surrounded)], images[~outside[:, None].expand_as(surrounded)]
     )
     with_evidence, _ = swap_outside(images, mask, 0, torch.Generator().manual_seed(0))
-    same = (with_evidence < 1000)[:, 0] & outside
+    donor = random_cycle(5, torch.Generator().manual_seed(0))
+    same = outside & ~dilate(mask == 1, default_margin((12, 12)))[donor]
     assert torch.equal(surrounded.permute(0, 2, 3, 1)[same], with_evidence.permute(0, 2, 3, 1)[same])
 
 
-def test_the_margin_of_a_donor_is_painted_over_too():
+@pytest.mark.parametrize("margin", [0, 2])
+def test_the_edge_of_a_donor_is_painted_over_too_whatever_the_margin(margin):
     images = numbered(2, 12)
     mask = torch.zeros(2, 12, 12, dtype=torch.uint8)
     mask[0, 2, 2] = mask[1, 9, 9] = 1
     images[1, :, 7:12, 7:12] = 500  # a halo of two pixels around the evidence
-    surrounded, _ = swap_outside(images, mask, 2, without_evidence=True)
+    surrounded, _ = swap_outside(images, mask, margin, without_evidence=True)
     assert surrounded[0].max() == 1
 
 

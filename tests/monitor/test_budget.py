@@ -12,6 +12,7 @@ from lrptrain.monitor.budget import FEWEST_SAMPLES, Budget, Extent, extents_with
 FULL = Extent(128, 16, 5)
 LARGE = Extent(64, 0, 0)
 SMALL = Extent(32, 0, 0)  # the smallest part of it that is planned with
+SMALL_WITH_PICTURES = Extent(32, 4, 0)  # the smallest part of the full one
 
 
 @dataclass
@@ -38,15 +39,24 @@ class Run:
         return (self.budget.spent - others) / (self.elapsed - others)
 
 
-def simulate(epochs: int, epoch_seconds: float, cost: Callable[[Extent, int], float], budget: Budget | None = None):
+def simulate(
+    epochs: int,
+    epoch_seconds: float,
+    cost: Callable[[Extent, int], float],
+    budget: Budget | None = None,
+    has_known_end: bool = False,
+):
     run = Run(budget or Budget(0.05, FULL))
     for epoch in range(epochs):
         run.elapsed += epoch_seconds
-        extent = run.budget.plan(run.elapsed)
+        extent = run.budget.plan(run.elapsed, (epoch + 1) / epochs if has_known_end else None)
         if extent is not None:
             run.evaluate(epoch, extent, cost(extent, epoch))
         run.shares.append(run.budget.share_of(run.elapsed))
-    if run.evaluated[-1][0] != epochs - 1:
+    if not run.evaluated:
+        last = run.budget.plan_last(run.elapsed)
+        run.evaluate(epochs - 1, last, cost(last, epochs - 1))
+    elif run.evaluated[-1][0] != epochs - 1:
         assert run.budget.extent is not None
         paid = run.budget.spent + run.budget.cost_of(run.budget.extent) <= run.budget.share * run.elapsed
         last = run.budget.plan_last(run.elapsed)
@@ -104,6 +114,35 @@ def test_the_first_validation_and_the_final_weights_are_evaluated_whatever_the_b
     run = simulate(5, 1.0, steady(), Budget(0.001, FULL))
     smallest = extents_within(FULL)[-1]
     assert run.evaluated == [(0, smallest), (4, smallest)]
+
+
+@pytest.mark.parametrize("seconds", [3.0, 10.0, 30.0, 100.0, 1000.0])
+def test_a_run_with_a_known_end_keeps_the_share_with_its_ends_where_one_evaluation_can(seconds):
+    cost = steady()
+    budget = Budget(0.05, FULL, seconds_per_sample=0.25)
+    run = simulate(10, seconds, cost, budget, has_known_end=True)
+    assert run.evaluated[-1][0] == 9
+    smallest = cost(extents_within(FULL)[-1], 0)
+    if smallest <= 0.05 * run.elapsed:
+        assert budget.share_of(run.elapsed) <= 0.05 * 1.1
+    else:
+        assert [epoch for epoch, _ in run.evaluated] == [9]
+    # Two of the smallest evaluations take 19.5 seconds: as soon as the run pays for them, the first one is not put off.
+    assert (run.evaluated[0][0] == 0) == (2 * smallest <= 0.05 * 10 * seconds)
+
+
+def test_the_only_evaluation_is_as_large_as_the_run_pays_for():
+    run = simulate(10, 32.8, steady(), Budget(0.05, FULL, seconds_per_sample=0.25), has_known_end=True)
+    assert run.evaluated == [(9, Extent(64, 4, 0))]  # 16.75 of the 344.75 seconds of the run
+    unknown = simulate(10, 32.8, steady(), has_known_end=True)
+    assert unknown.evaluated[0][0] == 0  # nothing was foreseen: the first evaluation measures
+
+
+def test_what_decides_by_the_values_does_not_wait_for_the_end():
+    for_each = Budget(0.05, FULL, seconds_per_sample=0.25, in_every_validation=True)
+    assert for_each.plan(1.0, 0.1) == SMALL_WITH_PICTURES
+    in_full = Budget(0.05, FULL, seconds_per_sample=0.25, in_full=True)
+    assert in_full.plan(1.0, 0.1) == FULL
 
 
 def test_the_final_weights_are_evaluated_within_the_budget():

@@ -41,7 +41,7 @@ def test_the_monitor_warns_of_a_margin_that_keeps_much(tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("options", "said"), [({"margin": 2}, 1), ({}, 1), ({"margin": 0}, 0), ({"loss": "rrr", "margin": 2}, 0)]
+    ("options", "said"), [({"margin": 2}, 1), ({}, 0), ({"margin": 0}, 0), ({"loss": "rrr", "margin": 2}, 0)]
 )
 def test_guidance_says_once_what_its_margin_keeps(options, said):
     model = Pixels()

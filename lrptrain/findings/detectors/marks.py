@@ -14,6 +14,7 @@ from lrptrain.batch import Sample
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
 from lrptrain.findings.detectors.positions import lies_in_the_middle
 from lrptrain.findings.detectors.shares import high_share_finding
+from lrptrain.findings.detectors.unlocated import evenly
 from lrptrain.findings.evaluation import Evaluation
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import Scope
@@ -92,7 +93,7 @@ class MarkAnywhere(Detector):
             )
             finding = replace(finding, may_be_evidence=lies_in_the_middle(mark.patches, grid))
             region = Region("mark", (int(suspects[mark.image]), *mark.box))
-            yield Candidate(finding, region, judges[_evenly(len(judges), MOST_JUDGES)])
+            yield Candidate(finding, region, judges[evenly(len(judges), MOST_JUDGES)])
 
 
 class Mark(NamedTuple):
@@ -199,11 +200,6 @@ def _with_rim(corner: Sequence[int], factor: int, size: tuple[int, int]) -> Box:
 
 def _lies_at_one_patch(patches: Int[np.ndarray, " members"]) -> bool:
     return bool(np.bincount(patches).max() > MOST_AT_ONE_PATCH * len(patches))
-
-
-def _evenly(count: int, most: int) -> Int[np.ndarray, " chosen"]:
-    """Return at most so many indices, evenly spread."""
-    return np.asarray(np.linspace(0, count - 1, min(count, most)).round().astype(int))
 
 
 def _stacked(samples: Sequence[Sample]) -> Float[Tensor, "n channels height width"] | None:

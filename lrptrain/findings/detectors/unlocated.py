@@ -71,8 +71,12 @@ def judged_rows(count: int) -> Int[np.ndarray, " judged"]:
     The samples of an evaluation stand in the order of their classes: every second one leaves the classes their shares.
     """
     rows = np.arange(0, count, 2)
-    chosen = np.linspace(0, len(rows) - 1, min(MOST_JUDGED, len(rows))).round().astype(int)
-    return np.asarray(rows[chosen])
+    return np.asarray(rows[evenly(len(rows), MOST_JUDGED)])
+
+
+def evenly(count: int, most: int) -> Int[np.ndarray, " chosen"]:
+    """Return at most so many indices, evenly spread."""
+    return np.asarray(np.linspace(0, count - 1, min(count, most)).round().astype(int))
 
 
 def goes_with_the_answer(

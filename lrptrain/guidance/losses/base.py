@@ -79,7 +79,7 @@ class GuidedBatch:
         label: The class indices of all samples; None is allowed unless a map explains the label.
         rows: The indices of the guided samples.
         maps: Which relevance maps to compute.
-        margin: Pixels (or tokens) around the evidence that swaps keep; None for the default.
+        margin: Pixels (or tokens) around the evidence that swaps keep; None for 0.
         generator: The random numbers of the swaps.
         swap_annotation: The annotation that swaps go by, as `swap_evidence` makes it; None for `annotation`.
         swap: What is swapped, and how.

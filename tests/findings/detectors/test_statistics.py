@@ -75,7 +75,7 @@ def test_a_large_effect_is_confirmed_for_a_person_to_judge():
         "Given another class's colour and contrast, the answer's probability falls by 74 points (the same class's: 10)"
     )
     assert moved in words
-    assert 'Mend: if wrong, RelevanceGuidance(swap="statistics")' in words
+    assert 'Mend: if wrong, guidance by "swap", swap="statistics"' in words
     assert "no map can show it" in str(fact)
     assert built.scalars["relevance/statistics_reliance"] == pytest.approx(0.745)
     assert built.scalars["relevance/statistics_reliance_control"] == pytest.approx(0.1)
@@ -93,10 +93,10 @@ def test_no_gate_fails_on_what_a_person_has_to_judge():
 
 
 def test_what_clean_models_do_is_no_finding_but_is_logged():
-    built, _, _ = record(0.2)  # 0.13 in clean models that use colour rightly; the cut is at 0.3
+    built, _, _ = record(0.2)  # 0.13 in clean models that use colour rightly; the cut is at 0.4
     assert built.findings == []
     assert built.scalars["relevance/statistics_reliance"] == pytest.approx(0.245)
-    assert get_detector("reliance_on_statistics").least_effect == 0.3
+    assert get_detector("reliance_on_statistics").least_effect == 0.4
 
 
 def test_a_control_that_moves_as_far_is_no_finding():

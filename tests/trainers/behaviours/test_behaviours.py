@@ -43,6 +43,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:You defined a `validation_step`"),
 ]
 FOCUS = "relevance/label/energy_pointing_game"
+KNOW_THEIR_END = ("lightning", "transformers")
 
 
 @pytest.fixture(scope="module", params=TRAINERS)
@@ -201,8 +202,9 @@ def test_tensorboard_has_the_scalars_and_the_texts(monitored, folder):
     assert any(tag.startswith("relevance/highlights/") for tag in board.Tags()["tensors"])
 
 
-def test_within_a_budget_the_first_and_the_final_weights_are_evaluated(frugal):
-    assert epochs(frugal.monitor) == [0, 2]
+def test_where_the_budget_pays_for_nothing_the_final_weights_are_evaluated(frugal, name):
+    # A loop of one's own does not say when it ends: its first evaluation is not put off until then.
+    assert epochs(frugal.monitor) == ([2] if name in KNOW_THEIR_END else [0, 2])
     batch = collate([row for row in Texts(11, 1).rows if row["sample_id"] == frugal.monitor.scored[0].sample.sample_id])
     with torch.no_grad():
         final = frugal.net.eval()(input_ids=batch["input_ids"], attention_mask=batch["attention_mask"]).logits
@@ -212,7 +214,7 @@ def test_within_a_budget_the_first_and_the_final_weights_are_evaluated(frugal):
 
 def test_a_model_without_a_finding_has_none(frugal):
     assert frugal.monitor.findings == []
-    assert [event["scalars"]["relevance/findings"] for event in read_events(frugal.monitor.folder)] == [0, 0]
+    assert {event["scalars"]["relevance/findings"] for event in read_events(frugal.monitor.folder)} == {0}
     assert lrptrain.check(frugal.monitor.folder, max_severity=0.0).findings == ()
 
 

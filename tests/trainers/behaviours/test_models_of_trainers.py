@@ -205,7 +205,7 @@ def test_within_a_budget_each_validation_that_the_best_metric_is_of_is_evaluated
     assert [event["epoch"] for event in read_events(monitor.folder)] == [0, 1, 2]
 
 
-def test_within_a_budget_the_first_and_the_final_weights_are_evaluated_and_logged(tmp_path, monkeypatch):
+def test_where_the_budget_pays_for_nothing_the_final_weights_are_evaluated_and_logged(tmp_path, monkeypatch):
     import mlflow
 
     monkeypatch.setenv("MLFLOW_ALLOW_FILE_STORE", "true")
@@ -216,7 +216,7 @@ def test_within_a_budget_the_first_and_the_final_weights_are_evaluated_and_logge
     trainer = a_trainer(tmp_path, monitor, num_train_epochs=3, save_strategy="no", report_to=loggers)
     trainer.train()
     events = read_events(monitor.folder)
-    assert [event["epoch"] for event in events] == [0, 2]
+    assert [event["epoch"] for event in events] == [2]
     # The Trainer has ended the run and closed the writer before the final weights are evaluated.
     client = mlflow.MlflowClient()
     (run,) = client.search_runs(["0"])
@@ -227,10 +227,9 @@ def test_within_a_budget_the_first_and_the_final_weights_are_evaluated_and_logge
             (event["step"], event["scalars"][key]) for event in events
         ]
     pages = client.list_artifacts(run.info.run_id, "relevance/highlights")
-    assert [page.path.rpartition("_")[2] for page in pages] == ["000003.html", "000009.html"]
+    assert [page.path.rpartition("_")[2] for page in pages] == ["000009.html"]
     from tensorboard.backend.event_processing.event_accumulator import EventAccumulator
 
     board = EventAccumulator(str(tmp_path / "board"))
     board.Reload()
-    assert [point.step for point in board.Scalars("relevance/chance")] == [3, 9]
-    assert len([entry for entry in trainer.state.log_history if "relevance/samples" in entry]) == 1
+    assert [point.step for point in board.Scalars("relevance/chance")] == [9]

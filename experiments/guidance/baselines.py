@@ -1,0 +1,263 @@
+"""What users would try first: AFR, JTT, group DRO with tuned settings; and how settings are chosen without groups.
+
+`python -m experiments.guidance.baselines` makes the runs that are missing, and writes the tables into README.md.
+"""
+
+import argparse
+import statistics
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from experiments.guidance import afr, report
+from experiments.guidance.arms import PLAIN, UPPER, WEIGHTS, Arm, Task
+from experiments.guidance.benchmarks import Benchmark, benchmarks, with_few_annotations
+from experiments.guidance.fitting import Trained, draw_weights, fit
+from experiments.guidance.results import CHOOSING_SEED, choices, complete
+from experiments.guidance.results import RULES as RULES_ABOVE
+from experiments.parallel import Run, load
+from experiments.table import markdown, write_between
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results" / "baselines.jsonl"
+SEEDS = {"tweets": (0, 1, 2), "digits": (0,)}
+AFR, JTT, GROUP_DRO = "AFR", "JTT", "group DRO, tuned"
+GUIDED = {"tweets": "consistency + energy", "digits": "consistency"}
+"""The best guidance of each table above, whose weight is chosen once more, by the worst class."""
+SWAP, FEW = "swap", "swap, 5 % annotated, drawn half of the time"
+FIRST_SHARE = 0.25
+"""Of plain training's steps, those of JTT's first model, whose errors count more."""
+ANNOTATED = 0.05
+SETTINGS: dict[str, Sequence[dict[str, float]]] = {
+    JTT: [{"factor": factor} for factor in (5.0, 20.0, 100.0)],
+    GROUP_DRO: [{"step": step, "decay": decay} for step in (0.01, 0.1) for decay in (0.05, 1.0)],
+    **{arm: [{"factor": weight} for weight in WEIGHTS] for arm in GUIDED.values()},
+}
+"""What there is to choose from, nothing for other arms: of a guidance its weight."""
+RULES = {"worst class": "worst class", "worst group, told the groups": "worst known group"}
+"""What a setting is chosen by on validation data that have the shortcut: column by name."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """What a rule takes of an arm's settings."""
+
+    arm: str
+    rule: str
+    setting: dict[str, float]
+
+
+def train(task: Task) -> dict[str, Any]:
+    """One run: trained, then measured on the validation or the test samples."""
+    torch.set_num_threads(1)
+    benchmark = benchmarks()[task.setting["task"]]
+    found, net = ARMS[task.arm](benchmark, task)
+    measured = benchmark.judged(net, "val", task.seed) if task.choosing else benchmark.tested(net, task.seed)
+    return {**found, **measured}
+
+
+def _plain(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn.Module]:
+    """Cross-entropy."""
+    return _fitted(benchmark, task, Arm(), benchmark.columns("train", benchmark.setting["correlation"], task.seed))
+
+
+def _afr(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn.Module]:
+    """Plain training, then a last layer on validation samples, which no other arm is trained on."""
+    found, net = _plain(benchmark, task)
+    held_out = benchmark.columns("val", benchmark.setting["correlation"], task.seed)
+    return {**found, **afr.retrain(net, held_out, benchmark)}, net
+
+
+def _jtt(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn.Module]:
+    """Liu et al. 2021, "Just train twice": what a first model errs on is drawn more often by a second one."""
+    columns = benchmark.columns("train", benchmark.setting["correlation"], task.seed)
+    first = benchmark.module(task.seed, Arm())
+    alike = torch.ones(len(columns["label"]), dtype=torch.float64)
+    fit(first, benchmark.batches(columns, alike, task.seed), round(FIRST_SHARE * benchmark.steps), 0.0, task.seed)
+    wrong = benchmark.logits(first.net, columns).argmax(1) != columns["label"]
+    weights = torch.where(wrong, task.setting["factor"], 1.0).double()
+    found, net = _fitted(benchmark, task, Arm(), columns, weights)
+    conflicting = columns["group"] == 0
+    return {
+        **found,
+        "errors": int(wrong.sum()),
+        "conflicting among errors": (wrong & conflicting).sum().item() / max(int(wrong.sum()), 1),
+        "errors among conflicting": wrong[conflicting].double().mean().item(),
+    }, net
+
+
+def _group_dro(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn.Module]:
+    """Told the groups, which are drawn alike."""
+    arm = Arm(rule="group_dro", group_step=task.setting["step"], weight_decay=task.setting["decay"])
+    columns = benchmark.columns("train", benchmark.setting["correlation"], task.seed)
+    return _fitted(benchmark, task, arm, columns, draw_weights(columns, arm))
+
+
+def _few(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn.Module]:
+    """Surroundings of those samples are swapped that have an annotation; half of each batch is drawn of them."""
+    columns = benchmark.columns("train", benchmark.setting["correlation"], task.seed)
+    columns, annotated = with_few_annotations(columns, ANNOTATED, task.seed)
+    weights = torch.where(annotated, 1 / ANNOTATED, 1 / (1 - ANNOTATED)).double()
+    return _fitted(benchmark, task, Arm({"loss": "swap"}), columns, weights)
+
+
+def _guided(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn.Module]:
+    """With all annotations, and as many steps as plain training's time allows."""
+    columns = benchmark.columns("train", benchmark.setting["correlation"], task.seed)
+    steps = round(benchmark.steps / benchmark.costs()[task.arm])
+    return _fitted(benchmark, task, benchmark.arm(task.arm), columns, None, steps)
+
+
+def _fitted(
+    benchmark: Benchmark,
+    task: Task,
+    arm: Arm,
+    columns: Any,
+    weights: torch.Tensor | None = None,
+    steps: int | None = None,
+) -> tuple[dict[str, Any], torch.nn.Module]:
+    weights = draw_weights(columns, arm) if weights is None else weights
+    steps = benchmark.steps if steps is None else steps
+    module: Trained = benchmark.module(task.seed, arm)
+    weight = task.setting["factor"] if arm.weights else 0.0
+    seconds = fit(module, benchmark.batches(columns, weights, task.seed), steps, weight, task.seed)
+    return {"seconds": seconds}, module.net
+
+
+ARMS: dict[str, Callable[[Benchmark, Task], tuple[dict[str, Any], torch.nn.Module]]] = {
+    AFR: _afr,
+    JTT: _jtt,
+    GROUP_DRO: _group_dro,
+    FEW: _few,
+    **dict.fromkeys(GUIDED.values(), _guided),
+}
+BESIDE = (
+    PLAIN,
+    UPPER,
+    "group DRO",
+    "last layer anew, groups alike (DFR)",
+    "last layer anew, other surroundings",
+    SWAP,
+)
+"""Arms of the tables above, that are shown beside."""
+LABELS = {
+    AFR: "none",
+    JTT: "none",
+    GROUP_DRO: "groups of all",
+    FEW: "5 % annotated",
+    PLAIN: "none",
+    UPPER: "",
+    "group DRO": "groups of all",
+    "last layer anew, groups alike (DFR)": "groups of 600 more",
+    "last layer anew, other surroundings": "600 more annotated",
+    SWAP: "all annotated",
+    **dict.fromkeys(GUIDED.values(), "all annotated"),
+}
+"""What each arm is told beside the classes."""
+
+
+def settings_of(name: str) -> dict[str, Sequence[dict[str, float]]]:
+    """What there is to choose from in a table."""
+    others = [arm for task, arm in GUIDED.items() if task != name]
+    return {arm: settings for arm, settings in SETTINGS.items() if arm not in others}
+
+
+def chosen(runs: Iterable[Run], name: str) -> list[Choice]:
+    """By every rule the setting of every arm that has something to choose."""
+    found = []
+    for arm, settings in settings_of(name).items():
+        mine = [run for run in runs if run["choosing"] and run["arm"] == arm and run["task"] == name]
+        if len(mine) < len(settings):
+            continue
+        for rule, column in RULES.items():
+            if arm == GUIDED[name] and column != "worst class":
+                continue  # a user with annotations has no groups
+            best = max(mine, key=lambda run, column=column: run[column])
+            found.append(Choice(arm, rule, {each: best[each] for each in settings[0]}))
+    return found
+
+
+def tasks_of(name: str, runs: Iterable[Run], choosing: bool) -> list[Task]:
+    """The runs that choose, or those that count."""
+    if choosing:
+        return [
+            Task(arm, CHOOSING_SEED, {"task": name, **setting}, choosing=True)
+            for arm, settings in settings_of(name).items()
+            for setting in settings
+        ]
+    above = {(run["arm"], run["weight"]) for run in runs_above(name) if not run["choosing"]}
+    pairs = [(arm, {}) for arm in ARMS if arm not in SETTINGS]
+    pairs += [(each.arm, each.setting) for each in chosen(runs, name)]
+    unique = {str(pair): pair for pair in pairs if (pair[0], pair[1].get("factor")) not in above}.values()
+    return [Task(arm, seed, {"task": name, **setting}) for seed in SEEDS[name] for arm, setting in unique]
+
+
+def runs_above(name: str) -> list[Run]:
+    """The runs of the table above."""
+    setting = benchmarks()[name].setting
+    runs = load(HERE / "results" / {"tweets": "tweets.jsonl", "digits": "images.jsonl"}[name]).values()
+    return [run for run in runs if all(run[each] == value for each, value in setting.items())]
+
+
+def goals_table(runs: Sequence[Run], name: str, beside: Sequence[Run]) -> str:
+    """A row per arm and setting: accuracy, accuracy without the shortcut, worst group; the best worst group first."""
+    rules: dict[tuple[str, str], list[str]] = {}
+    for rule in RULES_ABOVE:
+        for arm, run in choices(beside, rule).items():
+            rules.setdefault((arm, _written({"factor": run["weight"]})), []).append(rule)
+    for each in chosen(runs, name):
+        rules.setdefault((each.arm, _written(each.setting)), []).append(each.rule)
+    groups: dict[tuple[str, str], dict[int, Run]] = {}
+    for run in beside:
+        if run["arm"] in (*BESIDE, GUIDED[name]) and not run["choosing"] and run["seed"] in SEEDS[name]:
+            setting = _written({"factor": run["weight"]} if run["weight"] else {})
+            groups.setdefault((run["arm"], setting), {})[run["seed"]] = run
+    for run in runs:
+        if run["task"] == name and not run["choosing"]:
+            setting = _written({each: run[each] for each in (SETTINGS.get(run["arm"]) or [{}])[0]})
+            groups.setdefault((run["arm"], setting), {})[run["seed"]] = run
+    columns = ("accuracy", "accuracy without", "worst group")
+    rows = []
+    for key, by_seed in sorted(groups.items(), key=lambda pair: -_mean(pair[1].values(), "worst group")):
+        cells = {column: _cell([run[column] for run in by_seed.values()]) for column in columns}
+        row = {"arm": key[0], "is told": LABELS[key[0]], "setting": key[1], "chosen by": ", ".join(rules.get(key, []))}
+        rows.append({**row, "seeds": str(len(by_seed)), **cells})
+    return markdown(rows)
+
+
+def _cell(values: Sequence[float]) -> str:
+    """Mean and interval; of fewer than three seeds, which have none worth the name, each value."""
+    return report.shown(values) if len(values) > 2 else " / ".join(f"{value:.3f}" for value in values)
+
+
+def _written(setting: dict[str, float]) -> str:
+    return ", ".join(f"{name} {value:g}" for name, value in setting.items())
+
+
+def _mean(runs: Iterable[Run], column: str) -> float:
+    return statistics.fmean(run[column] for run in runs)
+
+
+def tables() -> dict[str, str]:
+    """Text by mark."""
+    runs = list(load(RESULTS).values())
+    return {f"goals, {name}": goals_table(runs, name, runs_above(name)) for name in benchmarks()}
+
+
+def main() -> None:
+    """Make the runs that are missing, and write the tables."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("tasks", nargs="*", help="of tweets and digits; else both")
+    for name in parser.parse_args().tasks or benchmarks():
+        # First what needs no choice, then what chooses, then what was chosen.
+        for choosing in (False, True, False):
+            complete(RESULTS, tasks_of(name, load(RESULTS).values(), choosing), train, 1)
+    for mark, text in tables().items():
+        write_between(HERE / "README.md", text, f"<!-- {mark} -->", f"<!-- end of {mark} -->")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,86 @@
+"""Does mending one shortcut make another one worse? Digits with a tag and a tint, each right in 95 % for itself.
+
+`python -m experiments.guidance.two_shortcuts` makes the runs that are missing, and writes the table into README.md.
+
+After Li et al. 2023, "A Whac-A-Mole dilemma: shortcuts come in multiples where mitigating one amplifies others".
+"""
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from experiments.guidance import images
+from experiments.guidance.arms import PLAIN, UPPER, Arm, Task
+from experiments.guidance.fitting import Trained, draw_weights, fit
+from experiments.guidance.marked import SHUFFLED, marked_digits
+from experiments.guidance.measures import accuracy, logits
+from experiments.guidance.results import complete
+from experiments.parallel import Run, load
+from experiments.table import markdown, write_between
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results" / "two_shortcuts.jsonl"
+MARKS = ("<!-- two shortcuts -->", "<!-- end of two shortcuts -->")
+STEPS, SEEDS = 160, (0,)
+SHORTCUTS = {"tag": 0.95, "tint": 0.95}
+ARMS = {
+    PLAIN: Arm(),
+    "swap (masks)": Arm({"loss": "swap"}),
+    "consistency (masks), weight 10": Arm({"loss": "consistency"}, (10.0,)),
+    "swap of statistics": Arm({"loss": "swap", "swap": "statistics"}),
+    "swap of surroundings (masks) and statistics": Arm({"loss": "swap", "swap": "outside+statistics"}),
+    "group DRO, told the tag's groups": Arm(rule="group_dro"),
+    "colour jitter": Arm(rule="jitter"),
+    UPPER: Arm(clean=True),
+}
+TESTS = {
+    "accuracy": SHORTCUTS,
+    "tag shuffled": {**SHORTCUTS, "tag": SHUFFLED},
+    "tint shuffled": {**SHORTCUTS, "tint": SHUFFLED},
+    "both shuffled": dict.fromkeys(SHORTCUTS, SHUFFLED),
+}
+
+
+def train(task: Task) -> dict[str, Any]:
+    """Train one model, and measure it with both shortcuts, with each of them shuffled, and with both."""
+    torch.set_num_threads(1)
+    arm = ARMS[task.arm]
+    columns = marked_digits(
+        "train", dict.fromkeys(SHORTCUTS, SHUFFLED) if arm.clean else SHORTCUTS, images.SIZE, task.seed
+    )
+    module = Trained(images.network(task.seed), lambda batch: {"x": batch["image"]}, arm, images.LR, groups=2)
+    found: dict[str, Any] = {
+        "seconds": fit(
+            module, images.batches(columns, draw_weights(columns, arm), task.seed), STEPS, task.weight, task.seed
+        )
+    }
+    for name, correlations in TESTS.items():
+        data = marked_digits("test", correlations, images.SIZE, task.seed)
+        found[name] = accuracy(logits(module.net, data["image"]), data["label"])
+    return found
+
+
+def table(runs: Sequence[Run]) -> str:
+    """A row per arm: accuracy of every seed, and what is lost of it when one shortcut is shuffled."""
+    rows = []
+    for arm in ARMS:
+        mine = sorted((run for run in runs if run["arm"] == arm), key=lambda run: run["seed"])
+        cells = {name: " / ".join(f"{run[name]:.3f}" for run in mine) for name in TESTS}
+        for shortcut in SHORTCUTS:
+            lost = [run["accuracy"] - run[f"{shortcut} shuffled"] for run in mine]
+            cells[f"lost with the {shortcut}"] = " / ".join(f"{each:.3f}" for each in lost)
+        rows.append({"arm": arm, **cells})
+    return markdown(rows)
+
+
+def main() -> None:
+    """Make the runs that are missing, and write the table."""
+    tasks = [Task(arm, seed, {}, (*own.weights, 0.0)[0]) for seed in SEEDS for arm, own in ARMS.items()]
+    complete(RESULTS, tasks, train, 1)
+    write_between(HERE / "README.md", table(list(load(RESULTS).values())), *MARKS)
+
+
+if __name__ == "__main__":
+    main()

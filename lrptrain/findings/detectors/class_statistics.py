@@ -1,0 +1,95 @@
+"""Does a single class's prediction follow colour and contrast? Of many classes, all together would hardly show it."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+
+from lrptrain.extras import require
+from lrptrain.findings.detector import Candidate, DetectionConfig, register_detector
+from lrptrain.findings.detectors.statistics import RelianceOnStatistics, property_of
+from lrptrain.findings.detectors.unlocated import evenly
+from lrptrain.findings.evaluation import Evaluation
+from lrptrain.findings.scopes import Scope
+from lrptrain.intervention import Region
+from lrptrain.intervention.regions import images_of
+
+FEWEST_CLASSES = 3
+"""Of two classes, a swap moves as many answers of both as it does of either."""
+FEWEST_IMAGES = 8
+MOST_IMAGES = 16
+"""A class is tested on so many of its images."""
+LEAST_AUROC = 0.9
+"""A class stands out if a statistic tells its images from the others so well, in [0.5, 1]. In the trials of
+experiments/detection, those of a tinted class reach 0.99, those of photographs without a tint 0.93 at most."""
+
+
+class ClassRelianceOnStatistics(RelianceOnStatistics):
+    """The prediction of one class follows colour and contrast, as where one class was taken by another camera.
+
+    Only the class whose images stand out most by a statistic of their own is tested, if any does: that costs no forward
+    pass to find out. In experiments/detection the answers of clean models for such a class moved up to 0.46 further
+    than under the control, and those for a tinted class 0.85.
+    """
+
+    kind = "class_reliance_on_statistics"
+    title = "The prediction of a class relies on colour and contrast"
+    order = 71
+    fact = RelianceOnStatistics.kind
+    least_effect = 0.6
+
+    def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
+        """Return the class that stands out, if an intervention will follow and the images have one shape."""
+        where = property_of(evaluation)
+        predicted = np.array([explained.predicted for explained in evaluation.samples])
+        if where is None or evaluation.inputs is None or len(np.unique(predicted)) < FEWEST_CLASSES:
+            return
+        label = outstanding_class(statistics(images_of(evaluation.inputs)), predicted)
+        if label is not None:
+            rows = np.flatnonzero(predicted == label)
+            finding = replace(self.finding(evaluation, config, where), scope=Scope("class", config.class_names[label]))
+            yield Candidate(finding, Region("statistics"), rows[evenly(len(rows), MOST_IMAGES)])
+
+
+def statistics(images: Sequence[Float[torch.Tensor, "channels height width"]]) -> Float[np.ndarray, "n statistics"]:
+    """Return mean and spread of the channels of every image, and how the means differ: a cast, however bright."""
+    first, second = torch.triu_indices(len(images[0]), len(images[0]), 1)
+    rows = []
+    for image in images:
+        # Sums over all pixels in 16 bits would lose what tells images apart.
+        wide = image.to(torch.promote_types(image.dtype, torch.float32))
+        spread, mean = torch.std_mean(wide, (1, 2))
+        rows.append(torch.cat([mean, spread, mean[first] - mean[second]]))
+    return torch.stack(rows).double().cpu().numpy()
+
+
+def outstanding_class(values: Float[np.ndarray, "n statistics"], predicted: Int[np.ndarray, " n"]) -> int | None:
+    """Return the class that one of the statistics tells best from all others; None if none does so well.
+
+    How well is the area under the ROC curve: the chance that a random image of the class has a larger value than a
+    random other one, or a smaller one (Mann and Whitney 1947).
+
+    Args:
+        values: The statistics of each image.
+        predicted: The predicted class of each image.
+    """
+    ranks = require("scipy.stats", "monitor").rankdata(values, axis=0)
+    best = None
+    highest = LEAST_AUROC
+    for label in np.unique(predicted):
+        member = predicted == label
+        count = int(member.sum())
+        if count < FEWEST_IMAGES or count == len(member):
+            continue
+        # The sum of the ranks, less the least that it can be, as a part of the most.
+        area = (ranks[member].sum(0) - count * (count + 1) / 2) / (count * (len(member) - count))
+        reached = float(np.maximum(area, 1 - area).max())
+        if reached >= highest:
+            best = int(label)
+            highest = reached
+    return best
+
+
+register_detector(ClassRelianceOnStatistics())

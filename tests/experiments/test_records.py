@@ -1,0 +1,70 @@
+"""What is written says on what it was made, and what was made elsewhere keeps what it says."""
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+import torch
+
+from experiments import parallel, per_method, records
+from experiments.movies.training import trained, training_file
+
+
+@dataclass(frozen=True)
+class Square:
+    number: int
+
+    @property
+    def key(self) -> str:
+        return f"square {self.number}"
+
+
+def squared(task: Square) -> dict[str, int]:
+    return {"square": task.number**2}
+
+
+def test_a_record_names_processor_torch_and_commit(tmp_path):
+    path = tmp_path / "new" / "lines.jsonl"
+    records.append(path, {"value": 1})
+    records.append(path, {"value": 2, records.KEY: {"cpu": "another"}})
+    first, second = (json.loads(line) for line in path.read_text().splitlines())
+    assert first["value"] == 1
+    assert first[records.KEY] == records.made_on()
+    assert second[records.KEY] == {"cpu": "another"}
+    found = records.made_on()
+    assert found["torch"] == torch.__version__
+    assert found["threads"] == torch.get_num_threads()
+    assert found["cpu"]
+    assert found["commit"] == "unknown" or int(found["commit"].rstrip("+"), 16) > 0
+
+
+def test_a_run_of_a_grid_is_stamped_where_it_is_made_and_older_ones_are_kept(tmp_path):
+    # As the worker calls it; a process of its own would cost the test seconds of imports.
+    assert parallel._done(squared, Square(3)) == {
+        "key": "square 3",
+        "square": 9,
+        records.KEY: records.made_on(),
+    }
+    path = tmp_path / "runs.jsonl"
+    path.write_text('{"key": "square 2", "square": 4}\n')  # as written before records were stamped
+    assert parallel.complete(path, [Square(2)], squared, workers=1) == {"square 2": {"key": "square 2", "square": 4}}
+
+
+def test_a_file_of_methods_names_every_machine_that_filled_it(tmp_path):
+    path = tmp_path / "seed_0.json"
+    elsewhere = {"head": {"seed": 0}, "methods": {"random": {"value": 1}}, records.KEY: [{"cpu": "another"}]}
+    path.write_text(json.dumps(elsewhere))
+    rows = [per_method.Row("random"), per_method.Row("attnlrp"), per_method.Row("rollout")]
+    found = per_method.fill(path, {"seed": 0}, rows, lambda row: {"value": 2})
+    assert found["methods"] == {"random": {"value": 1}, "attnlrp": {"value": 2}, "rollout": {"value": 2}}
+    assert found[records.KEY] == [{"cpu": "another"}, records.made_on()]
+
+
+def test_results_of_a_model_that_is_gone_are_not_trained_over(tmp_path):
+    path = training_file(0, tmp_path)
+    records.save(path, {"seed": 0})
+    kept = path.read_text()
+    with pytest.raises(SystemExit, match=r"a model that is not there any more .*best\.ckpt.*move the folder"):
+        trained(0, None, Path("none"), tmp_path, tmp_path / "runs")  # type: ignore[arg-type]
+    assert path.read_text() == kept
