@@ -173,8 +173,8 @@ def effects(
     givers = rows if region.by_annotation else np.arange(len(samples))
     # First donors of another class, the change; then donors of the same class, the control.
     donors = [donors_by_prediction(predicted, givers, config.seed, same) for same in (False, True)] if swap else []
-    if grid is None and strategy != "swap" and any("attention_mask" not in sample.tensors for sample in samples):
-        raise ValueError("texts cannot lose tokens without an attention_mask in the batch")
+    if grid is None and strategy != "swap" and not all(_says_its_padding(sample) for sample in samples):
+        raise ValueError("texts cannot lose tokens without an attention_mask [batch, tokens] in the batch")
     random = _random_numbers(samples, grid, config)
     colour = _mean_colour(samples) if config.strategy == "fill" else torch.empty(0)
     valid = value_range(images_of(samples)) if strategy == "statistics" else None
@@ -255,6 +255,12 @@ def model_output(model: nn.Module, batch: Mapping[str, Tensor]) -> Float[Tensor,
     inputs = model_inputs(model, batch)
     output = model(inputs) if isinstance(inputs, Tensor) else model(**inputs)
     return read_logits(output, len(next(iter(batch.values()))))
+
+
+def _says_its_padding(sample: Sample) -> bool:
+    """Return whether a text has a mask that tells padding; one of pairs of tokens cannot be made for another length."""
+    mask = sample.tensors.get("attention_mask")
+    return mask is not None and mask.ndim == 1
 
 
 def _random_numbers(
