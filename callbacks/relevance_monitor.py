@@ -78,9 +78,10 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
             flagged among ten; with fewer, only all classes together can be.
         every_n_epochs: Evaluate in the first validation, then when this many epochs have passed.
         budget: The share of the time of training, in (0, 1), that the monitor takes at most: evaluations become rarer,
-            then smaller, of 32 samples at least. The first validation and the final weights are always evaluated, and
-            every validation where something decides by the values (`fail_on`, early stopping, checkpoints); a line says
-            so where that takes more. None for an evaluation in full in each validation.
+            then smaller, of 32 samples at least. The final weights are always evaluated, and every validation where
+            something decides by the values (`fail_on`, early stopping, checkpoints); so is the first one, unless the
+            run is too short to pay for two. A line says so where one takes more. None for an evaluation in full in
+            each validation.
         method: One of `lrptrain.methods()`. By default that of `lrptrain.attribute`: the sanity check, or else the
             first evaluation, decides what serves the model, and the run keeps to it, also when it is resumed.
         method_options: The options of the method.

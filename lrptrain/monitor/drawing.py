@@ -122,11 +122,14 @@ def inputs(
 ) -> dict[int | str, Callable[[], Input]]:
     """Return what the samples are, by id, as functions: only what is not in the record yet is made.
 
+    What is neither an image nor a text, such as a series of measurements, cannot be shown, and is left out.
+
     Args:
         samples: Samples with inputs and annotations, and the grid of their patches, None for a text.
         options: How they are drawn.
     """
-    return {sample.sample_id: partial(_input, sample, grid, options) for sample, grid in samples}
+    shown = [(sample, grid) for sample, grid in samples if grid is not None or "input_ids" in sample.tensors]
+    return {sample.sample_id: partial(_input, sample, grid, options) for sample, grid in shown}
 
 
 def _input(sample: Sample, grid: tuple[int, int] | None, options: DisplayOptions) -> Input:

@@ -1,5 +1,7 @@
 """What is explained: the kinds of input, which parts of it are tokens, and how numbers go from one to the other."""
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -215,20 +217,21 @@ def _of_cells(propagator: Propagator, root: Value, cells: Cells, kind: Kind) -> 
             "grid) and a batch of one"
         )
     places = [int(x) for x in root.shape[1:]]
-    coordinates = torch.stack(torch.unravel_index((numbers - 1).clamp(min=0), places))
     is_entry = numbers > 0
     order = torch.arange(count, device=numbers.device)
     if not cells.lines:  # a row without entries is a token that the model puts beside them
         order = order[is_entry.any(1)]
         cell = torch.cumsum(is_entry.any(1), 0)[:, None].expand_as(cell) - 1
         count = len(order)
-    features = _feature_axes(root, cells, coordinates, is_entry, cell)
+    features = _feature_axes(root, cells, numbers, is_entry, cell)
     place_axes = [i for i in range(len(places)) if i + 1 not in features]
     place = torch.zeros_like(numbers)
     for i in place_axes:
-        place = place * places[i] + coordinates[i]
+        place = place.mul_(places[i]).add_(_coordinate(numbers, places, i))
     owner = torch.full((torch.Size([places[i] for i in place_axes]).numel(),), count, device=numbers.device)
-    owner[place[is_entry]] = cell[is_entry]
+    # A part at a time: picking by a mask takes several numbers for each entry.
+    for at, held, in_cell in zip(*(x.chunk(8, -1) for x in (place, is_entry, cell)), strict=True):
+        owner[at[held].long()] = in_cell[held]
     grid = _own_grid(cells) if kind in ("spectrogram", "image", "video") else None
     if len(place_axes) == 1 or len(root.shape) > 3:
         reading, grid = _reading_order(owner, [places[i] for i in place_axes], count, grid)
@@ -238,20 +241,28 @@ def _of_cells(propagator: Propagator, root: Value, cells: Cells, kind: Kind) -> 
     return ExplainedInput(kind, root.shape, features, owner, count, grid, cells, order)
 
 
+def _coordinate(numbers: Int[Tensor, "*entries"], sizes: Sequence[int], axis: int) -> Int[Tensor, "*entries"]:
+    """Where entries of one sample, numbered from 1 on, are along one of its axes."""
+    behind = math.prod(sizes[axis + 1 :])
+    return (numbers - 1).clamp_(min=0).div_(behind, rounding_mode="floor").remainder_(sizes[axis])
+
+
 def _entries_and_cells(
     propagator: Propagator, root: Value, cells: Cells
 ) -> tuple[Int[Tensor, "lead width *places"], Int[Tensor, "lead width *places"]]:
     """Of the first sample: which entry of the input stands at each place of `cells.start`, and in which cell it is."""
     start = cells.start
     moved = moved_from(propagator.tape.nodes, root)
-    numbers = entry_numbers(moved, start)
+    # A large image has millions of entries, of which several numbers each are needed.
+    small = root.shape.numel() < torch.iinfo(torch.int32).max
+    numbers = entry_numbers(moved, start).to(torch.int32 if small else torch.int64)
     if not cells.lines:
-        rows = by_sample(propagator, start, cells.channels, numbers)[0].long()
+        rows = by_sample(propagator, start, cells.channels, numbers)[0]
         return rows, torch.arange(len(rows), device=rows.device)[:, None].expand_as(rows)
     # Frames may have become samples: all those of the first sample, in their order.
     first = by_sample(propagator, start, 1, numbers)
     leads = first.shape[1] // start.shape[2:].numel()
-    maps = first[0].view(leads, *start.shape[2:], start.shape[1]).movedim(-1, 1).long()
+    maps = first[0].view(leads, *start.shape[2:], start.shape[1]).movedim(-1, 1)
     counts = cells.value.shape[2:]
     cell = cells_of_places(start.shape[2:], counts, cells.lines, maps.device)
     lead = torch.arange(leads, device=maps.device).view(-1, *[1] * (maps.ndim - 1))
@@ -261,13 +272,14 @@ def _entries_and_cells(
 def _feature_axes(
     root: Value,
     cells: Cells,
-    coordinates: Int[Tensor, "axes lead width *places"],
+    numbers: Int[Tensor, "lead width *places"],
     is_entry: Bool[Tensor, "lead width *places"],
     cell: Int[Tensor, "lead width *places"],
 ) -> tuple[int, ...]:
     """The axes of the input that its features lie along."""
     test = _only_along_channels if cells.lines else _complete_in_every_cell
-    axes = [axis for axis in range(1, len(root.shape)) if test(coordinates[axis - 1], is_entry, root.shape[axis], cell)]
+    sizes = root.shape[1:]
+    axes = [i + 1 for i, size in enumerate(sizes) if test(_coordinate(numbers, sizes, i), is_entry, size, cell)]
     if len(root.shape) == 2:
         return ()
     if len(root.shape) == 3:
@@ -299,7 +311,7 @@ def _complete_in_every_cell(coordinate: Tensor, is_entry: Tensor, size: int, cel
     if not is_entry.any():  # nothing of the input arrives there
         return False
     held = torch.zeros(int(cell[is_entry].max()) + 1, size, dtype=torch.bool, device=cell.device)
-    held[cell[is_entry], coordinate[is_entry]] = True
+    held[cell[is_entry], coordinate[is_entry].long()] = True
     return bool(held.all())
 
 

@@ -125,3 +125,9 @@ def test_a_picture_has_its_mask_at_its_own_size():
     assert top > 0  # the title
     assert picture.image.shape[0] > top + 160  # the scale
     assert picture.caption == "#s, dog read as cat (75%), 25% on the annotation (50% of the area)"
+
+
+def test_what_is_neither_an_image_nor_a_text_is_left_out():
+    series = Sample(0, 0, {"image": torch.rand(10, 3)})
+    assert inputs([(series, None), (series, (1, 1))], DisplayOptions([], str)).keys() == {0}
+    assert inputs([(series, None)], DisplayOptions([], str)) == {}

@@ -30,7 +30,7 @@ from lrptrain.relevance.tape.nodes import Node, Value, map_nested, version_of
 # is made twice costs as much time as it saves memory.
 LARGEST_WRITTEN_OUT = 300 * 300
 # As many entries of all maps together are made at a time where attention is computed in parts: about a cache of them.
-ENTRIES_AT_A_TIME = 1 << 20
+ENTRIES_AT_A_TIME = 1 << 21
 # The name of all operations of such an attention together, for a rule that serves them at once.
 FUSED_ATTENTION = "fused_attention"
 # What torch answers where it has no fused kernel for a call.
