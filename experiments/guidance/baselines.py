@@ -28,13 +28,15 @@ AFR, JTT, GROUP_DRO = "AFR", "JTT", "group DRO, tuned"
 GUIDED = {"tweets": "consistency + energy", "digits": "consistency"}
 """The best guidance of each table above, whose weight is chosen once more, by the worst class."""
 SWAP, FEW = "swap", "swap, 5 % annotated, drawn half of the time"
+DEFAULT = 0.0
+"""Stands for no weight: the task's gradient bounds the guidance."""
 FIRST_SHARE = 0.25
 """Of plain training's steps, those of JTT's first model, whose errors count more."""
 ANNOTATED = 0.05
 SETTINGS: dict[str, Sequence[dict[str, float]]] = {
     JTT: [{"factor": factor} for factor in (5.0, 20.0, 100.0)],
     GROUP_DRO: [{"step": step, "decay": decay} for step in (0.01, 0.1) for decay in (0.05, 1.0)],
-    **{arm: [{"factor": weight} for weight in WEIGHTS] for arm in GUIDED.values()},
+    **{arm: [{"factor": weight} for weight in (DEFAULT, *WEIGHTS)] for arm in GUIDED.values()},
 }
 """What there is to choose from, nothing for other arms: of a guidance its weight."""
 RULES = {"worst class": "worst class", "worst group, told the groups": "worst known group"}
@@ -150,7 +152,6 @@ LABELS = {
     FEW: "5 % annotated",
     PLAIN: "none",
     UPPER: "",
-    "group DRO": "groups of all",
     "last layer anew, groups alike (DFR)": "groups of 600 more",
     "last layer anew, other surroundings": "600 more annotated",
     SWAP: "all annotated",
@@ -188,10 +189,10 @@ def tasks_of(name: str, runs: Iterable[Run], choosing: bool) -> list[Task]:
             for arm, settings in settings_of(name).items()
             for setting in settings
         ]
-    above = {(run["arm"], run["weight"]) for run in runs_above(name) if not run["choosing"]}
-    pairs = [(arm, {}) for arm in ARMS if arm not in SETTINGS]
+    above = {_named(run) for run in runs_above(name) if not run["choosing"]}
+    pairs: list[tuple[str, dict[str, float]]] = [(arm, {}) for arm in ARMS if arm not in SETTINGS]
     pairs += [(each.arm, each.setting) for each in chosen(runs, name)]
-    unique = {str(pair): pair for pair in pairs if (pair[0], pair[1].get("factor")) not in above}.values()
+    unique = {str(pair): pair for pair in pairs if (pair[0], _written(pair[1])) not in above}.values()
     return [Task(arm, seed, {"task": name, **setting}) for seed in SEEDS[name] for arm, setting in unique]
 
 
@@ -206,15 +207,14 @@ def goals_table(runs: Sequence[Run], name: str, beside: Sequence[Run]) -> str:
     """A row per arm and setting: accuracy, accuracy without the shortcut, worst group; the best worst group first."""
     rules: dict[tuple[str, str], list[str]] = {}
     for rule in RULES_ABOVE:
-        for arm, run in choices(beside, rule).items():
-            rules.setdefault((arm, _written({"factor": run["weight"]})), []).append(rule)
+        for run in choices(beside, rule).values():
+            rules.setdefault(_named(run), []).append(rule)
     for each in chosen(runs, name):
         rules.setdefault((each.arm, _written(each.setting)), []).append(each.rule)
     groups: dict[tuple[str, str], dict[int, Run]] = {}
     for run in beside:
         if run["arm"] in (*BESIDE, GUIDED[name]) and not run["choosing"] and run["seed"] in SEEDS[name]:
-            setting = _written({"factor": run["weight"]} if run["weight"] else {})
-            groups.setdefault((run["arm"], setting), {})[run["seed"]] = run
+            groups.setdefault(_named(run), {})[run["seed"]] = run
     for run in runs:
         if run["task"] == name and not run["choosing"]:
             setting = _written({each: run[each] for each in (SETTINGS.get(run["arm"]) or [{}])[0]})
@@ -226,6 +226,25 @@ def goals_table(runs: Sequence[Run], name: str, beside: Sequence[Run]) -> str:
         row = {"arm": key[0], "is told": LABELS[key[0]], "setting": key[1], "chosen by": ", ".join(rules.get(key, []))}
         rows.append({**row, "seeds": str(len(by_seed)), **cells})
     return markdown(rows)
+
+
+def choosing_table(runs: Sequence[Run], name: str) -> str:
+    """A row per setting that there was to choose from: what the rules go by, on validation data with the shortcut."""
+    rows = []
+    for arm, settings in settings_of(name).items():
+        for setting in settings:
+            for run in runs:
+                if run["choosing"] and (run["task"], run["arm"]) == (name, arm) and setting.items() <= run.items():
+                    cells = {column: f"{run[column]:.3f}" for column in ("accuracy", *RULES.values())}
+                    rows.append({"arm": arm, "setting": _written(setting), **cells})
+    return markdown(rows)
+
+
+def _named(run: Run) -> tuple[str, str]:
+    """What a run of the table above is called here: its group DRO is one setting of the tuned one."""
+    if run["arm"] == "group DRO":
+        return GROUP_DRO, _written({"step": Arm.group_step, "decay": Arm.weight_decay})
+    return run["arm"], _written({"factor": run["weight"]} if run["weight"] else {})
 
 
 def _cell(values: Sequence[float]) -> str:
@@ -244,7 +263,8 @@ def _mean(runs: Iterable[Run], column: str) -> float:
 def tables() -> dict[str, str]:
     """Text by mark."""
     runs = list(load(RESULTS).values())
-    return {f"goals, {name}": goals_table(runs, name, runs_above(name)) for name in benchmarks()}
+    goals = {f"goals, {name}": goals_table(runs, name, runs_above(name)) for name in benchmarks()}
+    return {**goals, "settings, tweets": choosing_table(runs, "tweets")}
 
 
 def main() -> None:

@@ -1,0 +1,105 @@
+"""Real pretrained models: their maps, and a watermark that one of them learns to rely on.
+
+    .venv/bin/python -m experiments.real_models.run [--only maps|cells] [--seeds 3] [--places middle bottom]
+
+Fetches the weights (`experiments/weights.py`). One line per model or training in `results/`; a run that was cut off
+goes on with what is missing. The tables are written into this folder's README.md.
+"""
+
+import argparse
+from collections.abc import Mapping
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from experiments.intervals import estimate, paired, starred
+from experiments.parallel import load
+from experiments.real_models import cell
+from experiments.real_models.maps import METHODS, MODELS
+from experiments.records import append
+from experiments.table import markdown, mean_interval, write_between
+
+HERE = Path(__file__).resolve().parent
+MAPS, CELLS = HERE / "results" / "maps.jsonl", HERE / "results" / "cells.jsonl"
+MEASURES = ("faithfulness", "EPG", "pointing game")
+TESTED = ("with the watermark as in training", "without", "marked breed without", "turned by it")
+
+
+def maps_table(runs: Mapping[str, Any]) -> str:
+    """A row per model and method; paired with random, sample by sample."""
+    served = {
+        (name, method): run["methods"][method]
+        for name, run in runs.items()
+        for method in METHODS
+        if "unsupported" not in run["methods"][method]
+    }
+    above = {
+        (name, method): estimate(
+            paired([row["faithfulness"]], [runs[name]["methods"]["random"]["faithfulness"]]), same_samples=True
+        )
+        for (name, method), row in served.items()
+        if method != "random"
+    }
+    stars = starred(above)
+    rows = []
+    for key, row in served.items():
+        line = {"model": f"{key[0]} ({runs[key[0]]['accuracy']:.0%} right)", "method": f"`{key[1]}`"}
+        line |= {measure: str(estimate([row[measure]], same_samples=True)) for measure in MEASURES}
+        line["minus `random`"] = f"{above[key]}{' *' if key in stars else ''}" if key in above else ""
+        line["s per sample"] = f"{row['seconds'] / len(row['EPG']):.1f}"
+        rows.append(line)
+    moved = max(max(row["logits moved"]) for row in served.values())
+    chance = ", ".join(
+        f"{name} {estimate([run['methods']['random']['chance']], same_samples=True).mean:.2f}"
+        for name, run in runs.items()
+    )
+    return (
+        f"{markdown(rows)}\n\nChance level of EPG: {chance}. Logits of the recorded model differ from its own by "
+        f"{moved:.0e} at most. `*`: above `random` on the same samples, p <= 0.05 after Holm's correction."
+    )
+
+
+def cells_table(runs: Mapping[str, Any]) -> str:
+    """A row per place and arm: accuracies, and what the monitor said."""
+    rows = []
+    for place, arm in product(cell.PLACES, cell.ARMS):
+        chosen = [run for run in runs.values() if (run["place"], run["arm"]) == (place, arm)]
+        if not chosen:
+            continue
+        row = {"watermark": place, "arm": arm}
+        for name in TESTED:
+            mean, half = mean_interval([run[name] for run in chosen])
+            row[name] = f"{mean:.2f} ± {half:.2f}" if len(chosen) > 1 else f"{mean:.2f}"
+        confirmed = sum(any(each["state"] == "confirmed" for each in run["findings"]) for run in chosen)
+        row["confirmed findings"] = f"{confirmed} of {len(chosen)}"
+        row["s"] = f"{mean_interval([run['seconds'] for run in chosen])[0]:.0f}"
+        rows.append(row)
+    return markdown(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--only", choices=["maps", "cells", "tables"])
+    parser.add_argument("--seeds", type=int, default=1)
+    parser.add_argument("--places", nargs="*", choices=list(cell.PLACES), default=list(cell.PLACES))
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)
+    if arguments.only in (None, "maps"):
+        for name, work in MODELS.items():
+            if name not in load(MAPS):
+                append(MAPS, {"key": name, **work()})
+                print(name, flush=True)
+    if arguments.only in (None, "cells"):
+        for seed, place, arm in product(range(arguments.seeds), arguments.places, cell.ARMS):
+            key = f"{place}, {arm}, seed {seed}"
+            if key not in load(CELLS):
+                append(CELLS, {"key": key, **cell.run(place, arm, seed, HERE / "runs")})
+                print(key, flush=True)
+    write_between(HERE / "README.md", maps_table(load(MAPS)), "<!-- maps -->", "<!-- end of maps -->")
+    write_between(HERE / "README.md", cells_table(load(CELLS)), "<!-- cells -->", "<!-- end of cells -->")
+
+
+if __name__ == "__main__":
+    main()
