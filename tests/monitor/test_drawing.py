@@ -129,5 +129,5 @@ def test_a_picture_has_its_mask_at_its_own_size():
 
 def test_what_is_neither_an_image_nor_a_text_is_left_out():
     series = Sample(0, 0, {"image": torch.rand(10, 3)})
-    assert inputs([(series, None), (series, (1, 1))], DisplayOptions([], str)).keys() == {0}
-    assert inputs([(series, None)], DisplayOptions([], str)) == {}
+    assert inputs([(series, None), (series, (1, 1))], LOOK).keys() == {0}
+    assert inputs([(series, None)], LOOK) == {}

@@ -1,6 +1,8 @@
 """Fused attention that stays fused: the same maps as from attention that is written out, and no matrix kept."""
 
 import math
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 import torch
@@ -11,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import lrptrain
+from lrptrain.relevance.propagation.propagator import Propagator
 from lrptrain.relevance.recording import Recording
 from lrptrain.relevance.tape import kernels
 from lrptrain.relevance.tape.nodes import Node, Value
@@ -28,7 +31,7 @@ def fused(monkeypatch):
     monkeypatch.setattr(kernels, "ENTRIES_AT_A_TIME", 200)
 
 
-def recorded(model: nn.Module, inputs: object, *, written_out: bool = False) -> Recording:
+def recorded(model: nn.Module, inputs: Any, *, written_out: bool = False) -> Recording:
     """A frugal recording; of attention that is written out, if it is asked for."""
     with pytest.MonkeyPatch.context() as patch:
         if written_out:
@@ -41,7 +44,7 @@ def fused_calls(recording: Recording) -> int:
     return 0 if kept is None else len(kept.attentions)
 
 
-def check_same(model: nn.Module, inputs: object, methods: tuple[str, ...], calls: int, **options: object) -> None:
+def check_same(model: nn.Module, inputs: Any, methods: tuple[str, ...], calls: int, **options: Any) -> None:
     """Maps of fused attention are those of attention that is written out."""
     one = recorded(model, inputs)
     other = recorded(model, inputs, written_out=True)
@@ -92,8 +95,8 @@ def test_relevance_of_one_attention_is_the_textbooks(fused):
     of_query = query * (share @ key) / 3**0.5
     of_key = key * (share.mT @ query) / 3**0.5
 
-    leaves = [x.clone().requires_grad_() for x in (query, key, value)]
-    call = kernels.Kernels().call(*leaves)
+    leaves = tuple(x.clone().requires_grad_() for x in (query, key, value))
+    call = kernels.Kernels().call(leaves[0], leaves[1], leaves[2])
     assert call is not None
     gradients = torch.autograd.grad(call.run(*leaves), leaves, arrives / output)
     for x, gradient, part, relevance in zip(
@@ -121,7 +124,8 @@ def test_relevance_is_conserved(fused):
     model = WithoutBiases().double().eval()
     recording = recorded(model, {"inputs_embeds": torch.randn(2, 7, 6, dtype=torch.float64)})
     assert fused_calls(recording) == 1
-    for method, options in (("cp_lrp", {}), ("epsilon_lrp", {"epsilon": 0.0})):
+    methods: tuple[tuple[str, dict[str, Any]], ...] = (("cp_lrp", {}), ("epsilon_lrp", {"epsilon": 0.0}))
+    for method, options in methods:
         relevance = recording.attribute(1, method, **options)
         torch.testing.assert_close(relevance.scores.sum(1), relevance.logits[:, 1], rtol=1e-9, atol=1e-12)
 
@@ -153,7 +157,7 @@ def test_maps_can_be_asked_for_as_a_whole(fused):
         torch.testing.assert_close(one, other, rtol=1e-9, atol=1e-12)
 
 
-def _scores_as_they_are(propagator: object, node: Node, relevance: list[Tensor]) -> list[tuple[Value, Tensor]]:
+def _scores_as_they_are(propagator: Propagator, node: Node, relevance: list[Any]) -> list[tuple[Value, Tensor]]:
     return [(node.inputs[0], relevance[0])]
 
 
@@ -178,7 +182,7 @@ def test_checkpointed_blocks_stay_fused(fused):
 class Attending(nn.Module):
     """One attention, called in a way of its own."""
 
-    def __init__(self, attend: object) -> None:
+    def __init__(self, attend: Callable[..., Tensor]) -> None:
         super().__init__()
         self.small = Small()
         self.attend = attend
