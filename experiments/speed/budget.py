@@ -23,6 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
+from experiments.records import stamped
 from experiments.speed.cells import Inputs
 from experiments.speed.monitor import CLASSES, of_ten_classes
 from experiments.speed.run import bert_base, vit_small
@@ -83,7 +84,7 @@ class Run:
 
 RUNS = {
     "ViT-S/16, 224 px, 1,000 images": Run(lambda: of_ten_classes(vit_small), 1000, 200, 20),
-    "ViT-S/16, 224 px, 50,000 images": Run(lambda: of_ten_classes(vit_small), 50000, 1000, 3, 5000),
+    "ViT-S/16, 224 px, 50,000 images": Run(lambda: of_ten_classes(vit_small), 50000, 1000, 3, 2000),
     "BERT-base, 128 tokens, 1,000 texts": Run(lambda: of_ten_classes(bert_base), 1000, 200, 5),
     "ViT-S/16, 32 px, 1,000 images": Run(lambda: vit_small_at(32), 1000, 200, 40),
     "ViT-S/16, 32 px, 50,000 images": Run(lambda: vit_small_at(32), 50000, 64, 1, 480),
@@ -219,7 +220,7 @@ def main() -> None:
     path = HERE / "results" / "budget_cpu.json"
     cells = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     for title in arguments.runs:
-        cells[title] = measure(RUNS[title], arguments.minutes)
+        cells[title] = stamped(measure(RUNS[title], arguments.minutes))
         print(title, json.dumps(cells[title]), flush=True)
         if arguments.write:
             path.write_text(json.dumps(cells, indent=1) + "\n", encoding="utf-8")

@@ -20,6 +20,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from experiments.records import KEY, stamped
 from experiments.speed.cells import Inputs
 from experiments.speed.run import bert_base, vit_small
 from experiments.table import markdown, write_between
@@ -232,7 +233,7 @@ def measure(title: str, arguments: argparse.Namespace) -> dict[str, float]:
 
 def table(cells: dict[str, dict[str, float]]) -> str:
     """A row per part, a column per model."""
-    names = dict.fromkeys(name for cell in cells.values() for name in cell)
+    names = dict.fromkeys(name for cell in cells.values() for name in cell if name != KEY)
     rows = []
     for name in names:
         form = {"samples": "{:.0f}", "regions": "{:.0f}", "misread": "{:.0%}"}.get(name, "{:.2f}")
@@ -260,7 +261,7 @@ def main() -> None:
     path = HERE / "results" / "monitor_cpu.json"
     cells = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}
     for title in arguments.models:
-        cells[title] = {"samples": arguments.samples, **measure(title, arguments)}
+        cells[title] = stamped({"samples": arguments.samples, **measure(title, arguments)})
         print(title, json.dumps(cells[title]), flush=True)
         if arguments.write:
             path.write_text(json.dumps(cells, indent=1) + "\n", encoding="utf-8")

@@ -89,6 +89,10 @@ class Budget:
             share_done: The share of the training that is done, in [0, 1]; None if it has no known end.
         """
         self.validations += 1
+        if share_done == 1 and not self.evaluations and not self.in_every_validation:
+            # These are the final weights: what is logged now is among the values of a validation, later it is not.
+            self.extent = self.plan_last(elapsed)
+            return self.extent
         self.extent = self._chosen(elapsed)
         is_due = self.in_every_validation or (not self.evaluations and self._pays_for_two(elapsed, share_done))
         return self.extent if is_due or self._paid(2 * self.cost_of(self.extent), elapsed) else None

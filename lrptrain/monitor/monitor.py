@@ -300,7 +300,7 @@ class MonitorCore:
                 # A checkpoint that is saved now has the weights that `evaluate_last` may still evaluate.
                 self._skipped = EvaluationKey.new((context.epoch, context.step))
                 return None
-            return self._evaluate_extent(context, extent)
+            return self._evaluate_extent(context, extent, is_last=context.share_done == 1)
         return None
 
     def evaluate_last(self, context: TrainingContext) -> EpochRecord | None:

@@ -50,8 +50,11 @@ def test_of_a_run_too_short_for_two_the_final_weights_alone_are_evaluated(end, t
     with messages() as lines:
         # A billionth of the time pays for no evaluation, of nine hours as of a second.
         watching = monitor(budget=1e-9, on_error="raise")
-        fit(tmp_path, watching, *([StopAfter(3)] if "max_time" in end else []), **end)
+        trained = fit(tmp_path, watching, *([StopAfter(3)] if "max_time" in end else []), **end)
     assert epochs(watching) == [3]
+    assert (FOCUS in trained.trainer.callback_metrics) == (
+        "max_time" not in end
+    )  # of which nobody knew that it was the last
     assert len([line for line in lines if "the final weights alone are evaluated" in line]) == 1
     assert len([line for line in lines if "the only evaluation took" in line]) == 1
 

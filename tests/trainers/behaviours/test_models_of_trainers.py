@@ -233,3 +233,4 @@ def test_where_the_budget_pays_for_nothing_the_final_weights_are_evaluated_and_l
     board = EventAccumulator(str(tmp_path / "board"))
     board.Reload()
     assert [point.step for point in board.Scalars("relevance/chance")] == [9]
+    assert len([entry for entry in trainer.state.log_history if "relevance/samples" in entry]) == 1
