@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ from experiments.guidance.arms import PLAIN, UPPER, Arm, Task
 from experiments.guidance.fitting import Trained, draw_weights, fit
 from experiments.guidance.marked import SHUFFLED, marked_digits
 from experiments.guidance.measures import accuracy, logits
-from experiments.guidance.results import complete
+from experiments.guidance.results import complete, of_seeds
 from experiments.parallel import Run, load
 from experiments.table import markdown, write_between
 from lrptrain.intervention.swap import ring_share
@@ -44,21 +45,19 @@ def train(task: Task) -> dict[str, Any]:
     columns = marked_digits("train", {} if arm.clean else {"around": CORRELATION}, SIZE, task.seed)
     module = Trained(images.network(task.seed, SIZE), lambda batch: {"x": batch["image"]}, arm, images.LR)
     seconds = fit(module, images.batches(columns, draw_weights(columns, arm), task.seed), STEPS, task.weight, task.seed)
-    found = {"seconds": seconds, "ring": ring_share(columns["mask"], 2)}
+    measured = {"seconds": seconds, "ring": ring_share(columns["mask"], 2)}
     settings = ({"around": CORRELATION}, {"around": SHUFFLED}, {})
     for name, correlations in zip(COLUMNS, settings, strict=True):
         data = marked_digits("test", correlations, SIZE, task.seed)
-        found[name] = accuracy(logits(module.net, data["image"]), data["label"])
-    return found
+        measured[name] = accuracy(logits(module.net, data["image"]), data["label"])
+    return measured
 
 
 def table(runs: Sequence[Run]) -> str:
     """A row per arm: accuracy of every seed."""
     rows = []
     for arm in ARMS:
-        mine = sorted((run for run in runs if run["arm"] == arm), key=lambda run: run["seed"])
-        cells = {name: " / ".join(f"{run[name]:.3f}" for run in mine) for name in COLUMNS}
-        rows.append({"arm": arm, **cells})
+        rows.append({"arm": arm, **{name: of_seeds(runs, arm, itemgetter(name)) for name in COLUMNS}})
     return markdown(rows)
 
 

@@ -4,6 +4,7 @@
 """
 
 from collections.abc import Sequence
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +19,7 @@ from experiments.guidance.arms import PLAIN, UPPER, Arm, Task
 from experiments.guidance.fitting import Trained, draw_weights, fit
 from experiments.guidance.images import batches
 from experiments.guidance.measures import accuracy, logits
-from experiments.guidance.results import complete
+from experiments.guidance.results import complete, of_seeds
 from experiments.parallel import Run, load
 from experiments.table import markdown, write_between
 from experiments.vision import MEAN, STD
@@ -57,21 +58,20 @@ def train(task: Task) -> dict[str, Any]:
     net.blocks = net.blocks[:BLOCKS]
     module = Trained(net, lambda batch: {"x": batch["image"]}, arm, LR)
     shown = columns("train", 400, SHUFFLED if arm.clean else CORRELATION, task.seed)
-    found: dict[str, Any] = {
+    measured: dict[str, Any] = {
         "seconds": fit(module, batches(shown, draw_weights(shown, arm), task.seed), STEPS, task.weight, task.seed)
     }
     for number, (name, correlation) in enumerate(TESTS.items(), 1):
         data = columns("test", 100, correlation, task.seed + 100 * number)
-        found[name] = accuracy(logits(net, data["image"]), data["label"])
-    return found
+        measured[name] = accuracy(logits(net, data["image"]), data["label"])
+    return measured
 
 
 def table(runs: Sequence[Run]) -> str:
     """A row per arm: accuracy of every seed."""
     rows = []
     for arm in ARMS:
-        mine = sorted((run for run in runs if run["arm"] == arm), key=lambda run: run["seed"])
-        rows.append({"arm": arm, **{name: " / ".join(f"{run[name]:.3f}" for run in mine) for name in TESTS}})
+        rows.append({"arm": arm, **{name: of_seeds(runs, arm, itemgetter(name)) for name in TESTS}})
     return markdown(rows)
 
 

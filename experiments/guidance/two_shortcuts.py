@@ -6,6 +6,8 @@ After Li et al. 2023, "A Whac-A-Mole dilemma: shortcuts come in multiples where 
 """
 
 from collections.abc import Sequence
+from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,7 @@ from experiments.guidance.arms import PLAIN, UPPER, Arm, Task
 from experiments.guidance.fitting import Trained, draw_weights, fit
 from experiments.guidance.marked import SHUFFLED, marked_digits
 from experiments.guidance.measures import accuracy, logits
-from experiments.guidance.results import complete
+from experiments.guidance.results import complete, of_seeds
 from experiments.parallel import Run, load
 from experiments.table import markdown, write_between
 
@@ -51,26 +53,29 @@ def train(task: Task) -> dict[str, Any]:
         "train", dict.fromkeys(SHORTCUTS, SHUFFLED) if arm.clean else SHORTCUTS, images.SIZE, task.seed
     )
     module = Trained(images.network(task.seed), lambda batch: {"x": batch["image"]}, arm, images.LR, groups=2)
-    found: dict[str, Any] = {
+    measured: dict[str, Any] = {
         "seconds": fit(
             module, images.batches(columns, draw_weights(columns, arm), task.seed), STEPS, task.weight, task.seed
         )
     }
     for name, correlations in TESTS.items():
         data = marked_digits("test", correlations, images.SIZE, task.seed)
-        found[name] = accuracy(logits(module.net, data["image"]), data["label"])
-    return found
+        measured[name] = accuracy(logits(module.net, data["image"]), data["label"])
+    return measured
+
+
+def _lost(shortcut: str, run: Run) -> float:
+    """What the accuracy of a run loses when a shortcut is shuffled."""
+    return float(run["accuracy"] - run[f"{shortcut} shuffled"])
 
 
 def table(runs: Sequence[Run]) -> str:
     """A row per arm: accuracy of every seed, and what is lost of it when one shortcut is shuffled."""
     rows = []
     for arm in ARMS:
-        mine = sorted((run for run in runs if run["arm"] == arm), key=lambda run: run["seed"])
-        cells = {name: " / ".join(f"{run[name]:.3f}" for run in mine) for name in TESTS}
+        cells = {name: of_seeds(runs, arm, itemgetter(name)) for name in TESTS}
         for shortcut in SHORTCUTS:
-            lost = [run["accuracy"] - run[f"{shortcut} shuffled"] for run in mine]
-            cells[f"lost with the {shortcut}"] = " / ".join(f"{each:.3f}" for each in lost)
+            cells[f"lost with the {shortcut}"] = of_seeds(runs, arm, partial(_lost, shortcut))
         rows.append({"arm": arm, **cells})
     return markdown(rows)
 
