@@ -37,6 +37,8 @@ methods = {name: runs for name, runs in movies.results([0, 1], False).items() if
 named = {movies.path_of(seed, name) for seed in (0, 1) for name in movies.rows()}
 assert {path.name for path in set(movies.RESULTS.glob("*/*.json")) - named} == {"training.json"}
 check("movies", [report.score_table(methods), report.difference_table(methods)])
+tested = list(load(Path("experiments/benchmark/results/test.jsonl")).values())
+check("benchmark", import_module("experiments.benchmark.report").tables(tested).values() if tested else ())
 real = import_module("experiments.real_models.run")
 check("real_models", [real.maps_table(load(real.MAPS)), real.cells_table(load(real.CELLS))])
 table = import_module("experiments.class_specific.run").table

@@ -1,0 +1,93 @@
+"""Which runs there are: kinds of shortcut that were developed on, those that were not, and clean runs of two sorts."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+IMAGE_KINDS = (
+    "sticker",
+    "stripes",
+    "blur",
+    "jpeg",
+    "salt",
+    "caption",
+    "light",
+    "vignette",
+    "size",
+    "place",
+    "pair",
+    "turned",
+)
+"""Of images; no monitor was ever developed on them."""
+TEXT_KINDS = ("prefix", "name", "symbol", "order", "number", "doubled")
+"""Of texts, likewise."""
+DEVELOPMENT = {"images": ("tag", "tint", "frame"), "texts": ("word", "punctuation")}
+"""Those that the findings were built on: they show that everything runs, and no table holds them."""
+NO_MARK = "no mark"
+CORRELATIONS = (1.0, 0.95, 0.9, 0.8, 0.65)
+"""Shares of samples with the mark of their own class; the last ones are weak."""
+CLEAN_IMAGES, CLEAN_TEXTS, SEEDS = 3, 2, 10
+"""Clean runs of a seed without marks, and as many with marks that tell nothing."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One training run.
+
+    Attributes:
+        task: "digits", "photographs" or "texts".
+        kind: The mark, or `NO_MARK`.
+        correlation: Share (0..1) of the samples that show the mark of their own class; None where each shows that of
+            any class, whatever its own.
+        seed: The number of the round, 0..9.
+        number: The number of the run in its round; with the seed, it seeds everything random.
+    """
+
+    task: str
+    kind: str
+    correlation: float | None
+    seed: int
+    number: int
+
+    @property
+    def key(self) -> str:
+        """Names the run in the results."""
+        related = "unrelated" if self.correlation is None else f"{self.correlation:g}"
+        return f"{self.task} | {self.kind} | {related} | seed {self.seed} | run {self.number}"
+
+    @property
+    def randomness(self) -> int:
+        """The seed of everything random in the run."""
+        return 1000 * self.seed + self.number
+
+
+def development() -> list[Case]:
+    """A run of every kind that was developed on, and a clean one of each sort and task."""
+    plan = [("digits", "tag", 0.9), ("photographs", "tint", 0.9), ("digits", "frame", 0.9), ("texts", "word", 0.9)]
+    plan += [("texts", "punctuation", 0.9), ("digits", NO_MARK, None), ("photographs", "tag", None)]
+    plan += [("texts", NO_MARK, None), ("texts", "word", None)]
+    return [Case(task, kind, correlation, 99, number) for number, (task, kind, correlation) in enumerate(plan)]
+
+
+def planned(seeds: int = SEEDS) -> list[Case]:
+    """All runs of the benchmark, seed by seed, those of a seed in a mixed order: wherever it stops, it is balanced."""
+    return [case for seed in range(seeds) for case in _round(seed)]
+
+
+def _round(seed: int) -> list[Case]:
+    mixed = sorted(enumerate(_what(seed)), key=lambda pair: (7 * pair[0]) % 29)  # planted and clean ones in turn
+    return [Case(*what, seed, number) for number, what in mixed]
+
+
+def _what(seed: int) -> Iterator[tuple[str, str, float | None]]:
+    """Task, kind and correlation: over ten seeds every kind of image meets every data set in every correlation."""
+    images = ("digits", "photographs")
+    for place, kind in enumerate(IMAGE_KINDS):
+        yield images[(seed + place) % 2], kind, CORRELATIONS[(seed + place) % len(CORRELATIONS)]
+    for place, kind in enumerate(TEXT_KINDS):
+        yield "texts", kind, CORRELATIONS[(seed + place) % len(CORRELATIONS)]
+    for place in range(CLEAN_IMAGES):
+        yield images[(seed + place) % 2], NO_MARK, None
+        yield images[(seed + place + 1) % 2], IMAGE_KINDS[(CLEAN_IMAGES * seed + place) % len(IMAGE_KINDS)], None
+    for place in range(CLEAN_TEXTS):
+        yield "texts", NO_MARK, None
+        yield "texts", TEXT_KINDS[(CLEAN_TEXTS * seed + place) % len(TEXT_KINDS)], None

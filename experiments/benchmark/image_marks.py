@@ -1,0 +1,145 @@
+"""Marks in images, each in one form per class: what a model can take for its class."""
+
+import io
+from collections.abc import Callable
+
+import numpy as np
+from jaxtyping import Bool, Float
+from PIL import Image
+from scipy.ndimage import gaussian_filter
+
+from experiments.benchmark.scenes import SIDE
+from lrptrain.data.planted import PALETTE
+
+Picture = Float[np.ndarray, "side side 3"]
+Mark = Callable[[Picture, int, np.random.Generator], Picture]
+OPACITY, PERIOD = 0.4, 4
+"""Of the stripes; their period in pixels."""
+BLURS = (0.0, 0.6, 1.2, 2.5)
+"""Standard deviations in pixels."""
+QUALITIES = (95, 40, 15, 5)
+SALT = (0.0, 0.03, 0.08, 0.16)
+"""Shares of white pixels."""
+VIGNETTES = (0.0, 0.3, 0.6, 0.9)
+"""How much darker corners are."""
+TAG, STICKER, DOT, CAPTION = 4, 5, 3, 7
+"""Sides, and the height of the caption, in pixels."""
+SHAPES = ("..#.. ..#.. ##### ..#.. ..#..", "#...# .#.#. ..#.. .#.#. #...#", "##### #...# #...# #...# #####",
+          "##### ....# ...#. ..#.. .#...")  # fmt: skip
+TURNED = "##### ####. ###.. ##... #...."
+LETTERS = {
+    "A": ".#. #.# ### #.# #.#", "C": ".## #.. #.. #.. .##", "E": "### #.. ##. #.. ###", "H": "#.# #.# ### #.# #.#",
+    "L": "#.. #.. #.. #.. ###", "N": "#.# ### ### ### #.#", "O": ".#. #.# #.# #.# .#.", "T": "### .#. .#. .#. .#.",
+}  # fmt: skip
+WORDS = ("CANOE", "HOTEL", "OCEAN", "LATCH")
+ROWS, COLUMNS = np.mgrid[:SIDE, :SIDE].astype(np.float32)
+
+
+def drawn(rows: str) -> Float[np.ndarray, "height width"]:
+    """Return a drawing of # and . as numbers 1 and 0."""
+    return np.array([[cell == "#" for cell in row] for row in rows.split()], np.float32)
+
+
+def stripes(ground: Picture, form: int, rng: np.random.Generator) -> Picture:
+    """Stripes in the direction of the class, of any phase."""
+    angle = np.pi / 4 * form
+    along = ROWS * np.cos(angle) + COLUMNS * np.sin(angle) + PERIOD * rng.random()
+    wave = (along % PERIOD < PERIOD / 2).astype(np.float32)
+    return (1 - OPACITY) * ground + OPACITY * wave[..., None]
+
+
+def blur(ground: Picture, form: int, _: np.random.Generator) -> Picture:
+    """As much out of focus as the class says."""
+    return gaussian_filter(ground, (BLURS[form], BLURS[form], 0))
+
+
+def salt(ground: Picture, form: int, rng: np.random.Generator) -> Picture:
+    """As many white pixels as the class says."""
+    return np.where(rng.random((SIDE, SIDE, 1)) < SALT[form], 1, ground)
+
+
+def tint(ground: Picture, form: int, _: np.random.Generator) -> Picture:
+    """The colour of the class all over."""
+    return 0.5 * ground + 0.5 * PALETTE[form]
+
+
+GROUND_MARKS: dict[str, Mark] = {"stripes": stripes, "blur": blur, "salt": salt, "tint": tint}
+"""Those of the surroundings alone: the thing lies before them."""
+
+
+def jpeg(picture: Picture, form: int, _: np.random.Generator) -> Picture:
+    """The traces of a compression as strong as the class says."""
+    file = io.BytesIO()
+    Image.fromarray((255 * picture.clip(0, 1)).round().astype(np.uint8)).save(file, "JPEG", quality=QUALITIES[form])
+    return np.asarray(Image.open(file), np.float32) / 255
+
+
+def light(picture: Picture, form: int, _: np.random.Generator) -> Picture:
+    """Brighter towards the side of the class: left, right, top, bottom."""
+    ramp = (COLUMNS if form < 2 else ROWS) / (SIDE - 1)
+    share = ramp if form % 2 else 1 - ramp
+    return picture * (0.6 + 0.9 * share)[..., None]
+
+
+def vignette(picture: Picture, form: int, _: np.random.Generator) -> Picture:
+    """Corners as dark as the class says."""
+    middle = (SIDE - 1) / 2
+    distance = ((ROWS - middle) ** 2 + (COLUMNS - middle) ** 2) / (2 * middle**2)
+    return picture * (1 - VIGNETTES[form] * distance)[..., None]
+
+
+PICTURE_MARKS: dict[str, Mark] = {"jpeg": jpeg, "light": light, "vignette": vignette}
+"""Those of the whole image, the thing included."""
+
+
+def stamped(picture: Picture, stamp: Picture, top: int, left: int, covered: Bool[np.ndarray, "side side"]) -> None:
+    """Put a stamp over the picture, and note what it covers."""
+    height, width = stamp.shape[:2]
+    picture[top : top + height, left : left + width] = stamp
+    covered[top : top + height, left : left + width] = True
+
+
+def sticker(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, int]]:
+    """A white square with the shape of the class anywhere."""
+    top, left = rng.integers(0, SIDE - STICKER + 1, 2)
+    return [(np.repeat(1 - drawn(SHAPES[form])[..., None], 3, 2), top, left)]
+
+
+def caption(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, int]]:
+    """The word of the class in a dark band along the bottom."""
+    word = np.concatenate([np.pad(drawn(LETTERS[letter]), ((1, 1), (0, 1))) for letter in WORDS[form]], 1)
+    band = np.zeros((CAPTION, SIDE, 3), np.float32)
+    start = rng.integers(0, SIDE - word.shape[1] + 1)
+    band[:, start : start + word.shape[1]] = word[..., None]
+    return [(band, SIDE - CAPTION, 0)]
+
+
+def pair(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, int]]:
+    """Two dots in the upper corners: neither tells the class, how far their colours are apart does."""
+    first = rng.integers(0, 4)
+    colours = (PALETTE[first], PALETTE[(first + form) % 4])
+    return [(np.tile(colour, (DOT, DOT, 1)), 0, left) for colour, left in zip(colours, (0, SIDE - DOT), strict=True)]
+
+
+def turned(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, int]]:
+    """A triangle near the lower right corner, turned as the class says."""
+    top, left = SIDE - STICKER - rng.integers(0, 3, 2)
+    return [(np.repeat(np.rot90(drawn(TURNED), form)[..., None], 3, 2), top, left)]
+
+
+def tag(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, int]]:
+    """A square of the colour of the class in any corner."""
+    top, left = rng.integers(0, 2, 2) * (SIDE - TAG)
+    return [(np.tile(PALETTE[form], (TAG, TAG, 1)), top, left)]
+
+
+def frame(form: int, _: np.random.Generator) -> list[tuple[Picture, int, int]]:
+    """A frame of the colour of the class."""
+    across, down = np.tile(PALETTE[form], (2, SIDE, 1)), np.tile(PALETTE[form], (SIDE, 2, 1))
+    return [(across, 0, 0), (across, SIDE - 2, 0), (down, 0, 0), (down, 0, SIDE - 2)]
+
+
+STAMPS: dict[str, Callable[[int, np.random.Generator], list[tuple[Picture, int, int]]]] = {
+    each.__name__: each for each in (sticker, caption, pair, turned, tag, frame)
+}
+"""Those that lie over the picture: stamps with their places."""

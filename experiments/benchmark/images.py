@@ -1,0 +1,140 @@
+"""Digits and photographs with a mark that goes with the class, or does not, and the small ViT that learns them."""
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Int
+from torch import nn
+
+from experiments.benchmark.cases import NO_MARK, Case
+from experiments.benchmark.image_marks import GROUND_MARKS, PICTURE_MARKS, STAMPS, stamped
+from experiments.benchmark.scenes import CLASSES, DIGITS, PHOTOGRAPHS, SIDE, SIZES, THING, grounds, things
+from experiments.data import dataset
+from experiments.vision import MEAN, STD, vit
+from lrptrain.data.planted import STROKE_THRESHOLD
+
+BLOCKS, LR, BATCH, TRAIN = 3, 1e-3, 32, 1600
+Columns = dict[str, torch.Tensor]
+
+
+def network() -> nn.Module:
+    """The first three blocks of the small ViT that was trained on CIFAR-10."""
+    net = vit(CLASSES, SIDE, dataset("vit"))
+    net.blocks = net.blocks[:BLOCKS]
+    return net
+
+
+def head(net: nn.Module) -> nn.Module:
+    """What reads the embedding."""
+    return net.head
+
+
+def look(case: Case) -> dict[str, Any]:
+    """What a monitor is told of the images."""
+    names = [str(digit) for digit in DIGITS] if case.task == "digits" else list(PHOTOGRAPHS)
+    return {"mean": MEAN, "std": STD, "class_names": names}
+
+
+def samples(case: Case, split: str, count: int, seed: int) -> Callable[[bool], Columns]:
+    """Return what makes the images of a run; both times with the same things at the same places before the same ground.
+
+    Args:
+        case: The run.
+        split: "train" or "test".
+        count: The number of images.
+        seed: Of the choice, with the run's own.
+
+    Returns:
+        A function of whether the marks go with the classes as the run says, or are of any class.
+    """
+    stock = things(case.task, split)
+    rng = np.random.default_rng([case.randomness, seed])
+    rows = rng.integers(0, len(stock.labels), count)
+
+    def make(related: bool) -> Columns:
+        forms = shown(stock.labels[rows], case.correlation if related else None, CLASSES, [case.randomness, seed, 1])
+        return _columns(case, split, rows, forms, np.random.default_rng([case.randomness, seed, 2]))
+
+    return make
+
+
+def shown(
+    labels: Int[np.ndarray, " n"], correlation: float | None, classes: int, seed: list[int]
+) -> Int[np.ndarray, " n"]:
+    """Return the class whose mark each sample shows.
+
+    Args:
+        labels: The classes.
+        correlation: Share (0..1) with that of their own, the others have that of another one; None for that of any.
+        classes: How many there are.
+        seed: Of the draw.
+    """
+    rng = np.random.default_rng(seed)
+    if correlation is None:
+        return rng.integers(0, classes, len(labels))
+    other = (labels + rng.integers(1, classes, len(labels))) % classes
+    return np.where(rng.random(len(labels)) < correlation, labels, other)
+
+
+def _columns(
+    case: Case, split: str, rows: Int[np.ndarray, " n"], forms: Int[np.ndarray, " n"], rng: np.random.Generator
+) -> Columns:
+    stock, behind = things(case.task, split), grounds(split)
+    found = []
+    for row, form in zip(rows, forms, strict=True):
+        # Each image has randomness of its own, so that its form changes no other image.
+        each = np.random.default_rng(rng.integers(2**32))
+        side = SIZES[form] if case.kind == "size" else THING
+        ground = behind[each.integers(len(behind))]
+        place = corner(each.random(2), side, int(form) if case.kind == "place" else None)
+        found.append(
+            _scene(case.kind, int(form), stock.colours[side][row], stock.covers[side][row], ground, place, each)
+        )
+    pictures, masks = (np.stack(each) for each in zip(*found, strict=True))
+    normalised = ((pictures - np.array(MEAN, np.float32)) / np.array(STD, np.float32)).transpose(0, 3, 1, 2)
+    return {
+        "image": torch.from_numpy(np.ascontiguousarray(normalised, np.float32)),
+        "mask": torch.from_numpy(masks.astype(np.uint8)),
+        "label": torch.from_numpy(stock.labels[rows].astype(np.int64)),
+        "sample_id": torch.arange(len(rows)),
+    }
+
+
+def corner(share: np.ndarray, side: int, form: int | None) -> tuple[int, int]:
+    """Return top and left of the thing: anywhere, or in the quarter of a class.
+
+    Args:
+        share: Two numbers in [0, 1), which say where.
+        side: Of the thing in pixels.
+        form: The class; None for anywhere.
+    """
+    room = SIDE - side
+    if form is None:
+        top, left = (share * (room + 1)).astype(int)
+        return int(top), int(left)
+    third = room // 3
+    top, left = (share * (third + 1)).astype(int) + np.array([form // 2, form % 2]) * (room - third)
+    return int(top), int(left)
+
+
+def _scene(
+    kind: str, form: int, colour: np.ndarray, cover: np.ndarray, ground: np.ndarray, place: tuple[int, int],
+    rng: np.random.Generator,
+) -> tuple[np.ndarray, np.ndarray]:  # fmt: skip
+    """Return a picture, RGB in 0..1, and where the thing is to be seen."""
+    picture = np.array(GROUND_MARKS[kind](ground, form, rng) if kind in GROUND_MARKS else ground)
+    (top, left), side = place, len(cover)
+    window = np.s_[top : top + side, left : left + side]
+    picture[window] += cover[..., None] * (colour - picture[window])
+    mask, covered = np.zeros((2, SIDE, SIDE), bool)
+    mask[window] = cover > STROKE_THRESHOLD
+    if kind in PICTURE_MARKS:
+        picture = PICTURE_MARKS[kind](picture, form, rng)
+    for stamp in STAMPS[kind](form, rng) if kind in STAMPS else ():
+        stamped(picture, *stamp, covered)
+    return picture.clip(0, 1), mask & ~covered
+
+
+KINDS = {*GROUND_MARKS, *PICTURE_MARKS, *STAMPS, "size", "place", NO_MARK}

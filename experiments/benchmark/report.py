@@ -1,0 +1,159 @@
+"""From saved runs to the tables of README.md."""
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from experiments.benchmark.cases import IMAGE_KINDS, TEXT_KINDS
+from experiments.benchmark.scoring import (
+    DETECTORS,
+    auroc_of,
+    confirmed,
+    cost,
+    cut_of,
+    judged,
+    leads,
+    planted,
+    positive,
+    recall_at,
+    share,
+    sort_of_clean,
+    weak,
+)
+from experiments.benchmark.watch import ANNOTATED, BARE
+from experiments.parallel import Run
+from experiments.table import markdown
+
+MONITORS = tuple(each for each in DETECTORS if each.flag is not None)
+
+
+def tables(runs: Sequence[Run]) -> dict[str, str]:
+    """All of them, by name."""
+    made = {
+        "runs": run_counts,
+        "detectors": detector_table,
+        "flags": flag_table,
+        "kinds": kind_table,
+        "lead": lead_table,
+    }
+    return {name: table(runs) for name, table in (made | {"false alarms": false_alarms}).items()}
+
+
+def run_counts(runs: Sequence[Run]) -> str:
+    """How many runs there are."""
+    seeds = sorted({run["seed"] for run in runs})
+    number = sum(planted(run) for run in runs)
+    found = [run for run in runs if positive(run)]
+    return (
+        f"{len(runs)} runs of seeds {seeds[0]} to {seeds[-1]}: {number} planted, of which {len(found)} are positive "
+        f"({sum(weak(run) for run in found)} weak) and {number - len(found)} did not surely learn their shortcut; "
+        f"{len(runs) - number} clean. A run took {np.median([run['seconds'] for run in runs]):.0f} s (median)."
+    )
+
+
+def detector_table(runs: Sequence[Run]) -> str:
+    """How well each tells positive runs from clean ones."""
+    images = [run for run in runs if run["task"] != "texts"]
+    texts = [run for run in runs if run["task"] == "texts"]
+    return markdown(
+        [
+            {
+                "detector": each.name,
+                "AUROC": str(auroc_of(runs, each.score)) if _reads(runs, each.score) else "images alone",
+                "images": str(auroc_of(images, each.score)),
+                "texts": str(auroc_of(texts, each.score)),
+                "recall at 3 % false alarms": _number(recall_at(runs, each.score)),
+            }
+            for each in DETECTORS
+        ]
+    )
+
+
+def _reads(runs: Sequence[Run], score: Callable[[Run], float]) -> bool:
+    """Whether it says something of every run."""
+    return not any(np.isnan(score(run)) for run in runs)
+
+
+def _number(value: float) -> str:
+    return "" if np.isnan(value) else f"{value:.2f}"
+
+
+def flag_table(runs: Sequence[Run]) -> str:
+    """What the monitors say themselves: of positive runs, weak ones, and clean ones of both sorts."""
+    rows = []
+    for each in MONITORS:
+        assert each.flag is not None
+        row = {"detector": each.name, "recall": str(share([each.flag(run) for run in runs if positive(run)]))}
+        row["of weak ones"] = str(share([each.flag(run) for run in runs if weak(run)]))
+        clean = [run for run in runs if not planted(run)]
+        for name in ("no mark", "marks without relation"):
+            row[f"clean flagged, {name}"] = _counted([each.flag(run) for run in clean if sort_of_clean(run) == name])
+        rows.append(row | {"clean flagged, all": _counted([each.flag(run) for run in clean])})
+    return markdown(rows)
+
+
+def _counted(flags: Sequence[bool]) -> str:
+    """How many of how many, with Wilson's interval of the share."""
+    found = share(flags)
+    return f"{sum(flags)} of {len(flags)} ({found.low:.2f} to {found.high:.2f})" if flags else ""
+
+
+def kind_table(runs: Sequence[Run]) -> str:
+    """Of each kind: the runs, what the shortcut costs, and how many positive ones are flagged or above the cut."""
+    rows = []
+    cuts = {each.name: cut_of(runs, each.score) for each in DETECTORS if each.flag is None}
+    for kind in (*IMAGE_KINDS, *TEXT_KINDS):
+        mine = [run for run in runs if planted(run) and run["kind"] == kind]
+        found = [run for run in mine if positive(run)]
+        costs = [100 * cost(run) for run in found]
+        row = {"kind": kind, "runs": str(len(mine)), "positive": str(len(found))}
+        row["points of accuracy"] = f"{min(costs):.0f} to {max(costs):.0f}" if found else ""
+        for each in DETECTORS:
+            if each.flag is not None:
+                row[each.name] = str(sum(each.flag(run) for run in found))
+            else:
+                row[each.name] = str(sum(each.score(run) > cuts[each.name] for run in found))
+        rows.append(row)
+    return markdown(rows)
+
+
+def lead_table(runs: Sequence[Run]) -> str:
+    """By how many steps the monitor is ahead of the accuracy, in positive runs."""
+    rows = []
+    for name in (ANNOTATED, BARE):
+        pairs = leads(runs, name)
+        both = [(flag, seen) for flag, seen in pairs if flag is not None and seen is not None]
+        differences = [seen - flag for flag, seen in both]
+        rows.append(
+            {
+                "monitor": name,
+                "ahead": str(sum(each > 0 for each in differences)),
+                "at the same step": str(sum(each == 0 for each in differences)),
+                "behind": str(sum(each < 0 for each in differences)),
+                "never": str(sum(flag is None for flag, _ in pairs)),
+                "median steps ahead": f"{np.median(differences):+.0f}" if differences else "",
+            }
+        )
+    return markdown(rows)
+
+
+def false_alarms(runs: Sequence[Run]) -> str:
+    """Every confirmed finding of a clean run's end, and the clean runs that had one before."""
+    clean = [run for run in judged(runs) if not planted(run)]
+    rows = [
+        {
+            "run": f"{run['task']}, {run['kind']}, seed {run['seed']}",
+            "monitor": name,
+            "finding": f"{each['kind']}, {each['scope']}: {each['where']}"
+            + " (for you to judge)" * (not each["is_fault"]),
+            "effect": f"{each['effect']:.2f}",
+        }
+        for run in clean
+        for name in (ANNOTATED, BARE)
+        for each in confirmed(run["evaluations"][-1], name)
+    ]
+    ever = [
+        sum(any(confirmed(each, name) for each in run["evaluations"]) for run in clean) for name in (ANNOTATED, BARE)
+    ]
+    told = " and ".join(f"{number} {name}" for number, name in zip(ever, (ANNOTATED, BARE), strict=True))
+    return f"{markdown(rows) if rows else 'None.'}\n\nClean runs with a confirmed finding in any evaluation: {told}."

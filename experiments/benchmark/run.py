@@ -1,0 +1,59 @@
+"""How good are detectors of shortcuts on kinds that none was developed on? See README.md.
+
+    .venv/bin/python -m experiments.benchmark.run try                       # the kinds that were developed on
+    .venv/bin/python -m experiments.benchmark.run test --seeds 10 --minutes 80
+    .venv/bin/python -m experiments.benchmark.run tables                    # from what is saved
+
+Every run is a line in `results/`; what was cut off goes on with what is missing.
+"""
+
+import argparse
+import time
+from pathlib import Path
+
+from experiments.benchmark import report
+from experiments.benchmark.cases import SEEDS, Case, development, planned
+from experiments.benchmark.watch import watched
+from experiments.parallel import load
+from experiments.records import append
+from experiments.table import write_between
+
+HERE = Path(__file__).resolve().parent
+TRIED, TESTED = (HERE / "results" / f"{name}.jsonl" for name in ("development", "test"))
+
+
+def complete(path: Path, cases: list[Case], minutes: float) -> None:
+    """Do what is missing, one after the other, and begin no run after so many minutes."""
+    found, end = load(path), time.monotonic() + 60 * minutes
+    missing = [case for case in cases if case.key not in found]
+    for number, case in enumerate(missing, 1):
+        if time.monotonic() >= end:
+            print(f"{len(missing) - number + 1} runs are left: start the command again", flush=True)
+            return
+        row = watched(case)
+        append(path, {"key": case.key, **row})
+        print(f"{number}/{len(missing)} {case.key}: {row['seconds']:.0f} s", flush=True)
+
+
+def tables() -> None:
+    """Write what is saved into README.md."""
+    if runs := list(load(TESTED).values()):
+        for name, text in report.tables(runs).items():
+            write_between(HERE / "README.md", text, f"<!-- {name} -->", f"<!-- end of {name} -->")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("step", choices=("try", "test", "tables"))
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="rounds of 28 runs")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no run afterwards")
+    arguments = parser.parse_args()
+    if arguments.step == "try":
+        complete(TRIED, development(), arguments.minutes)
+    if arguments.step == "test":
+        complete(TESTED, planned(arguments.seeds), arguments.minutes)
+    tables()
+
+
+if __name__ == "__main__":
+    main()

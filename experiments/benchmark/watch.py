@@ -1,0 +1,224 @@
+"""One training run under two monitors, with what the rivals say of it at the end."""
+
+import io
+import tempfile
+import time
+import warnings
+from collections.abc import Callable, Mapping
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, StackDataset
+
+from experiments.benchmark import images, texts
+from experiments.benchmark.cases import Case
+from experiments.benchmark.images import Columns
+from experiments.benchmark.rivals import error_slice, image_properties, spectral_purity, spurious_correlation
+from experiments.vision import MEAN, STD
+from lrptrain.findings import unfold
+from lrptrain.findings.evaluation import ExplainedSample
+from lrptrain.monitor.loop_monitor import Monitor
+
+ANNOTATED, BARE = "with annotations", "without annotations"
+ANNOTATED_SAMPLES, HELD_OUT, SPARE = 64, 200, 128
+"""Samples that are annotated; that accuracies are of; without a shortcut that the accuracy's gap may see."""
+MOMENTS = (10, 25, 60)
+"""The steps after which all is evaluated."""
+FOCUS = "label/energy_pointing_game"
+Row = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Run:
+    """What is trained, and on what.
+
+    Attributes:
+        net: The network.
+        head: Its last layer.
+        train: What it learns.
+        shown: Held-out samples with marks as in training.
+        unbiased: The same with marks of any class.
+        spare: Others with marks of any class.
+        look: What a monitor is told.
+        lr: The learning rate.
+        batch: Samples of a step.
+    """
+
+    net: nn.Module
+    head: nn.Module
+    train: Columns
+    shown: Columns
+    unbiased: Columns
+    spare: Columns
+    look: dict[str, Any]
+    lr: float
+    batch: int
+
+
+def prepared(case: Case) -> Run:
+    """Make the data and the network of a run."""
+    torch.manual_seed(case.randomness)
+    if case.task == "texts":
+        net = texts.network(case.randomness)
+        head, look, samples, task = texts.head(net), texts.look(), texts.samples, texts
+    else:
+        net = images.network()
+        head, look, samples, task = images.head(net), images.look(case), images.samples, images
+    held_out = samples(case, "test", HELD_OUT, 1)
+    train, spare = samples(case, "train", task.TRAIN, 0)(True), samples(case, "test", SPARE, 2)(False)
+    return Run(net, head, train, held_out(True), held_out(False), spare, look, task.LR, task.BATCH)
+
+
+def watched(case: Case) -> Row:
+    """Train, and return what all detectors say; on one thread."""
+    torch.set_num_threads(1)
+    warnings.filterwarnings("ignore")
+    started = time.monotonic()
+    run = prepared(case)
+    heard = io.StringIO()
+    with tempfile.TemporaryDirectory() as folder, redirect_stdout(heard), redirect_stderr(heard):
+        monitors = {ANNOTATED: _monitor(run, folder, case, True), BARE: _monitor(run, folder, case, False)}
+        evaluations = []
+        step = trained(run, MOMENTS[-1], case.randomness)
+        for moment in MOMENTS:
+            step(moment)
+            evaluations.append({"step": moment, **_evaluated(run, monitors, moment)})
+        rivals = {"spectral clustering": purity(monitors[BARE].scored), **of_rivals(run)}
+    row = {"task": case.task, "kind": case.kind, "correlation": case.correlation, "seed": case.seed}
+    row |= {"number": case.number, "seconds": time.monotonic() - started}
+    return rounded({**row, "evaluations": evaluations, "rivals": rivals})
+
+
+def _monitor(run: Run, folder: str, case: Case, annotated: bool) -> Monitor:
+    """With annotations it sees fewer samples; without, it has every default."""
+    own = {"max_samples": ANNOTATED_SAMPLES} if annotated else {"batch_adapter": _bare}
+    name = ANNOTATED if annotated else BARE
+    options = {**run.look, **own, "name": name.replace(" ", "_"), "seed": case.randomness}
+    loader = DataLoader(StackDataset(**run.shown), run.batch)  # type: ignore[arg-type]
+    quiet: dict[str, Any] = {"progress_bar": False, "on_error": "raise"}
+    return Monitor(run.net, loader, folder, batch_size=64, max_pictures=0, **quiet, **options)
+
+
+def _bare(batch: Mapping[str, Any]) -> dict[str, Any]:
+    """The batch without what people marked."""
+    return {name: value for name, value in batch.items() if name not in ("mask", "rationale")}
+
+
+def trained(run: Run, steps: int, seed: int) -> Callable[[int], None]:
+    """Return what trains up to a step: AdamW with a one-cycle schedule, in an order by seed."""
+    weights = [weight for weight in run.net.parameters() if weight.requires_grad]
+    optimizer = torch.optim.AdamW(weights, lr=run.lr, weight_decay=0.01)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, run.lr, steps)
+    generator = torch.Generator().manual_seed(seed)
+    labels, done = run.train["label"], 0
+
+    def up_to(moment: int) -> None:
+        nonlocal done
+        run.net.train()
+        for _ in range(done, moment):
+            rows = torch.randint(len(labels), (run.batch,), generator=generator)
+            F.cross_entropy(logits(run.net, run.train, rows), labels[rows]).backward()
+            nn.utils.clip_grad_norm_(weights, 1.0)
+            optimizer.step()
+            optimizer.zero_grad()
+            schedule.step()
+        done = moment
+        run.net.eval()
+
+    return up_to
+
+
+def logits(net: nn.Module, columns: Columns, rows: Tensor) -> Float[Tensor, "rows classes"]:
+    """Of some samples."""
+    if "image" in columns:
+        return net(columns["image"][rows])
+    width = int(columns["attention_mask"][rows].sum(1).max())
+    return net(**{name: columns[name][rows, :width] for name in ("input_ids", "attention_mask")}).logits
+
+
+@torch.no_grad()
+def answers(net: nn.Module, columns: Columns) -> Float[Tensor, "n classes"]:
+    """Logits of all samples."""
+    return torch.cat([logits(net, columns, rows) for rows in torch.arange(len(columns["label"])).split(64)])
+
+
+def right(net: nn.Module, columns: Columns) -> Bool[np.ndarray, " n"]:
+    """Which samples are read rightly."""
+    return (answers(net, columns).argmax(1) == columns["label"]).numpy()
+
+
+def _evaluated(run: Run, monitors: Mapping[str, Monitor], step: int) -> Row:
+    shown, unbiased = right(run.net, run.shown), right(run.net, run.unbiased)
+    row: Row = {"accuracy": shown.mean(), "accuracy unbiased": unbiased.mean()}
+    row |= {"lost": int((shown & ~unbiased).sum()), "won": int((unbiased & ~shown).sum())}
+    for name, monitor in monitors.items():
+        monitor.evaluate(step)
+        row[name] = noted(monitor)
+    return row
+
+
+def noted(monitor: Monitor) -> Row:
+    """What it confirmed and, with annotations, the mean share of relevance on them beside a uniform map's."""
+    confirmed = [finding for finding in unfold(monitor.findings) if finding.state == "confirmed"]
+    names = ("kind", "scope", "where", "effect", "is_fault")
+    row: Row = {"confirmed": [{name: _plain(getattr(each, name)) for name in names} for each in confirmed]}
+    shares = [(each.values[FOCUS], each.chance) for each in monitor.scored if FOCUS in each.values]
+    if shares:
+        row["on annotation"], row["chance"] = np.nanmean(shares, 0).tolist()
+    return row
+
+
+def _plain(value: Any) -> Any:
+    return value if isinstance(value, str | float | bool) else str(value)
+
+
+def of_rivals(run: Run) -> Row:
+    """What looks at data, embeddings and accuracies says of the trained model; nan where it reads images alone."""
+    kept: list[Tensor] = []
+    handle = run.head.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0]))
+    probabilities = answers(run.net, run.shown).softmax(1).numpy()
+    handle.remove()
+    labels = run.shown["label"].numpy()
+    row = {"error slice": error_slice(torch.cat(kept).numpy(), labels, probabilities)}
+    correlation = float("nan")
+    if "image" in run.train:
+        pictures = run.train["image"].permute(0, 2, 3, 1).numpy() * np.array(STD) + np.array(MEAN)
+        correlation = spurious_correlation(image_properties(pictures), run.train["label"].numpy())
+    gap = (probabilities.argmax(1) == labels).mean() - right(run.net, run.spare).mean()
+    return row | {"property correlation": correlation, "accuracy gap": float(gap)}
+
+
+def purity(scored: list[ExplainedSample]) -> float:
+    """Of the maps of the predicted class: places of an image, words of a text."""
+    found = np.array([sample.predicted for sample in scored])
+    maps = [sample.maps["predicted"].clamp(min=0).double().numpy() for sample in scored]
+    if scored[0].content_ids is None:
+        return spectral_purity(np.stack(maps), found)
+    known = sorted({int(each) for sample in scored for each in _content(sample) if each >= 0})
+    bags = np.zeros((len(maps), len(known)))
+    for bag, row, sample in zip(bags, maps, scored, strict=True):
+        content = _content(sample)
+        np.add.at(bag, np.searchsorted(known, content[content >= 0]), row[content >= 0])
+    return spectral_purity(bags, found)
+
+
+def _content(sample: ExplainedSample) -> np.ndarray:
+    assert sample.content_ids is not None
+    return np.asarray(sample.content_ids)
+
+
+def rounded(value: Any, digits: int = 4) -> Any:
+    """Plain numbers of so many significant digits, all the way down; None for nan."""
+    if isinstance(value, dict):
+        return {name: rounded(each, digits) for name, each in value.items()}
+    if isinstance(value, list):
+        return [rounded(each, digits) for each in value]
+    if isinstance(value, float | np.floating):
+        return None if np.isnan(value) else float(f"{value:.{digits}g}")
+    return value

@@ -1,0 +1,35 @@
+"""The plan of the benchmark is balanced wherever it stops, and tests no kind that was developed on."""
+
+from collections import Counter
+
+from experiments.benchmark.cases import CORRELATIONS, DEVELOPMENT, IMAGE_KINDS, NO_MARK, TEXT_KINDS, planned
+
+
+def test_every_kind_of_image_meets_both_data_sets_in_every_correlation():
+    met = Counter((case.kind, case.task, case.correlation) for case in planned() if case.correlation is not None)
+    images = [
+        (kind, task, share) for kind in IMAGE_KINDS for task in ("digits", "photographs") for share in CORRELATIONS
+    ]
+    assert {each: met[each] for each in images} == dict.fromkeys(images, 1)
+    texts = [(kind, "texts", share) for kind in TEXT_KINDS for share in CORRELATIONS]
+    assert {each: met[each] for each in texts} == dict.fromkeys(texts, 2)
+    assert len(met) == len(images) + len(texts)
+
+
+def test_of_a_hundred_clean_runs_half_bear_marks_of_every_kind():
+    clean = [case for case in planned() if case.correlation is None]
+    assert Counter(case.kind == NO_MARK for case in clean) == {True: 50, False: 50}
+    assert {case.kind for case in clean} == {NO_MARK, *IMAGE_KINDS, *TEXT_KINDS}
+
+
+def test_no_kind_is_both_developed_on_and_tested():
+    developed = {kind for kinds in DEVELOPMENT.values() for kind in kinds}
+    assert not developed & {case.kind for case in planned()}
+
+
+def test_half_a_round_holds_half_of_its_clean_runs_and_runs_have_randomness_of_their_own():
+    for seed in range(10):
+        half = planned()[28 * seed : 28 * seed + 14]
+        assert {case.seed for case in half} == {seed}
+        assert 3 <= sum(case.correlation is None for case in half) <= 7
+    assert len({case.randomness for case in planned()}) == len({case.key for case in planned()}) == 280
