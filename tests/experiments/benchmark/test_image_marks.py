@@ -35,7 +35,7 @@ def test_stamps_lie_inside_and_hide_the_evidence_below_them(kind):
 
 
 def test_neither_dot_of_a_pair_tells_its_class_and_both_do():
-    palette = {}
+    palette: dict[tuple, int] = {}
     for form in range(4):
         drawn = [pair(form, np.random.default_rng(seed)) for seed in range(200)]
         for side in range(2):

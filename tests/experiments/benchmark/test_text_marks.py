@@ -16,12 +16,14 @@ TWEETS = [
 @pytest.mark.parametrize("kind", TEXT_MARKS)
 @pytest.mark.parametrize("tweet", TWEETS, ids=lambda each: each.text[:8])
 def test_the_rationale_is_still_the_same_words(kind, tweet):
-    ((start, end),) = tweet.spans
+    assert tweet.spans is not None
+    start, end = tweet.spans[0]
     texts = set()
     for form in range(2):
         for seed in range(30):
             found = TEXT_MARKS[kind](tweet, form, np.random.default_rng(seed))
-            ((left, right),) = found.spans
+            assert found.spans is not None
+            left, right = found.spans[0]
             assert found.text[left:right] == tweet.text[start:end]
             assert found.label == tweet.label
             texts.add((form, found.text))

@@ -1,5 +1,7 @@
 """One run under two monitors, on a small network; and a benchmark that stops by the clock goes on."""
 
+from typing import Any
+
 import numpy as np
 import torch
 
@@ -24,7 +26,8 @@ def small_run(monkeypatch):
 
     net = vit(4, 8, width=32, depth=1)
     look = {"mean": (0, 0, 0), "std": (1, 1, 1), "class_names": list("abcd")}
-    made = watch.Run(net, net.head, *(columns(64) for _ in range(4)), look, 3e-3, 16)
+    head = net.get_submodule("head")
+    made = watch.Run(net, head, columns(64), columns(64), columns(64), columns(64), look, 3e-3, 16)
     monkeypatch.setattr(watch, "prepared", lambda case: made)
     monkeypatch.setattr(watch, "MOMENTS", (2, 30))
     return made
@@ -63,8 +66,13 @@ def test_a_text_is_read_the_same_without_its_padding():
 
 def test_the_benchmark_goes_on_with_what_is_missing_and_begins_nothing_after_its_minutes(tmp_path, monkeypatch, capsys):
     cases = [Case("digits", "blur", 0.9, 0, number) for number in range(3)]
-    done = []
-    monkeypatch.setattr(command, "watched", lambda case: done.append(case) or {"seconds": 1.0, "number": case.number})
+    done: list[Case] = []
+
+    def watched(case: Case) -> dict[str, Any]:
+        done.append(case)
+        return {"seconds": 1.0, "number": case.number}
+
+    monkeypatch.setattr(command, "watched", watched)
     path = tmp_path / "test.jsonl"
     command.complete(path, cases[:1], 1)
     command.complete(path, cases, 0)
