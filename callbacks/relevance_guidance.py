@@ -37,7 +37,9 @@ class RelevanceGuidance(ModelCallback):
     then in every tenth the norms of both gradients at the trained weights are compared, and the guidance is multiplied
     by the largest factor up to 1 at which its gradient is at most half as long as the task's. Between comparisons the
     factor stays. It falls at once, and at most doubles from one comparison to the next. A comparison costs two more
-    backward passes. A `weight`, weights by name, or `adaptive` switch this off.
+    backward passes. A `weight`, weights by name, or `adaptive` switch this off. Then gradients are compared as often
+    until the model has learned something, and it is said if the guidance keeps it from that: if its answers are right
+    by chance alone while the guidance's gradient is longer than the task's, or are so again after it had learned.
 
     Logged under `guidance/`, over all processes:
 
@@ -92,7 +94,7 @@ class RelevanceGuidance(ModelCallback):
             soft labels), `lrptrain.OneLabel(column)` of several labels per sample, or `lrptrain.Regression(mean, std)`.
             By default classes, of which one logit tells two apart.
         compare_every_n_batches: In one guided batch of so many, the swap distance is measured and gradients are
-            compared, which costs two forward and two backward passes; 0: never.
+            compared, which costs two forward and two backward passes; 0: never, and a `weight` is not watched over.
         on_error: "warn": a failure after the first guided batch is reported once, counted, and the batch goes unguided;
             "raise": it ends training.
         seed: The seed of the draw and the swaps.

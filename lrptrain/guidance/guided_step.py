@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -12,8 +12,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from lrptrain.batch import IMAGES, batch_length
+from lrptrain.batch.logits import class_probabilities
 from lrptrain.batch.task import ONE_LOGIT
 from lrptrain.guidance.conflict import compare_gradients, flat_gradient, synchronized_time
+from lrptrain.guidance.dominance import Agreement
 from lrptrain.guidance.evidence import contrasted, swap_evidence
 from lrptrain.guidance.losses import LossSum
 from lrptrain.guidance.places import displaced_samples, moved_samples
@@ -26,6 +28,7 @@ from lrptrain.relevance.tape.nodes import tensors_in
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.terminal import WrappedWarning
 from lrptrain.trainers.discover import choice_of_parts, whole_batch
+from lrptrain.trainers.held_back import note_teller
 from lrptrain.trainers.processes import Processes
 
 if TYPE_CHECKING:
@@ -148,6 +151,7 @@ class GuidedStep:
             ValueError: If this is the first guided batch, and its guidance cannot work.
         """
         self._watch.lap()
+        self._note_answers()
         losses = self._losses()
         self._watch.lap()
         swaps = self._training.objective.swaps and bool(self._forwards)
@@ -167,6 +171,8 @@ class GuidedStep:
         # The count is that of all processes, so that either all of them compare or none does.
         if self._compares and reduced.counts["samples"]:
             conflict = self._compare(task_loss, guidance)
+        if training.strength.dominance.judges(self._progress.batch, training.every_n_batches):
+            self._judge_dominance(conflict.get("norm_ratio"))
         schedule = training.schedule(self._progress.step, self._progress.steps)
         scale = schedule * training.strength()
         total = scale * sum(weight * reduced.means[name] for name, weight in weights.items() if name in reduced.means)
@@ -417,6 +423,32 @@ class GuidedStep:
         guidance_seconds += conflict.guidance_seconds
         cost = guidance_seconds / max(task_seconds, 1e-9)
         return {"cosine": conflict.cosine, "norm_ratio": conflict.norm_ratio, "cost": cost}
+
+    def _note_answers(self) -> None:
+        """Keep what the model answered, where a weight of the user's own might keep it from learning."""
+        labels = self.batch.get("label")
+        if not self._training.strength.dominance.watches or labels is None or not self._forwards:
+            return
+        # It is watched over for the user's sake: what cannot be read is no failure of the guidance.
+        with suppress(Exception), torch.no_grad(), self._training.objective.task.reading():
+            answers = class_probabilities(self._forwards[0].logits().detach(), dtype=None).argmax(1)
+            self._training.strength.dominance.note(answers, labels.to(answers.device))
+
+    def _judge_dominance(self, norm_ratio: float | None) -> None:
+        """Say so once, in all places, if the guidance keeps the task from being learned, or makes it forgotten.
+
+        Args:
+            norm_ratio: That of the gradients at a factor of 1; None where they were not compared.
+        """
+        training = self._training
+        dominance = training.strength.dominance
+        local = torch.tensor(dominance.agreement(), device=self._watch.device)
+        found = Agreement(*self._processes.reduced(local, operation="sum").tolist())
+        scale = training.schedule(self._progress.step, self._progress.steps) * training.strength()
+        ratio = None if norm_ratio is None else scale * norm_ratio
+        if dominance.update(found, ratio, self._progress.step == 0):
+            training.inform(f"{training.name}: {dominance.text}")
+        note_teller(unwrap(self.model), dominance)
 
     def _generator(self, stream: int = 0) -> torch.Generator:
         """Return random numbers that depend on seed, step and process alone, so that a resumed run draws the same.

@@ -97,6 +97,7 @@ class GuidedTraining:
         # Without a loss there is no gradient to bound, and none would ever be measured.
         bounded = bool(weights) and weight is None and isinstance(loss, str) and not adaptive
         self.strength = Strength(self.weight, bounded, adaptive, compare_every_n_batches, every_n_batches)
+        self.strength.dominance.watches &= bool(weights)
         self.every_n_batches = every_n_batches
         self.seed = seed
         self.name = name

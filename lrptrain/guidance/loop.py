@@ -112,6 +112,7 @@ class Guidance(GuidedTraining):
                 "a model that computes its blocks again in the backward pass must do so as they were recorded: write "
                 "`with guidance.step(model, batch) as step: ...` with step.guided(loss).backward() inside"
             )
+        self.strength.dominance.watches = False  # the task's gradient, which would tell, is not known
         step = self._begin(model, batch)
         nothing = torch.zeros((), device=next(model.parameters()).device)
         if step is None:

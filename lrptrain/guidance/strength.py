@@ -2,6 +2,7 @@
 
 from typing import Any, Literal
 
+from lrptrain.guidance.dominance import Dominance
 from lrptrain.guidance.schedule import BOUND_EVERY_N_BATCHES, bounded_factor, running_ratio
 
 IDLE_STEPS = 10
@@ -22,6 +23,7 @@ class Strength:
         ratio: The running ratio of the gradient norms, task over guidance, for `adaptive`; None before the first
             comparison.
         factor: The factor of the default bound; None before the first comparison.
+        dominance: Watches a guidance that nothing bounds, where gradients may be compared at all.
 
     Raises:
         ValueError: If `adaptive` lacks comparisons.
@@ -43,6 +45,9 @@ class Strength:
         self.adaptive = adaptive
         self.compare_every_n_batches = compare_every_n_batches
         self.every_n_batches = every_n_batches
+        # An adaptive guidance of a weight up to 1 is never longer than the task's gradient, but for its running mean.
+        is_bounded = bounded or (adaptive and weight <= 1)
+        self.dominance = Dominance(not is_bounded and compare_every_n_batches > 0)
         self.start_over()
 
     def start_over(self) -> None:
@@ -51,6 +56,7 @@ class Strength:
         self.factor = None
         self._seen = ""
         self._idle_since = 0
+        self.dominance.start_over()
 
     def __call__(self) -> float:
         """Return the factor of the guidance beside its weights and the schedule."""
@@ -72,6 +78,8 @@ class Strength:
         """
         # A guidance that had no gradient so far is compared until it has one, or is refused.
         if self.measures_swaps(batch_idx) or self._seen == "idle":
+            return True
+        if self.dominance.compares(batch_idx, self.every_n_batches):
             return True
         return self.bounded and (self.factor is None or batch_idx % (BOUND_EVERY_N_BATCHES * self.every_n_batches) == 0)
 

@@ -54,6 +54,7 @@ from lrptrain.relevance.logit_view import one_logit_as
 from lrptrain.relevance.preserve import preserved
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.failures import Failures, describe_error
+from lrptrain.trainers.held_back import held_back
 from lrptrain.trainers.hyperparameters import find_hyperparameters
 from lrptrain.trainers.processes import gather
 from lrptrain.trainers.progress import no_bar
@@ -436,7 +437,8 @@ class MonitorCore:
         self.scored = gathered.explained
         self._findings = record.findings
         self._evaluations += 1
-        if self._skill.update(evaluation, record.class_names, self.config.confidence):
+        why = held_back(context.module)
+        if self._skill.update(evaluation, record.class_names, self.config.confidence, why):
             self.inform(f"{self.config.title}: {self._skill.text}")
         with self.failures.caught("computing maps of many classes"):
             record = replace(record, class_maps=compute_class_maps(evaluator, gathered.displayed, record.class_names))

@@ -18,20 +18,28 @@ class Skill:
     Attributes:
         learned: Whether it told classes apart in some evaluation.
         answer: The single answer that it gave in the last one, in words; "" if there was none.
+        held_back: Why it does not learn, where its training says so and its answers bear it out; "" else.
     """
 
     def __init__(self) -> None:
         self.learned = False
         self.answer = ""
+        self.held_back = ""
 
     @property
     def collapsed(self) -> bool:
-        """Whether it told classes apart, and now gives one answer."""
+        """Whether it told classes apart, and now gives one answer; or does not come to learn anything."""
+        return self._has_lost or bool(self.held_back)
+
+    @property
+    def _has_lost(self) -> bool:
         return self.learned and bool(self.answer)
 
     @property
     def text(self) -> str:
-        """What is to be said of a model that gives one answer; "" of any other."""
+        """What is to be said of a model that gives one answer, or is kept from learning; "" of any other."""
+        if self.held_back:
+            return f"NOT LEARNED: {self.held_back}."
         if not self.answer:
             return ""
         if not self.learned:
@@ -41,17 +49,22 @@ class Skill:
             "its maps: a lower learning rate, or a lower weight of the guidance."
         )
 
-    def update(self, evaluation: Evaluation, class_names: Sequence[str], confidence: float) -> bool:
-        """Take an evaluation into account; return whether the model has collapsed since the one before.
+    def update(
+        self, evaluation: Evaluation, class_names: Sequence[str], confidence: float, held_back: str = ""
+    ) -> bool:
+        """Take an evaluation into account; return whether the model has lost what it knew since the one before.
 
         Args:
             evaluation: The samples.
             class_names: The name of each class, in the order of the logits.
             confidence: As for `tells_classes_apart`.
+            held_back: Why its training says that it does not learn, without a full stop; "" if it does not say so.
         """
-        before = self.collapsed
+        before = self._has_lost
         self.answer = single_answer(evaluation, class_names, confidence)
         # Labels of one class, or none, say nothing about that.
         labels = {each.sample.label for each in evaluation.samples if each.sample.label >= 0}
         self.learned |= len(labels) > 1 and tells_classes_apart(evaluation, max(SURELY_LEARNED, confidence))
-        return self.collapsed and not before
+        # The training has said so itself: it is not said twice, but kept for the page and the end of the run.
+        self.held_back = "" if tells_classes_apart(evaluation, confidence) else held_back
+        return self._has_lost and not before

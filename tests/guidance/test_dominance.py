@@ -1,0 +1,90 @@
+"""Whether a guidance that nothing bounds keeps a model from learning."""
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from lrptrain.guidance.dominance import IN_A_ROW, Agreement, Dominance, agreement
+
+CHANCE = Agreement(50.0, 50.0, 25.0, 100.0)
+SOME = Agreement(62.0, 50.0, 25.0, 100.0)  # 2.4 standard deviations: no chance, and no proof
+LEARNED = Agreement(95.0, 50.0, 25.0, 100.0)
+UNKNOWN = Agreement(0.0, 0.0, 0.0, 0.0)
+
+
+@pytest.mark.parametrize(
+    ("answers", "labels"),
+    [([0, 0, 1, 2, 2], [0, 1, 1, 2, 0]), ([1, 1, 1, 1], [0, 1, 1, 0]), ([3, 0, 0, 1, 1, 0], [0, 0, 1, 1, 0, 1])],
+)
+def test_chance_is_all_orders_of_the_answers(answers, labels):
+    right = [sum(map(int.__eq__, order, labels)) for order in itertools.permutations(answers)]
+    found = agreement(torch.tensor(answers), torch.tensor(labels))
+    assert found.right == sum(map(int.__eq__, answers, labels))
+    assert found.expected == pytest.approx(np.mean(right))
+    assert found.variance == pytest.approx(np.var(right), abs=1e-12)
+    assert found.judged == len(labels)
+
+
+def test_a_single_label_tells_nothing():
+    assert agreement(torch.tensor([1, 1, 0]), torch.tensor([1, 1, 1])) == UNKNOWN
+    assert not UNKNOWN.is_by_chance
+    assert not UNKNOWN.is_surely_learned
+
+
+def test_one_answer_to_all_is_chance_however_often_it_is_right():
+    found = agreement(torch.ones(50).long(), torch.tensor([0] * 3 + [1] * 47))
+    assert found.is_by_chance
+    assert not found.is_surely_learned
+
+
+def test_samples_without_a_label_do_not_count():
+    watch = Dominance(True)
+    watch.note(torch.tensor([0, 1, 1]), torch.tensor([0, 1, -1]))
+    watch.note(torch.tensor([1, 0]), torch.tensor([1, -1]))
+    assert watch.agreement() == agreement(torch.tensor([0, 1, 1]), torch.tensor([0, 1, 1]))
+
+
+def told(*evidence):
+    """After which updates something is said: (answers, ratio) each, the first before any step."""
+    watch = Dominance(True)
+    return [watch.update(found, ratio, i == 0) for i, (found, ratio) in enumerate(evidence)], watch
+
+
+def test_it_takes_comparisons_in_a_row():
+    lines, watch = told(*[(CHANCE, 3.0)] * (IN_A_ROW + 2))
+    assert lines == [False] * IN_A_ROW + [True, False]  # the first comparison does not count, and it is said once
+    assert "its gradient is 3.0 times as long as the task's" in watch.text
+    assert not any(told((CHANCE, 9.0), (CHANCE, 9.0), (SOME, 9.0), (CHANCE, 9.0), (CHANCE, 9.0))[0])
+
+
+def test_neither_a_short_gradient_nor_a_model_that_learns_is_told_of():
+    assert not any(told(*[(CHANCE, 0.9)] * 9)[0])
+    assert not any(told(*[(CHANCE, ratio) for ratio in (1.0, 2.3, 0.6, 0.1)])[0])  # digits at a weight of 10
+    assert not any(told(*[(LEARNED, 50.0)] * 9)[0])
+    assert not any(told(*[(UNKNOWN, 50.0)] * 9)[0])
+    assert not any(told(*[(CHANCE, math.nan)] * 9)[0])
+    assert not any(told(*[(CHANCE, None)] * 9)[0])
+
+
+def test_what_was_learned_and_is_lost_is_told_at_once_and_again():
+    lines, watch = told((CHANCE, 0.1), (LEARNED, None), (CHANCE, None), (LEARNED, None), (CHANCE, None))
+    assert lines == [False, False, True, False, True]
+    assert watch.text.startswith("under the guidance, the model has lost what it had learned")
+    # A lucky guess is nothing that could be lost.
+    assert not any(told((CHANCE, 0.1), (SOME, None), (CHANCE, None))[0])
+
+
+def test_gradients_are_compared_until_something_is_learned():
+    watch = Dominance(True)
+    assert [batch for batch in range(41) if watch.compares(batch, 2)] == [0, 20, 40]
+    watch.update(LEARNED, None, False)
+    assert not any(watch.compares(batch, 2) for batch in range(41))
+    assert [batch for batch in range(41) if watch.judges(batch, 2)] == [0, 20, 40]
+    assert not any(Dominance(False).judges(batch, 1) for batch in range(41))
+    watch.update(CHANCE, None, False)
+    watch.start_over()
+    assert watch.compares(0, 1)
+    assert not watch.text
