@@ -18,6 +18,7 @@ from lrptrain.relevance.preserve import preserved, unwrap
 from lrptrain.relevance.propagation.composite import Rules
 from lrptrain.relevance.recording import Inputs, Recording, Target
 from lrptrain.relevance.registry import get_method
+from lrptrain.relevance.sharding.whole_weights import check_graph
 from lrptrain.relevance.tape.tape import Tape
 from lrptrain.relevance.targets import BinaryClassifierOutputTarget
 from lrptrain.relevance.train_mode import warn_of_train_mode
@@ -98,6 +99,9 @@ def attribute(
     themselves are in half precision, methods that would amplify its rounding (those that take quotients of small sums
     or differences of answers) run a float32 copy of the model, which is dropped afterwards.
 
+    Parameters that are DTensors (FSDP2, tensor parallel) are gathered where an operation reads them: all processes that
+    hold a part of the model must call this at the same time, with samples of their own.
+
     Args:
         model: Any module whose forward returns logits `[batch, classes]`, one logit per sample (`[batch]`), or an
             object with `.logits`; with a target that is a function, or a tuple, anything. Compiled and wrapped models
@@ -147,6 +151,7 @@ def attribute(
         if not explain:
             raise ValueError("explain is an empty tuple: name at least one argument, or leave explain out")
         return {name: attribute(model, inputs, target, method, explain=name, **settings) for name in explain}
+    check_graph(model, create_graph)
     if not create_graph:  # who trains through a map means to be in train mode
         warn_of_train_mode(model)
     with preserved(model):

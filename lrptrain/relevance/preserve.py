@@ -12,6 +12,7 @@ from torch import nn
 from lrptrain.relevance.contents import Contents
 from lrptrain.relevance.notices import warn_once
 from lrptrain.relevance.process_wide import in_turn
+from lrptrain.relevance.sharding.whole_weights import whole_weights
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -29,9 +30,10 @@ def unwrap(model: nn.Module) -> nn.Module:
 def preserved(model: nn.Module) -> Iterator[None]:
     """Restore buffers, attributes of modules, what these hold, and the random state, also after an exception.
 
-    The random state is that of Python, NumPy, torch and the model's devices. Threads take turns.
+    The random state is that of Python, NumPy, torch and the model's devices. Threads take turns. Sharded weights are
+    read whole inside, for which all processes must come here; see `whole_weights`.
     """
-    with in_turn(), _random_state(model), _attributes(model):
+    with in_turn(), _random_state(model), _attributes(model), whole_weights(model):
         yield
 
 

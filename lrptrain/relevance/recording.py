@@ -30,6 +30,7 @@ from lrptrain.relevance.propagation.propagator import Propagator, at_least_float
 from lrptrain.relevance.recordable import check_recordable
 from lrptrain.relevance.registry import check_finite, differentiable, get_method
 from lrptrain.relevance.remarks import remark
+from lrptrain.relevance.sharding.whole_weights import check_graph
 from lrptrain.relevance.tape.functions import enterable
 from lrptrain.relevance.tape.kernels import KernelError, Kernels
 from lrptrain.relevance.tape.lookup import AnotherTable, Table
@@ -105,6 +106,7 @@ class Recording:
         """
         if create_graph and self.tape.frugal:
             raise ValueError("create_graph=True needs the graph of the weights: record with frugal=False")
+        check_graph(self.model, create_graph)
         if composite is not None:
             options["composite"] = composite
         if not create_graph:
