@@ -172,9 +172,12 @@ def tokens_of_cells(propagator: Propagator, cells: Cells, tokens: Value, length:
     # all, so that it does not matter what goes elsewhere. Where parts of several tokens arrive, the squares do not fit.
     axis = propagator.token_axis(tokens, length)
     numbers = torch.arange(length, dtype=torch.float64, device=tokens.tensor.device)
-    numbers = numbers.view([-1 if i == axis else 1 for i in range(len(tokens.shape))]).expand(tokens.shape)
+    numbers = numbers.view([-1 if i == axis else 1 for i in range(len(tokens.shape))])
     arriving, first, second = (
-        cells.per_cell(propagator, traced(propagator, {tokens: numbers**power / tokens.shape[-1]}, cells.value))
+        cells.per_cell(
+            propagator,
+            traced(propagator, {tokens: (numbers**power / tokens.shape[-1]).expand(tokens.shape)}, cells.value),
+        )
         for power in (0, 1, 2)
     )
     # What a model overwrites in a padded sample arrives in the others only.
@@ -249,6 +252,10 @@ def _weighted(propagator: Propagator, node: Node, relevance: OutputRelevance) ->
     (part,) = relevance
     assert part is not None
     value, weight, _, forward = linear_map(node)  # two activations raise: attention mixes tokens
+    if node.name == "linear" and weight.ndim == 2:  # shares are the same for all tokens
+        size = weight.detach().abs().to(part.dtype)
+        shares = size / size.sum(-1, keepdim=True)
+        return [(value, part @ torch.where(shares.isfinite(), shares, 0.0))]
     ones = torch.ones(value.shape, dtype=part.dtype, device=part.device)
     weight = weight.detach().abs().to(part.dtype)
     total = forward(ones, weight)

@@ -23,6 +23,9 @@ _RESAMPLED = frozenset(
     {"interpolate", "upsample"} | {name for name in AVERAGES | MAXIMA if name.startswith("adaptive")}
 )
 
+# Behind this number there are whole numbers that float32 does not have.
+_COUNTED_IN_FLOAT32 = 1 << 24
+
 
 class Line(NamedTuple):
     """Cell `i` of an axis stands at `scale * i + offset` of the axis that it comes from."""
@@ -71,19 +74,23 @@ def _only_moves(node: Node) -> bool:
 def entry_numbers(moved: dict[Value, Node | None], value: Value) -> Float[Tensor, "..."]:
     """Which entry of the input stands at each place of `value`: its number from 1 on, 0 where there is none.
 
-    Numbers are whole; they are kept as float64, in which padding works in every mode.
+    Numbers are whole; they are kept in floating point, in which padding works in every mode: in float32 while that
+    counts them one by one, which takes half of the memory.
     """
     node = moved[value]
     if node is None:
         count = value.shape.numel()
-        device = value.tensor.device
-        return torch.arange(1, count + 1, dtype=torch.float64, device=device).view(value.shape)
+        precision = torch.float32 if count <= _COUNTED_IN_FLOAT32 else torch.float64
+        return torch.arange(1, count + 1, dtype=precision, device=value.tensor.device).view(value.shape)
     numbers = entry_numbers(moved, node.inputs[0])
     if node.name not in ENTRIES:
         return numbers
-    # What does not depend on the numbers is a constant, such as padding or a class token.
     moved_numbers = _output(node, value, numbers)
-    return torch.where(moved_numbers == _output(node, value, torch.zeros_like(numbers)), 0.0, moved_numbers)
+    if moved_numbers.untyped_storage().data_ptr() == numbers.untyped_storage().data_ptr():  # a view: nothing is added
+        return moved_numbers
+    # What does not depend on the numbers is a constant, such as padding or a class token.
+    is_constant = moved_numbers == _output(node, value, torch.zeros_like(numbers))
+    return torch.where(is_constant, 0.0, moved_numbers)
 
 
 def _output(node: Node, value: Value, numbers: Tensor) -> Tensor:

@@ -1,7 +1,7 @@
 """What is explained: the kinds of input, which parts of it are tokens, and how numbers go from one to the other."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -206,37 +206,57 @@ def with_sizes(explained: ExplainedInput, sizes: object) -> ExplainedInput:
 # -- The places of cells -----------------------------------------------------------------------------------------------
 
 
+# An image may have millions of entries, of which several numbers each are needed: they are looked at in so many parts.
+_PARTS = 8
+
+
+@dataclass(frozen=True, eq=False)
+class _Entries:
+    """Of the first sample: which entry of the input stands at each place of `cells.start`, and in which cell it is.
+
+    Attributes:
+        numbers: The number of the entry from 1 on, 0 where there is none. Whole numbers.
+        cell: The cell of every place.
+    """
+
+    numbers: Float[Tensor, "lead width *places"]
+    cell: Int[Tensor, "lead width *places"]
+
+    def parts(self) -> Iterator[tuple[Int[Tensor, "lead width *part"], Int[Tensor, "..."]]]:
+        """The numbers and their cells, some of the last axis at a time."""
+        precision = torch.int32 if float(self.numbers.max()) < torch.iinfo(torch.int32).max else torch.int64
+        for numbers, cell in zip(self.numbers.chunk(_PARTS, -1), self.cell.chunk(_PARTS, -1), strict=True):
+            yield numbers.to(precision), cell
+
+
 def _of_cells(propagator: Propagator, root: Value, cells: Cells, kind: Kind) -> ExplainedInput:
     """Follow the entries of one sample from the input to the cells."""
-    numbers, cell = _entries_and_cells(propagator, root, cells)
+    entries = _entries(propagator, root, cells)
     count = cells.value.shape.numel() // (propagator.samples * cells.value.shape[cells.channels])
-    size = root.shape[1:].numel()
-    if bool(((numbers < 0) | (numbers > size)).any()):
-        raise UnsupportedModelError(
-            "the input's samples are mixed before the model reads them; pass layout=TokenLayout(length, positions, "
-            "grid) and a batch of one"
-        )
-    places = [int(x) for x in root.shape[1:]]
-    is_entry = numbers > 0
-    order = torch.arange(count, device=numbers.device)
+    device = entries.numbers.device
+    order = torch.arange(count, device=device)
     if not cells.lines:  # a row without entries is a token that the model puts beside them
-        order = order[is_entry.any(1)]
-        cell = torch.cumsum(is_entry.any(1), 0)[:, None].expand_as(cell) - 1
+        is_read = (entries.numbers > 0).any(1)
+        order = order[is_read]
+        renumbered = torch.cumsum(is_read, 0)[:, None] - 1
+        entries = replace(entries, cell=renumbered.expand_as(entries.numbers))
         count = len(order)
-    features = _feature_axes(root, cells, numbers, is_entry, cell)
+    features = _feature_axes(root, cells, entries)
+    places = [int(x) for x in root.shape[1:]]
     place_axes = [i for i in range(len(places)) if i + 1 not in features]
-    place = torch.zeros_like(numbers)
-    for i in place_axes:
-        place = place.mul_(places[i]).add_(_coordinate(numbers, places, i))
-    owner = torch.full((torch.Size([places[i] for i in place_axes]).numel(),), count, device=numbers.device)
-    # A part at a time: picking by a mask takes several numbers for each entry.
-    for at, held, in_cell in zip(*(x.chunk(8, -1) for x in (place, is_entry, cell)), strict=True):
-        owner[at[held].long()] = in_cell[held]
+    owner = torch.full((torch.Size([places[i] for i in place_axes]).numel(),), count, device=device)
+    for numbers, cell in entries.parts():
+        place = torch.zeros_like(numbers)
+        for i in place_axes:
+            place.mul_(places[i]).add_(_coordinate(numbers, places, i))
+        is_entry = numbers > 0
+        owner[place[is_entry].long()] = cell[is_entry]
     grid = _own_grid(cells) if kind in ("spectrogram", "image", "video") else None
     if len(place_axes) == 1 or len(root.shape) > 3:
         reading, grid = _reading_order(owner, [places[i] for i in place_axes], count, grid)
-        rank = torch.cat([torch.argsort(reading), torch.tensor([count], device=owner.device)])
-        owner = rank[owner]
+        rank = torch.cat([torch.argsort(reading), torch.tensor([count], device=device)])
+        for part in owner.chunk(_PARTS):
+            part.copy_(rank[part])
         order = order[reading]
     return ExplainedInput(kind, root.shape, features, owner, count, grid, cells, order)
 
@@ -247,39 +267,42 @@ def _coordinate(numbers: Int[Tensor, "*entries"], sizes: Sequence[int], axis: in
     return (numbers - 1).clamp_(min=0).div_(behind, rounding_mode="floor").remainder_(sizes[axis])
 
 
-def _entries_and_cells(
-    propagator: Propagator, root: Value, cells: Cells
-) -> tuple[Int[Tensor, "lead width *places"], Int[Tensor, "lead width *places"]]:
-    """Of the first sample: which entry of the input stands at each place of `cells.start`, and in which cell it is."""
+def _entries(propagator: Propagator, root: Value, cells: Cells) -> _Entries:
+    """The entries of the first sample.
+
+    Raises:
+        UnsupportedModelError: If some of them are another sample's.
+    """
     start = cells.start
-    moved = moved_from(propagator.tape.nodes, root)
-    # A large image has millions of entries, of which several numbers each are needed.
-    small = root.shape.numel() < torch.iinfo(torch.int32).max
-    numbers = entry_numbers(moved, start).to(torch.int32 if small else torch.int64)
+    numbers = entry_numbers(moved_from(propagator.tape.nodes, root), start)
     if not cells.lines:
         rows = by_sample(propagator, start, cells.channels, numbers)[0]
-        return rows, torch.arange(len(rows), device=rows.device)[:, None].expand_as(rows)
-    # Frames may have become samples: all those of the first sample, in their order.
-    first = by_sample(propagator, start, 1, numbers)
-    leads = first.shape[1] // start.shape[2:].numel()
-    maps = first[0].view(leads, *start.shape[2:], start.shape[1]).movedim(-1, 1)
-    counts = cells.value.shape[2:]
-    cell = cells_of_places(start.shape[2:], counts, cells.lines, maps.device)
-    lead = torch.arange(leads, device=maps.device).view(-1, *[1] * (maps.ndim - 1))
-    return maps, (lead * counts.numel() + cell).expand_as(maps)
+        cell = torch.arange(len(rows), device=rows.device)[:, None].expand_as(rows)
+        entries = _Entries(rows, cell)
+    else:
+        # Frames may have become samples: all those of the first sample, in their order.
+        first = by_sample(propagator, start, 1, numbers)
+        leads = first.shape[1] // start.shape[2:].numel()
+        maps = first[0].view(leads, *start.shape[2:], start.shape[1]).movedim(-1, 1)
+        counts = cells.value.shape[2:]
+        cell = cells_of_places(start.shape[2:], counts, cells.lines, maps.device).expand(leads, 1, *start.shape[2:])
+        if leads > 1:
+            cell = cell + counts.numel() * torch.arange(leads, device=maps.device).view(-1, *[1] * (maps.ndim - 1))
+        entries = _Entries(maps, cell.expand_as(maps))
+    lowest, highest = entries.numbers.aminmax()
+    if not (lowest >= 0 and highest <= root.shape[1:].numel()):
+        raise UnsupportedModelError(
+            "the input's samples are mixed before the model reads them; pass layout=TokenLayout(length, positions, "
+            "grid) and a batch of one"
+        )
+    return entries
 
 
-def _feature_axes(
-    root: Value,
-    cells: Cells,
-    numbers: Int[Tensor, "lead width *places"],
-    is_entry: Bool[Tensor, "lead width *places"],
-    cell: Int[Tensor, "lead width *places"],
-) -> tuple[int, ...]:
+def _feature_axes(root: Value, cells: Cells, entries: _Entries) -> tuple[int, ...]:
     """The axes of the input that its features lie along."""
-    test = _only_along_channels if cells.lines else _complete_in_every_cell
+    test = _along_channels if cells.lines else _complete_in_every_cell
     sizes = root.shape[1:]
-    axes = [i + 1 for i, size in enumerate(sizes) if test(_coordinate(numbers, sizes, i), is_entry, size, cell)]
+    axes = [axis + 1 for axis in range(len(sizes)) if test(entries, sizes, axis)]
     if len(root.shape) == 2:
         return ()
     if len(root.shape) == 3:
@@ -297,22 +320,32 @@ def _feature_axes(
     return (chosen[0],)
 
 
-def _only_along_channels(coordinate: Tensor, is_entry: Tensor, size: int, cell: Tensor) -> bool:
-    """Whether the coordinate is the same at all places of a channel of the map."""
-    by_channel = coordinate.movedim(1, 0).flatten(1)
-    present = is_entry.movedim(1, 0).flatten(1)
-    low = torch.where(present, by_channel, size).amin(1)
-    high = torch.where(present, by_channel, -1).amax(1)
-    return bool((low >= high).all())
+def _along_channels(entries: _Entries, sizes: Sequence[int], axis: int) -> bool:
+    """Whether all places of a channel of the map hold entries of the same coordinate."""
+    width = entries.numbers.shape[1]
+    low = torch.full((width,), sizes[axis], device=entries.numbers.device)
+    high = torch.full_like(low, -1)
+    for numbers, _ in entries.parts():
+        present = numbers.movedim(1, 0).flatten(1) > 0
+        coordinate = _coordinate(numbers, sizes, axis).movedim(1, 0).flatten(1)
+        low = torch.minimum(low, torch.where(present, coordinate, sizes[axis]).amin(1))
+        high = torch.maximum(high, torch.where(present, coordinate, -1).amax(1))
+        if bool((low < high).any()):
+            return False
+    return True
 
 
-def _complete_in_every_cell(coordinate: Tensor, is_entry: Tensor, size: int, cell: Tensor) -> bool:
-    """Whether every cell holds entries at all coordinates of the axis."""
-    if not is_entry.any():  # nothing of the input arrives there
+def _complete_in_every_cell(entries: _Entries, sizes: Sequence[int], axis: int) -> bool:
+    """Whether every cell holds entries at all coordinates of the axis; not so if there are no entries at all."""
+    cells, width = entries.numbers.shape
+    if width < sizes[axis]:  # without a table of all cells and all coordinates, which grows with the square of a text
         return False
-    held = torch.zeros(int(cell[is_entry].max()) + 1, size, dtype=torch.bool, device=cell.device)
-    held[cell[is_entry], coordinate[is_entry].long()] = True
-    return bool(held.all())
+    held = torch.zeros(cells, sizes[axis], dtype=torch.bool, device=entries.numbers.device)
+    for numbers, cell in entries.parts():
+        is_entry = numbers > 0
+        held[cell[is_entry], _coordinate(numbers, sizes, axis)[is_entry].long()] = True
+    filled = int(entries.cell.max()) + 1
+    return filled > 0 and bool(held[:filled].all())
 
 
 def _own_grid(cells: Cells) -> tuple[int, ...] | None:
@@ -329,11 +362,7 @@ def _reading_order(
         The cells in the order of their corners, and how many there are along every axis; the order as it is, and the
         given grid, where a cell holds no place.
     """
-    coordinates = torch.unravel_index(torch.arange(len(owner), device=owner.device), sizes)
-    first = [
-        torch.full((count + 1,), size, device=owner.device).scatter_reduce(0, owner, x, "amin")[:count]
-        for size, x in zip(sizes, coordinates, strict=True)
-    ]
+    first = [_first_corner(owner, sizes, axis, count) for axis in range(len(sizes))]
     if any(bool((corner == size).any()) for corner, size in zip(first, sizes, strict=True)):
         return torch.arange(count, device=owner.device), grid
     key = torch.zeros(count, dtype=torch.long, device=owner.device)
@@ -342,3 +371,15 @@ def _reading_order(
     counts = tuple(torch.unique(corner).numel() for corner in first)
     is_grid = len(sizes) > 1 and torch.Size(counts).numel() == count == torch.unique(key).numel()
     return torch.argsort(key, stable=True), counts if is_grid else None
+
+
+def _first_corner(owner: Int[Tensor, " places"], sizes: Sequence[int], axis: int, count: int) -> Int[Tensor, " cells"]:
+    """The lowest coordinate of the places of every cell along an axis; the axis' size where it has none."""
+    behind = math.prod(sizes[axis + 1 :])
+    lowest = torch.full((count + 1,), sizes[axis], device=owner.device)
+    start = 0
+    for part in owner.chunk(_PARTS):
+        place = torch.arange(start, start + len(part), device=owner.device)
+        lowest.scatter_reduce_(0, part, place.div_(behind, rounding_mode="floor").remainder_(sizes[axis]), "amin")
+        start += len(part)
+    return lowest[:count]

@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 import torch
+from live_memory import peak_of
 from model_zoo import in_float64, randomised, select
+from small_models import Block, tiny_vit
 from torch import Tensor, nn
 from torch.nn import functional as F
 
@@ -249,6 +251,21 @@ def test_scores_sum_to_the_input_for_any_size(name):
     assert (found.scores.sum(1) - found.input.flatten(1).sum(1)).abs().max() < 1e-12
 
 
+def test_features_without_weights_say_nothing_of_where_tokens_are():
+    model = MODELS["any order"][0]()
+    images = numbers(2, 3, 16, 24)
+    positions = lrptrain.record(model, images).layout.positions
+    with torch.no_grad():
+        model.qkv.weight[[0, 5]] = 0
+    assert lrptrain.record(model, images).layout.positions == positions
+
+
+def test_an_input_that_does_not_arrive_at_the_tokens_is_refused():
+    model = Patches(lambda x: with_prefix(cut(x))[:, :2], 48)
+    with pytest.raises(lrptrain.UnsupportedModelError, match=r"no axis of the input .* is read as channels"):
+        _ = lrptrain.record(model, numbers(2, 3, 16, 24)).explained
+
+
 def test_merged_tokens_are_refused_with_the_numbers_that_are_known():
     model = Patches(lambda x: F.avg_pool1d(x.flatten(2), 2).mT, 5, nn.Conv2d(3, 5, 4, 4))
     message = r"24 tokens .*image on a grid of 4 x 6.* the 12 tokens .*layout=TokenLayout\(length=12, positions=..., "
@@ -333,3 +350,53 @@ def test_advice_never_names_the_method_that_was_called():
     with pytest.raises(lrptrain.UnsupportedOperationError, match="diff") as raised_by_lrp:
         lrptrain.attribute(unknown, numbers(2, 3, 16, 24), 1, "lrp")
     assert re.search(r"a method .*\(input_x_gradient, .*\blrp\b.*\)", str(raised_by_lrp.value)) is None
+
+
+# -- The memory that numbering takes ----------------------------------------------------------------------------------
+
+
+def mean_of_tokens(x: Tensor) -> Tensor:
+    return x.mean(1)
+
+
+def numbering(model: nn.Module, inputs: Tensor) -> int:
+    """Bytes at the peak of finding out which token each place belongs to."""
+    recording = lrptrain.record(model.eval(), inputs, frugal=True)
+    return peak_of(lambda: recording.explained)
+
+
+@pytest.mark.parametrize("mirrored", [False, True])
+def test_parts_of_an_image_are_looked_at_together(mirrored):
+    """In the last part, all numbers of a feature are of one column; in all parts they are not."""
+    turned = Block(lambda x: x.flip(3) if mirrored else x)
+    embed = nn.Sequential(Permuted(0, 3, 1, 2), turned, nn.Conv2d(2, 5, 4, 4))
+    recording = lrptrain.record(Patches(lambda x: x.flatten(2).mT, 5, embed), numbers(2, 8, 8, 2))
+    assert recording.explained.features == (3,)
+    assert recording.explained.owner.view(8, 8)[::4, ::4].tolist() == [[0, 1], [2, 3]]
+    assert recording.layout.positions == ((1, 0, 3, 2) if mirrored else (0, 1, 2, 3))
+
+
+def test_numbers_of_pixels_take_few_bytes_each():
+    image = torch.randn(1, 3, 256, 256)
+    # Numbers in float32; cell and token of every pixel, a third of the entries, 8 bytes each; and of an eighth of the
+    # entries at a time: two numbers and two coordinates of 4 bytes, two indices of 8, a flag.
+    assert (
+        numbering(tiny_vit(img_size=256, patch_size=32), image) < (4 + 2 * 8 / 3 + (4 * 4 + 2 * 8 + 1) / 8) * 3 * 256**2
+    )
+    # Pixels that are moved: numbers, where they go, the same of zeros, the outcome, and where it is a constant.
+    moving = nn.Sequential(Block(cut), nn.Linear(48, 3), Block(mean_of_tokens))
+    assert numbering(moving, image) <= (4 * 4 + 1) * 3 * 256**2
+
+
+def test_numbers_of_a_sequence_grow_as_it_does():
+    def memory(steps: int) -> int:
+        return numbering(nn.Sequential(nn.Linear(8, 3), Block(mean_of_tokens)), torch.randn(1, steps, 8))
+
+    assert memory(1024) < 4.1 * memory(256)
+
+
+def test_tokens_are_followed_with_little_memory():
+    """Once the widest states of all tokens, of float64, and what comes of them in front of the products: a third."""
+    recording = lrptrain.record(tiny_vit(img_size=64).eval(), torch.randn(1, 3, 64, 64), frugal=True)
+    assert recording.explained.tokens == 256
+    assert peak_of(lambda: recording.layout) < 1.5 * 257 * 3 * 16 * 8

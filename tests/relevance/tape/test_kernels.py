@@ -161,10 +161,16 @@ def _scores_as_they_are(propagator: Propagator, node: Node, relevance: list[Any]
     return [(node.inputs[0], relevance[0])]
 
 
-def test_a_rule_of_the_users_is_given_the_operations(fused):
+def _by_largest(propagator: Propagator, node: Node, relevance: list[Any]) -> list[tuple[Value, Tensor]]:
+    """What it makes of a part of the map is not a part of what it makes of the map."""
+    return [(node.inputs[0], relevance[0] / relevance[0].abs().max())]
+
+
+@pytest.mark.parametrize("softmax", [_scores_as_they_are, _by_largest])
+def test_a_rule_of_the_users_is_given_the_operations(fused, softmax):
     model = tiny_vit().eval().double()
     images = torch.randn(2, 3, 16, 16, dtype=torch.float64)
-    rule = {"softmax": _scores_as_they_are}
+    rule = {"softmax": softmax}
     check_same(model, images, ("attnlrp", "transformer_attribution"), 2, composite=rule)
     plain = recorded(model, images).attribute(1, "attnlrp").scores
     assert not torch.allclose(plain, recorded(model, images).attribute(1, "attnlrp", composite=rule).scores)

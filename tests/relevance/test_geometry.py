@@ -1,0 +1,16 @@
+"""Numbers of entries; what becomes of them in models is tested in `test_inputs.py`."""
+
+import pytest
+import torch
+
+from lrptrain.relevance.geometry import entry_numbers
+from lrptrain.relevance.tape.nodes import Value
+
+
+@pytest.mark.parametrize(("entries", "precision"), [(2**24, torch.float32), (2**24 + 2, torch.float64)])
+def test_no_two_entries_have_one_number(entries, precision):
+    """Behind 2^24, float32 has the even numbers only."""
+    root = Value(torch.zeros(1).expand(entries), depends=True)
+    numbers = entry_numbers({root: None}, root)
+    assert numbers.dtype == precision
+    assert numbers[[0, -2, -1]].tolist() == [1, entries - 1, entries]
