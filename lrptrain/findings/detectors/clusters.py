@@ -1,15 +1,14 @@
 """Clusters of relevance maps that are alike, without any annotation: spectral relevance analysis."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import NamedTuple
 
 import numpy as np
-import torch
 from jaxtyping import Float, Int
 
-from lrptrain.batch import IMAGES, Sample
 from lrptrain.findings.clustering import MIN_CLUSTERED_SAMPLES, spectral_labels
+from lrptrain.findings.content import is_planted, place_contents
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
 from lrptrain.findings.detectors.positions import describe, lies_in_the_middle, part_of_image
 from lrptrain.findings.detectors.shares import high_share_finding
@@ -17,7 +16,6 @@ from lrptrain.findings.evaluation import Evaluation
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import OVERALL
 from lrptrain.intervention import Region
-from lrptrain.intervention.regions import pixels
 
 MIN_CLUSTER_MEMBERS = 8
 """A smaller cluster is left out."""
@@ -26,11 +24,6 @@ MIN_PEAK_RATIO = 2.0
 """A cluster's region is where its mean map has a share PEAK_SHARE of its maximum, and this many times a uniform map."""
 MAX_CLUSTER_AREA = 0.25
 """A larger region is nothing that members share."""
-PERMUTATIONS = 199
-MIN_EXPLAINED_VARIANCE = 0.15
-MAX_CONTENT_P_VALUE = 0.01
-"""The content of a cluster's region counts as planted if the predicted class explains a share of at least
-MIN_EXPLAINED_VARIANCE of its variance, with at most this p-value."""
 
 
 class RelevanceCluster(Detector):
@@ -58,11 +51,8 @@ class RelevanceCluster(Detector):
         for cluster in relevance_clusters(shares):
             region = Region("patches", cluster.positions)
             # Of all images, not of the members: `explained_by_class` says why.
-            contents = _region_pixels(evaluation.inputs, region, grid)
-            if contents is None:
-                continue
-            explained_share, p_value = explained_by_class(contents, predicted)
-            if not (explained_share >= MIN_EXPLAINED_VARIANCE and p_value <= MAX_CONTENT_P_VALUE):  # either may be nan
+            contents = place_contents(evaluation.inputs, region, grid)
+            if contents is None or not is_planted(contents.flatten(1).numpy(), predicted):
                 continue
             finding = high_share_finding(
                 self,
@@ -92,20 +82,6 @@ class Cluster(NamedTuple):
     shares: Float[np.ndarray, " n"]
 
 
-class ExplainedVariance(NamedTuple):
-    """How much the class says about a region's content.
-
-    Attributes:
-        share: The share of the variance that the class explains, adjusted for the number of classes (epsilon squared,
-            Kelley 1935), so that it is 0 on average where the class says nothing. It is at most 1, and nan with one
-            class or where there is no variance.
-        p_value: The p-value of a permutation test; nan where `share` is.
-    """
-
-    share: float
-    p_value: float
-
-
 def relevance_clusters(shares: Float[np.ndarray, "n tokens"], seed: int = 0) -> list[Cluster]:
     """Find clusters of maps whose members share a small region, the largest first.
 
@@ -130,53 +106,6 @@ def _cluster(members: Int[np.ndarray, " n"], shares: Float[np.ndarray, "m tokens
     mean = shares[members].mean(0)
     positions = tuple(np.flatnonzero(mean >= max(PEAK_SHARE * mean.max(), MIN_PEAK_RATIO / len(mean))).tolist())
     return Cluster(members, positions, shares[members][:, list(positions)].sum(1))
-
-
-def explained_by_class(
-    contents: Float[np.ndarray, "n values"], predicted: Int[np.ndarray, " n"], seed: int = 0
-) -> ExplainedVariance:
-    """Measure how much of the variance of a region's content the predicted class explains.
-
-    What is planted looks the same in all images of a class; an object that moves does not. An object that always lies
-    in the same place does: without annotations it cannot be told from something planted. Pass all images, not the
-    members of a cluster: those were chosen by their maps, so that their objects lie alike.
-
-    Args:
-        contents: The region's pixels in every image.
-        predicted: The predicted class of each image.
-        seed: The seed of the permutations.
-    """
-    classes, index = np.unique(predicted, return_inverse=True)
-    n = len(contents)
-    k = len(classes)
-    centred = contents - contents.mean(0)
-    # [n, n] instead of [values, values]: there are far more pixels than images. Its trace is the total sum of squares.
-    products = centred @ centred.T
-    total = float(np.trace(products))
-    if k < 2 or n <= k or total <= 0:
-        return ExplainedVariance(float("nan"), float("nan"))
-    # With P[i, j] = 1 / (size of the class) for i and j of one class, trace(products P) is the sum of squares between
-    # classes. Permuting the images is the same as permuting the classes, and `products` is only computed once.
-    same_class = (index[:, None] == index) / np.bincount(index)[index]
-    rng = np.random.default_rng(seed)
-    # The observed order is one of them, so that a p-value is never 0.
-    orders = [np.arange(n), *(rng.permutation(n) for _ in range(PERMUTATIONS))]
-    between = np.array([(products[np.ix_(order, order)] * same_class).sum() for order in orders])
-    # Mean squares within classes over all mean squares: both estimate the same variance if the class says nothing.
-    share = 1.0 - ((total - between[0]) / (n - k)) / (total / (n - 1))
-    return ExplainedVariance(share, float((between >= between[0] * (1 - 1e-9)).mean()))
-
-
-def _region_pixels(
-    samples: Sequence[Sample], region: Region, grid: tuple[int, int]
-) -> Float[np.ndarray, "n values"] | None:
-    """Return the pixels of a region in every image; None if the images differ in size."""
-    images = [next(sample.tensors[name] for name in IMAGES if name in sample.tensors) for sample in samples]
-    if len({image.shape for image in images}) > 1:
-        return None
-    stacked = torch.stack(images).float()
-    inside = pixels(region, {"image": stacked[:1]}, grid)[0]  # [height, width], the same in all images
-    return stacked[:, :, inside].flatten(1).numpy()
 
 
 register_detector(RelevanceCluster())

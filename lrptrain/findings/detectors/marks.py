@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -16,6 +16,7 @@ from lrptrain.findings.detectors.positions import lies_in_the_middle
 from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.findings.detectors.unlocated import evenly
 from lrptrain.findings.evaluation import Evaluation
+from lrptrain.findings.extent import reached_box
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import Scope
 from lrptrain.intervention import Region
@@ -33,6 +34,9 @@ TOLERANCE = 0.15
 MIN_LEAD = 0.5
 """A piece is suspect if it is in so much larger a share of its class's images than of the others. In the development
 runs of experiments/detection, planted dots have 0.8 and more in three of four classes, clean photographs 0.12."""
+MIN_LEAD_AT_PEAKS = 0.25
+"""It is looked for all over the images if it is in so much larger a share of its class's, near the most relevant
+patches alone: of a wide mark, each image is read at another part."""
 MIN_MEMBERS = 5
 MOST_AT_ONE_PATCH = 0.5
 """A larger share of the matches at one patch is a fixed place, which another kind of finding says."""
@@ -46,7 +50,8 @@ class MarkAnywhere(Detector):
 
     An object's own parts are read wherever they lie, too, but no two of them are the same picture. Half of the samples
     are suspects; pasted into images of the other half that are read as other classes, the piece has to take the answer
-    away from their class, and further than another piece of the same image does.
+    away from their class, and further than another piece of the same image does. The piece is as large as the picture
+    around it is the same in these images: a word of several letters is pasted as a whole.
 
     Where it lies in the middle of most of its images, it may be printed on the object, as a logo is: for a person to
     judge. What lies at their edges, or all over them, is a fault.
@@ -88,8 +93,8 @@ class MarkAnywhere(Detector):
                 Scope("class", config.class_names[mark.predicted]),
                 f"a mark of {mark.box.bottom - mark.box.top} x {mark.box.right - mark.box.left} pixels",
                 rows,
-                shares[rows, mark.patches],
-                reference=1 / shares.shape[1],
+                (shares[rows] * mark.covered).sum(1),
+                reference=float(mark.covered.mean()),
             )
             finding = replace(finding, may_be_evidence=lies_in_the_middle(mark.patches, grid))
             region = Region("mark", (int(suspects[mark.image]), *mark.box))
@@ -104,7 +109,8 @@ class Mark(NamedTuple):
         image: The image that it is taken from.
         box: Where it lies there, with a rim around it.
         members: The images of the class that have it, this one included.
-        patches: The patch at which each of them has it.
+        patches: The patch at which each of them is read, of those that it covers.
+        covered: The patches that it covers in each of them, in whole or in part.
         lead: By how much the share of the class's images that have it exceeds that of the others, in [-1, 1].
     """
 
@@ -113,6 +119,7 @@ class Mark(NamedTuple):
     box: Box
     members: Int[np.ndarray, " members"]
     patches: Int[np.ndarray, " members"]
+    covered: Bool[np.ndarray, "members tokens"]
     lead: float
 
 
@@ -138,7 +145,7 @@ def find_marks(
         return []
     spread = small.std((0, 2, 3), keepdim=True)
     small = small / torch.where(spread > 0, spread, 1.0)
-    peaks, corners = _corners(shares, grid, (small.shape[2], small.shape[3]))
+    corners = _corners(shares, grid, (small.shape[2], small.shape[3]))
     pieces = _pieces(small, corners)  # [n, pieces, values]
     count, per_image, width = pieces.shape
     marks = []
@@ -146,29 +153,76 @@ def find_marks(
         of_class = predicted == label
         if of_class.sum() < MIN_MEMBERS or not (~of_class).any():
             continue
-        best = None
+        at_peaks = None
         for image in np.flatnonzero(of_class):
             # [pieces of this image, images, their pieces]: how far each piece is from all those of every image.
             distances = torch.cdist(pieces[image], pieces.reshape(-1, width)).view(per_image, count, per_image)
-            nearest, where = (distances / width**0.5).min(2)
-            has_it = nearest <= TOLERANCE
-            others = torch.from_numpy(of_class & (np.arange(count) != image))
-            lead = has_it[:, others].float().mean(1) - has_it[:, torch.from_numpy(~of_class)].float().mean(1)
-            piece = int(lead.argmax())
-            if best is None or float(lead[piece]) > best.lead:
-                members = np.flatnonzero(has_it[piece].numpy() & of_class)
-                patches = peaks[torch.from_numpy(members), where[piece, torch.from_numpy(members)]].numpy()
-                box = _with_rim(corners[image, piece].tolist(), factor, (images.shape[2], images.shape[3]))
-                best = Mark(int(label), int(image), box, members, patches, float(lead[piece]))
-        if best is not None and best.lead >= MIN_LEAD and not _lies_at_one_patch(best.patches):
-            marks.append(best)
+            has_it = (distances / width**0.5).min(2).values <= TOLERANCE
+            leads = _leads(has_it, of_class, int(image))
+            piece = int(leads.argmax())
+            if at_peaks is None or float(leads[piece]) > at_peaks[0]:
+                at_peaks = (float(leads[piece]), int(image), corners[image, piece])
+        if at_peaks is not None and at_peaks[0] >= MIN_LEAD_AT_PEAKS:
+            mark = _mark_anywhere(small, shares, of_class, *at_peaks[1:], grid, int(label))
+            if mark.lead >= MIN_LEAD and not _lies_at_one_patch(mark.patches):
+                marks.append(mark._replace(box=_with_rim(mark.box, factor, (images.shape[2], images.shape[3]))))
     return sorted(marks, key=lambda mark: -mark.lead)
+
+
+def _leads(has_it: Bool[Tensor, "pieces n"], of_class: Bool[np.ndarray, " n"], image: int) -> Float[Tensor, " pieces"]:
+    """Return by how much the share of the class's other images that have a piece exceeds that of other classes."""
+    others = torch.from_numpy(of_class & (np.arange(len(of_class)) != image))
+    return has_it[:, others].float().mean(1) - has_it[:, torch.from_numpy(~of_class)].float().mean(1)
+
+
+def _mark_anywhere(
+    images: Float[Tensor, "n channels height width"],
+    shares: Float[Tensor, "n tokens"],
+    of_class: Bool[np.ndarray, " n"],
+    image: int,
+    corner: Int[Tensor, " 2"],
+    grid: tuple[int, int],
+    label: int,
+) -> Mark:
+    """Return the mark that a piece is a part of, wherever in the images the piece is.
+
+    In one image the first letter of a word may be the most relevant one, in another one the last.
+    """
+    columns = images.shape[3] - SIDE + 1
+    every = F.unfold(images, SIDE)  # [n, values, places], the places row by row
+    top, left = corner.tolist()
+    piece = every[image, :, top * columns + left]
+    nearest, where = (every - piece[:, None]).square().mean(1).sqrt().min(1)
+    has_it = nearest <= TOLERANCE
+    members = np.flatnonzero(has_it.numpy() & of_class)
+    places = torch.stack([where // columns, where % columns], 1)[torch.from_numpy(members)]  # [members, 2]
+    others = np.flatnonzero(~of_class)
+    seed = Box(top, left, top + SIDE, left + SIDE)
+    whole = reached_box(images, image, seed, members, places.numpy(), others, TOLERANCE, MIN_LEAD)
+    lead = float(_leads(has_it[None], of_class, image)[0])
+    covered = _covered(whole, places.numpy() - [top, left], grid, (images.shape[2], images.shape[3]))
+    patches = (shares[members].numpy() * covered).argmax(1)
+    return Mark(label, image, whole, members, patches, covered, lead)
+
+
+def _covered(
+    mark: Box, shifts: Int[np.ndarray, "members 2"], grid: tuple[int, int], size: tuple[int, int]
+) -> Bool[np.ndarray, "members tokens"]:
+    """Return the patches that a shifted box covers, in whole or in part."""
+    found = []
+    for axis in (0, 1):
+        edges = np.arange(grid[axis] + 1) * size[axis] / grid[axis]
+        start = mark[axis] + shifts[:, axis, None]
+        end = mark[axis + 2] + shifts[:, axis, None]
+        found.append((start < edges[1:]) & (end > edges[:-1]))  # [members, rows or columns]
+    down, across = found
+    return np.asarray((down[:, :, None] & across[:, None]).reshape(len(shifts), -1))
 
 
 def _corners(
     shares: Float[Tensor, "n tokens"], grid: tuple[int, int], size: tuple[int, int]
-) -> tuple[Int[Tensor, "n pieces"], Int[Tensor, "n pieces 2"]]:
-    """Return the pieces of every image: the patch at whose peak each lies, and its top left corner.
+) -> Int[Tensor, "n pieces 2"]:
+    """Return the top left corner of every piece.
 
     All pieces that overlap one of the most relevant patches are taken, as a mark need not lie within the patch.
     """
@@ -178,8 +232,7 @@ def _corners(
     cell = torch.tensor([size[0] / grid[0], size[1] / grid[1]])
     start = (torch.stack([peaks // grid[1], peaks % grid[1]], 2) * cell).long()  # [n, peaks, 2]
     last = torch.tensor(size) - SIDE
-    corners = torch.minimum((start[:, :, None] + offsets).clamp(min=0), last).flatten(1, 2)
-    return peaks.repeat_interleave(len(offsets), 1), corners
+    return torch.minimum((start[:, :, None] + offsets).clamp(min=0), last).flatten(1, 2)
 
 
 def _pieces(images: Tensor, corners: Int[Tensor, "n pieces 2"]) -> Float[Tensor, "n pieces values"]:
@@ -191,11 +244,11 @@ def _pieces(images: Tensor, corners: Int[Tensor, "n pieces 2"]) -> Float[Tensor,
     return every.gather(1, place[..., None].expand(-1, -1, every.shape[2]))
 
 
-def _with_rim(corner: Sequence[int], factor: int, size: tuple[int, int]) -> Box:
-    """Return the piece in pixels of the images, with a rim of one smaller pixel: a mark's edge is a part of it."""
-    top, left = ((start - 1) * factor for start in corner)
-    side = (SIDE + 2) * factor
-    return Box(max(0, top), max(0, left), min(size[0], top + side), min(size[1], left + side))
+def _with_rim(mark: Box, factor: int, size: tuple[int, int]) -> Box:
+    """Return a box of smaller pixels in pixels of the images, with a rim of one: a mark's edge is a part of it."""
+    top, left = ((start - 1) * factor for start in mark[:2])
+    bottom, right = ((end + 1) * factor for end in mark[2:])
+    return Box(max(0, top), max(0, left), min(size[0], bottom), min(size[1], right))
 
 
 def _lies_at_one_patch(patches: Int[np.ndarray, " members"]) -> bool:

@@ -11,7 +11,9 @@ from jaxtyping import Bool, Float, Int
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
 from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.findings.evaluation import Evaluation
+from lrptrain.findings.extent import reached_patches
 from lrptrain.findings.finding import Finding
+from lrptrain.findings.halves import judging, suspecting, suspecting_members
 from lrptrain.findings.scopes import OVERALL, ScopeMembers, split_into_scopes
 from lrptrain.findings.statistics import max_test
 from lrptrain.intervention import Region
@@ -39,7 +41,11 @@ class FocusAtPosition(Detector):
         return part_of_image(finding.where)
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
-        """Return positions that most images of a scope are read at, with the samples whose evidence is elsewhere."""
+        """Return positions that most images of a scope are read at, with the samples whose evidence is elsewhere.
+
+        What is planted there is changed as a whole, however wide it is. Of a large scope, half of the samples suspects
+        and the other half judges.
+        """
         grid = evaluation.grid
         if grid is None:
             return
@@ -48,10 +54,14 @@ class FocusAtPosition(Detector):
         # [n, tokens]. Relevance on the annotation is where it should be, and is no candidate wherever it lies.
         annotated = any(x.annotated is not None for x in evaluation.samples)
         on_evidence = np.array([no_evidence if x.annotated is None else x.annotated for x in evaluation.samples])
-        scopes = split_into_scopes(evaluation.labels, config.class_names)
-        for scope, positions, p_value in fixed_positions(shares * ~on_evidence, grid, scopes, config.confidence):
+        scopes = {each.scope: each.member for each in split_into_scopes(evaluation.labels, config.class_names)}
+        suspects = [ScopeMembers(scope, suspecting_members(member)) for scope, member in scopes.items()]
+        for scope, suspected, p_value in fixed_positions(shares * ~on_evidence, grid, suspects, config.confidence):
+            judges = judging(np.flatnonzero(scopes[scope.scope]))
+            positions = _whole(suspected, evaluation, grid, on_evidence[judges])
             # Where the evidence itself lies at these positions, painting them over would show nothing about a shortcut.
-            rows = np.flatnonzero(scope.member & ~on_evidence[:, list(positions)].any(1))
+            free: Bool[np.ndarray, " n"] = np.asarray(~on_evidence[:, list(positions)].any(1))
+            rows = np.flatnonzero(scope.member & free)
             finding = high_share_finding(
                 self,
                 evaluation,
@@ -64,7 +74,31 @@ class FocusAtPosition(Detector):
                 p_value=p_value,
             )
             doubtful = not annotated and lies_in_the_middle(positions, grid)
-            yield Candidate(replace(finding, may_be_evidence=doubtful), Region("patches", positions), rows)
+            region = Region("patches", positions)
+            yield Candidate(replace(finding, may_be_evidence=doubtful), region, judges[free[judges]])
+
+
+def _whole(
+    positions: tuple[int, ...],
+    evaluation: Evaluation,
+    grid: tuple[int, int],
+    on_evidence: Bool[np.ndarray, "judges tokens"],
+) -> tuple[int, ...]:
+    """Return all of what is planted at positions, if an intervention follows, and enough judges have no evidence there.
+
+    Args:
+        positions: The positions that the maps suspect.
+        evaluation: The samples.
+        grid: Rows and columns of the tokens.
+        on_evidence: Where the evidence of those lies in which the positions are changed.
+    """
+    if evaluation.inputs is None:
+        return positions
+    rows = suspecting(np.arange(len(evaluation.samples)))
+    predicted = np.array([evaluation.samples[row].predicted for row in rows])
+    whole = reached_patches(positions, [evaluation.inputs[row] for row in rows], grid, predicted)
+    left, before = ((~on_evidence[:, list(each)].any(1)).sum() for each in (whole, positions))
+    return whole if left >= max(MIN_POSITION_SAMPLES, before / 2) else positions
 
 
 class FixedPositions(NamedTuple):

@@ -11,6 +11,7 @@ from lrptrain.extras import require
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
 from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.findings.evaluation import Evaluation, ExplainedSample
+from lrptrain.findings.halves import judging, suspecting
 from lrptrain.findings.scopes import OVERALL, Scope
 from lrptrain.findings.statistics import holm, sign_flip_test
 from lrptrain.intervention import Region
@@ -57,7 +58,7 @@ class SuspiciousToken(Detector):
                 reference=float(token.expected.mean()),
                 p_value=token.p_value,
             )
-            yield Candidate(finding, region, token.rows)
+            yield Candidate(finding, region, token.judges)
 
 
 def _content(explained: ExplainedSample) -> "TextContent":
@@ -102,11 +103,12 @@ class TokenStatistics(NamedTuple):
     Attributes:
         what: The token id, or a position: 0 is the first content token, -1 the last.
         is_position: Whether `what` is a position.
-        rows: The texts that it stands in.
+        rows: The texts that it stands in, and is suspected in.
         shares: Its share of the relevance in each of these texts.
         expected: The share that it would have if all tokens of the text had the same.
         predicted: The predicted class that it goes with; -1 for a position.
         p_value: The p-value, corrected over all tokens and positions tested.
+        judges: The texts to change; where many have it, others than `rows`.
     """
 
     what: int
@@ -116,6 +118,7 @@ class TokenStatistics(NamedTuple):
     expected: Float[np.ndarray, " n"]
     predicted: int
     p_value: float
+    judges: Int[np.ndarray, " judges"]
 
 
 def suspicious_tokens(texts: Sequence[TextContent], confidence: float = 0.95) -> list[TokenStatistics]:
@@ -161,13 +164,20 @@ def _token_candidates(texts: Sequence[TextContent]) -> Iterator[TokenStatistics]
             continue
         if _mostly_annotated(texts, places):
             continue
+        standing = rows
+        rows = suspecting(standing)
+        # Half of the texts that lack it, too, or it would seem rarer than it is.
+        lacking = np.setdiff1d(np.arange(len(texts)), standing)
+        seen = np.concatenate([rows, lacking if len(rows) == len(standing) else lacking[1::2]])
+        counts = {label: int((predicted[rows] == label).sum()) for label in class_sizes}
+        sizes_seen = {label: int((predicted[seen] == label).sum()) for label in class_sizes}
         shares = np.array([texts[row].shares[places[row]].sum() for row in rows])
         # e.g. twice in a text of ten tokens: a uniform map has 0.2 of its relevance there.
         expected = np.array([len(places[row]) / len(texts[row].token_ids) for row in rows])
         commonest = max(class_shares, key=lambda label: class_shares[label])
         # Both must be unlikely by chance: that it is relevant, and that it goes with the class.
-        p_value = max(sign_flip_test(-shares, -expected), _association(counts, class_sizes, commonest))
-        yield TokenStatistics(token, False, rows, shares, expected, int(commonest), p_value)
+        p_value = max(sign_flip_test(-shares, -expected), _association(counts, sizes_seen, commonest))
+        yield TokenStatistics(token, False, rows, shares, expected, int(commonest), p_value, judging(standing))
 
 
 def _position_candidates(texts: Sequence[TextContent], token_ids: Collection[int] = ()) -> Iterator[TokenStatistics]:
@@ -188,11 +198,12 @@ def _position_candidates(texts: Sequence[TextContent], token_ids: Collection[int
         outside = [row for row in outside if int(texts[row].token_ids[position]) not in token_ids]
         if len(outside) < MIN_TOKEN_TEXTS:
             continue
-        shares = np.array([texts[row].shares[position] for row in outside])
-        expected = np.array([1 / len(texts[row].token_ids) for row in outside])
-        yield TokenStatistics(
-            position, True, np.array(outside), shares, expected, -1, sign_flip_test(-shares, -expected)
-        )
+        suspects = suspecting(np.array(outside))
+        shares = np.array([texts[row].shares[position] for row in suspects])
+        expected = np.array([1 / len(texts[row].token_ids) for row in suspects])
+        p_value = sign_flip_test(-shares, -expected)
+        judges = judging(np.array(outside))
+        yield TokenStatistics(position, True, suspects, shares, expected, -1, p_value, judges)
 
 
 def _places(texts: Sequence[Sequence[int]]) -> dict[int, dict[int, list[int]]]:

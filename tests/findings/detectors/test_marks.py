@@ -79,7 +79,8 @@ def test_half_of_the_images_suspect_and_the_other_half_of_other_classes_judge():
     assert {given.samples[row].predicted for row in found.rows} == {0}
     assert found.finding.relevance is not None
     assert found.finding.relevance.effect > 0.5
-    assert found.finding.relevance.reference == 1 / 36
+    # A dot of the size of a patch lies on up to four of them.
+    assert 1 / 36 < found.finding.relevance.reference <= 4 / 36
 
 
 def test_a_mark_in_the_middle_may_be_a_logo_on_the_object_and_is_for_a_person_to_judge():

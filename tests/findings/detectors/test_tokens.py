@@ -94,3 +94,19 @@ def test_few_texts_and_empty_ones_are_no_evidence():
 )  # fmt: skip
 def test_a_position_is_named_as_people_count(position, words):
     assert _position_in_words(position) == words
+
+
+def test_a_word_and_a_place_of_many_texts_are_suspected_in_one_half_and_judged_in_the_other():
+    def last(text):
+        shares = text.shares.copy()
+        shares[-1] += 1
+        return replace(text, shares=shares / shares.sum())
+
+    (token,) = suspicious_tokens(texts(128))
+    (place,) = suspicious_tokens([last(text) for text in texts(64, weight=0.0)])
+    for each, standing in ((token, range(1, 128, 2)), (place, range(64))):
+        assert len(each.rows) == len(each.judges) == len(standing) / 2
+        assert sorted([*each.rows.tolist(), *each.judges.tolist()]) == list(standing)
+    # Of fewer, all texts do both.
+    (few,) = suspicious_tokens(texts(126))
+    assert few.rows.tolist() == few.judges.tolist() == list(range(1, 126, 2))

@@ -1,0 +1,97 @@
+"""What a place of images holds: is it the same picture within a predicted class, as what is planted is?"""
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+from lrptrain.batch import Sample
+from lrptrain.intervention import Region
+from lrptrain.intervention.regions import images_of, pixels
+
+PERMUTATIONS = 199
+MIN_EXPLAINED_VARIANCE = 0.15
+MAX_CONTENT_P_VALUE = 0.01
+"""The content of a place counts as planted if the predicted class explains a share of at least
+MIN_EXPLAINED_VARIANCE of its variance, with at most this p-value."""
+
+
+class ExplainedVariance(NamedTuple):
+    """How much the class says about a region's content.
+
+    Attributes:
+        share: The share of the variance that the class explains, adjusted for the number of classes (epsilon squared,
+            Kelley 1935), so that it is 0 on average where the class says nothing. It is at most 1, and nan with one
+            class or where there is no variance.
+        p_value: The p-value of a permutation test; nan where `share` is.
+    """
+
+    share: float
+    p_value: float
+
+
+def explained_by_class(
+    contents: Float[np.ndarray, "n values"], predicted: Int[np.ndarray, " n"], seed: int = 0
+) -> ExplainedVariance:
+    """Measure how much of the variance of a region's content the predicted class explains.
+
+    What is planted looks the same in all images of a class; an object that moves does not. An object that always lies
+    in the same place does: without annotations it cannot be told from something planted. Pass all images, not the
+    members of a cluster: those were chosen by their maps, so that their objects lie alike.
+
+    Args:
+        contents: The region's pixels in every image.
+        predicted: The predicted class of each image.
+        seed: The seed of the permutations.
+    """
+    classes, index = np.unique(predicted, return_inverse=True)
+    n = len(contents)
+    k = len(classes)
+    centred = contents - contents.mean(0)
+    # [n, n] instead of [values, values]: there are far more pixels than images. Its trace is the total sum of squares.
+    products = centred @ centred.T
+    total = float(np.trace(products))
+    if k < 2 or n <= k or total <= 0:
+        return ExplainedVariance(float("nan"), float("nan"))
+    # With P[i, j] = 1 / (size of the class) for i and j of one class, trace(products P) is the sum of squares between
+    # classes. Permuting the images is the same as permuting the classes, and `products` is only computed once.
+    same_class = (index[:, None] == index) / np.bincount(index)[index]
+    rng = np.random.default_rng(seed)
+    # The observed order is one of them, so that a p-value is never 0.
+    orders = [np.arange(n), *(rng.permutation(n) for _ in range(PERMUTATIONS))]
+    between = np.array([(products[np.ix_(order, order)] * same_class).sum() for order in orders])
+    # Mean squares within classes over all mean squares: both estimate the same variance if the class says nothing.
+    share = 1.0 - ((total - between[0]) / (n - k)) / (total / (n - 1))
+    return ExplainedVariance(share, float((between >= between[0] * (1 - 1e-9)).mean()))
+
+
+def is_planted(contents: Float[np.ndarray, "n values"], predicted: Int[np.ndarray, " n"]) -> bool:
+    """Return whether the predicted class surely explains a good part of what a place holds.
+
+    Args:
+        contents: As for `explained_by_class`.
+        predicted: As for `explained_by_class`.
+    """
+    share, p_value = explained_by_class(contents, predicted)
+    return bool(share >= MIN_EXPLAINED_VARIANCE and p_value <= MAX_CONTENT_P_VALUE)  # either may be nan
+
+
+def place_contents(
+    samples: Sequence[Sample], region: Region, grid: tuple[int, int]
+) -> Float[Tensor, "n channels pixels"] | None:
+    """Return the pixels of a place in every image; None if the images differ in size.
+
+    Args:
+        samples: Samples with images.
+        region: A place, the same in all images.
+        grid: Rows and columns of the patches.
+    """
+    images = images_of(samples)
+    if len({image.shape for image in images}) > 1:
+        return None
+    stacked = torch.stack(images).float()
+    inside = pixels(region, {"image": stacked[:1]}, grid)[0]  # [height, width], the same in all images
+    return stacked[:, :, inside]

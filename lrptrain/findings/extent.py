@@ -1,0 +1,167 @@
+"""How far does a mark reach? What is suspected is a patch or two of it; it is taken away, or pasted, as a whole."""
+
+from collections.abc import Iterator, Sequence
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from lrptrain.batch import Sample
+from lrptrain.findings.content import is_planted, place_contents
+from lrptrain.intervention import Region
+from lrptrain.intervention.marks import Box
+
+MOST_OF_THE_IMAGE = 0.5
+"""What would reach over a larger share of the image is no mark: it is left as it was suspected."""
+
+
+def reached_patches(
+    positions: Sequence[int], samples: Sequence[Sample], grid: tuple[int, int], predicted: Int[np.ndarray, " n"]
+) -> tuple[int, ...]:
+    """Return positions together with all patches that go on with what is planted there, as the letters of a watermark.
+
+    A patch belongs to it if it touches a patch that does, diagonally too, and the predicted class explains what it
+    holds: its pixels, or how they differ from the patch's own mean. The latter shows what is half transparent, which
+    on photographs of all colours hardly changes the pixels themselves.
+
+    Args:
+        positions: Indices of patches, row by row.
+        samples: The samples with their images.
+        grid: Rows and columns of the patches.
+        predicted: The predicted class of each sample.
+
+    Returns:
+        The indices in ascending order; the positions alone where the images differ in size, or where it would be no
+        mark any more.
+    """
+    reached = set(positions)
+    seen = set(positions)
+    waiting = list(positions)
+    while waiting:
+        for patch in _neighbours(waiting.pop(), grid):
+            if patch in seen:
+                continue
+            seen.add(patch)
+            contents = place_contents(samples, Region("patches", (patch,)), grid)
+            if contents is not None and _is_planted_in(contents, predicted):
+                reached.add(patch)
+                waiting.append(patch)
+        if len(reached) > MOST_OF_THE_IMAGE * grid[0] * grid[1]:
+            return tuple(sorted(positions))
+    return tuple(sorted(reached))
+
+
+def _neighbours(patch: int, grid: tuple[int, int]) -> Iterator[int]:
+    """Yield the up to eight patches that touch one."""
+    row, column = divmod(patch, grid[1])
+    for down in (-1, 0, 1):
+        for right in (-1, 0, 1):
+            inside = 0 <= row + down < grid[0] and 0 <= column + right < grid[1]
+            if inside and (down or right):
+                yield (row + down) * grid[1] + column + right
+
+
+def _is_planted_in(contents: Float[Tensor, "n channels pixels"], predicted: Int[np.ndarray, " n"]) -> bool:
+    detail = contents - contents.mean(2, keepdim=True)
+    return any(is_planted(values.flatten(1).numpy(), predicted) for values in (contents, detail))
+
+
+def reached_box(
+    images: Float[Tensor, "n channels height width"],
+    source: int,
+    piece: Box,
+    members: Int[np.ndarray, " members"],
+    corners: Int[np.ndarray, "members 2"],
+    others: Int[np.ndarray, " others"],
+    tolerance: float,
+    least_lead: float,
+) -> Box:
+    """Return how far the picture around a piece is the same in all images that have the piece.
+
+    The images are laid over each other at their pieces. Where a piece of the same size, next to one that belongs to the
+    mark, agrees with the source in most members and in few other images, the mark goes on. Where other images agree as
+    well, as on a black ground, it is no part of it.
+
+    Args:
+        images: The images.
+        source: The image that the piece is taken from.
+        piece: Where it lies there.
+        members: The images that have it.
+        corners: Row and column at which each of them has it.
+        others: Images of other classes.
+        tolerance: Up to which root mean square difference two pieces are the same picture.
+        least_lead: By how much the share of the members that agree must exceed that of the others, in (0, 1).
+
+    Returns:
+        The box around all that belongs to the mark; the piece itself where that would be no mark any more.
+    """
+    side = piece.bottom - piece.top
+    height, width = images.shape[2:]
+    shifts = corners - np.array([piece.top, piece.left])
+    # Others have no piece to be laid over: they take the members' shifts in turn.
+    lent = shifts[np.arange(len(others)) % len(shifts)]
+    own = _share_alike(_distances(images, source, members, shifts, side), tolerance)
+    foreign = _share_alike(_distances(images, source, others, lent, side), tolerance)
+    top, left = _connected(own - foreign >= least_lead, (piece.top, piece.left), side)
+    found = Box(int(top.min()), int(left.min()), int(top.max()) + side, int(left.max()) + side)
+    area = (found.bottom - found.top) * (found.right - found.left)
+    return found if area <= MOST_OF_THE_IMAGE * height * width else piece
+
+
+def _distances(
+    images: Float[Tensor, "n channels height width"],
+    source: int,
+    rows: Int[np.ndarray, " rows"],
+    shifts: Int[np.ndarray, "rows 2"],
+    side: int,
+) -> Float[Tensor, "rows down across"]:
+    """Return how far each image, shifted, is from the source at every piece; nan where it has no such piece.
+
+    Args:
+        images: The images.
+        source: The image that the others are laid over.
+        rows: The others.
+        shifts: By how many rows and columns each of them is moved up and left.
+        side: The rows and columns of a piece.
+    """
+    height, width = images.shape[2:]
+    distances = images.new_full((len(rows), height - side + 1, width - side + 1), float("nan"))
+    for number, (row, (down, across)) in enumerate(zip(rows.tolist(), shifts.tolist(), strict=True)):
+        # Of the source, what the shifted image covers: e.g. moved up by 2, its rows 2 to the last lie over 0 to ...
+        top, left = max(0, -down), max(0, -across)
+        bottom, right = min(height, height - down), min(width, width - across)
+        if bottom - top < side or right - left < side:
+            continue
+        covered = images[source, :, top:bottom, left:right]
+        other = images[row, :, top + down : bottom + down, left + across : right + across]
+        squares = F.avg_pool2d((covered - other).square().mean(0)[None], side, 1)[0]
+        distances[number, top : bottom - side + 1, left : right - side + 1] = squares.sqrt()
+    return distances
+
+
+def _share_alike(distances: Float[Tensor, "rows down across"], tolerance: float) -> Float[Tensor, "down across"]:
+    """Return in which share of the images that have a piece there it is the same; nan where hardly any has."""
+    there = (~distances.isnan()).sum(0)
+    share = (distances <= tolerance).sum(0) / there.clamp(min=1)
+    return torch.where(there >= len(distances) / 2, share, float("nan"))
+
+
+def _connected(belongs: Bool[Tensor, "down across"], start: tuple[int, int], reach: int) -> tuple[Tensor, Tensor]:
+    """Return rows and columns of what is connected with a start, over gaps of fewer than `reach`; the start at least.
+
+    Args:
+        belongs: What may be a part of it.
+        start: Row and column of the start.
+        reach: Two parts are connected if they lie so near to each other, in both directions.
+    """
+    component = torch.zeros_like(belongs)
+    component[start] = True
+    while True:
+        near = F.max_pool2d(component[None, None].float(), 2 * reach + 1, 1, reach)[0, 0] > 0
+        grown = component | (near & belongs)
+        if bool((grown == component).all()):
+            rows, columns = component.nonzero(as_tuple=True)
+            return rows, columns
+        component = grown
