@@ -2,6 +2,7 @@
 
 import math
 from collections import deque
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import torch
@@ -64,6 +65,7 @@ class Dominance:
 
     Attributes:
         text: What is to be said of it while it is so, without a full stop; "" else.
+        losses: The names of all that guides the model, for whoever watches it.
     """
 
     text: str
@@ -72,6 +74,7 @@ class Dominance:
 
     def __init__(self, watches: bool) -> None:
         self.watches = watches
+        self.losses: Sequence[str] = ()
         self.start_over()
 
     def start_over(self) -> None:

@@ -151,6 +151,7 @@ class GuidedStep:
             ValueError: If this is the first guided batch, and its guidance cannot work.
         """
         self._watch.lap()
+        note_teller(unwrap(self.model), self._training.strength.dominance)
         self._note_answers()
         losses = self._losses()
         self._watch.lap()
@@ -448,7 +449,6 @@ class GuidedStep:
         ratio = None if norm_ratio is None else scale * norm_ratio
         if dominance.update(found, ratio, self._progress.step == 0):
             training.inform(f"{training.name}: {dominance.text}")
-        note_teller(unwrap(self.model), dominance)
 
     def _generator(self, stream: int = 0) -> torch.Generator:
         """Return random numbers that depend on seed, step and process alone, so that a resumed run draws the same.

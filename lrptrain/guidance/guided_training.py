@@ -98,6 +98,7 @@ class GuidedTraining:
         bounded = bool(weights) and weight is None and isinstance(loss, str) and not adaptive
         self.strength = Strength(self.weight, bounded, adaptive, compare_every_n_batches, every_n_batches)
         self.strength.dominance.watches &= bool(weights)
+        self.strength.dominance.losses = self.objective.names
         self.every_n_batches = every_n_batches
         self.seed = seed
         self.name = name

@@ -5,13 +5,20 @@ from pathlib import Path
 
 from lrptrain.findings import Finding
 from lrptrain.findings.announcement import look_at
+from lrptrain.findings.detector import get_detector
 from lrptrain.findings.facts import count_states, gravity
 from lrptrain.findings.sentences import sentences
 from lrptrain.terminal import fitted
 
 
 def closing_words(
-    title: str, epoch: int, findings: Sequence[Finding], power: str, run: Path | None, collapse: str = ""
+    title: str,
+    epoch: int,
+    findings: Sequence[Finding],
+    power: str,
+    run: Path | None,
+    collapse: str = "",
+    guided_by: Sequence[str] = (),
 ) -> str:
     """Return a short paragraph on a run that has ended.
 
@@ -22,6 +29,7 @@ def closing_words(
         power: What could have been found, said where nothing is confirmed: a clean run proves no more than that.
         run: The folder of the run; None in processes that do not write.
         collapse: What is to be said of a model that has collapsed, which is graver than what it reads; "" of any other.
+        guided_by: The names of what guides the model; none of one that is trained without guidance.
     """
     states = [finding.state for finding in findings]
     counts = count_states(findings)
@@ -30,7 +38,8 @@ def closing_words(
     elif "confirmed" in states:
         gravest = min(findings, key=gravity)
         verdict = sentences(gravest).verdict
-        message = f"{title} ends: {verdict} In epoch {epoch}: {counts}."
+        failed = f" {_not_removed(gravest, guided_by)}" if guided_by else ""
+        message = f"{title} ends: {verdict}{failed} In epoch {epoch}: {counts}."
     elif "suspected" in states:
         message = f"{title} ends: no shortcut confirmed in epoch {epoch}, but suspected ({counts})."
     elif "unconfirmed" in states:
@@ -39,3 +48,15 @@ def closing_words(
         message = f"{title} ends: no shortcut found in epoch {epoch} ({counts}). {power}"
     lines = [fitted(message)]
     return "\n".join([*lines, *([f"  See: {look_at(run)}"] if run is not None else [])])
+
+
+def _not_removed(gravest: Finding, guided_by: Sequence[str]) -> str:
+    """Return that guidance has not done its work, and what to try."""
+    remedy = get_detector(gravest.kind).remedy
+    if remedy:
+        way_out = f"try: {remedy}"
+    elif "swap" in guided_by:
+        way_out = 'train longer, or try swap="outside+statistics"'
+    else:
+        way_out = 'try "swap" (docs/tutorials/mend.md)'
+    return f"The guidance ({' + '.join(guided_by)}) has not removed it: {way_out}."

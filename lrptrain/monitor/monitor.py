@@ -54,7 +54,7 @@ from lrptrain.relevance.logit_view import one_logit_as
 from lrptrain.relevance.preserve import preserved
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.failures import Failures, describe_error
-from lrptrain.trainers.held_back import held_back
+from lrptrain.trainers.held_back import guiding, held_back
 from lrptrain.trainers.hyperparameters import find_hyperparameters
 from lrptrain.trainers.processes import gather
 from lrptrain.trainers.progress import no_bar
@@ -122,6 +122,7 @@ class MonitorCore:
         self.evaluated_epoch: int | None = None
         self._findings: list[Finding] = []
         self._skill = Skill()
+        self._guided_by: Sequence[str] = ()
         self._method = self.config.method
         self._margin_seen = False
         self._evaluations = 0
@@ -438,6 +439,7 @@ class MonitorCore:
         self._findings = record.findings
         self._evaluations += 1
         why = held_back(context.module)
+        self._guided_by = guiding(context.module)
         if self._skill.update(evaluation, record.class_names, self.config.confidence, why):
             self.inform(f"{self.config.title}: {self._skill.text}")
         with self.failures.caught("computing maps of many classes"):
@@ -699,4 +701,5 @@ class MonitorCore:
             self._found_by().text,
             self.recorder.folder,
             collapse,
+            self._guided_by,
         )

@@ -1,5 +1,6 @@
 """What a guidance has to say of a model to whoever watches it: a monitor, which knows nothing of guidance."""
 
+from collections.abc import Sequence
 from typing import Protocol
 from weakref import WeakKeyDictionary, ref
 
@@ -7,13 +8,15 @@ from torch import nn
 
 
 class Teller(Protocol):
-    """Knows why a model does not learn its task.
+    """Knows what guides a model, and why it does not learn its task.
 
     Attributes:
         text: The reason, a sentence without its full stop; "" while there is none.
+        losses: The names of what guides it.
     """
 
     text: str
+    losses: Sequence[str]
 
 
 _tellers: WeakKeyDictionary[nn.Module, ref[Teller]] = WeakKeyDictionary()
@@ -35,3 +38,9 @@ def held_back(module: nn.Module) -> str:
         return ""
     tellers = (_tellers[part]() for part in module.modules() if part in _tellers)
     return next((teller.text for teller in tellers if teller is not None and teller.text), "")
+
+
+def guiding(module: nn.Module) -> Sequence[str]:
+    """Return the names of what guides a module, or a part of it; none where nothing does."""
+    tellers = (_tellers[part]() for part in module.modules() if part in _tellers)
+    return next((teller.losses for teller in tellers if teller is not None), ())

@@ -37,3 +37,15 @@ def test_a_clean_run_says_what_could_have_been_found():
         "  See: lrptrain dashboard runs/a",
     ]
     assert closing_words("Monitor", 3, (), FOUND, None).count("See") == 0
+
+
+def guided(kind, *names):
+    found = replace(CONFIRMED, kind=kind)
+    return " ".join(closing_words("Monitor", 3, [found], FOUND, None, guided_by=names).split())
+
+
+def test_a_guidance_that_has_not_removed_it_is_told_with_what_to_try():
+    assert 'The guidance (consistency) has not removed it: try "swap"' in guided("focus_at_position", "consistency")
+    assert 'has not removed it: train longer, or try swap="outside+statistics"' in guided("focus_at_position", "swap")
+    assert 'guidance by "swap", swap="statistics"' in guided("reliance_on_statistics", "swap")
+    assert "has not removed it" not in guided("focus_at_position")
