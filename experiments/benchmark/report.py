@@ -7,6 +7,7 @@ import numpy as np
 from experiments.benchmark.cases import IMAGE_KINDS, TEXT_KINDS
 from experiments.benchmark.scoring import (
     DETECTORS,
+    FALSE_ALARMS,
     auroc_of,
     confirmed,
     cost,
@@ -31,12 +32,28 @@ def tables(runs: Sequence[Run]) -> dict[str, str]:
     """All of them, by name."""
     made = {
         "runs": run_counts,
+        "goals": goal_table,
         "detectors": detector_table,
         "flags": flag_table,
         "kinds": kind_table,
         "lead": lead_table,
     }
     return {name: table(runs) for name, table in (made | {"false alarms": false_alarms}).items()}
+
+
+def goal_table(runs: Sequence[Run]) -> str:
+    """What was asked for, what was reached, and whether that is enough."""
+    rows = []
+    for each, wanted in zip(MONITORS, (0.98, 0.98, 0.95, 0.95), strict=True):
+        assert each.flag is not None
+        found = auroc_of(runs, each.score)
+        flags = [each.flag(run) for run in runs if not planted(run)]
+        row = {"monitor": each.name, "AUROC": str(found), "asked for": f"{wanted:.2f}"}
+        row["met"] = "yes" if found.value >= wanted else "no"
+        row["clean runs flagged"] = _counted(flags)
+        row["at most 3 of 100"] = "yes" if flags and sum(flags) <= FALSE_ALARMS * len(flags) else "no"
+        rows.append(row)
+    return markdown(rows)
 
 
 def run_counts(runs: Sequence[Run]) -> str:
@@ -85,6 +102,8 @@ def flag_table(runs: Sequence[Run]) -> str:
         assert each.flag is not None
         row = {"detector": each.name, "recall": str(share([each.flag(run) for run in runs if positive(run)]))}
         row["of weak ones"] = str(share([each.flag(run) for run in runs if weak(run)]))
+        unlearned = [run for run in runs if planted(run) and not positive(run)]
+        row["planted, not surely learned"] = _counted([each.flag(run) for run in unlearned])
         clean = [run for run in runs if not planted(run)]
         for name in ("no mark", "marks without relation"):
             row[f"clean flagged, {name}"] = _counted([each.flag(run) for run in clean if sort_of_clean(run) == name])

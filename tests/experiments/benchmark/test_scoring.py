@@ -88,6 +88,10 @@ def test_tables_count_runs_of_each_sort():
     flags = {line.split(" | ")[0]: line for line in made["flags"].splitlines()}
     assert "1.00 (0.34 to 1.00)" in flags["| monitor without annotations"]
     assert "0 of 1 (0.00 to 0.79) | 2 of 2 (0.34 to 1.00) | 2 of 3" in flags["| monitor without annotations"]
+    assert "| 1 of 1 (0.21 to 1.00) | 0 of 1" in flags["| monitor without annotations"]  # the one that was not learned
+    goals = made["goals"].splitlines()[4]
+    assert "| monitor without annotations | 0.83 (" in goals  # 5 of 6 pairs
+    assert "| 0.95 | no | 2 of 3 (0.21 to 0.94) | no |" in goals
     assert "0.50 (0.09 to 0.91)" in flags["| monitor without annotations, faults alone"]  # 0.9 is for you to judge
     assert "| property correlation | images alone |" in made["detectors"]
     assert "| blur | 1 | 1 | 30 to 30 | 1 | 0 |" in made["kinds"]
