@@ -53,7 +53,7 @@ def test_what_was_planted_and_not_learned_is_neither_positive_nor_clean():
     learned, unlearned, clean = run(), run(lost=3), run(lost=0, correlation=None)
     assert [positive(each) for each in (learned, unlearned, clean)] == [True, False, False]
     assert judged([learned, unlearned, clean]) == [learned, clean]
-    assert [weak(each) for each in (learned, run(lost=19), unlearned)] == [False, True, False]
+    assert [weak(each) for each in (learned, run(lost=21), run(lost=19), unlearned)] == [False, False, True, False]
 
 
 def test_a_detector_is_scored_by_pairs_of_a_positive_and_a_clean_run():
@@ -69,7 +69,7 @@ def test_of_a_hundred_clean_runs_three_may_lie_above_the_cut():
     low = [run(score, 0, None) for score in np.linspace(0, 0.99, 100)]
     cut = cut_of(low, NUMBER.score)
     assert sum(NUMBER.score(each) > cut for each in low) == 3
-    assert recall_at([run(0.97), run(0.965), run(0.1), *low], NUMBER.score) == 2 / 3
+    assert recall_at([run(0.97), run(0.965), run(cut), *low], NUMBER.score) == 2 / 3
     assert cut_of(low[:10], NUMBER.score) == max(NUMBER.score(each) for each in low[:10])
 
 
