@@ -7,7 +7,7 @@ import numpy as np
 from jaxtyping import Int
 
 from lrptrain.findings import Candidate, Effect, ExplainedSample
-from lrptrain.findings.first_look import FIRST_TEST, SECOND_TEST, first_look, is_surely_too_small
+from lrptrain.findings.first_look import first_look, is_settled
 from lrptrain.intervention import InterventionConfig, KeptChanges, Region, effects, strategy_of
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.gathering import GatheredInputs
@@ -32,8 +32,8 @@ def intervene(
     """Return what an intervention did to the samples of every candidate, or why it could not be made.
 
     Every process takes part, with the same candidates. A region that several candidates share is changed once, in all
-    samples that any of them needs. Candidates whose effect is surely too small after a first look are not tested on
-    more samples; see `lrptrain.findings.first_look`.
+    samples that any of them needs. Candidates that a first look settles are not tested on more samples; see
+    `lrptrain.findings.first_look`.
 
     Args:
         evaluator: The model, in evaluation mode.
@@ -53,11 +53,13 @@ def intervene(
     """
     intervention = _Intervention(evaluator, inputs, explained, config, on_failure, power, kept)
     results: dict[int, Effect | str] = {}
+    # Each place counts twice, as verdicts do: once for its removal, once for its exchange.
+    tests = len(candidates) + sum(candidate.region.is_place for candidate in candidates)
     # `dict.fromkeys`, not `set`: strings have another hash in every process, so that sets differ in order, and
     # processes that gather for different regions would mix up their results.
     for region in dict.fromkeys(candidate.region for candidate in candidates):
         members = {i: each for i, each in enumerate(candidates) if each.region == region}
-        results |= _effects_on(region, members, intervention, min_effect, confidence)
+        results |= _effects_on(region, members, intervention, tests, min_effect, confidence)
     return [results[i] for i in range(len(candidates))]
 
 
@@ -65,6 +67,7 @@ def _effects_on(
     region: Region,
     candidates: dict[int, Candidate],
     intervention: "_Intervention",
+    tests: int,
     min_effect: float,
     confidence: float,
 ) -> dict[int, Effect | str]:
@@ -74,26 +77,31 @@ def _effects_on(
         region: What is changed.
         candidates: The candidates, by a number of theirs.
         intervention: Changes the region.
+        tests: The number of tests of the evaluation, over which verdicts are corrected.
         min_effect: The least mean change of a probability that matters, in (0, 1).
         confidence: The level of verdicts, in (0, 1).
     """
     rows = np.unique(np.concatenate([each.rows for each in candidates.values()]))
     if not len(rows):  # such as a mark where no judge is read as another class: no failure, and nothing to change
         return dict.fromkeys(candidates, Effect(np.empty(0), np.empty(0)))
-    # Curves such as `relevance/reliance` are means over all of these samples, in every evaluation.
-    is_curve = region.kind in ("outside", "statistics")
-    look = SECOND_TEST if region.exchanged else FIRST_TEST
-    early = rows if is_curve else first_look(rows, len(intervention.explained), intervention.config.seed, look)
+    early = first_look(rows, len(intervention.explained), intervention.config.seed, region)
     effect = intervention.effect_on(region, rows, early)
     if isinstance(effect, str):
         return dict.fromkeys(candidates, effect)
 
-    def is_settled(candidate: Candidate) -> bool:
+    def settles(candidate: Candidate) -> bool:
         seen = candidate.rows[np.isin(candidate.rows, early)]
-        differences = effect.change[seen] - effect.control[seen]
-        return is_surely_too_small(candidate.finding, differences, min_effect, confidence, look)
+        return is_settled(
+            candidate.finding,
+            effect.change[seen] - effect.control[seen],
+            region,
+            rows=len(candidate.rows),
+            tests=tests,
+            min_effect=min_effect,
+            confidence=confidence,
+        )
 
-    settled = {i for i, each in candidates.items() if len(early) < len(rows) and is_settled(each)}
+    settled = {i for i, each in candidates.items() if len(early) < len(rows) and settles(each)}
     open_rows = [each.rows for i, each in candidates.items() if i not in settled]
     late = np.setdiff1d(np.concatenate(open_rows), early) if open_rows else np.empty(0, int)
     if len(late):
@@ -103,9 +111,13 @@ def _effects_on(
         effect.change[late] = rest.change[late]
         effect.control[late] = rest.control[late]
 
+    tested = np.union1d(early, late)
+
     def selected(i: int, candidate: Candidate) -> Effect:
-        # A settled candidate shares some of the late samples with others: they are no random choice of its own.
-        unseen = np.isin(candidate.rows, late) & (i in settled)
+        # A settled candidate shares some of the late samples with others: they are no random choice of its own, unless
+        # they are all.
+        is_part = i in settled and not np.isin(candidate.rows, tested).all()
+        unseen = np.isin(candidate.rows, late) & is_part
         change = np.where(unseen, np.nan, effect.change[candidate.rows])
         control = np.where(unseen, np.nan, effect.control[candidate.rows])
         return Effect(change, control, effect.strategy)

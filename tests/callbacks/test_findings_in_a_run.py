@@ -279,7 +279,9 @@ def test_a_class_may_be_called_like_a_scope(name, tmp_path):
     assert all(f", class {name}: " in str(fact) for fact in of_class)
     # Colour and contrast are judged by half of the samples.
     of_all = [fact for fact in watching.findings if fact.scope == OVERALL and fact.kind != "reliance_on_statistics"]
-    assert {fact.samples for fact in of_all} == {48}
+    # The first look at a place, 32 samples, settles it.
+    assert {fact.samples for fact in of_all if fact.kind == "focus_at_position"} == {32}
+    assert {fact.samples for fact in of_all if fact.kind != "focus_at_position"} == {48}
     assert read_findings(watching.folder) == watching.findings
 
 

@@ -10,7 +10,7 @@ from torch import nn
 
 from lrptrain.batch import Sample
 from lrptrain.findings import Candidate, ExplainedSample, reach_verdicts
-from lrptrain.findings.first_look import FIRST_TEST, SECOND_TEST, first_look, is_surely_too_small
+from lrptrain.findings.first_look import first_look
 from lrptrain.intervention import InterventionConfig, Region, effects
 from lrptrain.monitor import intervene as intervene_module
 from lrptrain.monitor.evaluator import Evaluator, ExplanationConfig
@@ -33,6 +33,17 @@ class Reader(nn.Module):
 
     def forward(self, image):
         return 10 * image[:, :, self.patch, self.patch].mean((2, 3))
+
+
+class Mixed(nn.Module):
+    """Reads the first patch, and so much of the last."""
+
+    def __init__(self, share):
+        super().__init__()
+        self.share = share
+
+    def forward(self, image):
+        return (1 - self.share) * READS_OBJECT(image) + self.share * READS_CORNER(image)
 
 
 def samples():
@@ -75,6 +86,19 @@ def suspicion(region=CORNER, rows=ALL, kind="focus_at_position"):
     return Candidate(finding(kind=kind), region, rows)
 
 
+def on_all_samples(model, region):
+    return effects(
+        model,
+        SAMPLES,
+        rows=ALL,
+        computed_rows=ALL,
+        region=region,
+        probabilities=answers(model),
+        grid=GRID,
+        config=InterventionConfig(),
+    )
+
+
 def rows_tested(effect):
     return np.flatnonzero(~np.isnan(effect.change))
 
@@ -85,51 +109,73 @@ def test_a_candidate_of_no_samples_is_no_failure():
     assert verdict.note == "too few samples to test it: 0"
 
 
-def test_what_surely_does_not_matter_is_given_up_after_half_of_the_samples():
+def test_a_place_that_surely_does_not_matter_is_given_up_after_a_quarter_of_the_samples():
     sizes = []
     hook = READS_OBJECT.register_forward_hook(lambda _, arguments, __: sizes.append(len(arguments[0])))
     (effect,) = intervened(READS_OBJECT, suspicion())
     hook.remove()
-    assert sum(sizes) == COUNT + 2 * COUNT // 2  # as they are; then half of them under the change and the control
-    assert len(rows_tested(effect)) == COUNT // 2
+    assert sum(sizes) == COUNT + 2 * COUNT // 4  # as they are; then a quarter under the change and the control
+    assert len(rows_tested(effect)) == COUNT // 4
     (verdict,) = reach_verdicts([suspicion().finding], [effect], 0.05)
     assert verdict.intervention is not None
-    assert (verdict.state, verdict.intervention.samples) == ("unconfirmed", COUNT // 2)  # by a removal alone
+    assert (verdict.state, verdict.intervention.samples) == ("unconfirmed", COUNT // 4)  # by a removal alone
 
 
-def test_an_exchange_of_what_surely_does_not_matter_is_given_up_after_a_quarter():
-    (effect,) = intervened(READS_OBJECT, suspicion(CORNER.in_exchange()))
-    assert len(rows_tested(effect)) == COUNT // 4
-    np.testing.assert_array_equal(rows_tested(effect), first_look(ALL, COUNT, 0, SECOND_TEST))
+def test_an_exchange_begins_with_another_quarter_than_the_removal():
+    removal, exchange = intervened(READS_OBJECT, suspicion(), suspicion(CORNER.in_exchange()))
+    assert len(rows_tested(exchange)) == COUNT // 4
+    assert not np.intersect1d(rows_tested(removal), rows_tested(exchange)).size
 
 
 @pytest.mark.parametrize("region", [CORNER, CORNER.in_exchange(), Region("named", 1)])
-def test_what_is_confirmed_has_the_numbers_of_all_samples(region):
+def test_what_surely_matters_is_confirmed_by_the_first_look_with_the_numbers_of_its_samples(region):
     (effect,) = intervened(READS_CORNER, suspicion(region))
-    change, control = effects(
-        READS_CORNER,
-        SAMPLES,
-        rows=ALL,
-        computed_rows=ALL,
-        region=region,
-        probabilities=answers(READS_CORNER),
-        grid=GRID,
-        config=InterventionConfig(),
-    )
-    np.testing.assert_allclose(effect.change, change, atol=1e-6)  # float32, of probabilities
-    np.testing.assert_allclose(effect.control, control, atol=1e-6)
+    looked_at = first_look(ALL, COUNT, 0, region)
+    np.testing.assert_array_equal(rows_tested(effect), looked_at)
+    change, control = on_all_samples(READS_CORNER, region)
+    np.testing.assert_allclose(effect.change[looked_at], change[looked_at], atol=1e-6)  # float32, of probabilities
+    np.testing.assert_allclose(effect.control[looked_at], control[looked_at], atol=1e-6)
     assert reach_verdicts([suspicion().finding], [effect], 0.05)[0].state == "confirmed"
 
 
-def test_few_samples_and_the_curve_of_the_surroundings_are_tested_in_full():
-    few, surroundings = intervened(READS_OBJECT, suspicion(rows=CLASS), suspicion(Region("outside")))
-    assert len(rows_tested(few)) == len(CLASS)
-    assert len(rows_tested(surroundings)) == COUNT
+def test_what_is_in_doubt_is_tested_on_all_samples():
+    region = Region("named", 1)
+    weak = Mixed(0.32)  # the corner moves the answers by about as much as matters
+    (effect,) = intervened(weak, suspicion(region))
+    change, control = on_all_samples(weak, region)
+    assert 0.04 < np.mean(change - control) < 0.06
+    np.testing.assert_allclose(effect.change, change, atol=1e-6)
+    np.testing.assert_allclose(effect.control, control, atol=1e-6)
+
+
+def test_few_samples_are_tested_in_full():
+    few = ALL[:60]
+    (effect,) = intervened(READS_OBJECT, suspicion(Region("outside"), rows=few))
+    assert len(rows_tested(effect)) == len(few)
+
+
+def test_classes_that_do_not_move_leave_the_surroundings_to_half_of_the_samples():
+    outside = Region("outside")
+    small = [ALL[start::18] for start in range(18)]  # 8 samples each
+    kind = "reliance_outside_annotation"
+    everything, *classes = intervened(
+        READS_OBJECT, *(suspicion(outside, rows, kind) for rows in (ALL, CLASS, CLASS + 1, *small))
+    )
+    looked_at = first_look(ALL, COUNT, 0, outside)
+    for effect, rows in zip(classes, (CLASS, CLASS + 1, *small), strict=True):
+        np.testing.assert_array_equal(rows[rows_tested(effect)], np.intersect1d(rows, looked_at))
+    np.testing.assert_array_equal(rows_tested(everything), looked_at)
+    # Suspected by its map, a class is tested in full.
+    everything, of_class = intervened(
+        READS_OBJECT, suspicion(outside, ALL, kind), suspicion(outside, CLASS, "focus_outside_annotation")
+    )
+    assert len(rows_tested(everything)) == COUNT // 2
+    assert len(rows_tested(of_class)) == len(CLASS)
 
 
 def test_what_others_need_of_a_region_does_not_bias_who_was_given_up():
     of_all, of_class = intervened(READS_OBJECT, suspicion(), suspicion(rows=CLASS))
-    early = first_look(ALL, COUNT, seed=0)
+    early = first_look(ALL, COUNT, 0, CORNER)
     np.testing.assert_array_equal(rows_tested(of_all), early)
     assert len(rows_tested(of_class)) == len(CLASS)  # more than the first look has of this class
     assert len(np.intersect1d(early, CLASS)) < len(CLASS)
@@ -166,29 +212,3 @@ def test_two_processes_come_to_the_same_as_one(model, monkeypatch):
         for together, single in zip(results[rank], alone, strict=True):
             np.testing.assert_allclose(together.change, single.change, atol=1e-6)
             np.testing.assert_allclose(together.control, single.control, atol=1e-6)
-
-
-def test_the_first_look_is_a_random_half_and_never_few():
-    assert len(first_look(ALL, COUNT, 0)) == COUNT // 2
-    assert len(first_look(np.arange(100), COUNT, 0)) == FIRST_TEST.least
-    np.testing.assert_array_equal(first_look(CLASS, COUNT, 0), CLASS)
-    once, again = first_look(ALL, COUNT, 0), first_look(ALL, COUNT, 0)
-    np.testing.assert_array_equal(once, again)
-    assert not np.array_equal(once, first_look(ALL, COUNT, 1))
-    # Of other rows the same samples come first: those of both looks are all that one of them can have of the other's.
-    odd = np.arange(10, COUNT)
-    assert set(once) - set(range(10)) <= set(first_look(odd, COUNT, 0))
-
-
-def test_only_an_interval_below_what_matters_ends_a_test():
-    noise = np.linspace(-0.05, 0.05, FIRST_TEST.least)  # a spread of 0.03: the 99 % interval is 0.0094 to either side
-    suspect = finding(kind="focus_at_position")
-    assert is_surely_too_small(suspect, noise + 0.035, 0.05, 0.95)
-    assert not is_surely_too_small(suspect, noise + 0.045, 0.05, 0.95)
-    assert is_surely_too_small(suspect, noise + 0.045, 0.1, 0.95)
-    assert is_surely_too_small(suspect, noise + 0.0395, 0.05, 0.95)
-    assert not is_surely_too_small(suspect, noise + 0.0395, 0.05, 0.999)  # a stricter user is not overruled
-    unseen = finding(kind="reliance_outside_annotation")
-    assert is_surely_too_small(unseen, noise + 0.2, 0.05, 0.95)  # it is confirmed from 0.3 on
-    with_gap = np.append(noise[1:], np.nan)
-    assert not is_surely_too_small(suspect, with_gap, 0.05, 0.95)
