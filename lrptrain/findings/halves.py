@@ -3,9 +3,13 @@
 import numpy as np
 from jaxtyping import Bool, Int
 
-SPLIT_FROM = 64
+SPLIT_FROM = 256
 """From so many samples of a scope on it has two halves, of which each is large enough. A smaller one is suspected and
-judged as a whole, with the corrections for how many places were looked at."""
+judged as a whole, with the corrections for how many places were looked at.
+
+From 64 samples on, the demo's place was found in three of the four corners that hold its tag, and judged in a third of
+the samples: too few to account for all that the model reads.
+"""
 
 
 def suspecting(rows: Int[np.ndarray, " n"]) -> Int[np.ndarray, " m"]:

@@ -102,11 +102,11 @@ def test_a_word_and_a_place_of_many_texts_are_suspected_in_one_half_and_judged_i
         shares[-1] += 1
         return replace(text, shares=shares / shares.sum())
 
-    (token,) = suspicious_tokens(texts(128))
-    (place,) = suspicious_tokens([last(text) for text in texts(64, weight=0.0)])
-    for each, standing in ((token, range(1, 128, 2)), (place, range(64))):
+    (token,) = suspicious_tokens(texts(512))
+    (place,) = suspicious_tokens([last(text) for text in texts(256, weight=0.0)])
+    for each, standing in ((token, range(1, 512, 2)), (place, range(256))):
         assert len(each.rows) == len(each.judges) == len(standing) / 2
         assert sorted([*each.rows.tolist(), *each.judges.tolist()]) == list(standing)
     # Of fewer, all texts do both.
-    (few,) = suspicious_tokens(texts(126))
-    assert few.rows.tolist() == few.judges.tolist() == list(range(1, 126, 2))
+    (few,) = suspicious_tokens(texts(510))
+    assert few.rows.tolist() == few.judges.tolist() == list(range(1, 510, 2))
