@@ -47,25 +47,40 @@ def explained_by_class(
         predicted: The predicted class of each image.
         seed: The seed of the permutations.
     """
-    classes, index = np.unique(predicted, return_inverse=True)
+    _, index = np.unique(predicted, return_inverse=True)
+    share = _explained_share(contents, index)
+    return ExplainedVariance(share, float("nan") if np.isnan(share) else _permutation_p_value(contents, index, seed))
+
+
+def _explained_share(contents: Float[np.ndarray, "n values"], index: Int[np.ndarray, " n"]) -> float:
+    """Return the adjusted share of the variance that classes, counted from 0, explain; nan where there is none."""
+    sizes = np.bincount(index)
     n = len(contents)
-    k = len(classes)
+    k = len(sizes)
     centred = contents - contents.mean(0)
-    # [n, n] instead of [values, values]: there are far more pixels than images. Its trace is the total sum of squares.
-    products = centred @ centred.T
-    total = float(np.trace(products))
+    total = float(np.square(centred).sum())
     if k < 2 or n <= k or total <= 0:
-        return ExplainedVariance(float("nan"), float("nan"))
+        return float("nan")
+    class_means = np.eye(k)[:, index] @ centred / sizes[:, None]
+    between = float((sizes[:, None] * np.square(class_means)).sum())
+    # Mean squares within classes over all mean squares: both estimate the same variance if the class says nothing.
+    return 1.0 - ((total - between) / (n - k)) / (total / (n - 1))
+
+
+def _permutation_p_value(contents: Float[np.ndarray, "n values"], index: Int[np.ndarray, " n"], seed: int) -> float:
+    """Return in which share of random orders of the classes, the given one included, they explain as much."""
+    centred = contents - contents.mean(0)
+    # [n, n] instead of [values, values]: there are far more pixels than images.
+    products = centred @ centred.T
     # With P[i, j] = 1 / (size of the class) for i and j of one class, trace(products P) is the sum of squares between
     # classes. Permuting the images is the same as permuting the classes, and `products` is only computed once.
     same_class = (index[:, None] == index) / np.bincount(index)[index]
     rng = np.random.default_rng(seed)
+    n = len(contents)
     # The observed order is one of them, so that a p-value is never 0.
     orders = [np.arange(n), *(rng.permutation(n) for _ in range(PERMUTATIONS))]
     between = np.array([(products[np.ix_(order, order)] * same_class).sum() for order in orders])
-    # Mean squares within classes over all mean squares: both estimate the same variance if the class says nothing.
-    share = 1.0 - ((total - between[0]) / (n - k)) / (total / (n - 1))
-    return ExplainedVariance(share, float((between >= between[0] * (1 - 1e-9)).mean()))
+    return float((between >= between[0] * (1 - 1e-9)).mean())
 
 
 def is_planted(contents: Float[np.ndarray, "n values"], predicted: Int[np.ndarray, " n"]) -> bool:
@@ -75,8 +90,11 @@ def is_planted(contents: Float[np.ndarray, "n values"], predicted: Int[np.ndarra
         contents: As for `explained_by_class`.
         predicted: As for `explained_by_class`.
     """
-    share, p_value = explained_by_class(contents, predicted)
-    return bool(share >= MIN_EXPLAINED_VARIANCE and p_value <= MAX_CONTENT_P_VALUE)  # either may be nan
+    _, index = np.unique(predicted, return_inverse=True)
+    # The share takes a hundredth of the test's time, and settles most places. It may be nan.
+    if not _explained_share(contents, index) >= MIN_EXPLAINED_VARIANCE:
+        return False
+    return _permutation_p_value(contents, index, seed=0) <= MAX_CONTENT_P_VALUE
 
 
 def place_contents(
@@ -92,6 +110,8 @@ def place_contents(
     images = images_of(samples)
     if len({image.shape for image in images}) > 1:
         return None
-    stacked = torch.stack(images).float()
-    inside = pixels(region, {"image": stacked[:1]}, grid)[0]  # [height, width], the same in all images
-    return stacked[:, :, inside]
+    inside = pixels(region, {"image": images[0][None]}, grid)[0]  # [height, width], the same in all images
+    rows, columns = inside.nonzero(as_tuple=True)
+    # The rectangle around the place first: all images, whole and stacked, are hundreds of times as much to copy.
+    rectangle = (slice(int(rows.min()), int(rows.max()) + 1), slice(int(columns.min()), int(columns.max()) + 1))
+    return torch.stack([image[:, *rectangle] for image in images]).float()[:, :, inside[rectangle]]

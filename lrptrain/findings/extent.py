@@ -17,25 +17,51 @@ MOST_OF_THE_IMAGE = 0.5
 """What would reach over a larger share of the image is no mark: it is left as it was suspected."""
 
 
-def reached_patches(
-    positions: Sequence[int], samples: Sequence[Sample], grid: tuple[int, int], predicted: Int[np.ndarray, " n"]
-) -> tuple[int, ...]:
-    """Return positions together with all patches that go on with what is planted there, as the letters of a watermark.
+class PlantedPatches:
+    """Says of each patch whether the predicted class explains what it holds: its pixels, or their detail.
 
-    A patch belongs to it if it touches a patch that does, diagonally too, and the predicted class explains what it
-    holds: its pixels, or how they differ from the patch's own mean. The latter shows what is half transparent, which
-    on photographs of all colours hardly changes the pixels themselves.
+    The detail is how pixels differ from the patch's own mean. It shows what is half transparent, which on photographs
+    of all colours hardly changes the pixels themselves. A patch is looked at once, and only if it is asked for.
 
     Args:
-        positions: Indices of patches, row by row.
         samples: The samples with their images.
         grid: Rows and columns of the patches.
         predicted: The predicted class of each sample.
+    """
+
+    def __init__(self, samples: Sequence[Sample], grid: tuple[int, int], predicted: Int[np.ndarray, " n"]) -> None:
+        self.samples = samples
+        self.grid = grid
+        self.predicted = predicted
+        self._planted: dict[int, bool] = {}
+
+    def __contains__(self, patch: int) -> bool:
+        if patch not in self._planted:
+            self._planted[patch] = self._look_at(patch)
+        return self._planted[patch]
+
+    def _look_at(self, patch: int) -> bool:
+        contents = place_contents(self.samples, Region("patches", (patch,)), self.grid)
+        if contents is None:
+            return False
+        detail = contents - contents.mean(2, keepdim=True)
+        return any(is_planted(values.flatten(1).numpy(), self.predicted) for values in (contents, detail))
+
+
+def reached_patches(positions: Sequence[int], planted: PlantedPatches) -> tuple[int, ...]:
+    """Return positions together with all patches that go on with what is planted there, as the letters of a watermark.
+
+    A patch belongs to it if it touches a patch that does, diagonally too, and something is planted in it.
+
+    Args:
+        positions: Indices of patches, row by row.
+        planted: Where something is planted.
 
     Returns:
         The indices in ascending order; the positions alone where the images differ in size, or where it would be no
         mark any more.
     """
+    grid = planted.grid
     reached = set(positions)
     seen = set(positions)
     waiting = list(positions)
@@ -44,8 +70,7 @@ def reached_patches(
             if patch in seen:
                 continue
             seen.add(patch)
-            contents = place_contents(samples, Region("patches", (patch,)), grid)
-            if contents is not None and _is_planted_in(contents, predicted):
+            if patch in planted:
                 reached.add(patch)
                 waiting.append(patch)
         if len(reached) > MOST_OF_THE_IMAGE * grid[0] * grid[1]:
@@ -61,11 +86,6 @@ def _neighbours(patch: int, grid: tuple[int, int]) -> Iterator[int]:
             inside = 0 <= row + down < grid[0] and 0 <= column + right < grid[1]
             if inside and (down or right):
                 yield (row + down) * grid[1] + column + right
-
-
-def _is_planted_in(contents: Float[Tensor, "n channels pixels"], predicted: Int[np.ndarray, " n"]) -> bool:
-    detail = contents - contents.mean(2, keepdim=True)
-    return any(is_planted(values.flatten(1).numpy(), predicted) for values in (contents, detail))
 
 
 def reached_box(
@@ -102,12 +122,12 @@ def reached_box(
     shifts = corners - np.array([piece.top, piece.left])
     # Others have no piece to be laid over: they take the members' shifts in turn.
     lent = shifts[np.arange(len(others)) % len(shifts)]
-    own = _share_alike(_distances(images, source, members, shifts, side), tolerance)
-    foreign = _share_alike(_distances(images, source, others, lent, side), tolerance)
-    top, left = _connected(own - foreign >= least_lead, (piece.top, piece.left), side)
-    found = Box(int(top.min()), int(left.min()), int(top.max()) + side, int(left.max()) + side)
-    area = (found.bottom - found.top) * (found.right - found.left)
-    return found if area <= MOST_OF_THE_IMAGE * height * width else piece
+    in_members = _share_alike(_distances(images, source, members, shifts, side), tolerance)
+    in_others = _share_alike(_distances(images, source, others, lent, side), tolerance)
+    top, left = _connected(in_members - in_others >= least_lead, (piece.top, piece.left), side)
+    mark = Box(int(top.min()), int(left.min()), int(top.max()) + side, int(left.max()) + side)
+    area = (mark.bottom - mark.top) * (mark.right - mark.left)
+    return mark if area <= MOST_OF_THE_IMAGE * height * width else piece
 
 
 def _distances(
@@ -130,8 +150,10 @@ def _distances(
     distances = images.new_full((len(rows), height - side + 1, width - side + 1), float("nan"))
     for number, (row, (down, across)) in enumerate(zip(rows.tolist(), shifts.tolist(), strict=True)):
         # Of the source, what the shifted image covers: e.g. moved up by 2, its rows 2 to the last lie over 0 to ...
-        top, left = max(0, -down), max(0, -across)
-        bottom, right = min(height, height - down), min(width, width - across)
+        top = max(0, -down)
+        left = max(0, -across)
+        bottom = min(height, height - down)
+        right = min(width, width - across)
         if bottom - top < side or right - left < side:
             continue
         covered = images[source, :, top:bottom, left:right]

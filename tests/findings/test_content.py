@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 import scipy.stats
+import torch
 
-from lrptrain.findings.content import explained_by_class
+from lrptrain.batch import Sample
+from lrptrain.findings.content import explained_by_class, place_contents
+from lrptrain.intervention import Region
 
 
 def test_the_same_picture_per_class_is_explained_by_it():
@@ -33,3 +36,15 @@ def test_a_few_images_of_many_classes_say_nothing():
     found = [explained_by_class(draws.normal(size=(14, 4)), np.arange(14) % 9) for _ in range(200)]
     assert max(each.share for each in found) > 0.3
     assert np.mean([each.p_value <= 0.05 for each in found]) < 0.09
+
+
+def test_the_contents_of_a_place_are_its_pixels_in_every_image():
+    images = torch.arange(2 * 3 * 8 * 12).view(2, 3, 8, 12)
+    samples = [Sample(i, 0, {"image": image}) for i, image in enumerate(images)]
+    # Of 2 x 3 patches of 4 x 4 pixels, the second of the first row and the first of the second one.
+    inside = torch.zeros(8, 12, dtype=torch.bool)
+    inside[:4, 4:8] = inside[4:, :4] = True
+    contents = place_contents(samples, Region("patches", (1, 3)), (2, 3))
+    assert torch.equal(contents, images[:, :, inside].float())
+    small = Sample(2, 0, {"image": images[0, :, :4]})
+    assert place_contents([*samples, small], Region("patches", (1, 3)), (2, 3)) is None

@@ -6,7 +6,7 @@ import torch
 from torch.nn import functional as F
 
 from lrptrain.batch import Sample
-from lrptrain.findings.extent import MOST_OF_THE_IMAGE, reached_box, reached_patches
+from lrptrain.findings.extent import MOST_OF_THE_IMAGE, PlantedPatches, reached_box, reached_patches
 from lrptrain.intervention.marks import Box
 
 GRID = (6, 6)
@@ -43,31 +43,35 @@ def written(images, opacity):
     return images
 
 
+def reached_from(positions, given):
+    return reached_patches(positions, PlantedPatches(given, GRID, LABELS))
+
+
 @pytest.mark.parametrize("opacity", [1.0, 0.5])
 def test_a_word_at_a_fixed_place_is_reached_from_any_letter(opacity):
     given = samples(written(photographs(), opacity), LABELS)
     for start in (24, 26):
-        found = reached_patches((start,), given, GRID, LABELS)
+        found = reached_from((start,), given)
         assert set(WORD) <= set(found)
         # Letters are 6 pixels high and begin with the fifth row of patches: they reach into the sixth, and no further.
         assert set(found) <= {*WORD, *range(30, 35)}
 
 
 def test_photographs_and_marks_of_all_classes_go_no_further():
-    assert reached_patches((24,), samples(photographs(), LABELS), GRID, LABELS) == (24,)
+    assert reached_from((24,), samples(photographs(), LABELS)) == (24,)
     everywhere = photographs()
     everywhere[:, :, 16:22, 1:19] = LETTERS
-    assert reached_patches((24,), samples(everywhere, LABELS), GRID, LABELS) == (24,)
+    assert reached_from((24,), samples(everywhere, LABELS)) == (24,)
 
 
 def test_what_would_be_most_of_the_image_is_left_as_it_was():
     tinted = photographs() + 2.0 * torch.from_numpy(LABELS)[:, None, None, None]
-    assert reached_patches((0, 3), samples(tinted, LABELS), GRID, LABELS) == (0, 3)
+    assert reached_from((0, 3), samples(tinted, LABELS)) == (0, 3)
 
 
 def test_images_of_several_sizes_are_left_as_they_were():
     images = [*written(photographs(), 1.0)[:-1], torch.zeros(3, 12, 12)]
-    assert reached_patches((24,), samples(images, LABELS), GRID, LABELS) == (24,)
+    assert reached_from((24,), samples(images, LABELS)) == (24,)
 
 
 def scattered(kind="word"):

@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float, Int
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
 from lrptrain.findings.detectors.shares import high_share_finding
 from lrptrain.findings.evaluation import Evaluation
-from lrptrain.findings.extent import reached_patches
+from lrptrain.findings.extent import PlantedPatches, reached_patches
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.halves import judging, suspecting, suspecting_members
 from lrptrain.findings.scopes import OVERALL, ScopeMembers, split_into_scopes
@@ -56,9 +56,10 @@ class FocusAtPosition(Detector):
         on_evidence = np.array([no_evidence if x.annotated is None else x.annotated for x in evaluation.samples])
         scopes = {each.scope: each.member for each in split_into_scopes(evaluation.labels, config.class_names)}
         suspects = [ScopeMembers(scope, suspecting_members(member)) for scope, member in scopes.items()]
+        planted = _planted_patches(evaluation, grid)
         for scope, suspected, p_value in fixed_positions(shares * ~on_evidence, grid, suspects, config.confidence):
             judges = judging(np.flatnonzero(scopes[scope.scope]))
-            positions = _whole(suspected, evaluation, grid, on_evidence[judges])
+            positions = _with_all_planted(suspected, planted, on_evidence[judges])
             # Where the evidence itself lies at these positions, painting them over would show nothing about a shortcut.
             free: Bool[np.ndarray, " n"] = np.asarray(~on_evidence[:, list(positions)].any(1))
             rows = np.flatnonzero(scope.member & free)
@@ -78,27 +79,30 @@ class FocusAtPosition(Detector):
             yield Candidate(replace(finding, may_be_evidence=doubtful), region, judges[free[judges]])
 
 
-def _whole(
-    positions: tuple[int, ...],
-    evaluation: Evaluation,
-    grid: tuple[int, int],
-    on_evidence: Bool[np.ndarray, "judges tokens"],
+def _planted_patches(evaluation: Evaluation, grid: tuple[int, int]) -> PlantedPatches | None:
+    """Return where something is planted, in the suspects' images; None if no intervention follows."""
+    if evaluation.inputs is None:
+        return None
+    rows = suspecting(np.arange(len(evaluation.samples)))
+    predicted = np.array([evaluation.samples[row].predicted for row in rows])
+    return PlantedPatches([evaluation.inputs[row] for row in rows], grid, predicted)
+
+
+def _with_all_planted(
+    positions: tuple[int, ...], planted: PlantedPatches | None, on_evidence: Bool[np.ndarray, "judges tokens"]
 ) -> tuple[int, ...]:
-    """Return all of what is planted at positions, if an intervention follows, and enough judges have no evidence there.
+    """Return all of what is planted at positions; the positions alone if too few judges have no evidence there.
 
     Args:
         positions: The positions that the maps suspect.
-        evaluation: The samples.
-        grid: Rows and columns of the tokens.
+        planted: Where something is planted; None leaves the positions as they are.
         on_evidence: Where the evidence of those lies in which the positions are changed.
     """
-    if evaluation.inputs is None:
+    if planted is None:
         return positions
-    rows = suspecting(np.arange(len(evaluation.samples)))
-    predicted = np.array([evaluation.samples[row].predicted for row in rows])
-    whole = reached_patches(positions, [evaluation.inputs[row] for row in rows], grid, predicted)
-    left, before = ((~on_evidence[:, list(each)].any(1)).sum() for each in (whole, positions))
-    return whole if left >= max(MIN_POSITION_SAMPLES, before / 2) else positions
+    reached = reached_patches(positions, planted)
+    left, before = ((~on_evidence[:, list(each)].any(1)).sum() for each in (reached, positions))
+    return reached if left >= max(MIN_POSITION_SAMPLES, before / 2) else positions
 
 
 class FixedPositions(NamedTuple):
