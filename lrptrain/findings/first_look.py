@@ -20,7 +20,10 @@ from lrptrain.intervention import Region
 
 
 class Look(NamedTuple):
-    """How many samples are looked at first: a share of them, in (0, 1), and never fewer than `least`."""
+    """How many samples are looked at first: a share of them, in (0, 1), and never fewer than `least`.
+
+    Of no more than `least` samples, a half is looked at first; see `FEW`.
+    """
 
     share: float
     least: int
@@ -38,6 +41,14 @@ QUARTER = Look(0.25, 32)
 
 What either of the two would show in 7 of 128 samples is missed by its own quarter in 13 of 100 cases, what both would
 show by both quarters in less than 1 of 100; and an effect in 16 of them by its own in 1 of 100.
+"""
+FEW = 8
+"""A half of a few samples is never smaller than this, and settles them only if none of it moved; see `UNMOVED`."""
+UNMOVED = 0.2
+"""A sample did not move if its effect is below this part of the least mean effect that is confirmed.
+
+No verdict rests on fewer than `k` samples that moved where its p-value is to be `2^-k` (`fewest_for_a_flag`), and a
+random half misses all of `k` samples with a chance of at most `2^-k`.
 """
 CONFIDENCE = 0.99
 """The least level of the interval that has to lie below what matters.
@@ -68,7 +79,8 @@ def first_look(rows: Int[np.ndarray, " n"], count: int, seed: int, region: Regio
         region: What is changed.
     """
     share, least = look_of(region)
-    looked_at = max(least, math.ceil(len(rows) * share))
+    few = len(rows) <= least
+    looked_at = max(FEW, math.ceil(len(rows) / 2)) if few else max(least, math.ceil(len(rows) * share))
     if len(rows) <= looked_at:
         return rows
     # Of all samples, not of the rows: the first part hardly changes where the rows do from epoch to epoch.
@@ -89,10 +101,10 @@ def is_settled(
 ) -> bool:
     """Return whether a candidate need not be tested further: its effect surely does not matter, or surely does.
 
-    Scopes of which the first look holds only a few samples, such as classes, are settled in two cases. They are too
+    Scopes of which the first look holds only a few samples, such as classes, are settled in three cases. They are too
     small to be confirmed among so many tests, and would not be reported otherwise. Or so much is demanded of them in
     the mean (`LARGE`), and none of five or more samples moved by that: where half of a class does, 1 look in 32 misses
-    it.
+    it. Or the look holds half of them, and none of it moved at all (`UNMOVED`).
 
     Args:
         candidate: What is tested.
@@ -108,6 +120,8 @@ def is_settled(
     least = max(min_effect, detector.least_effect)
     if len(differences) < look_of(region).least:
         if rows < fewest_for_a_flag(tests, confidence) and not detector.reported_unconfirmed:
+            return True
+        if len(differences) >= max(FEW, rows / 2) and bool((differences < UNMOVED * least).all()):
             return True
         return len(differences) >= MIN_TESTED_SAMPLES and least >= LARGE and bool((differences < least).all())
     if bootstrap_interval(differences, max(CONFIDENCE, confidence)).high < least:

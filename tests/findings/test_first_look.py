@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 from examples import finding
 
-from lrptrain.findings.first_look import HALF, QUARTER, first_look, is_settled
+from lrptrain.findings.first_look import FEW, HALF, QUARTER, UNMOVED, first_look, is_settled
 from lrptrain.findings.statistics import sign_flip_test
 from lrptrain.intervention import Region
 
@@ -24,7 +24,9 @@ def settles(differences, kind="focus_outside_annotation", region=OUTSIDE, **chan
 def test_the_first_look_is_a_random_half_and_never_few():
     assert len(first_look(ALL, COUNT, 0, OUTSIDE)) == COUNT // 2
     assert len(first_look(np.arange(100), COUNT, 0, OUTSIDE)) == HALF.least
-    few = ALL[: HALF.least]
+    assert len(first_look(np.arange(HALF.least), COUNT, 0, OUTSIDE)) == HALF.least // 2
+    assert len(first_look(np.arange(15), COUNT, 0, OUTSIDE)) == FEW
+    few = ALL[:FEW]
     np.testing.assert_array_equal(first_look(few, COUNT, 0, OUTSIDE), few)
     once, again = first_look(ALL, COUNT, 0, OUTSIDE), first_look(ALL, COUNT, 0, OUTSIDE)
     np.testing.assert_array_equal(once, again)
@@ -81,6 +83,15 @@ def test_a_class_is_settled_by_five_samples_of_which_none_moved(moved, settled):
     assert settles(seen, "reliance_outside_annotation", rows=12) is settled
     assert not settles(seen[:4], "reliance_outside_annotation", rows=12)
     assert not settles(0 * seen, "focus_outside_annotation", rows=12)  # 5 points would matter: five samples are too few
+
+
+def test_a_few_samples_are_settled_by_a_half_of_which_none_moved():
+    unmoved = np.full(9, 0.99 * UNMOVED * 0.05)
+    assert settles(unmoved, rows=18)
+    assert not settles(unmoved, rows=19)  # less than a half
+    assert not settles(unmoved[:7], rows=14)
+    assert not settles(np.append(unmoved[1:], 1.01 * UNMOVED * 0.05), rows=18)
+    assert settles(-unmoved - 0.5, rows=18)  # what makes an answer surer is no reliance
 
 
 def test_a_class_too_small_for_any_finding_is_not_tested_further():

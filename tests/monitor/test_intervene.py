@@ -148,10 +148,10 @@ def test_what_is_in_doubt_is_tested_on_all_samples():
     np.testing.assert_allclose(effect.control, control, atol=1e-6)
 
 
-def test_few_samples_are_tested_in_full():
-    few = ALL[:60]
-    (effect,) = intervened(READS_OBJECT, suspicion(Region("outside"), rows=few))
-    assert len(rows_tested(effect)) == len(few)
+@pytest.mark.parametrize(("model", "tested"), [(READS_OBJECT, 15), (READS_CORNER, 30)])
+def test_few_samples_are_tested_in_full_unless_none_of_a_half_moves(model, tested):
+    (effect,) = intervened(model, suspicion(CORNER, rows=ALL[:30]))
+    assert len(rows_tested(effect)) == tested
 
 
 def test_classes_that_do_not_move_leave_the_surroundings_to_half_of_the_samples():
