@@ -165,9 +165,9 @@ def _distances(
 
 def _share_alike(distances: Float[Tensor, "rows down across"], tolerance: float) -> Float[Tensor, "down across"]:
     """Return in which share of the images that have a piece there it is the same; nan where hardly any has."""
-    there = (~distances.isnan()).sum(0)
-    share = (distances <= tolerance).sum(0) / there.clamp(min=1)
-    return torch.where(there >= len(distances) / 2, share, float("nan"))
+    compared = (~distances.isnan()).sum(0)
+    share = (distances <= tolerance).sum(0) / compared.clamp(min=1)
+    return torch.where(compared >= len(distances) / 2, share, float("nan"))
 
 
 def _connected(belongs: Bool[Tensor, "down across"], start: tuple[int, int], reach: int) -> tuple[Tensor, Tensor]:

@@ -31,25 +31,25 @@ def at_lengths(batch: Mapping[str, Tensor], lengths: Sequence[Int[Tensor, " batc
         batch: Texts with `input_ids` and `attention_mask`; of the rest, `token_type_ids` are kept.
         lengths: For each result the number of inner tokens (see `inner_tokens`) that every text is to have.
     """
-    own = inner_tokens(batch).sum(1)
+    own_length = inner_tokens(batch).sum(1)
     lengths = [length.clamp(min=1) for length in lengths]
-    kept = torch.stack([own, *lengths]).amin(0).clamp(min=1)
+    kept_length = torch.stack([own_length, *lengths]).amin(0).clamp(min=1)
     for length in lengths:
-        yield _at_length(batch, own, kept, length)
+        yield _at_length(batch, own_length, kept_length, length)
 
 
 def _at_length(
     batch: Mapping[str, Tensor],
-    own: Int[Tensor, " batch"],
-    kept: Int[Tensor, " batch"],
+    own_length: Int[Tensor, " batch"],
+    kept_length: Int[Tensor, " batch"],
     length: Int[Tensor, " batch"],
 ) -> dict[str, Tensor]:
     """Return texts of another length, that begin and end as they did: what is cut or put in is in the middle.
 
     Args:
         batch: The texts.
-        own: The number of inner tokens of every text.
-        kept: How many of these it keeps: the first half of them are its first ones, the other half its last ones.
+        own_length: The number of inner tokens of every text.
+        kept_length: How many of these it keeps: the first half of them are its first ones, the other half its last ones.
         length: The number of inner tokens of the result, at least as many as are kept.
     """
     attended = attended_tokens(batch)
@@ -63,12 +63,14 @@ def _at_length(
     is_text = (number >= -1) & (number <= length[:, None])
     # e.g. the inner tokens a b c d e f g, of which 4 are kept, a b f g, at the length 7: a b f g a f g. Their numbers
     # among the kept ones are 0 1 2 3 0 2 3: counted from the front, around the end, but for the last half.
-    kept = kept[:, None]
+    kept_length = kept_length[:, None]
     from_end = length[:, None] - number
-    of_kept = torch.where(from_end <= kept // 2, kept - from_end, number % kept)
+    of_kept = torch.where(from_end <= kept_length // 2, kept_length - from_end, number % kept_length)
     # Among the text's own: 0 1 5 6 0 5 6.
-    of_own = torch.where(of_kept < kept - kept // 2, of_kept, own[:, None] - (kept - of_kept))
-    of_own = torch.where(number < 0, -1, torch.where(number == length[:, None], own[:, None], of_own))
+    of_own = torch.where(
+        of_kept < kept_length - kept_length // 2, of_kept, own_length[:, None] - (kept_length - of_kept)
+    )
+    of_own = torch.where(number < 0, -1, torch.where(number == length[:, None], own_length[:, None], of_own))
     # Among the attended tokens, which a stable sort puts first and leaves in their order.
     order = (~attended).to(torch.uint8).sort(dim=1, stable=True).indices
     places = order.gather(1, (of_own + 1).clamp(0, order.shape[1] - 1))

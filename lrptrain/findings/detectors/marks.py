@@ -198,24 +198,24 @@ def _mark_anywhere(
     places = torch.stack([where // columns, where % columns], 1)[torch.from_numpy(members)]  # [members, 2]
     others = np.flatnonzero(~of_class)
     seed = Box(top, left, top + SIDE, left + SIDE)
-    whole = reached_box(images, image, seed, members, places.numpy(), others, TOLERANCE, MIN_LEAD)
+    box = reached_box(images, image, seed, members, places.numpy(), others, TOLERANCE, MIN_LEAD)
     lead = float(_leads(has_it[None], of_class, image)[0])
-    covered = _covered(whole, places.numpy() - [top, left], grid, (images.shape[2], images.shape[3]))
+    covered = _covered(box, places.numpy() - [top, left], grid, (images.shape[2], images.shape[3]))
     patches = (shares[members].numpy() * covered).argmax(1)
-    return Mark(label, image, whole, members, patches, covered, lead)
+    return Mark(label, image, box, members, patches, covered, lead)
 
 
 def _covered(
     mark: Box, shifts: Int[np.ndarray, "members 2"], grid: tuple[int, int], size: tuple[int, int]
 ) -> Bool[np.ndarray, "members tokens"]:
     """Return the patches that a shifted box covers, in whole or in part."""
-    found = []
+    touched = []
     for axis in (0, 1):
         edges = np.arange(grid[axis] + 1) * size[axis] / grid[axis]
         start = mark[axis] + shifts[:, axis, None]
         end = mark[axis + 2] + shifts[:, axis, None]
-        found.append((start < edges[1:]) & (end > edges[:-1]))  # [members, rows or columns]
-    down, across = found
+        touched.append((start < edges[1:]) & (end > edges[:-1]))  # [members, rows or columns]
+    down, across = touched
     return np.asarray((down[:, :, None] & across[:, None]).reshape(len(shifts), -1))
 
 
