@@ -5,7 +5,7 @@ A new kind is one file: a class with `kind`, `title` and `detect`, and a call of
 """
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from typing import TYPE_CHECKING, NamedTuple, Protocol
 
@@ -91,6 +91,10 @@ class Detector(Protocol):
         """Return what the relevance of an evaluation makes suspect."""
         ...
 
+    def least_effect_of(self, finding: "Finding") -> float:
+        """Return the `least_effect` that a finding takes, where it depends on what its samples are."""
+        return self.least_effect
+
     def place(self, finding: "Finding") -> str:
         """Return what the model relies on, as a noun."""
         return finding.where
@@ -160,11 +164,13 @@ def get_detector(kind: str) -> Detector:
 
 
 def detect_candidates(evaluation: "Evaluation", config: DetectionConfig) -> list[Candidate]:
-    """Return the candidates of all detectors.
+    """Return the candidates of all detectors, whose findings say what the samples are.
 
     Args:
         evaluation: The explained samples. With `inputs`, there will be an intervention: then places are candidates,
             too, that only an intervention can show to matter.
         config: When relevance counts as a finding.
     """
-    return [candidate for detector in detectors() for candidate in detector.detect(evaluation, config)]
+    candidates = [candidate for detector in detectors() for candidate in detector.detect(evaluation, config)]
+    medium = evaluation.medium
+    return [each._replace(finding=replace(each.finding, medium=medium)) for each in candidates]

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -90,6 +91,13 @@ class Evaluation:
         """Rows and columns of the patches that all maps have in common; None for texts and for images that differ."""
         grids = {explained.grid for explained in self.samples}
         return grids.pop() if len(grids) == 1 else None
+
+    @property
+    def medium(self) -> Literal["image", "text", ""]:
+        """What the samples are; "" for what is neither image nor text, such as a series."""
+        if all(explained.content_ids is not None for explained in self.samples):
+            return "text"
+        return "image" if all(explained.grid is not None for explained in self.samples) else ""
 
     @property
     def labels(self) -> Int[np.ndarray, " n"]:

@@ -59,7 +59,7 @@ SURE = 0.999
 """The level of the interval that has to lie above what matters."""
 STRICTER = 10
 """What is confirmed early has a p-value so many times below that which the end demands."""
-LARGE = 0.3
+LARGE = 0.2
 """Where so much is demanded in the mean, a few samples that do not move by as much settle it; see `is_settled`."""
 
 
@@ -117,7 +117,7 @@ def is_settled(
     """
     differences = differences[~np.isnan(differences)]
     detector = get_detector(candidate.kind)
-    least = max(min_effect, detector.least_effect)
+    least = max(min_effect, detector.least_effect_of(candidate))
     if len(differences) < look_of(region).least:
         if rows < fewest_for_a_flag(tests, confidence) and not detector.reported_unconfirmed:
             return True

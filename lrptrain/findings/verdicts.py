@@ -79,7 +79,7 @@ def reach_verdicts(
             return replace(candidate, note=effect)
         if i not in removal.tested:
             return replace(candidate, note=f"too few samples to test it: {removal.count(i)}")
-        least = max(min_effect, get_detector(candidate.kind).least_effect)
+        least = max(min_effect, get_detector(candidate.kind).least_effect_of(candidate))
         first = removal.judged(i, candidate, (least, least))
         exchanged = exchanges.get(i, "")
         if first.state == "confirmed":

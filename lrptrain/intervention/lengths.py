@@ -49,7 +49,7 @@ def _at_length(
     Args:
         batch: The texts.
         own_length: The number of inner tokens of every text.
-        kept_length: How many of these it keeps: the first half of them are its first ones, the other half its last ones.
+        kept_length: How many of these it keeps: one half of them are its first ones, the other half its last ones.
         length: The number of inner tokens of the result, at least as many as are kept.
     """
     attended = attended_tokens(batch)

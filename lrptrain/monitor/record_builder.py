@@ -184,15 +184,14 @@ class RecordBuilder:
         )
 
     def _in_words(self, finding: Finding, evaluation: Evaluation, sources: NameSources) -> Finding:
-        """Return the finding with what its samples are, and the words of the texts that show it best."""
+        """Return the finding with whether its samples are annotated, and the words of the texts that show it best."""
         finding = replace(finding, annotated=any(not np.isnan(each.chance) for each in evaluation.samples))
-        if any(each.content_ids is None for each in evaluation.samples):
-            is_image = all(each.grid is not None for each in evaluation.samples)
-            return replace(finding, medium="image" if is_image else "")
+        if evaluation.medium != "text":
+            return finding
         by_id = {each.sample.sample_id: each for each in evaluation.samples}
         name_tokens = find_tokens(self.tokenizer, sources)
         texts = [by_id[sample_id] for sample_id in finding.worst_samples[:MOST_EXCERPTS] if sample_id in by_id]
-        return replace(finding, medium="text", excerpts=tuple(excerpt(each, name_tokens) for each in texts))
+        return replace(finding, excerpts=tuple(excerpt(each, name_tokens) for each in texts))
 
     def names_tokens(self, sources: NameSources) -> bool:
         """Return whether a tokenizer was found, so that tokens have other names than their ids."""

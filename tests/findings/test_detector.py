@@ -56,6 +56,14 @@ def test_a_good_focus_is_flagged_only_to_be_tested():
     assert kinds == [("reliance_outside_annotation", scope, "label") for scope in (OVERALL, CAT, DOG)]
 
 
+@pytest.mark.parametrize(("changes", "medium"), [
+    ({}, "image"), ({"grid": None, "content_ids": np.arange(36)}, "text"), ({"grid": None}, ""),
+])  # fmt: skip
+def test_a_finding_says_what_its_samples_are(changes, medium):
+    sample = [scored(i, i % 2, 0.1 + 0.001 * i, **changes) for i in range(40)]
+    assert {one.finding.medium for one in detected(sample)} == {medium}
+
+
 def test_samples_without_a_label_are_flagged_by_the_predicted_class():
     sample = [scored(i, -1, 0.1 + 0.001 * i, predicted=1) for i in range(20)]
     assert [found[1:] for found in flagged(sample)] == [(OVERALL, "predicted"), (DOG, "predicted")]

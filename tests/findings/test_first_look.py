@@ -16,9 +16,9 @@ CORNER = Region("patches", (3,))
 NOISE = np.linspace(-0.05, 0.05, HALF.least)
 
 
-def settles(differences, kind="focus_outside_annotation", region=OUTSIDE, **changed):
+def settles(differences, kind="focus_outside_annotation", region=OUTSIDE, medium="text", **changed):
     settings = {"rows": COUNT, "tests": 1, "min_effect": 0.05, "confidence": 0.95} | changed
-    return is_settled(finding(kind=kind), differences, region, **settings)
+    return is_settled(finding(kind=kind, medium=medium), differences, region, **settings)
 
 
 def test_the_first_look_is_a_random_half_and_never_few():
@@ -77,10 +77,12 @@ def test_what_ends_a_test_early_is_corrected_over_all_tests():
     assert not settles(rare, tests=at_most + 1)
 
 
-@pytest.mark.parametrize(("moved", "settled"), [(0.29, True), (0.31, False)])
-def test_a_class_is_settled_by_five_samples_of_which_none_moved(moved, settled):
+@pytest.mark.parametrize(("medium", "moved", "settled"), [
+    ("image", 0.19, True), ("image", 0.21, False), ("text", 0.29, True), ("text", 0.31, False),
+])  # fmt: skip
+def test_a_class_is_settled_by_five_samples_of_which_none_moved(medium, moved, settled):
     seen = np.array([0.0, 0.1, 0.0, 0.05, moved])
-    assert settles(seen, "reliance_outside_annotation", rows=12) is settled
+    assert settles(seen, "reliance_outside_annotation", rows=12, medium=medium) is settled
     assert not settles(seen[:4], "reliance_outside_annotation", rows=12)
     assert not settles(0 * seen, "focus_outside_annotation", rows=12)  # 5 points would matter: five samples are too few
 

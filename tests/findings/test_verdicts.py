@@ -44,6 +44,13 @@ def test_what_no_map_shows_is_confirmed_by_a_large_effect_only():
     assert [fact.state for fact in reach_verdicts([unseen] * 3, effects, 0.35)] == ["confirmed", "refuted", "suspected"]
 
 
+@pytest.mark.parametrize(("medium", "least"), [("image", 0.2), ("text", 0.3), ("", 0.3)])
+def test_what_no_map_shows_is_confirmed_by_a_smaller_effect_on_images(medium, least):
+    unseen = replace(SUSPECT, kind="reliance_outside_annotation", medium=medium)
+    below, above = (effect(least + off, spread=0.005) for off in (-0.01, 0.01))
+    assert [fact.state for fact in reach_verdicts([unseen] * 2, [below, above], 0.05)] == ["refuted", "confirmed"]
+
+
 def removed(mean, **options):
     return effect(mean, **options)._replace(strategy="delete")
 
