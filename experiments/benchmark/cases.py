@@ -38,7 +38,7 @@ class Case:
         kind: The mark, or `NO_MARK`.
         correlation: Share (0..1) of the samples that show the mark of their own class; None where each shows that of
             any class, whatever its own.
-        seed: The number of the round, 0..9.
+        seed: The number of the round: 0..9 in the first test, from 10 on in the second one.
         number: The number of the run in its round; with the seed, it seeds everything random.
     """
 
@@ -68,9 +68,9 @@ def development() -> list[Case]:
     return [Case(task, kind, correlation, 99, number) for number, (task, kind, correlation) in enumerate(plan)]
 
 
-def planned(seeds: int = SEEDS) -> list[Case]:
-    """All runs of the benchmark, seed by seed, those of a seed in a mixed order: wherever it stops, it is balanced."""
-    return [case for seed in range(seeds) for case in _round(seed)]
+def planned(seeds: int = SEEDS, first: int = 0) -> list[Case]:
+    """All runs of so many seeds, those of a seed in a mixed order: wherever it stops, it is balanced."""
+    return [case for seed in range(first, first + seeds) for case in _round(seed)]
 
 
 def _round(seed: int) -> list[Case]:

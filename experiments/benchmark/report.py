@@ -6,8 +6,10 @@ import numpy as np
 
 from experiments.benchmark.cases import IMAGE_KINDS, TEXT_KINDS
 from experiments.benchmark.scoring import (
+    AGAIN,
     DETECTORS,
     FALSE_ALARMS,
+    Detector,
     auroc_of,
     confirmed,
     cost,
@@ -25,7 +27,7 @@ from experiments.benchmark.watch import ANNOTATED, BARE
 from experiments.parallel import Run
 from experiments.table import markdown
 
-MONITORS = tuple(each for each in DETECTORS if each.flag is not None)
+GOALS = {ANNOTATED: 0.98, BARE: 0.95}
 
 
 def tables(runs: Sequence[Run]) -> dict[str, str]:
@@ -41,11 +43,25 @@ def tables(runs: Sequence[Run]) -> dict[str, str]:
     return {name: table(runs) for name, table in (made | {"false alarms": false_alarms}).items()}
 
 
-def goal_table(runs: Sequence[Run]) -> str:
+def tables_again(runs: Sequence[Run]) -> dict[str, str]:
+    """Those of the second test, by name."""
+    return {
+        "runs": run_counts(runs),
+        "goals": goal_table(runs, AGAIN),
+        "detectors": detector_table(runs, AGAIN),
+        "flags": flag_table(runs, AGAIN),
+        "kinds": kind_table(runs, AGAIN),
+        "false alarms": false_alarms(runs),
+    }
+
+
+def goal_table(runs: Sequence[Run], detectors: Sequence[Detector] = DETECTORS) -> str:
     """What was asked for, what was reached, and whether that is enough."""
     rows = []
-    for each, wanted in zip(MONITORS, (0.98, 0.98, 0.95, 0.95), strict=True):
-        assert each.flag is not None
+    for each in detectors:
+        if each.flag is None:
+            continue
+        wanted = next(goal for name, goal in GOALS.items() if name in each.name)
         found = auroc_of(runs, each.score)
         flags = [each.flag(run) for run in runs if not planted(run)]
         row = {"monitor": each.name, "AUROC": str(found), "asked for": f"{wanted:.2f}"}
@@ -68,7 +84,7 @@ def run_counts(runs: Sequence[Run]) -> str:
     )
 
 
-def detector_table(runs: Sequence[Run]) -> str:
+def detector_table(runs: Sequence[Run], detectors: Sequence[Detector] = DETECTORS) -> str:
     """How well each tells positive runs from clean ones."""
     images = [run for run in runs if run["task"] != "texts"]
     texts = [run for run in runs if run["task"] == "texts"]
@@ -81,7 +97,7 @@ def detector_table(runs: Sequence[Run]) -> str:
                 "texts": str(auroc_of(texts, each.score)),
                 "recall at 3 % false alarms": _number(recall_at(runs, each.score)),
             }
-            for each in DETECTORS
+            for each in detectors
         ]
     )
 
@@ -95,11 +111,12 @@ def _number(value: float) -> str:
     return "" if np.isnan(value) else f"{value:.2f}"
 
 
-def flag_table(runs: Sequence[Run]) -> str:
+def flag_table(runs: Sequence[Run], detectors: Sequence[Detector] = DETECTORS) -> str:
     """What the monitors say themselves: of positive runs, weak ones, and clean ones of both sorts."""
     rows = []
-    for each in MONITORS:
-        assert each.flag is not None
+    for each in detectors:
+        if each.flag is None:
+            continue
         row = {"detector": each.name, "recall": str(share([each.flag(run) for run in runs if positive(run)]))}
         row["of weak ones"] = str(share([each.flag(run) for run in runs if weak(run)]))
         unlearned = [run for run in runs if planted(run) and not positive(run)]
@@ -117,17 +134,17 @@ def _counted(flags: Sequence[bool]) -> str:
     return f"{sum(flags)} of {len(flags)} ({found.low:.2f} to {found.high:.2f})" if flags else ""
 
 
-def kind_table(runs: Sequence[Run]) -> str:
+def kind_table(runs: Sequence[Run], detectors: Sequence[Detector] = DETECTORS) -> str:
     """Of each kind: the runs, what the shortcut costs, and how many positive ones are flagged or above the cut."""
     rows = []
-    cuts = {each.name: cut_of(runs, each.score) for each in DETECTORS if each.flag is None}
+    cuts = {each.name: cut_of(runs, each.score) for each in detectors if each.flag is None}
     for kind in (*IMAGE_KINDS, *TEXT_KINDS):
         mine = [run for run in runs if planted(run) and run["kind"] == kind]
         found = [run for run in mine if positive(run)]
         costs = [100 * cost(run) for run in found]
         row = {"kind": kind, "runs": str(len(mine)), "positive": str(len(found))}
         row["points of accuracy"] = f"{min(costs):.0f} to {max(costs):.0f}" if found else ""
-        for each in DETECTORS:
+        for each in detectors:
             if each.flag is not None:
                 row[each.name] = str(sum(each.flag(run) for run in found))
             else:

@@ -89,6 +89,15 @@ def monitor(name: str, faults: bool = False) -> Detector:
     return Detector(f"monitor {name}{', faults alone' * faults}", score, flag)
 
 
+def nearness(name: str) -> Detector:
+    """One of the two monitors by its `effect_ratio`, which says something of every run."""
+
+    def flag(run: Run) -> bool:
+        return bool(confirmed(run["evaluations"][-1], name))
+
+    return Detector(f"monitor {name}", lambda run: run["evaluations"][-1][name]["effect ratio"], flag)
+
+
 def _mass_outside(run: Run) -> float:
     return 1 - run["evaluations"][-1][ANNOTATED]["on annotation"]
 
@@ -112,6 +121,15 @@ DETECTORS = (
     rival("error slice"),
     rival("accuracy gap"),
 )
+
+AGAIN = (
+    nearness(ANNOTATED),
+    nearness(BARE),
+    monitor(ANNOTATED, faults=True),
+    monitor(BARE, faults=True),
+    *(each for each in DETECTORS if each.flag is None),
+)
+"""Those of the second test: the monitors have a number for every run; their faults alone are as before."""
 
 
 def told(runs: Sequence[Run], score: Score) -> tuple[np.ndarray, np.ndarray]:

@@ -26,8 +26,8 @@ from lrptrain.findings.evaluation import ExplainedSample
 from lrptrain.monitor.loop_monitor import Monitor
 
 ANNOTATED, BARE = "with annotations", "without annotations"
-ANNOTATED_SAMPLES, HELD_OUT, SPARE = 64, 200, 128
-"""Samples that are annotated; that accuracies are of; without a shortcut that the accuracy's gap may see."""
+HELD_OUT, SPARE = 200, 128
+"""Samples that accuracies are of; without a shortcut that the accuracy's gap may see."""
 MOMENTS = (10, 25, 60)
 """The steps after which all is evaluated."""
 FOCUS = "label/energy_pointing_game"
@@ -96,10 +96,11 @@ def watched(case: Case) -> Row:
 
 
 def _monitor(run: Run, folder: str, case: Case, annotated: bool) -> Monitor:
-    """With annotations it sees fewer samples; without, it has every default."""
-    own = {"max_samples": ANNOTATED_SAMPLES} if annotated else {"batch_adapter": _bare}
+    """A monitor with every default, to which the batches show what people marked or not."""
     name = ANNOTATED if annotated else BARE
-    options = {**run.look, **own, "name": name.replace(" ", "_"), "seed": case.randomness}
+    options = {**run.look, "name": name.replace(" ", "_"), "seed": case.randomness}
+    if not annotated:
+        options["batch_adapter"] = _bare
     loader = DataLoader(StackDataset(**run.shown), run.batch)  # type: ignore[arg-type]
     quiet: dict[str, Any] = {"progress_bar": False, "on_error": "raise"}
     return Monitor(run.net, loader, folder, batch_size=64, max_pictures=0, **quiet, **options)
@@ -164,10 +165,11 @@ def _evaluated(run: Run, monitors: Mapping[str, Monitor], step: int) -> Row:
 
 
 def noted(monitor: Monitor) -> Row:
-    """What it confirmed and, with annotations, the mean share of relevance on them beside a uniform map's."""
+    """What it confirmed, how near it came to that and, with annotations, the relevance on them and a uniform map's."""
     confirmed = [finding for finding in unfold(monitor.findings) if finding.state == "confirmed"]
     names = ("kind", "scope", "where", "effect", "is_fault")
     row: Row = {"confirmed": [{name: _plain(getattr(each, name)) for name in names} for each in confirmed]}
+    row["effect ratio"] = next(value for key, value in monitor.scalars.items() if key.endswith("/effect_ratio"))
     shares = [(each.values[FOCUS], each.chance) for each in monitor.scored if FOCUS in each.values]
     if shares:
         row["on annotation"], row["chance"] = np.nanmean(shares, 0).tolist()

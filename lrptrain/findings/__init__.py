@@ -2,6 +2,7 @@
 
 from lrptrain.findings.announcement import announce
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, detect_candidates, register_detector
+from lrptrain.findings.effect_ratio import effect_ratio
 from lrptrain.findings.evaluation import Evaluation, ExplainedSample
 from lrptrain.findings.facts import fold, unfold
 from lrptrain.findings.finding import Evidence, Finding, worst_severity
@@ -24,6 +25,7 @@ __all__ = [
     "bootstrap_interval",
     "carry_over",
     "detect_candidates",
+    "effect_ratio",
     "fold",
     "holm",
     "max_test",

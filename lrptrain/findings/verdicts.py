@@ -106,7 +106,7 @@ class _Tests:
     def __init__(self, effects: Sequence[Effect | str], confidence: float) -> None:
         self.effects = effects
         self.confidence = confidence
-        self.differences = [_differences(effect) for effect in effects]
+        self.differences = [differences_of(effect) for effect in effects]
         self.tested = [i for i in range(len(effects)) if self.count(i) >= MIN_TESTED_SAMPLES]
         self.p_values = [sign_flip_test(-self.differences[i], 0.0) for i in self.tested]
 
@@ -189,7 +189,7 @@ def news_among(previous: Sequence[Finding], current: Sequence[Finding]) -> list[
     return [each for each in current if is_news(each)]
 
 
-def _differences(effect: Effect | str) -> Float[np.ndarray, " m"]:
+def differences_of(effect: Effect | str) -> Float[np.ndarray, " m"]:
     """Return change less control of the samples that were tested."""
     if isinstance(effect, str):
         return np.empty(0)

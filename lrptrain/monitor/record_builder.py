@@ -16,6 +16,7 @@ from lrptrain.findings import (
     Finding,
     carry_over,
     detect_candidates,
+    effect_ratio,
     fold,
     news_among,
     reach_verdicts,
@@ -101,7 +102,10 @@ class RecordBuilder:
         # Suspected findings first; an intervention confirms or refutes them, and the previous ones say which are news.
         names = self._names(evaluation, sources)
         findings = [candidate.finding for candidate in candidates]
+        nearness: dict[str, float] = {}
         if effects is not None:
+            ratio = effect_ratio(findings, effects, self.min_effect, self.confidence, exchanges)
+            nearness = {"relevance/effect_ratio": ratio}
             verdicts = reach_verdicts(findings, effects, self.min_effect, self.confidence, exchanges)
             tested = [
                 _with_worst_samples(finding, effect, candidate, evaluation)
@@ -118,7 +122,7 @@ class RecordBuilder:
         return EpochRecord(
             epoch=evaluation.epoch,
             step=evaluation.step,
-            scalars=summary.scalars(evaluation.samples, names) | reliance | _counts(facts),
+            scalars=summary.scalars(evaluation.samples, names) | reliance | nearness | _counts(facts),
             samples=summary.table(evaluation.samples, names),
             findings=facts,
             new_findings=news_among(previous, facts),

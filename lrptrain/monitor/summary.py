@@ -194,6 +194,13 @@ METRICS: tuple[SampleMetric, ...] = (
 # What `report` computes from findings and interventions, and the callback counts.
 FINDING_METRICS = (
     LoggedMetric(("severity",), "Severity of the gravest finding", FINDINGS, higher_is_better=False, bounds=(0, 1)),
+    LoggedMetric(
+        ("effect_ratio",),
+        "Largest effect over the effect that confirms a finding",
+        FINDINGS,
+        higher_is_better=False,
+        unit="number",
+    ),
     LoggedMetric(("findings", "findings_confirmed"), "Findings", FINDINGS, higher_is_better=False, unit="count"),
     LoggedMetric(
         ("reliance",),

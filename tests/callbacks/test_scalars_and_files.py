@@ -42,6 +42,7 @@ def test_every_key_starts_alike_and_is_a_float(tmp_path):
         "findings",
         "findings_confirmed",
         "severity",
+        "effect_ratio",
         "failures",
         "left_out",
     )

@@ -2,8 +2,9 @@
 
 import numpy as np
 
-from experiments.benchmark.report import tables
+from experiments.benchmark.report import tables, tables_again
 from experiments.benchmark.scoring import (
+    AGAIN,
     DETECTORS,
     auroc_of,
     cut_of,
@@ -98,3 +99,14 @@ def test_tables_count_runs_of_each_sort():
     assert "| jpeg | 1 | 0 |  | 0 |" in made["kinds"]
     assert made["false alarms"].count("| digits, blur, seed 0 |") == 2
     assert "2 with annotations and 2 without annotations" in made["false alarms"]
+
+
+def test_the_second_test_has_a_number_of_every_run():
+    near = run(flags=(False, False, False))
+    for name, ratio in ((ANNOTATED, 0.7), (BARE, 0.4)):
+        near["evaluations"][-1][name]["effect ratio"] = ratio
+    numbers = {each.name: each.score(near) for each in AGAIN}
+    assert numbers["monitor with annotations"] == 0.7
+    assert numbers["monitor without annotations"] == 0.4
+    assert not any(each.flag(near) for each in AGAIN if each.flag is not None)
+    assert set(tables_again([near])) == {"runs", "goals", "detectors", "flags", "kinds", "false alarms"}

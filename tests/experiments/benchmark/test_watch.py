@@ -47,6 +47,7 @@ def test_a_run_keeps_accuracies_findings_and_rivals_and_trains_as_without_monito
     assert 0 <= last[watch.ANNOTATED]["on annotation"] <= 1
     assert last[watch.ANNOTATED]["chance"] == 0.25
     assert "on annotation" not in last[watch.BARE]
+    assert all(last[name]["effect ratio"] >= 0 for name in (watch.ANNOTATED, watch.BARE))
     assert set(row["rivals"]) == {"spectral clustering", "error slice", "property correlation", "accuracy gap"}
     for one, other in zip(made.net.parameters(), plain.net.parameters(), strict=True):
         assert torch.equal(one, other)
