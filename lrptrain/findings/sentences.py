@@ -24,6 +24,7 @@ _CONFIRMED = {True: "SHORTCUT confirmed", False: "Confirmed, for you to judge"}
 _CHANGES = {
     "swap": ("Swapped for another class's", "the same class's"),
     "statistics": ("Given another class's colour and contrast", "the same class's"),
+    "detail": ("Given another class's sharpness and noise", "the same class's"),
     "length": ("Made as long as another class's text", "the same class's"),
     "paste": ("Put into images of other classes", "another piece of its image"),
     "inpaint": ("Painted over", "random places"),

@@ -1,4 +1,4 @@
-"""What guidance swaps between the samples of a batch: all outside the evidence, statistics of images, or both."""
+"""What guidance swaps between the samples of a batch: all outside the evidence, statistics or detail of images."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,11 +9,12 @@ from jaxtyping import Bool, Shaped
 from torch import Tensor
 
 from lrptrain.batch.annotations import IGNORED
-from lrptrain.intervention.statistics import swap_statistics, value_range
+from lrptrain.intervention.detail import swap_detail
+from lrptrain.intervention.statistics import ValueRange, swap_statistics, value_range
 from lrptrain.intervention.swap import outside_evidence, random_cycle, swap_surroundings
 
 OUTSIDE = "outside"
-SwapName = Literal["outside", "statistics", "outside+statistics"]
+SwapName = Literal["outside", "statistics", "outside+statistics", "detail"]
 
 
 @dataclass(frozen=True)
@@ -67,7 +68,25 @@ def swap_statistics_of_images(
         ValueError: If the model is given no images.
     """
     _check_images(explained)
-    return _with_statistics_of_others(explained, annotation, generator)
+    return _with_those_of_others(swap_statistics, explained, annotation, generator)
+
+
+def swap_detail_of_images(
+    explained: Tensor,
+    annotation: Shaped[Tensor, " batch *area"],
+    margin: int | None,
+    generator: torch.Generator | None,
+    without_evidence: bool,
+) -> tuple[Tensor, Bool[Tensor, " batch"]]:
+    """Make every image's finest detail as strong as another's: sharpness and noise then tell nothing of the class.
+
+    Where the evidence lies, and a margin around it, does not matter; see `Swap` for the rest.
+
+    Raises:
+        ValueError: If the model is given no images.
+    """
+    _check_images(explained)
+    return _with_those_of_others(swap_detail, explained, annotation, generator)
 
 
 def swap_surroundings_and_statistics(
@@ -87,17 +106,20 @@ def swap_surroundings_and_statistics(
     """
     _check_images(explained)
     surrounded, elsewhere = swap_surroundings(explained, annotation, margin, generator, without_evidence)
-    recoloured, changed = _with_statistics_of_others(explained, annotation, generator)
+    recoloured, changed = _with_those_of_others(swap_statistics, explained, annotation, generator)
     elsewhere = elsewhere.to(explained.device)
     # Surroundings come from the images as they were: one in other colours could bring an image its own tint back.
     outside = outside_evidence(annotation, margin or 0).to(explained.device) & elsewhere[:, None, None]
     return torch.where(outside[:, None], surrounded, recoloured), elsewhere | changed
 
 
-def _with_statistics_of_others(
-    images: Tensor, annotation: Shaped[Tensor, " batch *area"], generator: torch.Generator | None
+def _with_those_of_others(
+    swap: Callable[[Tensor, Tensor, ValueRange], Tensor],
+    images: Tensor,
+    annotation: Shaped[Tensor, " batch *area"],
+    generator: torch.Generator | None,
 ) -> tuple[Tensor, Bool[Tensor, " batch"]]:
-    """Return every image with the statistics of another one, and which images were changed."""
+    """Return every image with the statistics, or the detail, of another one, and which images were changed."""
     # A sample that cannot be used (pixels that are not finite) is all ignored, and must not give its statistics.
     usable = (annotation != IGNORED).flatten(1).any(1).to(images.device)
     givers = usable.nonzero().flatten()
@@ -106,7 +128,7 @@ def _with_statistics_of_others(
     swapped = usable & (len(givers) > 1)
     if not swapped.any():
         return images, swapped
-    changed = swap_statistics(images, images[donor], value_range(list(images[givers])))
+    changed = swap(images, images[donor], value_range(list(images[givers])))
     return torch.where(swapped[:, None, None, None], changed, images), swapped
 
 
@@ -118,7 +140,7 @@ def _check_images(explained: Tensor) -> None:
     """
     if explained.ndim != 4 or not explained.is_floating_point():
         raise ValueError(
-            "a swap of statistics is one of images [batch, channels, height, width], and the model is given "
+            "a swap of statistics or detail is one of images [batch, channels, height, width], and the model is given "
             f"{tuple(explained.shape)} of {explained.dtype}"
         )
 
@@ -126,6 +148,7 @@ def _check_images(explained: Tensor) -> None:
 SWAPS = {
     OUTSIDE: Swap(swap_surroundings, needs_annotation=True),
     "statistics": Swap(swap_statistics_of_images, needs_annotation=False),
+    "detail": Swap(swap_detail_of_images, needs_annotation=False),
     "outside+statistics": Swap(swap_surroundings_and_statistics, needs_annotation=True),
 }
 """All kinds of swaps, by the names that users give."""

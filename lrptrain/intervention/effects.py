@@ -16,6 +16,7 @@ from lrptrain.batch.content import content_tokens
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.intervention.changes import Change, KeptChanges
 from lrptrain.intervention.confidence import sharpened
+from lrptrain.intervention.detail import swap_detail
 from lrptrain.intervention.images import filled, inpainted, shifted
 from lrptrain.intervention.lengths import at_lengths, inner_tokens
 from lrptrain.intervention.marks import Box, elsewhere, pasted
@@ -27,6 +28,8 @@ from lrptrain.metrics.deletion import delete_tokens
 from lrptrain.relevance.outputs import read_logits
 
 INTERVENTIONS = ("swap", "inpaint", "fill")
+SWAPS_OF_IMAGES = {"statistics": swap_statistics, "detail": swap_detail}
+"""What an image as a whole takes from another one, by the kind of region."""
 
 
 @dataclass(frozen=True)
@@ -72,15 +75,15 @@ def strategy_of(region: Region, grid: tuple[int, int] | None, config: Interventi
 
     Words are deleted otherwise, and places of images painted over.
 
-    The statistics of an image and the length of a text can only be swapped, and a mark pasted, whatever was configured
-    for places.
+    The statistics and the detail of an image and the length of a text can only be swapped, and a mark pasted, whatever
+    was configured for places.
 
     Args:
         region: What is changed.
         grid: Rows and columns of an image's tokens, None for texts.
         config: How to intervene.
     """
-    if region.kind in ("statistics", "length"):
+    if region.kind in ("statistics", "detail", "length"):
         return region.kind
     if region.kind == "mark":
         return "paste"
@@ -104,7 +107,7 @@ class _Chunk:
         grid: Rows and columns of an image's tokens, None for texts.
         random: Uniform random numbers, `[controls, samples, width]`.
         colour: The mean colour of all images, with which regions are filled; empty where they are not.
-        valid: The values that pixels have in all images, where statistics are swapped; else None.
+        valid: The values that pixels have in all images, where those are changed as a whole; else None.
         source: The image of a mark that is put into others; else None.
     """
 
@@ -166,7 +169,7 @@ def effects(
     """
     predicted = probabilities.argmax(1)
     strategy = strategy_of(region, grid, config)
-    swap = strategy in ("swap", "statistics", "length")
+    swap = strategy in ("swap", "statistics", "detail", "length")
     # Painting over continues what is kept: from the very edge of the evidence, it would spread that over the image.
     margin = config.margin if swap else None
     # Every sample has a place to give, also where that of a single class is tested; surroundings need an annotation.
@@ -177,7 +180,7 @@ def effects(
         raise ValueError("texts cannot lose tokens without an attention_mask [batch, tokens] in the batch")
     random = _random_numbers(samples, grid, config)
     colour = _mean_colour(samples) if config.strategy == "fill" else torch.empty(0)
-    valid = value_range(images_of(samples)) if strategy == "statistics" else None
+    valid = value_range(images_of(samples)) if strategy in SWAPS_OF_IMAGES else None
     source = images_of(samples)[region.which[0]] if isinstance(region.which, tuple) and strategy == "paste" else None
     changes = [np.empty(0)]
     controls = [np.empty(0)]
@@ -298,7 +301,8 @@ def _altered_images(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
         return
     for donors in chunk.donors:
         if chunk.valid is not None:
-            yield {**chunk.batch, name: swap_statistics(images, image_of(donors)[1], chunk.valid)}
+            swapped = SWAPS_OF_IMAGES[chunk.region.kind](images, image_of(donors)[1], chunk.valid)
+            yield {**chunk.batch, name: swapped}
             continue
         # With the default margin, whatever that of the swap: masks seldom hold the very edge of an object, and that of
         # a donor would be evidence for its class.

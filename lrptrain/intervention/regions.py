@@ -23,9 +23,10 @@ class Region:
 
     Attributes:
         kind: `"outside"`: all but the evidence. `"named"`: a named region of the annotation. `"patches"`: patches of an
-            image. `"statistics"`: the mean and spread of an image's channels, which lie at all pixels. `"mark"`: a
-            piece of one image that is put into others. `"token"`: every occurrence of a token in a text. `"place"`: a
-            place in a text. `"length"`: how long a text is, which lies at all of its tokens.
+            image. `"statistics"`: the mean and spread of an image's channels, which lie at all pixels. `"detail"`: the
+            strength of its finest detail, likewise. `"mark"`: a piece of one image that is put into others. `"token"`:
+            every occurrence of a token in a text. `"place"`: a place in a text. `"length"`: how long a text is, which
+            lies at all of its tokens.
         which: For `"named"` the index of the region; for `"patches"` the indices of the tokens, row by row; for
             `"mark"` the index of the sample, and top, left, bottom and right of the piece; for `"token"` its id; for
             `"place"` 0 for the first content token, -1 for the last, and so on.
@@ -33,7 +34,7 @@ class Region:
             rather than to be removed.
     """
 
-    kind: Literal["outside", "named", "patches", "statistics", "mark", "token", "place", "length"]
+    kind: Literal["outside", "named", "patches", "statistics", "detail", "mark", "token", "place", "length"]
     which: int | tuple[int, ...] = 0
     exchanged: bool = False
 
@@ -76,7 +77,7 @@ def pixels(
     """
     _, images = image_of(batch)
     size = images.shape[-2], images.shape[-1]
-    if region.kind in ("statistics", "mark"):  # there is no sample that has no such place
+    if region.kind in ("statistics", "detail", "mark"):  # there is no sample that has no such place
         return torch.ones((len(images), *size), dtype=torch.bool, device=images.device)
     if region.kind == "patches":
         assert isinstance(region.which, tuple)

@@ -1,5 +1,6 @@
 """The swap of statistics among the samples of a batch."""
 
+import numpy as np
 import pytest
 import torch
 
@@ -7,6 +8,7 @@ import lrptrain
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.guidance.objective import Objective
 from lrptrain.guidance.swaps import SWAPS
+from lrptrain.intervention.detail import finest_detail, strength_of_detail
 
 STATISTICS = SWAPS["statistics"]
 
@@ -37,6 +39,16 @@ def test_one_image_alone_is_left_as_it_is():
     assert not changed.any()
 
 
+def test_detail_is_that_of_another_image_and_needs_no_annotation():
+    batch = images()
+    swapped, changed = SWAPS["detail"](batch, everything(), generator=torch.Generator().manual_seed(0))
+    assert changed.all()
+    strengths = [[strength_of_detail(image) for image in each] for each in (batch, swapped)]
+    assert not any(np.isclose(*strengths, rtol=1e-3))
+    torch.testing.assert_close(swapped - finest_detail(swapped), batch - finest_detail(batch), rtol=0, atol=0.3)
+    assert not Objective({"consistency": 1.0}, swap="detail").needs_annotation
+
+
 @pytest.mark.parametrize("margin", [None, 1])
 def test_both_swaps_give_surroundings_of_one_and_colours_of_another(margin):
     batch, mask = images(), torch.zeros(5, 8, 8, dtype=torch.uint8)
@@ -56,7 +68,7 @@ def test_both_swaps_give_surroundings_of_one_and_colours_of_another(margin):
 
 
 def test_texts_have_no_statistics_to_swap():
-    with pytest.raises(ValueError, match="a swap of statistics is one of images"):
+    with pytest.raises(ValueError, match="a swap of statistics or detail is one of images"):
         STATISTICS(torch.ones(3, 7, dtype=torch.long), torch.ones(3, 7))
 
 
