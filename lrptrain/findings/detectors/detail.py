@@ -17,7 +17,7 @@ class RelianceOnDetail(UnlocatedReliance):
     """The prediction follows sharpness or noise, as of another camera, scanner or compression.
 
     It is tested where the strength of the detail goes with the answer. In trials (experiments/detection) the answers of
-    clean models moved up to 0.04 further than under the control, and those of models that read noise 0.2 to 0.5.
+    clean models moved up to 0.04 further than under the control, and those of models that read noise 0.14 to 0.54.
     """
 
     kind = "reliance_on_detail"
