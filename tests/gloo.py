@@ -54,15 +54,15 @@ def layers(model: nn.Module) -> Any:
     return next(module for module in model.modules() if isinstance(module, (nn.ModuleList, nn.Sequential)))
 
 
-def fully_sharded(model: nn.Module, size: int) -> Any:
+def fully_sharded(model: nn.Module, size: int, **options: Any) -> Any:
     """A model under FSDP2, block by block."""
     from torch.distributed.device_mesh import init_device_mesh
     from torch.distributed.fsdp import fully_shard
 
     mesh = init_device_mesh("cpu", (size,))
     for block in layers(model):
-        fully_shard(block, mesh=mesh)
-    return fully_shard(model, mesh=mesh)
+        fully_shard(block, mesh=mesh, **options)
+    return fully_shard(model, mesh=mesh, **options)
 
 
 def tensor_parallel(bert: nn.Module, tensors: int, replicas: int = 1) -> Any:

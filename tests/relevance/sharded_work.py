@@ -13,12 +13,13 @@ from gloo import fully_sharded, layers, tensor_parallel, whole_state
 from model_zoo import KINDS, select
 from torch import nn
 from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import Shard, distribute_tensor
 from torch.utils.weak import TensorWeakRef
 
 import lrptrain
 from lrptrain.relevance.sharding.exchange import WeightExchange
-from lrptrain.relevance.sharding.shards import has_shards, shards_by_module
+from lrptrain.relevance.sharding.shards import computes_in_half, has_shards, is_sharded, own_name, shards_by_module
 from lrptrain.relevance.sharding.whole_weights import meet, whole_weights
 
 # Rules that read weights, by matrix products and by themselves; gradients at maps, at inputs, at several inputs; the
@@ -206,6 +207,39 @@ def of_transformers(rank: int, folder: str) -> dict[str, list[bool]]:
         close = torch.allclose(scores, expected, rtol=1e-5, atol=1e-6 * float(expected.abs().max()))
         found[name] = [has_shards(model), close, hooks_of(model) == before]
     return found
+
+
+def in_mixed_precision(rank: int) -> dict[str, Any]:
+    """A model of which FSDP2 has left the root's parameters whole, in half precision."""
+    warnings.simplefilter("ignore")
+    kind = KINDS["vit"]
+    images = kind.inputs(2)
+    expected = lrptrain.attribute(kind.build(True), images, 1, "lrp")
+    model = fully_sharded(kind.build(True), 2, mp_policy=MixedPrecisionPolicy(param_dtype=torch.bfloat16))
+    with torch.no_grad():
+        model(images)
+    gathered = model.head.weight
+    relevance = lrptrain.attribute(model, images, 1, "lrp")
+    return {
+        "gathered": gathered.dtype,
+        "as before": model.head.weight is gathered,
+        "same": torch.allclose(relevance.scores, expected.scores, rtol=1e-5, atol=1e-6 * float(expected.scores.max())),
+        "half": computes_in_half(model),
+        "name": own_name(model),
+    }
+
+
+def left_whole(rank: int) -> dict[str, Any]:
+    """A model that FSDP2 shards as a single unit, which it leaves whole behind a forward pass."""
+    kind = KINDS["vit"]
+    model: Any = fully_shard(kind.build(True), mesh=init_device_mesh("cpu", (2,)))
+    with torch.no_grad():
+        model(kind.inputs(2))
+    try:
+        message = str(lrptrain.attribute(model, kind.inputs(2), 1, create_graph=True))
+    except ValueError as error:
+        message = str(error)
+    return {"shards": has_shards(model), "sharded": is_sharded(model), "message": message}
 
 
 def asked_apart(rank: int) -> list[torch.Tensor]:

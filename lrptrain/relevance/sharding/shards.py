@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 
 from lrptrain.relevance.types import UnsupportedModelError
@@ -28,6 +29,28 @@ def is_shard(x: object) -> bool:
 def has_shards(model: nn.Module) -> bool:
     """Whether parameters of a model are DTensors, whichever strategy has made them."""
     return any(is_shard(parameter) for parameter in model.parameters())
+
+
+def is_sharded(model: nn.Module) -> bool:
+    """Whether processes share a model, also while FSDP2 has left all of its parameters whole, as after a validation."""
+    return has_shards(model) or any(_is_fsdp_module(type(module)) for module in model.modules())
+
+
+def own_name(module: nn.Module) -> str:
+    """The name that the user's code has for the class of a module: FSDP2 puts it into one of another name."""
+    kind = type(module)
+    # The class that FSDP2 makes has FSDPModule and the user's own as its bases.
+    return (kind.__bases__[-1] if _is_fsdp_module(kind.__bases__[0]) else kind).__name__
+
+
+def computes_in_half(model: nn.Module) -> bool:
+    """Whether FSDP2 casts parameters of a model to half precision for the computation."""
+    policies = [each._get_fsdp_state()._mp_policy for each in model.modules() if _is_fsdp_module(type(each))]  # type: ignore[operator]
+    return any(policy.param_dtype in (torch.bfloat16, torch.float16) for policy in policies)
+
+
+def _is_fsdp_module(kind: type) -> bool:
+    return "FSDPModule" in {base.__name__ for base in kind.__mro__}
 
 
 def shards_by_module(model: nn.Module) -> list[list[tuple[str, Tensor]]]:
@@ -65,24 +88,55 @@ def check_shards(model: nn.Module) -> None:
 
 @contextmanager
 def without_strategy(model: nn.Module) -> Iterator[None]:
-    """Switch off the hooks of FSDP2 and of tensor parallel layers: they gather weights, and split activations."""
+    """Switch off the hooks of FSDP2 and of tensor parallel layers: they gather weights, and split activations.
+
+    Parameters that FSDP2 has left whole, as those of its root behind a forward pass, are shards inside: what it gathers
+    may be in half precision.
+    """
     before: list[tuple[dict[str, Any], str, Any]] = []
-    for module in model.modules():
-        attributes = vars(module)
-        for name in ("_forward_pre_hooks", "_forward_hooks"):
-            kept = OrderedDict((key, hook) for key, hook in attributes[name].items() if not _is_strategys(hook))
-            if len(kept) < len(attributes[name]):
-                before.append((attributes, name, attributes[name]))
-                attributes[name] = kept
-        forward = attributes.get("forward")
-        if getattr(forward, "__module__", None) == _PARALLEL_FORWARD:
-            before.append((attributes, "forward", forward))
-            attributes["forward"] = _beneath(forward)
     try:
+        for attributes, name, value in (*_left_whole(model), *_without_hooks(model)):
+            before.append((attributes, name, attributes[name]))
+            attributes[name] = value
         yield
     finally:
         for attributes, name, value in before:
             attributes[name] = value
+
+
+def _without_hooks(model: nn.Module) -> Iterator[tuple[dict[str, Any], str, Any]]:
+    """The attributes of modules in which a strategy has put something, the name of one, and what it is without that."""
+    for module in model.modules():
+        attributes = vars(module)
+        for name in ("_forward_pre_hooks", "_forward_hooks"):
+            others = OrderedDict((key, hook) for key, hook in attributes[name].items() if not _is_strategys(hook))
+            if len(others) < len(attributes[name]):
+                yield attributes, name, others
+        forward = attributes.get("forward")
+        if getattr(forward, "__module__", None) == _PARALLEL_FORWARD:
+            yield attributes, "forward", _beneath(forward)
+
+
+def _left_whole(model: nn.Module) -> Iterator[tuple[dict[str, Any], str, Tensor]]:
+    """What FSDP2 has left whole: the parameters of a module, the name of one, and its shard."""
+    for module in model.modules():
+        if not _is_fsdp_module(type(module)):
+            continue
+        state: Any = module._get_fsdp_state()  # type: ignore[operator]
+        # Earlier versions of torch have one group of parameters, or none.
+        groups = getattr(state, "_fsdp_param_groups", None)
+        for group in [state._fsdp_param_group] if groups is None else groups:
+            for each in group.fsdp_params if group is not None else ():
+                # Of others, a module may have got new shards, of which FSDP2 does not know yet.
+                if each.sharded_state.name == "UNSHARDED":
+                    yield from _places(each._module_info, each.sharded_param)
+
+
+def _places(info: Any, shard: Tensor) -> Iterator[tuple[dict[str, Any], str, Tensor]]:
+    """Where a parameter stands, in all modules that share it."""
+    modules = (info.module, *info.shared_modules)
+    for module, name in zip(modules, (info.param_name, *info.shared_param_names), strict=True):
+        yield module._parameters, name, shard
 
 
 def _is_strategys(hook: Callable[..., Any]) -> bool:

@@ -18,7 +18,14 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.weak import TensorWeakRef
 
 from lrptrain.relevance.sharding.exchange import WeightExchange
-from lrptrain.relevance.sharding.shards import check_shards, has_shards, is_shard, shards_by_module, without_strategy
+from lrptrain.relevance.sharding.shards import (
+    check_shards,
+    has_shards,
+    is_shard,
+    is_sharded,
+    shards_by_module,
+    without_strategy,
+)
 from lrptrain.relevance.tape.functions import canonical_name, is_in_place, sets_no_numbers
 from lrptrain.relevance.tape.nodes import map_nested, tensors_in
 from lrptrain.relevance.tape.transforms import is_transforming, untransformed
@@ -56,7 +63,6 @@ def whole_weights(model: nn.Module) -> Iterator[None]:
         return
     check_shards(model)
     with without_strategy(model):
-        # After an evaluation, FSDP may have left all weights whole.
         if not has_shards(model) or any(each.holds(model) for each in _open):
             yield
             return
@@ -76,7 +82,7 @@ def check_graph(model: nn.Module, create_graph: bool) -> None:
     Raises:
         UnsupportedModelError: If one is.
     """
-    if create_graph and has_shards(model):
+    if create_graph and is_sharded(model):
         raise UnsupportedModelError(
             "a map of a sharded model has no graph that leads to its weights (create_graph=True): train on maps with "
             "DDP, or on a single device"

@@ -4,16 +4,27 @@ import pytest
 import torch
 from gloo import in_processes
 from model_zoo import KINDS
-from sharded_work import of_transformers
+from sharded_work import in_mixed_precision, left_whole, of_transformers
 from small_models import Small
 from torch import nn
 
-from lrptrain.relevance.sharding.shards import check_shards, has_shards, shards_by_module, without_strategy
+from lrptrain.relevance.sharding.shards import (
+    check_shards,
+    computes_in_half,
+    has_shards,
+    is_sharded,
+    own_name,
+    shards_by_module,
+    without_strategy,
+)
 from lrptrain.relevance.types import UnsupportedModelError
 
 
 def test_a_plain_model_has_no_shards_and_keeps_its_hooks():
     model = Small()
+    assert not is_sharded(model)
+    assert own_name(model) == "Small"
+    assert not computes_in_half(model)
     hook = model.register_forward_pre_hook(lambda *_: None)
     assert not has_shards(model)
     assert shards_by_module(model) == []
@@ -46,6 +57,23 @@ def test_models_that_lie_in_parts_in_several_processes_are_refused(kind):
     model[0].forward = forward
     with pytest.raises(UnsupportedModelError, match="'0' runs in several processes by expert or pipeline parallel"):
         check_shards(model)
+
+
+def test_what_fsdp_has_gathered_in_half_precision_is_a_shard_again(tmp_path):
+    for each in in_processes(in_mixed_precision, 2, tmp_path):
+        assert each == {
+            "gathered": torch.bfloat16,
+            "as before": True,
+            "same": True,
+            "half": True,
+            "name": "VisionTransformer",
+        }
+
+
+def test_a_model_that_fsdp_has_left_whole_is_sharded_nevertheless(tmp_path):
+    for each in in_processes(left_whole, 2, tmp_path):
+        assert (each["shards"], each["sharded"]) == (False, True)
+        assert each["message"].startswith("a map of a sharded model has no graph")
 
 
 def test_the_sharding_of_transformers_is_taken(tmp_path):
