@@ -1,6 +1,6 @@
 """The base of all callbacks that run the user's model beside its training and validation steps."""
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, ClassVar
 
 from torch import nn
 
@@ -20,21 +20,24 @@ class ModelCallback(Callback):
     `configure_model` may make it.
 
     Attributes:
+        takes_shards: Whether the callback gathers parameters that are DTensors.
         model: The attribute path of the model on the LightningModule. None if the module itself is the model, or if it
             has no forward of its own and only one child with parameters.
         dataloader_idx: The index of the validation dataloader that the callback reads; None if it reads none.
 
     Raises:
-        ValueError: If the strategy shards parameters, no model is found, or there is no such dataloader.
+        ValueError: If the strategy shards parameters in a way that is not taken, no model is found, or there is no such
+            dataloader.
     """
 
+    takes_shards: ClassVar[bool] = False
     model: str | None = None
     dataloader_idx: int | None = None
     _model: nn.Module | None = None
 
     def setup(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule", stage: str) -> None:
-        """Reject a strategy that shards parameters, and forget the model of an earlier run."""
-        check_strategy(trainer.strategy, type(self).__name__)
+        """Reject a strategy whose shards cannot be taken, and forget the model of an earlier run."""
+        check_strategy(trainer.strategy, type(self).__name__, self.takes_shards)
         self._model = None
 
     def on_fit_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:

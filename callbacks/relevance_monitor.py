@@ -18,6 +18,7 @@ from lrptrain.monitor.gate import FAIL_AFTER
 from lrptrain.monitor.model_input import InputListener
 from lrptrain.monitor.monitor import MonitorCore
 from lrptrain.monitor.results import MonitorResults
+from lrptrain.relevance.sharding.shards import check_shards, own_name
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.lightning import (
     end_bars,
@@ -27,6 +28,7 @@ from lrptrain.trainers.lightning import (
     undivided_length,
     watched_keys,
 )
+from lrptrain.trainers.processes import gather, in_every_process_of
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl
@@ -136,6 +138,8 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         ValueError: At construction, when training is set up or in the sanity check, with what to change.
         FindingError: When training has ended because of `fail_on`.
     """
+
+    takes_shards = True
 
     def __init__(
         self,
@@ -283,8 +287,10 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
 
     def on_sanity_check_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Reject masks that are surely misread: no batch of the sanity check had one that says otherwise."""
-        if self.core.reader.png_masks.problem:
-            raise ValueError(self.core.reader.png_masks.problem)
+        # Each process has seen batches of its own, and none may go on without the others.
+        problem = next((each for each in gather(self.core.reader.png_masks.problem) if each), "")
+        if problem:
+            raise ValueError(problem)
 
     def on_validation_epoch_start(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Begin a validation."""
@@ -328,10 +334,8 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         # be those of an untrained model. But an error costs nothing yet, so that everything is tried once, and raises.
         listener = self._heard()
         if trainer.sanity_checking or (trainer.state.fn == "validate" and batch_idx == 0):
-            self.core.reader.check(self._context(trainer, pl_module), batch, listener)
+            in_every_process_of(pl_module, lambda: self._try(trainer, pl_module, batch, listener, batch_idx))
         if trainer.sanity_checking:
-            if batch_idx == 0:
-                self.core.check_first_batch(self._context(trainer, pl_module), batch)
             return
         if not self.core.reader.is_drawn:
             with self.core.guarded("drawing the sample"):
@@ -341,6 +345,20 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         # if it comes earlier in the trainer's list, and the maps would be those of other weights than the validation's.
         if batch_idx + 1 == trainer.num_val_batches[dataloader_idx]:
             self._finish_validation(trainer, pl_module)
+
+    def _try(
+        self,
+        trainer: "pl.Trainer",
+        pl_module: "pl.LightningModule",
+        batch: Any,
+        listener: InputListener | None,
+        batch_idx: int,
+    ) -> None:
+        """Reject a batch that cannot be used, and before a training what an evaluation would fail with."""
+        context = self._context(trainer, pl_module)
+        self.core.reader.check(context, batch, listener)
+        if trainer.sanity_checking and batch_idx == 0:
+            self.core.check_first_batch(context, batch)
 
     def on_validation_epoch_end(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> None:
         """Show the scalars to checkpoints and early stopping, also those of the last evaluation; loggers have them."""
@@ -407,8 +425,10 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
         if self._model is not None:
             return
         super()._find_model(trainer, pl_module)
+        check_shards(pl_module)
+        assert self._model is not None
         if self._model is not pl_module:
-            inform(f"{self.config.title} explains {type(self._model).__name__} of {type(pl_module).__name__}")
+            inform(f"{self.config.title} explains {own_name(self._model)} of {own_name(pl_module)}")
 
     def _context(self, trainer: "pl.Trainer", pl_module: "pl.LightningModule") -> TrainingContext:
         assert self._model is not None

@@ -50,7 +50,7 @@ LAYERS = {
     "guidance": {"batch", "intervention", "metrics", "relevance", "trainers", "extras"},
     "findings": {"batch", "extras", "intervention"},
     "render": {"extras"},
-    "trainers": {"models", "render", "extras", "files"},
+    "trainers": {"models", "relevance", "render", "extras", "files"},
     "loggers": {"findings", "render", "extras", "files"},
     "dashboard": {"findings", "render", "loggers", "extras", "files"},
     "monitor": {"relevance", "batch", "metrics", "findings", "intervention", "render", "trainers", *SINKS},

@@ -9,9 +9,11 @@ from torch import Tensor, nn
 from torch.utils.hooks import RemovableHandle
 
 from lrptrain.batch import IMAGES, model_inputs
+from lrptrain.monitor.strategy_answers import StrategyAnswers
 from lrptrain.relevance.notices import warn_once
 from lrptrain.relevance.outputs import read_logits
 from lrptrain.relevance.preserve import preserved, unwrap
+from lrptrain.relevance.sharding.shards import is_sharded
 from lrptrain.trainers.discover import choice, parts, whole_batch
 
 _MOST_HEARD = 16  # a step that calls the model over and over, to write a text, say, must not fill the memory
@@ -35,6 +37,7 @@ class InputListener:
         listens: Whether anything can be heard.
         called: Whether the model was called.
         whole: Whether a call had the whole batch as an argument.
+        answers: What a sharded model answers in the step; None of a model that is not sharded, or not listened to.
     """
 
     def __init__(self, model: nn.Module, batch: Any = None) -> None:
@@ -47,6 +50,7 @@ class InputListener:
         inner = unwrap(model)
         compiled = hasattr(model, "_orig_mod") or inner._compiled_call_impl is not None
         self.listens = not compiled
+        self.answers = StrategyAnswers(model) if is_sharded(model) and not compiled else None
         self._handles = [] if compiled else [inner.register_forward_pre_hook(self._note, with_kwargs=True)]
         for name, child in () if compiled else parts(inner).items():
             if child._compiled_call_impl is None and not hasattr(child, "_orig_mod"):
@@ -56,6 +60,8 @@ class InputListener:
         """Listen no longer."""
         for handle in self._handles:
             handle.remove()
+        if self.answers is not None:
+            self.answers.stop()
         self._batch = None
 
     def _note(self, module: nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:

@@ -52,6 +52,7 @@ from lrptrain.monitor.summary import logged_metrics
 from lrptrain.relevance.default import DEFAULT_METHODS
 from lrptrain.relevance.logit_view import one_logit_as
 from lrptrain.relevance.preserve import preserved
+from lrptrain.relevance.sharding.shards import own_name
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.failures import Failures, describe_error
 from lrptrain.trainers.held_back import guiding, held_back
@@ -621,8 +622,8 @@ class MonitorCore:
         return {
             "method": self._method,
             "method_options": dict(self.config.method_options or {}),
-            "module": type(context.module).__name__,
-            "model": type(context.model).__name__,
+            "module": own_name(context.module),
+            "model": own_name(context.model),
             "task": find_task(self.config.task).description,
             "bound": self.config.bound,
             "confidence": self.config.confidence,

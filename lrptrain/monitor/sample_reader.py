@@ -15,7 +15,7 @@ from lrptrain.monitor.model_input import InputListener, check_bytes, check_model
 from lrptrain.monitor.stratified_sample import ValidationSample
 from lrptrain.relevance.preserve import preserved
 from lrptrain.trainers.context import TrainingContext
-from lrptrain.trainers.processes import gather
+from lrptrain.trainers.processes import gather, in_every_process_of
 
 
 class SampleReader:
@@ -110,11 +110,18 @@ class SampleReader:
         Raises:
             ValueError: If the batch cannot be read, or is not what the model was given.
         """
-        contract_batch = self.read(batch)
-        self.sample.add_batch(contract_batch, set_length)
-        self.is_wrong |= listener is not None  # until it is checked
-        self._check_input(context, contract_batch, listener)
-        self.is_wrong &= listener is None
+        if listener is None:
+            self.sample.add_batch(self.read(batch), set_length, share=context.data_share)
+            return
+
+        def add_checked() -> None:
+            contract_batch = self.read(batch)
+            self.sample.add_batch(contract_batch, set_length, share=context.data_share)
+            self.is_wrong = True  # until it is checked
+            self._check_input(context, contract_batch, listener)
+            self.is_wrong = False
+
+        in_every_process_of(context.module, add_checked)
 
     def _check_input(self, context: TrainingContext, batch: dict[str, Any], listener: InputListener | None) -> None:
         """Reject a batch that is not what the user's step gave the model."""
@@ -123,6 +130,8 @@ class SampleReader:
         check_model_input(listener, batch, context.step_name)
         with preserved(context.module):
             check_bytes(context.model, batch, listener.heard, context.step_name)
+        if listener.answers is not None:
+            listener.answers.check(context.forward_context)
 
     def finish(self, note: Callable[[str, Exception], None]) -> list[Sample]:
         """Return what this process has of the sample; after the draw, look at its annotations as a whole.

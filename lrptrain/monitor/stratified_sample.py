@@ -18,7 +18,7 @@ from torch import Tensor
 
 from lrptrain.batch import IMAGES, Sample, batch_length, take
 from lrptrain.batch.checks import Limits, unusable
-from lrptrain.trainers.processes import gather, rank_and_size
+from lrptrain.trainers.processes import DataShare, gather, rank_and_size
 
 Key = tuple[float, int]  # (priority, index in the validation set)
 Rank = tuple[int, int]  # (class, number of the sample in it, from 0 on)
@@ -55,6 +55,7 @@ class ValidationSample:
         batch: Mapping[str, Any],
         set_length: float = float("inf"),
         indices: Int[np.ndarray, " batch"] | None = None,
+        share: DataShare | None = None,
     ) -> None:
         """Let the samples of a batch compete for the places.
 
@@ -62,15 +63,20 @@ class ValidationSample:
             batch: A batch in the contract's form.
             set_length: The length of the whole validation set, beyond which a distributed sampler pads.
             indices: The position of every sample in the whole validation set; None if batches come in its order, dealt
-                out to the processes in turn.
+                out in turn.
+            share: Which part of the set this process is given; None for one of its own. Of a part that several
+                processes are given, each counts every so many samples.
         """
+        counted = np.ones(batch_length(batch), bool)
         if indices is None:
-            rank, size = rank_and_size()
+            share = share or DataShare(*rank_and_size())
+            numbers = self._seen + np.arange(batch_length(batch))
             # A distributed sampler deals samples out in turn: process 1 of 2 has the indices 1, 3, 5, ...
-            indices = (self._seen + np.arange(batch_length(batch))) * size + rank
+            indices = numbers * share.parts + share.part
+            counted = numbers % share.readers == share.reader
             self._seen += batch_length(batch)
         # Indices beyond the end are samples that the sampler repeated so that all processes have equally many.
-        self._reservoir.add(batch, indices, (indices < set_length).tolist())
+        self._reservoir.add(batch, indices, (counted & (indices < set_length)).tolist())
 
     def finish(self) -> list[Sample]:
         """Return what this process has of the sample; all processes must call it at the same time."""

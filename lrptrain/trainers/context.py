@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from lrptrain.trainers.naming import NameSources
+from lrptrain.trainers.processes import DataShare
 from lrptrain.trainers.progress import Progress, no_bar
 
 
@@ -26,6 +27,7 @@ class TrainingContext:
         root_dir: The folder below which runs are recorded, in `<root_dir>/relevance/<run>`.
         is_training: Whether this is part of a training, and not a validation by itself.
         is_first_process: Whether this process writes and logs.
+        data_share: Which part of the data this process is given; None for one of its own.
         progress: Shows how far the monitor is, where a bar is welcome.
         forward_context: Makes the context of every forward pass, such as autocast.
         loggers: Where scalars, pictures and findings go, as `lrptrain.loggers` takes them.
@@ -43,6 +45,7 @@ class TrainingContext:
     root_dir: str | Path
     is_training: bool = True
     is_first_process: bool = True
+    data_share: DataShare | None = None
     progress: Progress = no_bar
     forward_context: Callable[[], AbstractContextManager[Any]] = nullcontext
     loggers: Sequence[Any] = ()

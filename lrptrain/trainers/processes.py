@@ -6,8 +6,10 @@ from typing import Literal, TypeVar
 
 import torch
 import torch.distributed as dist
-from torch import Tensor
+from torch import Tensor, nn
 
+from lrptrain.relevance.sharding.shards import is_sharded
+from lrptrain.relevance.sharding.whole_weights import meet, whole_weights
 from lrptrain.trainers.failures import describe_error
 
 Value = TypeVar("Value")
@@ -20,11 +22,29 @@ def rank_and_size() -> tuple[int, int]:
     return 0, 1
 
 
+@dataclass(frozen=True)
+class DataShare:
+    """Which part of a data set a process is given; under tensor parallel, several processes are given the same one.
+
+    Attributes:
+        part: The number of the part.
+        parts: How many there are.
+        reader: The number of this process among those that are given the part.
+        readers: How many are given it.
+    """
+
+    part: int
+    parts: int
+    reader: int = 0
+    readers: int = 1
+
+
 def gather(value: Value) -> list[Value]:
     """Return the values of all processes, by rank; just `[value]` in a single process."""
     size = rank_and_size()[1]
     if size == 1:
         return [value]
+    meet()  # where a model is sharded, another process may need weights before it gets here
     # The collective fills a list that has room for every process.
     values: list[Value] = [value] * size
     dist.all_gather_object(values, value)
@@ -36,6 +56,7 @@ def gather_to_first(value: Value) -> list[Value]:
     rank, size = rank_and_size()
     if size == 1:
         return [value]
+    meet()
     values: list[Value] = [value] * size if rank == 0 else []
     dist.gather_object(value, values if rank == 0 else None)
     return values
@@ -62,6 +83,22 @@ def in_every_process(work: Callable[[], Value]) -> Value:
         if message:
             raise RuntimeError(f"{message} (process {rank})")
     return result
+
+
+def in_every_process_of(model: nn.Module, work: Callable[[], Value]) -> Value:
+    """Run a function that may run a model, in every process that shares it out, and let all fail if one does.
+
+    Of a model that is not sharded, just run it.
+
+    Args:
+        model: The model.
+        work: As for `in_every_process`.
+    """
+    if rank_and_size()[1] == 1 or not is_sharded(model):
+        return work()
+    # A process that fails before it needs the weights still has to hand out its shards of them.
+    with whole_weights(model):
+        return in_every_process(work)
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from setting import PACKAGES, Points, data, loader, module, monitor, trainer, vi
 from torch import nn
 
 from lrptrain.batch.task import OneLabel
-from lrptrain.callbacks import RelevanceMonitor
+from lrptrain.callbacks import ExplanationAudit, RelevanceGuidance, RelevanceMonitor, SegmentationSeeds
 from lrptrain.relevance.types import UnsupportedModelError
 
 
@@ -170,10 +170,18 @@ def sharded(package, name, tmp_path):
 
 
 @pytest.mark.parametrize("package", PACKAGES)
-@pytest.mark.parametrize("name", ["FSDPStrategy", "DeepSpeedStrategy", "ModelParallelStrategy"])
-def test_sharded_strategies_are_refused(package, name, tmp_path):
-    with pytest.raises(ValueError, match=f"RelevanceMonitor needs whole parameters, which {name} shards: use DDP"):
+@pytest.mark.parametrize("name", ["FSDPStrategy", "DeepSpeedStrategy"])
+def test_sharded_strategies_without_dtensors_are_refused(package, name, tmp_path):
+    message = f"RelevanceMonitor needs whole parameters, which {name} shards: use DDP, .*ModelParallelStrategy with"
+    with pytest.raises(ValueError, match=message):
         monitor().setup(sharded(package, name, tmp_path), module(package), "fit")
+
+
+@pytest.mark.parametrize("callback", [RelevanceGuidance("energy"), ExplanationAudit(), SegmentationSeeds()])
+def test_callbacks_that_do_more_than_monitor_refuse_each_sharded_strategy(callback, tmp_path):
+    name = type(callback).__name__
+    with pytest.raises(ValueError, match=f"{name} needs whole parameters, which ModelParallelStrategy shards: use DDP"):
+        callback.setup(sharded(PACKAGES[0], "ModelParallelStrategy", tmp_path), module(), "fit")
 
 
 def test_a_strategy_is_known_by_its_class_and_not_by_its_name(tmp_path):

@@ -8,7 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from lrptrain.monitor.stratified_sample import StratifiedReservoir, allocate, priorities
+from lrptrain.monitor.stratified_sample import StratifiedReservoir, ValidationSample, allocate, priorities
+from lrptrain.trainers.processes import DataShare
 
 COUNTS = st.dictionaries(st.integers(-1, 8), st.integers(0, 30), max_size=8)
 
@@ -62,6 +63,20 @@ def test_padding_is_not_counted():
     keeper.add({"x": torch.arange(4), "label": torch.zeros(4, dtype=torch.long)}, np.arange(4), [True, False] * 2)
     assert keeper.counts == {0: 2}
     assert {sample.sample_id for sample in keeper.choose([(keeper.counts, keeper.keys())]).values()} == {0, 2}
+
+
+@pytest.mark.parametrize("readers", [1, 2, 3])
+def test_processes_that_read_the_same_part_count_each_sample_once(readers):
+    """Two parts of 0 to 10, dealt out in turn, of which the second is padded by one; batches of two."""
+    counted = []
+    for part in range(2):
+        for reader in range(readers):
+            sample = ValidationSample(20, 0)
+            for start in range(0, 6, 2):
+                rows = torch.arange(start, start + 2) * 2 + part
+                sample.add_batch({"x": rows % 11}, 11, share=DataShare(part, 2, reader, readers))
+            counted += [(each.sample_id, int(each.tensors["x"])) for each in sample.finish()]
+    assert sorted(counted) == [(place, place) for place in range(11)]
 
 
 def test_memory_stays_small_on_a_sorted_set():
