@@ -21,6 +21,7 @@ from torch.utils.weak import TensorWeakRef
 
 from lrptrain.relevance.process_wide import eager, in_turn
 from lrptrain.relevance.tape.buffers import Buffers
+from lrptrain.relevance.tape.double_backward.functions import twice_differentiable
 from lrptrain.relevance.tape.explicit import (
     explicit_addcdiv,
     explicit_addcmul,
@@ -268,7 +269,8 @@ class Tape(TorchFunctionMode):
         if name == "requires_grad" and asks_for_kernel():
             return False
         if not self._records or name == "requires_grad" or sets_no_numbers(func):
-            return with_ordered_gradient(name, func(*self._without_weights(name, args), **kwargs))
+            run = func if self.frugal else twice_differentiable(name, func, args, kwargs)
+            return with_ordered_gradient(name, run(*self._without_weights(name, args), **kwargs))
         if name == "set_grad_enabled":
             # `torch.no_grad()` inside of a model: noted for constants, but the input keeps its graph.
             self._graph = args[0]
@@ -351,7 +353,8 @@ class Tape(TorchFunctionMode):
         # An operation that writes without saying so in its name shows in the versions of its arguments.
         versions = [version_of(tensor) for tensor in tensors]
         with torch.set_grad_enabled(self._graph or any(self._depends(tensor) for tensor in tensors)):
-            result = func(*self._without_weights(name, without_graph(func, args)), **kwargs)
+            run = func if self.frugal else twice_differentiable(name, func, args, kwargs)
+            result = run(*self._without_weights(name, without_graph(func, args)), **kwargs)
             result = with_ordered_gradient(name, result)
         result = written if name == "setitem" else result
         if name in HASHING and written is None:

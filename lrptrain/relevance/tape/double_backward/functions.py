@@ -1,0 +1,47 @@
+"""Which calls of a model have a function with a second derivative of their own."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lrptrain.relevance.tape.double_backward.gelu import gelu
+
+# In half precision the second derivatives would be rounded in other places than torch's.
+_PRECISIONS = (torch.float32, torch.float64)
+
+
+def twice_differentiable(
+    name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> Callable[..., Any]:
+    """Return a function of the same arguments and numbers with a cheap second derivative; or the one that was given.
+
+    What is chosen depends on the call alone, so that a checkpointed block that runs again has the same graph.
+
+    Args:
+        name: The name of the operation; see `canonical_name`.
+        function: What the model calls.
+        args: Its arguments by position.
+        kwargs: Its arguments by name.
+    """
+    if name == "gelu" and _is_plain(args, kwargs) and _approximates(*args, **kwargs) == "none":
+        return _exact_gelu
+    return function
+
+
+def _is_plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether all tensors are torch's own, in memory in full and of one precision, and a graph is wanted."""
+    tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
+    own = all(type(x) in (Tensor, torch.nn.Parameter) and x.layout is torch.strided and not x.is_nested for x in tensors)
+    precisions = {x.dtype for x in tensors}
+    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
+    return own and wanted and len(precisions) == 1 and precisions <= set(_PRECISIONS)
+
+
+def _approximates(_: Tensor, approximate: str = "none") -> str:
+    return approximate
+
+
+def _exact_gelu(x: Tensor, approximate: str = "none") -> Tensor:
+    return gelu(x)
