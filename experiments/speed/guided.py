@@ -83,7 +83,7 @@ def plain_step(model: nn.Module, inputs: Inputs) -> None:
 def guided_step(objective: Objective, model: nn.Module, inputs: Inputs) -> None:
     """The same with guidance, as the callback does it."""
     labels, annotation, rows = labels_of(inputs), evidence_of(inputs), torch.arange(BATCH)
-    with intercepted(model, BATCH, objective.records(BATCH, BATCH)) as calls:
+    with intercepted(model, BATCH, objective.records(BATCH, BATCH), keeps_maps=objective.keeps_maps) as calls:
         loss = F.cross_entropy(run_model(model, inputs), labels)
     for name, term in objective.losses(calls[0], annotation, labels, rows).items():
         loss = loss + objective.weights[name] * term.total / term.count

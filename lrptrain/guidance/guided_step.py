@@ -134,7 +134,8 @@ class GuidedStep:
         try:
             objective = self._training.objective
             change = self._with_swapped_surroundings if objective.swaps else None
-            with intercepted(self.model, samples, objective.records(guided, samples), change) as forwards:
+            records = objective.records(guided, samples)
+            with intercepted(self.model, samples, records, change, objective.keeps_maps) as forwards:
                 self._forwards = forwards
                 yield
         finally:
@@ -224,7 +225,7 @@ class GuidedStep:
             if not forwards:
                 raise ValueError(self._no_call())
             self._match_evidence(forwards[0].original)
-            self._replay = None if forwards[0].tape is None else Tape()
+            self._replay = None if forwards[0].tape is None else forwards[0].tape.for_replay()
             with forwards[0].autocast.restored():
                 losses = training.objective.losses(
                     forwards[0],

@@ -130,6 +130,14 @@ class Objective:
         return any(LOSSES[name].needs is Needs.MAP for name in self.weights)
 
     @property
+    def keeps_maps(self) -> bool:
+        """Whether a recording is to hold the attention maps: rules go through them, other methods make them again."""
+        if not self.needs_map:
+            return False
+        first, *_ = check_method(self.method, self.options, GUIDANCE_METHODS)
+        return get_method(first, self.options).uses_rules
+
+    @property
     def needs_label(self) -> bool:
         """Whether a sample needs a label to be guided."""
         return self.needs_map and self.target == "label"

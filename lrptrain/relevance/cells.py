@@ -247,6 +247,12 @@ def _stays(propagator: Propagator, node: Node, relevance: OutputRelevance) -> In
     return [shape_back(node.inputs[0], part)]
 
 
+def _product(part: Float[Tensor, "*tokens given"], shares: Float[Tensor, "given taken"]) -> Tensor:
+    """`part @ shares`, of samples or tokens that are copies of one (in an expanded tensor) computed once."""
+    once = tuple(slice(1) if stride == 0 else slice(None) for stride in part.stride()[:-1])
+    return (part[once] @ shares).expand(*part.shape[:-1], -1)
+
+
 def _weighted(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """A product with a constant comes from what it weighs, by the size of the weights: exact if it only reorders."""
     (part,) = relevance
@@ -255,7 +261,7 @@ def _weighted(propagator: Propagator, node: Node, relevance: OutputRelevance) ->
     if node.name == "linear" and weight.ndim == 2:  # shares are the same for all tokens
         size = weight.detach().abs().to(part.dtype)
         shares = size / size.sum(-1, keepdim=True)
-        return [(value, part @ torch.where(shares.isfinite(), shares, 0.0))]
+        return [(value, _product(part, torch.where(shares.isfinite(), shares, 0.0)))]
     ones = torch.ones(value.shape, dtype=part.dtype, device=part.device)
     weight = weight.detach().abs().to(part.dtype)
     total = forward(ones, weight)

@@ -37,6 +37,7 @@ class InterceptedForward:
         tape: The recorded operations, or None.
         failure: The error that prevented the recording, or None.
         autocast: The precision in which the caller ran the model.
+        keeps_maps: Whether recordings hold the attention maps in their graph; see `forward_on_tape`.
     """
 
     model: nn.Module
@@ -47,6 +48,7 @@ class InterceptedForward:
     tape: Tape | None = None
     failure: Exception | None = None
     autocast: AutocastState = field(default_factory=autocast_state)
+    keeps_maps: bool = True
 
     @property
     def explained(self) -> Tensor:
@@ -77,7 +79,7 @@ class InterceptedForward:
         with preserved(self.model):
             if full_precision:
                 return forward_pass(self.model, arguments, full_precision=True).under(Head())
-            tape, output = run_on_tape(self.model, arguments)
+            tape, output = run_on_tape(self.model, arguments, keeps_maps=self.keeps_maps)
         return as_recording(tape, output, self.model, arguments)
 
     def again(
@@ -108,7 +110,11 @@ class InterceptedForward:
 
 @contextmanager
 def intercepted(
-    model: nn.Module, samples: int, record: bool, change: Callable[[Tensor], Tensor] | None = None
+    model: nn.Module,
+    samples: int,
+    record: bool,
+    change: Callable[[Tensor], Tensor] | None = None,
+    keeps_maps: bool = True,
 ) -> Iterator[list[InterceptedForward]]:
     """Listen to the first call of a model with a batch of the given size.
 
@@ -120,12 +126,13 @@ def intercepted(
         samples: Size of the batch.
         record: Also record the call on a tape. If that fails, the model is run once more, without one.
         change: Returns the explained input that the model is given in place of the caller's; None for no change.
+        keeps_maps: Whether recordings hold the attention maps in their graph; see `forward_on_tape`.
 
     Yields:
         The call, once it was made.
     """
     model = unwrap(model)
-    listener = _Listener(model, samples, record, change)
+    listener = _Listener(model, samples, record, change, keeps_maps)
     vars(model)["forward"] = listener
     try:
         with eager():
@@ -138,12 +145,19 @@ class _Listener:
     """Stands in the place of a model's forward; the calls of other threads go by."""
 
     def __init__(
-        self, model: nn.Module, samples: int, record: bool, change: Callable[[Tensor], Tensor] | None = None
+        self,
+        model: nn.Module,
+        samples: int,
+        record: bool,
+        change: Callable[[Tensor], Tensor] | None = None,
+        keeps_maps: bool = True,
     ) -> None:
         self.model = model
         self.samples = samples
         self.record = record
         self.change = change
+        # A block that is computed again could not tell which attention was written out, as that of learned queries is.
+        self.keeps_maps = keeps_maps or checkpoints(model)
         self.calls: list[InterceptedForward] = []
         self.listens = True
         self.thread = threading.get_ident()
@@ -166,7 +180,9 @@ class _Listener:
         tape, output, failure = self._recorded(arguments, name) if self.record else (None, None, None)
         if tape is None:
             output = self.forward(*args, **kwargs)
-        self.calls.append(InterceptedForward(self.model, arguments, name, output, original, tape, failure))
+        self.calls.append(
+            InterceptedForward(self.model, arguments, name, output, original, tape, failure, keeps_maps=self.keeps_maps)
+        )
         return output
 
     def _recorded(self, arguments: Mapping[str, Any], name: str) -> tuple[Tape | None, Any, Exception | None]:
@@ -174,7 +190,11 @@ class _Listener:
         try:
             # The arguments are those of the caller: a graph that leads into the input goes on through the tape.
             tape, output = forward_on_tape(
-                self.model, lambda x: self.forward(**{**arguments, name: x}), arguments[name], others=others
+                self.model,
+                lambda x: self.forward(**{**arguments, name: x}),
+                arguments[name],
+                others=others,
+                keeps_maps=self.keeps_maps,
             )
         except Exception as error:
             return None, None, error.with_traceback(None)  # its frames hold the graph

@@ -443,8 +443,12 @@ class Recording:
         return split_samples(at_least_float32(x), at, self.samples).reshape(self.samples, -1, *x.shape[-2:])
 
 
-def run_on_tape(model: nn.Module, inputs: Inputs, frugal: bool = False, explain: str | None = None) -> tuple[Tape, Any]:
+def run_on_tape(
+    model: nn.Module, inputs: Inputs, frugal: bool = False, explain: str | None = None, keeps_maps: bool = True
+) -> tuple[Tape, Any]:
     """Run `model` once on a clone of its inputs and record it, with its graph or frugally (see `Tape`).
+
+    For `keeps_maps` see `forward_on_tape`.
 
     Raises:
         ValueError: If there is no argument of the name `explain`.
@@ -458,7 +462,7 @@ def run_on_tape(model: nn.Module, inputs: Inputs, frugal: bool = False, explain:
         return model(**{**copies, name: tensor}) if isinstance(copies, dict) else model(tensor)
 
     others = {key: x for key, x in copies.items() if key != name} if isinstance(copies, dict) else {}
-    tape, output = forward_on_tape(model, forward, watched, frugal, others)
+    tape, output = forward_on_tape(model, forward, watched, frugal, others, keeps_maps)
     if explain is None:
         texts = [key for key, x in others.items() if isinstance(x, Tensor) and tape.reads_as_text(x)]
         warn_of_other_texts(model, name, texts)
@@ -471,6 +475,7 @@ def forward_on_tape(
     explained: Tensor,
     frugal: bool = False,
     others: Mapping[str, Any] | None = None,
+    keeps_maps: bool = True,
 ) -> tuple[Tape, Any]:
     """Record what `forward` makes of (a clone of) the explained input.
 
@@ -480,6 +485,8 @@ def forward_on_tape(
         explained: Image, embeddings or token ids. What has a graph keeps it.
         frugal: See `Tape`.
         others: The other arguments that `forward` gives to the model.
+        keeps_maps: Whether a graph of the weights holds the attention maps, as methods with rules need them. Otherwise
+            they are made again where they are asked for.
 
     Raises:
         ValueError: If the input is empty.
@@ -489,9 +496,9 @@ def forward_on_tape(
     if explained.numel() == 0:
         raise ValueError("the batch is empty: there is nothing to explain")
     tables: tuple[Table, ...] = ()
-    kernels = frugal  # of a graph of the weights a loss is made, which goes through the map's own operations
+    kernels = frugal or not keeps_maps
     while True:
-        fused = Kernels() if kernels else None
+        fused = Kernels(twice=not frugal) if kernels else None
         tape = Tape(frugal=frugal, kernels=fused, others=tuple(tensors_in(others)), tables=tables)
         try:
             output = _run_on(tape, model, forward, explained)

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+from lrptrain.relevance import cells
 from lrptrain.relevance.geometry import entry_numbers
 from lrptrain.relevance.tape.nodes import Value
 
@@ -14,3 +15,11 @@ def test_no_two_entries_have_one_number(entries, precision):
     numbers = entry_numbers({root: None}, root)
     assert numbers.dtype == precision
     assert numbers[[0, -2, -1]].tolist() == [1, entries - 1, entries]
+
+
+def test_samples_that_are_copies_of_one_are_multiplied_once():
+    shares = torch.rand(4, 5, dtype=torch.float64)
+    part = torch.rand(1, 3, 4, dtype=torch.float64).expand(6, -1, -1)
+    product = cells._product(part, shares)
+    torch.testing.assert_close(product, part.contiguous() @ shares, rtol=1e-14, atol=0)
+    assert product.stride(0) == 0

@@ -11,8 +11,10 @@ from lrptrain.relevance.attention_layers import DECODER, OWN, WAY_OUT, Attention
 from lrptrain.relevance.explanation import Explanation
 from lrptrain.relevance.recording import Recording
 from lrptrain.relevance.registry import RelevanceMaps, method
-from lrptrain.relevance.tape.kernels import KernelAttention
+from lrptrain.relevance.tape.double_backward.attention import row_of_positive_map
+from lrptrain.relevance.tape.kernels import KernelAttention, Kernels
 from lrptrain.relevance.tape.nodes import Value
+from lrptrain.relevance.tape.sample_axes import SampleAxis
 from lrptrain.relevance.types import UnsupportedMethodError
 
 # By stream of tokens: relevance of its tokens.
@@ -172,12 +174,46 @@ def fused(recording: Recording, layers: Sequence[AttentionLayer]) -> list[Kernel
     A row of relevance is then multiplied with their maps part by part, and no map is there as a whole.
     """
     kernels = recording.tape.kernels
-    if kernels is None or crosses(layers) or torch.is_grad_enabled():
+    if kernels is None or crosses(layers) or torch.is_grad_enabled() or kernels.twice:
         return []
+    return _fused(kernels, layers)
+
+
+def _fused(kernels: Kernels, layers: Sequence[AttentionLayer]) -> list[KernelAttention]:
+    """The fused attention of every layer; none if one of them is of another kind."""
     blocks = [layer.blocks for layer in layers]
     attentions = [kernels.of_map(parts[0]) if len(parts) == 1 else None for parts in blocks]
     found = [attention for attention in attentions if attention is not None]
     return found if len(found) == len(layers) else []
+
+
+def _served_twice(recording: Recording, layers: Sequence[AttentionLayer]) -> list[KernelAttention]:
+    """The attention of every layer, if a row times its positive map can be differentiated in parts; none if not."""
+    kernels = recording.tape.kernels
+    if kernels is None or not kernels.twice or crosses(layers) or not torch.is_grad_enabled():
+        return []
+    found = _fused(kernels, layers)
+    return found if all(_has_samples_first(recording, attention) for attention in found) else []
+
+
+def _has_samples_first(recording: Recording, attention: KernelAttention) -> bool:
+    """Whether queries are [samples, heads, tokens, width], as no axis of windows, say, is merged into the samples."""
+    at = recording.propagator.axis(attention.block)
+    return attention.call.query.shape[0] == recording.samples and (at == SampleAxis(0) or recording.samples == 1)
+
+
+def _rolled_out_twice(
+    explanation: Explanation, layers: Sequence[AttentionLayer], attentions: Sequence[KernelAttention]
+) -> Rows:
+    """`rolled_out` of generic attention's maps, with a graph that holds none of them."""
+    gradients = explanation.gradient([attention.output for attention in attentions])
+    row = explanation.recording.pooling.to(gradients[-1].dtype)
+    for attention, gradient in zip(reversed(attentions), reversed(gradients), strict=True):
+        query, key, value = (x.tensor if isinstance(x, Value) else x for x in attention.operands)
+        if explanation.first_order:  # the gradient at the map is then a constant
+            value = value.detach()
+        row = row + row_of_positive_map(query, key, value, gradient, row, attention.call.scoring)
+    return {layers[-1].queries: row}
 
 
 def _mean_parts(
@@ -294,6 +330,9 @@ def generic_attention(explanation: Explanation, start_layer: int = 0) -> Relevan
             for attention, gradient in zip(attentions, gradients, strict=True)
         ]
         return RelevanceMaps(content(recording, rolled_out_in_parts(recording.pooling, layers, parts, False)))
+    attentions = _served_twice(recording, layers)
+    if attentions:
+        return RelevanceMaps(content(recording, _rolled_out_twice(explanation, layers, attentions)))
     maps = weighted_maps(explanation, layers)
     return RelevanceMaps(content(recording, related(recording.pooling, layers, maps)))
 

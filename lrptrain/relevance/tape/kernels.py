@@ -24,6 +24,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.weak import TensorWeakRef
 
+from lrptrain.relevance.tape.double_backward.attention import Scoring, attend
 from lrptrain.relevance.tape.nodes import Node, Value, map_nested, version_of
 
 # Up to as many entries in the map of one head, attention is written out. Measured on CPUs: with 300 tokens a map that
@@ -52,6 +53,7 @@ class KernelCall(NamedTuple):
         is_causal: Whether it blocks the keys behind each query.
         scale: What the products of queries and keys are multiplied by.
         summand: What the mask, or the order of a decoder, adds to the scores: 0, or the lowest number.
+        twice: Whether its gradient is to be differentiated, which kernels do not do.
     """
 
     query: Tensor
@@ -61,10 +63,18 @@ class KernelCall(NamedTuple):
     is_causal: bool
     scale: float
     summand: Tensor | None = None
+    twice: bool = False
 
     def run(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """The attention of these queries, keys and values, or of their views."""
+        if self.twice:
+            return attend(query, key, value, self.scoring)
         return F.scaled_dot_product_attention(query, key, value, self.mask, is_causal=self.is_causal, scale=self.scale)
+
+    @property
+    def scoring(self) -> Scoring:
+        """How queries and keys become scores."""
+        return Scoring(self.scale, self.summand)
 
     def again(self, query: Tensor, key: Tensor, value: Tensor) -> Tensor:
         """The attention of the same numbers in another precision."""
@@ -138,13 +148,18 @@ class KernelAttention:
         if value is self.block:
             values = self.operands[2]
             weighed = values.tensor if isinstance(values, Value) else values
-            return gradient @ weighed.detach().to(gradient.dtype).mT
+            # In second order the gradient at the map has one at the values, too.
+            weighed = weighed if gradient.requires_grad else weighed.detach()
+            return gradient @ weighed.to(gradient.dtype).mT
+        is_second = gradient.requires_grad
         with torch.enable_grad():
-            start = value.tensor.detach().requires_grad_()
+            start = value.tensor if is_second else value.tensor.detach().requires_grad_()
             made: dict[Value, Tensor] = {value: start}
             for node in self.nodes[self.inside.index(value) + 1 :]:
-                made[node.outputs[0]] = node.call(lambda x: made[x] if x in made else x.tensor.detach())
-        (inside,) = torch.autograd.grad(made[self.output], start, gradient)
+                made[node.outputs[0]] = node.call(
+                    lambda x: made[x] if x in made else x.tensor if is_second else x.tensor.detach()
+                )
+        (inside,) = torch.autograd.grad(made[self.output], start, gradient, create_graph=is_second)
         return inside
 
     # -- Some queries at a time ---------------------------------------------------------------------------------------
@@ -224,14 +239,20 @@ def _numbers(operand: Any, dtype: torch.dtype) -> Tensor:
 class Kernels:
     """The fused attention of a tape.
 
+    Args:
+        twice: Whether gradients are to be differentiated. Then attention of every length is made again in parts: what a
+            graph of its matrices keeps is more than that of the rest of a block.
+
     Attributes:
         attentions: Every call that stayed fused, in order.
         kept: The memory that kernels keep for their gradient, by its address.
+        twice: See above.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, twice: bool = False) -> None:
+        self.twice = twice
         # As it is now: a backward pass that runs a checkpointed block again decides as the forward pass did.
-        self._largest_written_out = LARGEST_WRITTEN_OUT
+        self._largest_written_out = 0 if twice else LARGEST_WRITTEN_OUT
         self.attentions: list[KernelAttention] = []
         self.kept: set[int] = set()
         self._summand: tuple[TensorWeakRef, int, torch.dtype, Tensor | None] | None = None
@@ -294,6 +315,8 @@ class Kernels:
             return None
         if attn_mask is not None and (is_causal or attn_mask.requires_grad):
             return None
+        if self.twice and not _is_served_twice(*tensors):
+            return None
         scale = 1 / math.sqrt(query.shape[-1]) if scale is None else scale
         mask = None if attn_mask is None else _compact(attn_mask)
         if not _has_kernel(KernelCall(query, key, value, mask, is_causal, scale)):
@@ -303,7 +326,12 @@ class Kernels:
             summand = self._of_mask(attn_mask, query.dtype)
             if summand is None:
                 return None
-        return KernelCall(query, key, value, mask, is_causal, scale, summand)
+        return KernelCall(query, key, value, mask, is_causal, scale, summand, self.twice)
+
+
+def _is_served_twice(*tensors: Tensor) -> bool:
+    """Whether attention with a second derivative serves the call: samples, heads and tokens of torch's own numbers."""
+    return all(type(x) is Tensor and x.ndim == 4 and x.dtype in (torch.float32, torch.float64) for x in tensors)
 
 
 def _has_kernel(call: KernelCall) -> bool:

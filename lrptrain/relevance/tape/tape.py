@@ -180,6 +180,10 @@ class Tape(TorchFunctionMode):
         finally:
             self._records = False
 
+    def for_replay(self) -> "Tape":
+        """Return a tape that holds nothing, in which a backward pass computes checkpointed blocks as this one did."""
+        return Tape(frugal=self.frugal, kernels=None if self.kernels is None else Kernels(self.kernels.twice))
+
     @contextmanager
     def replaying(self) -> Iterator[None]:
         """Keep attention explicit, without recording, while a backward pass computes a checkpointed block again.
@@ -310,6 +314,8 @@ class Tape(TorchFunctionMode):
         # looked at one by one. Not in this call alone, as a backward pass that runs it again could not tell.
         of_input = all(self._depends(tensor) for tensor in tensors) and not any(self._depends(x) for x in masks)
         if not of_input or self._outside.exported:
+            if kernels.twice:  # a step of training is not run again for it
+                return None
             raise KernelError
         nodes = operations(call, self._wrap(tensors), self._where())
         result = call.run(*views)
@@ -317,7 +323,7 @@ class Tape(TorchFunctionMode):
         self.nodes.extend(nodes)
         ends = tuple(torch.autograd.graph.get_gradient_edge(view) for view in views)
         kernels.attentions.append(KernelAttention(tuple(nodes), call, ends))
-        kernels.keep((*tensors, result))
+        kernels.keep(tensors if kernels.twice else (*tensors, result))
         return result
 
     def _record(self, name: str, func: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -7,6 +7,8 @@ import torch
 from torch import Tensor
 
 from lrptrain.relevance.tape.double_backward.gelu import gelu
+from lrptrain.relevance.tape.double_backward.layer_norm import layer_norm
+from lrptrain.relevance.tape.transforms import is_transforming
 
 # In half precision the second derivatives would be rounded in other places than torch's.
 _PRECISIONS = (torch.float32, torch.float64)
@@ -27,16 +29,20 @@ def twice_differentiable(
     """
     if name == "gelu" and _is_plain(args, kwargs) and _approximates(*args, **kwargs) == "none":
         return _exact_gelu
+    if name == "layer_norm" and _is_plain(args, kwargs) and _is_over_features(*args, **kwargs):
+        return _layer_norm
     return function
 
 
 def _is_plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether all tensors are torch's own, in memory in full and of one precision, and a graph is wanted."""
     tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
-    own = all(type(x) in (Tensor, torch.nn.Parameter) and x.layout is torch.strided and not x.is_nested for x in tensors)
+    own = all(
+        type(x) in (Tensor, torch.nn.Parameter) and x.layout is torch.strided and not x.is_nested for x in tensors
+    )
     precisions = {x.dtype for x in tensors}
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-    return own and wanted and len(precisions) == 1 and precisions <= set(_PRECISIONS)
+    return own and wanted and len(precisions) == 1 and precisions <= set(_PRECISIONS) and not is_transforming()
 
 
 def _approximates(_: Tensor, approximate: str = "none") -> str:
@@ -45,3 +51,17 @@ def _approximates(_: Tensor, approximate: str = "none") -> str:
 
 def _exact_gelu(x: Tensor, approximate: str = "none") -> Tensor:
     return gelu(x)
+
+
+def _is_over_features(
+    x: Tensor, normalized_shape: Any, weight: Any = None, bias: Any = None, eps: float = 1e-5, *_: Any, **__: Any
+) -> bool:
+    """Whether a layer norm is over the last axis, with a weight and a bias."""
+    has_both = isinstance(weight, Tensor) and isinstance(bias, Tensor)
+    return has_both and tuple(normalized_shape) == tuple(x.shape[-1:])
+
+
+def _layer_norm(
+    x: Tensor, normalized_shape: Any, weight: Tensor, bias: Tensor, eps: float = 1e-5, *_: Any, **__: Any
+) -> Tensor:
+    return layer_norm(x, weight, bias, eps)

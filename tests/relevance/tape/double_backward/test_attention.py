@@ -1,0 +1,118 @@
+"""Attention of which the gradient can be differentiated without its matrices, against finite differences and torch."""
+
+import pytest
+import torch
+
+from lrptrain.relevance.tape.double_backward import attention as module
+from lrptrain.relevance.tape.double_backward.attention import Scoring, attend, row_of_positive_map
+from lrptrain.relevance.tape.explicit import explicit_attention
+
+SAMPLES, HEADS, QUERIES, KEYS, WIDTH = 2, 3, 4, 5, 2
+LOWEST = torch.finfo(torch.float64).min
+
+
+@pytest.fixture(autouse=True)
+def some_queries_at_a_time(monkeypatch):
+    monkeypatch.setattr(module, "_ENTRIES_AT_A_TIME", 2 * HEADS * KEYS + 1)
+
+
+def tensors() -> list[torch.Tensor]:
+    generator = torch.Generator().manual_seed(0)
+    lengths = (QUERIES, KEYS, KEYS, QUERIES)
+    made = [torch.randn(SAMPLES, n, HEADS, WIDTH, dtype=torch.float64, generator=generator) for n in lengths]
+    row = torch.randn(SAMPLES, QUERIES, dtype=torch.float64, generator=generator)
+    return [*(x.transpose(1, 2).requires_grad_() for x in made), row.requires_grad_()]
+
+
+def blocked(*shape: int) -> torch.Tensor:
+    mask = torch.zeros(shape, dtype=torch.float64)
+    mask[..., -1] = LOWEST
+    if shape[0] == SAMPLES:
+        mask[0, ..., 0] = LOWEST
+    if len(shape) > 1 and shape[-2] == QUERIES:
+        mask[..., 1, 2] = LOWEST
+    return mask
+
+
+SUMMANDS = {
+    "none": None,
+    "of keys": blocked(KEYS),
+    "of queries and keys": blocked(QUERIES, KEYS),
+    "of samples": blocked(SAMPLES, 1, 1, KEYS),
+    "of all": blocked(SAMPLES, HEADS, QUERIES, KEYS),
+}
+
+
+@pytest.fixture(params=SUMMANDS)
+def scoring(request):
+    return Scoring(0.7, SUMMANDS[request.param])
+
+
+def test_first_and_second_derivatives_are_those_of_finite_differences(scoring):
+    query, key, value, _, _ = tensors()
+
+    def function(*args):
+        return attend(*args, scoring)
+
+    assert torch.autograd.gradcheck(function, (query, key, value))
+    assert torch.autograd.gradgradcheck(function, (query, key, value))
+
+
+def test_the_output_is_that_of_attention_written_out(scoring):
+    query, key, value, _, _ = tensors()
+    expected = explicit_attention(query, key, value, scoring.summand, scale=scoring.scale)
+    torch.testing.assert_close(attend(query, key, value, scoring), expected, rtol=1e-12, atol=1e-13)
+
+
+def positive_map(query, key, value, gradient, row, scoring):
+    scores = scoring.scale * query @ key.mT + (0 if scoring.summand is None else scoring.summand)
+    weighted = (scores.softmax(-1) * (gradient @ value.mT)).clamp(min=0).mean(1)
+    return (row[:, None] @ weighted)[:, 0]
+
+
+def test_a_row_of_the_positive_map_and_its_gradient_are_those_of_the_map(scoring):
+    of_parts, of_map = [], []
+    for function, found in ((row_of_positive_map, of_parts), (positive_map, of_map)):
+        given = tensors()
+        passed = function(*given, scoring)
+        found.extend([passed, *torch.autograd.grad(passed.pow(2).sum(), given)])
+    for mine, expected in zip(of_parts, of_map, strict=True):
+        torch.testing.assert_close(mine, expected, rtol=1e-12, atol=1e-13)
+
+
+def test_queries_that_a_row_does_not_read_are_left_out_with_the_same_gradient(scoring):
+    read = torch.zeros(SAMPLES, QUERIES, dtype=torch.float64)
+    read[:, 0] = 1.0
+    found = []
+    for function in (row_of_positive_map, positive_map):
+        *given, _ = tensors()
+        passed = function(*given, read, scoring)
+        found.append([passed, *torch.autograd.grad(passed.pow(2).sum(), given)])
+    for mine, expected in zip(*found, strict=True):
+        torch.testing.assert_close(mine, expected, rtol=1e-12, atol=1e-13)
+
+
+def third(numbers: torch.Tensor, given: list[torch.Tensor], times: int) -> list[torch.Tensor]:
+    for _ in range(times):
+        gradients = torch.autograd.grad(numbers.pow(2).sum(), given, create_graph=True, allow_unused=True)
+        numbers = torch.cat([x.flatten() for x in gradients if x is not None])
+    return [numbers]
+
+
+def test_a_third_derivative_is_that_of_attention_written_out(scoring):
+    found = []
+    for is_own in (True, False):
+        *given, _, _ = tensors()
+        attended = (
+            attend(*given, scoring) if is_own else explicit_attention(*given, scoring.summand, scale=scoring.scale)
+        )
+        found.append(third(attended, given, times=3))
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-12)
+
+
+def test_a_second_derivative_of_a_row_is_that_of_the_map(scoring):
+    found = []
+    for function in (row_of_positive_map, positive_map):
+        given = tensors()
+        found.append(third(function(*given, scoring), given, times=2))
+    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-12)
