@@ -43,12 +43,12 @@ class Block(nn.Module):
 
     def __init__(self) -> None:
         super().__init__()
-        for name, (width_in, width_out) in {
-            **dict.fromkeys(("query", "key", "value", "out"), (16, 16)),
-            "up": (16, 32),
-            "down": (32, 16),
-        }.items():
-            setattr(self, name, nn.Linear(width_in, width_out))
+        self.query = nn.Linear(16, 16)
+        self.key = nn.Linear(16, 16)
+        self.value = nn.Linear(16, 16)
+        self.out = nn.Linear(16, 16)
+        self.up = nn.Linear(16, 32)
+        self.down = nn.Linear(32, 16)
         self.norm = nn.LayerNorm(16)
         self.heads = -1
 
@@ -167,7 +167,7 @@ def run(
             raise RuntimeError("only here")
         return evaluator(context)
 
-    watching.core._evaluator = evaluator_or_error  # type: ignore[method-assign]
+    watching.core._evaluator = evaluator_or_error
     with warnings.catch_warnings(record=True) as caught:
         warnings.simplefilter("always")
         train = loader(planted(12, 0, dtype), batch_size=6 // parts)

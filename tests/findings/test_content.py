@@ -45,6 +45,7 @@ def test_the_contents_of_a_place_are_its_pixels_in_every_image():
     inside = torch.zeros(8, 12, dtype=torch.bool)
     inside[:4, 4:8] = inside[4:, :4] = True
     contents = place_contents(samples, Region("patches", (1, 3)), (2, 3))
+    assert contents is not None
     assert torch.equal(contents, images[:, :, inside].float())
     small = Sample(2, 0, {"image": images[0, :, :4]})
     assert place_contents([*samples, small], Region("patches", (1, 3)), (2, 3)) is None

@@ -1,5 +1,6 @@
 """A guided step that makes attention maps again has the gradients of one that keeps them."""
 
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -19,15 +20,27 @@ METHODS = ("generic_attention", "attention_x_gradient", "attention_gradcam", "in
 Gradients = dict[str, torch.Tensor]
 
 
-def vit(**options: float) -> tuple[nn.Module, dict[str, torch.Tensor]]:
-    sizes = {"img_size": 16, "patch_size": 8, "embed_dim": 8, "depth": 2, "num_heads": 2, "num_classes": 3}
+def vit(**options: Any) -> tuple[nn.Module, dict[str, torch.Tensor]]:
+    sizes: dict[str, Any] = {
+        "img_size": 16,
+        "patch_size": 8,
+        "embed_dim": 8,
+        "depth": 2,
+        "num_heads": 2,
+        "num_classes": 3,
+    }
     generator = torch.Generator().manual_seed(1)
     images = torch.randn(BATCH, 3, 16, 16, dtype=torch.float64, generator=generator)
     return randomised(VisionTransformer(**sizes, **options)), {"x": images}
 
 
 def bert() -> tuple[nn.Module, dict[str, torch.Tensor]]:
-    sizes = {"hidden_size": 8, "num_hidden_layers": 2, "num_attention_heads": 2, "intermediate_size": 12}
+    sizes: dict[str, Any] = {
+        "hidden_size": 8,
+        "num_hidden_layers": 2,
+        "num_attention_heads": 2,
+        "intermediate_size": 12,
+    }
     ids = torch.arange(1, 1 + BATCH * 6).view(BATCH, 6)
     mask = torch.ones_like(ids)
     mask[1, 4:] = 0
@@ -59,6 +72,7 @@ def guided(
     sum((term.total for term in terms.values()), loss).backward()
     gradients = {name: weight.grad for name, weight in model.named_parameters() if weight.grad is not None}
     model.zero_grad(set_to_none=True)
+    assert calls[0].tape is not None
     kernels = calls[0].tape.kernels
     return gradients, 0 if kernels is None else len(kernels.attentions)
 
@@ -102,7 +116,7 @@ def test_a_step_with_learned_queries_is_run_once_and_those_are_written_out():
     model, inputs = vit(global_pool="map", class_token=False)
     objective = Objective({"energy": 1.0})
     runs = []
-    model.patch_embed.register_forward_hook(lambda *_: runs.append(1))
+    model.get_submodule("patch_embed").register_forward_hook(lambda *_: runs.append(1))
     expected, _ = guided(model, inputs, objective, keeps_maps=True)
     mine, made_again = guided(model, inputs, objective, keeps_maps=False)
     assert (made_again, len(runs)) == (2, 2)
@@ -111,8 +125,10 @@ def test_a_step_with_learned_queries_is_run_once_and_those_are_written_out():
 
 def test_checkpointed_blocks_keep_their_maps():
     model, inputs = vit()
+    assert isinstance(model, VisionTransformer)
     model.set_grad_checkpointing()
     with intercepted(model, BATCH, True, keeps_maps=False) as calls:
         model(**inputs)
     assert calls[0].failure is None
+    assert calls[0].tape is not None
     assert calls[0].tape.kernels is None

@@ -42,7 +42,8 @@ class _GeluGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, gradient: Tensor, x: Tensor) -> Tensor:
         ctx.save_for_backward(gradient, x)
-        return torch.ops.aten.gelu_backward(gradient, x)
+        at_input: Tensor = torch.ops.aten.gelu_backward(gradient, x)
+        return at_input
 
     @staticmethod
     def backward(ctx: Any, tangent: Tensor) -> Any:

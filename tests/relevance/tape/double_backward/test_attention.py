@@ -51,8 +51,8 @@ def scoring(request):
 def test_first_and_second_derivatives_are_those_of_finite_differences(scoring):
     query, key, value, _, _ = tensors()
 
-    def function(*args):
-        return attend(*args, scoring)
+    def function(query, key, value):
+        return attend(query, key, value, scoring)
 
     assert torch.autograd.gradcheck(function, (query, key, value))
     assert torch.autograd.gradgradcheck(function, (query, key, value))
@@ -70,25 +70,31 @@ def positive_map(query, key, value, gradient, row, scoring):
     return (row[:, None] @ weighted)[:, 0]
 
 
+def with_gradients(function, given, row, scoring):
+    """The row that a function passes on, and the gradients of its squares."""
+    query, key, value, gradient = given
+    passed = function(query, key, value, gradient, row, scoring)
+    read = [row] if row.requires_grad else []
+    return [passed, *torch.autograd.grad(passed.pow(2).sum(), [*given, *read])]
+
+
 def test_a_row_of_the_positive_map_and_its_gradient_are_those_of_the_map(scoring):
-    of_parts, of_map = [], []
-    for function, found in ((row_of_positive_map, of_parts), (positive_map, of_map)):
-        given = tensors()
-        passed = function(*given, scoring)
-        found.extend([passed, *torch.autograd.grad(passed.pow(2).sum(), given)])
-    for mine, expected in zip(of_parts, of_map, strict=True):
+    results = []
+    for function in (row_of_positive_map, positive_map):
+        *given, row = tensors()
+        results.append(with_gradients(function, given, row, scoring))
+    for mine, expected in zip(*results, strict=True):
         torch.testing.assert_close(mine, expected, rtol=1e-12, atol=1e-13)
 
 
 def test_queries_that_a_row_does_not_read_are_left_out_with_the_same_gradient(scoring):
     read = torch.zeros(SAMPLES, QUERIES, dtype=torch.float64)
     read[:, 0] = 1.0
-    found = []
+    results = []
     for function in (row_of_positive_map, positive_map):
         *given, _ = tensors()
-        passed = function(*given, read, scoring)
-        found.append([passed, *torch.autograd.grad(passed.pow(2).sum(), given)])
-    for mine, expected in zip(*found, strict=True):
+        results.append(with_gradients(function, given, read, scoring))
+    for mine, expected in zip(*results, strict=True):
         torch.testing.assert_close(mine, expected, rtol=1e-12, atol=1e-13)
 
 
@@ -100,19 +106,12 @@ def third(numbers: torch.Tensor, given: list[torch.Tensor], times: int) -> list[
 
 
 def test_a_third_derivative_is_that_of_attention_written_out(scoring):
-    found = []
+    results = []
     for is_own in (True, False):
-        *given, _, _ = tensors()
-        attended = (
-            attend(*given, scoring) if is_own else explicit_attention(*given, scoring.summand, scale=scoring.scale)
-        )
-        found.append(third(attended, given, times=3))
-    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-12)
-
-
-def test_a_second_derivative_of_a_row_is_that_of_the_map(scoring):
-    found = []
-    for function in (row_of_positive_map, positive_map):
-        given = tensors()
-        found.append(third(function(*given, scoring), given, times=2))
-    torch.testing.assert_close(*found, rtol=1e-9, atol=1e-12)
+        query, key, value, _, _ = tensors()
+        if is_own:
+            attended = attend(query, key, value, scoring)
+        else:
+            attended = explicit_attention(query, key, value, scoring.summand, scale=scoring.scale)
+        results.append(third(attended, [query, key, value], times=3))
+    torch.testing.assert_close(*results, rtol=1e-9, atol=1e-12)
