@@ -2,10 +2,10 @@
 
 from lrptrain.findings.announcement import announce
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, detect_candidates, register_detector
-from lrptrain.findings.effect_ratio import effect_ratio
 from lrptrain.findings.evaluation import Evaluation, ExplainedSample
 from lrptrain.findings.facts import fold, unfold
 from lrptrain.findings.finding import Evidence, Finding, worst_severity
+from lrptrain.findings.nearness import effect_ratio
 from lrptrain.findings.scopes import OVERALL, Scope
 from lrptrain.findings.statistics import bootstrap_interval, holm, max_test, sign_flip_test
 from lrptrain.findings.verdicts import Effect, carry_over, news_among, reach_verdicts
