@@ -26,7 +26,7 @@ class ExplainedVariance(NamedTuple):
         share: The share of the variance that the class explains, adjusted for the number of classes (epsilon squared,
             Kelley 1935), so that it is 0 on average where the class says nothing. It is at most 1, and nan with one
             class or where there is no variance.
-        p_value: The p-value of a permutation test; nan where `share` is.
+        p_value: The p-value of a permutation test; nan where it was not made.
     """
 
     share: float
@@ -34,7 +34,11 @@ class ExplainedVariance(NamedTuple):
 
 
 def explained_by_class(
-    contents: Float[np.ndarray, "n values"], predicted: Int[np.ndarray, " n"], seed: int = 0
+    contents: Float[np.ndarray, "n values"],
+    predicted: Int[np.ndarray, " n"],
+    *,
+    least: float = -np.inf,
+    seed: int = 0,
 ) -> ExplainedVariance:
     """Measure how much of the variance of a region's content the predicted class explains.
 
@@ -45,11 +49,14 @@ def explained_by_class(
     Args:
         contents: The region's pixels in every image.
         predicted: The predicted class of each image.
+        least: A smaller share is not tested, which takes a hundred times as long as to compute it.
         seed: The seed of the permutations.
     """
     _, index = np.unique(predicted, return_inverse=True)
     share = _explained_share(contents, index)
-    return ExplainedVariance(share, float("nan") if np.isnan(share) else _permutation_p_value(contents, index, seed))
+    # A share of nan is not tested either.
+    p_value = _permutation_p_value(contents, index, seed) if share >= least else float("nan")
+    return ExplainedVariance(share, p_value)
 
 
 def _explained_share(contents: Float[np.ndarray, "n values"], index: Int[np.ndarray, " n"]) -> float:
@@ -90,11 +97,8 @@ def is_planted(contents: Float[np.ndarray, "n values"], predicted: Int[np.ndarra
         contents: As for `explained_by_class`.
         predicted: As for `explained_by_class`.
     """
-    _, index = np.unique(predicted, return_inverse=True)
-    # The share takes a hundredth of the test's time, and settles most places. It may be nan.
-    if not _explained_share(contents, index) >= MIN_EXPLAINED_VARIANCE:
-        return False
-    return _permutation_p_value(contents, index, seed=0) <= MAX_CONTENT_P_VALUE
+    explained = explained_by_class(contents, predicted, least=MIN_EXPLAINED_VARIANCE)
+    return explained.p_value <= MAX_CONTENT_P_VALUE
 
 
 def place_contents(

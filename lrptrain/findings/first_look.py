@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from lrptrain.findings.detector import get_detector
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.statistics import bootstrap_interval, fewest_for_a_flag, sign_flip_test
-from lrptrain.findings.verdicts import LEAST_EXCHANGE, MIN_TESTED_SAMPLES
+from lrptrain.findings.verdicts import LEAST_EXCHANGE, MIN_TESTED_SAMPLES, demanded_effect
 from lrptrain.intervention import Region
 
 
@@ -116,10 +116,9 @@ def is_settled(
         confidence: The level of verdicts, in (0, 1).
     """
     differences = differences[~np.isnan(differences)]
-    detector = get_detector(candidate.kind)
-    least = max(min_effect, detector.least_effect_of(candidate))
+    least = demanded_effect(candidate, min_effect)
     if len(differences) < look_of(region).least:
-        if rows < fewest_for_a_flag(tests, confidence) and not detector.reported_unconfirmed:
+        if rows < fewest_for_a_flag(tests, confidence) and not get_detector(candidate.kind).reported_unconfirmed:
             return True
         if len(differences) >= max(FEW, rows / 2) and bool((differences < UNMOVED * least).all()):
             return True

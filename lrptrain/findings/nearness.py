@@ -2,10 +2,9 @@
 
 from collections.abc import Mapping, Sequence
 
-from lrptrain.findings.detector import get_detector
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.statistics import bootstrap_interval, fewest_for_a_flag
-from lrptrain.findings.verdicts import LEAST_EXCHANGE, Effect, differences_of
+from lrptrain.findings.verdicts import LEAST_EXCHANGE, Effect, demanded_effect, differences_of
 
 
 def effect_ratio(
@@ -42,7 +41,7 @@ def effect_ratio(
         mean, low, _ = bootstrap_interval(differences, confidence)
         return mean / bound if low > 0 else 0.0
 
-    bounds = [max(min_effect, get_detector(each.kind).least_effect_of(each)) for each in candidates]
+    bounds = [demanded_effect(each, min_effect) for each in candidates]
     removed = [ratio(effect, bound) for effect, bound in zip(effects, bounds, strict=True)]
     exchanged = [ratio(effect, max(bounds[i], LEAST_EXCHANGE)) for i, effect in exchanges.items()]
     return max([*removed, *exchanged], default=0.0)

@@ -79,7 +79,7 @@ def reach_verdicts(
             return replace(candidate, note=effect)
         if i not in removal.tested:
             return replace(candidate, note=f"too few samples to test it: {removal.count(i)}")
-        least = max(min_effect, get_detector(candidate.kind).least_effect_of(candidate))
+        least = demanded_effect(candidate, min_effect)
         first = removal.judged(i, candidate, (least, least))
         exchanged = exchanges.get(i, "")
         if first.state == "confirmed":
@@ -187,6 +187,11 @@ def news_among(previous: Sequence[Finding], current: Sequence[Finding]) -> list[
         return finding.stands
 
     return [each for each in current if is_news(each)]
+
+
+def demanded_effect(candidate: Finding, min_effect: float) -> float:
+    """Return the least mean effect that confirms a candidate: its detector may demand more than `min_effect`."""
+    return max(min_effect, get_detector(candidate.kind).least_effect_of(candidate))
 
 
 def differences_of(effect: Effect | str) -> Float[np.ndarray, " m"]:

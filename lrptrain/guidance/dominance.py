@@ -158,13 +158,13 @@ def agreement(answers: Int[Tensor, " n"], labels: Int[Tensor, " n"]) -> Agreemen
     """
     count = len(labels)
     classes = torch.cat([answers, labels]).unique()
-    given = (answers[:, None] == classes).double().sum(0)
+    answered = (answers[:, None] == classes).double().sum(0)
     wanted = (labels[:, None] == classes).double().sum(0)
     if int((wanted > 0).sum()) < 2:
         return Agreement(0.0, 0.0, 0.0, 0.0)
-    expected = float(given @ wanted) / count
+    expected = float(answered @ wanted) / count
     # Of the matrix that is 1 where an answer is a label: what is left of it less the means of its rows and columns.
     # Samples of one class have equal rows and columns, so that those of the classes do.
-    rest = torch.eye(len(classes), dtype=torch.double) - wanted[:, None] / count - given / count + expected / count
-    variance = float((given[:, None] * wanted * rest**2).sum()) / (count - 1)
+    rest = torch.eye(len(classes), dtype=torch.double) - wanted[:, None] / count - answered / count + expected / count
+    variance = float((answered[:, None] * wanted * rest**2).sum()) / (count - 1)
     return Agreement(float((answers == labels).sum()), expected, variance, float(count))

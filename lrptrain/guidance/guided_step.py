@@ -445,10 +445,10 @@ class GuidedStep:
         training = self._training
         dominance = training.strength.dominance
         local = torch.tensor(dominance.agreement(), device=self._watch.device)
-        found = Agreement(*self._processes.reduced(local, operation="sum").tolist())
+        agreement = Agreement(*self._processes.reduced(local, operation="sum").tolist())
         scale = training.schedule(self._progress.step, self._progress.steps) * training.strength()
         ratio = None if norm_ratio is None else scale * norm_ratio
-        if dominance.update(found, ratio, self._progress.step == 0):
+        if dominance.update(agreement, ratio, self._progress.step == 0):
             training.inform(f"{training.name}: {dominance.text}")
 
     def _generator(self, stream: int = 0) -> torch.Generator:

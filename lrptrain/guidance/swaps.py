@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import torch
@@ -53,40 +54,40 @@ class Swap:
         return self.exchange(explained, annotation, margin, generator, without_evidence)
 
 
-def swap_statistics_of_images(
+def swap_whole_images(
+    swap: Callable[[Tensor, Tensor, ValueRange], Tensor],
     explained: Tensor,
     annotation: Shaped[Tensor, " batch *area"],
     margin: int | None,
     generator: torch.Generator | None,
     without_evidence: bool,
 ) -> tuple[Tensor, Bool[Tensor, " batch"]]:
-    """Give every image mean and spread of another's channels: colour and contrast then tell nothing of the class.
+    """Give every image a property of another one, so that it tells nothing of the class any more.
 
     Where the evidence lies, and a margin around it, does not matter; see `Swap` for the rest.
+
+    Args:
+        swap: Takes images, as many others and the range of their values, and returns the changed images.
+        explained: As for `Swap`.
+        annotation: As for `Swap`.
+        margin: As for `Swap`.
+        generator: As for `Swap`.
+        without_evidence: As for `Swap`.
 
     Raises:
         ValueError: If the model is given no images.
     """
     _check_images(explained)
-    return _with_those_of_others(swap_statistics, explained, annotation, generator)
-
-
-def swap_detail_of_images(
-    explained: Tensor,
-    annotation: Shaped[Tensor, " batch *area"],
-    margin: int | None,
-    generator: torch.Generator | None,
-    without_evidence: bool,
-) -> tuple[Tensor, Bool[Tensor, " batch"]]:
-    """Make every image's finest detail as strong as another's: sharpness and noise then tell nothing of the class.
-
-    Where the evidence lies, and a margin around it, does not matter; see `Swap` for the rest.
-
-    Raises:
-        ValueError: If the model is given no images.
-    """
-    _check_images(explained)
-    return _with_those_of_others(swap_detail, explained, annotation, generator)
+    # A sample that cannot be used (pixels that are not finite) is all ignored, and must not give what it has.
+    usable = (annotation != IGNORED).flatten(1).any(1).to(explained.device)
+    givers = usable.nonzero().flatten()
+    donor = torch.arange(len(explained), device=explained.device)
+    donor[givers] = givers[random_cycle(len(givers), generator).to(explained.device)]
+    swapped = usable & (len(givers) > 1)
+    if not swapped.any():
+        return explained, swapped
+    changed = swap(explained, explained[donor], value_range(list(explained[givers])))
+    return torch.where(swapped[:, None, None, None], changed, explained), swapped
 
 
 def swap_surroundings_and_statistics(
@@ -106,30 +107,11 @@ def swap_surroundings_and_statistics(
     """
     _check_images(explained)
     surrounded, elsewhere = swap_surroundings(explained, annotation, margin, generator, without_evidence)
-    recoloured, changed = _with_those_of_others(swap_statistics, explained, annotation, generator)
+    recoloured, changed = swap_whole_images(swap_statistics, explained, annotation, margin, generator, without_evidence)
     elsewhere = elsewhere.to(explained.device)
     # Surroundings come from the images as they were: one in other colours could bring an image its own tint back.
     outside = outside_evidence(annotation, margin or 0).to(explained.device) & elsewhere[:, None, None]
     return torch.where(outside[:, None], surrounded, recoloured), elsewhere | changed
-
-
-def _with_those_of_others(
-    swap: Callable[[Tensor, Tensor, ValueRange], Tensor],
-    images: Tensor,
-    annotation: Shaped[Tensor, " batch *area"],
-    generator: torch.Generator | None,
-) -> tuple[Tensor, Bool[Tensor, " batch"]]:
-    """Return every image with the statistics, or the detail, of another one, and which images were changed."""
-    # A sample that cannot be used (pixels that are not finite) is all ignored, and must not give its statistics.
-    usable = (annotation != IGNORED).flatten(1).any(1).to(images.device)
-    givers = usable.nonzero().flatten()
-    donor = torch.arange(len(images), device=images.device)
-    donor[givers] = givers[random_cycle(len(givers), generator).to(images.device)]
-    swapped = usable & (len(givers) > 1)
-    if not swapped.any():
-        return images, swapped
-    changed = swap(images, images[donor], value_range(list(images[givers])))
-    return torch.where(swapped[:, None, None, None], changed, images), swapped
 
 
 def _check_images(explained: Tensor) -> None:
@@ -147,8 +129,8 @@ def _check_images(explained: Tensor) -> None:
 
 SWAPS = {
     OUTSIDE: Swap(swap_surroundings, needs_annotation=True),
-    "statistics": Swap(swap_statistics_of_images, needs_annotation=False),
-    "detail": Swap(swap_detail_of_images, needs_annotation=False),
+    "statistics": Swap(partial(swap_whole_images, swap_statistics), needs_annotation=False),
+    "detail": Swap(partial(swap_whole_images, swap_detail), needs_annotation=False),
     "outside+statistics": Swap(swap_surroundings_and_statistics, needs_annotation=True),
 }
 """All kinds of swaps, by the names that users give."""

@@ -25,7 +25,7 @@ def test_the_finest_detail_is_what_smoothing_takes_away():
             detail, image - ndimage.convolve(image, binomial, mode="nearest"), rtol=0, atol=1e-14
         )
     squares = finest_detail(images[:1]).std((2, 3), correction=0).square()
-    assert strength_of_detail(images[0]) == pytest.approx(float(squares.mean().sqrt()), rel=1e-6)
+    assert strength_of_detail(images[0]) == pytest.approx(float(squares.mean().sqrt()), rel=1e-5)
 
 
 def test_detail_is_scaled_to_the_donors_and_all_else_stays():
@@ -53,7 +53,7 @@ def test_it_commutes_with_the_normalisation_of_the_pixels_and_so_do_its_bounds()
 
 def test_what_has_no_detail_stays_and_little_detail_is_not_drawn_out():
     constant = torch.full((2, 3, 8, 7), 0.3, dtype=torch.float64)
-    assert torch.equal(swap_detail(constant, pictures(2)), constant)
+    torch.testing.assert_close(swap_detail(constant, pictures(2)), constant, rtol=0, atol=1e-14)
     faint = constant + 1e-3 * pictures(2)
     torch.testing.assert_close(
         swap_detail(faint, pictures(2)), faint + (MOST_GAIN - 1) * finest_detail(faint), rtol=0, atol=1e-14

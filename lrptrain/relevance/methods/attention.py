@@ -63,16 +63,16 @@ def rolled_out_in_parts(
         if layer.queries not in rows:  # nothing behind it reads this stream
             continue
         row = rows[layer.queries]
-        kept = torch.zeros_like(row)
+        skipped = torch.zeros_like(row)
         passed = torch.zeros_like(row)
         for queries, block in parts(row):
             read = row[:, queries]
             if normalize_rows:
                 read = read / (layer.residuals + block.sum(-1))
-                kept = kept.slice_scatter(layer.residuals * read, 1, queries.start, queries.stop)
+                skipped = skipped.slice_scatter(layer.residuals * read, 1, queries.start, queries.stop)
             passed = passed + pooled_row(read, block)
         if normalize_rows:
-            rows[layer.queries] = kept
+            rows[layer.queries] = skipped
         rows[layer.keys] = rows[layer.keys] + passed if layer.keys in rows else passed
     return rows
 
@@ -183,8 +183,8 @@ def _fused(kernels: Kernels, layers: Sequence[AttentionLayer]) -> list[KernelAtt
     """The fused attention of every layer; none if one of them is of another kind."""
     blocks = [layer.blocks for layer in layers]
     attentions = [kernels.of_map(parts[0]) if len(parts) == 1 else None for parts in blocks]
-    found = [attention for attention in attentions if attention is not None]
-    return found if len(found) == len(layers) else []
+    fused = [attention for attention in attentions if attention is not None]
+    return fused if len(fused) == len(layers) else []
 
 
 def _served_twice(recording: Recording, layers: Sequence[AttentionLayer]) -> list[KernelAttention]:
@@ -192,8 +192,8 @@ def _served_twice(recording: Recording, layers: Sequence[AttentionLayer]) -> lis
     kernels = recording.tape.kernels
     if kernels is None or not kernels.twice or crosses(layers) or not torch.is_grad_enabled():
         return []
-    found = _fused(kernels, layers)
-    return found if all(_has_samples_first(recording, attention) for attention in found) else []
+    fused = _fused(kernels, layers)
+    return fused if all(_has_samples_first(recording, attention) for attention in fused) else []
 
 
 def _has_samples_first(recording: Recording, attention: KernelAttention) -> bool:

@@ -124,15 +124,15 @@ class Arrivals:
 
     def of(self, value: Value) -> Iterator[tuple[slice, Tensor]]:
         """What arrives at a value, part by part."""
-        found = self._early.pop(value, [])
-        yield from found
+        parts = self._early.pop(value, [])
+        yield from parts
         for arrived, rows, part in self._steps:
             if arrived is value:
-                found = [(rows, part)]
+                parts = [(rows, part)]
                 yield rows, part
                 continue
             self._early.setdefault(arrived, []).append((rows, part))
-            if found:  # the parts of one value follow one another
+            if parts:  # the parts of one value follow one another
                 return
 
 

@@ -272,14 +272,14 @@ class Propagator:
             some = attention.of_queries(rows, part.dtype)
             local = self._of_queries(some)
             arrived = {some.nodes[-1].outputs[0]: part_of_rows}
-            of_whole = {piece: whole for whole, piece in some.parts.items()}
+            original = {piece: value for value, piece in some.parts.items()}
             for node in reversed(some.nodes):
                 relevance = arrived.pop(node.outputs[0], None)
                 if relevance is None:
                     continue
-                whole = of_whole[node.outputs[0]]
-                if whole in wanted:
-                    yield whole, rows, relevance
+                value = original[node.outputs[0]]
+                if value in wanted:
+                    yield value, rows, relevance
                     if is_last:
                         break
                 for piece, share in _rule_for(node, composite)(local, node, [relevance]):
@@ -287,18 +287,18 @@ class Propagator:
             if some.query in arrived:
                 of_query[..., rows, :] = arrived.pop(some.query)
             for piece, share in arrived.items():
-                whole = of_whole[piece]
-                shares[whole] = shares[whole] + share if whole in shares else share
+                value = original[piece]
+                shares[value] = shares[value] + share if value in shares else share
         return [(query, of_query), *shares.items()]
 
     def _of_queries(self, some: QueryRows) -> "Propagator":
         """This propagator, for operations on some queries of an attention."""
         query = some.nodes[0].outputs[0]
-        whole_of = {piece: whole for whole, piece in some.parts.items()}
-        axes = {piece: self.axes[whole] for piece, whole in whole_of.items()}
+        original = {piece: value for value, piece in some.parts.items()}
+        axes = {piece: self.axes[value] for piece, value in original.items()}
         local = copy.copy(self)
         local.axes = {**axes, some.query: axes[query]}
-        local.from_softmaxes = {piece for piece, whole in whole_of.items() if whole in self.from_softmaxes}
+        local.from_softmaxes = {piece for piece, value in original.items() if value in self.from_softmaxes}
         local._producers = {value: node for node in some.nodes for value in node.outputs}
         return local
 

@@ -46,9 +46,9 @@ class WeightExchange:
         asked = self._asked(wanted)
         mine: list[Tensor] = []
         for number in sorted(asked):
-            whole = [parameter.full_tensor() for parameter in self._units[number]]  # type: ignore[attr-defined]
+            gathered = [parameter.full_tensor() for parameter in self._units[number]]  # type: ignore[attr-defined]
             if number == wanted:
-                mine = whole
+                mine = gathered
         return asked, mine
 
     def _asked(self, wanted: int) -> set[int]:

@@ -162,11 +162,11 @@ class WholeWeights(TorchFunctionMode):
                 f"{name} writes into a sharded weight, of which this process holds a part; explain a model of its own"
             )
         parameters = {id(x): _parameter(x) for x in shards}
-        whole = {key: _whole(parameter) for key, parameter in parameters.items()}
-        args, kwargs = map_nested((args, kwargs), Tensor, lambda x: whole.get(id(x), x))
+        gathered = {key: _whole(parameter) for key, parameter in parameters.items()}
+        args, kwargs = map_nested((args, kwargs), Tensor, lambda x: gathered.get(id(x), x))
         if not torch.is_grad_enabled() or is_transforming():
             return func(*args, **kwargs)
-        by_memory = {x.untyped_storage()._cdata: parameters[key] for key, x in whole.items()}
+        by_memory = {x.untyped_storage()._cdata: parameters[key] for key, x in gathered.items()}
         with torch.autograd.graph.saved_tensors_hooks(_packing(by_memory), _unpack):
             return func(*args, **kwargs)
 

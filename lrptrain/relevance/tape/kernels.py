@@ -154,12 +154,12 @@ class KernelAttention:
         is_second = gradient.requires_grad
         with torch.enable_grad():
             start = value.tensor if is_second else value.tensor.detach().requires_grad_()
-            made: dict[Value, Tensor] = {value: start}
+            results: dict[Value, Tensor] = {value: start}
             for node in self.nodes[self.inside.index(value) + 1 :]:
-                made[node.outputs[0]] = node.call(
-                    lambda x: made[x] if x in made else x.tensor if is_second else x.tensor.detach()
+                results[node.outputs[0]] = node.call(
+                    lambda x: results[x] if x in results else x.tensor if is_second else x.tensor.detach()
                 )
-        (inside,) = torch.autograd.grad(made[self.output], start, gradient, create_graph=is_second)
+        (inside,) = torch.autograd.grad(results[self.output], start, gradient, create_graph=is_second)
         return inside
 
     # -- Some queries at a time ---------------------------------------------------------------------------------------
@@ -182,11 +182,11 @@ class KernelAttention:
     def of_queries(self, rows: slice, dtype: torch.dtype) -> "QueryRows":
         """The operations on some queries alone, with their results, in the given precision."""
         query, key, value = self.operands
-        made = self._made(rows, dtype)
-        made[self.output] = _numbers(self.output, dtype)[..., rows, :]
-        made[key] = _numbers(key, dtype)
-        made[value] = _numbers(value, dtype)
-        parts = {whole: Value(tensor, depends=True) for whole, tensor in made.items()}
+        results = self._made(rows, dtype)
+        results[self.output] = _numbers(self.output, dtype)[..., rows, :]
+        results[key] = _numbers(key, dtype)
+        results[value] = _numbers(value, dtype)
+        parts = {original: Value(tensor, depends=True) for original, tensor in results.items()}
         # Apart from the others: a model may have one tensor for queries and keys.
         of_query = Value(_numbers(query, dtype)[..., rows, :], depends=True)
         nodes = []
@@ -202,12 +202,12 @@ class KernelAttention:
         scaling, *others = self.nodes[:-1]
         query, scale = scaling.args
         with torch.no_grad():
-            made = {scaling.outputs[0]: _numbers(query, dtype)[..., rows, :] * scale}
+            results = {scaling.outputs[0]: _numbers(query, dtype)[..., rows, :] * scale}
             for node in others:
                 args = self._arguments(node, rows, dtype)
-                known = map_nested(args, Value, lambda x: made[x] if x in made else _numbers(x, dtype))
-                made[node.outputs[0]] = node.function(*known)
-        return made
+                numbers = map_nested(args, Value, lambda x: results[x] if x in results else _numbers(x, dtype))
+                results[node.outputs[0]] = node.function(*numbers)
+        return results
 
     def _arguments(self, node: Node, rows: slice, dtype: torch.dtype) -> tuple[Any, ...]:
         """The arguments of one of the operations; of a mask that has a row for each query, the rows of these."""
@@ -272,13 +272,13 @@ class Kernels:
 
     def _of_causal(self, query: Tensor, key: Tensor) -> Tensor:
         """What the mask of a decoder adds to the scores; one for all layers of one size."""
-        known = self._causal
+        summand = self._causal
         shape = (query.shape[-2], key.shape[-2])
-        if known is None or (known.shape, known.dtype, known.device) != (shape, query.dtype, query.device):
+        if summand is None or (summand.shape, summand.dtype, summand.device) != (shape, query.dtype, query.device):
             lowest = torch.finfo(query.dtype).min
-            known = torch.full(shape, lowest, dtype=query.dtype, device=query.device).triu_(1)
-            self._causal = known
-        return known
+            summand = torch.full(shape, lowest, dtype=query.dtype, device=query.device).triu_(1)
+            self._causal = summand
+        return summand
 
     def _of_mask(self, mask: Tensor, dtype: torch.dtype) -> Tensor | None:
         """What a mask adds to the scores, 0 or the lowest number; None if it does more than that."""
@@ -377,11 +377,11 @@ def operations(call: KernelCall, operands: tuple[Any, Any, Any], path: str) -> l
     def then(name: str, function: Any, args: tuple[Any, ...], size: tuple[int, ...] | torch.Size) -> Value | Tensor:
         inputs = tuple(dict.fromkeys(x for x in args if isinstance(x, Value)))
         constants = tuple((x, version_of(x)) for x in args if isinstance(x, Tensor))
-        made = Value(like.expand(size), depends=bool(inputs))
-        node = Node(name, function, args, {}, inputs, (made,), path, constants)
-        made.release(node)
+        result = Value(like.expand(size), depends=bool(inputs))
+        node = Node(name, function, args, {}, inputs, (result,), path, constants)
+        result.release(node)
         nodes.append(node)
-        return made
+        return result
 
     scaled = then("mul", torch.mul, (query, call.scale), shape)
     turned = then("transpose", torch.transpose, (key, -2, -1), (*call.key.shape[:-2], *call.key.shape[:-3:-1]))

@@ -92,8 +92,10 @@ class _AttentionGradient(torch.autograd.Function):
         ctx.scoring = scoring
         of_query, of_key, of_value = (_zeros(x) for x in (query, key, value))
         for at in _parts(query, key):
-            q, g = query[at], gradient[at]
-            k, v = key[at.sample], value[at.sample]
+            q = query[at]
+            g = gradient[at]
+            k = key[at.sample]
+            v = value[at.sample]
             probabilities = _probabilities(q, k, scoring, at)
             of_value[at.sample].baddbmm_(probabilities.mT, g)
             of_scores = _of_scores(probabilities, torch.bmm(g, v.mT))
@@ -142,8 +144,10 @@ class _RowOfPositiveMap(torch.autograd.Function):
                 continue
             # Of r P dP all but r is a matrix: r goes with the queries and their gradient, which are smaller.
             scaled = read[:, None]
-            q, g = query[at], gradient[at]
-            k, v = key[at.sample], value[at.sample]
+            q = query[at]
+            g = gradient[at]
+            k = key[at.sample]
+            v = value[at.sample]
             probabilities = _probabilities(q, k, scoring, at)
             of_map = torch.bmm(g, v.mT)
             # P is nowhere negative, so that dP has the sign of the product.
@@ -167,7 +171,7 @@ def _second_derivative(
     scale = scoring.scale
     of_query, of_key, of_value, of_gradient = (_zeros(x) for x in tensors)
     for at in _parts(query, key):
-        q, g, a = query[at], gradient[at], tangents[0][at]
+        q, g, a = (x[at] for x in (query, gradient, tangents[0]))
         k, v, b, e = (x[at.sample] for x in (key, value, tangents[1], tangents[2]))
         probabilities = _probabilities(q, k, scoring, at)
         of_map = torch.bmm(g, v.mT)

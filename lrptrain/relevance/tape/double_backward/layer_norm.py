@@ -91,7 +91,8 @@ def _second_derivative(
     of_gradient, of_x = (torch.empty(x.shape, dtype=x.dtype, device=x.device) for _ in range(2))
     of_weight = torch.zeros_like(weight)
     rows = [tensor.reshape(-1, features) for tensor in (tangent, gradient, x)]
-    means, spreads = mean.reshape(-1, 1), inverse_spread.reshape(-1, 1)
+    means = mean.reshape(-1, 1)
+    spreads = inverse_spread.reshape(-1, 1)
     height = max(1, _ENTRIES_AT_A_TIME // features)
     for start in range(0, len(means), height):
         part = slice(start, start + height)
@@ -128,8 +129,8 @@ def _by_torch(
         first = torch.autograd.grad(
             F.layer_norm(x, weight.shape, weight, shift, eps), (x, weight, shift), gradient, create_graph=True
         )
-        given = [(x, tangent) for x, tangent in zip(first, tangents, strict=True) if tangent is not None]
-        numbers = [(x * tangent).sum() for x, tangent in given if x.requires_grad]
+        pairs = [(x, tangent) for x, tangent in zip(first, tangents, strict=True) if tangent is not None]
+        numbers = [(x * tangent).sum() for x, tangent in pairs if x.requires_grad]
         if not numbers:
             return None, None, None
         total = torch.stack(numbers).sum()
