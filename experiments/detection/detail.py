@@ -14,13 +14,9 @@ from scipy.ndimage import gaussian_filter
 
 from experiments.benchmark import image_marks
 from experiments.benchmark.cases import NO_MARK, Case
-from experiments.benchmark.watch import MOMENTS, answers, prepared, right, trained
+from experiments.detection.properties import measured
 from experiments.table import markdown
-from lrptrain.batch import Sample
 from lrptrain.findings.detectors.detail import RelianceOnDetail
-from lrptrain.findings.detectors.unlocated import goes_with_the_answer, judged_rows
-from lrptrain.intervention import InterventionConfig, Region, effects
-from lrptrain.intervention.detail import strength_of_detail
 
 NOISE = (0.0, 0.05, 0.1, 0.2)
 """Standard deviations of each class's noise, of pixels in 0..1."""
@@ -28,7 +24,6 @@ SHARPER = (0.0, 0.7, 1.5, 3.0)
 """How much is added of what smoothing takes away."""
 CELLS = (1, 2, 3, 4)
 """The sides of the cells that are of one colour, in pixels."""
-GRID = (6, 6)
 
 
 def noise(picture: image_marks.Picture, form: int, rng: np.random.Generator) -> image_marks.Picture:
@@ -59,38 +54,12 @@ def cases() -> list[Case]:
     return [Case(*each, 55, number) for number, each in enumerate(pairs)]
 
 
-def measured(case: Case) -> dict[str, str]:
-    """Train, and return a row of the table."""
-    run = prepared(case)
-    trained(run, MOMENTS[-1], case.randomness)(MOMENTS[-1])
-    samples = [Sample(i, 0, {"image": image}) for i, image in enumerate(run.shown["image"])]
-    probabilities = answers(run.net, run.shown).softmax(1).numpy()
-    rows = judged_rows(len(samples))
-    change, control = effects(
-        run.net, samples, rows=rows, computed_rows=rows, region=Region("detail"), probabilities=probabilities,
-        grid=GRID, config=InterventionConfig(),
-    )  # fmt: skip
-    strengths = [strength_of_detail(sample.tensors["image"]) for sample in samples]
-    is_tested = goes_with_the_answer(strengths, probabilities.argmax(1), 0.95)
-    effect = float(np.nanmean(change - control))
-    return {
-        "images": case.task,
-        "shortcut": case.kind,
-        "correlation": "-" if case.correlation is None else f"{case.correlation:g}",
-        "accuracy": f"{right(run.net, run.shown).mean():.2f}",
-        "with marks of any class": f"{right(run.net, run.unbiased).mean():.2f}",
-        "tested": "yes" if is_tested else "no",
-        "effect beyond the control": f"{effect:.3f}",
-        "large enough": "yes" if is_tested and effect >= RelianceOnDetail.least_effect else "no",
-    }
-
-
 def main() -> None:
     torch.set_num_threads(1)
     image_marks.PICTURE_MARKS |= KINDS
     rows = []
     for case in cases():
-        rows.append(measured(case))
+        rows += measured(case, RelianceOnDetail())
         print(rows[-1], flush=True)
     print(markdown(rows))
 

@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from lrptrain.batch import Sample
 from lrptrain.findings.content import is_planted, place_contents
 from lrptrain.intervention import Region
-from lrptrain.intervention.marks import Box
+from lrptrain.intervention.boxes import Box
 
 MOST_OF_THE_IMAGE = 0.5
 """What would reach over a larger share of the image is no mark: it is left as it was suspected."""

@@ -14,12 +14,14 @@ from torch import Tensor, nn
 from lrptrain.batch import Sample, collate, model_inputs
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.logits import class_probabilities
+from lrptrain.intervention.boxes import Box
 from lrptrain.intervention.changes import Change, KeptChanges
 from lrptrain.intervention.confidence import sharpened
 from lrptrain.intervention.detail import swap_detail
 from lrptrain.intervention.images import filled, inpainted, shifted
 from lrptrain.intervention.lengths import at_lengths, inner_tokens
-from lrptrain.intervention.marks import Box, elsewhere, pasted
+from lrptrain.intervention.marks import elsewhere, pasted
+from lrptrain.intervention.placement import as_large_as, at_place_of, swap_placement
 from lrptrain.intervention.regions import Region, image_of, images_of, pixels, tokens
 from lrptrain.intervention.statistics import ValueRange, swap_statistics, value_range
 from lrptrain.intervention.swap import donors_by_prediction, places_in_order, swap_pixels, swap_places
@@ -30,6 +32,8 @@ from lrptrain.relevance.outputs import read_logits
 INTERVENTIONS = ("swap", "inpaint", "fill")
 SWAPS_OF_IMAGES = {"statistics": swap_statistics, "detail": swap_detail}
 """What an image as a whole takes from another one, by the kind of region."""
+PLACEMENTS = {"location": at_place_of, "size": as_large_as}
+"""What the evidence of an image takes from that of another one, by the kind of region."""
 
 
 @dataclass(frozen=True)
@@ -75,15 +79,15 @@ def strategy_of(region: Region, grid: tuple[int, int] | None, config: Interventi
 
     Words are deleted otherwise, and places of images painted over.
 
-    The statistics and the detail of an image and the length of a text can only be swapped, and a mark pasted, whatever
-    was configured for places.
+    Properties, such as the statistics of an image or the length of a text, can only be swapped, and a mark pasted,
+    whatever was configured for places.
 
     Args:
         region: What is changed.
         grid: Rows and columns of an image's tokens, None for texts.
         config: How to intervene.
     """
-    if region.kind in ("statistics", "detail", "length"):
+    if region.is_property:
         return region.kind
     if region.kind == "mark":
         return "paste"
@@ -141,7 +145,7 @@ def effects(
 ) -> tuple[Float[np.ndarray, " m"], Float[np.ndarray, " m"]]:
     """Change a region in some samples, and measure by how much the probability of the predicted class falls.
 
-    The control of a swap, of surroundings as of statistics or lengths, is a swap with a sample of the same predicted
+    The control of a swap, of surroundings as of properties, is a swap with a sample of the same predicted
     class. (A random region would be none: a tinted background is everywhere.) A place that is exchanged takes what the
     donor has in the same place, without the donor's evidence. The control of all else is an equally large random
     region: the same shape elsewhere, shifted around the edges of the image, or as many random tokens. A mark that is
@@ -169,7 +173,7 @@ def effects(
     """
     predicted = probabilities.argmax(1)
     strategy = strategy_of(region, grid, config)
-    swap = strategy in ("swap", "statistics", "detail", "length")
+    swap = strategy == "swap" or region.is_property
     # Painting over continues what is kept: from the very edge of the evidence, it would spread that over the image.
     margin = config.margin if swap else None
     # Every sample has a place to give, also where that of a single class is tested; surroundings need an annotation.
@@ -300,6 +304,10 @@ def _altered_images(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
             yield {**chunk.batch, name: pasted(images, chunk.source, boxes, chunk.random[0])}
         return
     for donors in chunk.donors:
+        if chunk.region.kind in PLACEMENTS:
+            donor_evidence = pixels(chunk.region, donors, grid)
+            yield {**chunk.batch, name: swap_placement(images, region, donor_evidence, PLACEMENTS[chunk.region.kind])}
+            continue
         if chunk.valid is not None:
             swapped = SWAPS_OF_IMAGES[chunk.region.kind](images, image_of(donors)[1], chunk.valid)
             yield {**chunk.batch, name: swapped}

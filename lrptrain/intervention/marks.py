@@ -1,22 +1,13 @@
 """A piece of one image pasted into others: does the prediction follow it?"""
 
 from collections.abc import Sequence
-from typing import NamedTuple
 
 import numpy as np
 from jaxtyping import Float
 from torch import Tensor
 
+from lrptrain.intervention.boxes import Box
 from lrptrain.intervention.images import Images
-
-
-class Box(NamedTuple):
-    """A rectangle of pixels: rows from `top` and columns from `left` on, `bottom` and `right` excluded."""
-
-    top: int
-    left: int
-    bottom: int
-    right: int
 
 
 def pasted(images: Images, source: Float[Tensor, "channels height width"], boxes: Sequence[Box], at: Tensor) -> Images:
@@ -46,10 +37,8 @@ def elsewhere(box: Box, size: tuple[int, int], draw: float) -> Box:
         size: Rows and columns of the image.
         draw: A number in [0, 1): which of these boxes.
     """
-    rows = box.bottom - box.top
-    columns = box.right - box.left
-    top, left = np.indices((size[0] - rows + 1, size[1] - columns + 1)).reshape(2, -1)
-    apart = np.flatnonzero((abs(top - box.top) >= rows) | (abs(left - box.left) >= columns))
+    top, left = np.indices((size[0] - box.height + 1, size[1] - box.width + 1)).reshape(2, -1)
+    apart = np.flatnonzero((abs(top - box.top) >= box.height) | (abs(left - box.left) >= box.width))
     places = apart if len(apart) else np.arange(len(top))
     place = places[int(draw * len(places))]
-    return Box(int(top[place]), int(left[place]), int(top[place]) + rows, int(left[place]) + columns)
+    return Box(int(top[place]), int(left[place]), int(top[place]) + box.height, int(left[place]) + box.width)

@@ -24,9 +24,10 @@ class Region:
     Attributes:
         kind: `"outside"`: all but the evidence. `"named"`: a named region of the annotation. `"patches"`: patches of an
             image. `"statistics"`: the mean and spread of an image's channels, which lie at all pixels. `"detail"`: the
-            strength of its finest detail, likewise. `"mark"`: a piece of one image that is put into others. `"token"`:
-            every occurrence of a token in a text. `"place"`: a place in a text. `"length"`: how long a text is, which
-            lies at all of its tokens.
+            strength of its finest detail, likewise. `"location"`: where the evidence lies in an image. `"size"`: how
+            large it is there. `"mark"`: a piece of one image that is put into others. `"token"`: every occurrence of a
+            token in a text. `"place"`: a place in a text. `"length"`: how long a text is, which lies at all of its
+            tokens.
         which: For `"named"` the index of the region; for `"patches"` the indices of the tokens, row by row; for
             `"mark"` the index of the sample, and top, left, bottom and right of the piece; for `"token"` its id; for
             `"place"` 0 for the first content token, -1 for the last, and so on.
@@ -34,7 +35,9 @@ class Region:
             rather than to be removed.
     """
 
-    kind: Literal["outside", "named", "patches", "statistics", "detail", "mark", "token", "place", "length"]
+    kind: Literal[
+        "outside", "named", "patches", "statistics", "detail", "location", "size", "mark", "token", "place", "length"
+    ]
     which: int | tuple[int, ...] = 0
     exchanged: bool = False
 
@@ -50,7 +53,12 @@ class Region:
     @property
     def by_annotation(self) -> bool:
         """Whether an annotation says where it is."""
-        return self.kind in ("outside", "named")
+        return self.kind in ("outside", "named", "location", "size")
+
+    @property
+    def is_property(self) -> bool:
+        """Whether it is a property of the whole sample or of its evidence, and no place: it can only be swapped."""
+        return self.kind in ("statistics", "detail", "location", "size", "length")
 
 
 def image_of(batch: Mapping[str, Tensor]) -> tuple[str, Tensor]:
@@ -85,9 +93,9 @@ def pixels(
         cells[list(region.which)] = 1
         return _enlarged(cells.view(1, 1, *grid), size)[:, 0].expand(len(images), -1, -1)
     values = _annotation(batch, size, region.which if region.kind == "named" else 0)
-    if region.kind == "named":
-        return values == 1
-    return outside_evidence(values, margin)
+    if region.kind == "outside":
+        return outside_evidence(values, margin)
+    return values == 1
 
 
 def kept_by_margin(samples: Iterable[Sample], margin: int) -> float:

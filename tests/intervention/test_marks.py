@@ -6,7 +6,8 @@ import torch
 
 from lrptrain.batch import Sample
 from lrptrain.intervention import InterventionConfig, KeptChanges, Region, effects, strategy_of
-from lrptrain.intervention.marks import Box, elsewhere, pasted
+from lrptrain.intervention.boxes import Box
+from lrptrain.intervention.marks import elsewhere, pasted
 
 
 def test_a_piece_is_where_it_was_put_and_the_rest_is_as_it_was():

@@ -20,7 +20,7 @@ from lrptrain.findings.extent import reached_box
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import Scope
 from lrptrain.intervention import Region
-from lrptrain.intervention.marks import Box
+from lrptrain.intervention.boxes import Box
 from lrptrain.intervention.regions import images_of
 
 PEAKS = 2

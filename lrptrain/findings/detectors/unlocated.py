@@ -11,6 +11,9 @@ from lrptrain.findings.evaluation import Evaluation
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import OVERALL
 from lrptrain.findings.wording import intervention_sentence
+from lrptrain.intervention.boxes import Box
+from lrptrain.intervention.placement import evidence_boxes
+from lrptrain.intervention.regions import images_of
 
 MOST_JUDGED = 32
 """So many samples at most are changed, each by two forward passes.
@@ -63,6 +66,23 @@ class UnlocatedReliance(Detector):
             step=evaluation.step,
             first_epoch=evaluation.epoch,
         )
+
+
+def annotated_objects(evaluation: Evaluation) -> tuple[Int[np.ndarray, " annotated"], list[Box]]:
+    """Return which images have an annotated object, and the box of each.
+
+    There are none where no intervention will follow, of texts, and of images that differ in shape: no object could be
+    put where that of another image lies.
+    """
+    none: tuple[Int[np.ndarray, " 0"], list[Box]] = (np.empty(0, int), [])
+    # Without a grid, what is called an image may be a table or a series.
+    if evaluation.inputs is None or evaluation.grid is None:
+        return none
+    images = images_of(evaluation.inputs)
+    if len({image.shape for image in images}) != 1 or len(images) < len(evaluation.inputs):
+        return none
+    boxes = {i: box for i, box in enumerate(evidence_boxes(evaluation.inputs, evaluation.grid)) if box is not None}
+    return np.array([*boxes], int), [*boxes.values()]
 
 
 def judged_rows(count: int) -> Int[np.ndarray, " judged"]:

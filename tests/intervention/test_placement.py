@@ -1,0 +1,164 @@
+"""The swaps of an object's place and size beside what is counted by hand, and what they must leave alone."""
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+from lrptrain.batch import Sample
+from lrptrain.intervention import InterventionConfig, Region, effects, strategy_of
+from lrptrain.intervention.boxes import Box, bounding_box
+from lrptrain.intervention.images import inpainted
+from lrptrain.intervention.placement import MOST_SCALE, as_large_as, at_place_of, evidence_boxes, swap_placement
+
+SIZE = (24, 32)
+
+
+def evidence(*boxes):
+    masks = torch.zeros(len(boxes), *SIZE, dtype=torch.bool)
+    for mask, box in zip(masks, boxes, strict=True):
+        if box is not None:
+            mask[box.top : box.bottom, box.left : box.right] = True
+    return masks
+
+
+def test_the_box_of_a_region_is_the_smallest_that_holds_it():
+    region = torch.zeros(5, 7, dtype=torch.bool)
+    assert bounding_box(region) is None
+    region[1, 5] = region[3, 2] = True
+    assert bounding_box(region) == Box(1, 2, 4, 6)
+    assert (Box(1, 2, 4, 6).height, Box(1, 2, 4, 6).width) == (3, 4)
+
+
+@pytest.mark.parametrize(
+    ("thing", "donor", "expected"),
+    [
+        (Box(2, 3, 8, 7), Box(10, 20, 14, 28), Box(9, 22, 15, 26)),
+        (Box(9, 22, 15, 26), Box(2, 3, 8, 7), Box(2, 3, 8, 7)),
+        (Box(2, 3, 8, 7), Box(23, 31, 24, 32), Box(18, 28, 24, 32)),  # no further than the lower right corner
+        (Box(9, 22, 15, 26), Box(0, 0, 1, 1), Box(0, 0, 6, 4)),
+    ],
+)
+def test_an_object_moves_to_the_middle_of_the_donors_within_the_image(thing, donor, expected):
+    assert at_place_of(thing, donor, SIZE) == expected
+
+
+@pytest.mark.parametrize(
+    ("thing", "donor", "expected"),
+    [
+        (Box(8, 8, 14, 12), Box(0, 0, 12, 8), Box(5, 6, 17, 14)),
+        (Box(5, 6, 17, 14), Box(0, 0, 6, 4), Box(8, 8, 14, 12)),
+        (Box(0, 0, 6, 4), Box(8, 4, 20, 12), Box(0, 0, 12, 8)),  # it stays within the image
+        (Box(8, 8, 14, 12), Box(0, 0, 24, 32), Box(0, 2, 24, 18)),  # no larger than the image
+        (Box(10, 10, 11, 11), Box(0, 0, 20, 20), Box(8, 8, 12, 12)),  # `MOST_SCALE`
+        (Box(4, 4, 20, 20), Box(0, 0, 1, 1), Box(10, 10, 14, 14)),
+    ],
+)
+def test_an_object_takes_the_area_of_the_donors_and_keeps_its_shape_and_middle(thing, donor, expected):
+    assert MOST_SCALE == 4
+    assert as_large_as(thing, donor, SIZE) == expected
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.float16])
+def test_an_object_is_moved_with_its_margin_pixel_by_pixel_and_its_old_place_is_painted_over(dtype):
+    images = torch.rand(2, 3, *SIZE, generator=torch.Generator().manual_seed(0), dtype=torch.float64).to(dtype)
+    old, new = Box(4, 5, 8, 9), Box(14, 20, 18, 24)
+    changed = swap_placement(images, evidence(old, new), evidence(new, old), at_place_of)
+    # With a margin of 2 pixels, boxes of 8 x 8. A blend of neighbours would be off by tenths.
+    torch.testing.assert_close(
+        changed[0, :, 12:20, 18:26], images[0, :, 2:10, 3:11], rtol=0, atol=4 * torch.finfo(dtype).eps
+    )
+    ground = inpainted(images, evidence(Box(2, 3, 10, 11), Box(12, 18, 20, 26)))
+    torch.testing.assert_close(changed[0, :, 2:10, 3:11], ground[0, :, 2:10, 3:11], rtol=0, atol=2e-3)
+    elsewhere = ~evidence(Box(2, 3, 10, 11), Box(12, 18, 20, 26)).any(0)
+    assert torch.equal(changed[:, :, elsewhere], images[:, :, elsewhere])
+    # Back again: it is where it was, and the other place is painted over.
+    back = swap_placement(changed[:1], evidence(new), evidence(old), at_place_of)
+    torch.testing.assert_close(
+        back[0, :, 2:10, 3:11], images[0, :, 2:10, 3:11], rtol=0, atol=8 * torch.finfo(dtype).eps
+    )
+
+
+def test_an_object_of_twice_the_size_shows_each_pixel_twice():
+    # A ramp is what bilinear sampling reproduces exactly.
+    rows, columns = torch.meshgrid(*(torch.arange(side, dtype=torch.float64) for side in SIZE), indexing="ij")
+    images = torch.stack([rows, columns])[None]
+    small = evidence(Box(10, 12, 12, 14))  # 6 x 6 pixels with its margin
+    large = evidence(Box(2, 2, 10, 10))  # 12 x 12
+    changed = swap_placement(images, small, large, as_large_as)
+    middle = torch.arange(12, dtype=torch.float64) / 2 - 0.25
+    torch.testing.assert_close(changed[0, 0, 5:17, 10], 8 + middle, rtol=0, atol=1e-12)
+    torch.testing.assert_close(changed[0, 1, 10, 7:19], 10 + middle, rtol=0, atol=1e-12)
+    assert torch.equal(changed[0, :, :5], images[0, :, :5])
+
+
+def test_images_without_evidence_or_with_a_donor_without_stay_as_they_are():
+    images = torch.rand(3, 3, *SIZE, generator=torch.Generator().manual_seed(0))
+    box = Box(4, 5, 8, 9)
+    changed = swap_placement(images, evidence(box, None, None), evidence(None, box, None), at_place_of)
+    assert torch.equal(changed, images)
+
+
+def test_evidence_is_read_from_masks_and_boxes_and_what_is_ignored_is_none():
+    mask = torch.zeros(SIZE, dtype=torch.uint8)
+    mask[3:7, 10:12] = 1
+    mask[0] = 255
+    image = torch.zeros(3, *SIZE)
+    samples = [
+        Sample(0, 0, {"image": image, "mask": mask}),
+        Sample(1, 0, {"image": image, "boxes": torch.tensor([[10.0, 3.0, 12.0, 7.0]])}),
+        Sample(2, 0, {"image": image, "mask": torch.zeros_like(mask)}),
+        Sample(3, 0, {"image": image}),
+    ]
+    box = Box(3, 10, 7, 12)
+    assert evidence_boxes(samples, (3, 4)) == [box, box, None, None]
+
+
+class ReadsTheObject(nn.Module):
+    """Class 0 if the middle of what is bright lies on the left, or if little is bright; for sure."""
+
+    def __init__(self, what):
+        super().__init__()
+        self.what = what
+
+    def forward(self, image):
+        bright = (image[:, 0] > 0.5).double()
+        columns = torch.arange(image.shape[-1], dtype=torch.float64)
+        middle = (bright.sum(1) * columns).sum(1) / bright.sum((1, 2))
+        score = middle - SIZE[1] / 2 if self.what == "location" else bright.sum((1, 2)) - 62
+        return torch.stack([-score, score], 1).sign() * 20
+
+
+@pytest.mark.parametrize("what", ["location", "size"])
+def test_what_a_model_reads_moves_its_answers_and_the_other_does_not(what):
+    samples = []
+    for i in range(24):
+        height = 10 if what == "size" and i % 2 else 6
+        left = 2 + (18 if what == "location" and i % 2 else 0) + i % 4
+        mask = evidence(Box(2 + i % 3, left, 2 + i % 3 + height, left + height))[0]
+        samples.append(
+            Sample(i, i % 2, {"image": mask.float().expand(3, -1, -1).clone(), "mask": mask.to(torch.uint8)})
+        )
+    model = ReadsTheObject(what)
+    images = torch.stack([sample.tensors["image"] for sample in samples])
+    probabilities = model(images).softmax(1).numpy()
+    assert probabilities.argmax(1).tolist() == [i % 2 for i in range(24)]
+    rows = np.arange(24)
+    results = {}
+    for kind in ("location", "size"):
+        change, control = effects(
+            model, samples, rows=rows, computed_rows=rows, region=Region(kind), probabilities=probabilities,
+            grid=(3, 4), config=InterventionConfig(strategy="inpaint"),
+        )  # fmt: skip
+        assert np.abs(control).max() < 1e-6
+        results[kind] = change
+    assert results.pop(what).min() > 0.99
+    (other,) = results.values()
+    assert np.abs(other).max() < 1e-6
+
+
+def test_a_property_of_the_object_is_swapped_whatever_is_done_to_places():
+    for kind in ("location", "size"):
+        assert strategy_of(Region(kind), (3, 4), InterventionConfig(strategy="fill")) == kind
+    assert not Region("location").is_place
+    assert Region("size").by_annotation
