@@ -1,4 +1,4 @@
-"""What guidance swaps between the samples of a batch: all outside the evidence, statistics or detail of images."""
+"""What guidance swaps between the samples of a batch: all outside the evidence, or a property of whole images."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,11 +11,12 @@ from torch import Tensor
 
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.intervention.detail import swap_detail
+from lrptrain.intervention.shading import swap_shading
 from lrptrain.intervention.statistics import ValueRange, swap_statistics, value_range
 from lrptrain.intervention.swap import outside_evidence, random_cycle, swap_surroundings
 
 OUTSIDE = "outside"
-SwapName = Literal["outside", "statistics", "outside+statistics", "detail"]
+SwapName = Literal["outside", "statistics", "outside+statistics", "detail", "shading"]
 
 
 @dataclass(frozen=True)
@@ -122,8 +123,8 @@ def _check_images(explained: Tensor) -> None:
     """
     if explained.ndim != 4 or not explained.is_floating_point():
         raise ValueError(
-            "a swap of statistics or detail is one of images [batch, channels, height, width], and the model is given "
-            f"{tuple(explained.shape)} of {explained.dtype}"
+            "a swap of statistics, detail or shading is one of images [batch, channels, height, width], and the model "
+            f"is given {tuple(explained.shape)} of {explained.dtype}"
         )
 
 
@@ -131,6 +132,7 @@ SWAPS = {
     OUTSIDE: Swap(swap_surroundings, needs_annotation=True),
     "statistics": Swap(partial(swap_whole_images, swap_statistics), needs_annotation=False),
     "detail": Swap(partial(swap_whole_images, swap_detail), needs_annotation=False),
+    "shading": Swap(partial(swap_whole_images, swap_shading), needs_annotation=False),
     "outside+statistics": Swap(swap_surroundings_and_statistics, needs_annotation=True),
 }
 """All kinds of swaps, by the names that users give."""

@@ -23,6 +23,7 @@ from lrptrain.intervention.lengths import at_lengths, inner_tokens
 from lrptrain.intervention.marks import elsewhere, pasted
 from lrptrain.intervention.placement import as_large_as, at_place_of, swap_placement
 from lrptrain.intervention.regions import Region, image_of, images_of, pixels, tokens
+from lrptrain.intervention.shading import swap_shading
 from lrptrain.intervention.statistics import ValueRange, swap_statistics, value_range
 from lrptrain.intervention.swap import donors_by_prediction, places_in_order, swap_pixels, swap_places
 from lrptrain.intervention.texts import random_tokens
@@ -30,7 +31,7 @@ from lrptrain.metrics.deletion import delete_tokens
 from lrptrain.relevance.outputs import read_logits
 
 INTERVENTIONS = ("swap", "inpaint", "fill")
-SWAPS_OF_IMAGES = {"statistics": swap_statistics, "detail": swap_detail}
+SWAPS_OF_IMAGES = {"statistics": swap_statistics, "detail": swap_detail, "shading": swap_shading}
 """What an image as a whole takes from another one, by the kind of region."""
 PLACEMENTS = {"location": at_place_of, "size": as_large_as}
 """What the evidence of an image takes from that of another one, by the kind of region."""

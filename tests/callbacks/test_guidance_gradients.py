@@ -7,6 +7,8 @@ from setting import vit
 
 from lrptrain.guidance.objective import Objective
 from lrptrain.relevance.interception import intercepted
+from lrptrain.relevance.methods import attention
+from lrptrain.relevance.tape.double_backward.attention import row_of_positive_map
 
 EXACT = 1e-12  # of float64; 2e-15 measured
 METHODS = ("generic_attention", "transformer_attribution", "attnlrp", "input_x_gradient")
@@ -56,12 +58,26 @@ def test_how_often_the_model_runs(losses, rows, calls, tmp_path):
 def term_gradients(loss, method, first_order):
     columns, net = annotated_data(), vit().double()
     objective = Objective({loss: 1.0}, method, first_order=first_order)
-    with intercepted(net, 6, objective.records(6, 6)) as calls:
+    with intercepted(net, 6, objective.records(6, 6), keeps_maps=objective.keeps_maps) as calls:
         net(columns["image"])
     generator = torch.Generator().manual_seed(0)
     found = objective.losses(calls[0], columns["mask"], columns["label"], torch.arange(6), generator)[loss].total
     names, parameters = zip(*net.named_parameters(), strict=True)
     return dict(zip(names, torch.autograd.grad(found, parameters, allow_unused=True), strict=True))
+
+
+@pytest.mark.parametrize(("first_order", "afterwards"), [(False, 1), (True, 2)])
+def test_in_second_order_rows_pass_all_blocks_but_the_first_beside_the_gradient(first_order, afterwards, monkeypatch):
+    # The gradient ends at the first of the two blocks, so that nothing computes its attention's gradient.
+    calls = []
+
+    def counted(*args):
+        calls.append(args)
+        return row_of_positive_map(*args)
+
+    monkeypatch.setattr(attention, "row_of_positive_map", counted)
+    term_gradients("energy", "generic_attention", first_order)
+    assert len(calls) == afterwards
 
 
 def unreached(gradients):

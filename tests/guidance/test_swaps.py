@@ -67,7 +67,7 @@ def test_both_swaps_give_surroundings_of_one_and_colours_of_another(margin):
 
 
 def test_texts_have_no_statistics_to_swap():
-    with pytest.raises(ValueError, match="a swap of statistics or detail is one of images"):
+    with pytest.raises(ValueError, match="a swap of statistics, detail or shading is one of images"):
         STATISTICS(torch.ones(3, 7, dtype=torch.long), torch.ones(3, 7))
 
 

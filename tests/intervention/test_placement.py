@@ -49,7 +49,8 @@ def test_an_object_moves_to_the_middle_of_the_donors_within_the_image(thing, don
         (Box(8, 8, 14, 12), Box(0, 0, 12, 8), Box(5, 6, 17, 14)),
         (Box(5, 6, 17, 14), Box(0, 0, 6, 4), Box(8, 8, 14, 12)),
         (Box(0, 0, 6, 4), Box(8, 4, 20, 12), Box(0, 0, 12, 8)),  # it stays within the image
-        (Box(8, 8, 14, 12), Box(0, 0, 24, 32), Box(0, 2, 24, 18)),  # no larger than the image
+        (Box(8, 8, 14, 12), Box(0, 0, 24, 32), Box(0, 2, 24, 18)),  # no higher than the image
+        (Box(10, 8, 12, 24), Box(0, 0, 24, 32), Box(9, 0, 13, 32)),  # no wider
         (Box(10, 10, 11, 11), Box(0, 0, 20, 20), Box(8, 8, 12, 12)),  # `MOST_SCALE`
         (Box(4, 4, 20, 20), Box(0, 0, 1, 1), Box(10, 10, 14, 14)),
     ],
@@ -77,6 +78,17 @@ def test_an_object_is_moved_with_its_margin_pixel_by_pixel_and_its_old_place_is_
     torch.testing.assert_close(
         back[0, :, 2:10, 3:11], images[0, :, 2:10, 3:11], rtol=0, atol=8 * torch.finfo(dtype).eps
     )
+
+
+def test_coordinates_keep_their_precision_in_16_bits():
+    # At column 300 of 512, float16 has steps of a quarter of a pixel.
+    ramp = torch.arange(512, dtype=torch.float64).expand(1, 1, 8, 512) / 512
+    here = torch.zeros(1, 8, 512, dtype=torch.bool)
+    here[..., 300:340] = True
+    there = here.roll(100, 2)
+    exact = swap_placement(ramp, here, there, at_place_of)
+    coarse = swap_placement(ramp.half(), here, there, at_place_of)
+    torch.testing.assert_close(coarse.double()[..., 400:440], exact[..., 400:440], rtol=0, atol=2**-11)
 
 
 def test_an_object_of_twice_the_size_shows_each_pixel_twice():

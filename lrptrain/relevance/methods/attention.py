@@ -8,7 +8,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lrptrain.relevance.attention_layers import DECODER, OWN, WAY_OUT, AttentionLayer
-from lrptrain.relevance.explanation import Explanation
+from lrptrain.relevance.explanation import Explanation, seed_scale
 from lrptrain.relevance.recording import Recording
 from lrptrain.relevance.registry import RelevanceMaps, method
 from lrptrain.relevance.tape.double_backward.attention import row_of_positive_map
@@ -192,6 +192,9 @@ def _served_twice(recording: Recording, layers: Sequence[AttentionLayer]) -> lis
     kernels = recording.tape.kernels
     if kernels is None or not kernels.twice or crosses(layers) or not torch.is_grad_enabled():
         return []
+    # On its way the row meets the gradient that the pass computes, which must be no multiple of it.
+    if seed_scale(recording.output.tensor) != 1:
+        return []
     fused = _fused(kernels, layers)
     return fused if all(_has_samples_first(recording, attention) for attention in fused) else []
 
@@ -206,9 +209,17 @@ def _rolled_out_twice(
     explanation: Explanation, layers: Sequence[AttentionLayer], attentions: Sequence[KernelAttention]
 ) -> Rows:
     """`rolled_out` of generic attention's maps, with a graph that holds none of them."""
-    gradients = explanation.gradient([attention.output for attention in attentions])
-    row = explanation.recording.pooling.to(gradients[-1].dtype)
-    for attention, gradient in zip(reversed(attentions), reversed(gradients), strict=True):
+    order = list(reversed(attentions))
+    row = explanation.recording.pooling.to(order[0].call.query.dtype)
+    crossings = [attention.call.crossing for attention in order if attention.call.crossing is not None]
+    # A first-order gradient has no graph, so that the row passes nothing on its way, and all attentions stay ahead.
+    with crossings[0].walk.begun(row, crossings) as walk:
+        gradients = explanation.gradient([attention.output for attention in order])
+        row = walk.row
+        ahead = walk.ahead
+    for attention, gradient in zip(order, gradients, strict=True):
+        if attention.call.crossing not in ahead:
+            continue
         query, key, value = (x.tensor if isinstance(x, Value) else x for x in attention.operands)
         if explanation.first_order:  # the gradient at the map is then a constant
             value = value.detach()

@@ -10,6 +10,7 @@ from lrptrain.batch import Sample
 from lrptrain.findings import DetectionConfig, Effect, Evaluation, ExplainedSample, announce
 from lrptrain.findings.detectors.location import RelianceOnLocation
 from lrptrain.findings.detectors.size import RelianceOnSize
+from lrptrain.findings.detectors.unlocated import annotated_objects, goes_with_the_answer
 from lrptrain.intervention import Region
 from lrptrain.monitor.record_builder import RecordBuilder
 
@@ -53,6 +54,27 @@ def regions(given, detector=None):
 )
 def test_each_is_tested_where_it_goes_with_the_answer(elsewhere, tested):
     assert regions(evaluation(**elsewhere)) == tested
+
+
+def test_a_size_is_that_of_the_area():
+    given = evaluation()
+    for i, sample in enumerate(given.inputs):
+        sample.tensors["mask"].zero_()[4:8, 5 : 8 + 3 * (i % 2)] = 1
+    assert regions(given, RelianceOnSize()) == [Region("size")]
+
+
+def test_either_of_two_axes_must_be_as_unlikely_as_both_may_be():
+    # 8 of 12 dogs and 3 of 12 cats lie in the lower half, for which p is 0.045.
+    given = evaluation()
+    for i, sample in enumerate(given.inputs):
+        low = (i // 2) % 12 < (8 if i % 2 else 3)
+        sample.tensors["mask"].zero_()[2 + 6 * low : 5 + 6 * low, 5:8] = 1
+    boxes = annotated_objects(given)[1]
+    predicted = np.array([sample.predicted for sample in given.samples])
+    rows = [box.top + box.bottom for box in boxes]
+    assert goes_with_the_answer(rows, predicted, CONFIG.confidence)
+    assert not goes_with_the_answer(rows, predicted, 1 - (1 - CONFIG.confidence) / 2)
+    assert regions(given, RelianceOnLocation()) == []
 
 
 def test_half_of_the_annotated_images_are_tested():

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from lrptrain.relevance.tape.double_backward import attention as module
-from lrptrain.relevance.tape.double_backward.attention import Scoring, attend, row_of_positive_map
+from lrptrain.relevance.tape.double_backward.attention import Crossing, RowWalk, Scoring, attend, row_of_positive_map
 from lrptrain.relevance.tape.explicit import explicit_attention
 
 SAMPLES, HEADS, QUERIES, KEYS, WIDTH = 2, 3, 4, 5, 2
@@ -16,11 +16,11 @@ def some_queries_at_a_time(monkeypatch):
     monkeypatch.setattr(module, "_ENTRIES_AT_A_TIME", 2 * HEADS * KEYS + 1)
 
 
-def tensors() -> list[torch.Tensor]:
+def tensors(queries: int = QUERIES) -> list[torch.Tensor]:
     generator = torch.Generator().manual_seed(0)
-    lengths = (QUERIES, KEYS, KEYS, QUERIES)
+    lengths = (queries, KEYS, KEYS, queries)
     made = [torch.randn(SAMPLES, n, HEADS, WIDTH, dtype=torch.float64, generator=generator) for n in lengths]
-    row = torch.randn(SAMPLES, QUERIES, dtype=torch.float64, generator=generator)
+    row = torch.randn(SAMPLES, queries, dtype=torch.float64, generator=generator)
     return [*(x.transpose(1, 2).requires_grad_() for x in made), row.requires_grad_()]
 
 
@@ -96,6 +96,65 @@ def test_queries_that_a_row_does_not_read_are_left_out_with_the_same_gradient(sc
         results.append(with_gradients(function, given, read, scoring))
     for mine, expected in zip(*results, strict=True):
         torch.testing.assert_close(mine, expected, rtol=1e-12, atol=1e-13)
+
+
+# -- Rows that go through attentions beside the gradient -----------------------------------------------------------
+
+
+def chained(row, is_walking, scoring):
+    """Two attentions, one behind the other, of which the row passes the second; and what a loss on all of it gives."""
+    query, key, value, _, _ = tensors(KEYS)
+    walk = RowWalk()
+    first, second = Crossing(walk), Crossing(walk)
+    lower = attend(query, key, value, scoring, first)
+    upper = attend(lower.sin(), key, value, scoring, second)
+    with walk.begun(row, [second, first] if is_walking else []):
+        (gradient,) = torch.autograd.grad(upper.pow(3).sum(), upper, create_graph=True, retain_graph=True)
+        (at_lower,) = torch.autograd.grad(upper.pow(3).sum(), lower, create_graph=True)
+        ahead = list(walk.ahead)
+        reached = walk.row
+    if not is_walking:
+        reached = row + row_of_positive_map(lower.sin(), key, value, gradient, row, scoring)
+    loss = reached.pow(2).sum() + at_lower.pow(2).sum()
+    given = [query, key, value, *([row] if row.requires_grad else [])]
+    return ahead == [first], [reached, at_lower, *torch.autograd.grad(loss, given, create_graph=True)], given
+
+
+def rows(kind):
+    generator = torch.Generator().manual_seed(1)
+    if kind == "one query":  # as of a class token
+        return torch.eye(KEYS, dtype=torch.float64)[:1].repeat(SAMPLES, 1)
+    return torch.randn(SAMPLES, KEYS, dtype=torch.float64, generator=generator).requires_grad_(kind == "learned")
+
+
+@pytest.mark.parametrize("kind", ["one query", "all", "learned"])
+def test_a_row_that_goes_beside_the_gradient_arrives_as_one_that_comes_after_it(kind):
+    scoring = Scoring(0.7, blocked(KEYS))
+    has_passed, beside, given = chained(rows(kind), True, scoring)
+    assert has_passed
+    _, after, given_after = chained(rows(kind), False, scoring)
+    for mine, expected in zip(beside, after, strict=True):
+        torch.testing.assert_close(mine, expected, rtol=1e-11, atol=1e-12)
+    third_beside, third_after = (
+        torch.autograd.grad(torch.cat([x.flatten() for x in numbers[2:]]).pow(2).sum(), given[:3])
+        for numbers, given in ((beside, given), (after, given_after))
+    )
+    for mine, expected in zip(third_beside, third_after, strict=True):
+        torch.testing.assert_close(mine, expected, rtol=1e-9, atol=1e-10)
+
+
+def test_a_row_passes_no_attention_out_of_turn_and_none_without_a_graph():
+    query, key, value, _, row = tensors()
+    walk = RowWalk()
+    first, second = Crossing(walk), Crossing(walk)
+    scoring = Scoring(0.7)
+    output = attend(query, key, value, scoring, first)
+    for ahead, create_graph in (([second, first], True), ([first], False)):
+        with walk.begun(row, ahead):
+            torch.autograd.grad(output.sum(), query, create_graph=create_graph, retain_graph=True)
+            assert walk.ahead == ahead
+            assert walk.row is row
+    assert walk.ahead == []
 
 
 def third(numbers: torch.Tensor, given: list[torch.Tensor], times: int) -> list[torch.Tensor]:

@@ -1,0 +1,51 @@
+"""Does the prediction follow how light falls across an image: from a side, say? It takes no map."""
+
+from collections.abc import Iterator
+
+import numpy as np
+import torch
+
+from lrptrain.findings.detector import Candidate, DetectionConfig, register_detector
+from lrptrain.findings.detectors.statistics import property_of
+from lrptrain.findings.detectors.unlocated import UnlocatedReliance, goes_with_the_answer, judged_rows
+from lrptrain.findings.evaluation import Evaluation
+from lrptrain.findings.finding import Finding
+from lrptrain.intervention import Region
+from lrptrain.intervention.regions import images_of
+from lrptrain.intervention.shading import shading
+
+
+class RelianceOnShading(UnlocatedReliance):
+    """The prediction follows how light falls across the image, as where one class was taken under another lamp.
+
+    It is tested where the shading goes with the answer, and a person judges it: the sky is above ships. In trials
+    (experiments/detection) the answers of clean models moved up to 0.11 further than under the control, and those of
+    models that read where a lamp stands 0.20 to 0.46.
+    """
+
+    kind = "reliance_on_shading"
+    title = "The prediction relies on how light falls across the image"
+    order = 75
+    least_effect = 0.25
+    remedy = 'if wrong, guidance by "swap", swap="shading": docs/how-to/guidance.md'
+    changed = "how light falls across the image"
+
+    def relevance_sentence(self, finding: Finding) -> str:
+        """Return that no map could show it."""
+        return "no map can show it, for it lies all over the image"
+
+    def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
+        """Return half of the images, if an intervention will follow and their shading goes with the answers."""
+        if evaluation.inputs is None or property_of(evaluation) is None:
+            return
+        images = torch.stack(images_of(evaluation.inputs)).float()
+        terms = shading(images).mean(1).cpu().numpy()
+        predicted = np.array([explained.predicted for explained in evaluation.samples])
+        # Of several tests, one is to be wrong no more often than of a single one.
+        level = 1 - (1 - config.confidence) / terms.shape[1]
+        if any(goes_with_the_answer(each, predicted, level) for each in terms.T):
+            finding = self.finding(evaluation, config, "how light falls across the image")
+            yield Candidate(finding, Region("shading"), judged_rows(len(evaluation.samples)))
+
+
+register_detector(RelianceOnShading())
