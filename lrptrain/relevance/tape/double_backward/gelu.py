@@ -63,8 +63,9 @@ def _of_x(
     """Return `tangent * gradient * (2 - x^2) phi(x)`, some entries at a time."""
     result = torch.empty(x.shape, dtype=x.dtype, device=x.device)
     tangent, gradient, x = (tensor.reshape(-1) for tensor in (tangent, gradient, x))
-    for start in range(0, len(x), _ENTRIES_AT_A_TIME):
-        part = slice(start, start + _ENTRIES_AT_A_TIME)
+    length = torch.get_num_threads() * _ENTRIES_AT_A_TIME
+    for start in range(0, len(x), length):
+        part = slice(start, start + length)
         squares = x[part] * x[part]
         curvature = torch.mul(squares, -0.5, out=result.view(-1)[part]).exp_()
         curvature.mul_(squares.neg_().add_(2)).mul_(1 / math.sqrt(2 * math.pi))

@@ -93,7 +93,7 @@ def _second_derivative(
     rows = [tensor.reshape(-1, features) for tensor in (tangent, gradient, x)]
     means = mean.reshape(-1, 1)
     spreads = inverse_spread.reshape(-1, 1)
-    height = max(1, _ENTRIES_AT_A_TIME // features)
+    height = max(1, torch.get_num_threads() * _ENTRIES_AT_A_TIME // features)
     for start in range(0, len(means), height):
         part = slice(start, start + height)
         a, g, entries = (tensor[part] for tensor in rows)
