@@ -17,11 +17,13 @@ IMAGE_KINDS = (
     "pair",
     "turned",
 )
-"""Of images; no monitor was ever developed on them."""
+"""Of images; no monitor was developed on them before the first two tests."""
 TEXT_KINDS = ("prefix", "name", "symbol", "order", "number", "doubled")
 """Of texts, likewise."""
 DEVELOPMENT = {"images": ("tag", "tint", "frame"), "texts": ("word", "punctuation")}
 """Those that the findings were built on: they show that everything runs, and no table holds them."""
+DEVELOPED_SINCE = ("stripes", "blur", "salt", "light", "vignette", "size", "place")
+"""Kinds that findings were built for after the second test, or for what is near them."""
 NO_MARK = "no mark"
 CORRELATIONS = (1.0, 0.95, 0.9, 0.8, 0.65)
 """Shares of samples with the mark of their own class; the last ones are weak."""
@@ -38,7 +40,8 @@ class Case:
         kind: The mark, or `NO_MARK`.
         correlation: Share (0..1) of the samples that show the mark of their own class; None where each shows that of
             any class, whatever its own.
-        seed: The number of the round: 0..9 in the first test, from 10 on in the second one.
+        seed: The number of the round: 0..9 in the first test, from 10 on in the second one, from 20 on in the
+            third one.
         number: The number of the run in its round; with the seed, it seeds everything random.
     """
 

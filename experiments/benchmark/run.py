@@ -3,6 +3,7 @@
     .venv/bin/python -m experiments.benchmark.run try                       # the kinds that were developed on
     .venv/bin/python -m experiments.benchmark.run test --seeds 10 --minutes 80
     .venv/bin/python -m experiments.benchmark.run again --seeds 5           # a later monitor, on rounds of its own
+    .venv/bin/python -m experiments.benchmark.run third --seeds 5           # a still later one, likewise
     .venv/bin/python -m experiments.benchmark.run tables                    # from what is saved
 
 Every run is a line in `results/`; what was cut off goes on with what is missing.
@@ -20,7 +21,9 @@ from experiments.records import append
 from experiments.table import write_between
 
 HERE = Path(__file__).resolve().parent
-TRIED, TESTED, AGAIN = (HERE / "results" / f"{name}.jsonl" for name in ("development", "test", "again"))
+RESULTS = {name: HERE / "results" / f"{name}.jsonl" for name in ("development", "test", "again", "third")}
+FIRST = {"test": 0, "again": SEEDS, "third": 2 * SEEDS}
+"""The first round of every test: each has rounds of its own."""
 
 
 def complete(path: Path, cases: list[Case], minutes: float) -> None:
@@ -39,27 +42,26 @@ def complete(path: Path, cases: list[Case], minutes: float) -> None:
 def tables() -> None:
     """Write what is saved into README.md."""
     texts: dict[str, str] = {}
-    if runs := list(load(TESTED).values()):
+    if runs := list(load(RESULTS["test"]).values()):
         texts |= report.tables(runs)
-    if runs := list(load(AGAIN).values()):
+    if runs := list(load(RESULTS["again"]).values()):
         texts |= {f"again: {name}": text for name, text in report.tables_again(runs).items()}
+    if runs := list(load(RESULTS["third"]).values()):
+        texts |= {f"third: {name}": text for name, text in report.tables_third(runs).items()}
     for name, text in texts.items():
         write_between(HERE / "README.md", text, f"<!-- {name} -->", f"<!-- end of {name} -->")
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("step", choices=("try", "test", "again", "tables"))
+    parser.add_argument("step", choices=("try", *FIRST, "tables"))
     parser.add_argument("--seeds", type=int, default=SEEDS, help="rounds of 28 runs")
-    parser.add_argument("--first", type=int, default=SEEDS, help="the first round of the second test")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no run afterwards")
     arguments = parser.parse_args()
     if arguments.step == "try":
-        complete(TRIED, development(), arguments.minutes)
-    if arguments.step == "test":
-        complete(TESTED, planned(arguments.seeds), arguments.minutes)
-    if arguments.step == "again":
-        complete(AGAIN, planned(arguments.seeds, arguments.first), arguments.minutes)
+        complete(RESULTS["development"], development(), arguments.minutes)
+    if arguments.step in FIRST:
+        complete(RESULTS[arguments.step], planned(arguments.seeds, FIRST[arguments.step]), arguments.minutes)
     tables()
 
 

@@ -1,15 +1,17 @@
-"""Does the swap of an image's finest detail tell models that read sharpness or noise from others? See README.md.
+"""Does the swap of an image's fine detail tell models that read sharpness or noise from others? See README.md.
 
     .venv/bin/python -m experiments.detection.detail
 
-Trains small ViTs on digits and photographs whose class goes with how noisy, how sharp or how coarse an image is, and on
-some where it does not, and prints how far answers move under the swap, beyond the control.
+Trains small ViTs on digits and photographs whose class goes with how noisy, how sharp or how coarse an image is, or
+with a pattern that lies over it, and on some where it does not. It prints how far answers move under the swap, beyond the
+control.
 """
 
 from collections.abc import Callable
 
 import numpy as np
 import torch
+from PIL import Image
 from scipy.ndimage import gaussian_filter
 
 from experiments.benchmark import image_marks
@@ -43,13 +45,41 @@ def pixelate(picture: image_marks.Picture, form: int, _: np.random.Generator) ->
     return np.repeat(np.repeat(coarse, cell, 0), cell, 1)[: len(picture), : picture.shape[1]]
 
 
-KINDS: dict[str, Callable[..., image_marks.Picture]] = {"noise": noise, "sharpen": sharpen, "pixelate": pixelate}
+SIDES = (24, 18, 13, 9)
+"""To how many pixels a side images are made smaller, before they are made larger again."""
+WAVES = ((0.0, 3), (90.0, 3), (45.0, 5), (34.0, 4))
+"""The direction of each class's pattern in degrees, and its period in pixels."""
+
+
+def resize(picture: image_marks.Picture, form: int, _: np.random.Generator) -> image_marks.Picture:
+    """Of the resolution that the class says, made larger again."""
+    image = Image.fromarray((255 * picture.clip(0, 1)).round().astype(np.uint8))
+    for side in (SIDES[form], len(picture)):
+        image = image.resize((side, side), Image.Resampling.BILINEAR)
+    return np.asarray(image, np.float32) / 255
+
+
+def weave(picture: image_marks.Picture, form: int, rng: np.random.Generator) -> image_marks.Picture:
+    """With brighter and darker lines in the direction of the class."""
+    angle, period = WAVES[form]
+    along = image_marks.ROWS * np.cos(np.deg2rad(angle)) + image_marks.COLUMNS * np.sin(np.deg2rad(angle))
+    wave = np.sin(2 * np.pi * (along / period + rng.random()))
+    return (picture * (1 + 0.5 * wave[..., None])).clip(0, 1).astype(np.float32)
+
+
+KINDS: dict[str, Callable[..., image_marks.Picture]] = {
+    "noise": noise,
+    "sharpen": sharpen,
+    "pixelate": pixelate,
+    "resize": resize,
+    "weave": weave,
+}
 
 
 def cases() -> list[Case]:
     """Planted runs of three correlations, clean ones with the same marks, and clean ones without."""
     plan = [(kind, correlation) for correlation in (1.0, 0.9, 0.8, None) for kind in KINDS]
-    plan += [(NO_MARK, None), (NO_MARK, None)]
+    plan += [(NO_MARK, None)] * 3
     pairs = [(task, *each) for each in plan for task in ("digits", "photographs")]
     return [Case(*each, 55, number) for number, each in enumerate(pairs)]
 

@@ -54,13 +54,13 @@ def trained(kind: str, seed: int, light: str) -> tuple[ImageClassifier, Tensor, 
     return module.eval(), torch.cat([each["image"] for each in shown]), torch.cat([each["label"] for each in shown])
 
 
-@torch.no_grad()
 def measured(kind: str, seed: int, light: str) -> dict[str, str]:
     """A row of the table."""
     module, images, labels = trained(kind, seed, light)
     chosen = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))[:JUDGED]
     images, labels = images[chosen], labels[chosen]
-    probabilities = torch.cat([module(part).softmax(1) for part in images.split(64)]).numpy()
+    with torch.no_grad():
+        probabilities = torch.cat([module(part).softmax(1) for part in images.split(64)]).numpy()
     predicted = probabilities.argmax(1)
     rows = np.arange(len(images))
     samples = [

@@ -24,7 +24,7 @@ class Region:
     Attributes:
         kind: `"outside"`: all but the evidence. `"named"`: a named region of the annotation. `"patches"`: patches of an
             image. `"statistics"`: the mean and spread of an image's channels, which lie at all pixels. `"detail"`: the
-            strength of its finest detail, and `"shading"`: how light falls across it, likewise. `"location"`: where the
+            strength of its fine detail, and `"shading"`: how light falls across it, likewise. `"location"`: where the
             evidence lies in an image. `"size"`: how large it is there. `"mark"`: a piece of one image that is put into
             others. `"token"`: every occurrence of a token in a text. `"place"`: a place in a text. `"length"`: how long
             a text is, which lies at all of its tokens.

@@ -43,7 +43,7 @@ def test_detail_is_that_of_another_image_and_needs_no_annotation():
     batch = images()
     swapped, changed = SWAPS["detail"](batch, everything(), generator=torch.Generator().manual_seed(0))
     assert changed.all()
-    before, after = ([strength_of_detail(image) for image in each] for each in (batch, swapped))
+    before, after = (torch.stack([strength_of_detail(image) for image in each]) for each in (batch, swapped))
     assert not np.isclose(before, after, rtol=1e-3).any()
     assert not Objective({"consistency": 1.0}, swap="detail").needs_annotation
 

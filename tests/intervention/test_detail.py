@@ -1,13 +1,12 @@
 """The detail swap beside a computation by hand, and what it must leave alone."""
 
 import numpy as np
-import pytest
 import torch
 from scipy import ndimage
 
 from lrptrain.batch import Sample
 from lrptrain.intervention import InterventionConfig, Region, effects, strategy_of
-from lrptrain.intervention.detail import MOST_GAIN, finest_detail, strength_of_detail, swap_detail
+from lrptrain.intervention.detail import BANDS, MOST_GAIN, detail_bands, strength_of_detail, swap_detail
 from lrptrain.intervention.statistics import value_range
 
 
@@ -17,25 +16,54 @@ def pictures(count=4, channels=3, seed=0, dtype=torch.float64):
     return strength * torch.rand(count, channels, 8, 7, generator=generator, dtype=dtype) + seed
 
 
-def test_the_finest_detail_is_what_smoothing_takes_away():
+def written_out(image):
+    """The bands of one channel, by convolutions with the weights of each level, and the smooth rest."""
+    bands = []
+    for weights in ([1, 2, 1], [1, 0, 2, 0, 1]):
+        kernel = np.array(weights) / 4
+
+        def smooth(values, axis, kernel=kernel):
+            return ndimage.convolve1d(values, kernel, axis=axis, mode="nearest")
+
+        across = image - smooth(image, 1)
+        rest = smooth(smooth(image, 1), 0)
+        bands += [smooth(across, 0), across - smooth(across, 0), smooth(image, 1) - rest]
+        image = rest
+    return bands, image
+
+
+def test_bands_are_those_of_convolutions_and_add_up_to_the_image():
     images = pictures()
-    binomial = np.outer([1, 2, 1], [1, 2, 1]) / 16
-    for image, detail in zip(images.flatten(0, 1).numpy(), finest_detail(images).flatten(0, 1).numpy(), strict=True):
-        np.testing.assert_allclose(
-            detail, image - ndimage.convolve(image, binomial, mode="nearest"), rtol=0, atol=1e-14
-        )
-    squares = finest_detail(images[:1]).std((2, 3), correction=0).square()
-    assert strength_of_detail(images[0]) == pytest.approx(float(squares.mean().sqrt()), rel=1e-5)
+    bands = detail_bands(images)
+    assert len(bands) == BANDS
+    for i, image in enumerate(images.flatten(0, 1).numpy()):
+        expected, rest = written_out(image)
+        found = [band.flatten(0, 1)[i].numpy() for band in bands]
+        np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14)
+        np.testing.assert_allclose(sum(found) + rest, image, rtol=0, atol=1e-14)
+    variances = [band[:1].var((2, 3), correction=0).mean() for band in bands]
+    np.testing.assert_allclose(strength_of_detail(images[0]), np.sqrt(variances), rtol=1e-5)
 
 
-def test_detail_is_scaled_to_the_donors_and_all_else_stays():
+def test_a_pattern_is_in_the_bands_of_its_direction():
+    lines = torch.tensor([0.0, 1.0]).repeat(8).expand(3, 16, 16)
+    across, both, down, *coarser = strength_of_detail(lines).tolist()
+    assert across > 0.3
+    assert max(both, down, *coarser) < 0.1
+    assert strength_of_detail(lines.mT).argmax() == 2
+    assert strength_of_detail(torch.tensor([0.0, 0.0, 1.0, 1.0]).repeat(4).expand(3, 16, 16)).argmax() == 3
+
+
+def test_every_band_is_scaled_to_the_donors_and_the_rest_stays():
     images, donors = pictures(), pictures(seed=1)
-    gain = (finest_detail(donors).std((2, 3), correction=0) / finest_detail(images).std((2, 3), correction=0))[
-        ..., None, None
-    ]
-    assert gain.max() < MOST_GAIN
-    smooth = images - finest_detail(images)
-    torch.testing.assert_close(swap_detail(images, donors), smooth + gain * finest_detail(images), rtol=0, atol=1e-14)
+    swapped = swap_detail(images, donors)
+    for image, donor, result in zip(*(x.flatten(0, 1).numpy() for x in (images, donors, swapped)), strict=True):
+        own, rest = written_out(image)
+        given, _ = written_out(donor)
+        gains = [b.std() / a.std() for a, b in zip(own, given, strict=True)]
+        assert max(gains) < MOST_GAIN
+        expected = rest + sum(gain * band for gain, band in zip(gains, own, strict=True))
+        np.testing.assert_allclose(result, expected, rtol=0, atol=1e-13)
     torch.testing.assert_close(swap_detail(images, images), images, rtol=0, atol=1e-14)
 
 
@@ -56,7 +84,7 @@ def test_what_has_no_detail_stays_and_little_detail_is_not_drawn_out():
     torch.testing.assert_close(swap_detail(constant, pictures(2)), constant, rtol=0, atol=1e-14)
     faint = constant + 1e-3 * pictures(2)
     torch.testing.assert_close(
-        swap_detail(faint, pictures(2)), faint + (MOST_GAIN - 1) * finest_detail(faint), rtol=0, atol=1e-14
+        swap_detail(faint, pictures(2)), faint + (MOST_GAIN - 1) * sum(detail_bands(faint)), rtol=0, atol=1e-13
     )
     half = pictures(dtype=torch.float32).half()
     assert swap_detail(half, half.flip(0)).dtype == torch.float16
@@ -64,8 +92,8 @@ def test_what_has_no_detail_stays_and_little_detail_is_not_drawn_out():
 
 class ReadsNoise(torch.nn.Module):
     def forward(self, image):
-        strength = finest_detail(image).std((1, 2, 3))
-        return 40 * torch.stack([0.1 - strength, strength - 0.1], 1)
+        strength = detail_bands(image)[1].std((1, 2, 3))
+        return 100 * torch.stack([0.03 - strength, strength - 0.03], 1)
 
 
 def noisy(count=24):

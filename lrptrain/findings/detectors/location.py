@@ -8,7 +8,7 @@ from lrptrain.findings.detector import Candidate, DetectionConfig, register_dete
 from lrptrain.findings.detectors.unlocated import (
     UnlocatedReliance,
     annotated_objects,
-    goes_with_the_answer,
+    any_goes_with_the_answer,
     judged_rows,
 )
 from lrptrain.findings.evaluation import Evaluation
@@ -39,10 +39,9 @@ class RelianceOnLocation(UnlocatedReliance):
         """Return half of the annotated images, if an intervention will follow and their place goes with the answers."""
         rows, boxes = annotated_objects(evaluation)
         predicted = np.array([evaluation.samples[row].predicted for row in rows])
-        # Twice the middle, which is a whole number. Of two tests, one is to be wrong no more often than of one.
+        # Twice the middle, which is a whole number.
         middles = ([box.top + box.bottom for box in boxes], [box.left + box.right for box in boxes])
-        level = 1 - (1 - config.confidence) / len(middles)
-        if any(goes_with_the_answer(along, predicted, level) for along in middles):
+        if any_goes_with_the_answer(middles, predicted, config.confidence):
             finding = self.finding(evaluation, config, "where the annotated object lies")
             yield Candidate(finding, Region("location"), rows[judged_rows(len(rows))])
 

@@ -7,7 +7,7 @@ import torch
 
 from lrptrain.findings.detector import Candidate, DetectionConfig, register_detector
 from lrptrain.findings.detectors.statistics import property_of
-from lrptrain.findings.detectors.unlocated import UnlocatedReliance, goes_with_the_answer, judged_rows
+from lrptrain.findings.detectors.unlocated import UnlocatedReliance, any_goes_with_the_answer, judged_rows
 from lrptrain.findings.evaluation import Evaluation
 from lrptrain.findings.finding import Finding
 from lrptrain.intervention import Region
@@ -41,9 +41,7 @@ class RelianceOnShading(UnlocatedReliance):
         images = torch.stack(images_of(evaluation.inputs)).float()
         terms = shading(images).mean(1).cpu().numpy()
         predicted = np.array([explained.predicted for explained in evaluation.samples])
-        # Of several tests, one is to be wrong no more often than of a single one.
-        level = 1 - (1 - config.confidence) / terms.shape[1]
-        if any(goes_with_the_answer(each, predicted, level) for each in terms.T):
+        if any_goes_with_the_answer(terms.T, predicted, config.confidence):
             finding = self.finding(evaluation, config, "how light falls across the image")
             yield Candidate(finding, Region("shading"), judged_rows(len(evaluation.samples)))
 

@@ -99,6 +99,24 @@ def evenly(count: int, most: int) -> Int[np.ndarray, " chosen"]:
     return np.asarray(np.linspace(0, count - 1, min(count, most)).round().astype(int))
 
 
+def any_goes_with_the_answer(
+    properties: Sequence[Sequence[float]] | Float[np.ndarray, "properties n"],
+    predicted: Int[np.ndarray, " n"],
+    confidence: float,
+) -> bool:
+    """Return whether one of several numbers of each sample tells anything of its predicted class.
+
+    All tests together are wrong no more often than a single one would be (Bonferroni).
+
+    Args:
+        properties: The numbers of all samples, one property after the other.
+        predicted: The predicted class of each sample.
+        confidence: `1 - confidence` is the level of all tests together.
+    """
+    level = 1 - (1 - confidence) / len(properties)
+    return any(goes_with_the_answer(values, predicted, level) for values in properties)
+
+
 def goes_with_the_answer(
     values: Sequence[float] | Float[np.ndarray, " n"], predicted: Int[np.ndarray, " n"], confidence: float
 ) -> bool:

@@ -53,7 +53,9 @@ def test_it_is_confirmed_for_a_person_to_judge():
     (fact,) = facts(0.3)
     assert (fact.kind, fact.state, fact.is_fault) == ("reliance_on_detail", "confirmed", False)
     words = " ".join(announce([fact])[0].split())
-    assert words.startswith("Confirmed, for you to judge, all classes: the model relies on sharpness and noise. Given")
-    assert "Given another class's sharpness and noise, the answer's probability falls by 31 points" in words
+    assert words.startswith(
+        "Confirmed, for you to judge, all classes: the model relies on sharpness, noise and texture."
+    )
+    assert "Given another class's sharpness, noise and texture, the answer's probability falls by 31 points" in words
     assert 'guidance by "swap", swap="detail"' in words
-    assert facts(0.14) == []
+    assert facts(0.16) == []
