@@ -2,8 +2,8 @@
 
     .venv/bin/python -m experiments.detection.detail
 
-Trains small ViTs on digits and photographs whose class goes with how noisy, how sharp or how coarse an image is, or
-with a pattern that lies over it, and on some where it does not. It prints how far answers move under the swap, beyond the
+Trains small ViTs on digits and photographs whose class goes with how noisy, sharp or coarse an image is, or with a
+pattern that lies over it, and on some where it does not. It prints how far answers move under the swap, beyond the
 control.
 """
 

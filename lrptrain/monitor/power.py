@@ -77,7 +77,9 @@ def found_by(
     if line:
         return Power(True, f"What could have been found: {line}.")
     texts = all(each.content_ids is not None for each in scored)
-    places = "fixed places, marks, clusters of maps, colour, contrast and sharpness" if is_tested else "fixed places"
+    places = "fixed places"
+    if is_tested:
+        places = "fixed places, marks, clusters of maps, colour, contrast, sharpness and light"
     if texts:
         places = "single words and the ends of texts; nothing that is everywhere"
     return Power(True, f"Looked for without annotations: {places}.")

@@ -19,7 +19,7 @@ class RelianceOnDetail(UnlocatedReliance):
 
     It is tested where the strength of the detail goes with the answer, and a person judges it: frogs may be sharper
     than ships. In trials (experiments/detection) the answers of clean models moved up to 0.09 further than under the
-    control, and those of models that read noise 0.21 to 0.51.
+    control, and those of models that read noise 0.21 to 0.61.
     """
 
     kind = "reliance_on_detail"

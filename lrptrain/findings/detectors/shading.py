@@ -19,7 +19,7 @@ class RelianceOnShading(UnlocatedReliance):
     """The prediction follows how light falls across the image, as where one class was taken under another lamp.
 
     It is tested where the shading goes with the answer, and a person judges it: the sky is above ships. In trials
-    (experiments/detection) the answers of clean models moved up to 0.11 further than under the control, and those of
+    (experiments/detection) the answers of clean models moved up to 0.14 further than under the control, and those of
     models that read where a lamp stands 0.20 to 0.46.
     """
 
