@@ -80,6 +80,27 @@ def test_in_second_order_rows_pass_all_blocks_but_the_first_beside_the_gradient(
     assert len(calls) == afterwards
 
 
+class InHalfPrecision(torch.nn.Module):
+    def __init__(self, net):
+        super().__init__()
+        self.net = net
+
+    def forward(self, image):
+        return self.net(image).half()
+
+
+def test_logits_in_half_precision_give_the_loss_of_the_others():
+    # Their gradient is taken of a multiple of them, which no row may meet on its way.
+    columns, net = annotated_data(dtype=torch.float32), vit()
+    objective = Objective({"energy": 1.0}, "generic_attention")
+    losses = []
+    for model in (net, InHalfPrecision(net)):
+        with intercepted(model, 6, objective.records(6, 6), keeps_maps=objective.keeps_maps) as calls:
+            model(columns["image"])
+        losses.append(objective.losses(calls[0], columns["mask"], columns["label"], torch.arange(6))["energy"].total)
+    torch.testing.assert_close(losses[1], losses[0], rtol=1e-4, atol=0)  # a gradient of 1 is exact in half precision
+
+
 def unreached(gradients):
     return {name for name, x in gradients.items() if x is None or x.abs().max() < 1e-14}
 

@@ -82,6 +82,8 @@ def test_it_commutes_with_the_normalisation_of_the_pixels_and_so_do_its_bounds()
 def test_what_has_no_detail_stays_and_little_detail_is_not_drawn_out():
     constant = torch.full((2, 3, 8, 7), 0.3, dtype=torch.float64)
     torch.testing.assert_close(swap_detail(constant, pictures(2)), constant, rtol=0, atol=1e-14)
+    zero = torch.zeros_like(constant)
+    assert torch.equal(swap_detail(zero, zero), zero)
     faint = constant + 1e-3 * pictures(2)
     torch.testing.assert_close(
         swap_detail(faint, pictures(2)), faint + (MOST_GAIN - 1) * sum(detail_bands(faint)), rtol=0, atol=1e-13

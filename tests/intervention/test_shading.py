@@ -75,8 +75,15 @@ def test_donors_may_have_another_size_and_an_image_few_pixels():
         np.testing.assert_allclose(result, image - own + own.mean() + drawn, rtol=0, atol=1e-13)
     narrow = pictures(size=(8, 1))
     assert torch.equal(shading(narrow)[..., [0, 2, 4]], torch.zeros(4, 3, 3, dtype=torch.float64))
-    half = pictures(dtype=torch.float32).half()
-    assert swap_shading(half, half.flip(0)).dtype == torch.float16
+
+
+def test_images_in_16_bits_are_rounded_once():
+    lit = torch.linspace(0, 1, 64).expand(2, 3, 64, 64).bfloat16()
+    swapped = swap_shading(lit, lit.flip(3))
+    assert swapped.dtype == torch.bfloat16
+    exact = swap_shading(lit.double(), lit.double().flip(3))
+    # Below 1 numbers have steps of 2^-8.
+    torch.testing.assert_close(swapped.double(), exact, rtol=0, atol=0.5 * 2**-8 + 1e-5)
 
 
 class ReadsTheSideOfTheLamp(torch.nn.Module):
