@@ -42,6 +42,12 @@ QUARTER = Look(0.25, 32)
 What either of the two would show in 7 of 128 samples is missed by its own quarter in 13 of 100 cases, what both would
 show by both quarters in less than 1 of 100; and an effect in 16 of them by its own in 1 of 100.
 """
+OF_PROPERTY = Look(0.5, 16)
+"""Of a property of whole samples, which is tested on 32 of them, and of which much is demanded in the mean.
+
+Where it turns 6 of 32 answers for sure, which is about the least that is confirmed, no more than 1 half in 100 holds
+none of them.
+"""
 FEW = 8
 """A half of a few samples is never smaller than this, and settles them only if none of it moved; see `UNMOVED`."""
 UNMOVED = 0.2
@@ -65,6 +71,8 @@ LARGE = 0.2
 
 def look_of(region: Region) -> Look:
     """Return how many samples of a region are looked at first."""
+    if region.is_property:
+        return OF_PROPERTY
     return QUARTER if region.is_place else HALF
 
 

@@ -4,7 +4,8 @@ import numpy as np
 import pytest
 from examples import finding
 
-from lrptrain.findings.first_look import FEW, HALF, QUARTER, UNMOVED, first_look, is_settled
+from lrptrain.findings.detectors.detail import RelianceOnDetail
+from lrptrain.findings.first_look import FEW, HALF, OF_PROPERTY, QUARTER, UNMOVED, first_look, is_settled
 from lrptrain.findings.statistics import sign_flip_test
 from lrptrain.intervention import Region
 
@@ -42,6 +43,18 @@ def test_a_place_is_looked_at_in_one_quarter_and_exchanged_in_another():
     assert not set(removed) & set(exchanged)
     assert set(removed) <= set(first_look(ALL, COUNT, 0, OUTSIDE))  # the same samples come first for any region
     assert len(first_look(np.arange(100), COUNT, 0, CORNER)) == QUARTER.least
+
+
+@pytest.mark.parametrize("kind", ["statistics", "detail", "length", "location"])
+def test_a_property_is_looked_at_in_half_of_its_samples_which_may_settle_it(kind):
+    region = Region(kind)
+    assert len(first_look(np.arange(32), COUNT, 0, region)) == OF_PROPERTY.least
+    # 16 values with a spread of 0.03: their 99 % interval reaches 0.019 to either side, that of 99.9 % 0.025.
+    few = np.linspace(-0.05, 0.05, OF_PROPERTY.least)
+    for effect, settled in ((0.15, True), (0.17, False), (0.2, False), (0.22, True)):
+        assert settles(few + effect, "reliance_on_detail", region, rows=32) is settled, effect
+    assert not settles(few[1:] + 0.15, "reliance_on_detail", region, rows=32)
+    assert RelianceOnDetail.least_effect == 0.18
 
 
 def test_an_interval_below_what_matters_ends_a_test():

@@ -9,6 +9,7 @@ from lrptrain.batch.annotations import IGNORED
 from lrptrain.guidance.objective import Objective
 from lrptrain.guidance.swaps import SWAPS
 from lrptrain.intervention.detail import strength_of_detail
+from lrptrain.intervention.shading import shading
 
 STATISTICS = SWAPS["statistics"]
 
@@ -46,6 +47,18 @@ def test_detail_is_that_of_another_image_and_needs_no_annotation():
     before, after = (torch.stack([strength_of_detail(image) for image in each]) for each in (batch, swapped))
     assert not np.isclose(before, after, rtol=1e-3).any()
     assert not Objective({"consistency": 1.0}, swap="detail").needs_annotation
+
+
+def test_light_falls_as_in_another_image_and_needs_no_annotation():
+    batch = images()
+    swapped, changed = SWAPS["shading"](batch, everything(), generator=torch.Generator().manual_seed(0))
+    assert changed.all()
+    # Their pixels are brought back to what all images have, which changes the light a little.
+    distances = torch.cdist(shading(swapped).flatten(1), shading(batch).flatten(1))
+    donors = distances.argmin(1)
+    assert (donors != torch.arange(5)).all()
+    assert donors.unique().numel() == 5
+    assert not Objective({"consistency": 1.0}, swap="shading").needs_annotation
 
 
 @pytest.mark.parametrize("margin", [None, 1])
