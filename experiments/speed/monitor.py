@@ -72,6 +72,20 @@ def vit_tiny_with_a_shortcut() -> Model:
     return model, lambda batch: images_of(torch.randint(CLASSES, (batch,), generator=generator))
 
 
+def vit_tiny_on_scenes() -> Model:
+    """ViT-Ti/16 at 224 on images that differ in light and in detail, as photographs do: both are tested."""
+    model, _ = vit_tiny()
+    generator = torch.Generator().manual_seed(0)
+
+    def images_of(batch: int) -> Tensor:
+        coarse, ramps, strengths = (torch.randn(batch, *x, generator=generator) for x in ((3, 7, 7), (3, 2, 2), (1,)))
+        scenes = [nn.functional.interpolate(x, (224, 224), mode="bilinear") for x in (coarse, ramps)]
+        noise = torch.randn(batch, 3, 224, 224, generator=generator)
+        return scenes[0] + scenes[1] + strengths.exp()[:, :, None, None] * noise
+
+    return model, images_of
+
+
 def of_ten_classes(make: Callable[[], Model]) -> Model:
     """A model of the other experiments, with as many classes as here."""
     model, inputs_of = make()
@@ -83,6 +97,7 @@ def of_ten_classes(make: Callable[[], Model]) -> Model:
 MODELS: dict[str, Callable[[], Model]] = {
     "ViT-Ti/16, 224 px": vit_tiny,
     "ViT-Ti/16, with a shortcut": vit_tiny_with_a_shortcut,
+    "ViT-Ti/16, on scenes": vit_tiny_on_scenes,
     "ViT-S/16, 224 px": lambda: of_ten_classes(vit_small),
     "BERT-base, 128 tokens": lambda: of_ten_classes(bert_base),
 }

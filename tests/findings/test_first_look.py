@@ -60,6 +60,7 @@ def test_a_property_is_looked_at_in_half_of_its_samples_which_may_settle_it(kind
 def test_an_interval_below_what_matters_ends_a_test():
     assert settles(NOISE + 0.035)
     assert not settles(NOISE + 0.045)
+    assert not settles(NOISE + 0.042)  # the 95 % interval reaches 0.007
     assert settles(NOISE + 0.045, min_effect=0.1)
     assert settles(NOISE + 0.0395)
     assert not settles(NOISE + 0.0395, confidence=0.999)  # a stricter user is not overruled
@@ -70,6 +71,7 @@ def test_an_interval_below_what_matters_ends_a_test():
 def test_an_interval_far_above_what_matters_ends_a_test():
     assert settles(NOISE + 0.065)
     assert not settles(NOISE + 0.055)
+    assert not settles(NOISE + 0.059)
     assert not settles(NOISE + 0.065, confidence=0.99999)
     assert not settles(NOISE + 0.305, "reliance_outside_annotation")
     assert settles(NOISE + 0.315, "reliance_outside_annotation")
