@@ -57,18 +57,23 @@ class Attention:
         return values.index(weights[-1]), output.index(weights[-2])
 
 
-def find_attentions(tape: Tape) -> list[Attention]:
-    """The attention maps of a model that are square, in order, each with every product in which it weighs values."""
+def find_attentions(tape: Tape, *, square: bool = True) -> list[Attention]:
+    """The attention maps of a model, in order, each with every product in which it weighs values.
+
+    Args:
+        tape: The tape.
+        square: Whether only those with as many keys as queries count.
+    """
     graph = Graph(tape)
-    return [attention for node in tape.nodes for attention in _attention(graph, node)]
+    return [attention for node in tape.nodes for attention in _attention(graph, node, square)]
 
 
-def _attention(graph: Graph, product: Node) -> Iterator[Attention]:
+def _attention(graph: Graph, product: Node, square: bool) -> Iterator[Attention]:
     if product.name not in ("matmul", "bmm", "einsum"):
         return
     for weights in _factors(product):
-        if isinstance(weights, Value) and _is_square(weights) and _weighs(product, weights):
-            block = _map(graph, weights)
+        if isinstance(weights, Value) and _is_map(weights, square) and _weighs(product, weights):
+            block = _map(graph, weights, square)
             if block is not None:
                 yield Attention(block, product, weights)
                 return
@@ -122,37 +127,37 @@ def queries_of(graph: Graph, attention: Attention) -> Value | Tensor | None:
     return None
 
 
-def _is_square(weights: Value) -> bool:
-    return len(weights.shape) >= 3 and weights.shape[-1] == weights.shape[-2]
+def _is_map(weights: Value, square: bool) -> bool:
+    return len(weights.shape) >= 3 and (weights.shape[-1] == weights.shape[-2] or not square)
 
 
-def _map(graph: Graph, weights: Value) -> Value | None:
+def _map(graph: Graph, weights: Value, square: bool) -> Value | None:
     """The softmax that the weights are, or else the weights themselves if there is a softmax in them."""
     value = weights
     node = graph.producer(value)
     while node is not None and node.name in _TRANSPARENT and len(_sources(node)) == 1:
         (value,) = _sources(node)
         node = graph.producer(value)
-    if node is not None and _is_probabilities(node):
+    if node is not None and _is_probabilities(node, square):
         return node.outputs[0]
-    return weights if _has_softmax(graph, weights) else None
+    return weights if _has_softmax(graph, weights, square) else None
 
 
-def _is_probabilities(node: Node) -> bool:
-    """A softmax over the last axis of a square matrix."""
+def _is_probabilities(node: Node, square: bool) -> bool:
+    """A softmax over the last axis of a map."""
     dim = node.argument(1, "dim")
     ndim = len(node.outputs[0].shape)
-    return node.name == "softmax" and dim is not None and dim % ndim == ndim - 1 and _is_square(node.outputs[0])
+    return node.name == "softmax" and dim is not None and dim % ndim == ndim - 1 and _is_map(node.outputs[0], square)
 
 
-def _has_softmax(graph: Graph, weights: Value) -> bool:
+def _has_softmax(graph: Graph, weights: Value, square: bool) -> bool:
     pending = [weights]
     seen = set(pending)
     while pending:
         node = graph.producer(pending.pop())
         if node is None:
             continue
-        if _is_probabilities(node):
+        if _is_probabilities(node, square):
             return True
         sources = _sources(node)
         if node.name in _REWRITING and (len(sources) == 1 or node.name in _JOINING):

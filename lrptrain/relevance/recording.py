@@ -37,6 +37,7 @@ from lrptrain.relevance.tape.lookup import AnotherTable, Table
 from lrptrain.relevance.tape.nodes import Value, map_nested, tensors_in
 from lrptrain.relevance.tape.sample_axes import split_samples
 from lrptrain.relevance.tape.tape import Tape
+from lrptrain.relevance.token_rows import TokenRows
 from lrptrain.relevance.token_walk import between, last_unmixed
 from lrptrain.relevance.train_mode import warn_of_train_mode
 from lrptrain.relevance.types import (
@@ -339,6 +340,11 @@ class Recording:
     def attention_layers(self) -> AttentionLayers:
         """How the blocks follow one another."""
         return AttentionLayers(self.propagator, self.attentions, self.token_output, self.length)
+
+    @cached_property
+    def token_rows(self) -> TokenRows:
+        """The way of a row of tokens through the model, for attention in windows and stages."""
+        return TokenRows(self.propagator, self.output, self.encoder_input)
 
     @cached_property
     def length(self) -> int:

@@ -5,7 +5,7 @@ one that comes from several MIXED. An operation that is not known to treat token
 """
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from jaxtyping import Float
@@ -31,14 +31,14 @@ NOWHERE = 0.0
 MIXED = -1.0
 
 # Entries of several tensors, as they are broadcast.
-_BROADCAST = frozenset({
+BROADCAST = frozenset({
     "add", "sub", "rsub", "mul", "div", "rdiv", "pow", "rpow", "where", "masked_fill", "maximum", "minimum", "addcmul",
     "addcdiv", "lerp", "fmod", "remainder", "floor_divide",
 }) | POINTWISE | (ELEMENTWISE - {"softmax", "layer_norm", "rms_norm", "group_norm", "native_layer_norm"}) | {
     "sign", "round", "floor", "ceil", "trunc", "logit", "sinh", "cosh", "tan", "asin", "acos", "log2", "log10", "exp2",
 }  # fmt: skip
 # One number per line of the axes that the argument at this position names.
-_REDUCTIONS = {
+REDUCTIONS = {
     **dict.fromkeys(("mean", "sum", "amax", "amin", "max", "min", "prod", "var", "std", "var_mean", "logsumexp"), 1),
     **dict.fromkeys(("norm", "vector_norm", "linalg_vector_norm"), 2),
 }
@@ -49,6 +49,13 @@ _ALONG = {
 }
 
 Labels = Float[Tensor, "..."]
+
+
+class LabelsByValue(Protocol):
+    """What has labels for each value of a tape."""
+
+    def __getitem__(self, value: Any) -> Labels:
+        """Return the labels of a value, or of a constant, in its shape."""
 
 
 class TokenLabels:
@@ -134,13 +141,13 @@ def _rule(node: Node) -> LabelRule:
         return _normalised
     if name in ("max", "min") and node.argument(1, "dim", node.kwargs.get("other")).__class__ in (Value, Tensor):
         return _broadcast
-    if name in _BROADCAST:
+    if name in BROADCAST:
         return _broadcast
     if name in _ALONG:  # before what copies entries: which ones a sort copies depends on all of them
         return _along
     if name in ENTRIES:
-        return _entries
-    if name in _REDUCTIONS:
+        return moved
+    if name in REDUCTIONS:
         return _reduced
     if name in PRODUCTS | {"linear"}:
         return _product if name != "linear" else _linear
@@ -148,7 +155,7 @@ def _rule(node: Node) -> LabelRule:
         return _convolved
     if name in AVERAGES | MAXIMA | {"interpolate"}:
         return _pooled
-    return {"setitem": _written, "scatter": _scattered, "index_add": _added, "glu": _gated}.get(name, _unknown)
+    return {"setitem": written_over, "scatter": _scattered, "index_add": _added, "glu": _gated}.get(name, _unknown)
 
 
 def _unknown(labels: TokenLabels, node: Node) -> list[Labels]:
@@ -163,7 +170,7 @@ def _broadcast(labels: TokenLabels, node: Node) -> list[Labels]:
     return [together(*(labels[value] for value in node.inputs))]
 
 
-def _entries(labels: TokenLabels, node: Node) -> list[Labels]:
+def moved(labels: "LabelsByValue", node: Node) -> list[Labels]:
     """Repeat the call on labels."""
     if node.name == "constant_pad_nd" or (node.name == "pad" and node.argument(2, "mode", "constant") == "constant"):
         return [F.pad(labels[node.inputs[0]], node.argument(1, "pad"), value=NOWHERE)]
@@ -177,7 +184,7 @@ def _entries(labels: TokenLabels, node: Node) -> list[Labels]:
     return [x for x in tensors_in(function(*args, **kwargs)) if x.is_floating_point()]
 
 
-def _axes(node: Node, position: int) -> list[int]:
+def named_axes(node: Node, position: int) -> list[int]:
     """The axes that an operation names; all of them if it names none."""
     ndim = len(node.inputs[0].shape)
     dims = node.argument(position, "dim", node.kwargs.get("axis"))
@@ -186,7 +193,7 @@ def _axes(node: Node, position: int) -> list[int]:
 
 
 def _reduced(labels: TokenLabels, node: Node) -> list[Labels]:
-    axes = _axes(node, _REDUCTIONS[node.name])
+    axes = named_axes(node, REDUCTIONS[node.name])
     x = merged(labels[node.inputs[0]], axes)
     return [x if x.ndim == len(value.shape) else _without(x, axes) for value in node.outputs]
 
@@ -271,7 +278,7 @@ def _pooled(labels: TokenLabels, node: Node) -> list[Labels]:
     return [merged(x, range(x.ndim - rank, x.ndim))] * len(node.outputs)
 
 
-def _written(labels: TokenLabels, node: Node) -> list[Labels]:
+def written_over(labels: "LabelsByValue", node: Node) -> list[Labels]:
     """`x[place] = y`."""
     x = labels[node.args[0]].clone()
     x[node.args[1]] = labels[node.args[2]]

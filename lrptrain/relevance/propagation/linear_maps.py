@@ -59,7 +59,7 @@ def _dense(node: Node) -> Map:
 
 
 def _convolution(node: Node) -> Map:
-    options = _convolution_options(node)
+    options = convolution_options(node)
     bias = node.argument(2, "bias")
     x = node.argument(0, "input")
     weight = node.argument(1, "weight")
@@ -75,7 +75,8 @@ def transpose_of(node: Node, x: Tensor, forward: rules.Linear) -> rules.Linear:
     return lambda s, w: vjp(lambda leaf: forward(leaf, w), [x], [s])[0]  # type: ignore[return-value]
 
 
-def _convolution_options(node: Node) -> dict[str, Any]:
+def convolution_options(node: Node) -> dict[str, Any]:
+    """The stride, padding and further settings of a recorded convolution, by name."""
     names: tuple[str, ...] = ("stride", "padding", "dilation", "groups")
     if node.name.startswith("conv_transpose"):
         names = ("stride", "padding", "output_padding", "groups", "dilation")

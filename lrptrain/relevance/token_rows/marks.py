@@ -1,0 +1,298 @@
+"""Which entries of a value are of one token: marks of the tokens go forwards along a tape, through all that mixes them.
+
+Every place of the input has a mark, a random number. An entry that is made of several places has a number that is made
+of their marks. So entries with the same mark are of the same token: those of its features, in each of its heads. An
+axis along which no mark changes counts features; one along which they change counts tokens.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lrptrain.relevance.attentions import Attention
+from lrptrain.relevance.propagation.linear_maps import convolution_options, factors
+from lrptrain.relevance.propagation.propagator import Propagator
+from lrptrain.relevance.tape.functions import (
+    ADDING,
+    AS_ANOTHER,
+    AVERAGES,
+    ENTRIES,
+    MAXIMA,
+    MIXTURES,
+    NORMALISATIONS,
+    PRODUCTS,
+    PUTS,
+    WRITTEN,
+)
+from lrptrain.relevance.tape.nodes import Node, Value, einsum_operands, tensors_in
+from lrptrain.relevance.tape.regions import Graph
+from lrptrain.relevance.tokens import BROADCAST, REDUCTIONS, moved, named_axes, written_over
+from lrptrain.relevance.types import UnsupportedMethodError
+
+# Marks that differ by less, relative to the largest, are of one token: rounding makes less of a difference, two tokens
+# hardly ever so little.
+TOLERANCE = 1e-9
+# Each entry is a weighted mean of entries of one input, by the geometry of the call.
+_WINDOWS = (AVERAGES | MIXTURES | {name for name in MAXIMA if "pool" in name}) - ADDING - {"cumsum"}
+_ALONG = frozenset({"softmax", "log_softmax", "normalize"})
+
+Marks = Float[Tensor, "..."]
+
+
+class TokenMarks:
+    """The marks of the values that the logits come from, with size 1 along the axes where they do not change.
+
+    Args:
+        propagator: The tape.
+        nodes: The operations between the input and the logits, first to last.
+        attentions: The attention of each product with values. What it makes has the marks of its queries.
+
+    Raises:
+        UnsupportedMethodError: If it is not known of an operation which tokens it reads.
+    """
+
+    def __init__(self, propagator: Propagator, nodes: Iterable[Node], attentions: Mapping[Node, Attention]) -> None:
+        self._propagator = propagator
+        self._attentions = attentions
+        graph = Graph(propagator.tape)
+        self._scores = {node: _scores(graph, attention) for node, attention in attentions.items()}
+        root = propagator.tape.root
+        assert root is not None
+        self._marks: dict[Value, Marks] = {root: _of_places(root)}
+        for node in self._needed(nodes):
+            for value, marks in zip(node.outputs, self._of_outputs(node), strict=True):
+                self._marks[value] = _compact(marks)
+
+    def __contains__(self, value: object) -> bool:
+        """Return whether a value has marks."""
+        return value in self._marks
+
+    def __getitem__(self, value: object) -> Marks:
+        """Return the marks of a value, in its shape; those of a constant are 0."""
+        if isinstance(value, Value):
+            return self._marks[value].expand(value.shape)
+        tensor = torch.as_tensor(value)
+        device = next(iter(self._marks.values())).device
+        return torch.zeros(1, dtype=torch.float64, device=device).expand(tensor.shape)
+
+    def compact(self, value: Value) -> Marks:
+        """Return the marks with size 1 along the axes where they do not change."""
+        return self._marks[value]
+
+    def of_one_token(self, value: Value, axes: Iterable[int]) -> bool:
+        """Whether the entries along some axes are of one token, whatever the place on the others."""
+        return all(self._marks[value].shape[axis] == 1 for axis in axes)
+
+    def features(self, value: Value) -> list[int]:
+        """The axes along which the token stays the same, but for that of the samples."""
+        samples = self._propagator.axis(value).axis
+        return [axis for axis, size in enumerate(self._marks[value].shape) if size == 1 and axis != samples]
+
+    def of_same_tokens(self, first: Value, second: Value) -> bool:
+        """Whether entries that meet as the two are broadcast are of the same tokens."""
+        marks = torch.broadcast_tensors(self._marks[first], self._marks[second])
+        return bool((marks[0] - marks[1]).abs().max() <= TOLERANCE * marks[0].abs().max())
+
+    # -- Which operations --------------------------------------------------------------------------------------------
+
+    def _needed(self, nodes: Iterable[Node]) -> list[Node]:
+        """The operations of which the marks are needed: also those that make queries."""
+        needed = {value for node in nodes for value in node.outputs}
+        chosen: list[Node] = []
+        for node in reversed(self._propagator.tape.nodes):
+            if not needed.intersection(node.outputs):
+                continue
+            attention = self._attentions.get(node)
+            read = node.inputs if attention is None else (attention.values, _attending(self._scores[node])[0])
+            needed.update(value for value in read if isinstance(value, Value))
+            chosen.append(node)
+        return chosen[::-1]
+
+    # -- What an operation makes of marks ------------------------------------------------------------------------------
+
+    def _of_outputs(self, node: Node) -> list[Marks]:
+        try:
+            marks = self._rule(node)
+            return [part.expand(value.shape) for part, value in zip(marks, node.outputs, strict=True)]
+        except (RuntimeError, IndexError, TypeError, ValueError, AttributeError, KeyError) as error:
+            raise _refusal(node) from error
+
+    def _rule(self, node: Node) -> list[Marks]:
+        name = node.name
+        count = len(node.outputs)
+        if node in self._attentions:
+            return [self._of_queries(node)]
+        if name in ENTRIES:
+            return moved(self, node)
+        if name in WRITTEN | PUTS:
+            return written_over(self, node) if name == "setitem" else moved(self, node)
+        if name in AS_ANOTHER or name in NORMALISATIONS | _ALONG or hasattr(node.function, "frozen"):
+            return [self[node.inputs[0]]] * count
+        if name in ("max", "min") and isinstance(node.argument(1, "dim", node.kwargs.get("other")), (Value, Tensor)):
+            return [self._together(node)]
+        if name in _WINDOWS:
+            return [x for x in tensors_in(node.call(lambda value: self[value])) if x.is_floating_point()]
+        if name in REDUCTIONS:
+            return self._reduced(node)
+        if name == "linear":
+            return [self._marks[node.inputs[0]].mean(-1, keepdim=True)]
+        if name.startswith("conv"):
+            return [self._convolved(node)]
+        if name in PRODUCTS and len(node.inputs) == 1:
+            return [self._multiplied(node)]
+        if name in BROADCAST:
+            return [self._together(node)]
+        raise _refusal(node)
+
+    def _together(self, node: Node) -> Marks:
+        """Entries that are made of an entry of each input."""
+        marks = [self._marks[value] for value in node.inputs]
+        first, *others = torch.broadcast_tensors(*marks) if len({x.ndim for x in marks}) == 1 else marks
+        for x in others:
+            first = first + x
+        return first / len(marks)
+
+    def _reduced(self, node: Node) -> list[Marks]:
+        axes = named_axes(node, REDUCTIONS[node.name])
+        x = self._marks[node.inputs[0]].mean(axes, keepdim=True)
+        kept = [value for value in node.outputs if len(value.shape) == x.ndim]
+        return [x] * len(kept) if len(kept) == len(node.outputs) else [_without(x, axes)] * len(node.outputs)
+
+    def _convolved(self, node: Node) -> Marks:
+        """Every entry is a mean over its kernel, of the channels of its group."""
+        x = self[node.argument(0, "input")]
+        weight = node.argument(1, "weight")
+        options = convolution_options(node)
+        channels = x.ndim - weight.ndim + 1
+        groups = options.get("groups", 1) if self._marks[node.inputs[0]].shape[channels] > 1 else 1
+        x = x.unflatten(channels, (groups, -1)).mean(channels + 1)
+        # Of unequal weights: two places that read the same tokens, as in a small image, are two tokens all the same.
+        kernel = (
+            _random(list(weight.shape[2:])).to(x.device).expand(groups, 1, *weight.shape[2:]) / weight[0, 0].numel()
+        )
+        result: Tensor = node.function(x, kernel, None, **{**options, "groups": groups})
+        repeats = node.outputs[0].shape[channels] // groups
+        return result.repeat_interleave(repeats, channels) if groups > 1 else result
+
+    def _multiplied(self, node: Node) -> Marks:
+        """A product with a constant, of which every entry is a mean over what is summed."""
+        left, right, multiply = factors(node)
+        operands = [self[x] if isinstance(x, Value) else torch.ones_like(x, dtype=torch.float64) for x in (left, right)]
+        return multiply(*operands) / node.inputs[0].shape.numel()
+
+    def _of_queries(self, node: Node) -> Marks:
+        """What attention makes is of the tokens that attend."""
+        attention = self._attentions[node]
+        scores = self._scores[node]
+        queries, letters = _attending(scores)
+        marks = self._marks[queries] if isinstance(queries, Value) else self._of_learned(queries)
+        rows = _reduced_to(marks, letters, "".join(x for x in product_letters(scores)[2][:-1] if x in letters))
+        rows = rows[tuple(slice(None) if x in letters else None for x in product_letters(scores)[2][:-1])]
+        # On its way to the product the map may have been given another shape, not another order.
+        rows = rows.expand(scores.outputs[0].shape[:-1]).reshape(attention.weights.shape[:-1])
+        weights, _, output = product_letters(node)
+        placed = _reduced_to(rows, weights[:-1], "".join(x for x in output if x in weights[:-1]))
+        return placed[tuple(slice(None) if x in weights[:-1] else None for x in output)]
+
+    def _of_learned(self, queries: Tensor) -> Marks:
+        """Learned queries are no tokens of the input, but each is one."""
+        count = queries.shape[-2]
+        numbers = torch.arange(1, count + 1, dtype=torch.float64, device=queries.device)
+        return numbers[:, None].expand(queries.shape)
+
+
+def _of_places(root: Value) -> Marks:
+    """A random number for each place of the input: for each pixel of an image, for each token of a text."""
+    shape = list(root.shape)
+    shape[0] = 1
+    if len(shape) == 4:
+        shape[1] = 1
+    elif len(shape) == 3:
+        shape[2] = 1
+    return _random(shape).to(root.tensor.device)
+
+
+def _random(shape: Sequence[int]) -> Tensor:
+    """Numbers between 0.5 and 1.5, the same in every call."""
+    # A generator of its own, so that no random number of the run is used up.
+    generator = torch.Generator().manual_seed(0)
+    return torch.rand(list(shape), dtype=torch.float64, generator=generator) + 0.5
+
+
+def _compact(marks: Marks) -> Marks:
+    """The marks, with size 1 along the axes where they do not change."""
+    bound = None
+    for axis, (size, stride) in enumerate(zip(marks.shape, marks.stride(), strict=True)):
+        if size == 1:
+            continue
+        first = marks.narrow(axis, 0, 1)
+        if stride != 0:
+            bound = TOLERANCE * marks.abs().max() if bound is None else bound
+            if (marks - first).abs().max() > bound:
+                continue
+        marks = first
+    return marks
+
+
+def _without(marks: Marks, axes: Sequence[int]) -> Marks:
+    return marks[tuple(0 if axis in axes else slice(None) for axis in range(marks.ndim))]
+
+
+def _reduced_to(x: Tensor, letters: str, remaining: str) -> Tensor:
+    """The mean over the axes whose letters do not remain, with the others in the order that is named."""
+    left = [letter for letter in letters if letter in remaining]
+    others = [axis for axis, letter in enumerate(letters) if letter not in remaining]
+    mean = x.mean(others) if others else x
+    return mean.permute([left.index(letter) for letter in remaining])
+
+
+def _scores(graph: Graph, attention: Attention) -> Node:
+    """The product of queries and keys that a map is made of.
+
+    Raises:
+        UnsupportedMethodError: If there is none.
+    """
+    pending = [attention.block]
+    seen = set(pending)
+    while pending:
+        node = graph.producer(pending.pop())
+        if node is None:
+            continue
+        if node.name in PRODUCTS:
+            return node
+        pending.extend(value for value in node.inputs if value not in seen)
+        seen.update(node.inputs)
+    raise _refusal(attention.product)
+
+
+def _attending(scores: Node) -> tuple[Value | Tensor, str]:
+    """The factor of the scores that their rows are made of, and the letters of its axes."""
+    left, right, _ = factors(scores)
+    first, second, output = product_letters(scores)
+    return (left, first) if output[-2] in first else (right, second)
+
+
+def product_letters(node: Node) -> tuple[str, str, str]:
+    """A letter for every axis of the first factor, of the second one and of the product: "bhij", "bhjd", "bhid"."""
+    if node.name == "einsum":
+        equation, _, _ = einsum_operands(node)
+        inputs, _, output = equation.partition("->")
+        first, _, second = inputs.partition(",")
+        return first, second, output
+    left = node.argument(0, "input")
+    right = node.argument(1, "mat2", node.kwargs.get("other"))
+    letters = "abcdefgh"
+    before = max(len(left.shape), len(right.shape)) - 2
+    leading = letters[:before]
+    first = leading[before + 2 - len(left.shape) :] + "xy"
+    second = leading[before + 2 - len(right.shape) :] + "yz"
+    return first, second, leading + "xz"
+
+
+def _refusal(node: Node) -> UnsupportedMethodError:
+    return UnsupportedMethodError(
+        f"{node.name} in module '{node.path or '(model)'}' is not known to read certain tokens and no others, so that "
+        "no row of tokens can be followed through it"
+    )
