@@ -44,7 +44,7 @@ def model_table() -> str:
     for name, kind in KINDS.items():
         served = {method for served_kind, method in SERVED if served_kind == name}
         refused = [f"`{method}`" for method in METHODS if method not in served]
-        without = "all that need attention over the whole sequence" if not kind.attention else ", ".join(refused)
+        without = "all that need maps over the whole sequence" if not kind.attention else ", ".join(refused)
         source = "image" if kind.size else "text, with padding"
         rows.append(f"| {kind.library} | {kind.title} | {source} | {len(served)} of {len(METHODS)} | {without} |")
     return "\n".join(rows)

@@ -84,7 +84,8 @@ def summary(row: dict[str, Any]) -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("libraries", nargs="*", choices=LIBRARIES, default=list(LIBRARIES))
+    # No default of several: Python 3.11 holds it against the choices as one.
+    parser.add_argument("libraries", nargs="*", choices=[[], *LIBRARIES], default=[])
     parser.add_argument("--only", default="", help="a pattern of library/family/name")
     parser.add_argument("--again", default="", help="also models whose line of JSON matches this pattern")
     parser.add_argument("--tasks", nargs="*", default=[], help="only these tasks")
@@ -93,7 +94,7 @@ def main() -> None:
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seconds", type=int, default=SECONDS, help="processor time per model")
     given = parser.parse_args()
-    for library in given.libraries:
+    for library in given.libraries or LIBRARIES:
         run(library, given)
 
 

@@ -33,7 +33,7 @@ class Kind:
     build: Callable[[bool], nn.Module]  # fused attention? -> model
     size: tuple[int, int] | None = (32, 32)  # None: text
     grid: tuple[int, int] | None = (4, 4)
-    attention: bool = True  # over the whole sequence, as the methods on attention maps need it
+    attention: bool = True  # over the whole sequence; if not, in windows and stages
 
     def inputs(self, samples: int = 3, dtype: torch.dtype = torch.float64) -> Any:
         """Random images, or token ids of different lengths with their padding mask."""
@@ -103,6 +103,35 @@ def timm_swin(fused: bool) -> nn.Module:
     from timm.models.swin_transformer import SwinTransformer
 
     return _timm(SwinTransformer(img_size=32, num_classes=5, **SWIN), fused)
+
+
+def timm_hiera(fused: bool) -> nn.Module:
+    from timm.models.hiera import Hiera
+
+    sizes: dict[str, Any] = {"embed_dim": 8, "num_heads": 1, "stages": (1, 1, 1), "mask_unit_size": (4, 4)}
+    return _timm(Hiera(img_size=(32, 32), num_classes=5, q_pool=1, **sizes), fused)
+
+
+def timm_pvt(fused: bool) -> nn.Module:
+    from timm.models.pvt_v2 import PyramidVisionTransformerV2
+
+    sizes = {"depths": (1, 1), "embed_dims": (8, 16), "num_heads": (1, 2), "sr_ratios": (2, 1), "mlp_ratios": (2, 2)}
+    return _timm(PyramidVisionTransformerV2(num_classes=5, **sizes), fused)
+
+
+def timm_mvit(fused: bool) -> nn.Module:
+    from timm.models.mvitv2 import MultiScaleVit, MultiScaleVitCfg
+
+    sizes = {"depths": (1, 1), "embed_dim": (8, 16), "num_heads": (1, 2), "stride_q": ((1, 1), (2, 2))}
+    config = MultiScaleVitCfg(stride_kv=((2, 2), (1, 1)), **sizes)
+    return _timm(MultiScaleVit(config, img_size=32, num_classes=5), fused)
+
+
+def torchvision_maxvit(fused: bool) -> nn.Module:
+    from torchvision.models import MaxVit
+
+    model = MaxVit((32, 32), 8, 2, [8, 16], [1, 1], head_dim=4, stochastic_depth_prob=0.0, num_classes=5)
+    return randomised(model)
 
 
 def _timm(model: Any, fused: bool) -> nn.Module:
@@ -180,6 +209,10 @@ KINDS = {
     "hf_swin": Kind(
         "transformers", "Swin", _hugging_face("SwinForImageClassification", **SWIN), grid=(8, 8), attention=False
     ),
+    "hiera": Kind("timm", "Hiera", timm_hiera, grid=(8, 8), attention=False),
+    "pvt": Kind("timm", "PVTv2", timm_pvt, grid=(4, 4), attention=False),
+    "mvit": Kind("timm", "MViTv2", timm_mvit, grid=(8, 8), attention=False),
+    "maxvit": Kind("torchvision", "MaxViT", torchvision_maxvit, grid=(8, 8), attention=False),
 }
 
 

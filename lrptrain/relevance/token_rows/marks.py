@@ -28,11 +28,11 @@ from lrptrain.relevance.tape.functions import (
 )
 from lrptrain.relevance.tape.nodes import Node, Value, einsum_operands, tensors_in
 from lrptrain.relevance.tape.regions import Graph
-from lrptrain.relevance.tokens import BROADCAST, REDUCTIONS, moved, named_axes, written_over
+from lrptrain.relevance.tokens import BROADCAST, REDUCTIONS, compact, moved, named_axes, written_over
 from lrptrain.relevance.types import UnsupportedMethodError
 
-# Marks that differ by less, relative to the largest, are of one token: rounding makes less of a difference, two tokens
-# hardly ever so little.
+# Marks that differ by less are of one token. They are means of numbers about 1: rounding makes a smaller difference,
+# and two tokens hardly ever so small a one.
 TOLERANCE = 1e-9
 # Each entry is a weighted mean of entries of one input, by the geometry of the call.
 _WINDOWS = (AVERAGES | MIXTURES | {name for name in MAXIMA if "pool" in name}) - ADDING - {"cumsum"}
@@ -92,8 +92,7 @@ class TokenMarks:
 
     def of_same_tokens(self, first: Value, second: Value) -> bool:
         """Whether entries that meet as the two are broadcast are of the same tokens."""
-        marks = torch.broadcast_tensors(self._marks[first], self._marks[second])
-        return bool((marks[0] - marks[1]).abs().max() <= TOLERANCE * marks[0].abs().max())
+        return not _differ(self._marks[first], self._marks[second])
 
     # -- Which operations --------------------------------------------------------------------------------------------
 
@@ -149,10 +148,7 @@ class TokenMarks:
     def _together(self, node: Node) -> Marks:
         """Entries that are made of an entry of each input."""
         marks = [self._marks[value] for value in node.inputs]
-        first, *others = torch.broadcast_tensors(*marks) if len({x.ndim for x in marks}) == 1 else marks
-        for x in others:
-            first = first + x
-        return first / len(marks)
+        return sum(marks[1:], start=marks[0]) / len(marks)
 
     def _reduced(self, node: Node) -> list[Marks]:
         axes = named_axes(node, REDUCTIONS[node.name])
@@ -167,7 +163,7 @@ class TokenMarks:
         options = convolution_options(node)
         channels = x.ndim - weight.ndim + 1
         groups = options.get("groups", 1) if self._marks[node.inputs[0]].shape[channels] > 1 else 1
-        x = x.unflatten(channels, (groups, -1)).mean(channels + 1)
+        x = x.reshape(*x.shape[:channels], groups, -1, *x.shape[channels + 1 :]).mean(channels + 1)
         # Of unequal weights: two places that read the same tokens, as in a small image, are two tokens all the same.
         kernel = (
             _random(list(weight.shape[2:])).to(x.device).expand(groups, 1, *weight.shape[2:]) / weight[0, 0].numel()
@@ -179,8 +175,9 @@ class TokenMarks:
     def _multiplied(self, node: Node) -> Marks:
         """A product with a constant, of which every entry is a mean over what is summed."""
         left, right, multiply = factors(node)
-        operands = [self[x] if isinstance(x, Value) else torch.ones_like(x, dtype=torch.float64) for x in (left, right)]
-        return multiply(*operands) / node.inputs[0].shape.numel()
+        ones = [torch.ones(x.shape, dtype=torch.float64, device=self[left].device) for x in (left, right)]
+        marks = [self[x] if isinstance(x, Value) else one for x, one in zip((left, right), ones, strict=True)]
+        return multiply(*marks) / multiply(*ones)
 
     def _of_queries(self, node: Node) -> Marks:
         """What attention makes is of the tokens that attend."""
@@ -223,17 +220,21 @@ def _random(shape: Sequence[int]) -> Tensor:
 
 def _compact(marks: Marks) -> Marks:
     """The marks, with size 1 along the axes where they do not change."""
-    bound = None
-    for axis, (size, stride) in enumerate(zip(marks.shape, marks.stride(), strict=True)):
-        if size == 1:
-            continue
+    marks = compact(marks)
+    # Features are mostly last, and shrink what is looked at next.
+    for axis in reversed(range(marks.ndim)):
         first = marks.narrow(axis, 0, 1)
-        if stride != 0:
-            bound = TOLERANCE * marks.abs().max() if bound is None else bound
-            if (marks - first).abs().max() > bound:
-                continue
+        # The second entry tells of most axes that they are not the same all along.
+        if marks.shape[axis] > 1 and _differ(marks.narrow(axis, 1, 1), first):
+            continue
+        if marks.shape[axis] > 2 and _differ(marks, first):
+            continue
         marks = first
     return marks
+
+
+def _differ(marks: Marks, others: Marks) -> bool:
+    return bool(((marks - others).abs_() > TOLERANCE).any())
 
 
 def _without(marks: Marks, axes: Sequence[int]) -> Marks:
