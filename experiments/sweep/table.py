@@ -79,13 +79,20 @@ def counts(groups: dict[str, Sequence[Row]]) -> str:
     for method in METHODS:
         line = {"method": f"`{method}`"}
         for title, found in groups.items():
-            line[title] = _share(method, found)
+            line[title] = _share(method, [row for row in found if _has_what_it_needs(method, row)])
         lines.append(line)
     return markdown(lines)
 
 
+def local_counts(found: Sequence[Row]) -> str:
+    """A line per method on attention maps: how many models it serves that attend in windows, or to merged tokens."""
+    local = [row for row in found if row.get("attention") == "local"]
+    methods = [method for method in METHODS if method in ATTENTION]
+    return markdown([{"method": f"`{method}`", "local attention": _share(method, local)} for method in methods])
+
+
 def _share(method: str, found: Iterable[Row]) -> str:
-    verdicts = [row["methods"][method] for row in found if method in row["methods"] and _has_what_it_needs(method, row)]
+    verdicts = [row["methods"][method] for row in found if method in row["methods"]]
     if not verdicts:
         return "-"
     served = sum(verdict == OK for verdict in verdicts)
@@ -126,7 +133,8 @@ def summary() -> str:
         f"square attention matrix), at the commits {commits} (in brackets: models). Among "
         f"{sum(len(row['methods']) for row in every)} maps: {sums}. {len(unbuilt())} more models could not be built or "
         f"run without lrptrain.\n\n{counts({'all': every, **libraries})}\n\n"
-        "The last five methods, those on attention maps: of the models with global attention."
+        "The last five methods, those on attention maps: of the models with global attention. Of those with local "
+        f"attention, through which a row of tokens goes:\n\n{local_counts(every)}"
     )
 
 
