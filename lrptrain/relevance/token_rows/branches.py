@@ -149,6 +149,11 @@ class Branches:
         if self._alone is not None:
             with_it = [value for value in values if self._ways[value].passed >> self._alone & 1]
             if len(with_it) == 1:
+                if not all(value in with_it or self._is_state(value, node) for value in values):
+                    raise UnsupportedMethodError(
+                        f"{node.name} in module '{node.path or '(model)'}' adds other attention to that of the block, "
+                        "so that its map is not all that is read there"
+                    )
                 return with_it
         # Attention that is not used adds nothing to the states beside it.
         has_state = any(self._is_state(value, node) for value in values)
@@ -181,6 +186,11 @@ class Branches:
         else:
             counts = [way.maps + identity * way.states for way in ways]
         total = sum(counts)
+        if total == 0:
+            raise UnsupportedMethodError(
+                f"{node.name} in module '{node.path or '(model)'}' adds up attention that is not asked for, without "
+                "states beside it, so that its block cannot be left out"
+            )
         return [
             Operand(value, count / total, on_top=self._summed and any(is_state) and not state)
             for value, count, state in zip(terms, counts, is_state, strict=True)
@@ -223,6 +233,9 @@ class Branches:
                 for value in self._read(node):
                     arrivals.setdefault(value, []).append(state.behind_attention() if number is not None else state)
                 continue
+            if state.on_top and all(self._ways[operand.value].states == 0 for operand in self._operands[node]):
+                # Two maps beside the same states: each is met by the whole row.
+                self._operands[node] = [Operand(operand.value, 1.0) for operand in self._operands[node]]
             operands = self._operands[node]
             scales[node] = prod(share for _, share in state.shares)
             for operand in operands:

@@ -79,22 +79,24 @@ class TokenRows:
 
     @cached_property
     def states(self) -> Value:
-        """The last states of several tokens through which all of the logits come.
+        """The last states of all tokens through which all of the logits come.
 
         Raises:
             UnsupportedMethodError: If there are none behind the last attention.
         """
         last = self.attentions[self.blocks[-1]].product.outputs[0]
-        complete = joints(self.propagator.tape, self.logits, last)
-        for node in reversed(self.nodes):
-            for value in node.outputs:
-                if value in complete and value is not last and self._tokens(value) > 1:
-                    return value
-        raise UnsupportedMethodError(
-            "no states of all tokens stand between the last attention and the logits, from which alone the logits come"
-        )
+        complete = joints(self.propagator.tape, self.logits, last) - {last, self.logits}
+        behind = [value for node in reversed(self.nodes) for value in node.outputs if value in complete]
+        if not behind:
+            raise UnsupportedMethodError(
+                "no states stand between the last attention and the logits from which alone the logits come"
+            )
+        # Of a single token all is read, wherever it is looked at.
+        return next((value for value in behind if self._tokens(value) > 1), behind[-1])
 
     def _tokens(self, value: Value) -> int:
+        if len(value.shape) < 3:  # what has been pooled: its features may come from different tokens
+            return 1
         samples = self.propagator.axis(value).axis
         return max((size for axis, size in enumerate(self.marks.compact(value).shape) if axis != samples), default=1)
 
@@ -150,7 +152,7 @@ class TokenRows:
         """How much is read from each entry of the last states, of the relevance that arrives there; sums to 1."""
         states = self.states
         features = self.marks.features(states)
-        of_tokens = relevance.sum(features, keepdim=True)
+        of_tokens = relevance.sum(features, keepdim=True) if features else relevance
         size = relevance.numel() // max(of_tokens.numel(), 1)
         total = sum_per_sample(of_tokens, self.propagator.axis(states), self.propagator.samples)
         by_pooling = self._arriving(states)

@@ -131,3 +131,30 @@ def test_blocks_are_counted_from_both_ends() -> None:
         lrptrain.attribute(model, images, target=1, method="attention_x_gradient", block=-2)
     with pytest.raises(UnsupportedMethodError, match="normalize_rows=True is for attention over one sequence"):
         lrptrain.attribute(model, images, target=1, method="transformer_attribution", normalize_rows=True)
+
+
+class TwoMaps(Staged):
+    """One attention in two parts that are added up, each of half of the tokens, as Longformer computes it."""
+
+    def windows(self, x: Tensor) -> Tensor:
+        query, key, value = self.attention(x).unflatten(1, (4, 4)).chunk(3, -1)
+        weights = (query @ key.mT).softmax(-1)
+        return (weights[..., :2] @ value[..., :2, :] + weights[..., 2:] @ value[..., 2:, :]).flatten(1, 2)
+
+
+class OneMap(Staged):
+    """The same numbers in one product."""
+
+
+def test_two_maps_that_are_added_up_are_one_map() -> None:
+    torch.manual_seed(0)
+    images = torch.randn(2, 3, 16, 16, dtype=torch.float64)
+    models = [randomised(model()) for model in (TwoMaps, OneMap)]
+    two, one = (lrptrain.attribute(model, images, target=1, method="generic_attention").scores for model in models)
+    assert (two - one).abs().max() <= 1e-12 * one.abs().max()
+    assert (one - 1 / 16).abs().max() > 1e-4  # attention adds something
+    # Averaged with the states, the two would count as two layers of attention.
+    with pytest.raises(UnsupportedMethodError, match="a map whose rows do not sum to 1"):
+        lrptrain.attribute(models[0], images, target=1, method="rollout")
+    with pytest.raises(UnsupportedMethodError, match="adds other attention to that of the block"):
+        lrptrain.attribute(models[0], images, target=1, method="raw_attention")
