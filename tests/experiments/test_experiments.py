@@ -49,7 +49,8 @@ check("speed", [import_module("experiments.speed.run").tables(cells)])
 for part in ("guided", "memory", "monitor", "seeds", "budget"):
     check("speed", [import_module(f"experiments.speed.{part}").table(measured[part])])
 real = import_module("experiments.real_models.run")
-check("real_models", real.tables().values())
+missed = import_module("experiments.real_models.missed")
+check("real_models", [*real.tables().values(), missed.table(load(missed.RESULTS))])
 table = import_module("experiments.class_specific.run").table
 check("class_specific", [table(kind, results("class_specific", kind)) for kind in ("digits", "pets")])
 trainers = import_module("experiments.trainers.run")
