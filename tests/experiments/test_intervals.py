@@ -104,5 +104,5 @@ def test_differences_of_a_column_are_paired_by_run_and_starred_as_one_family():
     assert not cells["unlike"].endswith("*")
     # Among enough that nothing tells from chance, the same difference is sure no more.
     p_value = stats.ttest_1samp(difference, 0).pvalue
-    many = {number: estimate(noise, same_samples=False) for number in range(int(0.05 / p_value) + 1)}
-    assert not signed({"worse": estimate(difference[:, None], same_samples=False), **many})["worse"].endswith("*")
+    many = {number: estimate(list(noise), same_samples=False) for number in range(int(0.05 / p_value) + 1)}
+    assert not signed({"worse": estimate(list(difference[:, None]), same_samples=False), **many})["worse"].endswith("*")
