@@ -121,6 +121,33 @@ def paired(runs: Sequence[ArrayLike], others: Sequence[ArrayLike]) -> list[np.nd
     return [run - other for run, other in pairs]
 
 
+def compared(
+    rows: Mapping[Key, Sequence[ArrayLike]], other: Key, same_samples: bool, digits: int = 3
+) -> dict[Key, str]:
+    """Return, as the cells of a column, each row less another one of the same runs and samples.
+
+    Args:
+        rows: Per row its runs, as `estimate` takes them: what both were measured on is paired.
+        other: The row that the others are held against; its own cell is empty.
+        same_samples: Whether all runs were measured on the same samples.
+        digits: Behind the point.
+
+    Returns:
+        Per row difference and interval, with a star where it is not 0 by Holm's correction over the column.
+    """
+    differences = {key: estimate(paired(runs, rows[other]), same_samples) for key, runs in rows.items() if key != other}
+    return dict.fromkeys(rows, "") | signed(differences, digits)
+
+
+def signed(differences: Mapping[Key, Estimate], digits: int = 3) -> dict[Key, str]:
+    """Return differences as the cells of a column: sign, interval, and a star by Holm's correction over the column."""
+    stars = starred(differences)
+    return {
+        key: f"{found.mean:+.{digits}f} ± {found.half:.{digits}f}{' *' * (key in stars)}"
+        for key, found in differences.items()
+    }
+
+
 def _defined(runs: list[np.ndarray], same_samples: bool) -> list[np.ndarray]:
     """As rows of parts, without the samples that are not numbers."""
     rows = [run[:, None] if run.ndim == 1 else run for run in runs]

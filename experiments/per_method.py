@@ -121,13 +121,18 @@ def per_image(values: Float[Tensor, " n"]) -> list[float]:
     return [round(value, 5) for value in values.tolist()]
 
 
-def cell(results: Sequence[Result], *keys: str) -> tuple[float, str]:
+def cell(results: Sequence[Result], *keys: str, same_samples: bool = True) -> tuple[float, str]:
     """Mean over seeds and images, and the text of mean and interval.
 
     Results that kept only the mean over images have an interval over seeds.
     """
-    found = estimate([np.atleast_1d(_at(result["methods"], keys)) for result in results], same_samples=True)
+    found = estimate(runs(results, *keys), same_samples)
     return found.mean, str(found)
+
+
+def runs(results: Sequence[Result], *keys: str) -> list[Float[np.ndarray, " samples"]]:
+    """One measure of one method, per seed a number an image, or the one number that was kept."""
+    return [np.atleast_1d(_at(result["methods"], keys)) for result in results]
 
 
 def _at(found: Any, keys: Sequence[str]) -> Any:

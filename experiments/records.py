@@ -63,7 +63,7 @@ def _commit() -> str:
     try:
         head = _git("rev-parse", "--short=12", "HEAD")
         # Results are written while an experiment runs: they are no change of what runs.
-        changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":!experiments/*/results", ":!*.md")
+        changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":!experiments/*/results/*", ":!*.md")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
     return head + "+" * bool(changed)

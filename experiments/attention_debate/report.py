@@ -5,6 +5,7 @@ from typing import Any
 
 import numpy as np
 
+from experiments.intervals import compared
 from experiments.parallel import Run
 from experiments.table import markdown, mean_interval
 from lrptrain.auditing import AuditResult, registered_tests
@@ -12,6 +13,7 @@ from lrptrain.auditing.distances import DIFFERENT_MAP_JSD, SAME_OUTPUT_TVD
 from lrptrain.auditing.tests.adversary import parse_adversary
 
 ATTENTION = "raw_attention"
+GAIN = "gain over random ↑"
 COLUMNS = {test.column.head: (test.name, test.column.values) for test in registered_tests() if test.column}
 
 
@@ -72,7 +74,7 @@ def tables(runs: Sequence[Run]) -> str:
         own = [run for run in runs if run["corpus"] == corpus]
         parts += [
             f"## {corpus.capitalize()}: {len(own)} audited models",
-            "**Attention**, mean over models ± 95 % interval (t).",
+            "**Attention**, mean over models ± 95 % interval over models.",
             markdown(attention_rows(own)),
             "**Adversaries**: models trained for the same answers and other maps.",
             markdown(adversary_rows(own)),
@@ -134,11 +136,14 @@ def same_output(adversaries: Sequence[Any]) -> str:
 
 def method_rows(runs: Sequence[Run]) -> list[dict[str, str]]:
     """A row per method."""
+    gains = {method: [[run["methods"][method][GAIN]] for run in runs] for method in by_gain(runs)}
+    differences = compared(gains, ATTENTION, same_samples=False, digits=2)
     rows = []
-    for method in by_gain(runs):
+    for method in gains:
         own = [run["methods"][method] for run in runs]
         verdicts = [sum(each["faithful"] == level for each in own) for level in ("yes", "weakly", "no")]
         row = {"method": f"`{method}`", "faithful": " / ".join(map(str, verdicts))}
+        row["gain minus attention's"] = differences[method]
         row |= {head: shown([each[head] for each in own if head in each]) for head in (*COLUMNS, "JSD, seeds")}
         rows.append(row)
     return rows
@@ -147,9 +152,9 @@ def method_rows(runs: Sequence[Run]) -> list[dict[str, str]]:
 def by_gain(runs: Sequence[Run]) -> list[str]:
     """The methods that were measured, the best first."""
     gains = {
-        method: np.mean([run["methods"][method]["gain over random ↑"] for run in runs])
+        method: np.mean([run["methods"][method][GAIN] for run in runs])
         for method, values in runs[0]["methods"].items()
-        if "gain over random ↑" in values
+        if GAIN in values
     }
     return sorted(gains, key=lambda method: -gains[method])
 

@@ -146,6 +146,12 @@ def references(model: nn.Module, audited: Sequence[Texts]) -> dict[str, float]:
     return {"tau": float(tau.nanmean()), "share": float((p_value <= 0.05).double().mean())}
 
 
+def saved_tables() -> str:
+    """The tables of the audits that are there."""
+    runs = load(RESULTS)
+    return report.tables([runs[task.key] for task in TASKS if task.key in runs])
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--workers", type=int, default=2)
@@ -154,8 +160,7 @@ def main() -> None:
     if not arguments.tables_only:
         complete(RUNS / "models.jsonl", MODELS, train, arguments.workers)
         complete(RESULTS, TASKS, work, arguments.workers)
-    runs = load(RESULTS)
-    text = report.tables([runs[task.key] for task in TASKS if task.key in runs])
+    text = saved_tables()
     write_between(HERE / "README.md", text)
     print(text)
 

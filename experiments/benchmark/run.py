@@ -39,16 +39,21 @@ def complete(path: Path, cases: list[Case], minutes: float) -> None:
         print(f"{number}/{len(missing)} {case.key}: {row['seconds']:.0f} s", flush=True)
 
 
+def texts() -> dict[str, str]:
+    """The tables of what is saved, by their marks in README.md."""
+    written: dict[str, str] = {}
+    if runs := list(load(RESULTS["test"]).values()):
+        written |= report.tables(runs)
+    if runs := list(load(RESULTS["again"]).values()):
+        written |= {f"again: {name}": text for name, text in report.tables_again(runs).items()}
+    if runs := list(load(RESULTS["third"]).values()):
+        written |= {f"third: {name}": text for name, text in report.tables_third(runs).items()}
+    return written
+
+
 def tables() -> None:
     """Write what is saved into README.md."""
-    texts: dict[str, str] = {}
-    if runs := list(load(RESULTS["test"]).values()):
-        texts |= report.tables(runs)
-    if runs := list(load(RESULTS["again"]).values()):
-        texts |= {f"again: {name}": text for name, text in report.tables_again(runs).items()}
-    if runs := list(load(RESULTS["third"]).values()):
-        texts |= {f"third: {name}": text for name, text in report.tables_third(runs).items()}
-    for name, text in texts.items():
+    for name, text in texts().items():
         write_between(HERE / "README.md", text, f"<!-- {name} -->", f"<!-- end of {name} -->")
 
 

@@ -18,7 +18,8 @@ import lrptrain
 from experiments.class_specific.digit_model import digit_model
 from experiments.class_specific.figure import draw
 from experiments.class_specific.scenes import Scenes, digit_pools, digit_scenes, own_and_other, pet_scenes
-from experiments.per_method import Result, Row, absent, cell, fill, rows, supported
+from experiments.intervals import compared
+from experiments.per_method import Result, Row, absent, cell, fill, per_image, rows, runs, supported
 from experiments.pets import SIZE, checkpoint, parser, trained, with_data
 from experiments.table import markdown, mean_interval, write_between
 from experiments.vision import logits, vit
@@ -34,6 +35,7 @@ FEW = {"digits": 12, "pets": 6}
 """The first of them, for the dear methods."""
 MEASURES = ("own / (own + other)", "EPG", "pointing game")
 BESIDE = ("random", "rollout", "transformer_attribution", "generic_attention", "attnlrp")
+HELD_AGAINST = "attnlrp"
 CONTRASTED = ("attnlrp", "generic_attention", "input_x_gradient", "transformer_attribution")
 
 
@@ -86,7 +88,7 @@ def maps(model: nn.Module, scenes: Scenes, row: Row) -> list[Float[Tensor, "n to
 
 
 def scored(maps: list[Float[Tensor, "n tokens"]], scenes: Scenes, count: int) -> Result:
-    """Means over both objects of the first scenes."""
+    """Every measure of the first scenes: a number per object, all first objects before the second ones."""
     columns: dict[str, list[Tensor]] = {name: [] for name in MEASURES}
     for index, scores in enumerate(maps):
         own = mask_to_tokens(scenes.masks[:, index], scenes.grid)
@@ -94,7 +96,7 @@ def scored(maps: list[Float[Tensor, "n tokens"]], scenes: Scenes, count: int) ->
         values = (energy_pointing_game(scores, either), energy_pointing_game(scores, own), pointing_game(scores, own))
         for name, value in zip(MEASURES, values, strict=True):
             columns[name].append(value[:count])
-    return {name: torch.cat(values).nanmean().item() for name, values in columns.items()}
+    return {name: per_image(torch.cat(values)) for name, values in columns.items()}
 
 
 def run(kind: str, seed: int, arguments: Any) -> Result:
@@ -136,15 +138,18 @@ def table(kind: str, results: list[Result]) -> str:
 
 
 def ranked(results: list[Result], names: list[str], part: str) -> str:
-    """A table, the greatest share on the own object first."""
-    names = sorted(names, key=lambda name: -cell(results, name, part, MEASURES[0])[0])
+    """A table, the greatest share on the own object first; scenes differ by seed, as models recognise other ones."""
+    names = sorted(names, key=lambda name: -cell(results, name, part, MEASURES[0], same_samples=False)[0])
+    shares = {name: runs(results, name, part, MEASURES[0]) for name in names}
+    differences = compared(shares, HELD_AGAINST, same_samples=False)
     return markdown(
         [
             {
                 "method": f"`{name}`",
                 "class-specific": "yes" if get_method(name.split(" ")[0], {}).class_specific else "no",
             }
-            | {measure: cell(results, name, part, measure)[1] for measure in MEASURES}
+            | {measure: cell(results, name, part, measure, same_samples=False)[1] for measure in MEASURES}
+            | {f"own share minus `{HELD_AGAINST}`": differences[name]}
             for name in names
         ]
     )

@@ -169,17 +169,17 @@ def main() -> None:
     for task in tasks:
         for seed in SEEDS:
             save(half, f"{task} | seed {seed}", lambda task=task, seed=seed: precision(task, seed))  # type: ignore[misc]
-    write_tables()
+    text = saved_tables()
+    write_between(HERE / "README.md", text)
+    print(text)
 
 
-def write_tables() -> None:
-    """The tables of what there is, into the README."""
+def saved_tables() -> str:
+    """The tables of what there is."""
     runs = {task: list(load(HERE / "results" / f"{task}.jsonl").values()) for task in ("images", "texts")}
     costs_by_task = load(HERE / "results" / "costs.jsonl").get("costs", {})
     of_precision = list(load(HERE / "results" / "precision.jsonl").values())
-    text = report.tables(runs, costs_by_task, of_precision, METHODS, REFERENCES)
-    write_between(HERE / "README.md", text)
-    print(text)
+    return report.tables(runs, costs_by_task, of_precision, METHODS, REFERENCES)
 
 
 if __name__ == "__main__":

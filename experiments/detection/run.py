@@ -77,22 +77,24 @@ def again(workers: int) -> None:
     complete(REPEATED, AGAIN, train_by_default, workers)
 
 
-def tables() -> None:
-    """Write what is saved into README.md."""
+def texts() -> dict[str, str]:
+    """The tables of what is saved, by their marks in README.md."""
+    written = {}
     for name, path, cases in (("calibration", CALIBRATED, CALIBRATION), ("test", TESTED, TEST)):
         found = load(path)
         runs = [found[case.key] for case in cases if case.key in found]
         if len(runs) == len(cases) and FROZEN.exists():
-            for table, text in report.tables(runs, cuts()).items():
-                _write(f"{name}: {table}", text)
+            written |= {f"{name}: {table}": text for table, text in report.tables(runs, cuts()).items()}
     repeated = load(REPEATED)
     if runs := [repeated[case.key] for case in AGAIN if case.key in repeated]:
-        for table, text in report.tables_by_default(runs).items():
-            _write(f"again: {table}", text)
+        written |= {f"again: {table}": text for table, text in report.tables_by_default(runs).items()}
+    return written
 
 
-def _write(mark: str, text: str) -> None:
-    write_between(HERE / "README.md", text, f"<!-- {mark} -->", f"<!-- end of {mark} -->")
+def tables() -> None:
+    """Write what is saved into README.md."""
+    for mark, text in texts().items():
+        write_between(HERE / "README.md", text, f"<!-- {mark} -->", f"<!-- end of {mark} -->")
 
 
 def main() -> None:

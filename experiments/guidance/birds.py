@@ -1,6 +1,7 @@
 """Waterbirds-100: every training bird stands on its own background; boxes on all, some or a few of the images."""
 
 import csv
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -40,23 +41,29 @@ class Birds:
         return Birds(self.image[rows], self.mask[rows], self.label[rows], self.place[rows])
 
 
-def birds(split: str, root: Path | None = None) -> Birds:
-    """One split, squeezed to squares."""
+def birds(
+    split: str,
+    root: Path | None = None,
+    size: int = SIZE,
+    mean: Sequence[float] = MEAN,
+    std: Sequence[float] = STD,
+) -> Birds:
+    """One split, squeezed to squares of that size and normalised so."""
     root = root or dataset("waterbirds")
     with (root / "metadata.csv").open(encoding="utf-8", newline="") as file:
         rows = [row for row in csv.DictReader(file) if row["split"] == str(SPLITS.index(split))]
-    images, boxes = zip(*(_read(root, row) for row in rows), strict=True)
-    mean, std = (torch.tensor(x).view(3, 1, 1) for x in (MEAN, STD))
+    images, boxes = zip(*(_read(root, row, size) for row in rows), strict=True)
+    centre, spread = (torch.tensor(x).view(3, 1, 1) for x in (mean, std))
     label, place = (torch.tensor([int(row[name]) for row in rows]) for name in ("y", "place"))
-    mask = boxes_to_mask(torch.tensor(boxes)[:, None], (SIZE, SIZE))
-    return Birds((torch.stack(images) - mean) / std, mask, label, place)
+    mask = boxes_to_mask(torch.tensor(boxes)[:, None], (size, size))
+    return Birds((torch.stack(images) - centre) / spread, mask, label, place)
 
 
-def _read(root: Path, row: dict[str, str]) -> tuple[Tensor, list[float]]:
+def _read(root: Path, row: dict[str, str], size: int) -> tuple[Tensor, list[float]]:
     with Image.open(root / "images" / row["img_filename"]) as file:
-        picture, (width, height) = file.convert("RGB").resize((SIZE, SIZE), Image.Resampling.LANCZOS), file.size
+        picture, (width, height) = file.convert("RGB").resize((size, size), Image.Resampling.LANCZOS), file.size
     x, y, w, h = (float(row[f"bbox_{name}"]) for name in "xywh")
-    corners = np.array([x, y, x + w, y + h]) * SIZE / np.array([width, height, width, height])
+    corners = np.array([x, y, x + w, y + h]) * size / np.array([width, height, width, height])
     return torch.from_numpy(np.array(picture)).permute(2, 0, 1) / 255, corners.tolist()
 
 

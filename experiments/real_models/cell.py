@@ -1,6 +1,5 @@
 """One shortcut from start to end: TinyViT learns that a watermark means a breed, is flagged, and is trained again."""
 
-import time
 from pathlib import Path
 from typing import Any
 
@@ -11,13 +10,13 @@ from torch.utils.data import DataLoader
 
 from experiments import weights
 from experiments.real_models.samples import BREEDS, MARKED, Pets, pets
-from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor
+from experiments.real_models.watched import PLAIN, SWAP, watched
 from lrptrain.models import ImageClassifier
 
 SIZE, BATCH, EPOCHS, LR = 96, 26, 14, 5e-4
 PLACES = {"middle": {}, "bottom": {"x_pos": 0.01, "y_pos": 0.84}}
 """Where the watermark lies: as published, across the pet; or at the bottom, mostly beside it."""
-ARMS = ("plain", "swap", "no watermark (upper bound)")
+ARMS = (PLAIN, SWAP, "no watermark (upper bound)")
 
 
 def run(place: str, arm: str, seed: int, folder: Path) -> dict[str, Any]:
@@ -29,44 +28,9 @@ def run(place: str, arm: str, seed: int, folder: Path) -> dict[str, Any]:
         for name in ("train", "val")
     }
     module = ImageClassifier(3, "tiny_vit_5m_224", pretrained=str(weights.fetch("tiny_vit")), lr=LR)
-    monitor = RelevanceMonitor(max_samples=64, budget=None, class_names=list(BREEDS))
-    callbacks: list[pl.Callback] = [monitor]
-    if arm == "swap":
-        callbacks.append(RelevanceGuidance(loss="swap"))
-    trainer = pl.Trainer(
-        max_epochs=EPOCHS,
-        accelerator="cpu",
-        default_root_dir=folder,
-        logger=False,
-        enable_checkpointing=False,
-        enable_progress_bar=False,
-        enable_model_summary=False,
-        callbacks=callbacks,
-        check_val_every_n_epoch=EPOCHS // 2,
-        num_sanity_val_steps=0,
-    )
-    started = time.process_time()
     loaders = [DataLoader(marked[name].samples(), BATCH, shuffle=name == "train") for name in ("train", "val")]
-    trainer.fit(module, *loaders)
-    seconds = time.process_time() - started
-    return {
-        "place": place,
-        "arm": arm,
-        "seed": seed,
-        "seconds": seconds,
-        **tested(module.eval(), data["test"], place),
-        "monitor": {name: float(value) for name, value in trainer.callback_metrics.items() if "relevance" in name},
-        "findings": [
-            {
-                "kind": each.kind,
-                "state": each.state,
-                "where": str(each.where),
-                "severity": each.severity,
-                "text": str(each),
-            }
-            for each in monitor.findings
-        ],
-    }
+    found = watched(module, (loaders[0], loaders[1]), arm, EPOCHS, 2, folder, max_samples=64, class_names=list(BREEDS))
+    return {"place": place, "arm": arm, "seed": seed, **found, **tested(module.eval(), data["test"], place)}
 
 
 def tested(model: nn.Module, test: Pets, place: str) -> dict[str, float]:

@@ -5,15 +5,17 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
+import pytorch_lightning as pl
 import torch
 from jaxtyping import Float, Int
 from sklearn.linear_model import LogisticRegression
 from sklearn.preprocessing import StandardScaler
 from torch import Tensor, nn
+from torch.utils.data import DataLoader
 
 import lrptrain
 from experiments import weights
-from experiments.real_models.samples import MEAN, STD, pets, tweets
+from experiments.real_models.samples import BREEDS, MEAN, STD, Pets, pets, tweets
 from lrptrain.batch.annotations import mask_to_tokens, rationale_to_tokens
 from lrptrain.batch.content import end_tokens
 from lrptrain.metrics import (
@@ -24,9 +26,11 @@ from lrptrain.metrics import (
     pointing_game,
     text_probability,
 )
+from lrptrain.models import ImageClassifier
 
 METHODS = ("attnlrp", "input_x_gradient", "random")
 SIZE, IMAGES, BATCH = 96, 16, 8
+TUNED_EPOCHS, TUNED_BATCH, LR = 20, 26, 5e-4
 TRAIN_TEXTS, TEXTS = 120, 24
 FRACTIONS = (0.1, 0.3, 0.5, 0.7)
 BLACK = tuple((-MEAN / STD).tolist())
@@ -47,10 +51,10 @@ def fit_head(head: nn.Linear, features: Float[Tensor, "n width"], labels: Int[Te
 
 
 def images(make: Callable[..., nn.Module]) -> dict[str, Any]:
-    """A vision model with a head for three breeds: every measure of the first test images, by method."""
+    """A frozen vision model with a new head for three breeds: every measure of the first test images, by method."""
     torch.manual_seed(0)
     data, model = pets(SIZE, seed=0, val_share=0.2), make(3).eval()
-    train, test = data["train"], data["test"]
+    train = data["train"]
 
     @torch.no_grad()
     def features(images: Tensor) -> Tensor:
@@ -58,6 +62,28 @@ def images(make: Callable[..., nn.Module]) -> dict[str, Any]:
         return torch.cat([model.forward_head(model.forward_features(part), pre_logits=True) for part in parts])
 
     fit_head(model.get_classifier(), features(train.normalised), train.label)
+    return _of_images(model, data["test"], IMAGES)
+
+
+def tuned_images() -> dict[str, Any]:
+    """TinyViT, all of its weights trained on the breeds: every measure of all test images, by method."""
+    pl.seed_everything(0, verbose=False)
+    data = pets(SIZE, seed=0, val_share=0.2)
+    module = ImageClassifier(len(BREEDS), "tiny_vit_5m_224", pretrained=str(weights.fetch("tiny_vit")), lr=LR)
+    trainer = pl.Trainer(
+        max_epochs=TUNED_EPOCHS,
+        accelerator="cpu",
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+    )
+    trainer.fit(module, DataLoader(data["train"].samples(), TUNED_BATCH, shuffle=True))  # type: ignore[arg-type]
+    return _of_images(module.net.eval(), data["test"], len(data["test"].label))
+
+
+def _of_images(model: nn.Module, test: Pets, count: int) -> dict[str, Any]:
+    """Every measure of the first so many images, by method."""
     x = test.normalised
     with torch.no_grad():
         logits = torch.cat([model(part) for part in x.split(BATCH)])
@@ -65,8 +91,8 @@ def images(make: Callable[..., nn.Module]) -> dict[str, Any]:
     accuracy = (target == test.label).float().mean().item()
 
     def rows(method: str) -> Iterator[Row]:
-        for first in range(0, IMAGES, BATCH):
-            part = slice(first, min(first + BATCH, IMAGES))
+        for first in range(0, count, BATCH):
+            part = slice(first, min(first + BATCH, count))
             found = lrptrain.attribute(model, x[part], target[part], method)
             grid, scores = found.grid, found.scores.detach()
             annotation = mask_to_tokens(test.mask[part], grid)
@@ -146,6 +172,7 @@ def _methods(rows: Callable[[str], Iterator[Row]]) -> dict[str, Any]:
 
 MODELS: dict[str, Callable[[], dict[str, Any]]] = {
     "TinyViT-5M": lambda: images(weights.tiny_vit),
+    "TinyViT-5M, fine-tuned": tuned_images,
     "Hiera-Tiny": lambda: images(weights.hiera_tiny),
     "MPNet": lambda: texts(weights.mpnet),
 }

@@ -1,13 +1,14 @@
-"""Real pretrained models: their maps, and a watermark that one of them learns to rely on.
+"""Real pretrained models: their maps, and shortcuts that they learn to rely on.
 
-    .venv/bin/python -m experiments.real_models.run [--only maps|cells] [--seeds 3] [--places middle bottom]
+    .venv/bin/python -m experiments.real_models.run [--only maps|cells|birds|words|tables] [--seeds 3]
 
 Fetches the weights (`experiments/weights.py`). One line per model or training in `results/`; a run that was cut off
 goes on with what is missing. The tables are written into this folder's README.md.
 """
 
 import argparse
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -16,13 +17,14 @@ import torch
 
 from experiments.intervals import estimate, paired, starred
 from experiments.parallel import load
-from experiments.real_models import cell
+from experiments.real_models import birds, cell, words
 from experiments.real_models.maps import METHODS, MODELS
 from experiments.records import append
 from experiments.table import markdown, mean_interval, write_between
 
 HERE = Path(__file__).resolve().parent
 MAPS, CELLS = HERE / "results" / "maps.jsonl", HERE / "results" / "cells.jsonl"
+BIRDS, WORDS = HERE / "results" / "birds.jsonl", HERE / "results" / "words.jsonl"
 MEASURES = ("faithfulness", "EPG", "pointing game")
 TESTED = ("with the watermark as in training", "without", "marked breed without", "turned by it")
 
@@ -66,39 +68,66 @@ def cells_table(runs: Mapping[str, Any]) -> str:
     rows = []
     for place, arm in product(cell.PLACES, cell.ARMS):
         chosen = [run for run in runs.values() if (run["place"], run["arm"]) == (place, arm)]
-        if not chosen:
-            continue
-        row = {"watermark": place, "arm": arm}
-        for name in TESTED:
-            mean, half = mean_interval([run[name] for run in chosen])
-            row[name] = f"{mean:.2f} ± {half:.2f}" if len(chosen) > 1 else f"{mean:.2f}"
-        confirmed = sum(any(each["state"] == "confirmed" for each in run["findings"]) for run in chosen)
-        row["confirmed findings"] = f"{confirmed} of {len(chosen)}"
-        row["s"] = f"{mean_interval([run['seconds'] for run in chosen])[0]:.0f}"
-        rows.append(row)
+        if chosen:
+            rows.append({"watermark": place, "arm": arm} | _cells(chosen, TESTED))
     return markdown(rows)
+
+
+def arms_table(runs: Mapping[str, Any], arms: Sequence[str], tested: Sequence[str]) -> str:
+    """A row per arm: accuracies, and what the monitor said."""
+    by_arm = {arm: [run for run in runs.values() if run["arm"] == arm] for arm in arms}
+    return markdown([{"arm": arm} | _cells(chosen, tested) for arm, chosen in by_arm.items() if chosen])
+
+
+def _cells(chosen: Sequence[Mapping[str, Any]], tested: Sequence[str]) -> dict[str, str]:
+    """Of the runs of one arm: means over seeds, how many have a confirmed finding, and of which kinds."""
+    row = {}
+    for name in tested:
+        mean, half = mean_interval([run[name] for run in chosen])
+        row[name] = f"{mean:.2f} ± {half:.2f}" if len(chosen) > 1 else f"{mean:.2f}"
+    confirmed = [{each["kind"] for each in run["findings"] if each["state"] == "confirmed"} for run in chosen]
+    kinds = ", ".join(f"`{kind}`" for kind in sorted(set().union(*confirmed)))
+    row["confirmed findings"] = f"{sum(map(bool, confirmed))} of {len(chosen)}" + (f": {kinds}" if kinds else "")
+    row["s"] = f"{mean_interval([run['seconds'] for run in chosen])[0]:.0f}"
+    return row
+
+
+def complete(path: Path, key: str, work: Callable[[], dict[str, Any]]) -> None:
+    """Do what is missing, and save it."""
+    if key not in load(path):
+        append(path, {"key": key, **work()})
+        print(key, flush=True)
+
+
+def tables() -> dict[str, str]:
+    """The text between each pair of marks of README.md."""
+    return {
+        "maps": maps_table(load(MAPS)),
+        "cells": cells_table(load(CELLS)),
+        "birds": arms_table(load(BIRDS), birds.ARMS, birds.TESTED),
+        "words": arms_table(load(WORDS), words.ARMS, words.TESTED),
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=["maps", "cells", "tables"])
+    parser.add_argument("--only", choices=["maps", "cells", "birds", "words", "tables"])
     parser.add_argument("--seeds", type=int, default=1)
     parser.add_argument("--places", nargs="*", choices=list(cell.PLACES), default=list(cell.PLACES))
     arguments = parser.parse_args()
     torch.set_num_threads(1)
     if arguments.only in (None, "maps"):
         for name, work in MODELS.items():
-            if name not in load(MAPS):
-                append(MAPS, {"key": name, **work()})
-                print(name, flush=True)
+            complete(MAPS, name, work)
     if arguments.only in (None, "cells"):
         for seed, place, arm in product(range(arguments.seeds), arguments.places, cell.ARMS):
-            key = f"{place}, {arm}, seed {seed}"
-            if key not in load(CELLS):
-                append(CELLS, {"key": key, **cell.run(place, arm, seed, HERE / "runs")})
-                print(key, flush=True)
-    write_between(HERE / "README.md", maps_table(load(MAPS)), "<!-- maps -->", "<!-- end of maps -->")
-    write_between(HERE / "README.md", cells_table(load(CELLS)), "<!-- cells -->", "<!-- end of cells -->")
+            complete(CELLS, f"{place}, {arm}, seed {seed}", partial(cell.run, place, arm, seed, HERE / "runs"))
+    for name, path, part in (("birds", BIRDS, birds), ("words", WORDS, words)):
+        if arguments.only in (None, name):
+            for seed, arm in product(range(arguments.seeds), part.ARMS):
+                complete(path, f"{arm}, seed {seed}", partial(part.run, arm, seed, HERE / "runs"))
+    for mark, text in tables().items():
+        write_between(HERE / "README.md", text, f"<!-- {mark} -->", f"<!-- end of {mark} -->")
 
 
 if __name__ == "__main__":

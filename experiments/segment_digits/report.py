@@ -1,13 +1,16 @@
-"""From saved runs to tables: means with 95 % intervals over seeds."""
+"""From saved runs to tables: means with 95 % intervals over seeds, and paired differences."""
 
 from collections.abc import Iterable, Sequence
 
+from experiments.intervals import compared
 from experiments.parallel import Run
 from experiments.segment_digits.stages import BRIGHTNESS, REFINEMENTS
 from experiments.table import markdown, mean_interval
 from lrptrain.relevance.registry import get_method
 
 SEGMENTERS = ("pseudo-masks", "full masks")
+REFINED = "pixel_adaptive"
+"""The refinement by which sources are held against the image's brightness."""
 
 
 def tables(runs: Sequence[Run]) -> dict[str, str]:
@@ -23,11 +26,14 @@ def _cell(shares: Iterable[float]) -> str:
 def _sources(runs: Sequence[Run]) -> str:
     """The best on the validation scenes first."""
     names = sorted(runs[0]["sources"], key=lambda name: -sum(run["sources"][name]["none"]["val"] for run in runs))
+    refined = {name: [[100 * run["sources"][name][REFINED]["test"]] for run in runs] for name in names}
+    differences = compared(refined, BRIGHTNESS, same_samples=False, digits=1)
     rows = []
     for name in names:
         own = [run["sources"][name] for run in runs]
         rows.append({"seeds": name, "asks for a class": _asks(name)})
         rows[-1] |= {step: _cell([run[step]["test"] for run in own]) for step in REFINEMENTS}
+        rows[-1][f"{REFINED}, minus {BRIGHTNESS}"] = differences[name]
         rows[-1]["any digit"] = _cell([run["none"]["digit"] for run in own])
     return markdown(rows)
 

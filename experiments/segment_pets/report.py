@@ -1,9 +1,11 @@
-"""From saved runs to tables: means with 95 % intervals over seeds."""
+"""From saved runs to tables: means with 95 % intervals over seeds, and paired differences."""
 
 from collections.abc import Mapping, Sequence
+from itertools import product
 
 import numpy as np
 
+from experiments.intervals import compared, estimate, paired, signed
 from experiments.parallel import Run
 from experiments.segment_pets.stages import CENTRE, FEW, GIVEN, PSEUDO, REFINEMENTS, SAID
 from experiments.table import markdown, mean_interval
@@ -69,16 +71,44 @@ def _few(run: Run) -> Run:
 
 def _ranked(runs: Sequence[Run], columns: Sequence[str]) -> str:
     arms = sorted(dict.fromkeys(run["arm"] for run in runs), key=lambda arm: -mean_of(runs, columns[1], arm=arm))
-    return markdown([{"seeds": arm, **{name: cell(of(runs, arm=arm), name) for name in columns}} for arm in arms])
+    differences = compared(
+        {arm: _by_seed(of(runs, arm=arm), columns[1]) for arm in arms}, CENTRE, same_samples=False, digits=1
+    )
+    return markdown(
+        [
+            {"seeds": arm}
+            | {name: cell(of(runs, arm=arm), name) for name in columns}
+            | {f"{columns[1]}, minus {CENTRE}": differences[arm]}
+            for arm in arms
+        ]
+    )
+
+
+def _by_seed(runs: Sequence[Run], column: str) -> list[list[float]]:
+    """In percent, each as the one number of its seed."""
+    return [[100 * run[column]] for run in sorted(runs, key=lambda run: run["seed"])]
 
 
 def _refined(runs: Sequence[Run]) -> str:
+    keys = list(product(dict.fromkeys((run["arm"], run["model"]) for run in runs), REFINEMENTS))
+    tested = {
+        ((arm, model), name): _by_seed(of(runs, arm=arm, model=model), f"{name} | test") for (arm, model), name in keys
+    }
+    prior = {name: _by_seed(of(runs, arm=CENTRE), f"{name} | test") for name in REFINEMENTS}
+    differences = signed(
+        {
+            (own, name): estimate(paired(found, prior[name]), same_samples=False)
+            for (own, name), found in tested.items()
+            if own[0] != CENTRE
+        },
+        digits=1,
+    )
     rows = []
-    for arm, model in dict.fromkeys((run["arm"], run["model"]) for run in runs):
+    for (arm, model), name in keys:
         own = of(runs, arm=arm, model=model)
-        for name in REFINEMENTS:
-            columns = {x: cell(own, f"{name} | {x}") for x in ("val", "train", "train, pet", "test", f"test{SAID}")}
-            rows.append({"seeds": arm, "classifier": model, "refinement": name, **columns})
+        columns = {x: cell(own, f"{name} | {x}") for x in ("val", "train", "train, pet", "test", f"test{SAID}")}
+        rows.append({"seeds": arm, "classifier": model, "refinement": name, **columns})
+        rows[-1][f"test, minus {CENTRE}"] = differences.get(((arm, model), name), "")
     return markdown(rows)
 
 

@@ -186,9 +186,9 @@ def measure(run: Run, minutes: float) -> dict[str, Any]:
 
 
 def table(cells: dict[str, dict[str, Any]]) -> str:
-    """A row per run."""
+    """A row per run, in the order of `RUNS`."""
     rows = []
-    for title, cell in cells.items():
+    for title, cell in ((title, cells[title]) for title in RUNS if title in cells):
         shares = cell["shares"]
         sizes = ", ".join(str(size) for size in dict.fromkeys(cell["samples of each"]))
         rows.append(
@@ -224,7 +224,7 @@ def main() -> None:
         print(title, json.dumps(cells[title]), flush=True)
         if arguments.write:
             path.write_text(json.dumps(cells, indent=1) + "\n", encoding="utf-8")
-    text = table({title: cells[title] for title in RUNS if title in cells})
+    text = table(cells)
     print(text)
     if arguments.write:
         write_between(HERE / "README.md", text, START, END)

@@ -99,6 +99,11 @@ def placed(inputs: Inputs, device: str) -> Inputs:
     return {k: v.to(device) for k, v in inputs.items()} if isinstance(inputs, dict) else inputs.to(device)
 
 
+def measured_as(cells: dict[str, dict[str, Any]], title: str, name: str) -> str:
+    """The method's name, or what its record says it was: a default may be another one since."""
+    return cells.get(f"{title} | 12 | 1 | {name}", {}).get("measured as", name)
+
+
 def shown(cells: dict[str, dict[str, Any]], title: str, batch: int, name: str) -> tuple[str, str]:
     """Time and memory of a cell over those of a training pass."""
     found = cells.get(f"{title} | 12 | {batch} | {name}")
@@ -120,7 +125,7 @@ def tables(cells: dict[str, dict[str, Any]]) -> str:
             times = {f"time, batch {batch}": pair[0] for batch, pair in zip(BATCHES, pairs, strict=True)}
             peaks = {f"memory, batch {batch}": pair[1] for batch, pair in zip(BATCHES, pairs, strict=True)}
             if any(time != "-" for time in times.values()):
-                row = f"`{name}`" if name in lrptrain.methods() else name
+                row = f"`{measured_as(cells, title, name)}`" if name in lrptrain.methods() else name
                 rows.append({"method": f"{row} (itself)" if name == TRAINING else row, **times, **peaks})
         texts.append(f"**{title}**, over one forward + backward of the same batch:\n\n{markdown(rows)}")
     depths = [

@@ -37,10 +37,20 @@ methods = {name: runs for name, runs in movies.results([0, 1], False).items() if
 named = {movies.path_of(seed, name) for seed in (0, 1) for name in movies.rows()}
 assert {path.name for path in set(movies.RESULTS.glob("*/*.json")) - named} == {"training.json"}
 check("movies", [report.score_table(methods), report.difference_table(methods)])
-tested = list(load(Path("experiments/benchmark/results/test.jsonl")).values())
-check("benchmark", import_module("experiments.benchmark.report").tables(tested).values() if tested else ())
+benchmark = import_module("experiments.benchmark.run")
+check("benchmark", benchmark.texts().values())
+check("detection", import_module("experiments.detection.run").texts().values())
+check("default_method", [import_module("experiments.default_method.run").saved_tables()])
+check("attention_debate", [import_module("experiments.attention_debate.run").saved_tables()])
+speed = Path("experiments/speed/results").glob("*_cpu.json")
+measured = {path.stem.removesuffix("_cpu"): json.loads(path.read_text(encoding="utf-8")) for path in speed}
+cells = json.loads(Path("experiments/speed/results/cpu.json").read_text(encoding="utf-8"))
+check("speed", [import_module("experiments.speed.run").tables(cells)])
+for part in ("guided", "memory", "monitor", "seeds", "budget"):
+    check("speed", [import_module(f"experiments.speed.{part}").table(measured[part])])
 real = import_module("experiments.real_models.run")
-check("real_models", [real.maps_table(load(real.MAPS)), real.cells_table(load(real.CELLS))])
+missed = import_module("experiments.real_models.missed")
+check("real_models", [*real.tables().values(), missed.table(load(missed.RESULTS))])
 table = import_module("experiments.class_specific.run").table
 check("class_specific", [table(kind, results("class_specific", kind)) for kind in ("digits", "pets")])
 trainers = import_module("experiments.trainers.run")

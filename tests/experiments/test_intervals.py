@@ -4,8 +4,9 @@ import math
 
 import numpy as np
 import pytest
+from scipy import stats
 
-from experiments.intervals import Estimate, estimate, paired, starred
+from experiments.intervals import Estimate, compared, estimate, paired, signed, starred
 
 # 2000 resamples: the relative error of a standard error is 1 / sqrt(2 * 2000) = 1.6 %; four times that.
 BY_CHANCE = 0.065
@@ -87,3 +88,21 @@ def test_intervals_hold_as_often_as_they_say(seeds, of_seeds, of_samples, same):
         found = estimate(list(runs + of_samples * generator.normal(size=(1, 30))), same)
         hits += abs(found.mean) <= found.half
     assert hits >= 274
+
+
+def test_differences_of_a_column_are_paired_by_run_and_starred_as_one_family():
+    """Seeds differ by 10 and two methods by 1, which only pairs show; the third differs by chance."""
+    seeds = np.array([[0.0], [10.0], [20.0]])
+    noise = np.array([[0.01], [-0.01], [0.02]])
+    rows = {"best": seeds, "worse": seeds - 1 + noise, "unlike": seeds + 2 * noise}
+    cells = compared(rows, "best", same_samples=False, digits=2)
+    assert list(cells) == ["best", "worse", "unlike"]
+    assert cells["best"] == ""
+    difference = (-1 + noise).ravel()
+    half = stats.t.ppf(0.975, 2) * difference.std(ddof=1) / np.sqrt(3)
+    assert cells["worse"] == f"{difference.mean():+.2f} ± {half:.2f} *"
+    assert not cells["unlike"].endswith("*")
+    # Among enough that nothing tells from chance, the same difference is sure no more.
+    p_value = stats.ttest_1samp(difference, 0).pvalue
+    many = {number: estimate(list(noise), same_samples=False) for number in range(int(0.05 / p_value) + 1)}
+    assert not signed({"worse": estimate(list(difference[:, None]), same_samples=False), **many})["worse"].endswith("*")

@@ -1,6 +1,7 @@
 """What is written says on what it was made, and what was made elsewhere keeps what it says."""
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -37,6 +38,22 @@ def test_a_record_names_processor_torch_and_commit(tmp_path):
     assert found["threads"] == torch.get_num_threads()
     assert found["cpu"]
     assert found["commit"] == "unknown" or int(found["commit"].rstrip("+"), 16) > 0
+
+
+@pytest.mark.skipif(shutil.which("git") is None, reason="needs git")
+def test_results_and_pages_are_no_change_of_what_runs(tmp_path, monkeypatch):
+    monkeypatch.setattr(records, "ROOT", tmp_path)
+    names = ["experiments/some/results/runs.jsonl", "experiments/some/README.md", "experiments/some/run.py"]
+    for name in names:
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text("as committed\n")
+    identity = ("-c", "user.name=someone", "-c", "user.email=someone@example.org", "-c", "commit.gpgsign=false")
+    for command in (("init", "--quiet"), ("add", "."), (*identity, "commit", "--quiet", "--message", "all")):
+        records._git(*command)
+    unchanged = records._git("rev-parse", "--short=12", "HEAD")
+    for name, commit in zip(names, [unchanged, unchanged, f"{unchanged}+"], strict=True):
+        (tmp_path / name).write_text("changed\n")
+        assert records._commit() == commit, name
 
 
 def test_a_run_of_a_grid_is_stamped_where_it_is_made_and_older_ones_are_kept(tmp_path):

@@ -1,0 +1,69 @@
+"""A training under the monitor, plain or guided by `swap`, and what the monitor said of it."""
+
+import time
+from pathlib import Path
+from typing import Any
+
+import pytorch_lightning as pl
+from torch.utils.data import DataLoader
+
+from lrptrain.callbacks import RelevanceGuidance, RelevanceMonitor
+
+PLAIN, SWAP = "plain", "swap"
+
+
+def watched(
+    module: pl.LightningModule,
+    loaders: tuple[DataLoader, DataLoader],
+    arm: str,
+    epochs: int,
+    evaluations: int,
+    folder: Path,
+    **options: Any,
+) -> dict[str, Any]:
+    """Train a module on the first loader, watched on the second one.
+
+    Args:
+        module: Is trained in place.
+        loaders: Of training and of the monitor.
+        arm: Guided if it is `SWAP`; any other is trained as it is.
+        epochs: Of the training.
+        evaluations: Of the monitor, the last one after the last epoch.
+        folder: For what Lightning writes.
+        **options: Of the monitor.
+
+    Returns:
+        Processor seconds of all of it, the last numbers of the monitor, and its findings.
+    """
+    monitor = RelevanceMonitor(budget=None, **options)
+    callbacks: list[pl.Callback] = [monitor]
+    if arm == SWAP:
+        callbacks.append(RelevanceGuidance(loss="swap"))
+    trainer = pl.Trainer(
+        max_epochs=epochs,
+        accelerator="cpu",
+        default_root_dir=folder,
+        logger=False,
+        enable_checkpointing=False,
+        enable_progress_bar=False,
+        enable_model_summary=False,
+        callbacks=callbacks,
+        check_val_every_n_epoch=epochs // evaluations,
+        num_sanity_val_steps=0,
+    )
+    started = time.process_time()
+    trainer.fit(module, *loaders)
+    return {
+        "seconds": time.process_time() - started,
+        "monitor": {name: float(value) for name, value in trainer.callback_metrics.items() if "relevance" in name},
+        "findings": [
+            {
+                "kind": each.kind,
+                "state": each.state,
+                "where": str(each.where),
+                "severity": each.severity,
+                "text": str(each),
+            }
+            for each in monitor.findings
+        ],
+    }
