@@ -82,7 +82,7 @@ def run(folder: Path, strategy: Any = "auto", devices: int = 1) -> dict[str, Any
 def with_the_package(rank: int, packages: Path, folder: Path) -> dict[str, Any]:
     """A run in one of two processes that are given the same batches."""
     sys.path.insert(0, str(packages))
-    from their_strategies import SameBatches  # type: ignore[import-not-found]
+    from their_strategies import SameBatches
 
     pl.seed_everything(0, verbose=False)
     return run(folder, SameBatches(process_group_backend="gloo"), devices=2)

@@ -25,7 +25,7 @@ class Signalled(pl.Trainer):
         super().__init__(callbacks=[Signals(), *callbacks], enable_progress_bar=False, **options)
 
 
-pl.Trainer = Signalled  # type: ignore[misc]
+pl.Trainer = Signalled  # type: ignore[assignment,misc]
 Path(f"pid-{os.environ['SLURM_PROCID']}").write_text(str(os.getpid()))
 block = next(each for each in PAGE.read_text().split("```python\n") if "class Requeue" in each).split("```")[0]
 exec(compile(block, "<page>", "exec"), {"__name__": "__main__"})

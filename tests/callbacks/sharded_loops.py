@@ -24,7 +24,14 @@ sys.path.insert(0, str(Path(__file__).parent.parent / "trainers" / "behaviours")
 from trained import OPTIONS as TEXT_OPTIONS
 from trained import Texts, unannotated
 
-OPTIONS = {"max_samples": 10, "bound": 0.9, "max_pictures": 2, "class_maps": 2, "batch_size": 8, "on_error": "raise"}
+OPTIONS: dict[str, Any] = {
+    "max_samples": 10,
+    "bound": 0.9,
+    "max_pictures": 2,
+    "class_maps": 2,
+    "batch_size": 8,
+    "on_error": "raise",
+}
 
 
 def sharded(net: Net, how: str, heads: int = -1) -> Net:
@@ -112,17 +119,16 @@ def _error(net: Net, samples: Any, folder: Path) -> str:
     return ""
 
 
-def trainer(folder: Path, weights: Path, how: str = "", watched: bool = True) -> dict[str, Any]:
+def trainer(folder: Path, weights: Path, sharded: bool = False, watched: bool = True) -> dict[str, Any]:
     """An epoch of a Trainer whose model transformers has sharded where it was loaded."""
     from transformers import LlamaForSequenceClassification, Trainer, TrainingArguments
     from transformers.distributed import DistributedConfig
 
     from lrptrain.callbacks import RelevanceMonitorCallback
 
-    configs = {"FSDP2": {"fsdp_size": 2}, "TP": {"tp_plan": "auto"}}
-    given = {"distributed_config": DistributedConfig(**configs[how])} if how else {}
+    given: dict[str, Any] = {"distributed_config": DistributedConfig(fsdp_size=2)} if sharded else {}
     net = LlamaForSequenceClassification.from_pretrained(weights, dtype=torch.float64, **given)
-    parts = 2 if how == "FSDP2" else 1
+    parts = 2 if sharded else 1
     arguments = TrainingArguments(
         str(folder / "trainer"),
         num_train_epochs=1,
@@ -135,9 +141,9 @@ def trainer(folder: Path, weights: Path, how: str = "", watched: bool = True) ->
         use_cpu=True,
         disable_tqdm=True,
     )
-    monitor = RelevanceMonitorCallback(**{**TEXT_OPTIONS, "run_name": f"trainer-{how}", "on_error": "raise"})
+    monitor = RelevanceMonitorCallback(**{**TEXT_OPTIONS, "run_name": f"trainer-{parts}", "on_error": "raise"})
     data = {"train_dataset": Texts(8, 0), "eval_dataset": Texts(11, 1), "data_collator": unannotated}
-    running = Trainer(net, arguments, callbacks=[monitor] if watched else [], **data)
+    running: Any = Trainer(net, arguments, callbacks=[monitor] if watched else [], **data)
     running.train()
     return {
         "kind": type(next(running.model.parameters())).__name__,
@@ -153,4 +159,7 @@ def trainers(rank: int, folder: Path, weights: Path) -> dict[str, Any]:
     """Trainings with and without a monitor."""
     # Accelerate asks for them, and takes the group that is there.
     os.environ.update(MASTER_ADDR="127.0.0.1", MASTER_PORT="0", LOCAL_WORLD_SIZE="2")
-    return {"watched": trainer(folder, weights, "FSDP2"), "plain": trainer(folder, weights, "FSDP2", watched=False)}
+    return {
+        "watched": trainer(folder, weights, sharded=True),
+        "plain": trainer(folder, weights, sharded=True, watched=False),
+    }

@@ -4,6 +4,7 @@ import json
 import warnings
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -36,7 +37,7 @@ def run(tmp_path_factory):
     with pytest.MonkeyPatch.context() as patch, warnings.catch_warnings():
         warnings.filterwarnings("ignore", "The run's record")
         keep_wandb_offline(patch, folder)
-        loggers = [WandbLogger(save_dir=folder, project="relevance"), TensorBoardLogger(folder)]
+        loggers: list[Any] = [WandbLogger(save_dir=folder, project="relevance"), TensorBoardLogger(folder)]
         # Without pictures: a thousand files with an fsync each take longer than all else.
         watching = monitor(on_error="raise", max_samples=CLASSES, batch_size=250, max_record_mb=0, max_pictures=2)
         runner = trainer(folder, watching, logger=loggers, max_epochs=1, log_every_n_steps=1)

@@ -1,6 +1,7 @@
 """The monitor in a loop of the user's own, or a `transformers` Trainer, with a sharded model."""
 
 import copy
+from typing import Any
 
 import pytest
 import torch
@@ -61,8 +62,14 @@ def test_a_trainer_with_a_model_that_transformers_has_sharded_is_monitored_as_wi
     from transformers import LlamaConfig, LlamaForSequenceClassification
 
     torch.manual_seed(0)
-    sizes = {"vocab_size": 50, "hidden_size": 16, "intermediate_size": 32, "num_hidden_layers": 1}
-    config = LlamaConfig(**sizes, num_attention_heads=2, num_labels=2, pad_token_id=0)
+    sizes: dict[str, Any] = {
+        "vocab_size": 50,
+        "hidden_size": 16,
+        "intermediate_size": 32,
+        "num_hidden_layers": 1,
+        "num_labels": 2,
+    }
+    config = LlamaConfig(**sizes, num_attention_heads=2, pad_token_id=0)
     LlamaForSequenceClassification(config).save_pretrained(tmp_path / "weights")
     expected = trainer(tmp_path, tmp_path / "weights")
     assert expected["kind"] == "Parameter"

@@ -8,7 +8,8 @@ PLACES = (Region("outside"), Region("patches", (0,)))
 
 
 def falling(fall):
-    return Change({}, {}, EMPTY, EMPTY, EMPTY, fall)
+    """What makes a change that falls so far."""
+    return lambda: Change({}, {}, EMPTY, EMPTY, EMPTY, fall)
 
 
 @pytest.mark.parametrize("most", [1, 3])
@@ -20,7 +21,7 @@ def test_of_each_group_the_furthest_are_kept_in_whatever_order_they_come(most):
     for number in rng.permutation(80).tolist():
         region = PLACES[number % 2]
         fall = float(falls[region][number // 2])
-        kept.offer(region, number // 2, fall, lambda fall=fall: falling(fall))
+        kept.offer(region, number // 2, fall, falling(fall))
     expected = {region: [sorted(group, key=lambda row: -falls[region][row])[:most] for group in groups[region]]
                 for region in PLACES}  # fmt: skip
     assert {region: [kept.furthest(region, group) for group in groups[region]] for region in PLACES} == expected
@@ -30,7 +31,7 @@ def test_of_each_group_the_furthest_are_kept_in_whatever_order_they_come(most):
 
 def test_what_is_in_no_group_and_what_falls_less_is_not_even_made():
     kept = KeptChanges({PLACES[0]: [{0, 1}]}, most=1)
-    kept.offer(PLACES[0], 0, 0.5, lambda: falling(0.5))
+    kept.offer(PLACES[0], 0, 0.5, falling(0.5))
     for region, row, fall in ((PLACES[0], 1, 0.5), (PLACES[0], 2, 0.9), (PLACES[1], 0, 0.9)):
         kept.offer(region, row, fall, lambda: pytest.fail("made"))
     assert [*kept.changes] == [(PLACES[0], 0)]
@@ -39,7 +40,7 @@ def test_what_is_in_no_group_and_what_falls_less_is_not_even_made():
 def test_a_sample_that_one_group_gives_up_is_held_by_another():
     kept = KeptChanges({PLACES[0]: [{0, 1}, {0}, {1, 2}]}, most=1)
     for row, fall in ((0, 0.1), (1, 0.2), (2, 0.3)):
-        kept.offer(PLACES[0], row, fall, lambda fall=fall: falling(fall))
+        kept.offer(PLACES[0], row, fall, falling(fall))
     assert {row for _, row in kept.changes} == {0, 1, 2}
 
 
@@ -51,5 +52,5 @@ def test_a_thousand_groups_are_not_searched_for_each_sample():
     groups = [Group({row, row + 1000}) for row in range(1000)]
     kept = KeptChanges({PLACES[0]: groups}, most=1)
     for row in range(2000):
-        kept.offer(PLACES[0], row, float(row), lambda row=row: falling(float(row)))
+        kept.offer(PLACES[0], row, float(row), falling(float(row)))
     assert [row for _, row in kept.changes] == [*range(1000, 2000)]
