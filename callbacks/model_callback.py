@@ -5,9 +5,9 @@ from typing import TYPE_CHECKING, ClassVar
 from torch import nn
 
 from lrptrain.callbacks.base import Callback
-from lrptrain.trainers.checks import check_strategy
 from lrptrain.trainers.discover import find_model
 from lrptrain.trainers.lightning import check_dataloader
+from lrptrain.trainers.strategies import check_strategy
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl

@@ -140,8 +140,7 @@ class RelevanceMonitorCallback(MonitorResults, transformers.TrainerCallback, tra
         return False
 
     def _draw(self, trainer: Any, context: TrainingContext) -> None:
-        with at_rest(context.module):
-            draw_sample(self.core, context, self._samples(trainer))
+        draw_sample(self.core, context, self._samples(trainer))
         self._draws = False
 
     def _samples(self, trainer: Any) -> Any:

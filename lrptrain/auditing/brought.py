@@ -20,7 +20,7 @@ def logits_model(model: nn.Module) -> nn.Module:
     """
     model = unwrap(model)
     # Lightning's own forward does nothing; torch's modules, such as Sequential, have one that does.
-    if type(model).forward.__module__.partition(".")[0] not in LIGHTNING:
+    if (type(model).forward.__module__ or "").partition(".")[0] not in LIGHTNING:
         return model
     try:
         return find_model(model, None)

@@ -1,6 +1,6 @@
 """The inputs that an intervention has made of a few samples, kept to be shown."""
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -46,6 +46,16 @@ class KeptChanges:
     most: int
     changes: dict[tuple[Region, int], Change] = field(default_factory=dict)
 
+    def __post_init__(self) -> None:
+        # With a thousand classes there are as many groups: each offer looks at those of its sample alone.
+        self._numbers: dict[tuple[Region, int], list[int]] = {}
+        for region, groups in self.groups.items():
+            for number, group in enumerate(groups):
+                for row in group:
+                    self._numbers.setdefault((region, row), []).append(number)
+        # By region and number of the group: the rows that are kept of it, those that fall furthest first.
+        self._kept: dict[tuple[Region, int], list[int]] = {}
+
     def offer(self, region: Region, row: int, fall: float, make: Callable[[], Change]) -> None:
         """Keep a sample if it falls further than others of a group.
 
@@ -55,21 +65,28 @@ class KeptChanges:
             fall: As that of `Change`.
             make: Makes what is kept.
         """
-        groups = [group for group in self.groups.get(region, ()) if row in group]
-        if not any(self._is_among_the_furthest(region, group, fall) for group in groups):
+        numbers = self._numbers.get((region, row), [])
+        if not any(self._is_among_the_furthest(region, number, fall) for number in numbers):
             return
         self.changes[region, row] = make()
+        displaced: list[int] = []
+        for number in numbers:
+            rows = self._furthest_first(region, {*self._kept.get((region, number), ()), row})
+            self._kept[region, number] = rows[: self.most]
+            displaced += rows[self.most :]
         # In before others are forgotten: a sample that it displaces in one group may be among the furthest of another.
-        furthest_rows = [furthest for group in self.groups[region] for furthest in self.furthest(region, group)]
-        for other in [row for of_region, row in self.changes if of_region == region and row not in furthest_rows]:
-            del self.changes[region, other]
+        for other in set(displaced):
+            if not any(other in self._kept.get((region, number), ()) for number in self._numbers[region, other]):
+                del self.changes[region, other]
 
     def furthest(self, region: Region, group: Collection[int]) -> list[int]:
         """Return which of a group's samples are kept, those that fall furthest first."""
-        rows = [row for of_region, row in self.changes if of_region == region and row in group]
-        # Of equal falls the smaller index, in whatever order processes or batches came.
-        return sorted(rows, key=lambda row: (-self.changes[region, row].fall, row))[: self.most]
+        return self._furthest_first(region, [row for row in group if (region, row) in self.changes])[: self.most]
 
-    def _is_among_the_furthest(self, region: Region, group: Collection[int], fall: float) -> bool:
-        furthest_rows = self.furthest(region, group)
-        return len(furthest_rows) < self.most or fall > self.changes[region, furthest_rows[-1]].fall
+    def _furthest_first(self, region: Region, rows: Iterable[int]) -> list[int]:
+        # Of equal falls the smaller index, in whatever order processes or batches came.
+        return sorted(rows, key=lambda row: (-self.changes[region, row].fall, row))
+
+    def _is_among_the_furthest(self, region: Region, number: int, fall: float) -> bool:
+        rows = self._kept.get((region, number), [])
+        return len(rows) < self.most or fall > self.changes[region, rows[-1]].fall

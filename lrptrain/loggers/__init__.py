@@ -12,7 +12,7 @@ from lrptrain.loggers.local import (
     read_samples,
     write_record,
 )
-from lrptrain.loggers.many_scores import scores_table, with_few_scores
+from lrptrain.loggers.many_scores import MOST_ROWS, is_cut, scores_table, with_few_scores
 from lrptrain.loggers.metrics import LoggedMetric
 from lrptrain.loggers.mlflow import MLFLOW, MLflowRun
 from lrptrain.loggers.other import OTHER, log_to_other
@@ -99,6 +99,8 @@ def what_is_sent(logger: Any, record: EpochRecord) -> list[str]:
     if sink.has_tables and scores_table(record)["score"]:
         # Without their number, which differs from epoch to epoch: a line is said once.
         lines.append(f"{name} gets the scores of single classes as a table, {record.prefix}/scores_table")
+    if sink.has_tables and is_cut(record):
+        lines.append(f"{name} gets the first {MOST_ROWS:,} of these scores: all are in the run's folder")
     return lines
 
 

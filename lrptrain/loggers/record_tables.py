@@ -4,11 +4,8 @@ from typing import Any
 
 from lrptrain.loggers.findings_table import findings_table
 from lrptrain.loggers.local import MAP
-from lrptrain.loggers.many_scores import scores_table
+from lrptrain.loggers.many_scores import MOST_ROWS, scores_table
 from lrptrain.loggers.record import EpochRecord
-
-# What W&B shows of a table at most.
-MOST_ROWS = 10_000
 
 
 def record_tables(record: EpochRecord) -> dict[str, dict[str, list[Any]]]:

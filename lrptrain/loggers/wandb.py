@@ -9,6 +9,7 @@ from lrptrain.findings import Finding
 from lrptrain.findings.proof import proof_html
 from lrptrain.findings.sentences import sentences
 from lrptrain.loggers.findings_table import finding_text
+from lrptrain.loggers.many_scores import with_few_scores
 from lrptrain.loggers.metrics import find_metric
 from lrptrain.loggers.proofs import proof_picture, words_of
 from lrptrain.loggers.record import EpochRecord, Picture
@@ -98,7 +99,8 @@ def define_metrics(experiment: Any, record: EpochRecord) -> None:
     if "relevance/*" not in defined:
         defined.add("relevance/*")
         experiment.define_metric("relevance/*", step_metric=_STEP)
-    for key in record.scalars.keys() - defined:
+    # What comes as rows of a table has no key: a thousand classes would be as many metrics of the run.
+    for key in with_few_scores(record).scalars.keys() - defined:
         defined.add(key)
         # The run's key "relevance/label/auprc" is "label/auprc" where it is declared.
         metric = find_metric(record.metrics, key.removeprefix(f"{record.prefix}/"))

@@ -102,6 +102,8 @@ def _panels(panels: Any, section: str, metrics: Sequence[LoggedMetric], prefix: 
     ]
     if section == FINDINGS:
         lines.append(_table(panels, f"{prefix}/findings_table", height=10))
+    if section == CLASSES:
+        lines.append(_table(panels, f"{prefix}/scores_table", height=12))  # of many classes; see `scores_table`
     if section == SAMPLES:
         lines += [
             panels.MediaBrowser(title="Relevance over the images", media_keys=[f"{prefix}/overlays"]),

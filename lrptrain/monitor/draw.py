@@ -6,9 +6,13 @@ from typing import Any
 
 from torch import nn
 
-from lrptrain.monitor.loader_pass import PlacedBatch, read_once
+from lrptrain.batch import Sample
+from lrptrain.batch.reading import collate, model_inputs
+from lrptrain.monitor.loader_pass import PlacedBatch, has_places, read_once
 from lrptrain.monitor.monitor import MonitorCore
+from lrptrain.monitor.strategy_answers import check_answers
 from lrptrain.relevance.preserve import preserved
+from lrptrain.relevance.sharding.shards import is_sharded
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.processes import gather, in_every_process
 
@@ -24,17 +28,31 @@ def at_rest(model: nn.Module) -> Iterator[None]:
 def draw_sample(core: MonitorCore, context: TrainingContext, samples: Any) -> None:
     """Draw a monitor's sample, and try everything once with its first batch; an error is one in all processes.
 
-    All processes must call it at the same time. The caller preserves the random state.
+    All processes must call it at the same time. The model and the random state stay as they were.
 
     Args:
         core: The monitor.
-        context: The model, in evaluation mode.
+        context: The model.
         samples: See `read_once`.
 
     Raises:
-        ValueError: If there are no samples, or they cannot be used, with what to change.
+        ValueError: If there are no samples, or they cannot be used, or a sharded model is another one with its whole
+            weights, with what to change.
     """
+    with at_rest(context.module):
+        samples_here = _drawn(core, context, samples)
+    if not is_sharded(context.module):
+        return
+    # One for all: processes of a tensor parallel group must be given the same.
+    first = next(each for each in gather(samples_here[:1]) if each)
+    check_answers(context.model, model_inputs(context.model, collate(first, context.device)), context.forward_context)
+
+
+def _drawn(core: MonitorCore, context: TrainingContext, samples: Any) -> list[Sample]:
     core.start_draw()
+    if is_sharded(context.module) and not has_places(samples):
+        # Under tensor parallel several processes read the same, and each sample would count for as many.
+        raise ValueError(f"{core.config.title} needs a DataLoader or a Dataset of a sharded model's samples, no stream")
     # Outside of what is done in every process: it has a collective of its own.
     batches = read_once(samples, core.config.batch_size)
     in_every_process(lambda: _add_all(core, context, batches))
@@ -43,6 +61,7 @@ def draw_sample(core: MonitorCore, context: TrainingContext, samples: Any) -> No
     core.raise_if_misread()
     if not any(gather(len(samples_here))):
         raise ValueError(f"{core.config.title} was given no samples that it can use, so that it has nothing to explain")
+    return samples_here
 
 
 def _add_all(core: MonitorCore, context: TrainingContext, batches: Iterator[PlacedBatch]) -> None:

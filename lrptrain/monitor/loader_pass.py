@@ -41,9 +41,9 @@ def read_once(samples: Any, batch_size: int) -> Iterator[PlacedBatch]:
     Raises:
         ValueError: If there is nothing to be read.
     """
-    if isinstance(samples, Dataset) and not isinstance(samples, IterableDataset):
+    if _is_set(samples):
         samples = DataLoader(samples, batch_size)
-    if _has_places(samples):
+    if has_places(samples):
         return _by_places(samples, _shared_places(samples))
     if isinstance(samples, Iterable):
         return _in_its_order(samples)
@@ -52,8 +52,14 @@ def read_once(samples: Any, batch_size: int) -> Iterator[PlacedBatch]:
     )
 
 
-def _has_places(loader: Any) -> bool:
-    """Return whether a loader's samples can be asked for one by one."""
+def _is_set(samples: Any) -> bool:
+    return isinstance(samples, Dataset) and not isinstance(samples, IterableDataset)
+
+
+def has_places(loader: Any) -> bool:
+    """Return whether the samples of a loader, or of a Dataset, can be asked for one by one."""
+    if _is_set(loader):
+        return True
     dataset = getattr(loader, "dataset", None)
     # Every Dataset has a `__getitem__`, also one that is a stream, whose sampler has no end.
     if isinstance(dataset, IterableDataset) or not hasattr(dataset, "__getitem__"):

@@ -29,8 +29,8 @@ class Monitor(MonitorResults):
     the loader stay as they were. With several processes, all of them make a monitor, and all call `evaluate`.
 
     Args:
-        model: The model, also wrapped by DDP, Fabric or `torch.compile`; its forward gives logits `[batch, classes]` or
-            an object with `.logits`.
+        model: The model, also wrapped by DDP, Fabric or `torch.compile`, or sharded by FSDP2 or tensor parallel; its
+            forward gives logits `[batch, classes]` or an object with `.logits`.
         samples: The validation data: a DataLoader, a Dataset or an iterable of batches. Batches have the form that
             `RelevanceMonitor` reads.
         folder: The folder below which the run gets its own, `<folder>/relevance/<run>`.
@@ -62,14 +62,13 @@ class Monitor(MonitorResults):
         require("pyarrow", "monitor")
         self.config = MonitorConfig(**{"kind": type(self).__name__, "budget": None, **options})
         self.core = MonitorCore(self.config, inform, warn)
-        self._model = bare_model(model)
+        self._model = bare_model(model, takes_shards=True)
         self._root_dir = folder
         self._loggers = _checked(loggers)
         self._forward_context = forward_context
         self._hyperparameters = dict(hyperparameters or {})
         self._name_sources = [*loader_sources(samples), self._model]
-        with at_rest(self._model):
-            draw_sample(self.core, self._context(0, 0), samples)
+        draw_sample(self.core, self._context(0, 0), samples)
         self.core.clock.start(restart=True)
 
     @property

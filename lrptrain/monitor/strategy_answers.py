@@ -12,8 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lrptrain.relevance.preserve import preserved, unwrap
-from lrptrain.relevance.sharding.shards import computes_in_half, is_shard, own_name
+from lrptrain.relevance.preserve import preserved, preserved_under_strategy, unwrap
+from lrptrain.relevance.sharding.shards import computes_in_half, is_shard, is_sharded, own_name, reshard
 from lrptrain.relevance.tape.nodes import map_nested, tensors_in
 from lrptrain.trainers.discover import parts
 
@@ -79,6 +79,34 @@ class StrategyAnswers:
         args, kwargs = self._calls[module]
         with torch.no_grad(), preserved(module), forward_context():
             return [x for x in tensors_in(module(*args, **kwargs)) if x.is_floating_point()]
+
+
+def check_answers(model: nn.Module, inputs: Any, forward_context: Callable[[], AbstractContextManager[Any]]) -> None:
+    """Reject a sharded model that answers otherwise with its whole weights, where no step of the user's is heard.
+
+    All processes must call it at the same time, with the same inputs.
+
+    Args:
+        model: The model; one that is not sharded is not run.
+        inputs: Arguments of its forward, a tensor or a dict of them.
+        forward_context: Makes the context of every forward pass.
+
+    Raises:
+        ValueError: If it does.
+    """
+    if not is_sharded(model):
+        return
+    answers = StrategyAnswers(model)
+    try:
+        with preserved_under_strategy(model), torch.no_grad(), forward_context():
+            model.eval()
+            model(**inputs) if isinstance(inputs, dict) else model(inputs)
+    finally:
+        answers.stop()
+        reshard(model)
+    with preserved(model):
+        model.eval()
+        answers.check(forward_context)
 
 
 def _copy(x: Tensor) -> Tensor:

@@ -33,7 +33,14 @@ def preserved(model: nn.Module) -> Iterator[None]:
     The random state is that of Python, NumPy, torch and the model's devices. Threads take turns. Sharded weights are
     read whole inside, for which all processes must come here; see `whole_weights`.
     """
-    with in_turn(), _random_state(model), _attributes(model), whole_weights(model):
+    with preserved_under_strategy(model), whole_weights(model):
+        yield
+
+
+@contextmanager
+def preserved_under_strategy(model: nn.Module) -> Iterator[None]:
+    """The same, but what runs the model inside runs it as its strategy does: sharded weights are left to that."""
+    with in_turn(), _random_state(model), _attributes(model):
         yield
 
 

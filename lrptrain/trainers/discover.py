@@ -26,7 +26,7 @@ def find_model(pl_module: nn.Module, path: str | None) -> nn.Module:
             raise ValueError(f"model={path!r} is a {type(model).__name__}, not a torch module")
         return model
     # A module without a forward inherits Lightning's, which only calls torch's, which raises.
-    if type(pl_module).forward.__module__.partition(".")[0] not in ("pytorch_lightning", "lightning", "torch"):
+    if (type(pl_module).forward.__module__ or "").partition(".")[0] not in ("pytorch_lightning", "lightning", "torch"):
         return pl_module
     children = {name: child for name, child in pl_module.named_children() if any(True for _ in child.parameters())}
     if len(children) == 1:

@@ -6,11 +6,10 @@ from typing import TYPE_CHECKING, Any
 from torch import nn
 from torch.utils.data import DistributedSampler
 
-from lrptrain.trainers.checks import strategies
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.naming import name_sources
-from lrptrain.trainers.processes import DataShare
 from lrptrain.trainers.progress import Progress, no_bar, rich_bar, shows_progress, tqdm_bar
+from lrptrain.trainers.strategies import adapter_of
 
 if TYPE_CHECKING:
     import pytorch_lightning as pl
@@ -34,7 +33,7 @@ def lightning_context(trainer: "pl.Trainer", pl_module: "pl.LightningModule", mo
         root_dir=trainer.default_root_dir,
         is_training=trainer.state.fn == "fit",
         is_first_process=trainer.is_global_zero,
-        data_share=_data_share(trainer.strategy),
+        data_share=adapter_of(trainer.strategy).data_share(trainer.strategy),
         progress=_progress(trainer) if trainer.is_global_zero else no_bar,
         forward_context=trainer.precision_plugin.val_step_context,
         loggers=trainer.loggers,
@@ -42,17 +41,6 @@ def lightning_context(trainer: "pl.Trainer", pl_module: "pl.LightningModule", mo
         hyperparameter_sources=[pl_module, getattr(trainer, "datamodule", None), *trainer.optimizers],
         share_done=_share_done(trainer),
     )
-
-
-def _data_share(strategy: Any) -> DataShare | None:
-    """Return which part of the data a process is given; None if each has its own."""
-    if not isinstance(strategy, strategies("ModelParallelStrategy")):
-        return None
-    mesh = strategy.device_mesh  # type: ignore[attr-defined]
-    # Lightning's distributed sampler deals samples out along the one axis, and repeats them along the other.
-    parts = mesh["data_parallel"]
-    readers = mesh["tensor_parallel"]
-    return DataShare(parts.get_local_rank(), parts.size(), readers.get_local_rank(), readers.size())
 
 
 def _share_done(trainer: "pl.Trainer") -> float | None:

@@ -3,24 +3,29 @@
 import torch
 from torch import nn
 
-_SHARDED = ("FullyShardedDataParallel", "FSDPModule", "DeepSpeedEngine")
+from lrptrain.relevance.sharding.shards import check_shards, is_sharded, own_name
+
+_WITHOUT_DTENSORS = {"FullyShardedDataParallel", "DeepSpeedEngine"}
 
 
-def bare_model(model: nn.Module) -> nn.Module:
+def bare_model(model: nn.Module, takes_shards: bool = False) -> nn.Module:
     """Return the module that the user wrote, out of what DDP, Fabric and `torch.compile` put around it.
 
     A pass through such a wrapper would count as one of the training: DDP prepares its reducer for it.
 
     Args:
         model: The model as the loop calls it.
+        takes_shards: Whether parameters may be DTensors, whose shards can be gathered.
 
     Raises:
-        ValueError: If its parameters are shards, of which no process has the whole.
+        ValueError: If its parameters are shards that are not taken, or cannot be had whole.
     """
+    way_out = "use DDP, or fully_shard (FSDP2)" if takes_shards else "use DDP"
     while True:
         names = {base.__name__ for base in type(model).__mro__}
-        if names & set(_SHARDED) or any(hasattr(parameter, "placements") for parameter in model.parameters()):
-            raise ValueError(f"relevance needs whole parameters, which {type(model).__name__} shards: use DDP")
+        if names & _WITHOUT_DTENSORS or (not takes_shards and is_sharded(model)):
+            raise ValueError(f"relevance needs whole parameters, which {own_name(model)} shards: {way_out}")
+        check_shards(model)
         inner = getattr(model, "_orig_mod", None)
         if inner is None and names & {"DistributedDataParallel", "DataParallel", "_FabricModule"}:
             inner = model.module

@@ -40,7 +40,7 @@ def transformers_context(trainer: Any, args: Any, state: Any, model: nn.Module, 
         model: Its model, as callbacks get it.
         tokenizer: Its `processing_class`: a tokenizer, or a processor that has one, or None.
     """
-    bare = bare_model(model)
+    bare = bare_model(model, takes_shards=True)
     is_first = bool(state.is_world_process_zero)
     return TrainingContext(
         model=bare,
@@ -96,11 +96,10 @@ def experiments(trainer: Any) -> list[Any]:
 
 
 def check_sharding(trainer: Any, monitor: str) -> None:
-    """Reject trainers that shard parameters.
+    """Reject trainers that shard parameters without DTensors; FSDP is known by the model that it makes.
 
     Raises:
         ValueError: With what shards them.
     """
-    for name in ("fsdp", "deepspeed"):
-        if getattr(trainer, f"is_{name}_enabled", False):
-            raise ValueError(f"{monitor} needs whole parameters, which {name} shards: use DDP or a single device")
+    if getattr(trainer, "is_deepspeed_enabled", False):
+        raise ValueError(f"{monitor} needs whole parameters, which DeepSpeed shards: use FSDP2, DDP or a single device")

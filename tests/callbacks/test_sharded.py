@@ -34,19 +34,19 @@ def test_sharded_models_are_monitored_as_whole_ones_and_trained_as_without_a_mon
     folder = alone[0]
     expected = copy.deepcopy(alone[1])
     for each in expected.values():
-        assert any(_take_proofs(each["findings"]))
+        assert any(take_proofs(each["findings"]))
     processes = in_processes(watched_and_plain, parts * readers, tmp_path / "run", tmp_path, state, how)
     for name, tolerance in {"watched": 1e-9, **({"float32": 1e-5} if how == "FSDP2 of 2" else {})}.items():
         assert expected[name]["findings"]
         for rank, each in enumerate(processes):
             assert each[name]["failures"] == 0, each[name]["told"]
             # The first process alone draws what an intervention did.
-            assert any(_take_proofs(each[name]["findings"])) == (rank == 0)
+            assert any(take_proofs(each[name]["findings"])) == (rank == 0)
             for key in ("ids", "findings", "scalars"):
-                assert_close(_costless(expected[name][key]), _costless(each[name][key]), tolerance, key)
+                assert_close(costless(expected[name][key]), costless(each[name][key]), tolerance, key)
             for mine, whole in zip(each[name]["maps"], expected[name]["maps"], strict=True):
                 torch.testing.assert_close(mine, whole, rtol=0, atol=tolerance * float(whole.abs().max()) * 10)
-        _assert_same_record(folder / "relevance" / name, tmp_path / "relevance" / name, tolerance)
+        assert_same_record(folder / "relevance" / name, tmp_path / "relevance" / name, tolerance)
         # Under tensor parallel all read the same batches, and each sample is explained once nevertheless.
         assert sum(each[name]["mine"] for each in processes) == 10
         assert sum(each[name]["mine"] > 1 for each in processes) > 1
@@ -60,15 +60,15 @@ def test_sharded_models_are_monitored_as_whole_ones_and_trained_as_without_a_mon
         assert any(not torch.equal(x, state[name.removeprefix("net.")]) for name, x in plain["state"].items())
 
 
-def _take_proofs(findings):
+def take_proofs(findings):
     return [finding.pop("proof") for finding in findings]
 
 
-def _costless(values):
+def costless(values):
     return {key: x for key, x in values.items() if key not in COSTS} if isinstance(values, dict) else values
 
 
-def _assert_same_record(one, other, tolerance):
+def assert_same_record(one, other, tolerance, module="Sharded"):
     assert_close(read_events(one), read_events(other), tolerance)
     assert_close(read_samples(one), read_samples(other), tolerance)
     files = [sorted(path.relative_to(folder) for path in folder.rglob("*.*")) for folder in (one, other)]
@@ -79,8 +79,8 @@ def _assert_same_record(one, other, tolerance):
         pixels = [np.asarray(Image.open(folder / path)).astype(int) for folder in (one, other)]
         assert np.abs(pixels[0] - pixels[1]).max() <= 1 + 255 * 8 * tolerance
     settings = [(folder / "run.json").read_text() for folder in (one, other)]
-    assert '"module": "Sharded"' in settings[1]
-    assert '"model": "Sharded"' in settings[1]
+    assert f'"module": "{module}"' in settings[1]
+    assert f'"model": "{module}"' in settings[1]
 
 
 def test_what_is_wrong_in_one_process_or_in_all_stops_none_for_ever(tmp_path, state):

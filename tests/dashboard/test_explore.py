@@ -32,7 +32,9 @@ def write(folder, label, predicted, names, hyperparameters, maps=None):
     }
     for epoch in range(2 if maps is not None else 1):
         samples = {**columns, **({"map_label": maps.tolist()} if maps is not None else {})}
-        write_record(folder, EpochRecord(epoch, epoch, scalars={"relevance/severity": 0.5}, samples=samples))
+        per_class = {f"relevance/label/energy_pointing_game_per_class/{name}": 0.5 for name in names}
+        scalars = {"relevance/severity": 0.5, **per_class}
+        write_record(folder, EpochRecord(epoch, epoch, scalars=scalars, samples=samples))
     settings = {"class_names": names, "method": "attnlrp", "hyperparameters": hyperparameters}
     (folder / "run.json").write_text(json.dumps(settings))
 
@@ -320,3 +322,12 @@ def test_a_report_has_them_too(visit, folder, tmp_path):
     page.locator(".atlas-picture circle").nth(SAMPLES - 1).wait_for()
     assert page.inner_text("#count").startswith("16 samples of 48")
     page.close()
+
+
+@pytest.mark.parametrize(("without", "listed"), [("wide", len(CLASSES)), ("low", 0)])
+def test_scores_of_many_classes_do_not_bury_the_others(visit, without, listed):
+    page = visit.view("runs", wait="#score", without=without)
+    page.locator("#score-class-list option, #score-class option").first.wait_for(state="attached")
+    texts = page.locator("#score option").all_inner_texts()
+    assert sum("per_class" in text for text in texts) == listed
+    assert any("severity" in text for text in texts)

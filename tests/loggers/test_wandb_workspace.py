@@ -42,7 +42,7 @@ def test_it_has_what_the_monitor_logs(read_back):
 
 def test_the_tables_are_those_that_are_logged():
     written = str(make_workspace("team/digits", logged_metrics())._to_model().model_dump(by_alias=True))
-    for name in ("findings_table", "samples"):
+    for name in ("findings_table", "samples", "scores_table"):
         assert f"relevance/{name}" in written
 
 

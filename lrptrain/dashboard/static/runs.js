@@ -84,7 +84,9 @@ function chosenPanel() {
       (runs.get(run).about.settings.class_names || []).forEach((name) => labels.add(String(name)));
     }
     const scalars = new Set(shownRuns().flatMap((run) => Object.keys(lastOf(run)?.scalars || {})));
-    const options = [...columns, ...[...scalars].map((name) => `=${name}`)].map((name) => [name, scoreTitle(name)]);
+    // "of class" offers the same: those of many classes would bury the other scores.
+    const listed = [...scalars].filter((name) => labels.size <= MOST_LISTED || !name.includes("_per_class/"));
+    const options = [...columns, ...listed.map((name) => `=${name}`)].map((name) => [name, scoreTitle(name)]);
     if (!options.some(([name]) => name === score.name)) score.name = "correct";
     const draw = () => {
       const plain = score.name.startsWith("=");

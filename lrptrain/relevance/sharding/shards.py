@@ -49,6 +49,13 @@ def computes_in_half(model: nn.Module) -> bool:
     return any(policy.param_dtype in (torch.bfloat16, torch.float16) for policy in policies)
 
 
+def reshard(model: nn.Module) -> None:
+    """Give back what FSDP2 has left whole behind a forward pass; the next pass gathers it again."""
+    for module in model.modules():
+        if _is_fsdp_module(type(module)):
+            module.reshard()  # type: ignore[operator]
+
+
 def _is_fsdp_module(kind: type) -> bool:
     return "FSDPModule" in {base.__name__ for base in kind.__mro__}
 

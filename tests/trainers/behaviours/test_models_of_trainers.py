@@ -76,6 +76,29 @@ def test_sharded_parameters_are_refused(tmp_path):
         lrptrain.Monitor(sharded, [], tmp_path)
 
 
+def partition(net: nn.Module) -> nn.Module:
+    """Leave of the parameters what ZeRO-3 leaves, in its engine or by itself (zero.Init): nothing, with these names."""
+    for number, parameter in enumerate(net.parameters()):
+        shape = parameter.shape
+        parameter.data = torch.empty(0)
+        vars(parameter).update(ds_id=number, ds_shape=shape, ds_numel=shape.numel(), ds_status="NOT_AVAILABLE")
+    return net
+
+
+def test_parameters_that_deepspeed_partitions_are_refused_in_one_line_before_the_first_step(tmp_path):
+    line = r"^DeepSpeed ZeRO-3 shards the parameters of 'bert.embeddings.w.*fully_shard[^\n]*$"
+    with pytest.raises(ValueError, match=line):
+        lrptrain.Monitor(partition(bert()), [collate(Texts(4, 1).rows)], tmp_path)
+    runner = a_trainer(tmp_path, a_callback())
+    partition(runner.model)
+    with pytest.raises(ValueError, match=line):
+        runner.train()
+    assert runner.state.global_step == 0
+    engine = type("DeepSpeedEngine", (Sharded,), {})()
+    with pytest.raises(ValueError, match="needs whole parameters, which DeepSpeedEngine shards: use DDP, or fully_sh"):
+        lrptrain.Monitor(engine, [], tmp_path)
+
+
 @pytest.mark.parametrize(
     ("samples", "message"),
     [([], "no samples"), (3, "must be a DataLoader"), ([{"text": ["a"]}], "no input in a batch")],
