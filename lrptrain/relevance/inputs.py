@@ -206,13 +206,14 @@ def with_sizes(explained: ExplainedInput, sizes: object) -> ExplainedInput:
 # -- The places of cells -----------------------------------------------------------------------------------------------
 
 
-# An image may have millions of entries, of which several numbers each are needed: about so many are looked at together.
+# An image may have millions of entries, of which several numbers each are needed: so many are looked at together, and
+# an eighth of all at most.
 _AT_A_TIME = 1 << 17
 
 
 def _in_parts(x: Tensor) -> tuple[Tensor, ...]:
     """Some of the last axis at a time."""
-    return x.chunk(max(1, math.ceil(x.numel() / _AT_A_TIME)), -1)
+    return x.chunk(max(8, math.ceil(x.numel() / _AT_A_TIME)), -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -254,6 +255,9 @@ def _of_cells(propagator: Propagator, root: Value, cells: Cells, kind: Kind) -> 
         place = torch.zeros_like(numbers)
         for i in place_axes:
             place.mul_(places[i]).add_(_coordinate(numbers, places, i))
+        if bool(numbers.amin() > 0):
+            owner[place.flatten().long()] = cell.flatten()
+            continue
         is_entry = numbers > 0
         owner[place[is_entry].long()] = cell[is_entry]
     grid = _own_grid(cells) if kind in ("spectrogram", "image", "video") else None

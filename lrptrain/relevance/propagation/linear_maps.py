@@ -103,7 +103,7 @@ def per_axis(number: Any, axes: int) -> list[int]:
 
 
 def _patches_back(sizes: torch.Size, s: Tensor, weight: Tensor) -> Tensor:
-    """The transpose of such a convolution: a product for each patch, put where the patch was. What no patch has is 0."""
+    """The transpose of such a convolution: a product for each patch, put in its place; 0 where there is no patch."""
     kernel = weight.shape[2:]
     axes = len(kernel)
     patches = s.flatten(2).mT @ weight.flatten(1)
