@@ -8,6 +8,7 @@ graph can hold.
 
 from collections import Counter
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
@@ -68,17 +69,17 @@ def main() -> None:
     print(f"map of a compiled model: {'the same numbers' if same else 'other numbers'}")
     for whole in (True, False):
         torch._dynamo.reset()
-        function = torch.compile(lambda x: explain(model, x), fullgraph=whole, backend="eager")
-        print(f"torch.compile of attribute, fullgraph={whole}: {said(lambda: function(images))}")
+        function = torch.compile(partial(explain, model), fullgraph=whole, backend="eager")
+        print(f"torch.compile of attribute, fullgraph={whole}: {said(partial(function, images))}")
     rows = []
     for method in METHODS:
         recording = lrptrain.record(model, images, frugal=True)
-        recording.attribute(1, method)
+        recording.attribute(1, method)  # finds its tokens
         rows.append(
             {
                 "method": f"`{method}`",
-                "a map": counted(lambda: lrptrain.attribute(model, images, 1, method)),
-                "a further map of a recording": counted(lambda: recording.attribute(1, method)),
+                "a map": counted(partial(lrptrain.attribute, model, images, 1, method)),
+                "a further map of a recording": counted(partial(recording.attribute, 1, method)),
             }
         )
     print(markdown(rows))

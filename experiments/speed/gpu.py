@@ -252,13 +252,24 @@ def tables(found: dict[str, Any]) -> str:
         if rows:
             size = case.size if small else f"batch {case.batch}"
             texts.append(f"**{title}** ({size}). {absolute(cells, title)}\n\n{markdown(rows)}")
-    failed = [
-        f"- {name} on {title} in {precision}: {cell['error']}"
-        for key, cell in cells.items()
-        for title, precision, name in [key.split(" | ")]
-        if "error" in cell and cell["error"] != OUT_OF_MEMORY and "does not exist for this model" not in cell["error"]
-    ]
-    return "\n\n".join((*texts, *(("**Did not run:**\n\n" + "\n".join(failed),) if failed else ())))
+    failures = failed(cells)
+    return "\n\n".join((*texts, *((f"**Did not run:**\n\n{failures}",) if failures else ())))
+
+
+def failed(cells: dict[str, Any]) -> str:
+    """A line for each reason why something did not run; what a model has nothing for is left out."""
+    where: dict[tuple[str, str], list[str]] = {}
+    for key, cell in sorted(cells.items()):
+        title, precision, name = key.split(" | ")
+        error = cell.get("error", OUT_OF_MEMORY)
+        if error != OUT_OF_MEMORY and "does not exist for this model" not in error:
+            reason = "is not installed" if error.startswith("ModuleNotFoundError") else error
+            where.setdefault((name, reason), []).append(f"{title} in {precision}")
+    lines = []
+    for (name, reason), places in sorted(where.items()):
+        everywhere = len(places) == len(CASES) * len(PRECISIONS)
+        lines.append(f"- {name}: {reason}" + ("" if everywhere else f" ({'; '.join(places)})"))
+    return "\n".join(lines)
 
 
 def absolute(cells: dict[str, Any], title: str) -> str:
