@@ -12,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -39,11 +39,17 @@ def zplus(
     rows_in = x.reshape(-1, x.shape[-1])
     rows_out = z.reshape(-1, z.shape[-1])
     rows = relevance.reshape(rows_out.shape)
-    active = (rows.abs().amax(-1) != 0).nonzero()[:, 0]
+    active = _holds_any(rows).nonzero()[:, 0]
     if 2 * len(active) < len(rows):
         passed = _zplus_rows(rows[active], rows_in[active], weight, rows_out[active], bias, takes)
         return torch.zeros_like(rows_in).index_copy_(0, active, passed).view(x.shape)
     return _zplus_rows(rows, rows_in, weight, rows_out, bias, takes).view(x.shape)
+
+
+def _holds_any(rows: Float[Tensor, "rows width"]) -> Bool[Tensor, " rows"]:
+    """The rows in which anything is not 0."""
+    parts = torch.split(rows, _ROWS) if rows.device.type == "cpu" else (rows,)
+    return torch.cat([part.abs().amax(-1) for part in parts]) != 0
 
 
 def _zplus_rows(relevance: Tensor, x: Tensor, weight: Tensor, z: Tensor, bias: Tensor | None, takes: bool) -> Tensor:
