@@ -153,7 +153,7 @@ def times_slope(relevance: Array, x: Array, y: Array | Callable[[Array], Array])
     result = torch.empty_like(relevance, memory_format=torch.contiguous_format)
     if result.numel() == 0:
         return result
-    parts_of_y = None if callable(y) else _parts(y.reshape(-1))
+    parts_of_y = () if callable(y) else _parts(y.reshape(-1))
     places = zip(_parts(result.view(-1)), _parts(relevance.reshape(-1)), _parts(x.reshape(-1)), strict=True)
     for i, (into, part, of_x) in enumerate(places):
         of_y = y(of_x) if callable(y) else parts_of_y[i]

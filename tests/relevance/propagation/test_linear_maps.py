@@ -1,5 +1,7 @@
 """The transposes of linear maps, against autograd."""
 
+from typing import Any
+
 import pytest
 import torch
 from small_models import Block
@@ -14,7 +16,8 @@ def random(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.randn(*shape, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
 
 
-PATCHES = {
+Case = tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]
+PATCHES: dict[str, Case] = {
     "patches": ((2, 3, 8, 12), (5, 3, 4, 4), {"stride": 4}),
     "patches that are no squares": ((2, 3, 8, 12), (5, 3, 4, 2), {"stride": (4, 2)}),
     "patches with pixels left over": ((2, 3, 11, 13), (5, 3, 4, 4), {"stride": 4, "padding": "valid"}),
@@ -22,7 +25,7 @@ PATCHES = {
     "frames of a waveform": ((2, 1, 21), (5, 1, 4), {"stride": 4, "padding": 0}),
     "tubes of a video": ((2, 3, 4, 8, 9), (5, 3, 2, 4, 4), {"stride": (2, 4, 4)}),
 }
-OTHERS = {
+OTHERS: dict[str, Case] = {
     "overlapping": ((2, 3, 9, 9), (5, 3, 4, 4), {"stride": 2}),
     "with gaps": ((2, 3, 9, 9), (5, 3, 2, 2), {"stride": 3}),
     "padded": ((2, 3, 8, 8), (5, 3, 4, 4), {"stride": 4, "padding": 2}),
