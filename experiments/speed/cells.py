@@ -1,5 +1,6 @@
 """One measurement: time and peak memory of some work, over those of a training pass in the same place."""
 
+import gc
 import json
 import os
 import re
@@ -14,6 +15,7 @@ from torch import nn
 
 Inputs = torch.Tensor | dict[str, torch.Tensor]
 Work = Callable[[], object]
+OUT_OF_MEMORY = "out of memory"
 SLOW = 5.0  # seconds of a call that is not repeated
 
 
@@ -24,26 +26,30 @@ def training_pass(model: nn.Module, inputs: Inputs) -> None:
     model.zero_grad(set_to_none=True)
 
 
-def seconds(work: Work) -> float:
-    """Time of one call."""
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    started = time.perf_counter()
+def seconds(work: Work, device: str = "cpu") -> float:
+    """Time of one call; on a GPU between two events, before and after all that the call has asked of it."""
+    if device == "cpu":
+        started = time.perf_counter()
+        work()
+        return time.perf_counter() - started
+    torch.cuda.synchronize(device)
+    start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+    start.record()
     work()
-    if torch.cuda.is_available():
-        torch.cuda.synchronize()
-    return time.perf_counter() - started
+    end.record()
+    torch.cuda.synchronize(device)
+    return start.elapsed_time(end) / 1000
 
 
 def time_ratio(work: Work, base: Work, rounds: int) -> dict[str, float]:
     """Median over rounds of the work's time over that of `base` right before it, and the seconds of the last."""
     base()
     work()
-    return _compared(work, base, rounds)
+    return _compared(work, base, rounds, "cpu")
 
 
-def _compared(work: Work, base: Work, rounds: int) -> dict[str, float]:
-    pairs = [(seconds(base), seconds(work)) for _ in range(rounds)]
+def _compared(work: Work, base: Work, rounds: int, device: str) -> dict[str, float]:
+    pairs = [(seconds(base, device), seconds(work, device)) for _ in range(rounds)]
     return {"time": statistics.median(mine / theirs for theirs, mine in pairs), "seconds": pairs[-1][1]}
 
 
@@ -57,15 +63,16 @@ def time_and_memory(work: Work, base: Work, rounds: int, device: str) -> dict[st
         first = seconds(work)
         peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     else:
-        torch.cuda.reset_peak_memory_stats()
-        before = torch.cuda.memory_allocated()
-        first = seconds(work)
-        peak = torch.cuda.max_memory_allocated() - before
-    theirs = seconds(base)
+        torch.cuda.synchronize(device)
+        torch.cuda.reset_peak_memory_stats(device)
+        before = torch.cuda.memory_allocated(device)
+        first = seconds(work, device)
+        peak = torch.cuda.max_memory_allocated(device) - before
+    theirs = seconds(base, device)
     if first > SLOW:
-        times = [theirs] if theirs > SLOW else [seconds(base) for _ in range(3)]
+        times = [theirs] if theirs > SLOW else [seconds(base, device) for _ in range(3)]
         return {"bytes": peak, "time": first / statistics.median(times), "seconds": first}
-    return {"bytes": peak, **_compared(work, base, rounds)}
+    return {"bytes": peak, **_compared(work, base, rounds, device)}
 
 
 def _resident() -> int:
@@ -79,7 +86,10 @@ def apart(measure: Callable[[], dict[str, Any]], device: str, threads: int) -> d
     The parent must not have used more than one thread before.
     """
     if device != "cpu":
-        return _outcome(measure)
+        outcome = _outcome(measure)
+        gc.collect()  # what an error has left in its frames
+        torch.cuda.empty_cache()
+        return outcome
     reader, writer = os.pipe()
     child = os.fork()
     if child == 0:
@@ -92,12 +102,14 @@ def apart(measure: Callable[[], dict[str, Any]], device: str, threads: int) -> d
     with os.fdopen(reader, encoding="utf-8") as file:
         text = file.read()
     os.waitpid(child, 0)
-    return json.loads(text) if text else {"error": "the process was killed (out of memory?)"}
+    return json.loads(text) if text else {"error": f"the process was killed ({OUT_OF_MEMORY}?)"}
 
 
 def _outcome(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         return measure()
+    except torch.OutOfMemoryError:
+        return {"error": OUT_OF_MEMORY}
     except Exception as error:  # the table says which library fails, and how
         said = re.sub(r" \(/.*", "", (str(error).splitlines() or [""])[0])  # without the path of the machine
         return {"error": f"{type(error).__name__}: {said[:160]}"}

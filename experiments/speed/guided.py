@@ -17,7 +17,8 @@ from torch import Tensor, nn
 from torch.utils.flop_counter import FlopCounterMode
 
 from experiments.speed.cells import Inputs, Work, apart, time_and_memory
-from experiments.speed.run import MODELS, placed
+from experiments.speed.run import MODELS
+from experiments.speed.works import placed
 from experiments.table import markdown, write_between
 from lrptrain.guidance import guidance_loss
 from lrptrain.guidance.evidence import at_tokens

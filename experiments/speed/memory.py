@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from experiments.speed.cells import Inputs, apart, time_and_memory, training_pass
-from experiments.speed.run import TRAINING, work_of
+from experiments.speed.works import TRAINING, work_of
 from experiments.table import markdown, write_between
 from lrptrain.relevance.tape import kernels
 

@@ -62,7 +62,13 @@ def grad_cam(model: nn.Module, inputs: Inputs) -> None:
 
     assert isinstance(inputs, torch.Tensor), "pytorch-grad-cam reads images"
     layer = model.blocks[-1].norm1  # type: ignore[union-attr, index]
-    with GradCAM(model, [layer], reshape_transform=lambda t: t[:, 1:].mT.unflatten(2, (14, 14))) as cam:
+    rows, columns = model.patch_embed.grid_size  # type: ignore[union-attr, misc]
+    first = model.num_prefix_tokens  # the class token, and registers
+
+    def as_map(states: torch.Tensor) -> torch.Tensor:
+        return states[:, first:].mT.unflatten(2, (rows, columns))
+
+    with GradCAM(model, [layer], reshape_transform=as_map) as cam:
         cam(inputs, [ClassifierOutputTarget(0)] * len(inputs))
 
 
@@ -80,6 +86,7 @@ def lxt_attnlrp(model: nn.Module, inputs: Inputs) -> None:
     from lxt.efficient import monkey_patch
     from transformers.models.bert import modeling_bert
 
+    assert type(model).__module__ == modeling_bert.__name__, "LXT is asked for BERT only"
     monkey_patch(modeling_bert)
     x, (mask,), forward = _start(model, inputs)
     forward(x, mask)[:, 0].sum().backward()

@@ -1,8 +1,10 @@
 """What does each method cost over one forward and backward pass, in time and memory? See README.md.
 
     .venv/bin/python -m experiments.speed.run
+    .venv/bin/python -m experiments.speed.run --device cuda
 
-Every cell is a process of its own and is saved in `results/`; a run that was cut off goes on with what is missing.
+Every cell is saved in `results/`; a run that was cut off goes on with what is missing. On a CPU each is a process of
+its own. `--device cuda` measures other, larger models (`gpu.py`).
 """
 
 import argparse
@@ -16,16 +18,16 @@ import torch
 from torch import nn
 
 import lrptrain
+from experiments.speed import gpu
 from experiments.speed.cells import Inputs, apart, time_and_memory, training_pass
-from experiments.speed.peers import PEERS, run_peer
+from experiments.speed.peers import PEERS
+from experiments.speed.works import TRAINING, work_of
 from experiments.table import markdown, write_between
-from lrptrain.relevance.registry import get_method
 
 HERE = Path(__file__).resolve().parent
 
 BATCHES = (1, 8, 32)
 OF_DEPTHS = 4  # batch at which models of several depths are compared
-TRAINING = "one forward + backward"
 HEADLINES = ("rollout", "generic_attention", "attnlrp", "transformer_attribution")
 DEPTHS = (6, 12, 24)
 LIMIT = 20.0  # seconds of one call, foreseen from batch 1, above which a larger batch is left out
@@ -54,20 +56,10 @@ def bert_base(depth: int = 12) -> Model:
 MODELS = {"ViT-S/16, 224 px": vit_small, "BERT-base, 128 tokens": bert_base}
 
 
-def work_of(name: str, model: nn.Module, inputs: Inputs) -> Callable[[], object]:
-    """One map, by a method of this project or by a peer."""
-    if name in PEERS:
-        return partial(run_peer, name, model, inputs)
-    if name == TRAINING:
-        return partial(training_pass, model, inputs)
-    options = {"max_seconds": float("inf")} if "max_seconds" in get_method(name, {}).options else {}
-    return lambda: lrptrain.attribute(model, inputs, method=name, **options)
-
-
-def cell(name: str, model: nn.Module, inputs: Inputs, rounds: int, device: str, threads: int) -> dict[str, Any]:
+def cell(name: str, model: nn.Module, inputs: Inputs, rounds: int, threads: int) -> dict[str, Any]:
     """Ratio of time, and bytes at the peak."""
     work, base = work_of(name, model, inputs), partial(training_pass, model, inputs)
-    return apart(lambda: time_and_memory(work, base, rounds, device), device, threads)
+    return apart(lambda: time_and_memory(work, base, rounds, "cpu"), "cpu", threads)
 
 
 def measure(arguments: argparse.Namespace, path: Path) -> None:
@@ -79,24 +71,18 @@ def measure(arguments: argparse.Namespace, path: Path) -> None:
             if depth != 12 and arguments.quick:
                 continue
             model, inputs_of = make(depth)
-            model.to(arguments.device)
             for batch in (*BATCHES, OF_DEPTHS) if depth == 12 else (OF_DEPTHS,):
                 torch.manual_seed(0)
-                inputs = placed(inputs_of(batch), arguments.device)
+                inputs = inputs_of(batch)
                 for name in names if batch in BATCHES[:2] else (TRAINING, *HEADLINES):
                     key = f"{title} | {depth} | {batch} | {name}"
                     foreseen = batch * cells.get(f"{title} | {depth} | 1 | {name}", {}).get("seconds", 0.0)
                     if key in cells or foreseen > LIMIT or "error" in cells.get(f"{title} | {depth} | 1 | {name}", {}):
                         continue
                     rounds = arguments.rounds * (2 if name in (TRAINING, *HEADLINES) else 1)
-                    cells[key] = cell(name, model, inputs, rounds, arguments.device, arguments.threads)
+                    cells[key] = cell(name, model, inputs, rounds, arguments.threads)
                     path.write_text(json.dumps(cells, indent=0, sort_keys=True) + "\n", encoding="utf-8")
                     print(key, cells[key], flush=True)
-
-
-def placed(inputs: Inputs, device: str) -> Inputs:
-    """On the device."""
-    return {k: v.to(device) for k, v in inputs.items()} if isinstance(inputs, dict) else inputs.to(device)
 
 
 def measured_as(cells: dict[str, dict[str, Any]], title: str, name: str) -> str:
@@ -154,18 +140,23 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--threads", type=int, default=2)
-    parser.add_argument("--device", default="cpu")
+    parser.add_argument("--device", default="cpu", help="cuda: the models of gpu.py, small and on the CPU without one")
     parser.add_argument("--quick", action="store_true", help="leave out other depths")
+    parser.add_argument("--limit", type=float, default=120.0, help="on a GPU: seconds of a call that is left out")
+    parser.add_argument("--models", nargs="+", choices=tuple(gpu.CASES), help="on a GPU: only these")
+    parser.add_argument("--methods", nargs="+", help="on a GPU: only these, and other libraries by their names")
     parser.add_argument("--tables-only", action="store_true", help="write the tables of what is saved already")
     arguments = parser.parse_args()
+    if arguments.device != "cpu":
+        gpu.run(arguments)
+        return
     torch.set_num_threads(1)  # until the processes of the cells
-    path = HERE / "results" / f"{arguments.device}.json"
+    path = HERE / "results" / "cpu.json"
     path.parent.mkdir(exist_ok=True)
     if not arguments.tables_only:
         measure(arguments, path)
     text = tables(json.loads(path.read_text(encoding="utf-8")))
-    if arguments.device == "cpu":
-        write_between(HERE / "README.md", text)
+    write_between(HERE / "README.md", text)
     print(text)
 
 

@@ -6,12 +6,13 @@ where the middle of what it reads is.
 """
 
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from lrptrain.relevance.propagation.linear_maps import per_axis
 from lrptrain.relevance.tape.functions import AVERAGES, COPIES, ELEMENTWISE, ENTRIES, MAXIMA
 from lrptrain.relevance.tape.nodes import Node, Value
 
@@ -177,13 +178,13 @@ def _convolved(node: Node, value: Value, spatial: int) -> list[Line] | None:
     if node.argument(0, "input") is not value:
         return None
     kernel = node.argument(1, "weight").shape[2:]
-    stride = _per_axis(node.argument(3, "stride", 1), spatial)
-    dilation = _per_axis(node.argument(5, "dilation", 1), spatial)
+    stride = per_axis(node.argument(3, "stride", 1), spatial)
+    dilation = per_axis(node.argument(5, "dilation", 1), spatial)
     padding = node.argument(4, "padding", 0)
     if padding == "same":
         before = [d * (k - 1) // 2 for d, k in zip(dilation, kernel, strict=True)]
     else:
-        before = _per_axis(0 if padding == "valid" else padding, spatial)
+        before = per_axis(0 if padding == "valid" else padding, spatial)
     return _windows(kernel, stride, before, dilation)
 
 
@@ -192,10 +193,10 @@ def _pooled(node: Node, spatial: int) -> list[Line]:
     stride = node.argument(2, "stride")
     dilation = node.argument(4, "dilation", 1) if node.name.startswith("max") else 1
     return _windows(
-        _per_axis(kernel, spatial),
-        _per_axis(kernel if stride is None or stride == [] else stride, spatial),
-        _per_axis(node.argument(3, "padding", 0), spatial),
-        _per_axis(dilation, spatial),
+        per_axis(kernel, spatial),
+        per_axis(kernel if stride is None or stride == [] else stride, spatial),
+        per_axis(node.argument(3, "padding", 0), spatial),
+        per_axis(dilation, spatial),
     )
 
 
@@ -213,11 +214,6 @@ def _padded(node: Node, spatial: int) -> list[Line] | None:
     # torch counts from the last axis: (left, right, top, bottom).
     before = [pads[2 * i] if 2 * i < len(pads) else 0 for i in range(spatial)]
     return [Line(1.0, -float(p)) for p in reversed(before)]
-
-
-def _per_axis(number: Any, spatial: int) -> list[int]:
-    numbers = [number] if isinstance(number, int) else list(number)
-    return [int(x) for x in (numbers * spatial if len(numbers) == 1 else numbers)]
 
 
 def cells_of_places(

@@ -206,8 +206,14 @@ def with_sizes(explained: ExplainedInput, sizes: object) -> ExplainedInput:
 # -- The places of cells -----------------------------------------------------------------------------------------------
 
 
-# An image may have millions of entries, of which several numbers each are needed: they are looked at in so many parts.
-_PARTS = 8
+# An image may have millions of entries, of which several numbers each are needed: so many are looked at together, and
+# an eighth of all at most.
+_AT_A_TIME = 1 << 17
+
+
+def _in_parts(x: Tensor) -> tuple[Tensor, ...]:
+    """Some of the last axis at a time."""
+    return x.chunk(max(8, math.ceil(x.numel() / _AT_A_TIME)), -1)
 
 
 @dataclass(frozen=True, eq=False)
@@ -225,7 +231,7 @@ class _Entries:
     def parts(self) -> Iterator[tuple[Int[Tensor, "lead width *part"], Int[Tensor, "..."]]]:
         """The numbers and their cells, some of the last axis at a time."""
         precision = torch.int32 if float(self.numbers.max()) < torch.iinfo(torch.int32).max else torch.int64
-        for numbers, cell in zip(self.numbers.chunk(_PARTS, -1), self.cell.chunk(_PARTS, -1), strict=True):
+        for numbers, cell in zip(_in_parts(self.numbers), _in_parts(self.cell), strict=True):
             yield numbers.to(precision), cell
 
 
@@ -249,13 +255,16 @@ def _of_cells(propagator: Propagator, root: Value, cells: Cells, kind: Kind) -> 
         place = torch.zeros_like(numbers)
         for i in place_axes:
             place.mul_(places[i]).add_(_coordinate(numbers, places, i))
+        if bool(numbers.amin() > 0):
+            owner[place.flatten().long()] = cell.flatten()
+            continue
         is_entry = numbers > 0
         owner[place[is_entry].long()] = cell[is_entry]
     grid = _own_grid(cells) if kind in ("spectrogram", "image", "video") else None
     if len(place_axes) == 1 or len(root.shape) > 3:
         reading, grid = _reading_order(owner, [places[i] for i in place_axes], count, grid)
         rank = torch.cat([torch.argsort(reading), torch.tensor([count], device=device)])
-        for part in owner.chunk(_PARTS):
+        for part in _in_parts(owner):
             part.copy_(rank[part])
         order = order[reading]
     return ExplainedInput(kind, root.shape, features, owner, count, grid, cells, order)
@@ -378,7 +387,7 @@ def _first_corner(owner: Int[Tensor, " places"], sizes: Sequence[int], axis: int
     behind = math.prod(sizes[axis + 1 :])
     lowest = torch.full((count + 1,), sizes[axis], device=owner.device)
     start = 0
-    for part in owner.chunk(_PARTS):
+    for part in _in_parts(owner):
         place = torch.arange(start, start + len(part), device=owner.device)
         lowest.scatter_reduce_(0, part, place.div_(behind, rounding_mode="floor").remainder_(sizes[axis]), "amin")
         start += len(part)

@@ -383,6 +383,10 @@ def test_numbers_of_pixels_take_few_bytes_each():
     assert (
         numbering(tiny_vit(img_size=256, patch_size=32), image) < (4 + 2 * 8 / 3 + (4 * 4 + 2 * 8 + 1) / 8) * 3 * 256**2
     )
+    # Of a large image, a twelfth of the entries at a time.
+    large = torch.randn(1, 3, 1024, 512)
+    twelfth = (4 + 2 * 8 / 3 + (4 * 4 + 2 * 8 + 1) / 12) * large.numel()
+    assert numbering(tiny_vit(img_size=(1024, 512), patch_size=128), large) < twelfth
     # Pixels that are moved: numbers, where they go, the same of zeros, the outcome, and where it is a constant.
     moving = nn.Sequential(Block(cut), nn.Linear(48, 3), Block(mean_of_tokens))
     assert numbering(moving, image) <= (4 * 4 + 1) * 3 * 256**2

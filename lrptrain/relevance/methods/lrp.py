@@ -366,8 +366,13 @@ def _in_form(explanation: Explanation, form: str, explicit: Composite, per_unit:
     if form == "explicit" or explanation.recording.propagator.has_custom_rule(explicit):
         return _of_logit(explanation, explicit)
     place = explanation.recording.encoder_input
-    (arrived,) = explanation.relevance(per_unit, [place])
-    return replace(input_maps(explanation.recording, arrived * place.tensor.to(arrived.dtype)), of_logit=True)
+    return replace(input_maps(explanation.recording, _from_units(explanation, per_unit, place)), of_logit=True)
+
+
+def _from_units(explanation: Explanation, composite: Composite, place: Value) -> Tensor:
+    """Relevance of a place, by a composite that passes relevance per unit of activation."""
+    (arrived,) = explanation.relevance(composite, [place])
+    return arrived * place.tensor.to(arrived.dtype)
 
 
 def _of_logit(explanation: Explanation, composite: Composite) -> RelevanceMaps:

@@ -2,6 +2,9 @@
 
 Elementwise steps on fresh tensors cost as much as the matrix products between them. Each function here equals the one
 of its name in `rules.py`, which says what it computes.
+
+On a CPU a comparison, a mask and `any` take several times as long as a product or a minimum of the same numbers: so it
+is looked first whether a mask would hide anything, by a minimum. On other devices that would be a wait for an answer.
 """
 
 import math
@@ -9,7 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional as F
 
@@ -36,21 +39,25 @@ def zplus(
     rows_in = x.reshape(-1, x.shape[-1])
     rows_out = z.reshape(-1, z.shape[-1])
     rows = relevance.reshape(rows_out.shape)
-    active = rows.any(-1).nonzero()[:, 0]
+    active = _holds_any(rows).nonzero()[:, 0]
     if 2 * len(active) < len(rows):
         passed = _zplus_rows(rows[active], rows_in[active], weight, rows_out[active], bias, takes)
         return torch.zeros_like(rows_in).index_copy_(0, active, passed).view(x.shape)
     return _zplus_rows(rows, rows_in, weight, rows_out, bias, takes).view(x.shape)
 
 
+def _holds_any(rows: Float[Tensor, "rows width"]) -> Bool[Tensor, " rows"]:
+    """The rows in which anything is not 0."""
+    parts = torch.split(rows, _ROWS) if rows.device.type == "cpu" else (rows,)
+    return torch.cat([part.abs().amax(-1) for part in parts]) != 0
+
+
 def _zplus_rows(relevance: Tensor, x: Tensor, weight: Tensor, z: Tensor, bias: Tensor | None, takes: bool) -> Tensor:
-    limits = torch.finfo(z.dtype)
     size_of_weight = weight.abs()
-    bias_that_takes = bias if takes else None
     of_bias = 2 * bias.clamp(min=0) if takes and bias is not None else None
-    floor = torch.tensor(limits.tiny / limits.eps, dtype=z.dtype, device=z.device)
     result = torch.empty_like(x)
-    height = math.ceil(len(x) / max(1, math.ceil(len(x) / _ROWS)))  # slices of one size
+    at_once = _ROWS if x.device.type == "cpu" else len(x)
+    height = math.ceil(len(x) / max(1, math.ceil(len(x) / max(1, at_once))))  # slices of one size
     of_x, of_z = ([torch.empty_like(t[:height]) for _ in range(2)] for t in (x, z))  # used by every slice
     for start in range(0, len(x), height or 1):
         rows = slice(start, start + height)
@@ -62,16 +69,13 @@ def _zplus_rows(relevance: Tensor, x: Tensor, weight: Tensor, z: Tensor, bias: T
         torch.add(size, z[rows], out=share)
         if bias is not None:
             share -= bias
-        noise = torch.add(floor, size, alpha=16 * limits.eps, out=size)
-        share.masked_fill_(share <= noise, 0.0 if of_bias is not None else torch.inf)
-        cancelled = ((share < noise.mul_(2 / limits.eps**0.5)) & (share > 0)).any(1)
+        cancelled = _without_noise_(share, size, of_bias is not None)
         if of_bias is not None:
-            share += of_bias
-            share.masked_fill_(share <= floor, torch.inf)
+            _hide_small_(share.add_(of_bias))
         torch.div(relevance[rows], share, out=share)
         torch.mm(share, size_of_weight, out=back).mul_(size_of_x)
         torch.addcmul(back, torch.mm(share, weight, out=size_of_x), x[rows], out=result[rows])
-        if bool(cancelled.any()):  # less than half of the digits are left of the difference
+        if cancelled is not None and bool(cancelled.any()):  # less than half of the digits are left of the difference
             result[rows][cancelled] = rules.alpha_beta(
                 relevance[rows][cancelled],
                 x[rows][cancelled],
@@ -80,17 +84,81 @@ def _zplus_rows(relevance: Tensor, x: Tensor, weight: Tensor, z: Tensor, bias: T
                 0.0,
                 F.linear,
                 torch.matmul,
-                bias_that_takes,
+                bias if takes else None,
             )
     return result
 
 
+def _without_noise_(share: Tensor, size: Tensor, takes: bool) -> Tensor | None:
+    """Hide sums of positive contributions that are nothing but rounding, in place.
+
+    Args:
+        share: Twice the sums.
+        size: The sums of the sizes of all contributions. Overwritten.
+        takes: Whether a bias has a share besides, so that a hidden sum is 0; otherwise nothing is to be divided by it.
+
+    Returns:
+        The rows in which less than half of the digits are left of a sum; None if there surely are none.
+    """
+    limits = torch.finfo(share.dtype)
+    much = 2 / limits.eps**0.5
+    # Where every sum is far above its rounding, there is nothing to hide.
+    if share.device.type == "cpu":
+        pairs = zip(_parts(share.view(-1)), _parts(size.view(-1)), strict=True)
+        margins = (torch.sub(sums, sizes, alpha=16 * limits.eps * much).amin() for sums, sizes in pairs)
+        if all(bool(margin > much * _floor(share.dtype)) for margin in margins):
+            return None
+    floor = torch.tensor(_floor(share.dtype), dtype=share.dtype, device=share.device)
+    noise = torch.add(floor, size, alpha=16 * limits.eps, out=size)
+    share.masked_fill_(share <= noise, 0.0 if takes else torch.inf)
+    return ((share < noise.mul_(much)) & (share > 0)).any(1)
+
+
+def _floor(precision: torch.dtype) -> float:
+    """What is smaller may overflow as a denominator."""
+    limits = torch.finfo(precision)
+    return limits.tiny / limits.eps
+
+
+def _hide_small_(denominator: Array) -> Array:
+    """Make nothing of what is divided by numbers that are too small for it, in place; the numbers lie in a row."""
+    sizes = denominator.abs()
+    if denominator.device.type == "cpu" and bool(sizes.amin() >= _floor(denominator.dtype)):
+        return denominator
+    return denominator.masked_fill_(sizes < _floor(denominator.dtype), torch.inf)
+
+
+def _parts(flat: Array) -> tuple[Array, ...]:
+    """Entries that fit into a cache; on other devices all of them."""
+    return torch.split(flat, _ENTRIES) if flat.device.type == "cpu" and len(flat) else (flat,)
+
+
 def divide_(numerator: Array, denominator: Array) -> Array:
     """Divide where it is safe, else 0, into the memory of the denominator."""
-    limits = torch.finfo(denominator.dtype)
-    for part in torch.split(denominator.view(-1), _ENTRIES):
-        part.masked_fill_(part.abs() < limits.tiny / limits.eps, torch.inf)
+    if denominator.numel() == 0:
+        return denominator
+    for part in _parts(denominator.view(-1)):
+        _hide_small_(part)
     return torch.div(numerator, denominator, out=denominator)
+
+
+def times_slope(relevance: Array, x: Array, y: Array | Callable[[Array], Array]) -> Array:
+    """Relevance times y / x where that is safe, else 0.
+
+    Args:
+        relevance: What is multiplied.
+        x: The input of an operation on single entries, of any precision.
+        y: Its output, or the operation.
+    """
+    result = torch.empty_like(relevance, memory_format=torch.contiguous_format)
+    if result.numel() == 0:
+        return result
+    parts_of_y = () if callable(y) else _parts(y.reshape(-1))
+    places = zip(_parts(result.view(-1)), _parts(relevance.reshape(-1)), _parts(x.reshape(-1)), strict=True)
+    for i, (into, part, of_x) in enumerate(places):
+        of_y = y(of_x) if callable(y) else parts_of_y[i]
+        torch.div(of_y, _hide_small_(of_x.to(into.dtype, copy=True)), out=into).mul_(part)
+    return result
 
 
 def halves(

@@ -92,8 +92,11 @@ def spread(part: Tensor, axes: list[int], x: Tensor) -> Tensor:
 
 def entries(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Relevance follows the entries through indexing, reshaping, concatenation and expansion."""
-    precision = next(part.dtype for part in relevance if part is not None)
-    inputs = [value.tensor.to(precision) for value in node.inputs]
+    like = next(part for part in relevance if part is not None)
+    if node.name in ENTRIES:  # where entries go does not depend on them: nothing is made again, or cast, for it
+        inputs = [like.new_empty(value.shape) for value in node.inputs]
+    else:
+        inputs = [value.tensor.to(like.dtype) for value in node.inputs]
     parts = vjp(partial(repeat_values, node), inputs, relevance)
     return [(value, part) for value, part in zip(node.inputs, parts, strict=True) if part is not None]
 

@@ -12,9 +12,9 @@ from torch import Tensor
 
 from lrptrain.relevance.propagation import rules
 from lrptrain.relevance.propagation.composite import Composite, InputRelevance, OutputRelevance, RuleFunction
-from lrptrain.relevance.propagation.in_place_rules import divide_
+from lrptrain.relevance.propagation.in_place_rules import times_slope
 from lrptrain.relevance.propagation.linear_maps import factors, linear_map, transpose_of, vjp
-from lrptrain.relevance.propagation.normalisation import frozen
+from lrptrain.relevance.propagation.normalisation import frozen, transposed
 from lrptrain.relevance.propagation.operation_rules import (
     by_jacobian,
     carriers,
@@ -39,6 +39,7 @@ from lrptrain.relevance.propagation.operation_rules import (
 )
 from lrptrain.relevance.propagation.propagator import Propagator, only_input
 from lrptrain.relevance.tape.functions import (
+    ACTIVATIONS,
     ALONG,
     AVERAGES,
     COPIES,
@@ -50,6 +51,7 @@ from lrptrain.relevance.tape.functions import (
     NORMALISATIONS,
     PRODUCTS,
     PUTS,
+    REPEATABLE,
     SIZES,
     WRITTEN,
 )
@@ -187,7 +189,10 @@ def attnlrp_composite(gamma: float = 0.0, name: str = "attnlrp") -> Composite:
 def _through_weight(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     part = single_output(relevance)
     value, weight, _, forward = linear_map(node)
-    yield value, transpose_of(node, value.tensor.to(part.dtype), forward)(part, weight.to(part.dtype))
+    if node.name == "linear":  # without its input, which would have to be made again
+        yield value, part @ weight.to(part.dtype)
+    else:
+        yield value, transpose_of(node, value.tensor.to(part.dtype), forward)(part, weight.to(part.dtype))
 
 
 def _through_product(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
@@ -265,23 +270,32 @@ def _through_attention(propagator: Propagator, node: Node, relevance: OutputRele
 def _through_fixed(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     part = single_output(relevance)
     for value in only_input(node):
-        (gradient,) = vjp(_fixed_map(propagator, node), [value.tensor.to(part.dtype)], [part])
-        assert gradient is not None
-        yield value, gradient
+        passed = transposed(node, part) if node.name in NORMALISATIONS else None
+        if passed is None:
+            (passed,) = vjp(_fixed_map(propagator, node), [value.tensor.to(part.dtype)], [part])
+            assert passed is not None
+        yield value, passed
 
 
 def _through_slope(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     """Multiply by g(x) / x; casts, and the like, pass."""
     part = single_output(relevance)
     for value in only_input(node):
-        x = value.tensor.to(part.dtype)
-        y = _output(node, part)
         if node.name in COPIES:
             yield value, part
         elif torch.is_grad_enabled():
-            yield value, part * rules.safe_divide(y, x)
+            yield value, part * rules.safe_divide(_output(node, part), value.tensor.to(part.dtype))
         else:
-            yield value, divide_(y, x.clone(memory_format=torch.contiguous_format)).mul_(part)
+            yield value, times_slope(part, value.tensor, _activated(node, part))
+
+
+def _activated(node: Node, like: Tensor) -> Callable[[Tensor], Tensor] | Tensor:
+    """The output of an activation; as a function of its input where nobody holds it, for some entries at a time."""
+    (output,) = node.outputs
+    of_entries = node.name in ACTIVATIONS and node.name in REPEATABLE
+    if of_entries and output.held is None and node.inputs[0].tensor.dtype == like.dtype:
+        return lambda x: node.call(lambda _: x)
+    return _output(node, like)
 
 
 GRADIENT_FORM = Composite(

@@ -60,6 +60,50 @@ def test_zplus_of_dead_units_and_zeros(dtype):
     torch.testing.assert_close(found.sum(1), expected)
 
 
+@pytest.mark.parametrize("takes", [False, True])
+def test_zplus_of_one_row_in_a_whole_cache_without_a_positive_contribution(takes):
+    x = random(512, 3).abs() + 0.1
+    weight = random(600, 3, seed=1).abs() + 0.1
+    weight[:, 2] = -0.01
+    x[-1] = torch.tensor([0.0, 0.0, 1.0])
+    bias = random(600, seed=3)
+    relevance = random(512, 600, seed=2)
+    assert relevance.numel() > 2 * in_place_rules._ENTRIES  # more than one part is looked at
+    expected = rules.alpha_beta(relevance, x, weight, 1.0, 0.0, F.linear, backwards, bias if takes else None)
+    found = in_place_rules.zplus(relevance, x, weight, F.linear(x, weight, bias), bias, takes)
+    assert (found[-1] == 0).all()
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
+@pytest.mark.parametrize("as_function", [False, True])
+def test_slopes(as_function):
+    x = random(3, in_place_rules._ENTRIES)
+    x[0, :4] = torch.tensor([0.0, 1e-300, -0.0, -1e-300])
+    x[2, -1] = 0
+    relevance = random(3, in_place_rules._ENTRIES, seed=1)
+    y = F.gelu(x) + 1  # not 0 at 0: what is divided there would be infinite
+    found = in_place_rules.times_slope(relevance, x, (lambda part: F.gelu(part) + 1) if as_function else y)
+    assert torch.equal(found, rules.safe_divide(y, x) * relevance)
+
+
+def test_slopes_in_other_layouts_and_precisions():
+    x = random(4, 6).to(torch.bfloat16)
+    relevance = random(4, 6, seed=1, dtype=torch.float32)
+    y = F.silu(x)
+    expected = rules.safe_divide(y.float(), x.float()) * relevance
+    assert torch.equal(in_place_rules.times_slope(relevance, x, y), expected)
+    turned = in_place_rules.times_slope(relevance.T.contiguous().T, x.T.contiguous().T, y)
+    assert torch.equal(turned, expected)
+    assert in_place_rules.times_slope(relevance[:0], x[:0], y[:0]).shape == (0, 6)
+
+
+def test_a_number_that_is_none_stays_none():
+    x = torch.tensor([1.0, torch.nan, 0.0])
+    found = in_place_rules.times_slope(torch.ones(3), x, torch.ones(3))
+    assert torch.equal(found.isnan(), torch.tensor([False, True, False]))
+    assert in_place_rules.divide_(torch.ones(3), x.clone()).isnan().tolist() == [False, True, False]
+
+
 def test_halves():
     a, b, relevance = random(2, 3, 4), random(2, 4, 2, seed=1), random(2, 3, 2, seed=2)
     a[0, 0] = 0

@@ -1,0 +1,294 @@
+"""What does each method cost on a GPU, in float32 and bfloat16? Called by `run.py --device cuda`; see README.md.
+
+Without a GPU the same cells are measured on the CPU, with small models: that shows that the command works, and nothing
+of a GPU. Models have random weights and are built from their configurations; nothing is downloaded.
+"""
+
+import argparse
+import gc
+import json
+import math
+from collections.abc import Callable
+from functools import partial
+from itertools import groupby
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+import lrptrain
+from experiments.records import made_on
+from experiments.speed.cells import OUT_OF_MEMORY, Inputs, apart, time_and_memory, training_pass
+from experiments.speed.peers import PEERS
+from experiments.speed.works import TRAINING, placed, work_of
+from experiments.table import markdown, write_between
+
+HERE = Path(__file__).resolve().parent
+START, END = "<!-- gpu -->", "<!-- end of gpu -->"
+CPU = "cpu"
+PRECISIONS = {"fp32": torch.float32, "bf16": torch.bfloat16}
+# Training passes that a map takes at least, where that is many: such a call is left out if it would take too long.
+# `leave_one_out` takes as many forward passes as there are tokens.
+PASSES: dict[str, float] = {"integrated_gradients": 22, "smoothgrad": 11, "kernel_shap": 76, "lime": 66}
+
+
+# Other libraries that write into the classes of a model: they come last, and are set over the training pass of before.
+PATCHING = frozenset({"LXT AttnLRP"})
+
+
+class Case(NamedTuple):
+    """A model and a batch of inputs, at full size or small.
+
+    Attributes:
+        make: `make(small)` gives the model.
+        inputs: `inputs(small)` gives the batch.
+        tokens: `tokens(small)`, the number of patches or words of a sample.
+        batch: The samples at full size; there is one where it is small.
+        size: What the small one is, in words.
+    """
+
+    make: Callable[[bool], nn.Module]
+    inputs: Callable[[bool], Inputs]
+    tokens: Callable[[bool], int]
+    batch: int
+    size: str
+
+
+def vit_base(small: bool) -> nn.Module:
+    """ViT-B/16 at 224 pixels."""
+    from timm.models.vision_transformer import VisionTransformer
+
+    sizes = {"img_size": 64, "embed_dim": 96, "depth": 3, "num_heads": 3} if small else {"embed_dim": 768}
+    return VisionTransformer(num_classes=1000, **sizes)
+
+
+def dinov3_large(small: bool) -> nn.Module:
+    """DINOv3 ViT-L/16 at 518 pixels, of which its 32 x 32 patches leave six at two edges unread."""
+    import timm
+
+    sizes = {"img_size": 70, "embed_dim": 96, "depth": 3, "num_heads": 3} if small else {"img_size": 518}
+    name = "vit_large_patch16_dinov3"
+    model: nn.Module = timm.create_model(name, num_classes=1000, global_pool="token", dynamic_img_size=False, **sizes)
+    return model
+
+
+def bert_base(small: bool) -> nn.Module:
+    """BERT of base size."""
+    from transformers import BertConfig, BertForSequenceClassification
+
+    sizes = {"hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 384}
+    return BertForSequenceClassification(BertConfig(**(sizes if small else {})))
+
+
+def modernbert_base(small: bool) -> nn.Module:
+    """ModernBERT of base size."""
+    from transformers import ModernBertConfig, ModernBertForSequenceClassification
+
+    sizes = {"hidden_size": 96, "num_hidden_layers": 3, "num_attention_heads": 3, "intermediate_size": 144}
+    return ModernBertForSequenceClassification(ModernBertConfig(**(sizes | {"local_attention": 16} if small else {})))
+
+
+def images(batch: int, side: int) -> Inputs:
+    """Noise."""
+    return torch.randn(batch, 3, side, side)
+
+
+def texts(batch: int, tokens: int) -> Inputs:
+    """Words at random, without padding."""
+    ids = torch.randint(1000, 20000, (batch, tokens))
+    return {"input_ids": ids, "attention_mask": torch.ones_like(ids)}
+
+
+CASES = {
+    "ViT-B/16, 224 px": Case(
+        vit_base,
+        lambda small: images(1, 64) if small else images(32, 224),
+        lambda small: 16 if small else 196,
+        32,
+        "64 px, 3 blocks, width 96",
+    ),
+    "DINOv3 ViT-L/16, 518 px": Case(
+        dinov3_large,
+        lambda small: images(1, 70) if small else images(4, 518),
+        lambda small: 16 if small else 1024,
+        4,
+        "70 px, 3 blocks, width 96",
+    ),
+    "BERT-base, 128 tokens": Case(
+        bert_base,
+        lambda small: texts(1, 32) if small else texts(32, 128),
+        lambda small: 32 if small else 128,
+        32,
+        "32 tokens, 3 blocks, width 96",
+    ),
+    "ModernBERT-base, 8,192 tokens": Case(
+        modernbert_base,
+        lambda small: texts(1, 64) if small else texts(1, 8192),
+        lambda small: 64 if small else 8192,
+        1,
+        "64 tokens, 3 blocks, width 96",
+    ),
+}
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Measure what is missing and write the tables.
+
+    Raises:
+        SystemExit: If the results that are there are another device's, or the device does not answer any more.
+    """
+    device = arguments.device if torch.cuda.is_available() else CPU
+    path = HERE / "results" / ("gpu.json" if device != CPU else "gpu_on_cpu.json")
+    found: dict[str, Any] = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"cells": {}}
+    if not arguments.tables_only:
+        if device == CPU:
+            torch.set_num_threads(1)  # until the processes of the cells
+        else:
+            torch.cuda.set_device(device)
+        if found["cells"] and found["device"] != name_of(device):
+            raise SystemExit(f"{path} was measured on {found['device']}: move it away to measure {name_of(device)}")
+        found |= {"device": name_of(device), "torch": torch.__version__, "is_small": device == CPU}
+        measure(arguments, device, found, path)
+    text = tables(found)
+    write_between(HERE / "README.md", text, START, END)
+    print(text)
+
+
+def name_of(device: str) -> str:
+    """What the device is called."""
+    return str(made_on()["cpu"]) if device == CPU else torch.cuda.get_device_name(device)
+
+
+def measure(arguments: argparse.Namespace, device: str, found: dict[str, Any], path: Path) -> None:
+    """Every missing cell. One that fails, or runs out of memory, says so, and the others go on."""
+    cells: dict[str, dict[str, Any]] = found["cells"]
+    small = device == CPU
+    path.parent.mkdir(exist_ok=True)
+    for (title, precision), keys in groupby(planned(arguments, cells), key=lambda key: key[:2]):
+        torch.manual_seed(0)
+        dtype = PRECISIONS[precision]
+        model = CASES[title].make(small).eval().to(device, dtype)
+        inputs = in_precision(placed(CASES[title].inputs(small), device), dtype)
+        for *_, name in keys:
+            foreseen = passes(name, CASES[title].tokens(small)) * of_training(cells, title, precision, "seconds")
+            if foreseen > arguments.limit:
+                cell = {"error": f"would take {foreseen / 60:.0f} minutes or more"}
+            else:
+                work = work_of(name, model, inputs, arguments.limit)
+                base = work if name in PATCHING else partial(training_pass, model, inputs)
+                measured = partial(time_and_memory, work, base, arguments.rounds, device)
+                cell = apart(measured, device, arguments.threads)
+            if name in PATCHING and "seconds" in cell:
+                cell["time"] = cell["seconds"] / of_training(cells, title, precision, "seconds")
+            cells[f"{title} | {precision} | {name}"] = cell | {"commit": made_on()["commit"]}
+            path.write_text(json.dumps(found, indent=0, sort_keys=True) + "\n", encoding="utf-8")
+            print(title, precision, name, cell, sep=" | ", flush=True)
+            check_device(device)
+        del model, inputs
+        gc.collect()
+        if device != CPU:
+            torch.cuda.empty_cache()
+
+
+def planned(arguments: argparse.Namespace, cells: dict[str, Any]) -> list[tuple[str, str, str]]:
+    """Model, precision and method of every missing cell, what patches the model's code at the very end."""
+    titles = arguments.models or CASES
+    names = [TRAINING, *(arguments.methods or (*lrptrain.methods(), *PEERS))]
+    keys = [(title, precision, name) for title in titles for precision in PRECISIONS for name in names]
+    missing = [key for key in keys if " | ".join(key) not in cells]
+    return sorted(missing, key=lambda key: key[2] in PATCHING)
+
+
+def of_training(cells: dict[str, Any], title: str, precision: str, what: str) -> float:
+    """A number of the training pass that the others are set over; not a number where it did not run."""
+    number: float = cells.get(f"{title} | {precision} | {TRAINING}", {}).get(what, math.nan)
+    return number
+
+
+def passes(name: str, tokens: int) -> float:
+    """Training passes that a map takes at least, where that is many."""
+    return tokens / 3 if name == "leave_one_out" else PASSES.get(name, 0)
+
+
+def in_precision(inputs: Inputs, dtype: torch.dtype) -> Inputs:
+    """Images in a precision; token ids as they are."""
+    return inputs.to(dtype) if isinstance(inputs, torch.Tensor) else inputs
+
+
+def check_device(device: str) -> None:
+    """Stop where the GPU has failed for good: whatever is asked of it afterwards fails, too.
+
+    Raises:
+        SystemExit: If it has.
+    """
+    if device == CPU:
+        return
+    try:
+        torch.cuda.synchronize(device)
+    except RuntimeError as error:
+        raise SystemExit(f"the GPU does not answer any more ({error}): run the command again, it goes on") from error
+
+
+def tables(found: dict[str, Any]) -> str:
+    """Time and memory of each method and model over those of a training pass, and what did not run."""
+    cells = found["cells"]
+    if not cells:
+        return "Nothing is measured yet."
+    small = found["is_small"]
+    head = f"{found['device']}, torch {found['torch']}."
+    texts = [f"**No GPU was found: small models on the CPU.** {head}" if small else head]
+    for title, case in CASES.items():
+        rows = []
+        for name in (TRAINING, *lrptrain.methods(), *PEERS):
+            found_in = {precision: cells.get(f"{title} | {precision} | {name}") for precision in PRECISIONS}
+            if all(cell is None or ("error" in cell and cell["error"] != OUT_OF_MEMORY) for cell in found_in.values()):
+                continue
+            row = {"method": f"`{name}`" if name in lrptrain.methods() else name}
+            for what in ("time", "memory"):
+                for precision in PRECISIONS:
+                    row[f"{what}, {precision}"] = entry(cells, title, precision, name, what)
+            rows.append(row)
+        if rows:
+            size = case.size if small else f"batch {case.batch}"
+            texts.append(f"**{title}** ({size}). {absolute(cells, title)}\n\n{markdown(rows)}")
+    failures = failed(cells)
+    return "\n\n".join((*texts, *((f"**Did not run:**\n\n{failures}",) if failures else ())))
+
+
+def failed(cells: dict[str, Any]) -> str:
+    """A line for each reason why something did not run; what a model has nothing for is left out."""
+    where: dict[tuple[str, str], list[str]] = {}
+    for key, cell in sorted(cells.items()):
+        title, precision, name = key.split(" | ")
+        error = cell.get("error", OUT_OF_MEMORY)
+        if error != OUT_OF_MEMORY and "does not exist for this model" not in error:
+            reason = "is not installed" if error.startswith("ModuleNotFoundError") else error
+            where.setdefault((name, reason), []).append(f"{title} in {precision}")
+    lines = []
+    for (name, reason), places in sorted(where.items()):
+        everywhere = len(places) == len(CASES) * len(PRECISIONS)
+        lines.append(f"- {name}: {reason}" + ("" if everywhere else f" ({'; '.join(places)})"))
+    return "\n".join(lines)
+
+
+def absolute(cells: dict[str, Any], title: str) -> str:
+    """What a training pass takes itself."""
+    parts = [
+        f"{1000 * seconds:.1f} ms and {of_training(cells, title, precision, 'bytes') / 1e6:.0f} MB in {precision}"
+        for precision in PRECISIONS
+        if not math.isnan(seconds := of_training(cells, title, precision, "seconds"))
+    ]
+    return f"A training pass takes {' and '.join(parts)}." if parts else "The training pass itself did not run."
+
+
+def entry(cells: dict[str, Any], title: str, precision: str, name: str, what: str) -> str:
+    """One number of the table, or that the memory did not suffice."""
+    cell = cells.get(f"{title} | {precision} | {name}", {})
+    if cell.get("error") == OUT_OF_MEMORY:
+        return OUT_OF_MEMORY
+    memory = cell.get("bytes", math.nan) / of_training(cells, title, precision, "bytes")
+    ratio = cell.get("time", math.nan) if what == "time" else memory
+    if math.isnan(ratio):
+        return "-"
+    return f"{ratio:.2f}" if ratio < 10 else f"{ratio:.0f}"
