@@ -8,6 +8,7 @@ from torch import Tensor
 
 from lrptrain.relevance.tape.double_backward.gelu import gelu
 from lrptrain.relevance.tape.double_backward.layer_norm import layer_norm
+from lrptrain.relevance.tape.double_backward.linear import is_made_again, linear
 from lrptrain.relevance.tape.transforms import is_transforming
 
 # In half precision the second derivatives would be rounded in other places than torch's.
@@ -31,6 +32,8 @@ def twice_differentiable(
         return _exact_gelu
     if name == "layer_norm" and _is_plain(args, kwargs) and _is_over_features(*args, **kwargs):
         return _layer_norm
+    if name == "linear" and args and _is_plain(args, kwargs) and is_made_again(args[0]):
+        return linear
     return function
 
 

@@ -1,0 +1,116 @@
+"""What memory and time does a guided step on a long sequence take, over those of a plain step? See README.md.
+
+    .venv/bin/python -m experiments.speed.guided_memory
+
+Each cell is a process of its own, saved in `results/`; a run that was cut off goes on with what is missing.
+"""
+
+import argparse
+import json
+import resource
+import statistics
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from experiments.speed.cells import Work, apart, resident
+from experiments.speed.guided import OBJECTIVES, PLAIN, plain_step, step_of
+from experiments.speed.memory import MODELS, WIDTH, commit, processor
+from experiments.table import markdown, write_between
+
+HERE = Path(__file__).resolve().parent
+RESULTS = HERE / "results" / "guided_memory_cpu.json"
+START, END = "<!-- guided memory -->", "<!-- end of guided memory -->"
+
+GUIDED = tuple(name for name in OBJECTIVES if name.startswith("energy, "))
+TOKENS = (2048,)
+
+
+def cell(title: str, tokens: int, name: str, rounds: int) -> dict[str, Any]:
+    """Bytes at the peak of a first step, and the median ratio of its CPU time to that of a plain step."""
+
+    def measured() -> dict[str, float]:
+        torch.manual_seed(0)
+        model, inputs = MODELS[title](tokens)
+        return cpu_time_and_memory(step_of(name, model, inputs), partial(plain_step, model, inputs), rounds)
+
+    return apart(measured, "cpu", threads=1)
+
+
+def cpu_time_and_memory(work: Work, base: Work, rounds: int) -> dict[str, float]:
+    """Bytes at the peak of a first call, above what was there before; then the work's CPU time over that of `base`.
+
+    The process's own seconds, in turns, so that other work on the machine counts little.
+    """
+    before = resident()
+    work()
+    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
+    base()
+    pairs = [(cpu_seconds(base), cpu_seconds(work)) for _ in range(rounds)]
+    return {"bytes": peak, "time": statistics.median(mine / theirs for theirs, mine in pairs), "seconds": pairs[-1][1]}
+
+
+def cpu_seconds(work: Work) -> float:
+    """CPU time of one call."""
+    started = time.process_time()
+    work()
+    return time.process_time() - started
+
+
+def measure(arguments: argparse.Namespace, found: dict[str, Any]) -> None:
+    """Every missing cell."""
+    cells = found.setdefault("cells", {})
+    for tokens in arguments.tokens:
+        for title in arguments.models:
+            for name in (PLAIN, *arguments.guidance):
+                key = f"{title} | {tokens} | {name}"
+                if key in cells:
+                    continue
+                cells[key] = cell(title, tokens, name, arguments.rounds)
+                cells[key]["commit"] = found["commit"]
+                RESULTS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+                print(key, cells[key], flush=True)
+
+
+def table(found: dict[str, Any]) -> str:
+    """Memory and CPU time of each guidance, over those of a plain step."""
+    cells = found["cells"]
+    lengths = sorted({int(key.split(" | ")[1]) for key in cells})
+    rows = []
+    for name in (PLAIN, *GUIDED):
+        row = {"guidance": name}
+        for tokens in lengths:
+            for title in MODELS:
+                one = cells.get(f"{title} | {tokens} | {name}", {})
+                base = cells.get(f"{title} | {tokens} | {PLAIN}", {})
+                missing = "bytes" not in one or "bytes" not in base
+                row[f"{title}, {tokens}: memory"] = "-" if missing else f"{one['bytes'] / base['bytes']:.2f}"
+                row[f"{title}, {tokens}: CPU time"] = "-" if missing else f"{one['time']:.2f}"
+        rows.append(row)
+    size = ", ".join(f"{number} {what}" for what, number in WIDTH.items())
+    return f"{found['cpu']}, one thread, torch {found['torch']}, batch 1; {size}.\n\n{markdown(rows)}"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--tokens", type=int, nargs="+", default=TOKENS)
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--guidance", nargs="+", default=GUIDED, choices=GUIDED, metavar="NAME")
+    parser.add_argument("--tables-only", action="store_true", help="write the table of what is saved already")
+    arguments = parser.parse_args()
+    torch.set_num_threads(1)  # until the processes of the cells
+    found: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {"cells": {}}
+    if not arguments.tables_only:
+        found |= {"cpu": processor(), "torch": torch.__version__, "commit": commit()}
+        measure(arguments, found)
+    text = table(found)
+    write_between(HERE / "README.md", text, START, END)
+    print(text)
+
+
+if __name__ == "__main__":
+    main()
