@@ -1,4 +1,4 @@
-"""What memory and time does a guided step on a long sequence take, over those of a plain step? See README.md.
+"""What memory and CPU time does a guided step take on long sequences, over those of a plain step? See README.md.
 
     .venv/bin/python -m experiments.speed.guided_memory
 
@@ -10,15 +10,17 @@ import json
 import resource
 import statistics
 import time
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
+from torch import nn
 
-from experiments.speed.cells import Work, apart, resident
-from experiments.speed.guided import OBJECTIVES, PLAIN, plain_step, step_of
-from experiments.speed.memory import MODELS, WIDTH, commit, processor
+from experiments.speed import memory, run
+from experiments.speed.cells import Inputs, Work, apart, resident
+from experiments.speed.guided import BATCH, OBJECTIVES, PLAIN, plain_step, step_of
 from experiments.table import markdown, write_between
 
 HERE = Path(__file__).resolve().parent
@@ -26,15 +28,27 @@ RESULTS = HERE / "results" / "guided_memory_cpu.json"
 START, END = "<!-- guided memory -->", "<!-- end of guided memory -->"
 
 GUIDED = tuple(name for name in OBJECTIVES if name.startswith("energy, "))
-TOKENS = (2048,)
+TOKENS = 2048
 
 
-def cell(title: str, tokens: int, name: str, rounds: int) -> dict[str, Any]:
+def in_a_batch(name: str) -> tuple[nn.Module, Inputs]:
+    """A model of usual size, and a batch."""
+    model, inputs_of = run.MODELS[name]()
+    return model, inputs_of(BATCH)
+
+
+# What a column calls it, and how the model and its inputs are made.
+MODELS: dict[str, Callable[[], tuple[nn.Module, Inputs]]] = {
+    f"{name} of {TOKENS} tokens, batch 1": partial(make, TOKENS) for name, make in memory.MODELS.items()
+} | {f"{name}, batch {BATCH}": partial(in_a_batch, name) for name in run.MODELS}
+
+
+def cell(title: str, name: str, rounds: int) -> dict[str, Any]:
     """Bytes at the peak of a first step, and the median ratio of its CPU time to that of a plain step."""
 
     def measured() -> dict[str, float]:
         torch.manual_seed(0)
-        model, inputs = MODELS[title](tokens)
+        model, inputs = MODELS[title]()
         return cpu_time_and_memory(step_of(name, model, inputs), partial(plain_step, model, inputs), rounds)
 
     return apart(measured, "cpu", threads=1)
@@ -63,49 +77,43 @@ def cpu_seconds(work: Work) -> float:
 def measure(arguments: argparse.Namespace, found: dict[str, Any]) -> None:
     """Every missing cell."""
     cells = found.setdefault("cells", {})
-    for tokens in arguments.tokens:
-        for title in arguments.models:
-            for name in (PLAIN, *arguments.guidance):
-                key = f"{title} | {tokens} | {name}"
-                if key in cells:
-                    continue
-                cells[key] = cell(title, tokens, name, arguments.rounds)
-                cells[key]["commit"] = found["commit"]
-                RESULTS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
-                print(key, cells[key], flush=True)
+    for title in arguments.models:
+        for name in (PLAIN, *arguments.guidance):
+            key = f"{title} | {name}"
+            if key in cells:
+                continue
+            cells[key] = {**cell(title, name, arguments.rounds), "commit": found["commit"]}
+            RESULTS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+            print(key, cells[key], flush=True)
 
 
 def table(found: dict[str, Any]) -> str:
     """Memory and CPU time of each guidance, over those of a plain step."""
     cells = found["cells"]
-    lengths = sorted({int(key.split(" | ")[1]) for key in cells})
     rows = []
     for name in (PLAIN, *GUIDED):
         row = {"guidance": name}
-        for tokens in lengths:
-            for title in MODELS:
-                one = cells.get(f"{title} | {tokens} | {name}", {})
-                base = cells.get(f"{title} | {tokens} | {PLAIN}", {})
-                missing = "bytes" not in one or "bytes" not in base
-                row[f"{title}, {tokens}: memory"] = "-" if missing else f"{one['bytes'] / base['bytes']:.2f}"
-                row[f"{title}, {tokens}: CPU time"] = "-" if missing else f"{one['time']:.2f}"
+        for title in MODELS:
+            one = cells.get(f"{title} | {name}", {})
+            base = cells.get(f"{title} | {PLAIN}", {})
+            missing = "bytes" not in one or "bytes" not in base
+            row[f"{title}: memory"] = "-" if missing else f"{one['bytes'] / base['bytes']:.2f}"
+            row[f"{title}: CPU time"] = "-" if missing else f"{one['time']:.2f}"
         rows.append(row)
-    size = ", ".join(f"{number} {what}" for what, number in WIDTH.items())
-    return f"{found['cpu']}, one thread, torch {found['torch']}, batch 1; {size}.\n\n{markdown(rows)}"
+    return f"{found['cpu']}, one thread, torch {found['torch']}.\n\n{markdown(rows)}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--tokens", type=int, nargs="+", default=TOKENS)
-    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS))
+    parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS), metavar="MODEL")
     parser.add_argument("--guidance", nargs="+", default=GUIDED, choices=GUIDED, metavar="NAME")
     parser.add_argument("--tables-only", action="store_true", help="write the table of what is saved already")
     arguments = parser.parse_args()
     torch.set_num_threads(1)  # until the processes of the cells
     found: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {"cells": {}}
     if not arguments.tables_only:
-        found |= {"cpu": processor(), "torch": torch.__version__, "commit": commit()}
+        found |= {"cpu": memory.processor(), "torch": torch.__version__, "commit": memory.commit()}
         measure(arguments, found)
     text = table(found)
     write_between(HERE / "README.md", text, START, END)

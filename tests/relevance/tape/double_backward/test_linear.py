@@ -93,7 +93,9 @@ def test_a_weight_that_is_overwritten_before_its_gradient_is_an_error():
     output = linear(gelu(given(4, 3)), weight)
     with torch.no_grad():
         weight.mul_(2)
-    with pytest.raises(RuntimeError, match="modified by an inplace operation: a weight .* version 1, expected version 0"):
+    with pytest.raises(
+        RuntimeError, match="modified by an inplace operation: a weight .* version 1, expected version 0"
+    ):
         output.sum().backward()
 
 
