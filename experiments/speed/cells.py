@@ -53,7 +53,7 @@ def time_and_memory(work: Work, base: Work, rounds: int, device: str) -> dict[st
     Of a slow call its first counts, and of a slow base, too. In a process that did nothing of the kind before.
     """
     if device == "cpu":
-        before = resident()
+        before = _resident()
         first = seconds(work)
         peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
     else:
@@ -68,8 +68,7 @@ def time_and_memory(work: Work, base: Work, rounds: int, device: str) -> dict[st
     return {"bytes": peak, **_compared(work, base, rounds)}
 
 
-def resident() -> int:
-    """Bytes of memory that the process holds now."""
+def _resident() -> int:
     with open("/proc/self/statm", encoding="ascii") as file:
         return int(file.read().split()[1]) * resource.getpagesize()
 

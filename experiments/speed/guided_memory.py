@@ -7,19 +7,20 @@ Each cell is a process of its own, saved in `results/`; a run that was cut off g
 
 import argparse
 import json
-import resource
 import statistics
 import time
 from collections.abc import Callable
 from functools import partial
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
+from torch.profiler import ProfilerActivity, profile
 
 from experiments.speed import memory, run
-from experiments.speed.cells import Inputs, Work, apart, resident
+from experiments.speed.cells import Inputs, Work, apart
 from experiments.speed.guided import BATCH, OBJECTIVES, PLAIN, plain_step, step_of
 from experiments.table import markdown, write_between
 
@@ -55,16 +56,28 @@ def cell(title: str, name: str, rounds: int) -> dict[str, Any]:
 
 
 def cpu_time_and_memory(work: Work, base: Work, rounds: int) -> dict[str, float]:
-    """Bytes at the peak of a first call, above what was there before; then the work's CPU time over that of `base`.
+    """Bytes of all tensors at the peak of a first call; then the median of the work's CPU time over that of `base`.
 
-    The process's own seconds, in turns, so that other work on the machine counts little.
+    Counted by torch's allocator, so that they repeat to the byte, whatever else the machine does. The seconds are the
+    process's own, in turns, so that other work counts little; none for no rounds.
     """
-    before = resident()
-    work()
-    peak = 1024 * resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before
-    base()
-    pairs = [(cpu_seconds(base), cpu_seconds(work)) for _ in range(rounds)]
-    return {"bytes": peak, "time": statistics.median(mine / theirs for theirs, mine in pairs), "seconds": pairs[-1][1]}
+    found: dict[str, float] = {"bytes": peak_of_tensors(work)}
+    if rounds:
+        base()
+        pairs = [(cpu_seconds(base), cpu_seconds(work)) for _ in range(rounds)]
+        found["time"] = statistics.median(mine / theirs for theirs, mine in pairs)
+        found["seconds"] = pairs[-1][1]
+    return found
+
+
+def peak_of_tensors(work: Work) -> int:
+    """The most bytes that are allotted at a time while something runs, more than before."""
+    with profile(activities=[ProfilerActivity.CPU], profile_memory=True) as profiled:
+        work()
+    assert profiled.profiler is not None
+    events = profiled.profiler.kineto_results.events()
+    changes = sorted((event.start_ns(), event.nbytes()) for event in events if event.name() == "[memory]")
+    return max(accumulate(size for _, size in changes))
 
 
 def cpu_seconds(work: Work) -> float:
@@ -98,14 +111,14 @@ def table(found: dict[str, Any]) -> str:
             base = cells.get(f"{title} | {PLAIN}", {})
             missing = "bytes" not in one or "bytes" not in base
             row[f"{title}: memory"] = "-" if missing else f"{one['bytes'] / base['bytes']:.2f}"
-            row[f"{title}: CPU time"] = "-" if missing else f"{one['time']:.2f}"
+            row[f"{title}: CPU time"] = f"{one['time']:.2f}" if "time" in one else "-"
         rows.append(row)
     return f"{found['cpu']}, one thread, torch {found['torch']}.\n\n{markdown(rows)}"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=3, help="of CPU time; 0 for memory alone")
     parser.add_argument("--models", nargs="+", default=list(MODELS), choices=list(MODELS), metavar="MODEL")
     parser.add_argument("--guidance", nargs="+", default=GUIDED, choices=GUIDED, metavar="NAME")
     parser.add_argument("--tables-only", action="store_true", help="write the table of what is saved already")

@@ -133,7 +133,20 @@ def row_of_positive_map(
         row: The row.
         scoring: How queries and keys become scores.
     """
-    result: Tensor = _RowOfPositiveMap.apply(query, key, value, gradient, row, scoring)
+    result: Tensor = _RowOfMap.apply(query, key, value, gradient, row, scoring, True)
+    return result
+
+
+def row_of_map(
+    query: PerQuery,
+    key: PerKey,
+    value: PerKey,
+    gradient: PerQuery,
+    row: Float[Tensor, "batch queries"],
+    scoring: Scoring,
+) -> Float[Tensor, "batch keys"]:
+    """Return what `row_of_positive_map` does, of both signs."""
+    result: Tensor = _RowOfMap.apply(query, key, value, gradient, row, scoring, False)
     return result
 
 
@@ -208,26 +221,35 @@ class _AttentionGradient(torch.autograd.Function):
         return *_second_derivative(tensors, tangents, row, of_passed, kept, ctx.scoring), None, None
 
 
-class _RowOfPositiveMap(torch.autograd.Function):
+class _RowOfMap(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, gradient: Tensor, row: Tensor, scoring: Scoring
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        gradient: Tensor,
+        row: Tensor,
+        scoring: Scoring,
+        is_positive: bool,
     ) -> Tensor:
         ctx.save_for_backward(query, key, value, gradient, row)
         ctx.scoring = scoring
+        ctx.is_positive = is_positive
         passed = torch.zeros(key.shape[0], key.shape[2], dtype=key.dtype, device=key.device)
         for at in _parts(query, key):
             if not bool(row[at.sample, at.queries].any()):
                 continue
             weighted = _probabilities(query[at], key[at.sample], scoring, at)
-            _pass(row, weighted.mul_(torch.bmm(gradient[at], value[at.sample].mT)), at, passed)
+            _pass(row, weighted.mul_(torch.bmm(gradient[at], value[at.sample].mT)), at, passed, is_positive)
         return passed
 
     @staticmethod
     def backward(ctx: Any, of_passed: Tensor) -> Any:
         tensors = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return *_row_written_out(tensors, of_passed, ctx.scoring, ctx.needs_input_grad), None
+            written_out = _row_written_out(tensors, of_passed, ctx.scoring, ctx.is_positive, ctx.needs_input_grad)
+            return *written_out, None, None
         query, key, value, gradient, row = tensors
         scoring = ctx.scoring
         of_query, of_key, of_value, of_gradient, of_row = (_zeros(x) for x in tensors)
@@ -245,7 +267,8 @@ class _RowOfPositiveMap(torch.autograd.Function):
             probabilities = _probabilities(q, k, scoring, at)
             of_map = torch.bmm(g, v.mT)
             # P is nowhere negative, so that dP has the sign of the product.
-            at_map = _not_negative(of_map).mul_(probabilities).mul_(shares[at.sample])
+            at_map = _not_negative(of_map).mul_(probabilities) if ctx.is_positive else probabilities.clone()
+            at_map.mul_(shares[at.sample])
             of_gradient[at] = torch.bmm(at_map, v).mul_(scaled)
             of_value[at.sample].baddbmm_(at_map.mT, g * scaled)
             of_scores = of_map.mul_(at_map)
@@ -254,7 +277,7 @@ class _RowOfPositiveMap(torch.autograd.Function):
             of_scores.addcmul_(probabilities, sums, value=-1)
             of_query[at] = torch.bmm(of_scores, k).mul_(scaled * scoring.scale)
             of_key[at.sample].baddbmm_(of_scores.mT, q * scaled, alpha=scoring.scale)
-        return of_query, of_key, of_value, of_gradient, of_row, None
+        return of_query, of_key, of_value, of_gradient, of_row, None, None
 
 
 def _pass(
@@ -262,11 +285,12 @@ def _pass(
     weighted: Float[Tensor, "heads rows keys"],
     at: "_Part",
     passed: Float[Tensor, "batch keys"],
+    is_positive: bool = True,
 ) -> None:
     """Add what some queries read of the map times its gradient to what is passed on; it overwrites the latter."""
     read = row[at.sample, at.queries]
     if bool(read.any()):
-        passed[at.sample] += torch.matmul(read, weighted.clamp_(min=0)).mean(0)
+        passed[at.sample] += torch.matmul(read, weighted.clamp_(min=0) if is_positive else weighted).mean(0)
 
 
 def _second_derivative(
@@ -420,12 +444,13 @@ def _written_out(
 
 
 def _row_written_out(
-    tensors: tuple[Tensor, ...], of_passed: Tensor, scoring: Scoring, needed: tuple[bool, ...]
+    tensors: tuple[Tensor, ...], of_passed: Tensor, scoring: Scoring, is_positive: bool, needed: tuple[bool, ...]
 ) -> list[Tensor | None]:
-    """The gradient of `row_of_positive_map`, with a graph of torch's own."""
+    """The gradient of `row_of_positive_map` or `row_of_map`, with a graph of torch's own."""
 
     def number(query: Tensor, key: Tensor, value: Tensor, gradient: Tensor, row: Tensor) -> Tensor:
-        weighted = (_map_with_graph(query, key, scoring) * (gradient @ value.mT)).clamp(min=0).mean(1)
+        weighted = _map_with_graph(query, key, scoring) * (gradient @ value.mT)
+        weighted = (weighted.clamp(min=0) if is_positive else weighted).mean(1)
         return ((row[:, None] @ weighted)[:, 0] * of_passed).sum()
 
     return _gradients(number, tensors, needed)

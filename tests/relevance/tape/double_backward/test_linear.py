@@ -94,7 +94,7 @@ def test_a_weight_that_is_overwritten_before_its_gradient_is_an_error():
     with torch.no_grad():
         weight.mul_(2)
     with pytest.raises(
-        RuntimeError, match="modified by an inplace operation: a weight .* version 1, expected version 0"
+        RuntimeError, match=r"modified by an inplace operation: a weight .* version 1, expected version 0"
     ):
         output.sum().backward()
 
