@@ -13,7 +13,7 @@ A loss on these, with gradients (a, b, e) at (dq, dk, dv), has with T = c (a k^T
 Generic attention multiplies a row r with the mean over H heads of (P dP)+ (Chefer, Gur, Wolf, ICCV 2021), which needs
 the same matrices. A loss on the row that is passed on, with a gradient w at it, has, with Z = w (dP)+ / H by column,
 
-    sum_j P Z at r,   r Z by row at P, which is added to X,   and r w P / H where dP >= 0 at dP, which is added to W.
+    sum_j P Z at r,   r Z by row at P, which is added to X,   and r w P / H where dP > 0 at dP, which is added to W.
 
 So both are one function where the row is there when the gradient passes (`RowWalk`). Everything here is a sum over
 queries, so that some queries of one sample at a time are enough: their matrices are made again from q, k, v and G, in
@@ -267,7 +267,7 @@ class _RowOfMap(torch.autograd.Function):
             probabilities = _probabilities(q, k, scoring, at)
             of_map = torch.bmm(g, v.mT)
             # P is nowhere negative, so that dP has the sign of the product.
-            at_map = _not_negative(of_map).mul_(probabilities) if ctx.is_positive else probabilities.clone()
+            at_map = _is_positive(of_map).mul_(probabilities) if ctx.is_positive else probabilities.clone()
             at_map.mul_(shares[at.sample])
             of_gradient[at] = torch.bmm(at_map, v).mul_(scaled)
             of_value[at.sample].baddbmm_(at_map.mT, g * scaled)
@@ -323,7 +323,7 @@ def _second_derivative(
             of_weighted = of_map.clamp(min=0).mul_(shares[at.sample])
             of_row[at.sample, at.queries] = (probabilities * of_weighted).sum((0, 2))
             of_probabilities.addcmul_(of_weighted, read)
-            at_map.addcmul_(_not_negative(of_map).mul_(probabilities), read * shares[at.sample])
+            at_map.addcmul_(_is_positive(of_map).mul_(probabilities), read * shares[at.sample])
         of_scores = _of_scores(probabilities, of_probabilities)
         first = of_map.sub_(sums).mul_(probabilities)
         of_query[at].baddbmm_(of_scores, k, beta=0, alpha=scale).baddbmm_(first, b, alpha=scale)
@@ -334,10 +334,10 @@ def _second_derivative(
     return of_query, of_key, of_value, of_gradient, of_row
 
 
-def _not_negative(x: Tensor) -> Tensor:
-    """1 where a number is not negative, and 0 elsewhere."""
+def _is_positive(x: Tensor) -> Tensor:
+    """1 where a number is positive, and 0 elsewhere: the derivative of the positive part, as torch has it at 0."""
     # `where` takes forty times as long on CPUs.
-    return torch.ge(x, 0, out=torch.empty_like(x))
+    return torch.gt(x, 0, out=torch.empty_like(x))
 
 
 def _zeros(like: Tensor) -> Tensor:
@@ -436,7 +436,7 @@ def _written_out(
         first = (of_scores @ key, of_scores.mT @ query, probabilities.mT @ gradient)
         parts = [(x * tangent).sum() for x, tangent in zip(first, tangents, strict=True)]
         if row is not None and of_passed is not None:
-            weighted = (probabilities * of_map).clamp(min=0).mean(1)
+            weighted = (probabilities * of_map).relu().mean(1)
             parts.append(((row[:, None] @ weighted)[:, 0] * of_passed).sum())
         return torch.stack(parts).sum()
 
@@ -450,7 +450,7 @@ def _row_written_out(
 
     def number(query: Tensor, key: Tensor, value: Tensor, gradient: Tensor, row: Tensor) -> Tensor:
         weighted = _map_with_graph(query, key, scoring) * (gradient @ value.mT)
-        weighted = (weighted.clamp(min=0) if is_positive else weighted).mean(1)
+        weighted = (weighted.relu() if is_positive else weighted).mean(1)
         return ((row[:, None] @ weighted)[:, 0] * of_passed).sum()
 
     return _gradients(number, tensors, needed)

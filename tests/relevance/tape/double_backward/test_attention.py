@@ -74,13 +74,13 @@ def test_the_output_is_that_of_attention_written_out(scoring):
     torch.testing.assert_close(attend(query, key, value, scoring), expected, rtol=1e-12, atol=1e-13)
 
 
-def signed_map(query, key, value, gradient, row, scoring, lowest=-torch.inf):
+def signed_map(query, key, value, gradient, row, scoring, part=lambda weighted: weighted):
     scores = scoring.scale * query @ key.mT + (0 if scoring.summand is None else scoring.summand)
-    weighted = (scores.softmax(-1) * (gradient @ value.mT)).clamp(min=lowest).mean(1)
+    weighted = part(scores.softmax(-1) * (gradient @ value.mT)).mean(1)
     return (row[:, None] @ weighted)[:, 0]
 
 
-positive_map = partial(signed_map, lowest=0.0)
+positive_map = partial(signed_map, part=torch.relu)
 MAPS = {"positive": (row_of_positive_map, positive_map), "signed": (row_of_map, signed_map)}
 
 
@@ -113,6 +113,19 @@ def test_queries_that_a_row_does_not_read_are_left_out_with_the_same_gradient(sc
     for function in both:
         *given, _ = tensors()
         results.append(with_gradients(function, given, read, scoring))
+    for mine, expected in zip(*results, strict=True):
+        torch.testing.assert_close(mine, expected, rtol=1e-12, atol=1e-13)
+
+
+def test_where_the_gradient_is_0_that_of_the_positive_part_is_0_too(scoring):
+    results = []
+    for function in (row_of_positive_map, positive_map):
+        query, key, value, gradient, row = tensors()
+        gradient = gradient.detach().clone()
+        gradient[:, :, 1] = 0  # of a query that the row reads
+        given = [query, key, value, gradient.requires_grad_()]
+        results.append(with_gradients(function, given, row, scoring))
+    assert not results[0][4][:, :, 1].any()
     for mine, expected in zip(*results, strict=True):
         torch.testing.assert_close(mine, expected, rtol=1e-12, atol=1e-13)
 
