@@ -58,7 +58,8 @@ def run_model(model: nn.Module, inputs: Inputs) -> Tensor:
 
 def labels_of(inputs: Inputs) -> Tensor:
     """Any class of each sample."""
-    return torch.arange(BATCH, device=_explained(inputs).device) % 2
+    explained = _explained(inputs)
+    return torch.arange(len(explained), device=explained.device) % 2
 
 
 def evidence_of(inputs: Inputs) -> Tensor:
@@ -66,7 +67,7 @@ def evidence_of(inputs: Inputs) -> Tensor:
     given = _explained(inputs)
     if given.ndim == 2:
         return (torch.arange(given.shape[1], device=given.device) < given.shape[1] // 4).long().expand_as(given)
-    mask = torch.zeros(BATCH, *given.shape[2:], dtype=torch.uint8, device=given.device)
+    mask = torch.zeros(len(given), *given.shape[2:], dtype=torch.uint8, device=given.device)
     mask[:, given.shape[2] // 4 : -given.shape[2] // 4, given.shape[3] // 4 : -given.shape[3] // 4] = 1
     return mask
 
@@ -83,11 +84,15 @@ def plain_step(model: nn.Module, inputs: Inputs) -> None:
 
 def guided_step(objective: Objective, model: nn.Module, inputs: Inputs) -> None:
     """The same with guidance, as the callback does it."""
-    labels, annotation, rows = labels_of(inputs), evidence_of(inputs), torch.arange(BATCH)
-    with intercepted(model, BATCH, objective.records(BATCH, BATCH), keeps_maps=objective.keeps_maps) as calls:
+    labels = labels_of(inputs)
+    annotation = evidence_of(inputs)
+    samples = len(labels)
+    rows = torch.arange(samples)
+    with intercepted(model, samples, objective.records(samples, samples), keeps_maps=objective.keeps_maps) as calls:
         loss = F.cross_entropy(run_model(model, inputs), labels)
     for name, term in objective.losses(calls[0], annotation, labels, rows).items():
         loss = loss + objective.weights[name] * term.total / term.count
+    calls[0].let_go()
     loss.backward()
     model.zero_grad(set_to_none=True)
 
@@ -95,7 +100,7 @@ def guided_step(objective: Objective, model: nn.Module, inputs: Inputs) -> None:
 def published_step(model: nn.Module, inputs: Inputs) -> None:
     """As RobustViT's released code does it: one backward pass per block, detached, and another forward for the task."""
     labels = labels_of(inputs)
-    with intercepted(model, BATCH, True) as calls:
+    with intercepted(model, len(labels), True) as calls:
         run_model(model, inputs)
     call: InterceptedForward = calls[0]
     recording = call.recording()

@@ -225,7 +225,7 @@ class GuidedStep:
             if not forwards:
                 raise ValueError(self._no_call())
             self._match_evidence(forwards[0].original)
-            self._replay = None if forwards[0].tape is None else forwards[0].tape.for_replay()
+            self._replay = forwards[0].replay
             with forwards[0].autocast.restored():
                 losses = training.objective.losses(
                     forwards[0],
@@ -235,6 +235,8 @@ class GuidedStep:
                     self._generator(),
                     swap_evidence(self.batch),
                 )
+            # The backward pass frees what it has used, which the recording would hold.
+            forwards[0].let_go()
             if not training.worked:
                 self._check_reach(losses)
                 self._mention_one_logit()

@@ -131,11 +131,11 @@ class Objective:
 
     @property
     def keeps_maps(self) -> bool:
-        """Whether a recording is to hold the attention maps: rules go through them, other methods make them again."""
+        """Whether a recording is to hold the attention maps: some rules go through them, all else makes them again."""
         if not self.needs_map:
             return False
         first, *_ = check_method(self.method, self.options, GUIDANCE_METHODS)
-        return get_method(first, self.options).uses_rules
+        return get_method(first, self.options).keeps_maps(self.options)
 
     @property
     def needs_label(self) -> bool:

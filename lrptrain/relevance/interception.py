@@ -34,7 +34,9 @@ class InterceptedForward:
         name: The name of the explained argument.
         output: The output of the model, with its graph.
         original: The explained input as the caller gave it, where the model was given another one.
-        tape: The recorded operations, or None.
+        tape: The recorded operations, or None; also once they were let go.
+        replay: What a backward pass through checkpointed blocks, recorded or not any more, runs in; None where there is
+            no recording.
         failure: The error that prevented the recording, or None.
         autocast: The precision in which the caller ran the model.
         keeps_maps: Whether recordings hold the attention maps in their graph; see `forward_on_tape`.
@@ -49,6 +51,14 @@ class InterceptedForward:
     failure: Exception | None = None
     autocast: AutocastState = field(default_factory=autocast_state)
     keeps_maps: bool = True
+    replay: Tape | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.replay = None if self.tape is None else self.tape.for_replay()
+
+    def let_go(self) -> None:
+        """Forget the recorded operations, once all is computed that needs them: only what the graph needs stays."""
+        self.tape = None
 
     @property
     def explained(self) -> Tensor:
@@ -92,7 +102,7 @@ class InterceptedForward:
             rows: Which samples' other arguments to take.
             evaluating: Whether to run in evaluation mode, without dropout.
         """
-        replayed = self.tape if checkpoints(self.model) else None  # one backward pass computes both calls again
+        replayed = self.replay if checkpoints(self.model) else None  # one backward pass computes both calls again
         mode = replayed.replaying() if replayed else OrderedGradients()
         with preserved(self.model), mode, eager():
             if evaluating:

@@ -42,6 +42,7 @@ class Method:
         reaches_input: Whether `Relevance.input` is given.
         uses_rules: Whether the method propagates relevance by rules, so that a composite changes it.
         full_precision: Whether the model is recorded in float32 for it, also where it runs in half precision.
+        needs_maps: Whether a graph of it has to hold the attention maps, since its rules go through them one by one.
         source: Paper.
     """
 
@@ -53,6 +54,7 @@ class Method:
     reaches_input: bool
     uses_rules: bool
     full_precision: bool
+    needs_maps: bool
     source: str
 
     @property
@@ -64,6 +66,10 @@ class Method:
     def in_full_precision(self, options: Mapping[str, object]) -> bool:
         """Whether to record in float32 for a call with these options: nothing is known of the rules of a user's."""
         return self.full_precision or "composite" in options or (self.uses_rules and bool(custom_rules()))
+
+    def keeps_maps(self, options: Mapping[str, object]) -> bool:
+        """Whether a graph of a call with these options has to hold the attention maps; other rules may need them."""
+        return self.needs_maps or (self.uses_rules and bool(options or custom_rules()))
 
 
 _METHODS: dict[str, Method] = {}
@@ -95,6 +101,7 @@ def register_method(
     reaches_input: bool = False,
     uses_rules: bool = False,
     full_precision: bool | None = None,
+    needs_maps: bool | None = None,
     name: str | None = None,
 ) -> RegisteredMethod:
     """Add a method that `attribute`, the callbacks and the command line then know.
@@ -111,6 +118,7 @@ def register_method(
         uses_rules: Whether it propagates relevance by rules, so that a composite changes it.
         full_precision: Whether it needs a recording in float32 where the model runs in half precision, since it would
             amplify the rounding (quotients of small sums, differences of answers). By default it does if it uses rules.
+        needs_maps: Whether a guided step has to hold the attention maps for it. By default it does if it uses rules.
         name: The name of the method; that of the function by default.
 
     Returns:
@@ -131,6 +139,7 @@ def register_method(
         reaches_input=reaches_input,
         uses_rules=uses_rules,
         full_precision=uses_rules if full_precision is None else full_precision,
+        needs_maps=uses_rules if needs_maps is None else needs_maps,
         source=source,
     )
     _METHODS[name] = entry
@@ -149,6 +158,7 @@ def method(
     reaches_input: bool = False,
     uses_rules: bool = False,
     full_precision: bool | None = None,
+    needs_maps: bool | None = None,
 ) -> Callable[[MethodFunction], MethodFunction]:
     """Register the decorated function under its own name; see `register_method`."""
 
@@ -162,6 +172,7 @@ def method(
             reaches_input=reaches_input,
             uses_rules=uses_rules,
             full_precision=full_precision,
+            needs_maps=needs_maps,
         )
         return function
 

@@ -1,5 +1,7 @@
 """A guided step is the step that plain PyTorch takes on the sum of both losses."""
 
+import weakref
+
 import pytest
 import torch
 from guided import FEW, RATE, annotated_data, by_hand, explicit, fit, guidance, hand_loss, sgd_module, stepped, weights
@@ -78,6 +80,23 @@ def test_in_second_order_rows_pass_all_blocks_but_the_first_beside_the_gradient(
     monkeypatch.setattr(attention, "row_of_positive_map", counted)
     term_gradients("energy", "generic_attention", first_order)
     assert len(calls) == afterwards
+
+
+def test_the_backward_pass_frees_what_the_recording_held(tmp_path, monkeypatch):
+    recorded = []
+    alive = []
+    losses = Objective.losses
+
+    def noted(self, forward, *args, **options):
+        recorded.append(weakref.ref(forward.tape))
+        return losses(self, forward, *args, **options)
+
+    monkeypatch.setattr(Objective, "losses", noted)
+    net = vit().double()
+    net.head.weight.register_hook(lambda _: alive.append(recorded[0]() is not None))
+    stepped(tmp_path, guidance("energy", compare_every_n_batches=0), annotated_data(), net)
+    assert alive
+    assert not any(alive)
 
 
 class InHalfPrecision(torch.nn.Module):

@@ -1,5 +1,7 @@
 """A guided step that makes attention maps again has the gradients of one that keeps them."""
 
+import gc
+import weakref
 from typing import Any
 from unittest.mock import patch
 
@@ -11,9 +13,11 @@ from torch import nn
 from torch.nn import functional as F
 from transformers import BertConfig, BertForSequenceClassification
 
+from lrptrain import register_rule
 from lrptrain.guidance.objective import Objective
 from lrptrain.relevance.interception import intercepted
 from lrptrain.relevance.tape import tape as tape_module
+from lrptrain.relevance.tape.double_backward import attention as attention_module
 
 BATCH = 3
 METHODS = ("generic_attention", "attention_x_gradient", "attention_gradcam", "input_x_gradient", "attnlrp")
@@ -106,10 +110,76 @@ def test_dropped_attention_is_written_out():
     check_same(mine, expected)
 
 
-def test_methods_without_rules_make_maps_again():
+def test_maps_are_made_again_unless_rules_go_through_them():
     assert not Objective({"energy": 1.0}).keeps_maps
     assert not Objective({"rrr": 1.0}, "transformer_attribution").keeps_maps
     assert Objective({"energy": 1.0}, "transformer_attribution").keeps_maps
+    attnlrp = Objective({"energy": 1.0}, "attnlrp")
+    assert not attnlrp.keeps_maps
+    assert Objective({"energy": 1.0}, "attnlrp", {"form": "explicit"}).keeps_maps
+    with register_rule("softmax", lambda *_: []):  # of the user's: nothing is known of what it reads
+        assert attnlrp.keeps_maps
+        assert not Objective({"energy": 1.0}).keeps_maps
+
+
+@pytest.mark.parametrize("method", ["generic_attention", "attention_x_gradient", "input_x_gradient", "attnlrp"])
+@pytest.mark.parametrize("make", [vit, bert])
+def test_the_graph_holds_no_map(make, method, monkeypatch):
+    monkeypatch.setattr(attention_module, "_KEPT_UP_TO", 0)
+    model, inputs = make()
+    objective = Objective({"energy": 1.0}, method)
+    kinds = {True: set(), False: set()}
+    for keeps_maps, kind in kinds.items():
+        shapes = []
+
+        def pack(tensor, shapes=shapes):
+            shapes.append(tensor.shape)
+            return tensor
+
+        with torch.autograd.graph.saved_tensors_hooks(pack, lambda tensor: tensor):
+            guided(model.eval(), inputs, objective, keeps_maps=keeps_maps)
+        tokens = next(iter(inputs.values())).shape[1] if make is bert else 5
+        kind.update(shape for shape in shapes if shape[-2:] == (tokens, tokens))
+    assert kinds[True]
+    assert not kinds[False]
+
+
+@pytest.mark.parametrize("make", [vit, bert])
+def test_a_recording_holds_nothing_that_is_made_again(make):
+    model, inputs = make()
+    with intercepted(model.eval(), BATCH, True, keeps_maps=False) as calls:
+        model(**inputs)
+    tape = calls[0].tape
+    held = [(node, node.outputs[0].held) for node in tape.nodes if node.name in ("gelu", "layer_norm", "linear")]
+    forgotten = [node for node, tensor in held if tensor is None]
+    assert {node.name for node in forgotten} == {"gelu", "layer_norm", "linear"}
+    # What the graph reads is held by it: inputs of GELUs, say.
+    assert all(x.held is not None for node in tape.nodes if node.name == "gelu" for x in node.inputs)
+    with torch.no_grad():
+        whole = torch.cat([node.outputs[0].tensor.flatten() for node in forgotten])
+    with intercepted(model, BATCH, True, keeps_maps=True) as others:
+        model(**inputs)
+    paths = [(node.name, node.path) for node in forgotten]
+    expected = [n.outputs[0].held for n in others[0].tape.nodes if (n.name, n.path) in paths]
+    torch.testing.assert_close(whole, torch.cat([x.flatten() for x in expected]), rtol=1e-12, atol=1e-13)
+
+
+def test_what_is_let_go_is_freed():
+    model, inputs = vit()
+    labels = torch.arange(BATCH) % 2
+    with intercepted(model.eval(), BATCH, True, keeps_maps=False) as calls:
+        model(**inputs)
+    objective = Objective({"energy": 1.0})
+    terms = objective.losses(calls[0], evidence(calls[0].explained), labels, torch.arange(BATCH))
+    values = [weakref.ref(value) for node in calls[0].tape.nodes for value in node.outputs]
+    gc.disable()
+    try:
+        calls[0].let_go()
+        assert not any(value() is not None for value in values)
+    finally:
+        gc.enable()
+    assert calls[0].replay is not None
+    terms["energy"].total.backward()
 
 
 def test_a_step_with_learned_queries_is_run_once_and_those_are_written_out():

@@ -12,7 +12,7 @@ from lrptrain.relevance.explanation import Explanation, seed_scale
 from lrptrain.relevance.methods.stages import Stages, as_it_is, layers_or_stages, with_gradient
 from lrptrain.relevance.recording import Recording
 from lrptrain.relevance.registry import RelevanceMaps, method
-from lrptrain.relevance.tape.double_backward.attention import row_of_positive_map
+from lrptrain.relevance.tape.double_backward.attention import row_of_map, row_of_positive_map
 from lrptrain.relevance.tape.kernels import KernelAttention, Kernels
 from lrptrain.relevance.tape.nodes import Value
 from lrptrain.relevance.tape.sample_axes import SampleAxis
@@ -222,11 +222,15 @@ def _rolled_out_twice(
     for attention, gradient in zip(order, gradients, strict=True):
         if attention.call.crossing not in ahead:
             continue
-        query, key, value = (x.tensor if isinstance(x, Value) else x for x in attention.operands)
-        if explanation.first_order:  # the gradient at the map is then a constant
-            value = value.detach()
+        query, key, value = _numbers_of(explanation, attention)
         row = row + row_of_positive_map(query, key, value, gradient, row, attention.call.scoring)
     return {layers[-1].queries: row}
+
+
+def _numbers_of(explanation: Explanation, attention: KernelAttention) -> tuple[Tensor, Tensor, Tensor]:
+    """Queries, keys and values. In first order the gradient at the map, of which the values are part, is a constant."""
+    query, key, value = (x.tensor if isinstance(x, Value) else x for x in attention.operands)
+    return query, key, value.detach() if explanation.first_order else value
 
 
 def _mean_parts(
@@ -391,6 +395,14 @@ def attention_x_gradient(explanation: Explanation, block: int = -1) -> Relevance
             f"block={block} is a block of the encoder, which the classifier reads through the decoder only; take "
             "block=-1, or generic_attention"
         )
+    attentions = _served_twice(recording, layers)
+    if attentions:
+        (attention,) = attentions
+        (gradient,) = explanation.gradient([attention.output])
+        query, key, value = _numbers_of(explanation, attention)
+        pooling = recording.pooling.to(query.dtype)
+        row = row_of_map(query, key, value, gradient, pooling, attention.call.scoring)
+        return RelevanceMaps(recording.content_of(row, layers[0].keys))
     gradients = explanation.attention_gradient([attention.parts[0] for attention in layers[0].maps])
     maps = [
         (recording.map_tensor(attention) * gradient).mean(1)

@@ -310,6 +310,7 @@ def gamma_lrp(explanation: Explanation, gamma: float = 0.25) -> RelevanceMaps:
     reaches_input=True,
     uses_rules=True,
     full_precision=False,
+    needs_maps=False,  # in its gradient form the gradients of fused attention are all that it needs
     source="Achtibat et al. 2024; Arras et al. 2025",
 )
 def attnlrp(explanation: Explanation, form: Literal["gradient", "explicit"] = "gradient") -> RelevanceMaps:

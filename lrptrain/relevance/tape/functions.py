@@ -137,7 +137,7 @@ AS_ANOTHER = OF_FIRST | {"to"}
 # The same numbers without their graph, by what they are for.
 DETACHING = CONSTANT | {"detach", "data", "tensor", "as_tensor", "asarray"}
 # Worth less memory than time: made once more from their input where they are needed.
-REPEATABLE = {name for name, activation in ACTIVATIONS.items() if activation.recomputed} | {
+REPEATABLE = frozenset(name for name, activation in ACTIVATIONS.items() if activation.recomputed) | {
     "layer_norm",
     "rms_norm",
     "group_norm",

@@ -129,13 +129,22 @@ class KernelAttention:
     def gradients(self, gradient: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         """The gradients at queries, keys and values, of that at the output; the kernel's own backward pass.
 
+        Where a graph is asked for they have one: only attention that has a second derivative is to be asked then.
+
         Args:
             gradient: The gradient at the output. Of another precision than the model's, the kernel runs again in it.
         """
         numbers = [x.tensor if isinstance(x, Value) else x for x in self.operands]
         output = self.output.edge
+        with_graph = torch.is_grad_enabled()
         if output is not None and gradient.dtype == numbers[0].dtype:
-            query, key, value = torch.autograd.grad([output], self.ends, [gradient], retain_graph=True)
+            query, key, value = torch.autograd.grad(
+                [output], self.ends, [gradient], retain_graph=True, create_graph=with_graph
+            )
+        elif with_graph:
+            views = [x.to(gradient.dtype) for x in numbers]
+            attended = self.call.run(*views)
+            query, key, value = torch.autograd.grad(attended, views, gradient, create_graph=True)
         else:
             with torch.enable_grad():
                 leaves = [x.detach().to(gradient.dtype).requires_grad_() for x in numbers]

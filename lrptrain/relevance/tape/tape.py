@@ -39,6 +39,7 @@ from lrptrain.relevance.tape.functions import (
     CHOOSING,
     CONSTANT,
     DECOMPOSED,
+    DENSE,
     DETACHING,
     ELEMENTWISE,
     HASHING,
@@ -449,7 +450,7 @@ class Tape(TorchFunctionMode):
             if node.name not in ELEMENTWISE:
                 node.constants = tuple((t, version_of(t)) for t in tensors_in((node.args, node.kwargs)))
             self.nodes.append(node)
-            if self.frugal and node.name in REPEATABLE and same and _repeatable(node):  # not in place
+            if node.name in self._released and same and _repeatable(node):  # not in place
                 self._release(node)
             if node.name == "softmax":
                 self._probabilities.update(node.outputs)
@@ -458,6 +459,14 @@ class Tape(TorchFunctionMode):
             for out in outputs:
                 if out.grad_fn is not None or self._lookup(out) is not None:
                     self._remember(out, depends=False)
+
+    @property
+    def _released(self) -> frozenset[str]:
+        """The operations of which the results are made again where a rule reads them, unless the graph holds them."""
+        if self.frugal:
+            return REPEATABLE
+        # Without rules, hardly anything but the graph reads them.
+        return REPEATABLE | DENSE if self.kernels is not None and self.kernels.twice else frozenset()
 
     def _check_outputs(self, node: Node, outputs: list[Tensor]) -> None:
         """Notice results that are no numbers in a strided memory, or have no gradient though their input has one."""

@@ -13,11 +13,11 @@ A loss on these, with gradients (a, b, e) at (dq, dk, dv), has with T = c (a k^T
 Generic attention multiplies a row r with the mean over H heads of (P dP)+ (Chefer, Gur, Wolf, ICCV 2021), which needs
 the same matrices. A loss on the row that is passed on, with a gradient w at it, has, with Z = w (dP)+ / H by column,
 
-    sum_j P Z at r,   r Z by row at P, which is added to X,   and r w P / H where dP >= 0 at dP, which is added to W.
+    sum_j P Z at r,   r Z by row at P, which is added to X,   and r w P / H where dP > 0 at dP, which is added to W.
 
 So both are one function where the row is there when the gradient passes (`RowWalk`). Everything here is a sum over
 queries, so that some queries of one sample at a time are enough: their matrices are made again from q, k, v and G, in
-memory that stays in a cache.
+memory that stays in a cache. Only of short sequences P is kept, which the passes would make three times more.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -31,6 +31,8 @@ from torch.nn import functional as F
 
 # As many entries of all heads' maps are made at a time: a few matrices of them fit into a processor's cache.
 _ENTRIES_AT_A_TIME = 1 << 19
+# Probabilities are kept where they are no more than as many times the queries: time for little memory.
+_KEPT_UP_TO = 4
 
 PerQuery = Float[Tensor, "batch heads queries width"]
 PerKey = Float[Tensor, "batch heads keys width"]
@@ -131,7 +133,20 @@ def row_of_positive_map(
         row: The row.
         scoring: How queries and keys become scores.
     """
-    result: Tensor = _RowOfPositiveMap.apply(query, key, value, gradient, row, scoring)
+    result: Tensor = _RowOfMap.apply(query, key, value, gradient, row, scoring, True)
+    return result
+
+
+def row_of_map(
+    query: PerQuery,
+    key: PerKey,
+    value: PerKey,
+    gradient: PerQuery,
+    row: Float[Tensor, "batch queries"],
+    scoring: Scoring,
+) -> Float[Tensor, "batch keys"]:
+    """Return what `row_of_positive_map` does, of both signs."""
+    result: Tensor = _RowOfMap.apply(query, key, value, gradient, row, scoring, False)
     return result
 
 
@@ -140,9 +155,13 @@ class _Attention(torch.autograd.Function):
     def forward(
         ctx: Any, query: Tensor, key: Tensor, value: Tensor, scoring: Scoring, crossing: Crossing | None
     ) -> Tensor:
-        ctx.save_for_backward(query, key, value)
         ctx.scoring = scoring
         ctx.crossing = crossing
+        if key.shape[2] <= _KEPT_UP_TO * query.shape[3]:
+            probabilities, output = _attended(query, key, value, scoring)
+            ctx.save_for_backward(query, key, value, probabilities)
+            return output
+        ctx.save_for_backward(query, key, value, None)
         summand = None if scoring.summand is None else _in_four_axes(scoring.summand)
         return F.scaled_dot_product_attention(query, key, value, summand, scale=scoring.scale)
 
@@ -150,7 +169,8 @@ class _Attention(torch.autograd.Function):
     def backward(ctx: Any, gradient: Tensor) -> Any:
         # A gradient that is to have no graph passes no rows, which would need one.
         row = ctx.crossing.row if ctx.crossing is not None and torch.is_grad_enabled() else None
-        *gradients, passed = _AttentionGradient.apply(*ctx.saved_tensors, gradient, row, ctx.scoring)
+        query, key, value, kept = ctx.saved_tensors
+        *gradients, passed = _AttentionGradient.apply(query, key, value, gradient, row, kept, ctx.scoring)
         if row is not None:
             ctx.crossing.passed(row + passed)
         return *gradients, None, None
@@ -161,9 +181,16 @@ class _AttentionGradient(torch.autograd.Function):
 
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, gradient: Tensor, row: Tensor | None, scoring: Scoring
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        gradient: Tensor,
+        row: Tensor | None,
+        kept: Tensor | None,
+        scoring: Scoring,
     ) -> Any:
-        ctx.save_for_backward(query, key, value, gradient, row)
+        ctx.save_for_backward(query, key, value, gradient, row, kept)
         ctx.scoring = scoring
         of_query, of_key, of_value = (_unset(x) for x in (query, key, value))
         passed = None if row is None else key.new_zeros(key.shape[0], key.shape[2])
@@ -172,7 +199,7 @@ class _AttentionGradient(torch.autograd.Function):
             g = gradient[at]
             k = key[at.sample]
             v = value[at.sample]
-            probabilities = _probabilities(q, k, scoring, at)
+            probabilities = _probabilities(q, k, scoring, at) if kept is None else kept[at]
             of_value[at.sample].baddbmm_(probabilities.mT, g, beta=at.kept)
             of_map = torch.bmm(g, v.mT)
             weighted = probabilities * of_map
@@ -185,35 +212,44 @@ class _AttentionGradient(torch.autograd.Function):
 
     @staticmethod
     def backward(ctx: Any, of_query: Tensor, of_key: Tensor, of_value: Tensor, of_passed: Tensor | None) -> Any:
-        *tensors, row = ctx.saved_tensors
+        *tensors, row, kept = ctx.saved_tensors
         tangents = (of_query, of_key, of_value)
         if torch.is_grad_enabled():  # a third derivative is asked for
             given = tensors if row is None else [*tensors, row]
             gradients = _written_out(given, tangents, of_passed, ctx.scoring, ctx.needs_input_grad)
-            return *gradients, *[None] * (6 - len(gradients))
-        return *_second_derivative(tensors, tangents, row, of_passed, ctx.scoring), None
+            return *gradients, *[None] * (7 - len(gradients))
+        return *_second_derivative(tensors, tangents, row, of_passed, kept, ctx.scoring), None, None
 
 
-class _RowOfPositiveMap(torch.autograd.Function):
+class _RowOfMap(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, query: Tensor, key: Tensor, value: Tensor, gradient: Tensor, row: Tensor, scoring: Scoring
+        ctx: Any,
+        query: Tensor,
+        key: Tensor,
+        value: Tensor,
+        gradient: Tensor,
+        row: Tensor,
+        scoring: Scoring,
+        is_positive: bool,
     ) -> Tensor:
         ctx.save_for_backward(query, key, value, gradient, row)
         ctx.scoring = scoring
+        ctx.is_positive = is_positive
         passed = torch.zeros(key.shape[0], key.shape[2], dtype=key.dtype, device=key.device)
         for at in _parts(query, key):
             if not bool(row[at.sample, at.queries].any()):
                 continue
             weighted = _probabilities(query[at], key[at.sample], scoring, at)
-            _pass(row, weighted.mul_(torch.bmm(gradient[at], value[at.sample].mT)), at, passed)
+            _pass(row, weighted.mul_(torch.bmm(gradient[at], value[at.sample].mT)), at, passed, is_positive)
         return passed
 
     @staticmethod
     def backward(ctx: Any, of_passed: Tensor) -> Any:
         tensors = ctx.saved_tensors
         if torch.is_grad_enabled():
-            return *_row_written_out(tensors, of_passed, ctx.scoring, ctx.needs_input_grad), None
+            written_out = _row_written_out(tensors, of_passed, ctx.scoring, ctx.is_positive, ctx.needs_input_grad)
+            return *written_out, None, None
         query, key, value, gradient, row = tensors
         scoring = ctx.scoring
         of_query, of_key, of_value, of_gradient, of_row = (_zeros(x) for x in tensors)
@@ -231,7 +267,8 @@ class _RowOfPositiveMap(torch.autograd.Function):
             probabilities = _probabilities(q, k, scoring, at)
             of_map = torch.bmm(g, v.mT)
             # P is nowhere negative, so that dP has the sign of the product.
-            at_map = torch.where(of_map >= 0, probabilities, 0.0).mul_(shares[at.sample])
+            at_map = _is_positive(of_map).mul_(probabilities) if ctx.is_positive else probabilities.clone()
+            at_map.mul_(shares[at.sample])
             of_gradient[at] = torch.bmm(at_map, v).mul_(scaled)
             of_value[at.sample].baddbmm_(at_map.mT, g * scaled)
             of_scores = of_map.mul_(at_map)
@@ -240,7 +277,7 @@ class _RowOfPositiveMap(torch.autograd.Function):
             of_scores.addcmul_(probabilities, sums, value=-1)
             of_query[at] = torch.bmm(of_scores, k).mul_(scaled * scoring.scale)
             of_key[at.sample].baddbmm_(of_scores.mT, q * scaled, alpha=scoring.scale)
-        return of_query, of_key, of_value, of_gradient, of_row, None
+        return of_query, of_key, of_value, of_gradient, of_row, None, None
 
 
 def _pass(
@@ -248,11 +285,12 @@ def _pass(
     weighted: Float[Tensor, "heads rows keys"],
     at: "_Part",
     passed: Float[Tensor, "batch keys"],
+    is_positive: bool = True,
 ) -> None:
     """Add what some queries read of the map times its gradient to what is passed on; it overwrites the latter."""
     read = row[at.sample, at.queries]
     if bool(read.any()):
-        passed[at.sample] += torch.matmul(read, weighted.clamp_(min=0)).mean(0)
+        passed[at.sample] += torch.matmul(read, weighted.clamp_(min=0) if is_positive else weighted).mean(0)
 
 
 def _second_derivative(
@@ -260,6 +298,7 @@ def _second_derivative(
     tangents: tuple[PerQuery, PerKey, PerKey],
     row: Float[Tensor, "batch queries"] | None,
     of_passed: Float[Tensor, "batch keys"] | None,
+    kept: Float[Tensor, "batch heads queries keys"] | None,
     scoring: Scoring,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor | None]:
     """Return the gradients at queries, keys, values, the first gradient and the row; see the module's docstring."""
@@ -271,7 +310,7 @@ def _second_derivative(
     for at in _parts(query, key):
         q, g, a = (x[at] for x in (query, gradient, tangents[0]))
         k, v, b, e = (x[at.sample] for x in (key, value, tangents[1], tangents[2]))
-        probabilities = _probabilities(q, k, scoring, at)
+        probabilities = _probabilities(q, k, scoring, at) if kept is None else kept[at]
         of_map = torch.bmm(g, v.mT)
         direction = torch.bmm(a, k.mT).baddbmm_(q, b.mT).mul_(scale)
         sums = (probabilities * of_map).sum(-1, keepdim=True)
@@ -284,7 +323,7 @@ def _second_derivative(
             of_weighted = of_map.clamp(min=0).mul_(shares[at.sample])
             of_row[at.sample, at.queries] = (probabilities * of_weighted).sum((0, 2))
             of_probabilities.addcmul_(of_weighted, read)
-            at_map.addcmul_(torch.where(of_map >= 0, probabilities, 0.0), read * shares[at.sample])
+            at_map.addcmul_(_is_positive(of_map).mul_(probabilities), read * shares[at.sample])
         of_scores = _of_scores(probabilities, of_probabilities)
         first = of_map.sub_(sums).mul_(probabilities)
         of_query[at].baddbmm_(of_scores, k, beta=0, alpha=scale).baddbmm_(first, b, alpha=scale)
@@ -293,6 +332,12 @@ def _second_derivative(
         of_gradient[at].baddbmm_(probabilities, e, beta=0).baddbmm_(at_map, v)
         of_value[at.sample].baddbmm_(at_map.mT, g, beta=at.kept)
     return of_query, of_key, of_value, of_gradient, of_row
+
+
+def _is_positive(x: Tensor) -> Tensor:
+    """1 where a number is positive, and 0 elsewhere: the derivative of the positive part, as torch has it at 0."""
+    # `where` takes forty times as long on CPUs.
+    return torch.gt(x, 0, out=torch.empty_like(x))
 
 
 def _zeros(like: Tensor) -> Tensor:
@@ -327,6 +372,18 @@ def _parts(query: PerQuery, key: PerKey) -> Iterator[Any]:
     for sample in range(samples):
         for start in range(0, queries, height):
             yield _Part(sample, slice(None), slice(start, min(start + height, queries)))
+
+
+def _attended(
+    query: PerQuery, key: PerKey, value: PerKey, scoring: Scoring
+) -> tuple[Float[Tensor, "batch heads queries keys"], PerQuery]:
+    """The probabilities, and what they make of the values."""
+    probabilities = query.new_empty(*query.shape[:3], key.shape[2])
+    output = _unset(query)
+    for at in _parts(query, key):
+        probabilities[at] = _probabilities(query[at], key[at.sample], scoring, at)
+        output[at].baddbmm_(probabilities[at], value[at.sample], beta=0)
+    return probabilities, output
 
 
 def _probabilities(
@@ -379,7 +436,7 @@ def _written_out(
         first = (of_scores @ key, of_scores.mT @ query, probabilities.mT @ gradient)
         parts = [(x * tangent).sum() for x, tangent in zip(first, tangents, strict=True)]
         if row is not None and of_passed is not None:
-            weighted = (probabilities * of_map).clamp(min=0).mean(1)
+            weighted = (probabilities * of_map).relu().mean(1)
             parts.append(((row[:, None] @ weighted)[:, 0] * of_passed).sum())
         return torch.stack(parts).sum()
 
@@ -387,12 +444,13 @@ def _written_out(
 
 
 def _row_written_out(
-    tensors: tuple[Tensor, ...], of_passed: Tensor, scoring: Scoring, needed: tuple[bool, ...]
+    tensors: tuple[Tensor, ...], of_passed: Tensor, scoring: Scoring, is_positive: bool, needed: tuple[bool, ...]
 ) -> list[Tensor | None]:
-    """The gradient of `row_of_positive_map`, with a graph of torch's own."""
+    """The gradient of `row_of_positive_map` or `row_of_map`, with a graph of torch's own."""
 
     def number(query: Tensor, key: Tensor, value: Tensor, gradient: Tensor, row: Tensor) -> Tensor:
-        weighted = (_map_with_graph(query, key, scoring) * (gradient @ value.mT)).clamp(min=0).mean(1)
+        weighted = _map_with_graph(query, key, scoring) * (gradient @ value.mT)
+        weighted = (weighted.relu() if is_positive else weighted).mean(1)
         return ((row[:, None] @ weighted)[:, 0] * of_passed).sum()
 
     return _gradients(number, tensors, needed)

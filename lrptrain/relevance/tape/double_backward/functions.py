@@ -8,6 +8,7 @@ from torch import Tensor
 
 from lrptrain.relevance.tape.double_backward.gelu import gelu
 from lrptrain.relevance.tape.double_backward.layer_norm import layer_norm
+from lrptrain.relevance.tape.double_backward.linear import is_made_again, linear
 from lrptrain.relevance.tape.transforms import is_transforming
 
 # In half precision the second derivatives would be rounded in other places than torch's.
@@ -27,11 +28,23 @@ def twice_differentiable(
         args: Its arguments by position.
         kwargs: Its arguments by name.
     """
-    if name == "gelu" and _is_plain(args, kwargs) and _approximates(*args, **kwargs) == "none":
+    if is_exact_gelu(name, args, kwargs):
         return _exact_gelu
-    if name == "layer_norm" and _is_plain(args, kwargs) and _is_over_features(*args, **kwargs):
+    if is_norm_of_features(name, args, kwargs):
         return _layer_norm
+    if name == "linear" and args and _is_plain(args, kwargs) and is_made_again(args[0]):
+        return linear
     return function
+
+
+def is_exact_gelu(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call is one of GELU without an approximation, of which a graph is wanted."""
+    return name == "gelu" and _is_plain(args, kwargs) and _approximates(*args, **kwargs) == "none"
+
+
+def is_norm_of_features(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether a call is a layer norm over the last axis, with a weight and a bias, of which a graph is wanted."""
+    return name == "layer_norm" and _is_plain(args, kwargs) and _is_over_features(*args, **kwargs)
 
 
 def _is_plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

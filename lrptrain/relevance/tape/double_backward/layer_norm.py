@@ -11,6 +11,11 @@ A loss on dx that has the gradient a at it has, with A = a - mean(a) - n mean(a 
     -s^2 (n mean(a U) + A mean(u n) + U mean(a n)) at x.
 
 torch's own second derivative is some thirty operations, each over fresh memory.
+
+With s held fixed, as in AttnLRP, the gradient is h = s V, V = u - mean(u), which still depends on x by s: a loss on h
+that has the gradient a at it has, with B = a - mean(a),
+
+    s B w at g, and the sum over tokens of s B g at w;   -s^2 n mean(a V) at x.
 """
 
 from typing import Any
@@ -41,11 +46,17 @@ class _LayerNorm(torch.autograd.Function):
         normalised, mean, inverse_spread = torch.native_layer_norm(x, weight.shape, weight, bias, eps)
         ctx.save_for_backward(x, weight, bias, mean, inverse_spread)
         ctx.eps = eps
+        ctx.again = _again
         return normalised
 
     @staticmethod
     def backward(ctx: Any, gradient: Tensor) -> Any:
         return *_LayerNormGradient.apply(gradient, *ctx.saved_tensors, ctx.eps), None
+
+
+def _again(ctx: Any) -> Tensor:
+    x, weight, bias, *_ = ctx.saved_tensors
+    return F.layer_norm(x, weight.shape, weight, bias, ctx.eps)
 
 
 class _LayerNormGradient(torch.autograd.Function):
@@ -76,6 +87,40 @@ class _LayerNormGradient(torch.autograd.Function):
             tangents = (of_x, of_weight, of_bias)
             return *_by_torch((gradient, x, weight), bias, tangents, ctx.eps), None, None, None, None
         return *_second_derivative(of_x, gradient, x, weight, mean, inverse_spread), None, None, None, None
+
+
+def frozen_gradient(
+    gradient: Float[Tensor, "*tokens features"],
+    x: Float[Tensor, "*tokens features"],
+    weight: Float[Tensor, " features"],
+    eps: float,
+) -> Float[Tensor, "*tokens features"]:
+    """Return the gradient at x of a layer norm of which the denominator is held fixed."""
+    result: Tensor = _FrozenGradient.apply(gradient, x, weight, eps)
+    return result
+
+
+class _FrozenGradient(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, gradient: Tensor, x: Tensor, weight: Tensor, eps: float) -> Tensor:
+        _, mean, inverse_spread = torch.native_layer_norm(x, weight.shape, None, None, eps)
+        ctx.save_for_backward(gradient, x, weight, mean, inverse_spread)
+        ctx.eps = eps
+        scaled = gradient * weight
+        return scaled.sub_(scaled.mean(-1, keepdim=True)).mul_(inverse_spread)
+
+    @staticmethod
+    def backward(ctx: Any, tangent: Tensor) -> Any:
+        gradient, x, weight, mean, inverse_spread = ctx.saved_tensors
+        if torch.is_grad_enabled():  # a third derivative is asked for
+            mean = x.mean(-1, keepdim=True)
+            inverse_spread = (x.var(-1, correction=0, keepdim=True) + ctx.eps).rsqrt()
+        scaled = gradient * weight
+        centred = scaled - scaled.mean(-1, keepdim=True)
+        of_spread = (tangent * centred).mean(-1, keepdim=True)
+        of_x = (mean - x) * (inverse_spread**3 * of_spread)
+        of_scaled = (tangent - tangent.mean(-1, keepdim=True)) * inverse_spread
+        return of_scaled * weight, of_x, (of_scaled * gradient).flatten(0, -2).sum(0), None
 
 
 def _second_derivative(

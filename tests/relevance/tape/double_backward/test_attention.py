@@ -1,19 +1,29 @@
 """Attention of which the gradient can be differentiated without its matrices, against finite differences and torch."""
 
+from functools import partial
+
 import pytest
 import torch
 
 from lrptrain.relevance.tape.double_backward import attention as module
-from lrptrain.relevance.tape.double_backward.attention import Crossing, RowWalk, Scoring, attend, row_of_positive_map
+from lrptrain.relevance.tape.double_backward.attention import (
+    Crossing,
+    RowWalk,
+    Scoring,
+    attend,
+    row_of_map,
+    row_of_positive_map,
+)
 from lrptrain.relevance.tape.explicit import explicit_attention
 
 SAMPLES, HEADS, QUERIES, KEYS, WIDTH = 2, 3, 4, 5, 2
 LOWEST = torch.finfo(torch.float64).min
 
 
-@pytest.fixture(autouse=True)
-def some_queries_at_a_time(monkeypatch):
+@pytest.fixture(autouse=True, params=["kept", "made again"])
+def some_queries_at_a_time(monkeypatch, request):
     monkeypatch.setattr(module, "_ENTRIES_AT_A_TIME", 2 * HEADS * KEYS + 1)
+    monkeypatch.setattr(module, "_KEPT_UP_TO", KEYS / WIDTH if request.param == "kept" else 0)
 
 
 def tensors(queries: int = QUERIES) -> list[torch.Tensor]:
@@ -64,10 +74,19 @@ def test_the_output_is_that_of_attention_written_out(scoring):
     torch.testing.assert_close(attend(query, key, value, scoring), expected, rtol=1e-12, atol=1e-13)
 
 
-def positive_map(query, key, value, gradient, row, scoring):
+def signed_map(query, key, value, gradient, row, scoring, part=lambda weighted: weighted):
     scores = scoring.scale * query @ key.mT + (0 if scoring.summand is None else scoring.summand)
-    weighted = (scores.softmax(-1) * (gradient @ value.mT)).clamp(min=0).mean(1)
+    weighted = part(scores.softmax(-1) * (gradient @ value.mT)).mean(1)
     return (row[:, None] @ weighted)[:, 0]
+
+
+positive_map = partial(signed_map, part=torch.relu)
+MAPS = {"positive": (row_of_positive_map, positive_map), "signed": (row_of_map, signed_map)}
+
+
+@pytest.fixture(params=MAPS)
+def both(request):
+    return MAPS[request.param]
 
 
 def with_gradients(function, given, row, scoring):
@@ -78,22 +97,35 @@ def with_gradients(function, given, row, scoring):
     return [passed, *torch.autograd.grad(passed.pow(2).sum(), [*given, *read])]
 
 
-def test_a_row_of_the_positive_map_and_its_gradient_are_those_of_the_map(scoring):
+def test_a_row_of_a_map_and_its_gradient_are_those_of_the_map(scoring, both):
     results = []
-    for function in (row_of_positive_map, positive_map):
+    for function in both:
         *given, row = tensors()
         results.append(with_gradients(function, given, row, scoring))
     for mine, expected in zip(*results, strict=True):
         torch.testing.assert_close(mine, expected, rtol=1e-12, atol=1e-13)
 
 
-def test_queries_that_a_row_does_not_read_are_left_out_with_the_same_gradient(scoring):
+def test_queries_that_a_row_does_not_read_are_left_out_with_the_same_gradient(scoring, both):
     read = torch.zeros(SAMPLES, QUERIES, dtype=torch.float64)
     read[:, 0] = 1.0
     results = []
-    for function in (row_of_positive_map, positive_map):
+    for function in both:
         *given, _ = tensors()
         results.append(with_gradients(function, given, read, scoring))
+    for mine, expected in zip(*results, strict=True):
+        torch.testing.assert_close(mine, expected, rtol=1e-12, atol=1e-13)
+
+
+def test_where_the_gradient_is_0_that_of_the_positive_part_is_0_too(scoring):
+    results = []
+    for function in (row_of_positive_map, positive_map):
+        query, key, value, gradient, row = tensors()
+        gradient = gradient.detach().clone()
+        gradient[:, :, 1] = 0  # of a query that the row reads
+        given = [query, key, value, gradient.requires_grad_()]
+        results.append(with_gradients(function, given, row, scoring))
+    assert not results[0][4][:, :, 1].any()
     for mine, expected in zip(*results, strict=True):
         torch.testing.assert_close(mine, expected, rtol=1e-12, atol=1e-13)
 
@@ -160,6 +192,14 @@ def test_a_row_passes_no_attention_out_of_turn_and_none_without_a_graph():
             assert walk.ahead == ahead
             assert walk.row is row
     assert walk.ahead == []
+
+
+def test_a_third_derivative_of_a_row_is_that_of_the_map(both):
+    results = []
+    for function in both:
+        *given, row = tensors()
+        results.append(third(function(*given, row, Scoring(0.7, blocked(KEYS))), [*given, row], times=2))
+    torch.testing.assert_close(*results, rtol=1e-9, atol=1e-12)
 
 
 def third(numbers: torch.Tensor, given: list[torch.Tensor], times: int) -> list[torch.Tensor]:

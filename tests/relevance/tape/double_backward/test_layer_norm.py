@@ -5,7 +5,7 @@ import torch
 from torch.nn import functional as F
 
 from lrptrain.relevance.tape.double_backward import layer_norm as module
-from lrptrain.relevance.tape.double_backward.layer_norm import layer_norm
+from lrptrain.relevance.tape.double_backward.layer_norm import frozen_gradient, layer_norm
 
 FEATURES = 5
 EPS = 1e-2
@@ -62,3 +62,40 @@ def test_a_third_derivative_is_that_of_torch():
             (derivative,) = torch.autograd.grad(derivative.pow(2).sum(), given[:1], create_graph=True)
         found.append(derivative)
     torch.testing.assert_close(*found, rtol=1e-9, atol=1e-9)
+
+
+# -- With its denominator held fixed -----------------------------------------------------------------------------------
+
+
+def frozen(gradient, x, weight):
+    return frozen_gradient(gradient, x, weight, EPS)
+
+
+def written_out(gradient, x, weight):
+    scaled = gradient * weight
+    return (scaled - scaled.mean(-1, keepdim=True)) * (x.var(-1, correction=0, keepdim=True) + EPS).rsqrt()
+
+
+def given_gradient() -> list[torch.Tensor]:
+    x, weight, _ = tensors()
+    return [torch.randn_like(x).requires_grad_(), x, weight]
+
+
+def test_first_and_second_derivatives_with_a_fixed_denominator_are_those_of_finite_differences():
+    assert torch.autograd.gradcheck(frozen, given_gradient())
+    assert torch.autograd.gradgradcheck(frozen, given_gradient())
+
+
+def test_with_a_fixed_denominator_all_derivatives_are_those_of_operations_written_out():
+    given = given_gradient()
+    found = []
+    for function in (frozen, written_out):
+        result = function(*given)
+        parts = [result]
+        for _ in range(3):
+            gradients = torch.autograd.grad(result.pow(2).sum(), given, create_graph=True)
+            result = torch.cat([x.flatten() for x in gradients])
+            parts.append(result)
+        found.append(parts)
+    for mine, expected in zip(*found, strict=True):
+        torch.testing.assert_close(mine, expected, rtol=1e-9, atol=1e-10)
