@@ -18,6 +18,7 @@ from lrptrain.findings.detectors.unlocated import evenly
 from lrptrain.findings.evaluation import Evaluation
 from lrptrain.findings.extent import reached_box
 from lrptrain.findings.finding import Finding
+from lrptrain.findings.halves import judging, suspecting
 from lrptrain.findings.scopes import Scope
 from lrptrain.intervention import Region
 from lrptrain.intervention.boxes import Box
@@ -79,12 +80,12 @@ class MarkAnywhere(Detector):
             return
         predicted = np.array([explained.predicted for explained in evaluation.samples])
         shares = evaluation.shares
-        # The samples stand in the order of their classes: every second one leaves the classes their shares.
-        suspects = np.arange(1, len(predicted), 2)
+        everyone = np.arange(len(predicted))
+        suspects = suspecting(everyone)
         suspects = suspects[~np.isnan(shares[suspects]).any(1)]
         marks = find_marks(images[suspects], torch.from_numpy(shares[suspects]), grid, predicted[suspects])
         for mark in marks[:MOST_MARKS]:
-            judges = np.array([row for row in range(0, len(predicted), 2) if predicted[row] != mark.predicted], int)
+            judges = np.array([row for row in judging(everyone) if predicted[row] != mark.predicted], int)
             rows = suspects[mark.members]
             finding = high_share_finding(
                 self,
