@@ -41,10 +41,9 @@ class RelianceOnEdges(Detector):
     order = 57
     least_effect = 0.35
     reported_unconfirmed = False
+    seen_at_places = True
     is_fault = False
-    remedy = (
-        'if wrong, annotate and guide by "swap", or without annotations swap="edges" (docs/how-to/guidance.md)'
-    )
+    remedy = 'if wrong, guidance by "swap", swap="edges": docs/how-to/guidance.md'
 
     def place(self, finding: Finding) -> str:
         """Return what the model relies on, as a noun."""

@@ -93,6 +93,8 @@ def test_the_middle_is_where_objects_lie():
     assert lies_in_the_middle([7, 14, 28], GRID)
     assert not lies_in_the_middle([0, 5, 30, 35], GRID)
     assert not lies_in_the_middle([7, 1], GRID)  # half of it is no more than half
+    assert lies_in_the_middle([7, 14, 1], GRID)
+    assert not lies_in_the_middle([7, 14, 1], GRID, 2 / 3)
     assert lies_in_the_middle([7, 8, 1], GRID)
 
 
