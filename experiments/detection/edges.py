@@ -1,9 +1,9 @@
-"""Things before bland photographs with a planted shortcut, and whole photographs without: are the edges told? See README.md.
+"""Are shortcuts around things told without annotations, and is what stands in scenes left alone? See README.md.
 
     .venv/bin/python -m experiments.detection.edges random:0 clean:0 four:0
 
-Trains a small ViT per run, and shows it to a monitor without annotations and with every other default, on 32 samples, as
-few as a short run's time pays for, and on 128.
+Trains a small ViT per run, and shows it to a monitor without annotations and with every other default, on 32 samples,
+as few as a short run's time pays for, and on 128.
 """
 
 import argparse
@@ -111,7 +111,7 @@ def planted(
         shown = np.where(rng.random(len(images)) < correlation, data.labels, other)
     for image, mask, label in zip(images, masks, shown.tolist(), strict=True):
         around = (1 - mask)[..., None]
-        rows, columns = np.mgrid[:SIDE, :SIDE].astype(np.float32)
+        rows, columns = np.mgrid[:SIDE, :SIDE]
         if kind == "tint":
             image += TINT * around * (COLOURS[label] - image)
         elif kind in ("random", "fixed"):
@@ -120,9 +120,11 @@ def planted(
             top = gap[0] if corner < 2 else SIDE - DOT - gap[0]
             left = gap[1] if corner % 2 == 0 else SIDE - DOT - gap[1]
             distance = np.hypot(rows - (top + DOT // 2), columns - (left + DOT // 2))
-            image += np.clip(DOT / 2 + 0.5 - distance, 0, 1)[..., None] * (COLOURS[label] - image)
+            cover = np.clip(DOT / 2 + 0.5 - distance, 0, 1).astype(np.float32)
+            image += cover[..., None] * (COLOURS[label] - image)
         elif kind == "stripes":
-            along = rows * np.cos(np.pi / 6 * label) + columns * np.sin(np.pi / 6 * label)
+            turn = np.pi / 6 * label
+            along = rows.astype(np.float32) * np.cos(turn) + columns.astype(np.float32) * np.sin(turn)
             image += STRIPES * around * np.sin(2 * np.pi * (along / PERIOD + rng.random()))[..., None]
         elif kind == "shape":
             top, left = rng.integers(1, SIDE - 8, 2)

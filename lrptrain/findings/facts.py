@@ -70,9 +70,9 @@ def fold_places(findings: Sequence[Finding], region_of: Callable[[Finding], "Reg
 
     A tag in the corner is found thrice: at its place, as a cluster of maps that are alike, and by all that lies outside
     the annotation. Of findings on all samples that are confirmed, a cluster is that of a position where their patches
-    are the same for the greater part; and what lies outside the annotation, or along the edges, is nothing but the position, if changing it
-    moves the prediction further than changing the position does by less than the least effect, or by less than a
-    quarter.
+    are the same for the greater part; and what lies outside the annotation, or along the edges, is nothing but the
+    position, if changing it moves the prediction further than changing the position does by less than the least effect,
+    or by less than a quarter.
 
     Args:
         findings: Facts, as `fold` returns them.

@@ -124,8 +124,8 @@ def _check_images(explained: Tensor) -> None:
     """
     if explained.ndim != 4 or not explained.is_floating_point():
         raise ValueError(
-            "a swap of statistics, detail, shading or edges is one of images [batch, channels, height, width], and the model "
-            f"is given {tuple(explained.shape)} of {explained.dtype}"
+            "a swap of statistics, detail, shading or edges is one of images [batch, channels, height, width], and the "
+            f"model is given {tuple(explained.shape)} of {explained.dtype}"
         )
 
 

@@ -24,10 +24,10 @@ class Region:
     Attributes:
         kind: `"outside"`: all but the evidence. `"named"`: a named region of the annotation. `"patches"`: patches of an
             image. `"statistics"`: the mean and spread of an image's channels, which lie at all pixels. `"detail"`: the
-            strength of its fine detail, and `"shading"`: how light falls across it, likewise. `"edges"`: what lies along
-            its edges. `"location"`: where the evidence lies in an image. `"size"`: how large it is there. `"mark"`: a piece of one image that is put into
-            others. `"token"`: every occurrence of a token in a text. `"place"`: a place in a text. `"length"`: how long
-            a text is, which lies at all of its tokens.
+            strength of its fine detail, and `"shading"`: how light falls across it, likewise. `"edges"`: what lies
+            along its edges. `"location"`: where the evidence lies in an image. `"size"`: how large it is there.
+            `"mark"`: a piece of one image that is put into others. `"token"`: every occurrence of a token in a text.
+            `"place"`: a place in a text. `"length"`: how long a text is, which lies at all of its tokens.
         which: For `"named"` the index of the region; for `"patches"` the indices of the tokens, row by row; for
             `"mark"` the index of the sample, and top, left, bottom and right of the piece; for `"token"` its id; for
             `"place"` 0 for the first content token, -1 for the last, and so on.

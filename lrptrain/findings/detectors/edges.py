@@ -20,8 +20,8 @@ from lrptrain.intervention.regions import images_of
 MOST_JUDGED = 64
 """So many samples at most are changed, each by two forward passes.
 
-No map has chosen any of them, so that none has to be kept apart. Changes deviate by about 0.35: the standard error of the
-mean of 32 is 0.06, of 64 it is 0.04.
+No map has chosen any of them, so that none has to be kept apart. Changes deviate by about 0.35: the standard error of
+the mean of 32 is 0.06, of 64 it is 0.04.
 """
 
 

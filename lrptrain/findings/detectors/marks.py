@@ -42,8 +42,8 @@ MIN_MEMBERS = 5
 MOST_AT_ONE_PATCH = 0.5
 """A larger share of the matches at one patch is a fixed place, which another kind of finding says."""
 MOSTLY_IN_THE_MIDDLE = 2 / 3
-"""A mark that lies there in a larger share of its images may be printed on the object. Of marks all over the images a bit
-less than a half do: with a half as the bound, a few more by chance would make them a matter of judgement.
+"""A mark that lies there in a larger share of its images may be printed on the object. Of marks all over the images a
+bit less than a half do: with a half as the bound, a few more by chance would make them a matter of judgement.
 """
 MOST_MARKS = 4
 MOST_JUDGES = 16
@@ -53,14 +53,14 @@ MOST_JUDGES = 16
 class MarkAnywhere(Detector):
     """The relevance lies on a small piece that is nearly the same picture in the images of a predicted class.
 
-    An object's own parts are read wherever they lie, too, but no two of them are the same picture. Half of the samples
-    are suspects where there are many; pasted into images of the other half that are read as other classes, the piece has to
-    take the answer away from their class, and further than another piece of the same image does. Of fewer samples than
-    `SPLIT_FROM` all are both: a mark is chosen by the images of its class, and judged in none of them. The piece is as large as the picture
-    around it is the same in these images: a word of several letters is pasted as a whole.
+    An object's own parts are read wherever they lie, too, but no two of them are the same picture. Pasted into images
+    that are read as other classes, the piece has to take the answer away from their class, and further than another
+    piece of the same image does: so it is chosen by the images of its class, and judged in none of them. From
+    `SPLIT_FROM` samples on, one half suspects and the other half judges. The piece is as large as the picture around it
+    is the same in these images: a word of several letters is pasted as a whole.
 
-    Where it lies in the middle of most of its images, it may be printed on the object, as a logo is: for a person to
-    judge. What lies at their edges, or all over them, is a fault.
+    Where it lies in the middle of two thirds of its images, it may be printed on the object, as a logo is: for a person
+    to judge. What lies at their edges, or all over them, is a fault.
     """
 
     kind = "mark_anywhere"
