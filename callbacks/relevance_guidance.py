@@ -85,7 +85,8 @@ class RelevanceGuidance(ModelCallback):
             "statistics", the mean and spread of each colour channel of the whole image, for which no annotation is
             needed: for a reliance on colour and contrast, such as a tint; or "outside+statistics", both, for a model
             that would go over from the one to the other; or "detail", how strong fine detail is, for a reliance
-            on sharpness, noise or texture; or "shading", how light falls across the image.
+            on sharpness, noise or texture; or "shading", how light falls across the image; or "edges", what lies along
+            its edges.
         warmup_steps: Optimizer steps in which the weight rises from 0.
         decay: How the weight falls after that, to 0 at the end of training: "none", "linear" or "cosine".
         adaptive: Scale the guidance so that its gradient is as long as the task's, times `weight`.

@@ -78,6 +78,14 @@ SOURCES = {
         "none stated",
         "one uncompressed zip with train/<class>/NNNN.jpg and test/<class>/NNNN.jpg",
     ),
+    "textures": Source(
+        "data/dtd_subset",
+        "60 photographs of textures of 10 kinds",
+        "Describable Textures Dataset (Cimpoi et al. 2014), 6 images each of banded ... crystalline "
+        "(github.com/pan8915/DeepTexture)",
+        "for research, as its authors say",
+        "<kind>/<name>.jpg",
+    ),
     "vit": Source(
         "models/vit_cifar10/vit_cifar10.safetensors",
         "weights of the small ViT, trained on CIFAR-10",

@@ -70,9 +70,9 @@ def fold_places(findings: Sequence[Finding], region_of: Callable[[Finding], "Reg
 
     A tag in the corner is found thrice: at its place, as a cluster of maps that are alike, and by all that lies outside
     the annotation. Of findings on all samples that are confirmed, a cluster is that of a position where their patches
-    are the same for the greater part; and what lies outside the annotation is nothing but the position, if changing it
-    moves the prediction further than changing the position does by less than the least effect, or by less than a
-    quarter.
+    are the same for the greater part; and what lies outside the annotation, or along the edges, is nothing but the
+    position, if changing it moves the prediction further than changing the position does by less than the least effect,
+    or by less than a quarter.
 
     Args:
         findings: Facts, as `fold` returns them.
@@ -91,7 +91,7 @@ def fold_places(findings: Sequence[Finding], region_of: Callable[[Finding], "Reg
             return False
         region = region_of(finding)
         # e.g. the place moves the prediction by 0.30, and all outside by 0.33: with `least` at 0.05 it is the place.
-        if region.kind == "outside":
+        if region.kind in ("outside", "edges"):
             return finding.effect < max(strongest.effect + least, strongest.effect / SHARED_EFFECT)
         return region.kind == "patches" and _overlap(region, region_of(strongest)) >= SHARED_PATCHES
 

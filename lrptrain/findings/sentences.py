@@ -26,6 +26,7 @@ _CHANGES = {
     "statistics": ("Given another class's colour and contrast", "the same class's"),
     "detail": ("Given another class's sharpness, noise and texture", "the same class's"),
     "shading": ("Lit like another class's image", "one of the same class"),
+    "edges": ("Given the edges of another class's image", "of the same class's"),
     "location": ("Put where another class's object lies", "the same class's"),
     "size": ("Made as large as another class's object", "the same class's"),
     "length": ("Made as long as another class's text", "the same class's"),

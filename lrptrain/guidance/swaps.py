@@ -11,12 +11,13 @@ from torch import Tensor
 
 from lrptrain.batch.annotations import IGNORED
 from lrptrain.intervention.detail import swap_detail
+from lrptrain.intervention.edges import swap_edges
 from lrptrain.intervention.shading import swap_shading
 from lrptrain.intervention.statistics import ValueRange, swap_statistics, value_range
 from lrptrain.intervention.swap import outside_evidence, random_cycle, swap_surroundings
 
 OUTSIDE = "outside"
-SwapName = Literal["outside", "statistics", "outside+statistics", "detail", "shading"]
+SwapName = Literal["outside", "statistics", "outside+statistics", "detail", "shading", "edges"]
 
 
 @dataclass(frozen=True)
@@ -123,8 +124,8 @@ def _check_images(explained: Tensor) -> None:
     """
     if explained.ndim != 4 or not explained.is_floating_point():
         raise ValueError(
-            "a swap of statistics, detail or shading is one of images [batch, channels, height, width], and the model "
-            f"is given {tuple(explained.shape)} of {explained.dtype}"
+            "a swap of statistics, detail, shading or edges is one of images [batch, channels, height, width], and the "
+            f"model is given {tuple(explained.shape)} of {explained.dtype}"
         )
 
 
@@ -133,6 +134,7 @@ SWAPS = {
     "statistics": Swap(partial(swap_whole_images, swap_statistics), needs_annotation=False),
     "detail": Swap(partial(swap_whole_images, swap_detail), needs_annotation=False),
     "shading": Swap(partial(swap_whole_images, swap_shading), needs_annotation=False),
+    "edges": Swap(partial(swap_whole_images, swap_edges), needs_annotation=False),
     "outside+statistics": Swap(swap_surroundings_and_statistics, needs_annotation=True),
 }
 """All kinds of swaps, by the names that users give."""

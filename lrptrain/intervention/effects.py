@@ -18,6 +18,7 @@ from lrptrain.intervention.boxes import Box
 from lrptrain.intervention.changes import Change, KeptChanges
 from lrptrain.intervention.confidence import sharpened
 from lrptrain.intervention.detail import swap_detail
+from lrptrain.intervention.edges import swap_edges
 from lrptrain.intervention.images import filled, inpainted, shifted
 from lrptrain.intervention.lengths import at_lengths, inner_tokens
 from lrptrain.intervention.marks import elsewhere, pasted
@@ -31,7 +32,12 @@ from lrptrain.metrics.deletion import delete_tokens
 from lrptrain.relevance.outputs import read_logits
 
 INTERVENTIONS = ("swap", "inpaint", "fill")
-SWAPS_OF_IMAGES = {"statistics": swap_statistics, "detail": swap_detail, "shading": swap_shading}
+SWAPS_OF_IMAGES = {
+    "statistics": swap_statistics,
+    "detail": swap_detail,
+    "shading": swap_shading,
+    "edges": swap_edges,
+}
 """What an image as a whole takes from another one, by the kind of region."""
 PLACEMENTS = {"location": at_place_of, "size": as_large_as}
 """What the evidence of an image takes from that of another one, by the kind of region."""

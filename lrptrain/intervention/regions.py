@@ -24,10 +24,10 @@ class Region:
     Attributes:
         kind: `"outside"`: all but the evidence. `"named"`: a named region of the annotation. `"patches"`: patches of an
             image. `"statistics"`: the mean and spread of an image's channels, which lie at all pixels. `"detail"`: the
-            strength of its fine detail, and `"shading"`: how light falls across it, likewise. `"location"`: where the
-            evidence lies in an image. `"size"`: how large it is there. `"mark"`: a piece of one image that is put into
-            others. `"token"`: every occurrence of a token in a text. `"place"`: a place in a text. `"length"`: how long
-            a text is, which lies at all of its tokens.
+            strength of its fine detail, and `"shading"`: how light falls across it, likewise. `"edges"`: what lies
+            along its edges. `"location"`: where the evidence lies in an image. `"size"`: how large it is there.
+            `"mark"`: a piece of one image that is put into others. `"token"`: every occurrence of a token in a text.
+            `"place"`: a place in a text. `"length"`: how long a text is, which lies at all of its tokens.
         which: For `"named"` the index of the region; for `"patches"` the indices of the tokens, row by row; for
             `"mark"` the index of the sample, and top, left, bottom and right of the piece; for `"token"` its id; for
             `"place"` 0 for the first content token, -1 for the last, and so on.
@@ -42,6 +42,7 @@ class Region:
         "statistics",
         "detail",
         "shading",
+        "edges",
         "location",
         "size",
         "mark",
@@ -68,8 +69,8 @@ class Region:
 
     @property
     def is_property(self) -> bool:
-        """Whether it is a property of the whole sample or of its evidence, and no place: it can only be swapped."""
-        return self.kind in ("statistics", "detail", "shading", "location", "size", "length")
+        """Whether it is a property of the whole sample or of its evidence, or its edges: it can only be swapped."""
+        return self.kind in ("statistics", "detail", "shading", "edges", "location", "size", "length")
 
 
 def image_of(batch: Mapping[str, Tensor]) -> tuple[str, Tensor]:
@@ -96,7 +97,7 @@ def pixels(
     """
     _, images = image_of(batch)
     size = images.shape[-2], images.shape[-1]
-    if region.kind in ("statistics", "detail", "shading", "mark"):  # there is no sample that has no such place
+    if region.kind in ("statistics", "detail", "shading", "edges", "mark"):  # there is no sample that has no such place
         return torch.ones((len(images), *size), dtype=torch.bool, device=images.device)
     if region.kind == "patches":
         assert isinstance(region.which, tuple)

@@ -79,7 +79,7 @@ def found_by(
     texts = all(each.content_ids is not None for each in scored)
     places = "fixed places"
     if is_tested:
-        places = "fixed places, marks, clusters of maps, colour, contrast, sharpness and light"
+        places = "fixed places, marks, clusters of maps, edges, colour, contrast, sharpness and light"
     if texts:
         places = "single words and the ends of texts; nothing that is everywhere"
     return Power(True, f"Looked for without annotations: {places}.")

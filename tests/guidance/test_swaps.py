@@ -9,6 +9,7 @@ from lrptrain.batch.annotations import IGNORED
 from lrptrain.guidance.objective import Objective
 from lrptrain.guidance.swaps import SWAPS
 from lrptrain.intervention.detail import strength_of_detail
+from lrptrain.intervention.edges import along_edges
 from lrptrain.intervention.shading import shading
 
 STATISTICS = SWAPS["statistics"]
@@ -61,6 +62,19 @@ def test_light_falls_as_in_another_image_and_needs_no_annotation():
     assert not Objective({"consistency": 1.0}, swap="shading").needs_annotation
 
 
+def test_edges_are_those_of_another_image_and_need_no_annotation():
+    batch = images()
+    swapped, changed = SWAPS["edges"](batch, everything(), generator=torch.Generator().manual_seed(0))
+    assert changed.all()
+    edges = along_edges((8, 8))
+    assert torch.equal(swapped[:, :, ~edges], batch[:, :, ~edges])
+    donors = torch.cdist(swapped[:, :, edges].flatten(1), batch[:, :, edges].flatten(1)).argmin(1)
+    assert torch.equal(swapped[:, :, edges], batch[donors][:, :, edges])
+    assert sorted(donors.tolist()) == list(range(5))
+    assert (donors != torch.arange(5)).all()
+    assert not Objective({"consistency": 1.0}, swap="edges").needs_annotation
+
+
 @pytest.mark.parametrize("margin", [None, 1])
 def test_both_swaps_give_surroundings_of_one_and_colours_of_another(margin):
     batch, mask = images(), torch.zeros(5, 8, 8, dtype=torch.uint8)
@@ -80,7 +94,7 @@ def test_both_swaps_give_surroundings_of_one_and_colours_of_another(margin):
 
 
 def test_texts_have_no_statistics_to_swap():
-    with pytest.raises(ValueError, match="a swap of statistics, detail or shading is one of images"):
+    with pytest.raises(ValueError, match="a swap of statistics, detail, shading or edges is one of images"):
         STATISTICS(torch.ones(3, 7, dtype=torch.long), torch.ones(3, 7))
 
 

@@ -415,3 +415,38 @@ def test_what_falls_furthest_is_kept_with_its_inputs_and_answers(strategy):
             np.testing.assert_allclose(probability, again, atol=1e-5)
             assert answers[row][answer] - probability[answer] == pytest.approx(fall, abs=1e-6)
         assert pair.fall == pytest.approx(differences[row], abs=1e-6)
+
+
+@pytest.mark.parametrize("controls", [1, 4])
+def test_the_control_of_a_word_is_the_mean_over_as_many_random_words_as_asked_for(controls):
+    """The model is sure by as much as the least of the words that are left, and remembers what it was shown."""
+    shown: list[torch.Tensor] = []
+
+    class Remembers(nn.Module):
+        def forward(self, input_ids, attention_mask):
+            shown.append(input_ids)
+            value = torch.where(attention_mask != 0, input_ids, 99).amin(1) / 10
+            return torch.stack([torch.zeros_like(value), value], 1)
+
+    word = torch.ones(7, dtype=torch.long)
+    samples = [
+        Sample(i, i % 2, {"input_ids": word * 0 + torch.arange(7) + 3 + i, "attention_mask": word}) for i in range(8)
+    ]
+    with torch.no_grad():
+        answers = Remembers()(
+            *(torch.stack([each.tensors[n] for each in samples]) for n in ("input_ids", "attention_mask"))
+        )
+    answers = class_probabilities(answers).numpy()
+    shown.clear()
+    config = InterventionConfig("inpaint", batch_size=8, controls=controls)
+    change, control = run_effects(
+        Remembers(), samples, Region("place", 3), answers, grid=None, config=config, rows=np.arange(8)
+    )
+    variants = torch.cat(shown).view(1 + controls, 8, 6)
+    falls = []
+    for variant in variants:
+        value = variant.amin(1).double() / 10
+        falls.append(answers.max(1) - torch.where(value >= 0, value.sigmoid(), 1 - value.sigmoid()).numpy())
+    np.testing.assert_allclose(change, falls[0], atol=1e-6)
+    np.testing.assert_allclose(control, np.mean(falls[1:], axis=0), atol=1e-6)
+    assert len({tuple(row) for variant in variants[1:] for row in (variant - variant[:, :1]).tolist()}) > 1

@@ -30,7 +30,7 @@ class RelianceOnDetail(UnlocatedReliance):
     changed = "the strength of fine detail"
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
-        """Return half of the images, if an intervention will follow and their detail goes with the answers."""
+        """Return some images, if an intervention will follow and their detail goes with the answers."""
         if evaluation.inputs is None or property_of(evaluation) is None:
             return
         strengths = torch.stack([strength_of_detail(image) for image in images_of(evaluation.inputs)])

@@ -36,7 +36,7 @@ class RelianceOnLocation(UnlocatedReliance):
         return "no map can show it, for the relevance lies on the object wherever that is"
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
-        """Return half of the annotated images, if an intervention will follow and their place goes with the answers."""
+        """Return some annotated images, if an intervention will follow and their place goes with the answers."""
         rows, boxes = annotated_objects(evaluation)
         predicted = np.array([evaluation.samples[row].predicted for row in rows])
         # Twice the middle, which is a whole number.

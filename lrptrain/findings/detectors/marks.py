@@ -18,6 +18,7 @@ from lrptrain.findings.detectors.unlocated import evenly
 from lrptrain.findings.evaluation import Evaluation
 from lrptrain.findings.extent import reached_box
 from lrptrain.findings.finding import Finding
+from lrptrain.findings.halves import judging, suspecting
 from lrptrain.findings.scopes import Scope
 from lrptrain.intervention import Region
 from lrptrain.intervention.boxes import Box
@@ -40,6 +41,10 @@ patches alone: of a wide mark, each image is read at another part."""
 MIN_MEMBERS = 5
 MOST_AT_ONE_PATCH = 0.5
 """A larger share of the matches at one patch is a fixed place, which another kind of finding says."""
+MOSTLY_IN_THE_MIDDLE = 2 / 3
+"""A mark that lies there in a larger share of its images may be printed on the object. Of marks all over the images a
+bit less than a half do: with a half as the bound, a few more by chance would make them a matter of judgement.
+"""
 MOST_MARKS = 4
 MOST_JUDGES = 16
 """So many marks at most are pasted into so many images each, as every one takes two forward passes."""
@@ -48,13 +53,14 @@ MOST_JUDGES = 16
 class MarkAnywhere(Detector):
     """The relevance lies on a small piece that is nearly the same picture in the images of a predicted class.
 
-    An object's own parts are read wherever they lie, too, but no two of them are the same picture. Half of the samples
-    are suspects; pasted into images of the other half that are read as other classes, the piece has to take the answer
-    away from their class, and further than another piece of the same image does. The piece is as large as the picture
-    around it is the same in these images: a word of several letters is pasted as a whole.
+    An object's own parts are read wherever they lie, too, but no two of them are the same picture. Pasted into images
+    that are read as other classes, the piece has to take the answer away from their class, and further than another
+    piece of the same image does: so it is chosen by the images of its class, and judged in none of them. From
+    `SPLIT_FROM` samples on, one half suspects and the other half judges. The piece is as large as the picture around it
+    is the same in these images: a word of several letters is pasted as a whole.
 
-    Where it lies in the middle of most of its images, it may be printed on the object, as a logo is: for a person to
-    judge. What lies at their edges, or all over them, is a fault.
+    Where it lies in the middle of two thirds of its images, it may be printed on the object, as a logo is: for a person
+    to judge. What lies at their edges, or all over them, is a fault.
     """
 
     kind = "mark_anywhere"
@@ -79,12 +85,12 @@ class MarkAnywhere(Detector):
             return
         predicted = np.array([explained.predicted for explained in evaluation.samples])
         shares = evaluation.shares
-        # The samples stand in the order of their classes: every second one leaves the classes their shares.
-        suspects = np.arange(1, len(predicted), 2)
+        everyone = np.arange(len(predicted))
+        suspects = suspecting(everyone)
         suspects = suspects[~np.isnan(shares[suspects]).any(1)]
         marks = find_marks(images[suspects], torch.from_numpy(shares[suspects]), grid, predicted[suspects])
         for mark in marks[:MOST_MARKS]:
-            judges = np.array([row for row in range(0, len(predicted), 2) if predicted[row] != mark.predicted], int)
+            judges = np.array([row for row in judging(everyone) if predicted[row] != mark.predicted], int)
             rows = suspects[mark.members]
             finding = high_share_finding(
                 self,
@@ -96,7 +102,7 @@ class MarkAnywhere(Detector):
                 (shares[rows] * mark.covered).sum(1),
                 reference=float(mark.covered.mean()),
             )
-            finding = replace(finding, may_be_evidence=lies_in_the_middle(mark.patches, grid))
+            finding = replace(finding, may_be_evidence=lies_in_the_middle(mark.patches, grid, MOSTLY_IN_THE_MIDDLE))
             region = Region("mark", (int(suspects[mark.image]), *mark.box))
             yield Candidate(finding, region, judges[evenly(len(judges), MOST_JUDGES)])
 

@@ -190,13 +190,20 @@ def part_of_image(described: str) -> str:
     return f"the image's {', '.join(parts)}{' and ' if parts else ''}{last}{''.join(rest)}"
 
 
-def lies_in_the_middle(positions: Sequence[int] | Int[np.ndarray, " n"], grid: tuple[int, int]) -> bool:
+def lies_in_the_middle(
+    positions: Sequence[int] | Int[np.ndarray, " n"], grid: tuple[int, int], least: float = 0.5
+) -> bool:
     """Return whether most of the positions lie in the middle of the image, where its object may be what they hold.
 
     Without annotations, an object that always lies in the same place cannot be told from something planted there, nor
     a logo on an object from a sticker beside it.
+
+    Args:
+        positions: The positions, as indices row by row.
+        grid: Rows and columns of the patches.
+        least: More than this share of them has to lie in the middle, in [0, 1].
     """
-    return bool((_radius(grid)[list(positions)] <= MIDDLE).mean() > 0.5)
+    return bool((_radius(grid)[list(positions)] <= MIDDLE).mean() > least)
 
 
 def _third(index: np.ndarray, size: int, names: tuple[str, str, str]) -> list[str]:

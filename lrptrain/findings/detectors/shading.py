@@ -35,7 +35,7 @@ class RelianceOnShading(UnlocatedReliance):
         return "no map can show it, for it lies all over the image"
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
-        """Return half of the images, if an intervention will follow and their shading goes with the answers."""
+        """Return some images, if an intervention will follow and their shading goes with the answers."""
         if evaluation.inputs is None or property_of(evaluation) is None:
             return
         images = torch.stack(images_of(evaluation.inputs)).float()

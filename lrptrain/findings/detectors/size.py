@@ -36,7 +36,7 @@ class RelianceOnSize(UnlocatedReliance):
         return "no map can show it, for the relevance lies on the object whatever its size"
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
-        """Return half of the annotated images, if an intervention will follow and their size goes with the answers."""
+        """Return some annotated images, if an intervention will follow and their size goes with the answers."""
         rows, boxes = annotated_objects(evaluation)
         predicted = np.array([evaluation.samples[row].predicted for row in rows])
         if goes_with_the_answer([box.height * box.width for box in boxes], predicted, config.confidence):

@@ -12,7 +12,7 @@ from lrptrain.intervention.regions import images_of
 class RelianceOnStatistics(UnlocatedReliance):
     """The prediction follows colour and contrast, as with a tint, a scanner's brightness or a camera's white balance.
 
-    It is tested in every evaluation, on half of the samples. In experiments/detection the answers of clean models moved
+    It is tested in every evaluation. In experiments/detection the answers of clean models moved
     up to 0.16 further than under the control (of ten classes of photographs, 0.31), and those of models that read a
     tint 0.9.
     """
@@ -25,7 +25,7 @@ class RelianceOnStatistics(UnlocatedReliance):
     changed = "mean and spread of the channels"
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
-        """Return half of the images, if an intervention will follow and they have one shape."""
+        """Return some images, if an intervention will follow and they have one shape."""
         where = property_of(evaluation)
         if where is not None:
             finding = self.finding(evaluation, config, where)

@@ -86,11 +86,12 @@ def annotated_objects(evaluation: Evaluation) -> tuple[Int[np.ndarray, " annotat
 
 
 def judged_rows(count: int) -> Int[np.ndarray, " judged"]:
-    """Return every second row, and of many an even choice.
+    """Return all rows of a few, of more every second one, and of many an even choice.
 
     The samples of an evaluation stand in the order of their classes: every second one leaves the classes their shares.
+    The half of a few would be too few: of 16, a mean of 0.1 lies above 0.25 now and then.
     """
-    rows = np.arange(0, count, 2)
+    rows = np.arange(0, count, 2) if count >= 2 * MOST_JUDGED else np.arange(count)
     return np.asarray(rows[evenly(len(rows), MOST_JUDGED)])
 
 

@@ -36,7 +36,7 @@ def candidates(given):
 def test_it_is_tested_where_detail_goes_with_the_answer():
     (one,) = candidates(evaluation())
     assert one.region == Region("detail")
-    assert one.rows.tolist() == list(range(0, 24, 2))
+    assert one.rows.tolist() == list(range(24))
     assert candidates(evaluation(of_dogs=0.1)) == []
     assert candidates(replace(evaluation(), inputs=None)) == []
     texts = replace(evaluation(), inputs=[Sample(i, 0, {"input_ids": torch.ones(4)}) for i in range(24)])
@@ -45,7 +45,7 @@ def test_it_is_tested_where_detail_goes_with_the_answer():
 
 def facts(change):
     given = evaluation()
-    effect = Effect(change + 0.001 * np.arange(12), np.zeros(12), "detail")
+    effect = Effect(change + 0.001 * np.arange(24), np.zeros(24), "detail")
     return RecordBuilder(class_names=["cat", "dog"]).build(given, [], candidates(given), [effect]).findings
 
 

@@ -77,13 +77,13 @@ def test_either_of_two_axes_must_be_as_unlikely_as_both_may_be():
     assert regions(given, RelianceOnLocation()) == []
 
 
-def test_half_of_the_annotated_images_are_tested():
+def test_the_annotated_images_are_tested_all_of_a_few():
     given = evaluation(down=6, larger=1)
     for sample in given.inputs[:4]:
         sample.tensors["mask"].zero_()
     for detector in (RelianceOnLocation(), RelianceOnSize()):
         (candidate,) = detector.detect(given, CONFIG)
-        assert candidate.rows.tolist() == list(range(4, 24, 2))
+        assert candidate.rows.tolist() == list(range(4, 24))
 
 
 def test_neither_is_tested_without_an_intervention_an_annotation_one_shape_or_an_image():

@@ -9,6 +9,7 @@ import torch
 from lrptrain.batch import Sample
 from lrptrain.findings import DetectionConfig, Evaluation, ExplainedSample, Scope
 from lrptrain.findings.detectors.marks import MOST_JUDGES, MarkAnywhere, find_marks
+from lrptrain.findings.halves import SPLIT_FROM
 
 CONFIG = DetectionConfig(["cat", "dog"], lambda ids: [str(i) for i in ids])
 GRID = (6, 6)
@@ -56,8 +57,8 @@ def test_noise_a_dot_of_both_classes_and_one_in_a_fixed_place_are_none(kind):
     assert marks(kind) == []
 
 
-def evaluation(annotated=None, kind="mark"):
-    images, labels, relevance = planted(kind=kind)
+def evaluation(annotated=None, kind="mark", count=64):
+    images, labels, relevance = planted(count, kind)
     inputs = [Sample(i, int(labels[i]), {"image": image}) for i, image in enumerate(images)]
     explained = [
         ExplainedSample(
@@ -68,13 +69,16 @@ def evaluation(annotated=None, kind="mark"):
     return Evaluation(explained, inputs, epoch=1, step=2)
 
 
-def test_half_of_the_images_suspect_and_the_other_half_of_other_classes_judge():
-    given = evaluation()
+@pytest.mark.parametrize("count", [64, SPLIT_FROM])
+def test_of_many_images_half_suspects_and_the_other_half_judges_in_other_classes(count):
+    given = evaluation(count=count)
     (found,) = MarkAnywhere().detect(given, CONFIG)
     assert found.finding.scope == Scope("class", "dog")
     assert isinstance(found.region.which, tuple)
-    assert found.region.which[0] % 2 == 1
-    assert (found.rows % 2 == 0).all()
+    assert found.finding.samples >= 0.9 * (count // 2 if count < SPLIT_FROM else count // 4)
+    suspected = [*found.finding.worst_samples, found.region.which[0]]
+    assert all(row % 2 == 1 for row in suspected) == (count == SPLIT_FROM)
+    assert (found.rows % 2 == 0).all() == (count == SPLIT_FROM)
     assert len(found.rows) == MOST_JUDGES
     assert {given.samples[row].predicted for row in found.rows} == {0}
     assert found.finding.relevance is not None

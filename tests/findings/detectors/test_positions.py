@@ -8,6 +8,7 @@ from lrptrain.batch import Sample
 from lrptrain.findings import Evaluation, Evidence, ExplainedSample, Finding
 from lrptrain.findings.detector import DetectionConfig
 from lrptrain.findings.detectors.positions import FocusAtPosition, describe, fixed_positions, lies_in_the_middle
+from lrptrain.findings.halves import SPLIT_FROM
 from lrptrain.findings.scopes import OVERALL, ScopeMembers, split_into_scopes
 from lrptrain.findings.sentences import sentences
 
@@ -93,6 +94,8 @@ def test_the_middle_is_where_objects_lie():
     assert lies_in_the_middle([7, 14, 28], GRID)
     assert not lies_in_the_middle([0, 5, 30, 35], GRID)
     assert not lies_in_the_middle([7, 1], GRID)  # half of it is no more than half
+    assert lies_in_the_middle([7, 14, 1], GRID)
+    assert not lies_in_the_middle([7, 14, 1], GRID, 2 / 3)
     assert lies_in_the_middle([7, 8, 1], GRID)
 
 
@@ -114,3 +117,27 @@ def test_only_without_annotations_may_the_middle_be_the_object(positions, annota
     assert confirmed.severity == (0.0 if doubtful else 0.6)
     assert ("for you to judge" in sentences(confirmed).verdict) == doubtful
     assert Finding.from_dict(confirmed.to_dict()) == confirmed
+
+
+def test_of_many_images_one_half_suspects_and_the_other_half_judges():
+    """Odd rows are read in one corner and even ones in another; even ones have something planted beside the first."""
+    count = 2 * SPLIT_FROM
+    labels = np.arange(count) // 2 % 2
+    odd = np.arange(count) % 2 == 1
+    images = torch.rand(count, 3, 12, 12, generator=torch.Generator().manual_seed(0))
+    images[~odd, :, :2, 2:4] = torch.from_numpy(labels[~odd]).float()[:, None, None, None]
+    shares = np.where(odd[:, None], maps(count, p0=40), maps(count, p35=40))
+    inputs = [
+        Sample(i, int(label), {"image": image}) for i, (label, image) in enumerate(zip(labels, images, strict=True))
+    ]
+    explained = [
+        ExplainedSample(
+            replace(each, tensors={}), each.label, np.eye(2)[each.label], {"label": torch.from_numpy(row)}, GRID, 2,
+            np.nan, {},
+        )
+        for each, row in zip(inputs, shares, strict=True)
+    ]  # fmt: skip
+    config = DetectionConfig(["a", "b"], lambda ids: [str(i) for i in ids])
+    (found,) = FocusAtPosition().detect(Evaluation(explained, inputs), config)
+    assert found.region.which == (0,)
+    assert found.rows.tolist() == list(range(0, count, 2))

@@ -39,7 +39,7 @@ def candidates(given):
 def test_it_is_tested_where_light_goes_with_the_answer():
     (one,) = candidates(evaluation())
     assert one.region == Region("shading")
-    assert one.rows.tolist() == list(range(0, 24, 2))
+    assert one.rows.tolist() == list(range(24))
     assert candidates(evaluation(0)) == []
     assert candidates(replace(evaluation(), inputs=None)) == []
     texts = replace(evaluation(), inputs=[Sample(i, 0, {"input_ids": torch.ones(4)}) for i in range(24)])
@@ -62,7 +62,7 @@ def test_its_terms_together_are_wrong_no_more_often_than_one_test():
 
 def facts(change):
     given = evaluation()
-    effect = Effect(change + 0.001 * np.arange(12), np.zeros(12), "shading")
+    effect = Effect(change + 0.001 * np.arange(24), np.zeros(24), "shading")
     return RecordBuilder(class_names=["cat", "dog"]).build(given, [], candidates(given), [effect]).findings
 
 

@@ -10,7 +10,7 @@ from lrptrain.batch import Sample
 from lrptrain.findings import DetectionConfig, Effect, Evaluation, ExplainedSample, announce, worst_severity
 from lrptrain.findings.detector import get_detector
 from lrptrain.findings.detectors.statistics import RelianceOnStatistics
-from lrptrain.findings.detectors.unlocated import MOST_JUDGED, judged_rows
+from lrptrain.findings.detectors.unlocated import MOST_JUDGED, evenly, judged_rows
 from lrptrain.intervention import Region
 from lrptrain.monitor.gate import gravest_forbidden
 from lrptrain.monitor.record_builder import RecordBuilder, untested_lines
@@ -33,15 +33,17 @@ def candidates(given):
     return list(RelianceOnStatistics().detect(given, CONFIG))
 
 
-def test_half_of_the_images_are_tested_and_a_few_of_many():
+def test_all_of_a_few_images_are_tested_half_of_more_and_a_few_of_many():
     (one,) = candidates(evaluation())
     assert one.region == Region("statistics")
-    assert one.rows.tolist() == list(range(0, 20, 2))
+    assert one.rows.tolist() == list(range(20))
     assert one.finding.relevance is None
     assert one.finding.where == "colour and contrast"
     many = judged_rows(1000)
     assert len(set(many.tolist())) == len(many) == MOST_JUDGED
     assert (many[0], many[-1]) == (0, 998)
+    assert judged_rows(63).tolist() == evenly(63, MOST_JUDGED).tolist()
+    assert judged_rows(64).tolist() == list(range(0, 64, 2))
     assert candidates(evaluation([(1, 8, 8)] * 6))[0].finding.where == "brightness and contrast"
 
 
@@ -57,8 +59,8 @@ def test_images_that_differ_in_shape_and_runs_without_an_intervention_are_not_te
 def record(change, control=0.0, note=""):
     given = evaluation()
     tested = candidates(given)
-    falls = change + 0.01 * np.arange(10)
-    effects = [note or Effect(falls, np.full(10, control), "statistics")]
+    falls = change + np.linspace(0, 0.09, 20)
+    effects = [note or Effect(falls, np.full(20, control), "statistics")]
     return RecordBuilder(class_names=["cat", "dog"]).build(given, [], tested, effects), tested, effects
 
 
@@ -67,7 +69,7 @@ def test_a_large_effect_is_confirmed_for_a_person_to_judge():
     (fact,) = built.findings
     assert (fact.kind, fact.state, fact.strategy) == ("reliance_on_statistics", "confirmed", "statistics")
     assert fact.effect == pytest.approx(0.745 - 0.1)
-    assert fact.worst_samples == ("s18", "s16", "s14", "s12", "s10")  # those that fall furthest
+    assert fact.worst_samples == ("s19", "s18", "s17", "s16", "s15")  # those that fall furthest
     (text,) = announce([fact])
     words = " ".join(text.split())
     assert words.startswith("Confirmed, for you to judge, all classes: the model relies on colour and contrast. Given")
