@@ -81,7 +81,9 @@ def found_by(
     if is_tested:
         places = "fixed places, marks, clusters of maps, colour, contrast, sharpness and light"
     if texts:
-        places = "single words and the ends of texts; nothing that is everywhere"
+        places = "single words, the ends of texts"
+        if is_tested:
+            places = "words of one kind, single words, length, punctuation, links, numbers, capitals, the ends of texts"
     return Power(True, f"Looked for without annotations: {places}.")
 
 
