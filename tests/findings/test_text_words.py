@@ -67,7 +67,7 @@ PIECES = [
     ("see http : / / t . co / ab ##c now", [("link", "http: / / t. co / abc")]),
     ("Ġsee Ġhttp :// t . co /ab c Ġnow", [("link", "http://t.co/abc")]),
     (
-        "@ bob _ k is here @ work # fail".split(),
+        "@ bob _ k is here @ work # fail",
         [("mention", "@ bob _ k"), ("mention", "@ work"), ("hashtag", "# fail")],
     ),
     ("mail bob @ mail . com today", [("address", "bob @ mail. com")]),

@@ -28,7 +28,7 @@ LIKENESS = 0.15
 """The mean cosine between the words of a kind. In MiniLM's embedding names of towns, centred, have 0.3 in the mean, and
 words that have nothing to do with each other 0 with a deviation of 0.05."""
 CHANCE_DEVIATIONS = 3.0
-"""Words of a narrow embedding are alike by chance: their cosine is so many of its deviations at least."""
+"""Words of a narrow embedding are alike by chance: their cosine has to be so many of its deviations."""
 SURELY_FOLLOWS = 0.01
 """With so small a p-value the class of a word follows from its meaning, as that of good and bad does: it is evidence."""
 MAY_FOLLOW = 0.2
