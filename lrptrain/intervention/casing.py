@@ -6,7 +6,7 @@ more than its case, and that text is not swapped.
 """
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from torch import Tensor
@@ -41,11 +41,11 @@ class CasedText(NamedTuple):
 
     Attributes:
         style: The number of the style that it is written in.
-        versions: Its token ids, special ones included, in every style.
+        versions: Its token ids, special ones included, by the number of the style; None of a style that no text has.
     """
 
     style: int
-    versions: tuple[tuple[int, ...], ...]
+    versions: tuple[tuple[int, ...] | None, ...]
 
 
 def style_of(text: str) -> int:
@@ -60,30 +60,38 @@ def style_of(text: str) -> int:
     return 2 if sum(word[0] != word[0].lower() for word in words) >= MOSTLY * len(words) else 1
 
 
-def in_all_cases(ids: Sequence[int], tokenizer: Any, most: int) -> CasedText | None:
-    """Return a text in every case; None where the tokenizer does not give back the ids, or knows no such word.
+def as_written(ids: Sequence[int], tokenizer: Any) -> str:
+    """Return the text that token ids stand for, without the first and the last one, which are special."""
+    return str(tokenizer.decode(list(ids[1:-1]), clean_up_tokenization_spaces=False))
+
+
+def in_cases(ids: Sequence[int], tokenizer: Any, most: int, styles: Collection[int]) -> CasedText | None:
+    """Return a text in several cases; None where the tokenizer does not give back the ids, or knows no such word.
 
     Args:
         ids: Its token ids, of which the first and the last are special ones.
         tokenizer: One of `transformers`, or another with `decode` and a call that returns `input_ids`.
         most: So many tokens a text may have; one that is longer in another case is not swapped.
+        styles: The numbers of the styles that it is written in, that of the text as it is among them.
     """
     if len(ids) < 3:
         return None
     first, *inner, last = ids
-    text = tokenizer.decode(inner, clean_up_tokenization_spaces=False)
+    text = as_written(ids, tokenizer)
 
     def encoded(written: str) -> list[int]:
         return [int(number) for number in tokenizer(written, add_special_tokens=False)["input_ids"]]
 
     if encoded(text) != inner:
         return None
-    versions = [encoded(write(text)) for write in STYLES.values()]
+    versions = [encoded(write(text)) if number in styles else None for number, write in enumerate(STYLES.values())]
+    made = [version for version in versions if version is not None]
     # An unknown word has no case, and one that is unknown in capitals would be taken from the text.
     special = set(getattr(tokenizer, "all_special_ids", ()))
-    if special & {number for version in (inner, *versions) for number in version} or max(map(len, versions)) > most - 2:
+    if special & {number for version in (inner, *made) for number in version} or max(map(len, made)) > most - 2:
         return None
-    return CasedText(style_of(text), tuple((first, *version, last) for version in versions))
+    whole = tuple(None if version is None else (first, *version, last) for version in versions)
+    return CasedText(style_of(text), whole)
 
 
 def written_like(
@@ -96,4 +104,5 @@ def written_like(
         own: The same in every case.
         donors: The donor of every text.
     """
-    return padded_like(batch, [text.versions[donor.style] for text, donor in zip(own, donors, strict=True)])
+    made = [text.versions[donor.style] for text, donor in zip(own, donors, strict=True)]
+    return padded_like(batch, [version for version in made if version is not None])

@@ -193,7 +193,9 @@ def effects(
     if grid is None and strategy != "swap" and not all(_says_its_padding(sample) for sample in samples):
         raise ValueError("texts cannot lose tokens without an attention_mask [batch, tokens] in the batch")
     if region.kind == "case" and any(region.texts[row] is None for row in rows):
-        raise ValueError("the tokenizer does not give most texts back as they were")
+        raise ValueError(
+            "the tokenizer does not give most texts back as they were, or makes them too long in another case"
+        )
     random = _random_numbers(samples, grid, config)
     colour = _mean_colour(samples) if config.strategy == "fill" else torch.empty(0)
     valid = value_range(images_of(samples)) if strategy in SWAPS_OF_IMAGES else None

@@ -269,7 +269,10 @@ class MonitorCore:
         """Say once how a single logit is read, what is left out of a tuple, and that tokens have no names."""
         title = self.config.title
         if "input_ids" in self.reader.read(batch) and not self._builder.names_tokens(context.name_sources):
-            self.inform(f"{title} names tokens by their ids: tokenizer= says which tokenizer names them")
+            self.inform(
+                f"{title} names tokens by their ids: tokenizer= says which tokenizer names them; without it, kinds of "
+                "words, punctuation, links, numbers and capitals are not tested"
+            )
         if self.config.task is None and _has_one_logit(context, self.reader.read(batch)):
             self.inform(f"{title}: {ONE_LOGIT}")
             if _are_signs(self.reader.read(batch).get("label")):

@@ -83,7 +83,8 @@ def found_by(
     if texts:
         places = "single words, the ends of texts"
         if is_tested:
-            places = "words of one kind, single words, length, punctuation, links, numbers, capitals, the ends of texts"
+            kinds = "words alike in its embedding, punctuation, links, numbers, capitals"
+            places = f"single words, {kinds}, the length and the ends of texts"
     return Power(True, f"Looked for without annotations: {places}.")
 
 

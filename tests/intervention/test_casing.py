@@ -8,7 +8,7 @@ from transformers import PreTrainedTokenizerFast
 
 from lrptrain.batch import Sample
 from lrptrain.intervention import InterventionConfig, Region, effects
-from lrptrain.intervention.casing import STYLES, in_all_cases, style_of, written_like
+from lrptrain.intervention.casing import STYLES, in_cases, style_of, written_like
 
 
 def word_pieces(lowercase=False):
@@ -23,6 +23,7 @@ def word_pieces(lowercase=False):
 
 
 CASED = word_pieces()
+ALL = range(4)
 
 
 def ids_of(text, tokenizer=CASED):
@@ -49,7 +50,7 @@ def test_a_text_in_every_style():
 
 
 def test_a_text_goes_to_words_and_back():
-    found = in_all_cases(ids_of("Good film"), CASED, most=99)
+    found = in_cases(ids_of("Good film"), CASED, 99, ALL)
     assert found is not None
     assert found.style == 1
     assert found.versions == tuple(tuple(ids_of(text)) for text in ("good film", "Good film", "Good Film", "GOOD FILM"))
@@ -58,16 +59,18 @@ def test_a_text_goes_to_words_and_back():
 def test_what_the_tokenizer_does_not_give_back_is_not_written_anew():
     lossy = word_pieces(lowercase=True)
     # Ids of capitals, which this tokenizer never gives: it would read small letters.
-    assert in_all_cases(ids_of("Good"), lossy, most=99) is None
-    assert in_all_cases([2, 1, 3], CASED, most=99) is None  # [UNK]
-    assert in_all_cases([2, 3], CASED, most=99) is None
-    assert in_all_cases([2], CASED, most=99) is None
-    assert in_all_cases(ids_of("Good film"), CASED, most=9) is None  # too long for the model
-    assert in_all_cases(ids_of("Good film"), CASED, most=10) is not None
+    assert in_cases(ids_of("Good"), lossy, 99, ALL) is None
+    assert in_cases([2, 1, 3], CASED, 99, ALL) is None  # [UNK]
+    assert in_cases([2, 3], CASED, 99, ALL) is None
+    assert in_cases([2], CASED, 99, ALL) is None
+    assert in_cases(ids_of("Good film"), CASED, 9, ALL) is None  # too long for the model
+    assert in_cases(ids_of("Good film"), CASED, 10, ALL) is not None
+    # Small letters alone, which fit, where capitals are cut into more tokens.
+    assert in_cases(ids_of("good film"), CASED, 10, [0]).versions == (tuple(ids_of("good film")), None, None, None)
 
 
 def test_every_text_is_written_like_its_donor():
-    cased = [in_all_cases(ids_of(text), CASED, most=99) for text in ("good", "BAD DAY")]
+    cased = [in_cases(ids_of(text), CASED, 99, ALL) for text in ("good", "BAD DAY")]
     longest = len(ids_of("BAD DAY"))
     rows = [[*ids_of(text), *[0] * (longest - len(ids_of(text)))] for text in ("good", "BAD DAY")]
     ids = torch.tensor(rows)
@@ -99,7 +102,7 @@ def falls(model, written):
         ids = torch.tensor(ids_of(text))
         samples.append(Sample(i, i % 2, {"input_ids": ids, "attention_mask": torch.ones_like(ids)}))
     known = torch.cat([model(**{name: x[None] for name, x in each.tensors.items()}) for each in samples])
-    cased = tuple(in_all_cases(each.tensors["input_ids"].tolist(), CASED, 99) for each in samples)
+    cased = tuple(in_cases(each.tensors["input_ids"].tolist(), CASED, 99, ALL) for each in samples)
     rows = np.arange(len(samples))
     return effects(
         model, samples, rows=rows, computed_rows=rows, region=Region("case", texts=cased), grid=None,

@@ -30,7 +30,7 @@ words that have nothing to do with each other 0 with a deviation of 0.05."""
 CHANCE_DEVIATIONS = 3.0
 """Words of a narrow embedding are alike by chance: their cosine has to be so many of its deviations."""
 SURELY_FOLLOWS = 0.01
-"""With so small a p-value the class of a word follows from its meaning, as that of good and bad does: it is evidence."""
+"""With so small a p-value the class of a word follows from its meaning, as of good and bad: it is evidence."""
 MAY_FOLLOW = 0.2
 """With so small a p-value it may: a person judges it."""
 FEW_WORDS = 6

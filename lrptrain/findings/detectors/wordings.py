@@ -12,6 +12,7 @@ from lrptrain.findings.detectors.lengths import has_single_segments
 from lrptrain.findings.detectors.tokens import MIN_TOKEN_RATIO, MIN_TOKEN_TEXTS
 from lrptrain.findings.detectors.unlocated import UnlocatedReliance, any_goes_with_the_answer, judged_rows
 from lrptrain.findings.evaluation import Evaluation
+from lrptrain.findings.finding import Finding
 from lrptrain.findings.statistics import sign_flip_test
 from lrptrain.findings.text_words import (
     MARKERS,
@@ -25,7 +26,7 @@ from lrptrain.findings.text_words import (
     words_of,
 )
 from lrptrain.intervention import Region
-from lrptrain.intervention.casing import CasedText, in_all_cases
+from lrptrain.intervention.casing import CasedText, as_written, in_cases, style_of
 from lrptrain.intervention.words import Span
 
 LEAST_EFFECT = 0.2
@@ -37,13 +38,22 @@ MIN_EXACT = 0.5
 """Of so many of the texts the tokenizer has to give back the very ids, or their case is not tested."""
 
 
-class RelianceOnPunctuation(UnlocatedReliance):
+class _RelianceOnWords(UnlocatedReliance):
+    """The prediction follows certain words, which the maps need not point at."""
+
+    least_effect = LEAST_EFFECT
+
+    def relevance_sentence(self, finding: Finding) -> str:
+        """Return that no map was asked."""
+        return "tested whatever the maps say"
+
+
+class RelianceOnPunctuation(_RelianceOnWords):
     """The prediction follows punctuation: which marks there are, how many and where."""
 
     kind = "reliance_on_punctuation"
     title = "The prediction relies on punctuation"
     order = 76
-    least_effect = LEAST_EFFECT
     remedy = "if wrong, data without it, or with the same in all classes"
     changed = "the punctuation"
 
@@ -66,13 +76,12 @@ class RelianceOnPunctuation(UnlocatedReliance):
             yield Candidate(finding, Region("punctuation", texts=chosen), judged_rows(len(every)))
 
 
-class RelianceOnMarkers(UnlocatedReliance):
+class RelianceOnMarkers(_RelianceOnWords):
     """The prediction follows what tells where a text comes from: links, mentions, hashtags, addresses, numbers."""
 
     kind = "reliance_on_markers"
     title = "The prediction relies on links, names of users or numbers"
     order = 77
-    least_effect = LEAST_EFFECT
     remedy = "if wrong, data without them, or with the same in all classes"
     changed = "these"
 
@@ -173,7 +182,9 @@ def _cased(evaluation: Evaluation, tokenizer: Any) -> tuple[CasedText | None, ..
     longest = max(map(len, texts))
     # Tokenizers that know of no limit say 10^30.
     most = limit if longest <= limit < 10**6 else longest
-    return tuple(in_all_cases(ids, tokenizer, most) for ids in texts)
+    # Only what is there can be lent: a style that no text has may be cut into many more tokens.
+    styles = {style_of(as_written(ids, tokenizer)) for ids in texts}
+    return tuple(in_cases(ids, tokenizer, most, styles) for ids in texts)
 
 
 def _attended(tensors: Any) -> list[int]:

@@ -10,7 +10,7 @@ from lrptrain.batch import Sample
 from lrptrain.findings import DetectionConfig, Effect, Evaluation, ExplainedSample, announce
 from lrptrain.findings.detectors.unlocated import judged_rows
 from lrptrain.findings.detectors.wordings import RelianceOnCase, RelianceOnMarkers, RelianceOnPunctuation
-from lrptrain.intervention.casing import in_all_cases
+from lrptrain.intervention.casing import in_cases
 from lrptrain.monitor.record_builder import RecordBuilder
 from tests.intervention.test_casing import CASED, ids_of, word_pieces
 
@@ -107,7 +107,7 @@ def test_case_is_tested_where_the_tokenizer_gives_texts_back():
     texts = ["So it is" if i % 2 else "so it is" for i in range(40)]
     (one,) = RelianceOnCase().detect(evaluation(texts), CONFIG)
     # The limit of this tokenizer is none: no text may get longer than the longest.
-    assert one.region.texts == tuple(in_all_cases(ids_of(text), CASED, len(ids_of("So it is"))) for text in texts)
+    assert one.region.texts == tuple(in_cases(ids_of(text), CASED, len(ids_of("So it is")), {0, 1}) for text in texts)
     some = [f"{text} \N{SNOWMAN}" if i in (0, 8) else text for i, text in enumerate(texts)]
     (one,) = RelianceOnCase().detect(evaluation(some), CONFIG)
     assert one.rows.tolist() == [row for row in judged_rows(40).tolist() if row not in (0, 8)]
@@ -134,7 +134,9 @@ def test_it_is_for_a_person_to_judge(first, second, strategy, least, lines):
         return RecordBuilder(class_names=["cat", "dog"]).build(given, [], [one], [effect])
 
     assert record(least - 0.01).findings == []
-    (text,) = announce(record(least + 0.01).findings)
+    (fact,) = record(least + 0.01).findings
+    assert ("no map can show it" in str(fact)) == (strategy == "case")
+    (text,) = announce([fact])
     assert text.startswith("Confirmed, for you to judge, all classes")
     assert all(line in " ".join(text.split()) for line in lines)
     assert record(0.9).scalars["relevance/severity"] == 0.0
