@@ -134,13 +134,15 @@ def _groups(
     """
     relevant = _relevant_words(evaluation, usable)
     every_word = sorted({word.ids for words in usable for word in words})
-    for words in alike(relevant, every_word, evaluation.token_vectors):
-        rows = np.array([row for row, text in enumerate(usable) if any(word.ids in words for word in text)])
-        if len(words) < MIN_WORDS or len(rows) < MIN_TOKEN_TEXTS:
+    for read in alike(relevant, every_word, evaluation.token_vectors):
+        if len(read) < MIN_WORDS:
             continue
-        shares_of_classes = [np.isin(np.flatnonzero(predicted == label), rows).mean() for label in np.unique(predicted)]
-        if sum(share >= MIN_CLASS_SHARE for share in shares_of_classes) < 2:
+        words = read
+        if not _is_of_two_classes(words, usable, predicted):
+            words = with_all_alike(read, every_word, evaluation.token_vectors)
+        if not _is_of_two_classes(words, usable, predicted):
             continue
+        rows = _rows_with(words, usable)
         pairs = [
             relevance_of(evaluation.samples[row], [word.span for word in usable[row] if word.ids in words])
             for row in rows
@@ -148,6 +150,20 @@ def _groups(
         shares, expected = (np.array(column) for column in zip(*pairs, strict=True))
         if shares.mean() >= MIN_TOKEN_RATIO * expected.mean():
             yield WordGroup(words, rows, shares, expected, sign_flip_test(-shares, -expected))
+
+
+def _rows_with(words: Collection[Word], usable: Sequence[Sequence[TextWord]]) -> Int[np.ndarray, " n"]:
+    """Return the texts that have any of some words."""
+    return np.array([row for row, text in enumerate(usable) if any(word.ids in words for word in text)], dtype=int)
+
+
+def _is_of_two_classes(
+    words: Collection[Word], usable: Sequence[Sequence[TextWord]], predicted: Int[np.ndarray, " n"]
+) -> bool:
+    """Return whether many texts, of two classes at least, have any of some words, so that they can be exchanged."""
+    rows = _rows_with(words, usable)
+    shares = [np.isin(np.flatnonzero(predicted == label), rows).mean() for label in np.unique(predicted)]
+    return len(rows) >= MIN_TOKEN_TEXTS and sum(share >= MIN_CLASS_SHARE for share in shares) >= 2
 
 
 def _relevant_words(evaluation: Evaluation, usable: Sequence[Sequence[TextWord]]) -> list[Word]:
@@ -180,11 +196,10 @@ def alike(
         return [frozenset([word]) for word in words]
     unit = _centred(every_word, words, vectors)
     hierarchy = require("scipy.cluster.hierarchy", "monitor")
-    likeness = max(LIKENESS, CHANCE_DEVIATIONS / np.sqrt(unit.shape[1]))
     # Of unit vectors, half of the squared distance is 1 less the cosine: vectors of zeros are like no others.
     distances = np.clip(1 - unit @ unit.T, 0, 2)
     pairs = distances[np.triu_indices(len(words), 1)]
-    numbers = hierarchy.fcluster(hierarchy.average(pairs), 1 - likeness, "distance")
+    numbers = hierarchy.fcluster(hierarchy.average(pairs), 1 - _least_likeness(unit), "distance")
     groups: dict[int, list[Word]] = defaultdict(list)
     for word, number in zip(words, numbers.tolist(), strict=True):
         groups[number].append(word)
@@ -203,6 +218,32 @@ def _centred(
 
 def _vector(word: Word, vectors: Mapping[int, Float[np.ndarray, " width"]]) -> Float[np.ndarray, " width"]:
     return np.mean([vectors[token] for token in word], axis=0)
+
+
+def with_all_alike(
+    words: Collection[Word], every_word: Sequence[Word], vectors: Mapping[int, Float[np.ndarray, " width"]]
+) -> frozenset[Word]:
+    """Return words of a kind with all others of the kind, whether they are read or not.
+
+    A model may read the words of one class alone, and take whatever has none of them for the other class: that other
+    class's words tell what it does not read.
+
+    Args:
+        words: Words that are alike.
+        every_word: All words, these among them.
+        vectors: The embedding of every token.
+    """
+    unit = _centred(every_word, every_word, vectors)
+    is_in = np.array([word in words for word in every_word])
+    likeness = unit @ unit[is_in].mean(0)
+    return frozenset(words) | {
+        word for word, value in zip(every_word, likeness, strict=True) if value >= _least_likeness(unit)
+    }
+
+
+def _least_likeness(unit: Float[np.ndarray, "words width"]) -> float:
+    """Return from which mean cosine on words are of a kind."""
+    return float(max(LIKENESS, CHANCE_DEVIATIONS / np.sqrt(unit.shape[1])))
 
 
 def follows_meaning(

@@ -8,7 +8,7 @@ import torch
 
 from lrptrain.batch import Sample
 from lrptrain.findings import DetectionConfig, Effect, Evaluation, ExplainedSample, announce
-from lrptrain.findings.detectors.word_groups import SuspiciousWordGroup, alike, follows_meaning
+from lrptrain.findings.detectors.word_groups import SuspiciousWordGroup, alike, follows_meaning, with_all_alike
 from lrptrain.findings.text_words import words_of
 from lrptrain.intervention import Region
 from lrptrain.monitor.record_builder import RecordBuilder
@@ -110,6 +110,16 @@ def test_what_a_class_alone_has_is_no_exchange():
     assert detected(evaluation((TOWNS[:4], OTHERS), TOWNS)) == []
 
 
+def test_words_that_are_not_read_belong_to_a_kind_that_is():
+    # As in a model that reads the towns of one class, and takes all else for the other.
+    (one,) = detected(evaluation(split(TOWNS), TOWNS[:4]))
+    assert one.finding.where.startswith("which of 8 words of one kind")
+    assert len(one.rows) == 64
+    # Where the towns that are read stand in both classes, the others are left out.
+    (one,) = detected(evaluation((TOWNS[::2], TOWNS[1::2]), TOWNS[:4]))
+    assert one.finding.where.startswith("which of 4 words of one kind")
+
+
 def test_what_is_not_read_or_marked_as_evidence_is_not_suspected():
     assert detected(evaluation(split(TOWNS), [])) == []
     assert detected(evaluation(split(TOWNS), TOWNS, annotated=TOWNS)) == []
@@ -152,6 +162,8 @@ def test_words_are_alike_by_what_they_do_not_have_in_common_with_all():
     assert max(map(len, alike(words, words, narrow))) <= 3
     assert alike(words[:1], words, VECTORS) == [frozenset(words[:1])]
     assert alike([], words, VECTORS) == []
+    towns = frozenset((NUMBER[word],) for word in TOWNS)
+    assert with_all_alike(sorted(towns)[:3], words, VECTORS) == towns
 
 
 def test_the_test_of_meaning_is_right_in_its_extremes():
