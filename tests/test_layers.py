@@ -48,7 +48,7 @@ LAYERS = {
     "metrics": {"batch", "relevance"},
     "intervention": {"batch", "metrics", "relevance"},
     "guidance": {"batch", "intervention", "metrics", "relevance", "trainers", "extras"},
-    "findings": {"batch", "extras", "intervention"},
+    "findings": {"batch", "extras", "intervention", "render"},
     "render": {"extras"},
     "trainers": {"models", "relevance", "render", "extras", "files"},
     "loggers": {"findings", "render", "extras", "files"},

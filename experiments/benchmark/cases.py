@@ -41,7 +41,7 @@ class Case:
         correlation: Share (0..1) of the samples that show the mark of their own class; None where each shows that of
             any class, whatever its own.
         seed: The number of the round: 0..9 in the first test, from 10 on in the second one, from 20 on in the
-            third one.
+            third one, from 100 on in the one of texts alone.
         number: The number of the run in its round; with the seed, it seeds everything random.
     """
 

@@ -4,6 +4,7 @@
     .venv/bin/python -m experiments.benchmark.run test --seeds 10 --minutes 80
     .venv/bin/python -m experiments.benchmark.run again --seeds 5           # a later monitor, on rounds of its own
     .venv/bin/python -m experiments.benchmark.run third --seeds 5           # a still later one, likewise
+    .venv/bin/python -m experiments.benchmark.run texts --seeds 5           # a still later one, on texts alone
     .venv/bin/python -m experiments.benchmark.run tables                    # from what is saved
 
 Every run is a line in `results/`; what was cut off goes on with what is missing.
@@ -21,8 +22,8 @@ from experiments.records import append
 from experiments.table import write_between
 
 HERE = Path(__file__).resolve().parent
-RESULTS = {name: HERE / "results" / f"{name}.jsonl" for name in ("development", "test", "again", "third")}
-FIRST = {"test": 0, "again": SEEDS, "third": 2 * SEEDS}
+RESULTS = {name: HERE / "results" / f"{name}.jsonl" for name in ("development", "test", "again", "third", "texts")}
+FIRST = {"test": 0, "again": SEEDS, "third": 2 * SEEDS, "texts": 10 * SEEDS}
 """The first round of every test: each has rounds of its own."""
 
 
@@ -48,6 +49,8 @@ def texts() -> dict[str, str]:
         written |= {f"again: {name}": text for name, text in report.tables_again(runs).items()}
     if runs := list(load(RESULTS["third"]).values()):
         written |= {f"third: {name}": text for name, text in report.tables_third(runs).items()}
+    if runs := list(load(RESULTS["texts"]).values()):
+        written |= {f"texts: {name}": text for name, text in report.tables_again(runs).items()}
     return written
 
 
@@ -66,7 +69,10 @@ def main() -> None:
     if arguments.step == "try":
         complete(RESULTS["development"], development(), arguments.minutes)
     if arguments.step in FIRST:
-        complete(RESULTS[arguments.step], planned(arguments.seeds, FIRST[arguments.step]), arguments.minutes)
+        cases = planned(arguments.seeds, FIRST[arguments.step])
+        if arguments.step == "texts":
+            cases = [case for case in cases if case.task == "texts"]
+        complete(RESULTS[arguments.step], cases, arguments.minutes)
     tables()
 
 

@@ -7,7 +7,7 @@ A new kind is one file: a class with `kind`, `title` and `detect`, and a call of
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from importlib import import_module
-from typing import TYPE_CHECKING, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 from jaxtyping import Int
@@ -30,6 +30,7 @@ class DetectionConfig:
         bound: The share of the relevance, in (0, 1), that must lie on the annotation; "chance" for the annotated area.
         confidence: The level of intervals and tests, in (0, 1).
         region_names: The names of the regions of a mask `[regions, height, width]`; the first is the evidence.
+        tokenizer: That of the texts; None where it is not known, so that `name_tokens` gives numbers.
     """
 
     class_names: Sequence[str]
@@ -37,6 +38,7 @@ class DetectionConfig:
     bound: float | str = "chance"
     confidence: float = 0.95
     region_names: Sequence[str] = ()
+    tokenizer: Any = None
 
 
 class Candidate(NamedTuple):

@@ -1,6 +1,6 @@
 """What detectors read: the samples of one evaluation, each with its prediction, its relevance maps and their scores."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -73,12 +73,14 @@ class Evaluation:
             None.
         epoch: The number of the epoch.
         step: The global step.
+        token_vectors: The model's embedding of the tokens of its texts, by token id; empty where it has none.
     """
 
     samples: Sequence[ExplainedSample]
     inputs: Sequence[Sample] | None = None
     epoch: int = 0
     step: int = 0
+    token_vectors: Mapping[int, Float[np.ndarray, " width"]] = field(default_factory=dict)
 
     @property
     def targets(self) -> list[str]:

@@ -77,8 +77,8 @@ class Finding:
             and a mark that lies there in most of them.
         strategy: What the intervention did to the place: `"swap"`, `"inpaint"`, `"fill"` or, to words, `"delete"`; to
             the image as a whole, `"statistics"`, `"detail"`, `"shading"` or `"edges"`; to the annotated object,
-            `"location"` or `"size"`; to the text as a whole, `"length"`; with a mark, `"paste"`; "" where it is not
-            known.
+            `"location"` or `"size"`; to the text as a whole, `"length"`, or word by word `"words"`, `"punctuation"`,
+            `"markers"` or `"case"`; with a mark, `"paste"`; "" where it is not known.
         excerpts: Of texts, the words of the worst samples that show it, in their order.
         also: The further findings of the same fact, in classes and groups and for other targets; see
             `lrptrain.findings.facts`. None of them has any of its own.

@@ -30,6 +30,10 @@ _CHANGES = {
     "location": ("Put where another class's object lies", "the same class's"),
     "size": ("Made as large as another class's object", "the same class's"),
     "length": ("Made as long as another class's text", "the same class's"),
+    "words": ("Exchanged for those of another class's text", "the same class's"),
+    "punctuation": ("Given the punctuation of another class's text", "the same class's"),
+    "markers": ("Given those of another class's text", "the same class's"),
+    "case": ("Capitalised like another class's text", "the same class's"),
     "paste": ("Put into images of other classes", "another piece of its image"),
     "inpaint": ("Painted over", "random places"),
     "fill": ("Covered with the mean colour", "random places"),
@@ -42,7 +46,7 @@ _REMEDIES = {
     True: 'data without it, or guidance by "swap": docs/tutorials/mend.md',
     False: "data without it, or annotate and guide: docs/tutorials/mend.md",
 }
-_REMEDY_OF_DOUBT = "if it is not the object, annotate and guide: docs/tutorials/mend.md"
+_REMEDY_OF_DOUBT = "if it is {evidence}, annotate and guide: docs/tutorials/mend.md"
 
 
 class Sentences(NamedTuple):
@@ -91,7 +95,7 @@ def sentences(finding: "Finding") -> Sentences:
 def _remedy(finding: "Finding") -> str:
     """Return what to try first against what is confirmed."""
     if finding.may_be_evidence:
-        return _REMEDY_OF_DOUBT
+        return _REMEDY_OF_DOUBT.format(evidence="no evidence" if finding.medium == "text" else "not the object")
     return get_detector(finding.kind).remedy or _REMEDIES[finding.annotated]
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -15,6 +15,7 @@ from lrptrain.batch import Sample, collate, model_inputs
 from lrptrain.batch.content import content_tokens
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.intervention.boxes import Box
+from lrptrain.intervention.casing import CasedText, written_like
 from lrptrain.intervention.changes import Change, KeptChanges
 from lrptrain.intervention.confidence import sharpened
 from lrptrain.intervention.detail import swap_detail
@@ -28,6 +29,7 @@ from lrptrain.intervention.shading import swap_shading
 from lrptrain.intervention.statistics import ValueRange, swap_statistics, value_range
 from lrptrain.intervention.swap import donors_by_prediction, places_in_order, swap_pixels, swap_places
 from lrptrain.intervention.texts import random_tokens
+from lrptrain.intervention.words import TextWords, with_words_of
 from lrptrain.metrics.deletion import delete_tokens
 from lrptrain.relevance.outputs import read_logits
 
@@ -120,6 +122,9 @@ class _Chunk:
         colour: The mean colour of all images, with which regions are filled; empty where they are not.
         valid: The values that pixels have in all images, where those are changed as a whole; else None.
         source: The image of a mark that is put into others; else None.
+        rows: The indices of the samples.
+        donor_rows: Those of the donors of each swap.
+        most_tokens: The length of the longest text of all, which the model takes for sure.
     """
 
     batch: Mapping[str, Tensor]
@@ -132,6 +137,9 @@ class _Chunk:
     colour: Float[Tensor, " channels"]
     valid: ValueRange | None = None
     source: Float[Tensor, "channels height width"] | None = None
+    rows: Int[np.ndarray, " batch"] | None = None
+    donor_rows: Sequence[Int[np.ndarray, " batch"]] = ()
+    most_tokens: int = 0
 
 
 @torch.no_grad()
@@ -183,16 +191,22 @@ def effects(
     swap = strategy == "swap" or region.is_property
     # Painting over continues what is kept: from the very edge of the evidence, it would spread that over the image.
     margin = config.margin if swap else None
-    # Every sample has a place to give, also where that of a single class is tested; surroundings need an annotation.
-    givers = rows if region.by_annotation else np.arange(len(samples))
+    # Every sample has a place to give, also where that of a single class is tested; surroundings need an annotation,
+    # and a text that has no word of a kind has none to exchange.
+    givers = rows if region.by_annotation or region.kind in ("words", "case") else np.arange(len(samples))
     # First donors of another class, the change; then donors of the same class, the control.
     donors = [donors_by_prediction(predicted, givers, config.seed, same) for same in (False, True)] if swap else []
     if grid is None and strategy != "swap" and not all(_says_its_padding(sample) for sample in samples):
         raise ValueError("texts cannot lose tokens without an attention_mask [batch, tokens] in the batch")
+    if region.kind == "case" and any(region.texts[row] is None for row in rows):
+        raise ValueError(
+            "the tokenizer does not give most texts back as they were, or makes them too long in another case"
+        )
     random = _random_numbers(samples, grid, config)
     colour = _mean_colour(samples) if config.strategy == "fill" else torch.empty(0)
     valid = value_range(images_of(samples)) if strategy in SWAPS_OF_IMAGES else None
     source = images_of(samples)[region.which[0]] if isinstance(region.which, tuple) and strategy == "paste" else None
+    longest = max((len(each.tensors["input_ids"]) for each in samples if "input_ids" in each.tensors), default=0)
     changes = [np.empty(0)]
     controls = [np.empty(0)]
     for start in range(0, len(computed_rows), config.batch_size):
@@ -202,7 +216,21 @@ def effects(
         batch, *donor_batches = _padded_alike(samples, [chunk_rows, *donor_rows], device)
         place = tokens(region, batch) if grid is None else pixels(region, batch, grid, margin)
         numbers = random[:, chunk_rows].to(device)
-        chunk = _Chunk(batch, donor_batches, place, region, config, grid, numbers, colour, valid, source)
+        chunk = _Chunk(
+            batch,
+            donor_batches,
+            place,
+            region,
+            config,
+            grid,
+            numbers,
+            colour,
+            valid,
+            source,
+            chunk_rows,
+            donor_rows,
+            longest,
+        )
         with forward_context():
             variants = list(_altered(chunk))
             answers = [class_probabilities(output).cpu().numpy() for output in _outputs(model, variants)]
@@ -344,10 +372,26 @@ def _given_tokens(region: Region, donors: Mapping[str, Tensor]) -> Bool[Tensor, 
     return place & (donors["rationale"] != 1) if "rationale" in donors else place
 
 
+def _reworded(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
+    """Yield the texts with the wording of their donors of another class, then of those of the same class."""
+    texts = chunk.region.texts
+    assert chunk.rows is not None
+    for donors, rows in zip(chunk.donors, chunk.donor_rows, strict=True):
+        own, given = ([texts[row] for row in each] for each in (chunk.rows, rows))
+        if chunk.region.kind == "case":
+            yield written_like(chunk.batch, cast("list[CasedText]", own), cast("list[CasedText]", given))
+        else:
+            words = cast("list[TextWords]", own), cast("list[TextWords]", given)
+            yield with_words_of(chunk.batch, donors, *words, chunk.most_tokens)
+
+
 def _altered_texts(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
     batch = chunk.batch
     if chunk.region.kind == "length":
         yield from at_lengths(batch, [inner_tokens(donors).sum(1) for donors in chunk.donors])
+        return
+    if chunk.region.is_wording:
+        yield from _reworded(chunk)
         return
     content = content_tokens(batch)
     region = chunk.changed

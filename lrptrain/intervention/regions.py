@@ -13,8 +13,13 @@ from torch.nn import functional as F
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.annotations import IGNORED, boxes_to_mask
 from lrptrain.batch.content import content_tokens
+from lrptrain.intervention.casing import CasedText
 from lrptrain.intervention.lengths import inner_tokens
 from lrptrain.intervention.swap import outside_evidence, ring_share
+from lrptrain.intervention.words import TextWords
+
+WORDINGS = ("words", "punctuation", "markers", "case")
+"""What a text takes from another one word by word."""
 
 
 @dataclass(frozen=True)
@@ -27,12 +32,16 @@ class Region:
             strength of its fine detail, and `"shading"`: how light falls across it, likewise. `"edges"`: what lies
             along its edges. `"location"`: where the evidence lies in an image. `"size"`: how large it is there.
             `"mark"`: a piece of one image that is put into others. `"token"`: every occurrence of a token in a text.
-            `"place"`: a place in a text. `"length"`: how long a text is, which lies at all of its tokens.
+            `"place"`: a place in a text. `"length"`: how long a text is, which lies at all of its tokens. `"words"`:
+            words of one kind in texts; `"punctuation"`; `"markers"`: links, numbers and the like; and `"case"`:
+            capitals.
         which: For `"named"` the index of the region; for `"patches"` the indices of the tokens, row by row; for
             `"mark"` the index of the sample, and top, left, bottom and right of the piece; for `"token"` its id; for
             `"place"` 0 for the first content token, -1 for the last, and so on.
         exchanged: Whether a place, patches or a place in a text, takes what another sample has in the same place,
             rather than to be removed.
+        texts: For `"words"`, `"punctuation"` and `"markers"` the words of every sample; for `"case"` the ways in which
+            each can be written, None for one that cannot.
     """
 
     kind: Literal[
@@ -49,9 +58,14 @@ class Region:
         "token",
         "place",
         "length",
+        "words",
+        "punctuation",
+        "markers",
+        "case",
     ]
     which: int | tuple[int, ...] = 0
     exchanged: bool = False
+    texts: tuple[TextWords, ...] | tuple[CasedText | None, ...] = ()
 
     @property
     def is_place(self) -> bool:
@@ -70,7 +84,14 @@ class Region:
     @property
     def is_property(self) -> bool:
         """Whether it is a property of the whole sample or of its evidence, or its edges: it can only be swapped."""
-        return self.kind in ("statistics", "detail", "shading", "edges", "location", "size", "length")
+        return (
+            self.kind in ("statistics", "detail", "shading", "edges", "location", "size", "length") or self.is_wording
+        )
+
+    @property
+    def is_wording(self) -> bool:
+        """Whether it is what a text says in certain words, or how they are written."""
+        return self.kind in WORDINGS
 
 
 def image_of(batch: Mapping[str, Tensor]) -> tuple[str, Tensor]:
@@ -129,7 +150,7 @@ def kept_by_margin(samples: Iterable[Sample], margin: int) -> float:
 
 def tokens(region: Region, batch: Mapping[str, Tensor]) -> Bool[Tensor, "batch tokens"]:
     """Return where a region lies in texts, among the content tokens."""
-    if region.kind == "length":
+    if region.kind == "length" or region.is_wording:
         return inner_tokens(batch)
     content = content_tokens(batch)
     if region.kind == "token":

@@ -49,6 +49,7 @@ from lrptrain.monitor.run_recorder import RunRecorder
 from lrptrain.monitor.sample_reader import SampleReader
 from lrptrain.monitor.skill import Skill
 from lrptrain.monitor.summary import logged_metrics
+from lrptrain.monitor.token_vectors import token_vectors
 from lrptrain.relevance.default import DEFAULT_METHODS
 from lrptrain.relevance.logit_view import one_logit_as
 from lrptrain.relevance.preserve import preserved
@@ -268,7 +269,10 @@ class MonitorCore:
         """Say once how a single logit is read, what is left out of a tuple, and that tokens have no names."""
         title = self.config.title
         if "input_ids" in self.reader.read(batch) and not self._builder.names_tokens(context.name_sources):
-            self.inform(f"{title} names tokens by their ids: tokenizer= says which tokenizer names them")
+            self.inform(
+                f"{title} names tokens by their ids: tokenizer= says which tokenizer names them; without it, kinds of "
+                "words, punctuation, links, numbers and capitals are not tested"
+            )
         if self.config.task is None and _has_one_logit(context, self.reader.read(batch)):
             self.inform(f"{title}: {ONE_LOGIT}")
             if _are_signs(self.reader.read(batch).get("label")):
@@ -431,7 +435,8 @@ class MonitorCore:
         if self.config.intervention_config is not None and not self._has_inputs_of(gathered.explained):
             self._inputs = gather_inputs(self.reader.sample.first(self._extent.samples))
         inputs = None if self._inputs is None else self._inputs.samples
-        evaluation = Evaluation(gathered.explained, inputs=inputs, epoch=context.epoch, step=context.step)
+        vectors = token_vectors(context.model, gathered.explained) if inputs is not None else {}
+        evaluation = Evaluation(gathered.explained, inputs, context.epoch, context.step, vectors)
         candidates = self._builder.candidates(evaluation, context.name_sources)
         kept_changes = changes_to_keep(candidates)
         record = self._judge(context, evaluator, evaluation, candidates, kept_changes)

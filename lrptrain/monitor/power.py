@@ -81,7 +81,10 @@ def found_by(
     if is_tested:
         places = "fixed places, marks, clusters of maps, edges, colour, contrast, sharpness and light"
     if texts:
-        places = "single words and the ends of texts; nothing that is everywhere"
+        places = "single words, the ends of texts"
+        if is_tested:
+            kinds = "words alike in its embedding, punctuation, links, numbers, capitals"
+            places = f"single words, {kinds}, the length and the ends of texts"
     return Power(True, f"Looked for without annotations: {places}.")
 
 

@@ -31,7 +31,7 @@ from lrptrain.loggers.local import PROOFS, evaluation_name
 from lrptrain.monitor import drawing, summary
 from lrptrain.monitor.excerpts import MOST_EXCERPTS, excerpt
 from lrptrain.monitor.proving import CandidateOf, Kept, with_proofs
-from lrptrain.trainers.naming import NameSources, class_names_or_numbers, find_tokens, has_tokenizer
+from lrptrain.trainers.naming import NameSources, class_names_or_numbers, find_tokenizer, find_tokens, has_tokenizer
 
 
 @dataclass(frozen=True)
@@ -74,6 +74,7 @@ class RecordBuilder:
             bound=self.bound,
             confidence=self.confidence,
             region_names=self.region_names,
+            tokenizer=find_tokenizer(self.tokenizer, sources) if evaluation.medium == "text" else None,
         )
         return detect_candidates(evaluation, config)
 

@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 from examples import finding
 
+from lrptrain.findings import OVERALL, Scope
 from lrptrain.findings.detectors.detail import RelianceOnDetail
 from lrptrain.findings.first_look import FEW, HALF, OF_PROPERTY, QUARTER, UNMOVED, first_look, is_settled
 from lrptrain.findings.statistics import sign_flip_test
@@ -14,12 +15,13 @@ ALL = np.arange(COUNT)
 OUTSIDE = Region("outside")
 CORNER = Region("patches", (3,))
 # 64 values with a spread of 0.03: the 99 % interval of the mean reaches 0.0094 to either side, that of 99.9 % 0.012.
+CLASS = Scope("class", "dog")
 NOISE = np.linspace(-0.05, 0.05, HALF.least)
 
 
-def settles(differences, kind="focus_outside_annotation", region=OUTSIDE, medium="text", **changed):
+def settles(differences, kind="focus_outside_annotation", region=OUTSIDE, medium="text", scope=CLASS, **changed):
     settings = {"rows": COUNT, "tests": 1, "min_effect": 0.05, "confidence": 0.95} | changed
-    return is_settled(finding(kind=kind, medium=medium), differences, region, **settings)
+    return is_settled(finding(kind=kind, medium=medium, scope=scope), differences, region, **settings)
 
 
 def test_the_first_look_is_a_random_half_and_never_few():
@@ -64,7 +66,7 @@ def test_an_interval_below_what_matters_ends_a_test():
     assert settles(NOISE + 0.045, min_effect=0.1)
     assert settles(NOISE + 0.0395)
     assert not settles(NOISE + 0.0395, confidence=0.999)  # a stricter user is not overruled
-    assert settles(NOISE + 0.2, "reliance_outside_annotation")  # it is confirmed from 0.3 on
+    assert settles(NOISE + 0.2, "reliance_outside_annotation", scope=OVERALL)  # it is confirmed from 0.3 on
     assert not settles(np.append(NOISE[1:], np.nan) + 0.035)  # a sample less than a look has
 
 
@@ -73,8 +75,10 @@ def test_an_interval_far_above_what_matters_ends_a_test():
     assert not settles(NOISE + 0.055)
     assert not settles(NOISE + 0.059)
     assert not settles(NOISE + 0.065, confidence=0.99999)
-    assert not settles(NOISE + 0.305, "reliance_outside_annotation")
-    assert settles(NOISE + 0.315, "reliance_outside_annotation")
+    assert not settles(NOISE + 0.505, "reliance_outside_annotation")  # of one class
+    assert settles(NOISE + 0.515, "reliance_outside_annotation")
+    assert not settles(NOISE + 0.305, "reliance_outside_annotation", scope=OVERALL)
+    assert settles(NOISE + 0.315, "reliance_outside_annotation", scope=OVERALL)
 
 
 def test_an_exchange_is_confirmed_early_from_thirty_points_on():
@@ -93,7 +97,7 @@ def test_what_ends_a_test_early_is_corrected_over_all_tests():
 
 
 @pytest.mark.parametrize(("medium", "moved", "settled"), [
-    ("image", 0.19, True), ("image", 0.21, False), ("text", 0.29, True), ("text", 0.31, False),
+    ("image", 0.19, True), ("image", 0.21, False), ("text", 0.49, True), ("text", 0.51, False),
 ])  # fmt: skip
 def test_a_class_is_settled_by_five_samples_of_which_none_moved(medium, moved, settled):
     seen = np.array([0.0, 0.1, 0.0, 0.05, moved])

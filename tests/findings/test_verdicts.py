@@ -9,6 +9,7 @@ from lrptrain.findings import (
     Effect,
     Scope,
     carry_over,
+    effect_ratio,
     fold,
     news_among,
     reach_verdicts,
@@ -38,17 +39,29 @@ def test_a_clear_effect_confirms_and_none_refutes():
 
 
 def test_what_no_map_shows_is_confirmed_by_a_large_effect_only():
-    unseen = replace(SUSPECT, kind="reliance_outside_annotation")
+    unseen = replace(SUSPECT, kind="reliance_outside_annotation", scope=OVERALL)
     effects = [effect(0.4), effect(0.2), effect(0.3, spread=0.5)]
     assert [fact.state for fact in reach_verdicts([unseen] * 3, effects, 0.05)] == ["confirmed", "refuted", "suspected"]
     assert [fact.state for fact in reach_verdicts([unseen] * 3, effects, 0.35)] == ["confirmed", "refuted", "suspected"]
 
 
-@pytest.mark.parametrize(("medium", "least"), [("image", 0.2), ("text", 0.3), ("", 0.3)])
-def test_what_no_map_shows_is_confirmed_by_a_smaller_effect_on_images(medium, least):
-    unseen = replace(SUSPECT, kind="reliance_outside_annotation", medium=medium)
+CLASS = Scope("class", "cat")
+
+
+@pytest.mark.parametrize(
+    ("medium", "scope", "least"),
+    [
+        ("image", OVERALL, 0.2), ("image", CLASS, 0.2), ("text", OVERALL, 0.3), ("", OVERALL, 0.3),
+        ("text", CLASS, 0.5), ("text", Scope("group", "1"), 0.5),
+    ],
+)  # fmt: skip
+def test_what_no_map_shows_is_confirmed_by_less_on_images_and_by_more_in_a_class_of_texts(medium, scope, least):
+    unseen = replace(SUSPECT, kind="reliance_outside_annotation", medium=medium, scope=scope)
     below, above = (effect(least + off, spread=0.005) for off in (-0.01, 0.01))
     assert [fact.state for fact in reach_verdicts([unseen] * 2, [below, above], 0.05)] == ["refuted", "confirmed"]
+    # The number that shows a trend goes by the same bound.
+    ratios = [effect_ratio([unseen], [each], 0.05) for each in (below, above)]
+    assert ratios == pytest.approx([1 - 0.01 / least, 1 + 0.01 / least])
 
 
 def removed(mean, **options):

@@ -19,6 +19,11 @@ SCORE = "energy_pointing_game"
 
 LEAST_EFFECT_ON_IMAGES = 0.2
 """The least mean change of a probability that confirms that a model leans on the surroundings of images."""
+LEAST_EFFECT_IN_A_CLASS = 0.5
+"""The same of the texts of one class. A sound model may read only what speaks for one class, and take all else for the
+other: clean models of tweets had up to 0.42 (its interval from 0.32 on) in one class beside 0.02 in the other half-way
+through their training, and 0.32 at its end. That is an effect, and no noise: a stricter interval would not tell it from
+a shortcut. All texts together have up to 0.22 then, and where a shortcut was planted either class has 0.5 and more."""
 SHOWN = 0.5
 """Maps with so much of their relevance outside the annotation show a reliance on what lies there."""
 HIDDEN = 0.1
@@ -78,8 +83,10 @@ class RelianceOutsideAnnotation(Detector):
     reported_unconfirmed = False
 
     def least_effect_of(self, finding: Finding) -> float:
-        """Return less for images than for texts and all else."""
-        return LEAST_EFFECT_ON_IMAGES if finding.medium == "image" else self.least_effect
+        """Return less for images than for texts and all else, and of these more for a single class or group."""
+        if finding.medium == "image":
+            return LEAST_EFFECT_ON_IMAGES
+        return self.least_effect if finding.scope == OVERALL else LEAST_EFFECT_IN_A_CLASS
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterable[Candidate]:
         """Return nothing: `FocusOutsideAnnotation` has tested the same scopes."""

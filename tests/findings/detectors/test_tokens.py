@@ -2,8 +2,9 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+from scipy.stats import hypergeom
 
-from lrptrain.findings.detectors.tokens import TextContent, _position_in_words, suspicious_tokens
+from lrptrain.findings.detectors.tokens import TextContent, _association, _position_in_words, suspicious_tokens
 
 WORD, COMMON = 900, 7
 
@@ -110,3 +111,97 @@ def test_a_word_and_a_place_of_many_texts_are_suspected_in_one_half_and_judged_i
     # Of fewer, all texts do both.
     (few,) = suspicious_tokens(texts(510))
     assert few.rows.tolist() == few.judges.tolist() == list(range(1, 510, 2))
+
+
+def heavier(text, where, times):
+    """The text with some of its tokens so many times as relevant."""
+    shares = text.shares * np.where(where, times, 1.0)
+    return replace(text, shares=shares / shares.sum())
+
+
+def uniform(text):
+    return replace(text, shares=np.full(12, 1 / 12))
+
+
+def test_a_few_texts_that_are_all_about_a_word_do_not_make_it_relevant():
+    plain = [uniform(text) for text in texts()]
+    # In 6 of 30 texts nearly all of the relevance, in the others next to none: twice its share in the mean.
+    odd = [heavier(text, text.token_ids == WORD, 200.0 if i % 10 == 1 else 0.1) for i, text in enumerate(plain)]
+    mean = np.mean([text.shares[text.token_ids == WORD].sum() for text in odd if (text.token_ids == WORD).any()])
+    assert mean > 2 / 12
+    assert found(odd) == []
+    assert found([heavier(text, text.token_ids == WORD, 200.0) for text in plain]) == [(WORD, False, 1)]
+
+
+def test_a_word_has_to_have_twice_its_share():
+    plain = [uniform(text) for text in texts()]
+    # A share of 1.8 / 12.8, and of 3 / 14.
+    assert found([heavier(text, text.token_ids == WORD, 1.8) for text in plain]) == []
+    assert found([heavier(text, text.token_ids == WORD, 3.0) for text in plain]) == [(WORD, False, 1)]
+
+
+def test_p_values_are_corrected_for_all_words_and_positions():
+    (token,) = suspicious_tokens([heavier(uniform(text), text.token_ids == WORD, 9.0) for text in texts()])
+    # The least p-value of 9,999 random signs, times the planted word, the common one and four positions.
+    assert token.p_value == pytest.approx(6 / 10_000)
+
+
+def test_a_word_is_common_in_a_class_and_not_in_all_of_them_together():
+    def with_words(of_each):
+        sample = [uniform(text) for text in texts(400, planted=11, weight=0.0)]
+        for label, count in enumerate(of_each):
+            rows = [i for i in range(400) if i % 2 == label][:count]
+            for row in rows:
+                sample[row].token_ids[5] = WORD
+        return [heavier(text, text.token_ids == WORD, 9.0) for text in sample]
+
+    assert found(with_words((15, 50))) == []  # 7 % and 25 % of the texts
+    assert found(with_words((15, 62))) == [(WORD, False, 1)]
+
+
+def test_the_association_is_that_of_more_often_not_of_otherwise():
+    # 10 of 60 texts have the word, 8 of them among the 30 of class 1.
+    wanted = hypergeom.sf(7, 60, 30, 10)
+    assert _association({0: 2, 1: 8}, {0: 30, 1: 30}, 1) == pytest.approx(wanted)
+    assert _association({0: 8, 1: 2}, {0: 30, 1: 30}, 1) > 0.9
+
+
+def test_of_many_texts_the_half_that_suspects_is_compared_with_a_half(monkeypatch):
+    seen = []
+
+    def noted(counts, sizes, label):
+        seen.append((counts, sizes))
+        return _association(counts, sizes, label)
+
+    monkeypatch.setattr("lrptrain.findings.detectors.tokens._association", noted)
+    assert found(texts(512)) == [(WORD, False, 1)]
+    assert ({0: 0, 1: 128}, {0: 128, 1: 128}) in seen
+    seen.clear()
+    found(texts(100))
+    assert ({0: 0, 1: 50}, {0: 50, 1: 50}) in seen
+
+
+@pytest.mark.parametrize(("covered", "expected"), [(33, []), (27, [(-1, True, -1)])])
+def test_a_position_that_is_evidence_in_most_texts_is_not_suspected(covered, expected):
+    last = np.arange(12) == 11
+    plain = [heavier(uniform(text), last, 9.0) for text in texts(weight=0.0)]
+    sample = [replace(text, annotated=last & (i < covered)) for i, text in enumerate(plain)]
+    assert [each for each in found(sample) if each[1]] == expected
+
+
+@pytest.mark.parametrize(("share", "expected"), [(0.7, []), (0.3, [(WORD, False, 1)])])
+def test_a_word_that_is_evidence_in_most_places_is_not_suspected(share, expected):
+    sample = texts()
+    rows = [i for i in range(60) if i % 2]
+    marked = rows[: round(share * len(rows))]
+    sample = [replace(text, annotated=(text.token_ids == WORD) & (i in marked)) for i, text in enumerate(sample)]
+    assert [each for each in found(sample) if not each[1]] == expected
+
+
+def test_texts_in_which_the_first_positions_are_the_last_have_none():
+    def cut(length):
+        sample = [replace(text, token_ids=text.token_ids[:length], shares=text.shares[:length]) for text in texts()]
+        return [heavier(text, np.arange(length) == length - 1, 99.0) for text in sample]
+
+    assert found(cut(3)) == []
+    assert found(cut(4)) == [(-1, True, -1)]
