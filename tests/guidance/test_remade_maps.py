@@ -128,9 +128,9 @@ def test_the_graph_holds_no_map(make, method, monkeypatch):
     monkeypatch.setattr(attention_module, "_KEPT_UP_TO", 0)
     model, inputs = make()
     objective = Objective({"energy": 1.0}, method)
-    kinds = {True: set(), False: set()}
+    kinds: dict[bool, set[torch.Size]] = {True: set(), False: set()}
     for keeps_maps, kind in kinds.items():
-        shapes = []
+        shapes: list[torch.Size] = []
 
         def pack(tensor, shapes=shapes):
             shapes.append(tensor.shape)
@@ -150,6 +150,7 @@ def test_a_recording_holds_nothing_that_is_made_again(make):
     with intercepted(model.eval(), BATCH, True, keeps_maps=False) as calls:
         model(**inputs)
     tape = calls[0].tape
+    assert tape is not None
     held = [(node, node.outputs[0].held) for node in tape.nodes if node.name in ("gelu", "layer_norm", "linear")]
     forgotten = [node for node, tensor in held if tensor is None]
     assert {node.name for node in forgotten} == {"gelu", "layer_norm", "linear"}
@@ -159,8 +160,9 @@ def test_a_recording_holds_nothing_that_is_made_again(make):
         whole = torch.cat([node.outputs[0].tensor.flatten() for node in forgotten])
     with intercepted(model, BATCH, True, keeps_maps=True) as others:
         model(**inputs)
+    assert others[0].tape is not None
     paths = [(node.name, node.path) for node in forgotten]
-    expected = [n.outputs[0].held for n in others[0].tape.nodes if (n.name, n.path) in paths]
+    expected = [n.outputs[0].tensor for n in others[0].tape.nodes if (n.name, n.path) in paths]
     torch.testing.assert_close(whole, torch.cat([x.flatten() for x in expected]), rtol=1e-12, atol=1e-13)
 
 
@@ -171,6 +173,7 @@ def test_what_is_let_go_is_freed():
         model(**inputs)
     objective = Objective({"energy": 1.0})
     terms = objective.losses(calls[0], evidence(calls[0].explained), labels, torch.arange(BATCH))
+    assert calls[0].tape is not None
     values = [weakref.ref(value) for node in calls[0].tape.nodes for value in node.outputs]
     gc.disable()
     try:
