@@ -33,9 +33,9 @@ def is_made_again(x: Tensor) -> bool:
     """Whether a tensor is as its function has made it, and can be made again; and nobody else packs what is kept."""
     if getattr(x.grad_fn, AGAIN, None) is None or x._version > 0 or not x.is_contiguous():
         return False
-    graphs = torch._C._autograd
+    graphs: Any = torch._C._autograd
     # The user's own way of keeping tensors (on another device, say), or that of a checkpoint, has priority.
-    return graphs._saved_tensors_hooks_is_enabled() and graphs._top_saved_tensors_default_hooks(False) is None
+    return bool(graphs._saved_tensors_hooks_is_enabled()) and graphs._top_saved_tensors_default_hooks(False) is None
 
 
 class _Kept(NamedTuple):
