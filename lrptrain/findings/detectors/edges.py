@@ -30,8 +30,8 @@ class RelianceOnEdges(Detector):
 
     Without annotations nobody has said where the objects are. They lie in the middle more often than not, so that what
     another image has along its edges tells a sound model little. It is tested in every evaluation of images without
-    annotations, whatever the maps: a dot lies elsewhere in every image, and thirty-two images
-    of six classes hold too few of any class to find what theirs have in common.
+    annotations, whatever the maps: a dot lies elsewhere in every image, and thirty-two images of six classes hold too
+    few of any class to show what theirs have in common.
 
     A person judges it: an object may reach to the edge, and the sea around a ship be right.
     """

@@ -34,6 +34,13 @@ def test_a_corner_that_is_read_in_every_image_is_found():
     assert place.p_value == pytest.approx(1e-4)
 
 
+def test_a_place_has_to_hold_twice_what_lies_nearer_to_the_centre():
+    for more, found in ((0.6, []), (1.6, [(35,)])):  # noise has a mean of 1: 1.6 and 2.6 times the others
+        shares = maps(512, p35=more)
+        everyone = [ScopeMembers(OVERALL, np.ones(512, bool))]
+        assert positions(shares, everyone) == found
+
+
 def test_noise_and_the_centre_are_not():
     assert positions(maps()) == []
     assert positions(maps(p14=20, p15=20, p20=20, p21=20)) == []  # objects lie there
