@@ -115,16 +115,16 @@ def timm_hiera(fused: bool) -> nn.Module:
 def timm_pvt(fused: bool) -> nn.Module:
     from timm.models.pvt_v2 import PyramidVisionTransformerV2
 
-    sizes = {"depths": (1, 1), "embed_dims": (8, 16), "num_heads": (1, 2), "sr_ratios": (2, 1), "mlp_ratios": (2, 2)}
-    return _timm(PyramidVisionTransformerV2(num_classes=5, **sizes), fused)
+    sizes: dict[str, Any] = {"depths": (1, 1), "embed_dims": (8, 16), "num_heads": (1, 2), "mlp_ratios": (2, 2)}
+    return _timm(PyramidVisionTransformerV2(num_classes=5, sr_ratios=(2, 1), **sizes), fused)
 
 
 def timm_mvit(fused: bool) -> nn.Module:
     from timm.models.mvitv2 import MultiScaleVit, MultiScaleVitCfg
 
-    sizes = {"depths": (1, 1), "embed_dim": (8, 16), "num_heads": (1, 2), "stride_q": ((1, 1), (2, 2))}
-    config = MultiScaleVitCfg(stride_kv=((2, 2), (1, 1)), **sizes)
-    return _timm(MultiScaleVit(config, img_size=32, num_classes=5), fused)
+    strides: dict[str, Any] = {"stride_q": ((1, 1), (2, 2)), "stride_kv": ((2, 2), (1, 1))}
+    config = MultiScaleVitCfg(depths=(1, 1), embed_dim=(8, 16), num_heads=(1, 2), **strides)
+    return _timm(MultiScaleVit(config, img_size=(32, 32), num_classes=5), fused)
 
 
 def torchvision_maxvit(fused: bool) -> nn.Module:

@@ -37,14 +37,8 @@ def image_model(**options: Any) -> tuple[nn.Module, Any]:
 
 def text_model() -> tuple[nn.Module, Any]:
     torch.manual_seed(0)
-    config = BertConfig(
-        num_hidden_layers=3,
-        num_attention_heads=2,
-        hidden_size=16,
-        intermediate_size=32,
-        vocab_size=50,
-        num_labels=3,
-    )
+    sizes: dict[str, Any] = {"hidden_size": 16, "intermediate_size": 32, "vocab_size": 50, "num_labels": 3}
+    config = BertConfig(num_hidden_layers=3, num_attention_heads=2, **sizes)
     mask = torch.tensor([[1] * 9, [1] * 6 + [0] * 3])
     ids = torch.randint(1, 50, (2, 9))
     return randomised(BertForSequenceClassification(config)), {"input_ids": ids, "attention_mask": mask}

@@ -109,7 +109,8 @@ class TokensMixed(Staged):
 
 def test_a_linear_layer_over_tokens_is_read_by_its_weights() -> None:
     torch.manual_seed(0)
-    model = randomised(TokensMixed())
+    model = TokensMixed()
+    randomised(model)
     model.tokens.weight.data.zero_()
     model.tokens.weight.data[:, 5] = -2.0  # all tokens are made of the sixth, and of no other
     images = torch.randn(1, 3, 16, 16, dtype=torch.float64)

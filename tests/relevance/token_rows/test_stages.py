@@ -18,16 +18,8 @@ from tests.relevance.model_zoo import in_float64, randomised
 @pytest.fixture(scope="module")
 def swin() -> nn.Module:
     torch.manual_seed(0)
-    config = SwinConfig(
-        image_size=32,
-        patch_size=4,
-        embed_dim=8,
-        depths=[2, 1],
-        num_heads=[1, 2],
-        window_size=4,
-        num_labels=3,
-        attn_implementation="eager",
-    )
+    sizes: dict[str, Any] = {"depths": [2, 1], "num_heads": [1, 2], "num_labels": 3, "attn_implementation": "eager"}
+    config = SwinConfig(image_size=32, patch_size=4, embed_dim=8, window_size=4, **sizes)
     return in_float64(randomised(SwinForImageClassification(config)))
 
 
