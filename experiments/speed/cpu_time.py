@@ -64,6 +64,8 @@ def table(found: dict[str, Any]) -> str:
     """The median over rounds, and the lowest and the highest."""
     rows = []
     for name, batch in ENTRIES.items():
+        if not any(f"{title} | {name}" in found["cells"] for title in MODELS):
+            continue
         row = {"method": name if " " in name else f"`{name}`", "batch": str(batch)}
         for title in MODELS:
             ratios = found["cells"].get(f"{title} | {name}")
