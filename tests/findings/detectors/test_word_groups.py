@@ -92,6 +92,7 @@ def test_names_of_which_each_class_has_its_own_are_found_as_one():
     assert not one.finding.may_be_evidence
     assert one.finding.relevance.effect == pytest.approx(5 / 11)
     assert one.finding.relevance.reference == pytest.approx(1 / 7)
+    assert one.finding.relevance.p_value == pytest.approx(1 / 10_000)  # the least of 9,999 random signs
     assert len(one.rows) == 64
     for words, each in zip(one.region.texts, given.samples, strict=True):
         ((start, stop),) = words.chosen
@@ -115,6 +116,8 @@ def test_words_that_are_not_read_belong_to_a_kind_that_is():
     (one,) = detected(evaluation(split(TOWNS), TOWNS[:4]))
     assert one.finding.where.startswith("which of 8 words of one kind")
     assert len(one.rows) == 64
+    # Three of eight, and all of them together have 1.8 times their share.
+    assert detected(evaluation(split(TOWNS), TOWNS[:3])) == []
     # Where the towns that are read stand in both classes, the others are left out.
     (one,) = detected(evaluation((TOWNS[::2], TOWNS[1::2]), TOWNS[:4]))
     assert one.finding.where.startswith("which of 4 words of one kind")
