@@ -217,7 +217,7 @@ def _centred(
 
 
 def _vector(word: Word, vectors: Mapping[int, Float[np.ndarray, " width"]]) -> Float[np.ndarray, " width"]:
-    return np.mean([vectors[token] for token in word], axis=0)
+    return np.asarray(np.mean([vectors[token] for token in word], axis=0))
 
 
 def with_all_alike(

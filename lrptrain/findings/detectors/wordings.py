@@ -190,7 +190,8 @@ def _cased(evaluation: Evaluation, tokenizer: Any) -> tuple[CasedText | None, ..
 def _attended(tensors: Any) -> list[int]:
     ids = tensors["input_ids"]
     mask = tensors.get("attention_mask")
-    return (ids if mask is None or mask.ndim != 1 else ids[mask != 0]).tolist()
+    attended = ids if mask is None or mask.ndim != 1 else ids[mask != 0]
+    return [int(number) for number in attended]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -16,7 +16,7 @@ from lrptrain.monitor.record_builder import RecordBuilder
 TOWNS = ["oslo", "rome", "lima", "cairo", "paris", "delhi", "tokyo", "dublin"]
 OTHERS = [first + last for first in "bdgklmnprst" for last in ("a", "el", "im", "on", "ut")]
 MOODS = ["good", "fine", "nice", "great", "lovely", "kind", "bad", "poor", "ugly", "sad", "cruel", "grim"]
-WORDS = ["[CLS]", "[SEP]", *TOWNS, *OTHERS, *MOODS]
+WORDS = ["[CLS]", "[SEP]", *TOWNS, *OTHERS, *MOODS, "@"]
 NUMBER = {word: i for i, word in enumerate(WORDS)}
 WIDTH = 400
 
@@ -57,14 +57,15 @@ def explained(i, label, words, read, annotated=()):
     )  # fmt: skip
 
 
-def evaluation(kinds, read, count=64, **more):
+def evaluation(kinds, read, count=64, before=(), **more):
     """Each class has its own half of the words of a kind, one in every text."""
     rng = np.random.default_rng(1)
     samples = []
     for i in range(count):
         label = i % 2
         words = rng.choice(OTHERS, 6, replace=False).tolist()
-        words.insert(int(rng.integers(0, 6)), kinds[label][int(rng.integers(len(kinds[label])))])
+        place = int(rng.integers(0, 6))
+        words[place:place] = [*before, kinds[label][int(rng.integers(len(kinds[label])))]]
         samples.append(explained(i, label, words, read, **more))
     inputs = []
     for each in samples:
@@ -92,6 +93,7 @@ def test_names_of_which_each_class_has_its_own_are_found_as_one():
     assert not one.finding.may_be_evidence
     assert one.finding.relevance.effect == pytest.approx(5 / 11)
     assert one.finding.relevance.reference == pytest.approx(1 / 7)
+    assert one.finding.relevance.p_value == pytest.approx(1 / 10_000)  # the least of 9,999 random signs
     assert len(one.rows) == 64
     for words, each in zip(one.region.texts, given.samples, strict=True):
         ((start, stop),) = words.chosen
@@ -110,11 +112,17 @@ def test_what_a_class_alone_has_is_no_exchange():
     assert detected(evaluation((TOWNS[:4], OTHERS), TOWNS)) == []
 
 
+def test_names_of_users_are_no_kind_of_words_but_markers():
+    assert detected(evaluation(split(TOWNS), TOWNS, before=["@"])) == []
+
+
 def test_words_that_are_not_read_belong_to_a_kind_that_is():
     # As in a model that reads the towns of one class, and takes all else for the other.
     (one,) = detected(evaluation(split(TOWNS), TOWNS[:4]))
     assert one.finding.where.startswith("which of 8 words of one kind")
     assert len(one.rows) == 64
+    # Three of eight, and all of them together have 1.8 times their share.
+    assert detected(evaluation(split(TOWNS), TOWNS[:3])) == []
     # Where the towns that are read stand in both classes, the others are left out.
     (one,) = detected(evaluation((TOWNS[::2], TOWNS[1::2]), TOWNS[:4]))
     assert one.finding.where.startswith("which of 4 words of one kind")

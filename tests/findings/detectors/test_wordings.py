@@ -11,6 +11,7 @@ from lrptrain.findings import DetectionConfig, Effect, Evaluation, ExplainedSamp
 from lrptrain.findings.detectors.unlocated import judged_rows
 from lrptrain.findings.detectors.wordings import RelianceOnCase, RelianceOnMarkers, RelianceOnPunctuation
 from lrptrain.intervention.casing import in_cases
+from lrptrain.intervention.words import TextWords
 from lrptrain.monitor.record_builder import RecordBuilder
 from tests.intervention.test_casing import CASED, ids_of, word_pieces
 
@@ -81,11 +82,13 @@ def test_what_does_not_go_with_the_answers_is_tested_if_it_is_read():
 def test_the_words_are_those_that_are_meant():
     given = by_class("see: 25 % off!", "see: now")
     (marks,) = RelianceOnPunctuation().detect(given, CONFIG)
-    assert marks.region.texts[0].chosen == ((4, 5), (11, 12))  # ":" and "!"; "%" belongs to the number
-    assert marks.region.texts[1].chosen == ((4, 5),)
-    assert marks.region.texts[0].starts == (1, 4, 5, 7, 8, 11)
+    first, second = [each for each in marks.region.texts if isinstance(each, TextWords)][:2]
+    assert first.chosen == ((4, 5), (11, 12))  # ":" and "!"; "%" belongs to the number
+    assert second.chosen == ((4, 5),)
+    assert first.starts == (1, 4, 5, 7, 8, 11)
     (markers,) = RelianceOnMarkers().detect(given, CONFIG)
-    assert markers.region.texts[0].chosen == ((5, 8),)
+    (first, *_) = [each for each in markers.region.texts if isinstance(each, TextWords)]
+    assert first.chosen == ((5, 8),)
     assert markers.finding.where == "numbers"
     (several,) = RelianceOnMarkers().detect(by_class("12 or 13 by @bob on #it", "so"), CONFIG)
     assert several.finding.where == "numbers, mentions and hashtags"
