@@ -54,9 +54,14 @@ class WeighedTokens(Staged):
         return x * self.other(x)[..., :1].sigmoid()
 
 
-class Sorted(Staged):
+class AddedUp(Staged):
     def behind(self, x: Tensor) -> Tensor:
         return x.cumsum(1)
+
+
+class NormalizedOverTokens(Staged):
+    def behind(self, x: Tensor) -> Tensor:
+        return x.softmax(1)
 
 
 class Streams(Staged):
@@ -78,7 +83,8 @@ class Streams(Staged):
         (LinearAttention, "matmul in module .* is not known to read certain tokens"),
         (OtherTokens, "multiplies different tokens"),
         (WeighedTokens, "weighs tokens by activations"),
-        (Sorted, "cumsum"),
+        (AddedUp, "cumsum"),
+        (NormalizedOverTokens, "normalises over tokens"),
     ],
 )
 @pytest.mark.parametrize("method", ["rollout", "generic_attention"])
