@@ -41,6 +41,39 @@ def test_a_place_has_to_hold_twice_what_lies_nearer_to_the_centre():
         assert positions(shares, everyone) == found
 
 
+def rings(centre, middle, border, **extra):
+    """Shares of the centre, the ring around it and the border, with a little noise."""
+    ring = np.round(np.maximum(*np.abs(np.indices(GRID) - 2.5)).ravel() - 0.5).astype(int)
+    values = np.array([centre, middle, border])[ring] * np.random.default_rng(0).uniform(0.9, 1.1, (64, 36))
+    for position, share in extra.items():
+        values[:, int(position[1:])] = share
+    return values / values.sum(1, keepdims=True)
+
+
+BORDER = tuple(np.flatnonzero(np.maximum(*np.abs(np.indices(GRID) - 2.5)).ravel() > 2).tolist())
+
+
+def test_less_than_the_share_of_a_uniform_map_is_no_place_however_little_lies_nearer():
+    assert positions(rings(1e-6, 1e-6, 1, p7=0.3)) == [BORDER]  # a uniform map has 20.3 / 36 there
+    assert positions(rings(1e-6, 1e-6, 1, p7=0.9)) == [tuple(sorted((*BORDER, 7)))]
+
+
+def test_images_whose_evidence_lies_at_the_place_do_not_judge_it():
+    rows = maps(64, p35=40, p14=40)
+    inputs = [Sample(i, 0, {"image": torch.zeros(3, 12, 12)}) for i in range(64)]
+    explained = [
+        ExplainedSample(
+            replace(each, tensors={}), 0, np.eye(2)[0], {"label": torch.from_numpy(row)}, GRID, 2, np.nan, {},
+            annotated=np.arange(36) == (35 if i % 4 == 0 else 14),
+        )
+        for i, (each, row) in enumerate(zip(inputs, rows, strict=True))
+    ]  # fmt: skip
+    config = DetectionConfig(["a", "b"], lambda ids: [str(i) for i in ids])
+    (found,) = FocusAtPosition().detect(Evaluation(explained, inputs), config)
+    assert found.region.which == (35,)
+    assert found.rows.tolist() == [i for i in range(64) if i % 4]
+
+
 def test_noise_and_the_centre_are_not():
     assert positions(maps()) == []
     assert positions(maps(p14=20, p15=20, p20=20, p21=20)) == []  # objects lie there
