@@ -120,7 +120,8 @@ def markers_of(words: Sequence[TextWord]) -> list[Marker]:
     found: list[Marker] = []
     for match in _MARKER.finditer(text):
         kind = next(kind for kind in MARKERS if match.group(kind) is not None)
-        first, last = word_at[match.start()], word_at[match.end() - 1]
+        first = word_at[match.start()]
+        last = word_at[match.end() - 1]
         # "b4" is a word with a digit, and no number.
         if kind == "number" and first == last and any(each.isalpha() for each in words[first].text):
             continue

@@ -85,13 +85,13 @@ def in_cases(ids: Sequence[int], tokenizer: Any, most: int, styles: Collection[i
     if encoded(text) != inner:
         return None
     versions = [encoded(write(text)) if number in styles else None for number, write in enumerate(STYLES.values())]
-    made = [version for version in versions if version is not None]
+    existing = [version for version in versions if version is not None]
     # An unknown word has no case, and one that is unknown in capitals would be taken from the text.
     special = set(getattr(tokenizer, "all_special_ids", ()))
-    if special & {number for version in (inner, *made) for number in version} or max(map(len, made)) > most - 2:
+    if special & {number for version in (inner, *existing) for number in version} or max(map(len, existing)) > most - 2:
         return None
-    whole = tuple(None if version is None else (first, *version, last) for version in versions)
-    return CasedText(style_of(text), whole)
+    with_ends = tuple(None if version is None else (first, *version, last) for version in versions)
+    return CasedText(style_of(text), with_ends)
 
 
 def written_like(
@@ -104,5 +104,5 @@ def written_like(
         own: The same in every case.
         donors: The donor of every text.
     """
-    made = [text.versions[donor.style] for text, donor in zip(own, donors, strict=True)]
-    return padded_like(batch, [version for version in made if version is not None])
+    versions = [text.versions[donor.style] for text, donor in zip(own, donors, strict=True)]
+    return padded_like(batch, [version for version in versions if version is not None])

@@ -51,8 +51,8 @@ def with_words_of(
     """
     texts = [_attended_ids(batch, row) for row in range(len(own))]
     lenders = [_attended_ids(donors, row) for row in range(len(given))]
-    made = [_swapped(*pair, most) for pair in zip(texts, own, lenders, given, strict=True)]
-    return padded_like(batch, made)
+    swapped = [_swapped(*pair, most) for pair in zip(texts, own, lenders, given, strict=True)]
+    return padded_like(batch, swapped)
 
 
 def padded_like(batch: Mapping[str, Tensor], texts: Sequence[Sequence[int]]) -> dict[str, Tensor]:
@@ -77,12 +77,12 @@ def padded_like(batch: Mapping[str, Tensor], texts: Sequence[Sequence[int]]) -> 
         ids[row, place] = torch.tensor(text, dtype=ids.dtype)
         mask[row, place] = 1
     device = batch["input_ids"].device
-    made = {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
+    padded = {"input_ids": ids.to(device), "attention_mask": mask.to(device)}
     if "token_type_ids" in batch:
         first = attended.to(torch.uint8).argmax(1, keepdim=True)
         types = batch["token_type_ids"].gather(1, first)
-        made["token_type_ids"] = torch.where(made["attention_mask"] != 0, types, 0)
-    return made
+        padded["token_type_ids"] = torch.where(padded["attention_mask"] != 0, types, 0)
+    return padded
 
 
 def _attended_ids(batch: Mapping[str, Tensor], row: int) -> dict[int, int]:
@@ -115,10 +115,10 @@ def _swapped(text: dict[int, int], own: TextWords, donor: dict[int, int], given:
     for span, share in zip(given.chosen, _shares(donor, given), strict=True):
         place = min(places, key=lambda each: abs(each - share * len(rest)))
         put.setdefault(place, []).extend(donor[index] for index in range(*span))
-    made = [*put.get(0, ())]
+    words = [*put.get(0, ())]
     for number, index in enumerate(rest, 1):
-        made += [text[index], *put.get(number, ())]
-    return [text[first], *made[: most - 2], text[last]]
+        words += [text[index], *put.get(number, ())]
+    return [text[first], *words[: most - 2], text[last]]
 
 
 def _shares(donor: dict[int, int], given: TextWords) -> list[float]:

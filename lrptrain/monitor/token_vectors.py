@@ -23,10 +23,10 @@ def token_vectors(model: nn.Module, explained: Sequence[ExplainedSample]) -> Map
     Returns:
         Nothing for images, without such an embedding, and where its rows lie in several processes.
     """
-    found = [each.content_ids for each in explained if each.content_ids is not None]
-    if not found or len(found) < len(explained):
+    content = [each.content_ids for each in explained if each.content_ids is not None]
+    if not content or len(content) < len(explained):
         return {}
-    ids = np.unique(np.concatenate(found))
+    ids = np.unique(np.concatenate(content))
     ids = ids[ids >= 0]
     table = _embedding(unwrap(model), int(ids.max(initial=-1)) + 1)
     if table is None or is_sharded(model):

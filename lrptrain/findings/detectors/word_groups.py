@@ -75,8 +75,8 @@ class SuspiciousWordGroup(Detector):
         ]
         groups = list(_groups(evaluation, usable, predicted))
         p_values = holm([group.p_value for group in groups])
-        found = [each for each in zip(groups, p_values, strict=True) if each[1] <= 1 - config.confidence]
-        for group, p_value in sorted(found, key=lambda each: -len(each[0].rows))[:MOST_GROUPS]:
+        significant = [pair for pair in zip(groups, p_values, strict=True) if pair[1] <= 1 - config.confidence]
+        for group, p_value in sorted(significant, key=lambda each: -len(each[0].rows))[:MOST_GROUPS]:
             follows = follows_meaning(group.words, usable, predicted, vectors)
             if follows <= SURELY_FOLLOWS:
                 continue
@@ -303,12 +303,13 @@ def _in_words(
                 counts[word.text][label] += 1
     parts = []
     for label in np.unique(predicted).tolist():
-        own = sorted(
+        of_class = sorted(
             (word for word, count in counts.items() if count.argmax() == label),
             key=lambda word: (-counts[word][label], word),
         )
-        if own:
-            parts.append(f"{', '.join(own[:MOST_NAMED])}{' ...' * (len(own) > MOST_NAMED)} ({class_names[label]})")
+        if of_class:
+            more = " ..." if len(of_class) > MOST_NAMED else ""
+            parts.append(f"{', '.join(of_class[:MOST_NAMED])}{more} ({class_names[label]})")
     return f"which of {len(counts)} words of one kind a text has: {'; '.join(parts)}"
 
 

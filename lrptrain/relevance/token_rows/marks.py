@@ -153,8 +153,8 @@ class TokenMarks:
     def _reduced(self, node: Node) -> list[Marks]:
         axes = named_axes(node, REDUCTIONS[node.name])
         x = self._marks[node.inputs[0]].mean(axes, keepdim=True)
-        kept = [value for value in node.outputs if len(value.shape) == x.ndim]
-        return [x] * len(kept) if len(kept) == len(node.outputs) else [_without(x, axes)] * len(node.outputs)
+        keeps_axes = all(len(value.shape) == x.ndim for value in node.outputs)
+        return [x if keeps_axes else _without(x, axes)] * len(node.outputs)
 
     def _convolved(self, node: Node) -> Marks:
         """Every entry is a mean over its kernel, of the channels of its group."""

@@ -264,8 +264,8 @@ def _averaged(propagator: Propagator, node: Node, relevance: OutputRelevance) ->
 def _mean(propagator: Propagator, node: Node, relevance: OutputRelevance) -> InputRelevance:
     axes = reduced_axes(propagator, node)
     value = node.inputs[0]
-    made = propagator.producer(value)
-    if made is not None and made.name == "stack":
+    producer = propagator.producer(value)
+    if producer is not None and producer.name == "stack":
         raise _refusal(node, "adds up what was stacked, which may be states and attention")
     part = spread(single_output(relevance), axes, value.tensor)
     size = 1
