@@ -173,7 +173,15 @@ def describe(positions: Sequence[int], grid: tuple[int, int]) -> str:
     ring = _radius(grid)
     # Nine in ten positions on the outermost ring: a list of corners and sides would hide that it is the border.
     if len(positions) > 4 and (ring[list(positions)] == ring.max()).mean() > 0.9:
-        return f"the border ({len(positions)} of {len(ring)} patches)"
+        edges = {
+            "upper edge": rows == 0,
+            "lower edge": rows == grid[0] - 1,
+            "left edge": columns == 0,
+            "right edge": columns == grid[1] - 1,
+        }
+        along = [name for name, is_there in edges.items() if is_there.mean() > 0.9]
+        if along or all(is_there.any() for is_there in edges.values()):
+            return f"the {along[0] if along else 'border'} ({len(positions)} of {len(ring)} patches)"
     vertical = _third(rows, grid[0], ("top", "middle", "bottom"))
     horizontal = _third(columns, grid[1], ("left", "centre", "right"))
     parts = {f"{row} {column}" for row, column in zip(vertical, horizontal, strict=True)}

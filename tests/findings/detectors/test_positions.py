@@ -124,6 +124,10 @@ def test_a_grid_without_a_centre_has_no_places(grid):
 def test_places_have_names():
     border = np.flatnonzero(np.maximum(*np.abs(np.indices(GRID) - 2.5)).ravel() > 2)
     assert describe(border.tolist(), GRID) == "the border (20 of 36 patches)"
+    assert describe(list(range(6)), GRID) == "the upper edge (6 of 36 patches)"
+    assert describe([5, 11, 17, 23, 29, 35], GRID) == "the right edge (6 of 36 patches)"
+    # Along two edges, it is no border.
+    assert describe([0, 1, 2, 3, 6, 12], GRID) == "middle left, top centre, top left (6 of 36 patches)"
     assert describe([35], GRID) == "bottom right (1 of 36 patches)"
     assert describe([0, 5], GRID) == "top left, top right (2 of 36 patches)"
     assert describe([14], GRID) == "middle centre (1 of 36 patches)"
