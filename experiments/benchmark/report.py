@@ -150,6 +150,8 @@ def kind_table(runs: Sequence[Run], detectors: Sequence[Detector] = DETECTORS) -
     cuts = {each.name: cut_of(runs, each.score) for each in detectors if each.flag is None}
     for kind in (*IMAGE_KINDS, *TEXT_KINDS):
         mine = [run for run in runs if planted(run) and run["kind"] == kind]
+        if not mine:
+            continue
         found = [run for run in mine if positive(run)]
         costs = [100 * cost(run) for run in found]
         row = {"kind": kind, "runs": str(len(mine)), "positive": str(len(found))}
