@@ -113,6 +113,12 @@ def has_constant_queries(graph: Graph, attention: Attention) -> bool:
 
 def queries_of(graph: Graph, attention: Attention) -> Value | Tensor | None:
     """The queries, a constant where they do not come from the input; None if no product makes the probabilities."""
+    product = scores_of(graph, attention)
+    return None if product is None else _factors(product)[0]
+
+
+def scores_of(graph: Graph, attention: Attention) -> Node | None:
+    """The product of queries and keys that the probabilities are made of, or None."""
     pending = [attention.block]
     seen = set(pending)
     while pending:
@@ -120,8 +126,7 @@ def queries_of(graph: Graph, attention: Attention) -> Value | Tensor | None:
         if node is None:
             continue
         if node.name in ("matmul", "bmm", "einsum"):
-            queries: Value | Tensor = _factors(node)[0]
-            return queries
+            return node
         pending.extend(value for value in node.inputs if value not in seen)
         seen.update(node.inputs)
     return None

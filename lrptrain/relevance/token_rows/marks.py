@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lrptrain.relevance.attentions import Attention
+from lrptrain.relevance.attentions import Attention, scores_of
 from lrptrain.relevance.propagation.linear_maps import convolution_options, factors
 from lrptrain.relevance.propagation.propagator import Propagator
 from lrptrain.relevance.tape.functions import (
@@ -64,10 +64,6 @@ class TokenMarks:
         for node in self._needed(nodes):
             for value, marks in zip(node.outputs, self._of_outputs(node), strict=True):
                 self._marks[value] = _compact(marks)
-
-    def __contains__(self, value: object) -> bool:
-        """Return whether a value has marks."""
-        return value in self._marks
 
     def __getitem__(self, value: object) -> Marks:
         """Return the marks of a value, in its shape; those of a constant are 0."""
@@ -255,17 +251,10 @@ def _scores(graph: Graph, attention: Attention) -> Node:
     Raises:
         UnsupportedMethodError: If there is none.
     """
-    pending = [attention.block]
-    seen = set(pending)
-    while pending:
-        node = graph.producer(pending.pop())
-        if node is None:
-            continue
-        if node.name in PRODUCTS:
-            return node
-        pending.extend(value for value in node.inputs if value not in seen)
-        seen.update(node.inputs)
-    raise _refusal(attention.product)
+    product = scores_of(graph, attention)
+    if product is None:
+        raise _refusal(attention.product)
+    return product
 
 
 def _attending(scores: Node) -> tuple[Value | Tensor, str]:
