@@ -34,6 +34,7 @@ if TYPE_CHECKING:
         register_rule,
         use_rules,
     )
+    from lrptrain.repairing.comparison import compare_repairs
     from lrptrain.repairing.repair import repair
 
 __all__ = [
@@ -58,6 +59,7 @@ __all__ = [
     "audit",
     "check",
     "compare",
+    "compare_repairs",
     "decompose",
     "guide",
     "methods",
@@ -74,6 +76,7 @@ _ORIGINS = {
     "audit": "lrptrain.auditing.audit",
     "compare": "lrptrain.auditing.compare",
     "check": "lrptrain.monitor.check",
+    "compare_repairs": "lrptrain.repairing.comparison",
     "repair": "lrptrain.repairing.repair",
     "OneLabel": "lrptrain.batch.task",
     "Regression": "lrptrain.batch.task",

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-from lrptrain.repairing.repair import Balance
+from lrptrain.repairing.balance import Balance
 
 Rule = Literal["cross_entropy", "swapped", "group_dro", "jitter"]
 WEIGHTS = (0.1, 1.0, 10.0)

@@ -25,7 +25,7 @@ VERBS = {
     "check": ("lrptrain.cli.check.check_run", "Exit with 1 if a finding of a run is graver than allowed."),
     "compare": ("lrptrain.cli.compare.compare_checkpoint", "Compare methods on your model and data."),
     "audit": ("lrptrain.cli.audit.audit_checkpoint", "Test whether maps are faithful on your model."),
-    "repair": ("lrptrain.cli.repair.repair_checkpoint", "Train the last layer anew, without the shortcut."),
+    "repair": ("lrptrain.cli.repair.repair_checkpoint", "Make the last layer anew, without the shortcut."),
     "segment": ("lrptrain.cli.segment.segment", "Make masks and a segmenter from a classifier of images."),
     "dashboard": ("lrptrain.cli.dashboard.dashboard", "Serve runs as a page on this machine."),
     "report": ("lrptrain.cli.report.report", "Write runs as one HTML file."),
@@ -35,7 +35,7 @@ VERBS = {
 
 No function is called as one of `lrptrain.__all__`: jsonargparse would look it up there, and import all that it needs.
 """
-FLAGS = ("--open",)
+FLAGS = ("--open", "--compare")
 """Options that need no value."""
 RENAMED = {
     "audit": {"folder": "output", "limit": "max_samples", "effort": "settings"},

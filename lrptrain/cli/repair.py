@@ -1,4 +1,4 @@
-"""`lrptrain repair`: the last layer of a checkpoint, trained anew on samples in which a shortcut tells nothing."""
+"""`lrptrain repair`: the last layer of a checkpoint, anew, by samples in which a shortcut tells nothing."""
 
 from pathlib import Path
 from typing import Literal
@@ -9,7 +9,9 @@ def repair_checkpoint(
     data: str | None = None,
     output: str = "repaired.ckpt",
     split: Literal["train", "val"] = "val",
-    balance: Literal["surroundings", "groups"] | None = None,
+    balance: Literal["surroundings", "statistics", "detail", "shading", "edges", "groups"] | None = None,
+    how: Literal["retrain", "erase"] = "retrain",
+    compare: bool = False,
     copies: int = 5,
     max_samples: int = 512,
     batch_size: int = 32,
@@ -22,7 +24,7 @@ def repair_checkpoint(
     device: str | None = None,
     trust: bool = False,
 ) -> None:
-    """Train the last layer anew, on samples with the surroundings of others, or with all groups alike.
+    """Make the last layer anew, by samples with the surroundings of others, or with all groups alike.
 
     Writes another checkpoint, which differs in that layer alone, and prints accuracies before and after. All other
     layers keep what they have learned: where that is the shortcut alone, this mends little, and the accuracies say so.
@@ -34,8 +36,12 @@ def repair_checkpoint(
         output: Path of the checkpoint to write.
         split: The samples are drawn from the validation or the training set. On samples that it was trained on, a
             model is sure of everything.
-        balance: "surroundings" needs annotations (masks, boxes, rationales), "groups" a `group` of each sample; else
-            surroundings where there are annotations.
+        balance: "surroundings" needs annotations (masks, boxes, rationales), "groups" a `group` of each sample;
+            "statistics" (colour and contrast), "detail", "shading" and "edges" need images alone. By default
+            surroundings where there are annotations, else groups.
+        how: "retrain": trained anew; "erase": the old layer without what tells the groups, or who gave, apart.
+        compare: Print all repairs that the samples allow (with --balance those by it) beside each other, and write
+            nothing.
         copies: How many other surroundings each sample is given.
         max_samples: How many samples, as evenly over the classes as they allow.
         batch_size: Samples per forward pass.
@@ -61,12 +67,14 @@ def repair_checkpoint(
     from lrptrain.cli.datasets import are_images, default_device, load_adapter, load_data, load_task, split_samples
     from lrptrain.cli.modules import check_runs, load_module
     from lrptrain.files import write_atomically
+    from lrptrain.repairing.balance import Swaps
+    from lrptrain.repairing.comparison import compare_samples
     from lrptrain.repairing.repair import repair_samples
     from lrptrain.trainers.checks import check_counts
     from lrptrain.trainers.discover import find_model
 
     check_counts(max_samples=max_samples, batch_size=batch_size, copies=copies)
-    if Path(output).exists():
+    if Path(output).exists() and not compare:
         raise FileExistsError(f"{output!r} exists: name another --output")
     saved = read_checkpoint(checkpoint, trust)
     source = load_data(saved, data)
@@ -76,16 +84,11 @@ def repair_checkpoint(
     network = find_model(owner, model).eval().to(default_device(device))
     if model is not None:
         check_runs(network, samples[0], model)
-    repaired = repair_samples(
-        network,
-        samples,
-        balance=balance,
-        copies=copies,
-        batch_size=batch_size,
-        margin=margin,
-        seed=seed,
-        task=meaning,
-    )
+    swaps = Swaps(copies, batch_size, margin, seed)
+    if compare:
+        print(compare_samples(network, samples, balances=balance and [balance], swaps=swaps, task=meaning))
+        return
+    repaired = repair_samples(network, samples, balance=balance, how=how, swaps=swaps, task=meaning)
     layer = network.get_submodule(repaired.layer)
     name = next(path for path, each in owner.named_modules() if each is layer)
     weights = dict(saved.content["state_dict"])

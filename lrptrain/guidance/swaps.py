@@ -6,7 +6,7 @@ from functools import partial
 from typing import Literal
 
 import torch
-from jaxtyping import Bool, Shaped
+from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 from lrptrain.batch.annotations import IGNORED
@@ -25,8 +25,9 @@ class Swap:
     """A kind of swap between the samples of a batch.
 
     Attributes:
-        exchange: Takes the input, the annotation, the margin, the random numbers and whether donors give their
-            surroundings alone, as `lrptrain.intervention.swap.swap_surroundings` does, and returns as much.
+        exchange: Takes the input, the annotation, the margin, the random numbers, whether donors give their
+            surroundings alone, and the donors, as `lrptrain.intervention.swap.swap_surroundings` does, and returns as
+            much.
         needs_annotation: Whether it goes by where the evidence is.
     """
 
@@ -40,6 +41,7 @@ class Swap:
         margin: int | None = None,
         generator: torch.Generator | None = None,
         without_evidence: bool = False,
+        donors: Int[Tensor, " batch"] | None = None,
     ) -> tuple[Tensor, Bool[Tensor, " batch"]]:
         """Swap between the samples of a batch.
 
@@ -49,11 +51,12 @@ class Swap:
             margin: Pixels or tokens around the evidence that are kept; None for 0.
             generator: The random numbers of the swap.
             without_evidence: Whether donors give their surroundings alone, where it goes by the evidence.
+            donors: For every sample the index of its donor; None for a random cycle.
 
         Returns:
             The input of all samples, and which of them were swapped.
         """
-        return self.exchange(explained, annotation, margin, generator, without_evidence)
+        return self.exchange(explained, annotation, margin, generator, without_evidence, donors)
 
 
 def swap_whole_images(
@@ -63,6 +66,7 @@ def swap_whole_images(
     margin: int | None,
     generator: torch.Generator | None,
     without_evidence: bool,
+    donors: Int[Tensor, " batch"] | None,
 ) -> tuple[Tensor, Bool[Tensor, " batch"]]:
     """Give every image a property of another one, so that it tells nothing of the class any more.
 
@@ -75,6 +79,7 @@ def swap_whole_images(
         margin: As for `Swap`.
         generator: As for `Swap`.
         without_evidence: As for `Swap`.
+        donors: As for `Swap`.
 
     Raises:
         ValueError: If the model is given no images.
@@ -83,12 +88,13 @@ def swap_whole_images(
     # A sample that cannot be used (pixels that are not finite) is all ignored, and must not give what it has.
     usable = (annotation != IGNORED).flatten(1).any(1).to(explained.device)
     givers = usable.nonzero().flatten()
-    donor = torch.arange(len(explained), device=explained.device)
-    donor[givers] = givers[random_cycle(len(givers), generator).to(explained.device)]
+    if donors is None:
+        donors = torch.arange(len(explained), device=explained.device)
+        donors[givers] = givers[random_cycle(len(givers), generator).to(explained.device)]
     swapped = usable & (len(givers) > 1)
     if not swapped.any():
         return explained, swapped
-    changed = swap(explained, explained[donor], value_range(list(explained[givers])))
+    changed = swap(explained, explained[donors.to(explained.device)], value_range(list(explained[givers])))
     return torch.where(swapped[:, None, None, None], changed, explained), swapped
 
 
@@ -98,6 +104,7 @@ def swap_surroundings_and_statistics(
     margin: int | None,
     generator: torch.Generator | None,
     without_evidence: bool,
+    donors: Int[Tensor, " batch"] | None,
 ) -> tuple[Tensor, Bool[Tensor, " batch"]]:
     """Give every image the surroundings of one other, and what is left of it the statistics of another; see `Swap`.
 
@@ -108,8 +115,10 @@ def swap_surroundings_and_statistics(
         ValueError: If the model is given no images, or sizes differ.
     """
     _check_images(explained)
-    surrounded, elsewhere = swap_surroundings(explained, annotation, margin, generator, without_evidence)
-    recoloured, changed = swap_whole_images(swap_statistics, explained, annotation, margin, generator, without_evidence)
+    surrounded, elsewhere = swap_surroundings(explained, annotation, margin, generator, without_evidence, donors)
+    recoloured, changed = swap_whole_images(
+        swap_statistics, explained, annotation, margin, generator, without_evidence, donors
+    )
     elsewhere = elsewhere.to(explained.device)
     # Surroundings come from the images as they were: one in other colours could bring an image its own tint back.
     outside = outside_evidence(annotation, margin or 0).to(explained.device) & elsewhere[:, None, None]

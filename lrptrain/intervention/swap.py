@@ -104,6 +104,7 @@ def swap_outside(
     margin: int | None = None,
     generator: torch.Generator | None = None,
     without_evidence: bool = False,
+    donors: Int[Tensor, " batch"] | None = None,
 ) -> tuple[Images, Bool[Tensor, " batch"]]:
     """Replace everything outside the evidence by another image of the batch, by default its object included.
 
@@ -113,6 +114,7 @@ def swap_outside(
         margin: Pixels around the evidence that are kept, too; None for 0.
         generator: The random numbers of the order in which the images give each other their surroundings.
         without_evidence: Whether the donor's object, with `default_margin` around it, is painted over first.
+        donors: For every image the index of its donor; None for a random cycle.
 
     Returns:
         The images, and which of them were swapped; those without any evidence are as before.
@@ -126,7 +128,7 @@ def swap_outside(
         )
     _check_margin(margin)
     swapped = _has_evidence(mask) & (len(mask) > 1)
-    donor = random_cycle(len(images), generator).to(images.device)
+    donor = (random_cycle(len(images), generator) if donors is None else donors).to(images.device)
     region = (outside_evidence(mask, margin or 0) & swapped[:, None, None]).to(images.device)
     painted_over = None
     if without_evidence:
@@ -144,6 +146,7 @@ def swap_tokens(
     margin: int | None = None,
     generator: torch.Generator | None = None,
     without_evidence: bool = False,
+    donors: Int[Tensor, " batch"] | None = None,
 ) -> tuple[TokenValues, Bool[Tensor, " batch"]]:
     """Replace every token outside the evidence by a random one of another text of the batch.
 
@@ -153,6 +156,7 @@ def swap_tokens(
         margin: Tokens on each side of the evidence that are kept, too; None for 0.
         generator: The random numbers of which text gives to which, and what.
         without_evidence: Whether donors give none of their evidence, if they have anything else to give.
+        donors: For every text the index of its donor; None for a random cycle of those that have something to give.
 
     Returns:
         The tokens, and which texts were swapped; those without any evidence are as before.
@@ -168,8 +172,10 @@ def swap_tokens(
     givers = usable.any(1).nonzero().flatten()
     # A text that is all ignored has no token to give: only the others take part in the cycle.
     swapped = _has_evidence(rationale) & (len(givers) > 1)
-    donor = torch.arange(len(tokens), device=tokens.device)
-    donor[givers] = givers[random_cycle(len(givers), generator).to(givers.device)]
+    if donors is None:
+        donors = torch.arange(len(tokens), device=tokens.device)
+        donors[givers] = givers[random_cycle(len(givers), generator).to(givers.device)]
+    donor = donors.to(tokens.device)
     near = F.max_pool1d((rationale == 1).float(), 2 * margin + 1, stride=1, padding=margin) > 0
     available = usable
     if without_evidence:
@@ -187,6 +193,7 @@ def swap_surroundings(
     margin: int | None = None,
     generator: torch.Generator | None = None,
     without_evidence: bool = False,
+    donors: Int[Tensor, " batch"] | None = None,
 ) -> tuple[Tensor, Bool[Tensor, " batch"]]:
     """Swap what lies outside the evidence with other samples of the batch, of images or texts.
 
@@ -196,6 +203,7 @@ def swap_surroundings(
         margin: Pixels or tokens around the evidence that are kept; None for 0.
         generator: The random numbers of the swap.
         without_evidence: Whether donors give their surroundings alone.
+        donors: For every sample the index of its donor; None for a random cycle.
 
     Returns:
         The input of all samples, and which samples were swapped.
@@ -204,7 +212,7 @@ def swap_surroundings(
         ValueError: If sizes differ or the margin is negative.
     """
     swap = swap_outside if explained.ndim == 4 else swap_tokens
-    return swap(explained, annotation, margin, generator, without_evidence)
+    return swap(explained, annotation, margin, generator, without_evidence, donors)
 
 
 def random_cycle(count: int, generator: torch.Generator | None = None) -> Int[Tensor, " count"]:

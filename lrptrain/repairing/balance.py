@@ -1,6 +1,7 @@
-"""Samples in which a shortcut tells nothing of the class: with swapped surroundings, or with all groups alike."""
+"""Samples in which a shortcut tells nothing of the class: with something of others, or with all groups alike."""
 
 from collections.abc import Iterator, Sequence
+from typing import Literal, NamedTuple
 
 import numpy as np
 import torch
@@ -9,48 +10,90 @@ from torch import Tensor
 
 from lrptrain.batch import Sample, batched
 from lrptrain.guidance.evidence import contrasted, evidence, swap_evidence
-from lrptrain.intervention.swap import swap_surroundings
+from lrptrain.guidance.swaps import OUTSIDE, SWAPS, SwapName
+from lrptrain.intervention.swap import random_cycle
 
+Balance = Literal["surroundings", "statistics", "detail", "shading", "edges", "groups"]
+GROUPS: Balance = "groups"
+SWAPPED: dict[Balance, SwapName] = {
+    "surroundings": OUTSIDE,
+    "statistics": "statistics",
+    "detail": "detail",
+    "shading": "shading",
+    "edges": "edges",
+}
+"""What samples are given of others, by the name of the balance."""
 INPUTS = ("image", "pixel_values", "input_ids")
 
 
-def annotated(samples: Sequence[Sample]) -> list[Sample]:
-    """Return the samples whose annotation tells evidence from surroundings."""
-    return [sample for sample in samples if _is_annotated(sample)]
+class Swaps(NamedTuple):
+    """How something is swapped between samples.
+
+    Attributes:
+        copies: How often each sample is given something of another.
+        batch_size: Samples per forward pass, among which it is swapped.
+        margin: Pixels or tokens around the evidence that keep their surroundings; None for 0.
+        seed: The seed of who gives to whom.
+    """
+
+    copies: int
+    batch_size: int
+    margin: int | None
+    seed: int
 
 
-def _is_annotated(sample: Sample) -> bool:
+class SwappedBatch(NamedTuple):
+    """Samples that were given something of others.
+
+    Attributes:
+        rows: The index of each sample.
+        donors: The index of the sample that gave.
+        batch: What the model is given.
+    """
+
+    rows: Int[np.ndarray, " batch"]
+    donors: Int[np.ndarray, " batch"]
+    batch: dict[str, Tensor]
+
+
+def is_annotated(sample: Sample) -> bool:
+    """Return whether a sample's annotation tells evidence from surroundings."""
     if not sample.tensors.keys() & {"mask", "boxes", "rationale"}:
         return False
     return bool(contrasted(evidence(batched([sample], 1)[0])).any())
 
 
 def swapped_batches(
-    samples: Sequence[Sample], batch_size: int, device: torch.device, margin: int | None, generator: torch.Generator
-) -> Iterator[tuple[Int[np.ndarray, " batch"], dict[str, Tensor]]]:
-    """Yield batches in which every sample has the surroundings of another one, and the indices of their samples.
+    samples: Sequence[Sample], balance: Balance, swaps: Swaps, device: torch.device, generator: torch.Generator
+) -> Iterator[SwappedBatch]:
+    """Yield batches in which every sample is given something of another one.
 
     The donor's own evidence is painted over, or not given: what is left of a donor is what the class must not be read
     from.
 
     Args:
-        samples: Annotated samples.
-        batch_size: Samples per batch.
+        samples: Annotated samples where surroundings are swapped, and else images.
+        balance: What is swapped.
+        swaps: How.
         device: Where the model is.
-        margin: Pixels or tokens around the evidence that stay; None for 0.
         generator: The random numbers of who gives to whom.
     """
+    swap = SWAPS[SWAPPED[balance]]
     order = torch.randperm(len(samples), generator=generator).numpy()
     # A batch of one would have no donor: the last one takes the rest.
-    starts = list(range(0, max(len(order) - 1, 1), batch_size))
+    starts = list(range(0, max(len(order) - 1, 1), swaps.batch_size))
     ends = [*starts[1:], len(order)]
     for start, end in zip(starts, ends, strict=True):
         rows = order[start:end]
         (batch,) = batched([samples[row] for row in rows], len(rows), device)
         name = next(each for each in INPUTS if each in batch)
-        annotation = swap_evidence({**batch, "evidence": evidence(batch)})
-        swapped, _ = swap_surroundings(batch[name], annotation, margin, generator, without_evidence=True)
-        yield rows, {**batch, name: swapped}
+        # Whoever swaps a property of whole images needs no annotation: none of it is ignored.
+        annotation = torch.zeros(len(rows), *batch[name].shape[-2:], dtype=torch.uint8, device=device)
+        if swap.needs_annotation:
+            annotation = swap_evidence({**batch, "evidence": evidence(batch)})
+        donors = random_cycle(len(rows), generator)
+        swapped, _ = swap(batch[name], annotation, swaps.margin, generator, without_evidence=True, donors=donors)
+        yield SwappedBatch(rows, rows[donors.numpy()], {**batch, name: swapped})
 
 
 def weights_by(members: Int[np.ndarray, " rows"]) -> Float[np.ndarray, " rows"]:

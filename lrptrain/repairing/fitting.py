@@ -1,7 +1,7 @@
 """Logistic regression on the features of a last layer, with its penalty chosen by cross-validation."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import numpy as np
 from jaxtyping import Bool, Float, Int
@@ -23,16 +23,19 @@ class Table:
         label: The class of each row, from 0.
         weight: How much each row counts.
         sample: Which sample a row is of; rows of one sample are never on both sides of a fold.
+        shortcut: What must tell nothing of the class: the row's group, or the class of the sample whose surroundings
+            (or colours, or light) it was given.
     """
 
     features: Float[np.ndarray, "rows width"]
     label: Int[np.ndarray, " rows"]
     weight: Float[np.ndarray, " rows"]
     sample: Int[np.ndarray, " rows"]
+    shortcut: Int[np.ndarray, " rows"]
 
     def rows(self, of_rows: Bool[np.ndarray, " rows"]) -> "Table":
         """Return some of the rows."""
-        return Table(self.features[of_rows], self.label[of_rows], self.weight[of_rows], self.sample[of_rows])
+        return Table(*(getattr(self, column.name)[of_rows] for column in fields(self)))
 
 
 @dataclass(frozen=True)

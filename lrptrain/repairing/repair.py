@@ -1,14 +1,14 @@
-"""Last-layer retraining: a trained model keeps its features, and its last layer learns anew which of them to use.
+"""Last-layer repair: a trained model keeps its features, and its last layer weighs them anew.
 
 A network that reads a shortcut has often learned the right features, too, and only weighs them less (Kirichenko et al.
 2023, "Last layer re-training is sufficient for robustness to spurious correlations"). They balance groups, which needs
 to be told which sample has the shortcut. Samples with swapped surroundings need annotations in its place, of some
-hundred samples, and no name for the shortcut.
+hundred samples, and no name for the shortcut; those with swapped colours, light, detail or edges need neither.
 """
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 import torch
@@ -17,35 +17,45 @@ from torch import Tensor, nn
 
 from lrptrain.auditing.brought import device_of, logits_model
 from lrptrain.auditing.samples import draw_samples
-from lrptrain.batch import BatchAdapter, Sample, batched
+from lrptrain.batch import IMAGES, BatchAdapter, Sample, batched
 from lrptrain.batch.task import OneLabel, Regression, Task, TaskName, find_task
 from lrptrain.relevance.preserve import unwrap
-from lrptrain.repairing.balance import annotated, swapped_batches, weights_by
+from lrptrain.repairing.balance import GROUPS, SWAPPED, Balance, Swaps, is_annotated, swapped_batches, weights_by
+from lrptrain.repairing.erasure import erase
 from lrptrain.repairing.fitting import LinearFit, Table, choose_penalty, fit, folds_of
 from lrptrain.repairing.last_layer import LastLayer, find_last_layer, read_features
 from lrptrain.trainers.checks import check_counts
 
-Balance = Literal["surroundings", "groups"]
+How = Literal["retrain", "erase"]
 FEWEST = 20
 """Fewer samples than this are refused: a last layer has more numbers than they could fix."""
 AS_THEY_ARE = "as they are"
-SWAPPED = "with other surroundings"
+WORST_CLASS = "worst class"
 WORST_GROUP = "worst group"
+OF_OTHERS: dict[Balance, str] = {
+    "surroundings": "with other surroundings",
+    "statistics": "with other colours",
+    "detail": "with other fine detail",
+    "shading": "with other light",
+    "edges": "with other edges",
+}
+"""What an accuracy is of, by what samples were given of others."""
 
 
 @dataclass(frozen=True)
 class Repair:
-    """A last layer that was trained anew, and what it is worth. `apply` puts it into the model.
+    """A last layer that weighs its features anew, and what it is worth. `apply` puts it into the model.
 
     Attributes:
         layer: The attribute path of the layer on the module that gives logits.
         weight: The layer's new weight.
         bias: Its new bias; None where it has none.
-        balance: What tells nothing of the class in the samples that it was trained on.
+        balance: What tells nothing of the class in the samples that it was made from.
         samples: How many samples these were.
-        penalty: The inverse strength of the L2 penalty that was chosen.
+        penalty: The inverse strength of the L2 penalty that was chosen; None of a layer that was not trained.
         before: Accuracies of the old layer, by what they are of.
-        after: Those of new layers on samples that these were not trained on, in folds.
+        after: Those of new layers on samples that these were not made from, in folds.
+        how: Whether it was trained anew, or the shortcut erased from what it reads.
     """
 
     layer: str
@@ -53,9 +63,10 @@ class Repair:
     bias: Float[Tensor, " classes"] | None
     balance: Balance
     samples: int
-    penalty: float
+    penalty: float | None
     before: dict[str, float]
     after: dict[str, float]
+    how: How = "retrain"
 
     def apply(self, model: nn.Module) -> None:
         """Put the new layer into the model, or the LightningModule, that was repaired."""
@@ -72,19 +83,22 @@ class Repair:
         rows = [
             f"  {name:{width}}{100 * self.before[name]:6.1f} %{100 * self.after[name]:8.1f} %" for name in self.before
         ]
-        kind = (
-            "with the surroundings of others"
-            if self.balance == "surroundings"
-            else "with all groups of each class alike"
-        )
         return "\n".join(
             [
-                f"The last layer {self.layer!r}, trained anew on {self.samples} samples {kind}.",
+                self._made(),
                 f"  {'accuracy':{width}}{'before':>8}{'after':>10}",
                 *rows,
-                "  After: by layers that were not trained on the samples they are measured on.",
+                "  After: by layers that were not made from the samples they are measured on.",
             ]
         )
+
+    def _made(self) -> str:
+        """Return how the layer was made, in a sentence."""
+        if self.how == "erase":
+            shortcut = "groups" if self.balance == GROUPS else f"others' {self.balance}"
+            return f"What tells {shortcut} apart, erased from the last layer {self.layer!r} by {self.samples} samples."
+        kind = "with all groups of each class alike" if self.balance == GROUPS else f"with the {self.balance} of others"
+        return f"The last layer {self.layer!r}, trained anew on {self.samples} samples {kind}."
 
 
 def repair(
@@ -92,6 +106,7 @@ def repair(
     loader: Iterable[Any],
     *,
     balance: Balance | None = None,
+    how: How = "retrain",
     copies: int = 5,
     max_samples: int = 512,
     batch_size: int = 32,
@@ -100,7 +115,7 @@ def repair(
     batch_adapter: BatchAdapter | None = None,
     task: TaskName | Task | None = None,
 ) -> Repair:
-    """Train the last layer of a model anew, on samples in which the shortcut tells nothing of the class.
+    """Make the last layer of a model anew, by samples in which the shortcut tells nothing of the class.
 
     `repaired = lrptrain.repair(model, val_loader)`, `print(repaired)`, `repaired.apply(model)`: the model is not
     changed before the last. Take samples that it was not trained on: on those it was, it is sure of everything, by
@@ -108,13 +123,17 @@ def repair(
 
     Args:
         model: A LightningModule, or any classifier, whose logits are the output of a linear layer.
-        loader: Batches as the callbacks read them, with labels, and with annotations or groups.
+        loader: Batches as the callbacks read them, with labels, and perhaps with annotations or groups.
         balance: "surroundings": each sample is given the surroundings of others, which needs annotations; "groups":
             all groups count alike in each class, which needs the samples' `group`: that of the shortcut alone, or of
-            shortcut and class. None for surroundings where there are annotations, else groups.
-        copies: How many other surroundings each sample is given.
+            shortcut and class; "statistics" (colour and contrast), "detail", "shading" or "edges": each image is given
+            that of others, which needs neither, and mends what a finding of that name flags. None for surroundings
+            where there are annotations, else groups.
+        how: "retrain": a logistic regression on these samples; "erase": the old layer, without all that a linear
+            classifier could tell the groups, or the class of who gave, by: it forgets, and learns nothing new.
+        copies: How often each sample is given something of another.
         max_samples: How many samples of the loader are taken, as evenly over the classes as they allow.
-        batch_size: Samples per forward pass, among which surroundings are swapped.
+        batch_size: Samples per forward pass, among which they are swapped.
         margin: Pixels or tokens around the evidence that stay; None for 0.
         seed: The seed of samples, swaps and folds.
         batch_adapter: Function that brings a batch of another form to the names of the contract.
@@ -126,91 +145,29 @@ def repair(
     Raises:
         ValueError: If there are too few samples, a class has fewer than two, or no linear layer makes the logits.
     """
-    check_counts(max_samples=max_samples, batch_size=batch_size, copies=copies)
     network = logits_model(model)
     meaning = find_task(task, network)
-    try:
-        samples = draw_samples(loader, max_samples, seed, batch_adapter, meaning)
-    except LookupError as error:
-        raise ValueError(str(error)) from error
+    samples = draw_labelled(loader, max_samples, seed, batch_adapter, meaning)
     return repair_samples(
-        network,
-        samples,
-        balance=balance,
-        copies=copies,
-        batch_size=batch_size,
-        margin=margin,
-        seed=seed,
-        task=meaning,
+        network, samples, balance=balance, how=how, swaps=Swaps(copies, batch_size, margin, seed), task=meaning
     )
 
 
 def repair_samples(
-    model: nn.Module,
-    samples: Sequence[Sample],
-    *,
-    balance: Balance | None,
-    copies: int,
-    batch_size: int,
-    margin: int | None,
-    seed: int,
-    task: Task,
+    model: nn.Module, samples: Sequence[Sample], *, balance: Balance | None, how: How, swaps: Swaps, task: Task
 ) -> Repair:
-    """Train the last layer anew on samples that were drawn; see `repair`.
+    """Make the last layer anew from samples that were drawn; see `repair`.
 
     Raises:
         ValueError: As `repair`.
     """
-    if balance not in (None, "surroundings", "groups"):
-        raise ValueError(f"balance must be 'surroundings' or 'groups', not {balance!r}")
-    if isinstance(task, Regression):
-        raise ValueError("a last layer is trained anew for classes, and this model's task is a regression")
+    if balance not in (None, *get_args(Balance)):
+        raise ValueError(f"balance must be {listed(get_args(Balance))}, not {balance!r}")
+    if how not in get_args(How):
+        raise ValueError(f"how must be {listed(get_args(How))}, not {how!r}")
     usable, kind = _usable(samples, balance)
-    if kind == "surroundings" and batch_size < 2:
-        raise ValueError("batch_size must be at least 2, as surroundings come from other samples of a batch")
-    batches = batched(usable, batch_size, device_of(model))
-    layer = find_last_layer(model, batches[0])
-    rows = [task.column] if isinstance(task, OneLabel) else list(range(layer.module.out_features))
-    label = np.array([sample.label for sample in usable])
-    _check_classes(label, len(rows))
-    as_they_are = Table(read_features(model, layer, batches), label, weights_by(label), np.arange(len(label)))
-    if kind == "groups":
-        # A background, or a scanner, tells the class until it is as frequent in each of them: so groups are those of a
-        # class, whether the samples' `group` says so or not.
-        pairs = [[sample.group, sample.label] for sample in usable]
-        group = np.unique(np.array(pairs), axis=0, return_inverse=True)[1].reshape(-1)
-        trained_on = replace(as_they_are, weight=weights_by(group))
-        measured = [Measured(AS_THEY_ARE, as_they_are), Measured(WORST_GROUP, as_they_are, group)]
-    else:
-        swaps = Swaps(copies, batch_size, margin, seed)
-        trained_on = _with_other_surroundings(model, layer, usable, swaps)
-        measured = [Measured(AS_THEY_ARE, as_they_are), Measured(SWAPPED, trained_on)]
-    with_bias = layer.module.bias is not None
-    folds = folds_of(trained_on, seed)
-    penalty = choose_penalty(trained_on, folds, with_bias)
-    old = _old_fit(layer, rows)
-    fitted = [fit(trained_on.rows(~held_out), penalty, with_bias) for held_out in folds]
-    held_out_samples = [np.unique(trained_on.sample[held_out]) for held_out in folds]
-    weight, bias = _as_layer(layer, rows, fit(trained_on, penalty, with_bias))
-    return Repair(
-        layer=layer.name,
-        weight=weight,
-        bias=bias,
-        balance=kind,
-        samples=len(usable),
-        penalty=penalty,
-        before={each.title: each.accuracy(old.predict(each.table.features)) for each in measured},
-        after={each.title: each.accuracy(_out_of_fold(each.table, held_out_samples, fitted)) for each in measured},
-    )
-
-
-class Swaps(NamedTuple):
-    """How surroundings are swapped; see `repair`."""
-
-    copies: int
-    batch_size: int
-    margin: int | None
-    seed: int
+    features = read_tables(model, usable, [kind], swaps, task)
+    return features.repaired(how, kind, features.measured([AS_THEY_ARE]))
 
 
 class Measured(NamedTuple):
@@ -219,19 +176,157 @@ class Measured(NamedTuple):
     Attributes:
         title: Its name.
         table: The samples.
-        group: The group of each row, of which the lowest accuracy counts; None for the accuracy of all rows.
+        part: The class or group of each row, of which the lowest accuracy counts; None for the accuracy of all rows.
     """
 
     title: str
     table: Table
-    group: Int[np.ndarray, " rows"] | None = None
+    part: Int[np.ndarray, " rows"] | None = None
 
     def accuracy(self, predicted: Int[np.ndarray, " rows"]) -> float:
         """Return the accuracy of predictions."""
         right = predicted == self.table.label
-        if self.group is None:
+        if self.part is None:
             return float(right.mean())
-        return min(float(right[self.group == each].mean()) for each in np.unique(self.group))
+        return min(float(right[self.part == each].mean()) for each in np.unique(self.part))
+
+
+@dataclass(frozen=True)
+class Tables:
+    """What a last layer is given for samples as they are, and for those in which the shortcut tells nothing.
+
+    Attributes:
+        layer: The last layer.
+        rows: Its rows that tell the classes.
+        samples: How many samples there are.
+        as_they_are: The samples.
+        balanced: By the name of the balance, what a layer is made from.
+        seed: The seed of the folds.
+    """
+
+    layer: LastLayer
+    rows: Sequence[int]
+    samples: int
+    as_they_are: Table
+    balanced: dict[Balance, Table]
+    seed: int
+
+    def measured(self, titles: Sequence[str]) -> list[Measured]:
+        """Return what accuracies are of: those that are named, and one for each balance."""
+        label = self.as_they_are.label
+        parts = {AS_THEY_ARE: None, WORST_CLASS: label}
+        of_balance = [
+            Measured(WORST_GROUP, self.as_they_are, group_of(table))
+            if balance == GROUPS
+            else Measured(OF_OTHERS[balance], table)
+            for balance, table in self.balanced.items()
+        ]
+        return [Measured(title, self.as_they_are, parts[title]) for title in titles] + of_balance
+
+    def repaired(self, how: How, balance: Balance, measured: Sequence[Measured]) -> Repair:
+        """Return a new last layer, and what it is worth.
+
+        Args:
+            how: See `repair`.
+            balance: One of those that there are.
+            measured: What accuracies are of.
+        """
+        made_from = self.balanced[balance]
+        with_bias = self.layer.module.bias is not None
+        folds = folds_of(made_from, self.seed)
+        penalty = choose_penalty(made_from, folds, with_bias) if how == "retrain" else None
+        old = _old_fit(self.layer, self.rows)
+
+        def made(table: Table) -> LinearFit:
+            return erase(table, old, with_bias) if penalty is None else fit(table, penalty, with_bias)
+
+        fitted = [made(made_from.rows(~held_out)) for held_out in folds]
+        held_out_samples = [np.unique(made_from.sample[held_out]) for held_out in folds]
+        weight, bias = _as_layer(self.layer, self.rows, made(made_from))
+        return Repair(
+            layer=self.layer.name,
+            weight=weight,
+            bias=bias,
+            balance=balance,
+            samples=self.samples,
+            penalty=penalty,
+            before={each.title: each.accuracy(old.predict(each.table.features)) for each in measured},
+            after={each.title: each.accuracy(_out_of_fold(each.table, held_out_samples, fitted)) for each in measured},
+            how=how,
+        )
+
+
+def read_tables(
+    model: nn.Module, samples: Sequence[Sample], balances: Sequence[Balance], swaps: Swaps, task: Task
+) -> Tables:
+    """Return what the last layer is given for samples.
+
+    Args:
+        model: The model, which is left as it was.
+        samples: Samples that all of the balances can use.
+        balances: What is to tell nothing.
+        swaps: How something is swapped between samples.
+        task: What output and labels mean.
+
+    Raises:
+        ValueError: As `repair`.
+    """
+    if isinstance(task, Regression):
+        raise ValueError("a last layer is made anew for classes, and this model's task is a regression")
+    check_counts(copies=swaps.copies, batch_size=swaps.batch_size)
+    if swaps.batch_size < 2 and set(balances) & SWAPPED.keys():
+        raise ValueError("batch_size must be at least 2, as what is swapped comes from other samples of a batch")
+    batches = batched(samples, swaps.batch_size, device_of(model))
+    layer = find_last_layer(model, batches[0])
+    rows = [task.column] if isinstance(task, OneLabel) else list(range(layer.module.out_features))
+    label = np.array([sample.label for sample in samples])
+    _check_classes(label, len(rows))
+    index = np.arange(len(label))
+    as_they_are = Table(read_features(model, layer, batches), label, weights_by(label), index, label)
+    tables = {
+        each: _with_groups_alike(as_they_are, samples)
+        if each == GROUPS
+        else _with_swaps(model, layer, samples, each, swaps)
+        for each in balances
+    }
+    return Tables(layer, rows, len(samples), as_they_are, tables, swaps.seed)
+
+
+def group_of(table: Table) -> Int[np.ndarray, " rows"]:
+    """Return a number for each pair of a class and a group.
+
+    A background, or a scanner, tells the class until it is as frequent in each of them: so groups are those of a class,
+    whether the samples' `group` says so or not.
+    """
+    pairs = np.stack([table.shortcut, table.label], 1)
+    return np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
+
+
+def _with_groups_alike(as_they_are: Table, samples: Sequence[Sample]) -> Table:
+    """Return the samples with weights by which all groups of a class count alike."""
+    table = replace(as_they_are, shortcut=np.array([sample.group for sample in samples]))
+    return replace(table, weight=weights_by(group_of(table)))
+
+
+def draw_labelled(
+    loader: Iterable[Any], max_samples: int, seed: int, batch_adapter: BatchAdapter | None, task: Task
+) -> list[Sample]:
+    """Return samples of a loader.
+
+    Raises:
+        ValueError: If there is none.
+    """
+    check_counts(max_samples=max_samples)
+    try:
+        return draw_samples(loader, max_samples, seed, batch_adapter, task)
+    except LookupError as error:
+        raise ValueError(str(error)) from error
+
+
+def listed(names: Sequence[str]) -> str:
+    """Return names as "'a', 'b' or 'c'"."""
+    quoted = [repr(name) for name in names]
+    return f"{', '.join(quoted[:-1])} or {quoted[-1]}"
 
 
 def _usable(drawn: Sequence[Sample], balance: Balance | None) -> tuple[list[Sample], Balance]:
@@ -240,21 +335,42 @@ def _usable(drawn: Sequence[Sample], balance: Balance | None) -> tuple[list[Samp
     Raises:
         ValueError: If these are too few.
     """
-    labelled = [sample for sample in drawn if sample.label >= 0]
-    grouped = [sample for sample in labelled if sample.group is not None]
-    marked = annotated(labelled) if balance != "groups" else []
     if balance is None:
-        balance = "surroundings" if marked or not grouped else "groups"
-    samples = marked if balance == "surroundings" else grouped
-    needed = "an annotation (mask, boxes or rationale)" if balance == "surroundings" else "a `group`"
+        balance = "surroundings" if _usable_for("surroundings", drawn) or not _usable_for(GROUPS, drawn) else GROUPS
+    samples = _usable_for(balance, drawn)
     if len(samples) < FEWEST:
+        hint = ""
+        if any(set(sample.tensors) & set(IMAGES) for sample in drawn) and NEEDED[balance] != OF_IMAGES:
+            hint = "; balance='statistics', 'detail', 'shading' or 'edges' need neither annotation nor group"
         raise ValueError(
-            f"{len(samples)} of {len(drawn)} samples have a label and {needed}: a last layer is trained anew on at "
-            f"least {FEWEST}, and max_samples says how many are drawn"
+            f"{len(samples)} of {len(drawn)} samples have a label and {NEEDED[balance]}: a last layer is made anew "
+            f"from at least {FEWEST}, and max_samples says how many are drawn{hint}"
         )
-    if balance == "groups" and len({sample.group for sample in samples}) < 2:
+    if balance == GROUPS and len({sample.group for sample in samples}) < 2:
         raise ValueError("all samples are of one group: there is nothing to balance")
     return samples, balance
+
+
+OF_IMAGES = "an image"
+NEEDED: dict[Balance, str] = {
+    **dict.fromkeys(SWAPPED, OF_IMAGES),
+    "surroundings": "an annotation (mask, boxes or rationale)",
+    GROUPS: "a `group`",
+}
+"""What a balance needs of a sample beside its label."""
+
+
+def is_usable(sample: Sample, balance: Balance) -> bool:
+    """Return whether a sample has what a balance needs, and a label."""
+    if sample.label < 0:
+        return False
+    if balance == GROUPS:
+        return sample.group is not None
+    return is_annotated(sample) if balance == "surroundings" else bool(set(sample.tensors) & set(IMAGES))
+
+
+def _usable_for(balance: Balance, drawn: Sequence[Sample]) -> list[Sample]:
+    return [sample for sample in drawn if is_usable(sample, balance)]
 
 
 def _check_classes(label: Int[np.ndarray, " samples"], rows: int) -> None:
@@ -270,21 +386,24 @@ def _check_classes(label: Int[np.ndarray, " samples"], rows: int) -> None:
         raise ValueError(f"label {beyond[0]} is no class of a model with {classes} classes")
     if missing:
         listed = ", ".join(map(str, missing[:10]))
-        raise ValueError(f"no usable sample is of class {listed}: the last layer cannot be trained anew without")
+        raise ValueError(f"no usable sample is of class {listed}: the last layer cannot be made anew without")
 
 
-def _with_other_surroundings(model: nn.Module, layer: LastLayer, samples: Sequence[Sample], swaps: Swaps) -> Table:
-    """Return every sample with so many other surroundings."""
+def _with_swaps(model: nn.Module, layer: LastLayer, samples: Sequence[Sample], balance: Balance, swaps: Swaps) -> Table:
+    """Return every sample as often as it is given something of another."""
     generator = torch.Generator().manual_seed(swaps.seed)
     features = []
     indices = []
+    givers = []
     for _ in range(swaps.copies):
-        for rows, batch in swapped_batches(samples, swaps.batch_size, device_of(model), swaps.margin, generator):
+        for rows, donors, batch in swapped_batches(samples, balance, swaps, device_of(model), generator):
             indices.append(rows)
+            givers.append(donors)
             features.append(read_features(model, layer, [batch]))
     index = np.concatenate(indices)
-    label = np.array([sample.label for sample in samples])[index]
-    return Table(np.concatenate(features), label, weights_by(label), index)
+    classes = np.array([sample.label for sample in samples])
+    label = classes[index]
+    return Table(np.concatenate(features), label, weights_by(label), index, classes[np.concatenate(givers)])
 
 
 def _old_fit(layer: LastLayer, rows: Sequence[int]) -> LinearFit:

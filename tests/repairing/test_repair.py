@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, StackDataset
 import lrptrain
 from lrptrain.batch import batched
 from lrptrain.cli import main
-from lrptrain.repairing.balance import weights_by
+from lrptrain.repairing.balance import Swaps, swapped_batches, weights_by
 from lrptrain.repairing.fitting import PENALTIES, Table, choose_penalty, fit, folds_of
 from lrptrain.repairing.last_layer import find_last_layer, read_features
 
@@ -95,14 +95,85 @@ def test_groups_count_alike():
 def test_a_group_may_be_that_of_the_shortcut_alone():
     data = images(200, 0.9)
     data["image"] += 0.7 * torch.randn(200, 1, SIDE, SIDE, generator=torch.Generator().manual_seed(1))
-    agrees = data["group"] % 2
-    corner = torch.where(agrees == 1, data["label"], 1 - data["label"])
+    corner = corner_groups(data)["group"]
     of_pairs, of_corner = (
         lrptrain.repair(TwoPlaces(), loader({**data, "group": group}), max_samples=200, balance="groups")
         for group in (data["group"], corner)
     )
     assert torch.equal(of_pairs.weight, of_corner.weight)
     assert of_pairs.after == of_corner.after
+
+
+class BothPlaces(TwoPlaces):
+    """Its layer reads the corner twice as much as the centre."""
+
+    def __init__(self, outputs: int = 2, bias: bool = True) -> None:
+        super().__init__(outputs, bias)
+        with torch.no_grad():
+            self.head.weight[-1] = torch.tensor([5.0, 10.0])
+            if bias:
+                self.head.bias.zero_()
+
+
+def corner_groups(data: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """With the group of the shortcut alone: how bright the corner is."""
+    return {**data, "group": torch.where(data["group"] % 2 == 1, data["label"], 1 - data["label"])}
+
+
+@pytest.mark.parametrize("outputs", [1, 2])
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("balance", ["surroundings", "groups"])
+def test_what_is_erased_is_read_no_longer(outputs, bias, balance):
+    model = BothPlaces(outputs, bias)
+    data = corner_groups(images(200, 1.0 if balance == "surroundings" else 0.9))
+    repaired = lrptrain.repair(model, loader(data), max_samples=200, margin=0, balance=balance, how="erase")
+    assert (repaired.how, repaired.penalty) == ("erase", None)
+    measured = "with other surroundings" if balance == "surroundings" else "worst group"
+    assert repaired.before[measured] < 0.6
+    assert repaired.after == {"as they are": 1.0, measured: 1.0}
+    repaired.apply(model)
+    centre, corner = (model.head.weight[-1] - model.head.weight[0] * (outputs == 2)).tolist()
+    # Covariances of 200 samples, in which noise goes with the corner by chance.
+    assert centre > 10 * abs(corner)
+    assert "apart, erased from the last layer 'head' by 200 samples" in str(repaired)
+
+
+class BrightAndStriped(nn.Module):
+    """Two features of whole images, how bright and how striped they are, of which the layer reads brightness alone."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.head = nn.Linear(2, 2)
+        nn.init.zeros_(self.head.bias)
+        with torch.no_grad():
+            self.head.weight.copy_(torch.tensor([[0.0, 0.0], [0.0, 20.0]]))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        upright = (x[..., ::2] - x[..., 1::2]).mean((1, 2, 3))
+        return self.head(torch.stack([upright, x.mean((1, 2, 3))], 1))
+
+
+def test_without_annotations_images_are_given_the_colours_of_others():
+    generator = torch.Generator().manual_seed(0)
+    label = torch.arange(80) % 2
+    stripes = torch.tensor([1.0, -1.0]).repeat(SIDE // 2) * (label - 0.5)[:, None]
+    image = stripes[:, None, None, :] + 0.2 * torch.randn(80, 3, SIDE, SIDE, generator=generator)
+    image = image + (label - 0.5)[:, None, None, None]
+    data = {"image": image, "label": label}
+    with pytest.raises(ValueError, match="balance='statistics', 'detail', 'shading' or 'edges' need neither"):
+        lrptrain.repair(BrightAndStriped(), loader(data), max_samples=80)
+    repaired = lrptrain.repair(BrightAndStriped(), loader(data), max_samples=80, balance="statistics")
+    assert repaired.before["as they are"] == 1.0
+    assert repaired.before["with other colours"] < 0.65
+    assert repaired.after == {"as they are": 1.0, "with other colours": 1.0}
+    with pytest.raises(ValueError, match="0 of 80 samples have a label and an image"):
+        lrptrain.repair(bert(), loader({**texts(), "label": label}), max_samples=80, balance="edges")
+
+
+def texts() -> dict[str, torch.Tensor]:
+    """80 texts that nobody annotated."""
+    tokens = torch.randint(0, 20, (80, 6), generator=torch.Generator().manual_seed(0))
+    return {"input_ids": tokens, "attention_mask": torch.ones_like(tokens)}
 
 
 def test_one_of_several_labels_changes_its_row_alone():
@@ -125,7 +196,7 @@ def test_the_fit_is_where_the_penalised_loss_is_flat(classes, with_bias):
     features = rng.normal(size=(60, 4)) * [1, 10, 0.1, 1] + label[:, None]
     weight = rng.uniform(0.5, 1.5, 60)
     weight *= 60 / weight.sum()
-    fitted = fit(Table(features, label, weight, np.arange(60)), 0.1, with_bias)
+    fitted = fit(Table(features, label, weight, np.arange(60), label), 0.1, with_bias)
     rows = torch.tensor(fitted.weight, requires_grad=True)
     bias = torch.tensor(fitted.bias, requires_grad=True)
     logits = torch.tensor(features) @ rows.T + bias
@@ -146,7 +217,7 @@ def test_the_fit_is_where_the_penalised_loss_is_flat(classes, with_bias):
 
 def test_no_sample_is_on_both_sides_of_a_fold():
     sample = np.repeat(np.arange(20), 3)
-    table = Table(np.zeros((60, 1)), sample % 2, np.ones(60), sample)
+    table = Table(np.zeros((60, 1)), sample % 2, np.ones(60), sample, sample)
     folds = folds_of(table, 0)
     assert np.array_equal(np.sum(folds, 0), np.ones(60))
     for held_out in folds:
@@ -157,9 +228,9 @@ def test_no_sample_is_on_both_sides_of_a_fold():
 def test_the_penalty_is_that_of_the_least_loss_on_other_samples():
     rng = np.random.default_rng(0)
     label = np.arange(80) % 2
-    noise = Table(rng.normal(size=(80, 30)), label, np.ones(80), np.arange(80))
+    noise = Table(rng.normal(size=(80, 30)), label, np.ones(80), np.arange(80), label)
     assert choose_penalty(noise, folds_of(noise, 0), True) == PENALTIES[0]
-    clear = Table(np.stack([10.0 * label, rng.normal(size=80)], 1), label, np.ones(80), np.arange(80))
+    clear = Table(np.stack([10.0 * label, rng.normal(size=80)], 1), label, np.ones(80), np.arange(80), label)
     assert choose_penalty(clear, folds_of(clear, 0), True) == PENALTIES[-1]
 
 
@@ -239,6 +310,7 @@ def with_head(head: nn.Module) -> nn.Module:
         (TwoPlaces(3), images(40, 1.0), {}, "no usable sample is of class 2"),
         (TwoPlaces(), images(12, 1.0), {}, "12 of 12 samples have a label and an annotation"),
         (TwoPlaces(), images(40, 1.0), {"balance": "masks"}, "balance must be"),
+        (TwoPlaces(), images(40, 1.0), {"how": "forget"}, "how must be 'retrain' or 'erase'"),
         (TwoPlaces(), images(40, 1.0), {"copies": 0}, "copies"),
         (TwoPlaces(1), images(40, 1.0), {"task": lrptrain.Regression(0, 1)}, "a regression"),
     ],
@@ -251,17 +323,18 @@ def test_what_cannot_be_mended_is_refused_in_one_line(model, data, options, mess
 
 def test_the_last_batch_of_swaps_is_never_a_single_sample():
     from lrptrain.batch import Sample
-    from lrptrain.repairing.balance import swapped_batches
 
     data = images(33, 1.0)
     samples = [Sample(i, int(data["label"][i]), {name: data[name][i] for name in ("image", "mask")}) for i in range(33)]
     generator = torch.Generator().manual_seed(0)
-    batches = list(swapped_batches(samples, 16, torch.device("cpu"), 0, generator))
-    assert sorted(np.concatenate([rows for rows, _ in batches]).tolist()) == list(range(33))
-    for rows, batch in batches:
+    swaps = Swaps(1, 16, 0, 0)
+    batches = list(swapped_batches(samples, "surroundings", swaps, torch.device("cpu"), generator))
+    assert sorted(np.concatenate([rows for rows, _, _ in batches]).tolist()) == list(range(33))
+    for rows, donors, batch in batches:
         (before,) = batched([samples[row] for row in rows], len(rows))
         outside = before["mask"] == 0
         assert torch.equal(batch["image"][:, 0, *CENTRE], before["image"][:, 0, *CENTRE])
+        assert torch.equal(batch["image"][:, 0, *CORNER], data["image"][donors, 0, *CORNER])
         changed = (batch["image"][:, 0] != before["image"][:, 0]) & outside
         assert bool(changed.flatten(1).any(1).all())
 

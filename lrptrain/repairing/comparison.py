@@ -1,0 +1,155 @@
+"""All repairs of a last layer beside each other, on a user's own model and samples."""
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from itertools import product
+from typing import Any, get_args
+
+from lrptrain.auditing.brought import logits_model
+from lrptrain.batch import BatchAdapter, Sample
+from lrptrain.batch.task import Task, TaskName, find_task
+from lrptrain.repairing.balance import GROUPS, Balance, Swaps
+from lrptrain.repairing.repair import (
+    AS_THEY_ARE,
+    FEWEST,
+    NEEDED,
+    WORST_CLASS,
+    How,
+    Repair,
+    draw_labelled,
+    is_usable,
+    listed,
+    read_tables,
+)
+
+AS_TRAINED = "as trained"
+BY_DEFAULT: tuple[Balance, ...] = ("surroundings", GROUPS)
+COLUMN = 14
+
+
+@dataclass(frozen=True)
+class RepairComparison:
+    """Repairs of one last layer, measured alike.
+
+    Attributes:
+        repairs: By their names, as in "retrain, surroundings".
+        samples: How many samples they were made from and measured on, in folds.
+        not_compared: By the name of a balance, what the samples lack for it.
+    """
+
+    repairs: dict[str, Repair]
+    samples: int
+    not_compared: dict[str, str]
+
+    def __getitem__(self, name: str) -> Repair:
+        """Return the repair of a name, as in `comparison["erase, groups"].apply(model)`."""
+        return self.repairs[name]
+
+    def __str__(self) -> str:
+        """Return a table: a row per repair, a column per accuracy."""
+        first = next(iter(self.repairs.values()))
+        names = [AS_TRAINED, *self.repairs]
+        cells = [first.before, *(each.after for each in self.repairs.values())]
+        width = max(map(len, names)) + 2
+        heads = [textwrap.wrap(title, COLUMN - 2) for title in first.before]
+        height = max(map(len, heads))
+        stacked = [[""] * (height - len(head)) + head for head in heads]
+        header = [
+            (" " * width + "".join(f"{line:>{COLUMN}}" for line in lines)).rstrip()
+            for lines in zip(*stacked, strict=True)
+        ]
+        rows = [
+            f"{name:{width}}" + "".join(f"{100 * value:{COLUMN - 2}.1f} %" for value in of_row.values())
+            for name, of_row in zip(names, cells, strict=True)
+        ]
+        notes = [f"Not compared: {name} (samples lack {reason})." for name, reason in self.not_compared.items()]
+        return "\n".join(
+            [
+                f"Repairs of the last layer {first.layer!r}: accuracies on {self.samples} samples,",
+                "by layers that were not made from the samples they are measured on.",
+                "",
+                *header,
+                *rows,
+                *(["", *notes] if notes else []),
+            ]
+        )
+
+
+def compare_repairs(
+    model: Any,
+    loader: Iterable[Any],
+    *,
+    balances: Sequence[Balance] | None = None,
+    copies: int = 5,
+    max_samples: int = 512,
+    batch_size: int = 32,
+    margin: int | None = None,
+    seed: int = 0,
+    batch_adapter: BatchAdapter | None = None,
+    task: TaskName | Task | None = None,
+) -> RepairComparison:
+    """Make the last layer anew in every way that the samples allow, and measure all of them alike.
+
+    `comparison = lrptrain.compare_repairs(model, val_loader)`, `print(comparison)`,
+    `comparison["erase, surroundings"].apply(model)`.
+
+    Args:
+        model: See `lrptrain.repair`.
+        loader: See `lrptrain.repair`.
+        balances: What is to tell nothing of the class, as in `lrptrain.repair`; None for surroundings and groups, as
+            far as samples have annotations and groups.
+        copies: See `lrptrain.repair`.
+        max_samples: See `lrptrain.repair`.
+        batch_size: See `lrptrain.repair`.
+        margin: See `lrptrain.repair`.
+        seed: See `lrptrain.repair`.
+        batch_adapter: See `lrptrain.repair`.
+        task: See `lrptrain.repair`.
+
+    Raises:
+        ValueError: As `lrptrain.repair`; or if too few samples have all that the balances need.
+    """
+    network = logits_model(model)
+    meaning = find_task(task, network)
+    samples = draw_labelled(loader, max_samples, seed, batch_adapter, meaning)
+    return compare_samples(
+        network, samples, balances=balances, swaps=Swaps(copies, batch_size, margin, seed), task=meaning
+    )
+
+
+def compare_samples(
+    model: Any, samples: Sequence[Sample], *, balances: Sequence[Balance] | None, swaps: Swaps, task: Task
+) -> RepairComparison:
+    """Compare repairs by samples that were drawn; see `compare_repairs`.
+
+    Raises:
+        ValueError: As `compare_repairs`.
+    """
+    unknown = [each for each in balances or () if each not in get_args(Balance)]
+    if unknown or balances == []:
+        raise ValueError(f"balances are some of {listed(get_args(Balance))}, not {unknown or balances!r}")
+    usable = {
+        each: {i for i, sample in enumerate(samples) if is_usable(sample, each)} for each in balances or BY_DEFAULT
+    }
+    lacking = {} if balances else {each: NEEDED[each] for each, indices in usable.items() if len(indices) < FEWEST}
+    compared = [each for each in usable if each not in lacking]
+    if not compared:
+        raise ValueError(
+            f"fewer than {FEWEST} of {len(samples)} samples have {' or '.join(lacking.values())}: name balances="
+            "['statistics', 'edges'], for example, which need images alone"
+        )
+    common = [samples[i] for i in sorted(set.intersection(*(usable[each] for each in compared)))]
+    if len(common) < FEWEST:
+        needed = " and ".join(NEEDED[each] for each in compared)
+        raise ValueError(
+            f"{len(common)} of {len(samples)} samples have a label and {needed}: at least {FEWEST} are needed to "
+            "compare repairs on the same ones; name fewer balances"
+        )
+    if GROUPS in compared and len({sample.group for sample in common}) < 2:
+        raise ValueError("all samples are of one group: there is nothing to balance")
+    tables = read_tables(model, common, compared, swaps, task)
+    measured = tables.measured([AS_THEY_ARE, WORST_CLASS])
+    ways: list[How] = list(get_args(How))
+    repairs = {f"{how}, {each}": tables.repaired(how, each, measured) for each, how in product(compared, ways)}
+    return RepairComparison(repairs, len(common), lacking)

@@ -1,0 +1,78 @@
+"""All repairs beside each other are those that `repair` makes, measured alike."""
+
+import pytest
+import torch
+
+import lrptrain
+from lrptrain.cli import main
+from tests.repairing.test_repair import BothPlaces, Module, corner_groups, images, loader
+
+
+def test_each_is_what_repair_makes():
+    model = BothPlaces()
+    data = corner_groups(images(200, 0.9))
+    comparison = lrptrain.compare_repairs(model, loader(data), max_samples=200, margin=0)
+    assert list(comparison.repairs) == [
+        "retrain, surroundings",
+        "erase, surroundings",
+        "retrain, groups",
+        "erase, groups",
+    ]
+    for name, repaired in comparison.repairs.items():
+        how, _, balance = name.partition(", ")
+        alone = lrptrain.repair(model, loader(data), max_samples=200, margin=0, how=how, balance=balance)
+        assert torch.equal(repaired.weight, alone.weight)
+        assert alone.after.items() <= repaired.after.items()
+        assert list(repaired.after) == ["as they are", "worst class", "with other surroundings", "worst group"]
+    right = comparison["erase, groups"].after
+    assert right["worst class"] <= right["as they are"]
+    comparison["erase, groups"].apply(model)
+    assert torch.equal(model.head.weight, comparison["erase, groups"].weight)
+
+
+def test_the_table_holds_what_was_measured_in_80_columns():
+    comparison = lrptrain.compare_repairs(
+        BothPlaces(), loader(corner_groups(images(200, 0.9))), max_samples=200, margin=0
+    )
+    lines = str(comparison).splitlines()
+    assert max(map(len, lines)) <= 80
+    before = comparison["erase, groups"].before
+    (trained,) = (line for line in lines if line.startswith("as trained"))
+    assert trained.split()[2::2] == [f"{100 * value:.1f}" for value in before.values()]
+    assert sum(line.startswith(("retrain,", "erase,")) for line in lines) == 4
+
+
+def test_what_the_samples_lack_is_left_out_and_said():
+    data = {name: x for name, x in images(80, 0.9).items() if name != "group"}
+    comparison = lrptrain.compare_repairs(BothPlaces(), loader(data), max_samples=80, margin=0)
+    assert list(comparison.repairs) == ["retrain, surroundings", "erase, surroundings"]
+    assert "Not compared: groups (samples lack a `group`)." in str(comparison)
+    neither = {name: x for name, x in data.items() if name != "mask"}
+    with pytest.raises(ValueError, match=r"an annotation .* or a `group`: name balances="):
+        lrptrain.compare_repairs(BothPlaces(), loader(neither))
+    with pytest.raises(ValueError, match="balances are some of"):
+        lrptrain.compare_repairs(BothPlaces(), loader(data), balances=["masks"])  # type: ignore[list-item]
+    named = lrptrain.compare_repairs(BothPlaces(), loader(neither), max_samples=80, balances=["edges"])
+    assert list(named.repairs) == ["retrain, edges", "erase, edges"]
+
+
+def compared_loader() -> object:
+    return loader(images(80, 1.0))
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec", "ignore:.*does not have many workers", "ignore:.*num_workers")
+def test_the_command_prints_and_writes_nothing(tmp_path, capsys, monkeypatch):
+    import pytorch_lightning as pl
+
+    monkeypatch.chdir(tmp_path)
+    trainer = pl.Trainer(max_steps=2, accelerator="cpu", barebones=True)
+    trainer.fit(Module(), compared_loader())
+    trainer.save_checkpoint(tmp_path / "model.ckpt")
+    main(
+        [
+            *("repair", "model.ckpt", f"--module={Module.__module__}.Module"),
+            *(f"--data={__name__}.compared_loader", "--compare", "--device=cpu", "--max-samples=80"),
+        ]
+    )
+    assert "retrain, surroundings" in capsys.readouterr().out
+    assert [path.name for path in tmp_path.glob("*.ckpt")] == ["model.ckpt"]
