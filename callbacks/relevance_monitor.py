@@ -130,6 +130,7 @@ class RelevanceMonitor(MonitorResults, ModelCallback):
 
     Attributes:
         findings: The findings of the last evaluation, those that were refuted included.
+        scalars: The scalars of the last evaluation, by the keys under which they are logged.
         failures: The number of the monitor's failures.
         folder: The folder of the run; None before the first evaluation, and in all processes but the first.
         scored: The explained samples of the last evaluation, without inputs and annotations.

@@ -71,11 +71,6 @@ class Monitor(MonitorResults):
         draw_sample(self.core, self._context(0, 0), samples)
         self.core.clock.start(restart=True)
 
-    @property
-    def scalars(self) -> dict[str, float]:
-        """The scalars of the last evaluation, by the keys under which they are logged; the same in all processes."""
-        return dict(self.core.scalars)
-
     def evaluate(self, epoch: int, step: int | None = None) -> EpochRecord | None:
         """Explain the sample under the current weights, find and test, and write the record.
 

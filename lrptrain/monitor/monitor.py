@@ -367,8 +367,8 @@ class MonitorCore:
         """Say after the first validation why it was not evaluated."""
         if self._budget is not None and self._budget.validations == 1:
             self.inform(
-                f"{self.config.title}: {self._budget.share:.0%} of this run's time do not pay for two evaluations, so "
-                "that the final weights alone are evaluated (budget=None evaluates each validation)"
+                f"{self.config.title}: {self._budget.share:.0%} of this run's time would not pay for two "
+                "evaluations: only the final weights are evaluated (budget=None evaluates each validation)"
             )
 
     def _mention_extent(self, context: TrainingContext, extent: Extent) -> None:
@@ -376,8 +376,8 @@ class MonitorCore:
         if extent == self._extent:
             return
         self.inform(
-            f"{self.config.title}: from epoch {context.epoch} on {extent.samples} samples, of which {extent.drawn} are "
-            f"drawn, with maps of {extent.class_maps or 'no further'} classes: what {self.config.budget:.0%} of the "
+            f"{self.config.title}: from epoch {context.epoch} on {extent.samples} samples, {extent.drawn} of them with "
+            f"pictures, and maps of {extent.class_maps or 'no further'} classes: what {self.config.budget:.0%} of the "
             "time allow (budget=None for all)"
         )
 

@@ -41,8 +41,10 @@ def power_line(scored: Sequence[ExplainedSample], bound: float | str, confidence
     if len(sizes) == 1:
         return line
     single = least_shortfall(min(sizes), spread, tests, confidence)
-    never = f"never (it takes {fewest_for_a_flag(tests, confidence)})"
-    return f"{line}, a class of {min(sizes)} {never if math.isinf(single) else f'from {_points(single)}'}"
+    if math.isinf(single):
+        least = fewest_for_a_flag(tests, confidence)
+        return f"{line}; a class needs {least} samples to be flagged, and the smallest has {min(sizes)}"
+    return f"{line}, a class of {min(sizes)} from {_points(single)}"
 
 
 class Power(NamedTuple):

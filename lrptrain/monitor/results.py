@@ -24,6 +24,11 @@ class MonitorResults:
         return self.core.findings
 
     @property
+    def scalars(self) -> dict[str, float]:
+        """The scalars of the last evaluation, by the keys under which they are logged; the same in all processes."""
+        return dict(self.core.scalars)
+
+    @property
     def failures(self) -> int:
         """The number of the monitor's failures."""
         return self.core.failures.count

@@ -42,7 +42,8 @@ def test_the_line_says_from_which_shortfall_on():
         f"a class of 8 from {single:.0f} points"
     )
     assert power_line(some[:4], 0.5, 0.95) == (
-        "with 4 annotated samples all classes together are never flagged, a class of 2 never (it takes 6)"
+        "with 4 annotated samples all classes together are never flagged; a class needs 6 samples to be flagged, and "
+        "the smallest has 2"
     )
     assert power_line([scored(0, math.nan)] * 3, "chance", 0.95) == ""
 
@@ -52,8 +53,18 @@ def test_the_line_says_from_which_shortfall_on():
     [
         (1, 0.1, "their class is flagged from 5 points below 50%", ""),
         (2, 0.1, "all classes together are flagged from 5 points below 50%", ", a class of 16 from 8 points"),
-        (10, 0.1, "all classes together are flagged from 6 points below 50%", ", a class of 3 never (it takes 8)"),
-        (1000, 0.1, "all classes together are flagged from 7 points below 50%", ", a class of 1 never (it takes 10)"),
+        (
+            10,
+            0.1,
+            "all classes together are flagged from 6 points below 50%",
+            "; a class needs 8 samples to be flagged, and the smallest has 3",
+        ),
+        (
+            1000,
+            0.1,
+            "all classes together are flagged from 7 points below 50%",
+            "; a class needs 10 samples to be flagged, and the smallest has 1",
+        ),
         (2, 0.017, "all classes together are flagged from 1 point below 50%", ", a class of 16 from 1 point"),
         (1, 1e-3, "their class is flagged from less than a point below 50%", ""),
     ],

@@ -24,6 +24,11 @@ MIN_PEAK_RATIO = 2.0
 """A cluster's region is where its mean map has a share PEAK_SHARE of its maximum, and this many times a uniform map."""
 MAX_CLUSTER_AREA = 0.25
 """A larger region is nothing that members share."""
+MOST_OF_THE_SAMPLE = 0.9
+"""A cluster of more of the images tells none of them apart: where all are read, another kind of finding says."""
+LEAST_EFFECT_IN_THE_MIDDLE = 0.3
+"""The least mean change of a probability that confirms a place in the middle. Objects lie there, and taking away a part
+of one moves the answer of a sound model, too: by 0.12 in clean runs of pets, and of textures on photographs."""
 
 
 class RelevanceCluster(Detector):
@@ -38,6 +43,10 @@ class RelevanceCluster(Detector):
     def place(self, finding: Finding) -> str:
         """Return which part of which images the model reads."""
         return part_of_image(finding.where)
+
+    def least_effect_of(self, finding: Finding) -> float:
+        """Return what a place takes that may be a part of the object; of others the configuration demands enough."""
+        return LEAST_EFFECT_IN_THE_MIDDLE if finding.may_be_evidence else self.least_effect
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
         """Return clusters with something planted in their region, if no sample has an annotation."""
@@ -98,7 +107,8 @@ def relevance_clusters(shares: Float[np.ndarray, "n tokens"], seed: int = 0) -> 
     labels = spectral_labels(shares[rows], seed)
     clusters = [_cluster(rows[labels == label], shares) for label in np.unique(labels)]
     most = MAX_CLUSTER_AREA * shares.shape[1]
-    small = [c for c in clusters if len(c.members) >= MIN_CLUSTER_MEMBERS and 0 < len(c.positions) <= most]
+    members = range(MIN_CLUSTER_MEMBERS, int(MOST_OF_THE_SAMPLE * len(rows)) + 1)
+    small = [c for c in clusters if len(c.members) in members and 0 < len(c.positions) <= most]
     return sorted(small, key=lambda cluster: -len(cluster.members))
 
 

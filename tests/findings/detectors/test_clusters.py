@@ -1,6 +1,10 @@
+from dataclasses import replace
+
 import numpy as np
 
-from lrptrain.findings.detectors.clusters import relevance_clusters
+from lrptrain.findings import Finding
+from lrptrain.findings.detectors.clusters import RelevanceCluster, relevance_clusters
+from lrptrain.findings.scopes import OVERALL
 
 
 def maps(where, samples=20, tokens=36, seed=0):
@@ -27,6 +31,19 @@ def test_maps_that_share_nothing_small_are_none():
 
 def test_few_and_undefined_maps_are_left_out():
     assert relevance_clusters(maps([3], 15)) == []
-    undefined = np.concatenate([maps([3], 24), np.full((4, 36), np.nan), np.zeros((4, 36))])
-    (cluster,) = relevance_clusters(undefined)
-    assert cluster.members.tolist() == list(range(24))
+    undefined = np.concatenate([maps([3], 24), maps([30], 12), np.full((4, 36), np.nan), np.zeros((4, 36))])
+    found = relevance_clusters(undefined)
+    assert [cluster.members.tolist() for cluster in found] == [list(range(24)), list(range(24, 36))]
+
+
+def test_what_nearly_all_images_are_read_at_tells_none_apart():
+    assert relevance_clusters(maps([3], 40)) == []
+    found = relevance_clusters(np.concatenate([maps([3], 30), maps([30], 10, seed=1)]))
+    assert {cluster.positions for cluster in found} == {(3,), (30,)}
+
+
+def test_a_place_in_the_middle_takes_more():
+    detector = RelevanceCluster()
+    corner = Finding("relevance_cluster", OVERALL, "predicted", None, 0.95, epoch=0, step=0, first_epoch=0)
+    assert detector.least_effect_of(corner) == 0.0
+    assert detector.least_effect_of(replace(corner, may_be_evidence=True)) == 0.3
