@@ -78,7 +78,7 @@ def test_a_mark_is_in_half_more_of_its_class():
 
 
 def test_copies_of_a_mark_may_differ_by_a_little_of_the_spread_of_pixels():
-    # Pixels deviate by 0.29 or so, of which 0.15 is the bound; two copies differ by the square root of 2 of their noise.
+    # Pixels deviate by 0.29 or so, of which 0.15 is the bound; two copies differ by sqrt(2) of their noise.
     (mark,) = with_copies(noise=0.10 * 0.29 / 2**0.5)
     assert mark.lead > 0.8
     assert with_copies(noise=0.22 * 0.29 / 2**0.5) == []
@@ -87,7 +87,7 @@ def test_copies_of_a_mark_may_differ_by_a_little_of_the_spread_of_pixels():
 def test_an_image_is_no_witness_of_its_own_piece():
     of_class = np.array([True] * 5 + [False] * 4)
     has_it = torch.tensor([[1, 1, 0, 0, 0, 1, 0, 0, 0], [1, 1, 1, 1, 1, 0, 0, 0, 0]], dtype=torch.bool)
-    # Of the four others of the class one has the first piece, and one of four of another class; all and none the second.
+    # Of the four others of the class one has the first piece, and one of four of the other; all and none the second.
     assert _leads(has_it, of_class, 0).tolist() == [0.0, 1.0]
     assert _leads(has_it, of_class, 4).tolist() == [0.25, 1.0]
 
