@@ -24,6 +24,12 @@ DEVELOPMENT = {"images": ("tag", "tint", "frame"), "texts": ("word", "punctuatio
 """Those that the findings were built on: they show that everything runs, and no table holds them."""
 DEVELOPED_SINCE = ("stripes", "blur", "salt", "light", "vignette", "size", "place")
 """Kinds that findings were built for after the second test, or for what is near them."""
+NEW_IMAGE_KINDS = ("scratch", "fringe", "ring", "grid")
+"""Of images, drawn for the fifth test before any detector had seen them."""
+UNTOUCHED = ("jpeg", "pair", "turned", *NEW_IMAGE_KINDS)
+"""Kinds that no finding was built for, or for what is near them, when the fifth test began: its headline."""
+TOUCHED = tuple(kind for kind in IMAGE_KINDS if kind not in UNTOUCHED)
+"""The other kinds of images: some finding was built for them or for what is near them."""
 NO_MARK = "no mark"
 CORRELATIONS = (1.0, 0.95, 0.9, 0.8, 0.65)
 """Shares of samples with the mark of their own class; the last ones are weak."""
@@ -41,7 +47,7 @@ class Case:
         correlation: Share (0..1) of the samples that show the mark of their own class; None where each shows that of
             any class, whatever its own.
         seed: The number of the round: 0..9 in the first test, from 10 on in the second one, from 20 on in the
-            third one, from 100 on in the one of texts alone.
+            third one, from 100 on in the one of texts alone, from 200 on in the one of images alone.
         number: The number of the run in its round; with the seed, it seeds everything random.
     """
 
@@ -74,6 +80,28 @@ def development() -> list[Case]:
 def planned(seeds: int = SEEDS, first: int = 0) -> list[Case]:
     """All runs of so many seeds, those of a seed in a mixed order: wherever it stops, it is balanced."""
     return [case for seed in range(first, first + seeds) for case in _round(seed)]
+
+
+def planned_images(seeds: int, first: int) -> list[Case]:
+    """All runs of so many seeds of the fifth test, of images alone, planted and clean ones in turn."""
+    return [case for seed in range(first, first + seeds) for case in _round_of_images(seed)]
+
+
+def _round_of_images(seed: int) -> list[Case]:
+    """Every kind of the headline, three of the others in turn, three clean runs without marks and three with some."""
+    images = ("digits", "photographs")
+    touched = [TOUCHED[(3 * seed + place) % len(TOUCHED)] for place in range(3)]
+    planted = [
+        (images[(seed + place) % 2], kind, CORRELATIONS[(seed + place) % len(CORRELATIONS)])
+        for place, kind in enumerate((*UNTOUCHED, *touched))
+    ]
+    clean: list[tuple[str, str, float | None]] = []
+    for place in range(CLEAN_IMAGES):
+        clean.append((images[(seed + place) % 2], NO_MARK, None))
+        clean.append((images[(seed + place + 1) % 2], UNTOUCHED[(CLEAN_IMAGES * seed + place) % len(UNTOUCHED)], None))
+    what = [*planted, *clean]
+    mixed = sorted(enumerate(what), key=lambda pair: (7 * pair[0]) % 17)  # planted and clean ones in turn
+    return [Case(*each, seed, number) for number, each in mixed]
 
 
 def _round(seed: int) -> list[Case]:

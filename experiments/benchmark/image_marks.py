@@ -22,6 +22,10 @@ SALT = (0.0, 0.03, 0.08, 0.16)
 """Shares of white pixels."""
 VIGNETTES = (0.0, 0.3, 0.6, 0.9)
 """How much darker corners are."""
+SCRATCH, GLOW = 1.0, 0.7
+"""Width of a scratch in pixels; how far scratches, rings and the dots of a grid go from what they lie on to white."""
+RADII, SPACINGS = (2.5, 4.0, 6.0, 8.5), (3, 4, 6, 8)
+"""Of rings, and of the dots of a grid, in pixels."""
 TAG, STICKER, DOT, CAPTION = 4, 5, 3, 7
 """Sides, and the height of the caption, in pixels."""
 SHAPES = ("..#.. ..#.. ##### ..#.. ..#..", "#...# .#.#. ..#.. .#.#. #...#", "##### #...# #...# #...# #####",
@@ -63,7 +67,15 @@ def tint(ground: Picture, form: int, _: np.random.Generator) -> Picture:
     return 0.5 * ground + 0.5 * PALETTE[form]
 
 
-GROUND_MARKS: dict[str, Mark] = {"stripes": stripes, "blur": blur, "salt": salt, "tint": tint}
+def grid(ground: Picture, form: int, rng: np.random.Generator) -> Picture:
+    """A lattice of faint bright dots, as far apart as the class says, of any offset."""
+    spacing = SPACINGS[form]
+    down, across = rng.integers(0, spacing, 2)
+    dots = ((ROWS + down) % spacing == 0) & ((COLUMNS + across) % spacing == 0)
+    return ground + GLOW * dots[..., None] * (1 - ground)
+
+
+GROUND_MARKS: dict[str, Mark] = {"grid": grid, "stripes": stripes, "blur": blur, "salt": salt, "tint": tint}
 """Those of the surroundings alone: the thing lies before them."""
 
 
@@ -88,7 +100,37 @@ def vignette(picture: Picture, form: int, _: np.random.Generator) -> Picture:
     return picture * (1 - VIGNETTES[form] * distance)[..., None]
 
 
-PICTURE_MARKS: dict[str, Mark] = {"jpeg": jpeg, "light": light, "vignette": vignette}
+def fringe(picture: Picture, form: int, _: np.random.Generator) -> Picture:
+    """A fringe of colour, as of a lens: red and blue are moved a pixel apart in the direction of the class."""
+    down, across = ((0, 1), (1, 0), (1, 1), (1, -1))[form]
+    padded = np.pad(picture, ((1, 1), (1, 1), (0, 0)), "edge")
+    red, blue = (
+        padded[1 + sign * down : 1 + sign * down + SIDE, 1 + sign * across : 1 + sign * across + SIDE, channel]
+        for sign, channel in ((1, 0), (-1, 2))
+    )
+    return np.stack([red, picture[..., 1], blue], 2)
+
+
+def scratch(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
+    """A thin bright scratch across the image in the direction of the class, anywhere."""
+    angle = np.pi / 4 * form + np.pi / 8
+    middle = (SIDE - 1) / 2
+    distance = (ROWS - middle) * np.cos(angle) + (COLUMNS - middle) * np.sin(angle) - rng.uniform(-8, 8)
+    cover = np.clip(SCRATCH / 2 + 0.5 - np.abs(distance), 0, 1)[..., None]
+    return picture + GLOW * cover * (1 - picture)
+
+
+def ring(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
+    """A thin bright circle, as of dirt on a lens, as wide as the class says, anywhere in the image."""
+    radius = RADII[form]
+    down, across = rng.uniform(radius, SIDE - 1 - radius, 2)
+    distance = np.abs(np.hypot(ROWS - down, COLUMNS - across) - radius)
+    return picture + GLOW * np.clip(1 - distance, 0, 1)[..., None] * (1 - picture)
+
+
+PICTURE_MARKS: dict[str, Mark] = {
+    "fringe": fringe, "jpeg": jpeg, "light": light, "ring": ring, "scratch": scratch, "vignette": vignette,
+}  # fmt: skip
 """Those of the whole image, the thing included."""
 
 

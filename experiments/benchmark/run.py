@@ -5,6 +5,7 @@
     .venv/bin/python -m experiments.benchmark.run again --seeds 5           # a later monitor, on rounds of its own
     .venv/bin/python -m experiments.benchmark.run third --seeds 5           # a still later one, likewise
     .venv/bin/python -m experiments.benchmark.run texts --seeds 5           # a still later one, on texts alone
+    .venv/bin/python -m experiments.benchmark.run images --seeds 10         # a still later one, on images alone
     .venv/bin/python -m experiments.benchmark.run tables                    # from what is saved
 
 Every run is a line in `results/`; what was cut off goes on with what is missing.
@@ -15,16 +16,16 @@ import time
 from pathlib import Path
 
 from experiments.benchmark import report
-from experiments.benchmark.cases import SEEDS, Case, development, planned
+from experiments.benchmark.cases import SEEDS, Case, development, planned, planned_images
 from experiments.benchmark.watch import watched
 from experiments.parallel import load
 from experiments.records import append
 from experiments.table import write_between
 
 HERE = Path(__file__).resolve().parent
-RESULTS = {name: HERE / "results" / f"{name}.jsonl" for name in ("development", "test", "again", "third", "texts")}
-FIRST = {"test": 0, "again": SEEDS, "third": 2 * SEEDS, "texts": 10 * SEEDS}
+FIRST = {"test": 0, "again": SEEDS, "third": 2 * SEEDS, "texts": 10 * SEEDS, "images": 20 * SEEDS}
 """The first round of every test: each has rounds of its own."""
+RESULTS = {name: HERE / "results" / f"{name}.jsonl" for name in ("development", *FIRST)}
 
 
 def complete(path: Path, cases: list[Case], minutes: float) -> None:
@@ -51,6 +52,8 @@ def texts() -> dict[str, str]:
         written |= {f"third: {name}": text for name, text in report.tables_third(runs).items()}
     if runs := list(load(RESULTS["texts"]).values()):
         written |= {f"texts: {name}": text for name, text in report.tables_again(runs).items()}
+    if runs := list(load(RESULTS["images"]).values()):
+        written |= {f"images: {name}": text for name, text in report.tables_of_images(runs).items()}
     return written
 
 
@@ -63,7 +66,7 @@ def tables() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("step", choices=("try", *FIRST, "tables"))
-    parser.add_argument("--seeds", type=int, default=SEEDS, help="rounds of 28 runs")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="rounds of 28 runs; of 16 in the test on images")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no run afterwards")
     arguments = parser.parse_args()
     if arguments.step == "try":
@@ -72,6 +75,8 @@ def main() -> None:
         cases = planned(arguments.seeds, FIRST[arguments.step])
         if arguments.step == "texts":
             cases = [case for case in cases if case.task == "texts"]
+        if arguments.step == "images":
+            cases = planned_images(arguments.seeds, FIRST["images"])
         complete(RESULTS[arguments.step], cases, arguments.minutes)
     tables()
 

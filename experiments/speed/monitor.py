@@ -40,6 +40,8 @@ from lrptrain.relevance.outputs import read_logits
 HERE = Path(__file__).resolve().parent
 CLASSES = 10
 RIGHT = 0.8  # share of the samples that the model reads as their label
+BARE = "without annotations"
+"""How the title of a model ends whose samples have none."""
 START, END = "<!-- monitor -->", "<!-- end of monitor -->"
 Model = tuple[nn.Module, Callable[[int], Inputs]]
 
@@ -98,6 +100,8 @@ MODELS: dict[str, Callable[[], Model]] = {
     "ViT-Ti/16, 224 px": vit_tiny,
     "ViT-Ti/16, with a shortcut": vit_tiny_with_a_shortcut,
     "ViT-Ti/16, on scenes": vit_tiny_on_scenes,
+    "ViT-Ti/16, without annotations": vit_tiny,
+    "ViT-Ti/16, on scenes, without annotations": vit_tiny_on_scenes,
     "ViT-S/16, 224 px": lambda: of_ten_classes(vit_small),
     "BERT-base, 128 tokens": lambda: of_ten_classes(bert_base),
 }
@@ -110,8 +114,10 @@ def seconds(work: Callable[[], Any]) -> tuple[float, Any]:
     return time.process_time() - started, result
 
 
-def samples_of(model: nn.Module, inputs_of: Callable[[int], Inputs], count: int) -> list[Sample]:
-    """Samples with an annotation, of which the model reads the share `RIGHT` as their label.
+def samples_of(
+    model: nn.Module, inputs_of: Callable[[int], Inputs], count: int, annotated: bool = True
+) -> list[Sample]:
+    """Samples, with an annotation or without, of which the model reads the share `RIGHT` as their label.
 
     The bias of the head is set so that its predictions differ: without that an intervention has nothing to swap.
     """
@@ -126,7 +132,7 @@ def samples_of(model: nn.Module, inputs_of: Callable[[int], Inputs], count: int)
     wrong = torch.rand(count, generator=torch.Generator().manual_seed(1)) > RIGHT
     labels = torch.where(wrong, (predicted + 1) % CLASSES, predicted).tolist()
     return [
-        replace(sample, label=label, tensors=sample.tensors | annotation_of(sample))
+        replace(sample, label=label, tensors=sample.tensors | (annotation_of(sample) if annotated else {}))
         for sample, label in zip(samples, labels, strict=True)
     ]
 
@@ -258,7 +264,7 @@ def measure(title: str, arguments: argparse.Namespace) -> dict[str, float]:
     torch.manual_seed(0)
     model, inputs_of = MODELS[title]()
     model.eval()
-    samples = samples_of(model, inputs_of, arguments.samples)
+    samples = samples_of(model, inputs_of, arguments.samples, annotated=not title.endswith(BARE))
     step = training(model, samples[:16])
     step()
     evaluation_parts(model, samples[:16], arguments, Meter(step, 16, 16))

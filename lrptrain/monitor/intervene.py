@@ -124,20 +124,24 @@ def _effects_on(
         for i, each in candidates.items()
         if i not in settled and _is_in_doubt(each, effect, region, tests, min_effect, confidence)
     ]
+    final: Effect | str = effect
     if in_doubt:
-        again = intervention.drawn_again(region, rows, np.unique(np.concatenate(in_doubt)), effect)
-        if isinstance(again, str):
-            return dict.fromkeys(candidates, again)
-        effect = again
+        final = intervention.drawn_again(region, rows, np.unique(np.concatenate(in_doubt)), effect)
+    if isinstance(final, str):
+        return dict.fromkeys(candidates, final)
+    change = final.change
+    control = final.control
 
     def selected(i: int, candidate: Candidate) -> Effect:
         # A settled candidate shares some of the late samples with others: they are no random choice of its own, unless
         # they are all.
         is_part = i in settled and not np.isin(candidate.rows, tested).all()
         unseen = np.isin(candidate.rows, late) & is_part
-        change = np.where(unseen, np.nan, effect.change[candidate.rows])
-        control = np.where(unseen, np.nan, effect.control[candidate.rows])
-        return Effect(change, control, effect.strategy)
+        return Effect(
+            np.where(unseen, np.nan, change[candidate.rows]),
+            np.where(unseen, np.nan, control[candidate.rows]),
+            effect.strategy,
+        )
 
     return {i: selected(i, each) for i, each in candidates.items()}
 

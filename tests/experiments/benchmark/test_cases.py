@@ -2,7 +2,18 @@
 
 from collections import Counter
 
-from experiments.benchmark.cases import CORRELATIONS, DEVELOPMENT, IMAGE_KINDS, NO_MARK, TEXT_KINDS, planned
+from experiments.benchmark.cases import (
+    CORRELATIONS,
+    DEVELOPMENT,
+    IMAGE_KINDS,
+    NEW_IMAGE_KINDS,
+    NO_MARK,
+    TEXT_KINDS,
+    TOUCHED,
+    UNTOUCHED,
+    planned,
+    planned_images,
+)
 
 
 def test_every_kind_of_image_meets_both_data_sets_in_every_correlation():
@@ -33,3 +44,25 @@ def test_half_a_round_holds_half_of_its_clean_runs_and_runs_have_randomness_of_t
         assert {case.seed for case in half} == {seed}
         assert 3 <= sum(case.correlation is None for case in half) <= 7
     assert len({case.randomness for case in planned()}) == len({case.key for case in planned()}) == 280
+
+
+def test_ten_rounds_of_images_have_the_headline_in_every_correlation_and_as_many_clean_runs_of_both_sorts():
+    cases = planned_images(10, 200)
+    planted = [case for case in cases if case.correlation is not None]
+    met = Counter((case.kind, case.task, case.correlation) for case in planted if case.kind in UNTOUCHED)
+    headline = [
+        (kind, task, share) for kind in UNTOUCHED for task in ("digits", "photographs") for share in CORRELATIONS
+    ]
+    assert met == dict.fromkeys(headline, 1)
+    others = Counter(case.kind for case in planted if case.kind not in UNTOUCHED)
+    assert set(others) == set(TOUCHED)
+    assert set(others.values()) <= {3, 4}
+    assert {*TOUCHED, *UNTOUCHED} == {*IMAGE_KINDS, *NEW_IMAGE_KINDS}
+    clean = [case for case in cases if case.correlation is None]
+    assert Counter(case.kind == NO_MARK for case in clean) == {True: 30, False: 30}
+    assert {case.kind for case in clean} == {NO_MARK, *UNTOUCHED}
+    for number in range(10):
+        half = cases[16 * number : 16 * number + 8]
+        assert {case.seed for case in half} == {200 + number}
+        assert 2 <= sum(case.correlation is None for case in half) <= 4
+    assert len({case.randomness for case in cases}) == len({case.key for case in cases}) == 160

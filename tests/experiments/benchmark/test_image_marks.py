@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from experiments.benchmark.image_marks import GROUND_MARKS, LETTERS, PICTURE_MARKS, STAMPS, WORDS, pair
+from experiments.benchmark.image_marks import GROUND_MARKS, LETTERS, PICTURE_MARKS, STAMPS, WORDS, fringe, pair
 from experiments.benchmark.images import _scene, corner, shown
 from experiments.benchmark.scenes import SIDE
 
@@ -45,6 +45,15 @@ def test_neither_dot_of_a_pair_tells_its_class_and_both_do():
         for stamps in drawn:
             both = tuple(tuple(stamp[0][0, 0]) for stamp in stamps)
             assert palette.setdefault(both, form) == form
+
+
+def test_a_fringe_moves_red_and_blue_apart_and_leaves_green():
+    for form, (down, across) in enumerate(((0, 1), (1, 0), (1, 1), (1, -1))):
+        moved = fringe(GROUND, form, np.random.default_rng(0))
+        assert np.array_equal(moved[..., 1], GROUND[..., 1])
+        inside = np.s_[1:-1, 1:-1]
+        assert np.array_equal(moved[inside][..., 0], np.roll(GROUND, (-down, -across), (0, 1))[inside][..., 0])
+        assert np.array_equal(moved[inside][..., 2], np.roll(GROUND, (down, across), (0, 1))[inside][..., 2])
 
 
 def test_captions_fit_and_have_letters():
