@@ -72,8 +72,8 @@ def test_a_round_dot_at_any_offset_is_one_too(size, diameter):
     assert mark.lead > 0.9
     top, left, bottom, right = mark.box
     # The piece is a square of three quarters of a patch, with a quarter as its rim.
-    assert diameter <= bottom - top <= 1.5 * size / 6
-    assert diameter <= right - left <= 1.5 * size / 6
+    assert diameter < bottom - top <= 1.5 * size / 6
+    assert diameter < right - left <= 1.5 * size / 6
 
 
 @pytest.mark.parametrize("kind", ["noise", "everywhere", "fixed"])
