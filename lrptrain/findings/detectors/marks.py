@@ -48,6 +48,8 @@ MOSTLY_IN_THE_MIDDLE = 2 / 3
 """A mark that lies there in a larger share of its images may be printed on the object. Of marks all over the images a
 bit less than a half do: with a half as the bound, a few more by chance would make them a matter of judgement.
 """
+MOST_SOURCES = 64
+"""Pieces of so many images at most, as many of each class, are compared with those of all images."""
 MOST_MARKS = 4
 MOST_JUDGES = 16
 """So many marks at most are pasted into so many images each, as every one takes two forward passes."""
@@ -156,13 +158,15 @@ def find_marks(
     # Wherever a mark lies, some of these pieces of it lie as one of that coarser grid does in some image.
     starts = np.flatnonzero((_offsets(picture) % picture.step == 0).all(1).repeat(min(PEAKS, shares.shape[1])).numpy())
     count, per_image, width = pieces.shape
+    classes = np.unique(predicted)
     marks = []
-    for label in np.unique(predicted):
+    for label in classes:
         of_class = predicted == label
         if of_class.sum() < MIN_MEMBERS or not (~of_class).any():
             continue
         at_peaks = None
-        for image in np.flatnonzero(of_class):
+        most = max(MIN_MEMBERS, MOST_SOURCES // len(classes))
+        for image in np.flatnonzero(of_class)[evenly(int(of_class.sum()), most)]:
             # [pieces of this image, images, their pieces]: how far each piece is from all those of every image.
             distances = torch.cdist(pieces[image, starts], pieces.reshape(-1, width)).view(-1, count, per_image)
             has_it = (distances / width**0.5).min(2).values <= TOLERANCE
