@@ -5,13 +5,14 @@ from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, det
 from lrptrain.findings.evaluation import Evaluation, ExplainedSample
 from lrptrain.findings.facts import fold, unfold
 from lrptrain.findings.finding import Evidence, Finding, worst_severity
-from lrptrain.findings.nearness import effect_ratio
+from lrptrain.findings.nearness import WORTH_SAYING, Nearness, nearest_test
 from lrptrain.findings.scopes import OVERALL, Scope
 from lrptrain.findings.statistics import bootstrap_interval, holm, max_test, sign_flip_test
 from lrptrain.findings.verdicts import Effect, carry_over, news_among, reach_verdicts
 
 __all__ = [
     "OVERALL",
+    "WORTH_SAYING",
     "Candidate",
     "DetectionConfig",
     "Detector",
@@ -20,15 +21,16 @@ __all__ = [
     "Evidence",
     "ExplainedSample",
     "Finding",
+    "Nearness",
     "Scope",
     "announce",
     "bootstrap_interval",
     "carry_over",
     "detect_candidates",
-    "effect_ratio",
     "fold",
     "holm",
     "max_test",
+    "nearest_test",
     "news_among",
     "reach_verdicts",
     "register_detector",

@@ -1,23 +1,54 @@
-"""How near an evaluation comes to a confirmed finding, as one number: it shows a trend before anything is flagged."""
+"""How near an evaluation comes to a confirmed finding: it shows a trend before anything is flagged."""
 
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 from lrptrain.findings.finding import Finding
+from lrptrain.findings.scopes import OVERALL
 from lrptrain.findings.statistics import bootstrap_interval, fewest_for_a_flag
 from lrptrain.findings.verdicts import LEAST_EXCHANGE, Effect, demanded_effect, differences_of
 
+WORTH_SAYING = 0.5
+"""An effect of a smaller share of what confirms it is not told in words."""
 
-def effect_ratio(
+
+class Nearness(NamedTuple):
+    """A test, and how near it came to what confirms a finding.
+
+    Attributes:
+        candidate: What was tested.
+        effect: The mean effect.
+        bound: The effect that confirms it.
+    """
+
+    candidate: Finding
+    effect: float
+    bound: float
+
+    @property
+    def ratio(self) -> float:
+        """Return the effect over its bound."""
+        return self.effect / self.bound
+
+    def __str__(self) -> str:
+        """Return a sentence, e.g. "Nearest to a flag: the edges of the image, 25 points where 35 confirm."."""
+        scope = "" if self.candidate.scope == OVERALL else f" ({self.candidate.scope})"
+        points = f"{round(100 * self.effect)} points where {round(100 * self.bound)} confirm"
+        points += "" if self.ratio < 1 else ", but not surely"
+        return f"Nearest to a flag: {self.candidate.where}{scope}, {points}."
+
+
+def nearest_test(
     candidates: Sequence[Finding],
     effects: Sequence[Effect | str],
     min_effect: float,
     confidence: float = 0.95,
     exchanges: Mapping[int, Effect | str] | None = None,
-) -> float:
-    """Return the largest mean effect of all tests over the effect that confirms.
+) -> Nearness | None:
+    """Return the test whose mean effect is the largest share of the effect that confirms.
 
-    A verdict has a bound, and says nothing of what lies just below it. This number has none: of everything that was
-    tested, reported or not, it takes the effect that comes nearest to its bound, or exceeds it furthest.
+    A verdict has a bound, and says nothing of what lies just below it. This has none: of everything that was tested,
+    reported or not, it takes the effect that comes nearest to its bound, or exceeds it furthest.
 
     Args:
         candidates: As for `reach_verdicts`.
@@ -27,21 +58,22 @@ def effect_ratio(
         exchanges: As for `reach_verdicts`.
 
     Returns:
-        At least 0. An effect counts if its interval lies above 0, and if it was seen in as many samples as it takes to
-        confirm one among so many tests. So confirmed findings have 1 or more; what has 1 or more may still lack a
-        p-value that is small enough.
+        None where no effect counts. One counts if its interval lies above 0, and if it was seen in as many samples as
+        it takes to confirm one among so many tests. So confirmed findings have a ratio of 1 or more; what has 1 or more
+        may still lack a p-value that is small enough.
     """
     exchanges = exchanges or {}
     fewest = fewest_for_a_flag(max(1, len(candidates) + len(exchanges)), confidence)
 
-    def ratio(effect: Effect | str, bound: float) -> float:
+    def nearness(i: int, effect: Effect | str, bound: float) -> list[Nearness]:
         differences = differences_of(effect)
         if len(differences) < fewest:
-            return 0.0
+            return []
         mean, low, _ = bootstrap_interval(differences, confidence)
-        return mean / bound if low > 0 else 0.0
+        return [Nearness(candidates[i], mean, bound)] if low > 0 else []
 
     bounds = [demanded_effect(each, min_effect) for each in candidates]
-    removed = [ratio(effect, bound) for effect, bound in zip(effects, bounds, strict=True)]
-    exchanged = [ratio(effect, max(bounds[i], LEAST_EXCHANGE)) for i, effect in exchanges.items()]
-    return max([*removed, *exchanged], default=0.0)
+    tests = [each for i, effect in enumerate(effects) for each in nearness(i, effect, bounds[i])]
+    for i, effect in exchanges.items():
+        tests += nearness(i, effect, max(bounds[i], LEAST_EXCHANGE))
+    return max(tests, key=lambda test: test.ratio, default=None)

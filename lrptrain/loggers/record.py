@@ -103,6 +103,7 @@ class EpochRecord:
         power: Where no finding stands, `text`, what could have been found, and `tells`, whether that says anything;
             where the model has collapsed, `text` says so, and `collapsed` is True.
         metrics: What the scalars are called, and whether higher values are better.
+        nearest: Of everything that was tested what came nearest to a flag, in a sentence; "" if nothing came near.
     """
 
     epoch: int
@@ -119,3 +120,4 @@ class EpochRecord:
     class_maps: list[ClassMap] = field(default_factory=list)
     power: Mapping[str, Any] = field(default_factory=dict)
     metrics: Sequence[LoggedMetric] = ()
+    nearest: str = ""

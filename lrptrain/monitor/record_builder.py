@@ -8,6 +8,7 @@ import numpy as np
 
 from lrptrain.findings import (
     OVERALL,
+    WORTH_SAYING,
     Candidate,
     DetectionConfig,
     Effect,
@@ -16,8 +17,8 @@ from lrptrain.findings import (
     Finding,
     carry_over,
     detect_candidates,
-    effect_ratio,
     fold,
+    nearest_test,
     news_among,
     reach_verdicts,
     worst_severity,
@@ -104,9 +105,10 @@ class RecordBuilder:
         names = self._names(evaluation, sources)
         findings = [candidate.finding for candidate in candidates]
         nearness: dict[str, float] = {}
+        nearest = None
         if effects is not None:
-            ratio = effect_ratio(findings, effects, self.min_effect, self.confidence, exchanges)
-            nearness = {"relevance/effect_ratio": ratio}
+            nearest = nearest_test(findings, effects, self.min_effect, self.confidence, exchanges)
+            nearness = {"relevance/effect_ratio": nearest.ratio if nearest else 0.0}
             verdicts = reach_verdicts(findings, effects, self.min_effect, self.confidence, exchanges)
             tested = [
                 _with_worst_samples(finding, effect, candidate, evaluation)
@@ -129,6 +131,7 @@ class RecordBuilder:
             new_findings=news_among(previous, facts),
             class_names=names,
             metrics=summary.logged_metrics(),
+            nearest=str(nearest) if nearest and nearest.ratio >= WORTH_SAYING else "",
         )
 
     def draw(

@@ -6,10 +6,15 @@ import numpy as np
 import pytest
 from examples import finding
 
-from lrptrain.findings import Effect, effect_ratio
+from lrptrain.findings import OVERALL, Effect, Nearness, Scope, nearest_test
 
 SUSPECT = finding(kind="focus_at_position")
 UNSEEN = replace(SUSPECT, kind="reliance_outside_annotation", medium="image")
+
+
+def effect_ratio(*arguments, **options):
+    nearest = nearest_test(*arguments, **options)
+    return nearest.ratio if nearest else 0
 
 
 def effect(mean, samples=20, control=0.1):
@@ -40,3 +45,14 @@ def test_what_is_not_sure_does_not_count():
     assert effect_ratio([SUSPECT], [effect(0.1, samples=5)], 0.05) > 0
     assert effect_ratio([SUSPECT] * 2, [effect(0.1, samples=5)] * 2, 0.05) == 0
     assert effect_ratio([SUSPECT], [effect(0.1, samples=5)], 0.05, exchanges={0: ""}) == 0
+
+
+def test_what_comes_nearest_is_told_with_its_bound():
+    nearest = nearest_test([SUSPECT, UNSEEN], [effect(0.05), effect(0.15)], 0.2)
+    assert nearest.candidate is UNSEEN
+    assert (nearest.effect, nearest.bound) == (pytest.approx(0.15), 0.2)
+    told = replace(UNSEEN, where="the edges of the image", scope=OVERALL)
+    assert str(Nearness(told, 0.253, 0.35)) == "Nearest to a flag: the edges of the image, 25 points where 35 confirm."
+    assert str(Nearness(told, 0.36, 0.35)).endswith("36 points where 35 confirm, but not surely.")
+    of_class = replace(told, scope=Scope("class", "cat"))
+    assert "the edges of the image (class cat), 25 points" in str(Nearness(of_class, 0.253, 0.35))
