@@ -10,13 +10,13 @@ from torch import Tensor
 
 from lrptrain.batch import Sample, batched
 from lrptrain.guidance.evidence import contrasted, evidence, swap_evidence
-from lrptrain.guidance.swaps import OUTSIDE, SWAPS, SwapName
+from lrptrain.guidance.swaps import SWAPS, SwapName
 from lrptrain.intervention.swap import random_cycle
 
 Balance = Literal["surroundings", "statistics", "detail", "shading", "edges", "groups"]
 GROUPS: Balance = "groups"
 SWAPPED: dict[Balance, SwapName] = {
-    "surroundings": OUTSIDE,
+    "surroundings": "outside",
     "statistics": "statistics",
     "detail": "detail",
     "shading": "shading",

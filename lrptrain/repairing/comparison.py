@@ -1,7 +1,7 @@
 """All repairs of a last layer beside each other, on a user's own model and samples."""
 
 import textwrap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, get_args
@@ -40,7 +40,7 @@ class RepairComparison:
 
     repairs: dict[str, Repair]
     samples: int
-    not_compared: dict[str, str]
+    not_compared: Mapping[Balance, str]
 
     def __getitem__(self, name: str) -> Repair:
         """Return the repair of a name, as in `comparison["erase, groups"].apply(model)`."""

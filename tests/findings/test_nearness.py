@@ -49,6 +49,7 @@ def test_what_is_not_sure_does_not_count():
 
 def test_what_comes_nearest_is_told_with_its_bound():
     nearest = nearest_test([SUSPECT, UNSEEN], [effect(0.05), effect(0.15)], 0.2)
+    assert nearest is not None
     assert nearest.candidate is UNSEEN
     assert (nearest.effect, nearest.bound) == (pytest.approx(0.15), 0.2)
     told = replace(UNSEEN, where="the edges of the image", scope=OVERALL)

@@ -9,8 +9,8 @@ from lrptrain.findings import (
     Effect,
     Scope,
     carry_over,
-    effect_ratio,
     fold,
+    nearest_test,
     news_among,
     reach_verdicts,
     sign_flip_test,
@@ -60,7 +60,8 @@ def test_what_no_map_shows_is_confirmed_by_less_on_images_and_by_more_in_a_class
     below, above = (effect(least + off, spread=0.005) for off in (-0.01, 0.01))
     assert [fact.state for fact in reach_verdicts([unseen] * 2, [below, above], 0.05)] == ["refuted", "confirmed"]
     # The number that shows a trend goes by the same bound.
-    ratios = [effect_ratio([unseen], [each], 0.05) for each in (below, above)]
+    nearest = [nearest_test([unseen], [each], 0.05) for each in (below, above)]
+    ratios = [each.ratio for each in nearest if each]
     assert ratios == pytest.approx([1 - 0.01 / least, 1 + 0.01 / least])
 
 

@@ -10,8 +10,8 @@ from torch import nn
 
 from lrptrain.batch import Sample
 from lrptrain.findings import Candidate, ExplainedSample, reach_verdicts
-from lrptrain.findings.first_look import first_look
-from lrptrain.intervention import InterventionConfig, Region, effects
+from lrptrain.findings.first_look import first_look, is_settled
+from lrptrain.intervention import InterventionConfig, KeptChanges, Region, effects
 from lrptrain.monitor import intervene as intervene_module
 from lrptrain.monitor.evaluator import Evaluator, ExplanationConfig
 from lrptrain.monitor.gathering import GatheredInputs
@@ -70,7 +70,7 @@ def answers(model):
     return torch.softmax(model(torch.stack([sample.tensors["image"] for sample in SAMPLES])), 1).numpy()
 
 
-def intervened(model, *candidates, local_rows=ALL):
+def intervened(model, *candidates, local_rows=ALL, kept=None):
     explained = [
         ExplainedSample(sample, int(row.argmax()), row, {}, GRID, 3, 0.25, {})
         for sample, row in zip(SAMPLES, answers(model), strict=True)
@@ -78,8 +78,9 @@ def intervened(model, *candidates, local_rows=ALL):
     inputs = GatheredInputs(SAMPLES, list(local_rows))
     evaluator = Evaluator(model, ExplanationConfig())
     return intervene(
-        evaluator, inputs, explained, candidates, InterventionConfig(), pytest.fail, min_effect=0.05, confidence=0.95
-    )
+        evaluator, inputs, explained, candidates, InterventionConfig(), pytest.fail, min_effect=0.05, confidence=0.95,
+        kept=kept,
+    )  # fmt: skip
 
 
 def suspicion(region=CORNER, rows=ALL, kind="focus_at_position", medium=""):
@@ -181,6 +182,18 @@ def test_what_others_need_of_a_region_does_not_bias_who_was_given_up():
     assert len(np.intersect1d(early, CLASS)) < len(CLASS)
 
 
+def test_a_place_counts_as_two_tests_for_it_is_removed_and_exchanged(monkeypatch):
+    counted = set()
+
+    def settled(*arguments, tests, **options):
+        counted.add(tests)
+        return is_settled(*arguments, tests=tests, **options)
+
+    monkeypatch.setattr(intervene_module, "is_settled", settled)
+    intervened(READS_OBJECT, suspicion(), suspicion(rows=CLASS), suspicion(Region("outside")))
+    assert counted == {5}
+
+
 def draw_of(model, region, seed):
     return effects(
         model, SAMPLES, rows=ALL, computed_rows=ALL, region=region, probabilities=answers(model), grid=GRID,
@@ -198,6 +211,16 @@ def test_where_a_draw_of_donors_leaves_it_in_doubt_two_more_are_drawn_and_the_me
     assert len({each.tobytes() for each, _ in draws}) == 3
     np.testing.assert_allclose(effect.change, np.mean([each for each, _ in draws], axis=0), atol=1e-6)
     np.testing.assert_allclose(effect.control, np.mean([each for _, each in draws], axis=0), atol=1e-6)
+
+
+def test_what_is_shown_as_a_proof_is_of_the_first_draw():
+    outside = Region("outside")
+    kept = KeptChanges({outside: [set(ALL.tolist())]}, 5)
+    intervened(Mixed(0.43), suspicion(outside, kind="reliance_outside_annotation", medium="image"), kept=kept)
+    change, control = draw_of(Mixed(0.43), outside, 0)
+    falls = change - np.abs(control)
+    rows = kept.furthest(outside, set(ALL.tolist()))
+    np.testing.assert_allclose([kept.changes[outside, row].fall for row in rows], np.sort(falls)[:-6:-1], atol=1e-6)
 
 
 def test_only_the_samples_of_what_is_in_doubt_are_drawn_again():

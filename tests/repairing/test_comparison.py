@@ -20,7 +20,10 @@ def test_each_is_what_repair_makes():
     ]
     for name, repaired in comparison.repairs.items():
         how, _, balance = name.partition(", ")
-        alone = lrptrain.repair(model, loader(data), max_samples=200, margin=0, how=how, balance=balance)
+        assert (repaired.how, repaired.balance) == (how, balance)
+        alone = lrptrain.repair(
+            model, loader(data), max_samples=200, margin=0, how=repaired.how, balance=repaired.balance
+        )
         assert torch.equal(repaired.weight, alone.weight)
         assert alone.after.items() <= repaired.after.items()
         assert list(repaired.after) == ["as they are", "worst class", "with other surroundings", "worst group"]

@@ -19,13 +19,13 @@ class RelianceOnDetail(UnlocatedReliance):
 
     It is tested where the strength of the detail goes with the answer, and a person judges it: frogs may be sharper
     than ships. In trials (experiments/detection) the answers of clean models moved up to 0.09 further than under the
-    control, and those of models that read noise 0.21 to 0.61.
+    control, of pets in 32 images up to 0.24, and those of models that read noise 0.21 to 0.61.
     """
 
     kind = "reliance_on_detail"
     title = "The prediction relies on sharpness, noise or texture"
     order = 72
-    least_effect = 0.18
+    least_effect = 0.25
     remedy = 'if wrong, guidance by "swap", swap="detail": docs/how-to/guidance.md'
     changed = "the strength of fine detail"
 

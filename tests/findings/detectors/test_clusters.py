@@ -1,8 +1,12 @@
 from dataclasses import replace
 
 import numpy as np
+import pytest
+import torch
 
-from lrptrain.findings import Finding
+from lrptrain.batch import Sample
+from lrptrain.findings import DetectionConfig, Evaluation, ExplainedSample, Finding
+from lrptrain.findings.content import explained_by_class
 from lrptrain.findings.detectors.clusters import RelevanceCluster, relevance_clusters
 from lrptrain.findings.scopes import OVERALL
 
@@ -47,3 +51,35 @@ def test_a_place_in_the_middle_takes_more():
     corner = Finding("relevance_cluster", OVERALL, "predicted", None, 0.95, epoch=0, step=0, first_epoch=0)
     assert detector.least_effect_of(corner) == 0.0
     assert detector.least_effect_of(replace(corner, may_be_evidence=True)) == 0.3
+
+
+def read_in_the_middle(kind):
+    """Thirty-two images of three classes, read at one patch in the middle: what lies there is a coat or a dot."""
+    rng = np.random.default_rng(5)
+    explained, inputs = [], []
+    for i in range(32):
+        label = i % 3
+        image = 0.2 * rng.normal(size=(3, 24, 24))
+        # A coat of any shade, which breeds shift a little; or a dot of the class's colour.
+        coat = 0.75 * (label - 1) + np.linspace(-1.5, 1.5, 11)[i // 3]
+        image[:, 12:16, 12:16] += coat if kind == "coat" else 2.0 * (label - 1)
+        relevance = torch.from_numpy(0.05 * rng.random(36))
+        relevance[21] = 1
+        inputs.append(Sample(i, label, {"image": torch.from_numpy(image).float()}))
+        answer = np.eye(3)[label]
+        explained.append(
+            ExplainedSample(Sample(i, label, {}), label, answer, {"label": relevance}, (6, 6), 3, np.nan, {})
+        )
+    return Evaluation(explained, inputs)
+
+
+@pytest.mark.parametrize(("kind", "found"), [("coat", 0), ("dot", 1)])
+def test_few_images_of_objects_at_one_place_are_no_cluster_and_a_dot_is(kind, found):
+    given = read_in_the_middle(kind)
+    contents = np.stack([each.tensors["image"][:, 12:16, 12:16].numpy().ravel() for each in given.inputs])
+    predicted = np.array([each.predicted for each in given.samples])
+    assert explained_by_class(contents, predicted).share > 0.15
+    config = DetectionConfig(["a", "b", "c"], lambda ids: [str(i) for i in ids])
+    candidates = list(RelevanceCluster().detect(given, config))
+    assert len({each.region for each in candidates}) == found
+    assert all(each.region.which == (21,) for each in candidates)
