@@ -29,14 +29,16 @@ class Measure(NamedTuple):
         return estimate([self.samples(run) for run in runs], same_samples=True, statistic=self.statistic)
 
     def difference(self, runs: Sequence[Run], others: Sequence[Run]) -> Estimate:
-        """These runs less others, paired by seed and sample.
+        """These runs less others, paired by seed and sample; seeds that only one of them has are left out.
 
         Raises:
-            ValueError: If they are not of the same seeds.
+            ValueError: If they have no seed in common.
         """
-        if [run["seed"] for run in runs] != [run["seed"] for run in others]:
+        by_seed = {run["seed"]: run for run in others}
+        pairs = [(run, by_seed[run["seed"]]) for run in runs if run["seed"] in by_seed]
+        if not pairs:
             raise ValueError("differences are of the same seeds")
-        first, second = ([_rows(self.samples(run)) for run in part] for part in (runs, others))
+        first, second = ([_rows(self.samples(run)) for run in part] for part in zip(*pairs, strict=True))
         width = first[0].shape[1]
 
         def difference(means: np.ndarray) -> np.ndarray:
