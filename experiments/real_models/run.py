@@ -44,11 +44,12 @@ def tables() -> dict[str, str]:
     def arm(run: Run) -> str:
         return str(run["arm"])
 
+    found = load(MAPS)
     by_place = {"watermark": lambda run: run["place"], "arm": arm}
     by_network = {"model": lambda run: run["network"], "arm": arm}
     by_corpus = {"texts": lambda run: run["corpus"], "arm": arm}
     return {
-        "maps": maps_table(load(MAPS)),
+        "maps": maps_table({name: found[name] for name in MODELS if name in found}),
         "cells": arms_table(load(CELLS), by_place, cell.MEASURES, "turned by it", PLAIN),
         "timed": timed_table(load(TIMED)),
         "birds": arms_table(load(BIRDS), by_network, birds.MEASURES, "worst group", PLAIN),
