@@ -15,7 +15,7 @@ from jaxtyping import Float, Int
 from lrptrain.findings.detector import get_detector
 from lrptrain.findings.finding import Finding
 from lrptrain.findings.statistics import bootstrap_interval, fewest_for_a_flag, sign_flip_test
-from lrptrain.findings.verdicts import LEAST_EXCHANGE, MIN_TESTED_SAMPLES, demanded_effect
+from lrptrain.findings.verdicts import LEAST_EXCHANGE, MIN_TESTED_SAMPLES, demanded_effect, least_that_matters
 from lrptrain.intervention import Region
 
 
@@ -124,15 +124,16 @@ def is_settled(
         confidence: The level of verdicts, in (0, 1).
     """
     differences = differences[~np.isnan(differences)]
-    least = demanded_effect(candidate, min_effect)
+    matters = least_that_matters(candidate, min_effect)
     if len(differences) < look_of(region).least:
         if rows < fewest_for_a_flag(tests, confidence) and not get_detector(candidate.kind).reported_unconfirmed:
             return True
-        if len(differences) >= max(FEW, rows / 2) and bool((differences < UNMOVED * least).all()):
+        if len(differences) >= max(FEW, rows / 2) and bool((differences < UNMOVED * matters).all()):
             return True
-        return len(differences) >= MIN_TESTED_SAMPLES and least >= LARGE and bool((differences < least).all())
-    if bootstrap_interval(differences, max(CONFIDENCE, confidence)).high < least:
+        return len(differences) >= MIN_TESTED_SAMPLES and matters >= LARGE and bool((differences < matters).all())
+    if bootstrap_interval(differences, max(CONFIDENCE, confidence)).high < matters:
         return True
+    least = demanded_effect(candidate, min_effect)
     to_confirm = max(least, LEAST_EXCHANGE) if region.exchanged else least
     return _surely_matters(differences, to_confirm, tests, confidence)
 

@@ -47,7 +47,7 @@ def reach_verdicts(
     A finding is confirmed if the prediction moved further than under the control: by a paired sign-flip test at
     `1 - confidence` after Holm's correction over all tests, by a bootstrap interval above 0, and by `min_effect` on
     average (or by the `least_effect` of its detector, if that is larger). It is refuted if the whole interval lies
-    below that. Otherwise it stays suspected.
+    below what matters (see `least_that_matters`). Otherwise it stays suspected.
 
     A swap alone refutes. Taking a cue away moves nothing where another one says the same (a redundant cue), so that
     what was only removed without effect is `unconfirmed`; a cue of another class in its place does move the prediction.
@@ -80,12 +80,13 @@ def reach_verdicts(
         if i not in removal.tested:
             return replace(candidate, note=f"too few samples to test it: {removal.count(i)}")
         least = demanded_effect(candidate, min_effect)
-        first = removal.judged(i, candidate, (least, least))
+        matters = least_that_matters(candidate, min_effect)
+        first = removal.judged(i, candidate, (matters, least))
         exchanged = exchanges.get(i, "")
         if first.state == "confirmed":
             return first
         if i in exchange.tested:
-            second = exchange.judged(i, candidate, (least, max(least, LEAST_EXCHANGE)))
+            second = exchange.judged(i, candidate, (matters, max(least, LEAST_EXCHANGE)))
             # Refuted by both, or else what the one that is not refuted says.
             return first if second.state == "refuted" and first.state == "suspected" else second
         if first.state == "refuted" and effect.strategy in REMOVALS:
@@ -192,6 +193,15 @@ def news_among(previous: Sequence[Finding], current: Sequence[Finding]) -> list[
 def demanded_effect(candidate: Finding, min_effect: float) -> float:
     """Return the least mean effect that confirms a candidate: its detector may demand more than `min_effect`."""
     return max(min_effect, get_detector(candidate.kind).least_effect_of(candidate))
+
+
+def least_that_matters(candidate: Finding, min_effect: float) -> float:
+    """Return the mean effect below which a candidate is refuted.
+
+    That is what would confirm it, unless its kind is reported unconfirmed: to call refuted what moves the prediction by
+    more than `min_effect` would be wrong, also where its detector demands more before it is sure of a shortcut.
+    """
+    return min_effect if get_detector(candidate.kind).reported_unconfirmed else demanded_effect(candidate, min_effect)
 
 
 def differences_of(effect: Effect | str) -> Float[np.ndarray, " m"]:

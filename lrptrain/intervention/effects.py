@@ -107,6 +107,11 @@ def strategy_of(region: Region, grid: tuple[int, int] | None, config: Interventi
     return "fill" if config.strategy == "fill" else "inpaint"
 
 
+def is_by_donors(strategy: str) -> bool:
+    """Return whether what is done to a region, as `strategy_of` says, takes something of a donor drawn at random."""
+    return strategy not in ("paste", "delete", "fill", "inpaint")
+
+
 @dataclass(frozen=True)
 class _Chunk:
     """Some samples that are changed together.

@@ -1,19 +1,25 @@
 """Interventions on the samples of every candidate, shared by all processes."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from jaxtyping import Int
 
 from lrptrain.findings import Candidate, Effect, ExplainedSample
+from lrptrain.findings.doubt import is_in_doubt
 from lrptrain.findings.first_look import first_look, is_settled
-from lrptrain.intervention import InterventionConfig, KeptChanges, Region, effects, strategy_of
+from lrptrain.intervention import InterventionConfig, KeptChanges, Region, effects, is_by_donors, strategy_of
 from lrptrain.monitor.evaluator import Evaluator
 from lrptrain.monitor.gathering import GatheredInputs
 from lrptrain.relevance.preserve import unwrap
 from lrptrain.trainers.failures import describe_error
 from lrptrain.trainers.processes import gather
+
+FURTHER_DRAWS = 2
+"""Donors are drawn so many times again where the first draw leaves in doubt whether an effect is large enough."""
+SEEDS_APART = 100
+"""Draws have seeds so far apart: of a draw, several parts have the next seeds."""
 
 
 def intervene(
@@ -33,7 +39,8 @@ def intervene(
 
     Every process takes part, with the same candidates. A region that several candidates share is changed once, in all
     samples that any of them needs. Candidates that a first look settles are not tested on more samples; see
-    `lrptrain.findings.first_look`.
+    `lrptrain.findings.first_look`. Where a swap leaves in doubt whether its effect is large enough, donors are drawn
+    again, and a sample counts with its mean over the draws: else the verdict would lie within the luck of one draw.
 
     Args:
         evaluator: The model, in evaluation mode.
@@ -112,6 +119,16 @@ def _effects_on(
         effect.control[late] = rest.control[late]
 
     tested = np.union1d(early, late)
+    in_doubt = [
+        tested[np.isin(tested, each.rows)]
+        for i, each in candidates.items()
+        if i not in settled and _is_in_doubt(each, effect, region, tests, min_effect, confidence)
+    ]
+    if in_doubt:
+        again = intervention.drawn_again(region, rows, np.unique(np.concatenate(in_doubt)), effect)
+        if isinstance(again, str):
+            return dict.fromkeys(candidates, again)
+        effect = again
 
     def selected(i: int, candidate: Candidate) -> Effect:
         # A settled candidate shares some of the late samples with others: they are no random choice of its own, unless
@@ -125,6 +142,18 @@ def _effects_on(
     return {i: selected(i, each) for i, each in candidates.items()}
 
 
+def _is_in_doubt(
+    candidate: Candidate, effect: Effect, region: Region, tests: int, min_effect: float, confidence: float
+) -> bool:
+    """Return whether a draw of donors leaves open whether the effect on a candidate is large enough."""
+    if not is_by_donors(effect.strategy):
+        return False
+    differences = effect.change[candidate.rows] - effect.control[candidate.rows]
+    return is_in_doubt(
+        candidate.finding, differences, region, tests=tests, min_effect=min_effect, confidence=confidence
+    )
+
+
 @dataclass(frozen=True)
 class _Intervention:
     """Changes regions in samples, in all processes together; see `intervene`."""
@@ -136,6 +165,34 @@ class _Intervention:
     on_failure: Callable[[str], None]
     power: float
     kept: KeptChanges | None
+
+    def drawn_again(
+        self, region: Region, rows: Int[np.ndarray, " n"], tested: Int[np.ndarray, " m"], first: Effect
+    ) -> Effect | str:
+        """Return the effect with the mean over the first draw of donors and `FURTHER_DRAWS` more in some samples.
+
+        Args:
+            region: What is changed.
+            rows: All samples of the region, which may give.
+            tested: Those that are changed again.
+            first: The effect under the first draw.
+
+        Returns:
+            The effect on all samples of the evaluation; or why a draw failed.
+        """
+        draws = [first]
+        for number in range(1, FURTHER_DRAWS + 1):
+            config = replace(self.config, seed=self.config.seed + SEEDS_APART * number)
+            # The proofs are those of the first draw, which every sample has.
+            effect = replace(self, config=config, kept=None).effect_on(region, rows, tested)
+            if isinstance(effect, str):
+                return effect
+            draws.append(effect)
+        change = first.change.copy()
+        control = first.control.copy()
+        change[tested] = np.mean([each.change[tested] for each in draws], axis=0)
+        control[tested] = np.mean([each.control[tested] for each in draws], axis=0)
+        return Effect(change, control, first.strategy)
 
     def effect_on(self, region: Region, rows: Int[np.ndarray, " n"], tested: Int[np.ndarray, " m"]) -> Effect | str:
         """Change one region in some samples; a failure in one process is a failure in all.

@@ -6,7 +6,7 @@ import scipy.stats
 import torch
 
 from lrptrain.batch import Sample
-from lrptrain.findings.content import explained_by_class, place_contents
+from lrptrain.findings.content import explained_by_class, is_surely_planted, place_contents, standard_error_of_share
 from lrptrain.intervention import Region
 
 
@@ -36,6 +36,35 @@ def test_a_few_images_of_many_classes_say_nothing():
     found = [explained_by_class(draws.normal(size=(14, 4)), np.arange(14) % 9) for _ in range(200)]
     assert max(each.share for each in found) > 0.3
     assert np.mean([each.p_value <= 0.05 for each in found]) < 0.09
+
+
+@pytest.mark.parametrize("predicted", [np.arange(20) % 3, np.array([0] * 9 + [1] * 9 + [2])])
+def test_the_standard_error_is_that_of_leaving_out_each_image(predicted):
+    contents = np.random.default_rng(0).random((len(predicted), 30)) + 0.3 * (predicted == 1)[:, None]
+    rest = [np.arange(len(predicted)) != i for i in range(len(predicted))]
+    shares = np.array([explained_by_class(contents[kept], predicted[kept], least=np.inf).share for kept in rest])
+    expected = np.sqrt((len(shares) - 1) * shares.var())
+    assert standard_error_of_share(contents, predicted) == pytest.approx(expected, rel=1e-9)
+
+
+def test_what_objects_explain_of_few_images_is_not_surely_planted():
+    """Coats of breeds: the class shifts the colour a little, so that few images seem to show more of it."""
+    rng = np.random.default_rng(0)
+
+    def draw(count, coat):
+        predicted = np.arange(count) % 3
+        shades = coat * (predicted - 1)[:, None] + rng.normal(size=(count, 1))
+        return shades + 0.5 * rng.normal(size=(count, 40)), predicted
+
+    coats = [draw(32, 0.35) for _ in range(60)]
+    shares = [explained_by_class(*each).share for each in coats]
+    assert max(shares) > 0.2
+    assert np.mean([is_surely_planted(*each) for each in coats]) <= 0.05
+    assert all(is_surely_planted(*draw(32, 1.5)) for _ in range(20))
+    # Of many images 0.2 of the variance is enough, and 0.06 is not, however sure.
+    assert all(is_surely_planted(*draw(600, 0.8)) for _ in range(5))
+    assert not is_surely_planted(*draw(600, 0.35))
+    assert not is_surely_planted(np.ones((20, 4)), np.arange(20) % 2)
 
 
 def test_the_contents_of_a_place_are_its_pixels_in_every_image():

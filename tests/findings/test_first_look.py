@@ -71,10 +71,11 @@ def test_an_interval_below_what_matters_ends_a_test():
 
 
 def test_an_interval_far_above_what_matters_ends_a_test():
-    assert settles(NOISE + 0.065)
-    assert not settles(NOISE + 0.055)
-    assert not settles(NOISE + 0.059)
-    assert not settles(NOISE + 0.065, confidence=0.99999)
+    assert settles(NOISE + 0.065, medium="image")
+    assert not settles(NOISE + 0.055, medium="image")
+    assert not settles(NOISE + 0.059, medium="image")
+    assert not settles(NOISE + 0.065, medium="image", confidence=0.99999)
+    assert not settles(NOISE + 0.3)  # a class of texts is confirmed from 0.5 on, and matters from 0.05 on
     assert not settles(NOISE + 0.505, "reliance_outside_annotation")  # of one class
     assert settles(NOISE + 0.515, "reliance_outside_annotation")
     assert not settles(NOISE + 0.305, "reliance_outside_annotation", scope=OVERALL)
@@ -92,8 +93,8 @@ def test_what_ends_a_test_early_is_corrected_over_all_tests():
     rare = np.where(np.arange(HALF.least) % 5 == 0, 0.9, -0.01)
     p_value = sign_flip_test(-rare, 0.0, resamples=99_999)
     at_most = int(0.05 / 10 / p_value)
-    assert settles(rare, tests=at_most)
-    assert not settles(rare, tests=at_most + 1)
+    assert settles(rare, tests=at_most, scope=OVERALL)
+    assert not settles(rare, tests=at_most + 1, scope=OVERALL)
 
 
 @pytest.mark.parametrize(("medium", "moved", "settled"), [

@@ -64,6 +64,18 @@ def test_what_no_map_shows_is_confirmed_by_less_on_images_and_by_more_in_a_class
     assert ratios == pytest.approx([1 - 0.01 / least, 1 + 0.01 / least])
 
 
+@pytest.mark.parametrize(("scope", "mean", "state"), [
+    (OVERALL, 0.1, "confirmed"), (CLASS, 0.1, "suspected"), (CLASS, 0.45, "suspected"), (CLASS, 0.55, "confirmed"),
+    (CLASS, 0.0, "refuted"),
+])  # fmt: skip
+def test_what_the_map_of_a_class_of_texts_shows_takes_fifty_points_and_is_refuted_below_five(scope, mean, state):
+    candidate = finding(medium="text", scope=scope)
+    (verdict,) = reach_verdicts([candidate], [effect(mean, 0.01)], 0.05)
+    assert verdict.state == state
+    (verdict,) = reach_verdicts([replace(candidate, medium="image")], [effect(max(mean, 0.1), 0.01)], 0.05)
+    assert verdict.state == "confirmed"
+
+
 def removed(mean, **options):
     return effect(mean, **options)._replace(strategy="delete")
 

@@ -8,7 +8,7 @@ import numpy as np
 from jaxtyping import Float, Int
 
 from lrptrain.findings.clustering import MIN_CLUSTERED_SAMPLES, spectral_labels
-from lrptrain.findings.content import is_planted, place_contents
+from lrptrain.findings.content import is_surely_planted, place_contents
 from lrptrain.findings.detector import Candidate, DetectionConfig, Detector, register_detector
 from lrptrain.findings.detectors.positions import describe, lies_in_the_middle, part_of_image
 from lrptrain.findings.detectors.shares import high_share_finding
@@ -52,7 +52,7 @@ class RelevanceCluster(Detector):
             region = Region("patches", cluster.positions)
             # Of all images, not of the members: `explained_by_class` says why.
             contents = place_contents(evaluation.inputs, region, grid)
-            if contents is None or not is_planted(contents.flatten(1).numpy(), predicted):
+            if contents is None or not is_surely_planted(contents.flatten(1).numpy(), predicted):
                 continue
             finding = high_share_finding(
                 self,

@@ -8,7 +8,7 @@ import torch
 
 from lrptrain.batch import Sample
 from lrptrain.findings import DetectionConfig, Evaluation, ExplainedSample, Scope
-from lrptrain.findings.detectors.marks import MOST_JUDGES, MarkAnywhere, find_marks
+from lrptrain.findings.detectors.marks import MOST_JUDGES, MarkAnywhere, _leads, find_marks
 from lrptrain.findings.halves import SPLIT_FROM
 
 CONFIG = DetectionConfig(["cat", "dog"], lambda ids: [str(i) for i in ids])
@@ -55,6 +55,41 @@ def test_a_dot_anywhere_is_the_mark_of_its_class(size):
 @pytest.mark.parametrize("kind", ["noise", "everywhere", "fixed"])
 def test_noise_a_dot_of_both_classes_and_one_in_a_fixed_place_are_none(kind):
     assert marks(kind) == []
+
+
+def with_copies(share=1.0, noise=0.0, count=128):
+    """As `planted`, with the dot in so many images of its class, and every copy a little different."""
+    images, labels, relevance = planted(count)
+    generator = torch.Generator().manual_seed(1)
+    dots = (images == torch.tensor([1.0, 0.0, 0.5])[:, None, None]).all(1)  # [n, height, width]
+    marked = np.flatnonzero(labels == 1)
+    kept = set(marked[: round(share * len(marked))].tolist())
+    for i in marked.tolist():
+        strength = noise if i in kept else 3.0
+        change = strength * torch.randn(images[i].shape, generator=generator)
+        images[i] = torch.where(dots[i], images[i] + change, images[i])
+    return find_marks(images, relevance / relevance.sum(1, keepdim=True), GRID, labels)
+
+
+def test_a_mark_is_in_half_more_of_its_class():
+    assert with_copies(share=0.44) == []
+    (mark,) = with_copies(share=0.56)
+    assert 0.5 <= mark.lead < 0.6
+
+
+def test_copies_of_a_mark_may_differ_by_a_little_of_the_spread_of_pixels():
+    # Pixels deviate by 0.29 or so, of which 0.15 is the bound; two copies differ by the square root of 2 of their noise.
+    (mark,) = with_copies(noise=0.10 * 0.29 / 2**0.5)
+    assert mark.lead > 0.8
+    assert with_copies(noise=0.22 * 0.29 / 2**0.5) == []
+
+
+def test_an_image_is_no_witness_of_its_own_piece():
+    of_class = np.array([True] * 5 + [False] * 4)
+    has_it = torch.tensor([[1, 1, 0, 0, 0, 1, 0, 0, 0], [1, 1, 1, 1, 1, 0, 0, 0, 0]], dtype=torch.bool)
+    # Of the four others of the class one has the first piece, and one of four of another class; all and none the second.
+    assert _leads(has_it, of_class, 0).tolist() == [0.0, 1.0]
+    assert _leads(has_it, of_class, 4).tolist() == [0.25, 1.0]
 
 
 def evaluation(annotated=None, kind="mark", count=64):

@@ -58,6 +58,14 @@ def test_less_than_the_share_of_a_uniform_map_is_no_place_however_little_lies_ne
     assert positions(rings(1e-6, 1e-6, 1, p7=0.9)) == [tuple(sorted((*BORDER, 7)))]
 
 
+def test_what_covers_most_of_the_image_is_no_place():
+    # Of 36 positions 21 are a place and 22 are not: 0.6 of them are 21.6.
+    ring = [i for i in range(36) if i // 6 in (0, 5) or i % 6 in (0, 5)]
+    for read in ([*ring, 7], [*ring, 7, 10]):
+        found = positions(maps(256, **{f"p{i}": 6 for i in read}), [ScopeMembers(OVERALL, np.ones(256, bool))])
+        assert found == ([tuple(sorted(read))] if len(read) == 21 else [])
+
+
 def test_images_whose_evidence_lies_at_the_place_do_not_judge_it():
     rows = maps(64, p35=40, p14=40)
     inputs = [Sample(i, 0, {"image": torch.zeros(3, 12, 12)}) for i in range(64)]

@@ -9,7 +9,7 @@ import torch
 from lrptrain.batch import Sample
 from lrptrain.findings import DetectionConfig, Effect, Evaluation, ExplainedSample, announce
 from lrptrain.findings.detectors.word_groups import SuspiciousWordGroup, alike, follows_meaning, with_all_alike
-from lrptrain.findings.text_words import words_of
+from lrptrain.findings.text_words import TextWord, words_of
 from lrptrain.intervention import Region
 from lrptrain.monitor.record_builder import RecordBuilder
 
@@ -184,6 +184,39 @@ def test_the_test_of_meaning_is_right_in_its_extremes():
     towns = evaluation(split(TOWNS), TOWNS)
     usable = [words_of(each, CONFIG.name_tokens) for each in towns.samples]
     assert follows_meaning([(NUMBER[word],) for word in TOWNS], usable, predicted, VECTORS) > 0.05
+
+
+def test_the_test_of_meaning_counts_pairs_of_two_words_by_how_often_both_occur():
+    """Against the sum over pairs, written out, with the same orders."""
+    rng = np.random.default_rng(3)
+    for draw in range(4):
+        words = [(i,) for i in range(6)]
+        embedding = {i: rng.normal(size=8) for i in range(6)}
+        texts = [
+            [TextWord("", word, (0, 1), True) for word in words for _ in range(int(rng.integers(0, 4)))]
+            for _ in range(12)
+        ]
+        texts.append([TextWord("", word, (0, 1), True) for word in words])
+        predicted = np.arange(13) % 2
+        times = np.zeros((6, 2))
+        for text, label in zip(texts, predicted, strict=True):
+            for word in text:
+                times[word.ids[0], label] += 1
+        occurs = times.sum(1)
+        mean = sum(embedding.values()) / 6  # over different words
+        unit = [(embedding[i] - mean) / np.linalg.norm(embedding[i] - mean) for i in range(6)]
+
+        def agreement(order, times=times, occurs=occurs, unit=unit):
+            sides = (times / occurs[:, None])[order]
+            away = [sides[i] - (occurs[:, None] * sides).sum(0) / occurs.sum() for i in range(6)]
+            pairs = [(i, j) for i in range(6) for j in range(6) if i != j]
+            return sum(unit[i] @ unit[j] * (occurs[i] * occurs[j]) ** 0.5 * (away[i] @ away[j]) for i, j in pairs)
+
+        orders = np.random.default_rng(0)
+        observed = agreement(np.arange(6))
+        drawn = [agreement(orders.permutation(6)) for _ in range(999)]
+        as_high = sum(each >= observed - 1e-9 * abs(observed) for each in drawn)
+        assert follows_meaning(words, texts, predicted, embedding) == pytest.approx((1 + as_high) / 1000), draw
 
 
 def test_it_is_told_in_words_and_confirmed_from_25_points_on():

@@ -9,7 +9,7 @@ import torch
 from lrptrain.batch import Sample
 from lrptrain.findings import DetectionConfig, Effect, Evaluation, ExplainedSample, announce
 from lrptrain.findings.detectors.unlocated import judged_rows
-from lrptrain.findings.detectors.wordings import RelianceOnCase, RelianceOnMarkers, RelianceOnPunctuation
+from lrptrain.findings.detectors.wordings import RelianceOnCase, RelianceOnMarkers, RelianceOnPunctuation, _cased
 from lrptrain.intervention.casing import in_cases
 from lrptrain.intervention.words import TextWords
 from lrptrain.monitor.record_builder import RecordBuilder
@@ -119,6 +119,29 @@ def test_case_is_tested_where_the_tokenizer_gives_texts_back():
     (one,) = RelianceOnCase().detect(evaluation(most), replace(CONFIG, tokenizer=word_pieces(lowercase=True)))
     assert one.rows.tolist() == judged_rows(40).tolist()
     assert one.region.texts[1] is None
+
+
+class Longer:
+    """A tokenizer whose capitals take a token more, and which has a limit."""
+
+    def __init__(self, limit):
+        self.model_max_length = limit
+
+    def decode(self, ids, **options):
+        return CASED.decode(ids, **options)
+
+    def __call__(self, text, **options):
+        ids = CASED(text, **options)["input_ids"]
+        return {"input_ids": [*ids, ids[-1]] if text.startswith("S") and text.endswith("!") else ids}
+
+
+@pytest.mark.parametrize(("limit", "fits"), [(8, True), (7, False), (6, False), (0, False), (10**30, False)])
+def test_a_text_may_get_as_long_as_the_tokenizer_says_or_else_as_the_longest_is(limit, fits):
+    given = evaluation(["So it" if i % 2 else "so it!" for i in range(40)])
+    assert max(len(each.tensors["input_ids"]) for each in given.inputs) == 7
+    texts = _cased(given, Longer(limit))
+    assert texts[1] is not None
+    assert (texts[0] is not None) is fits
 
 
 @pytest.mark.parametrize(
