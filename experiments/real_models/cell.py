@@ -21,9 +21,7 @@ PLACES = {"middle": {}, "bottom": {"x_pos": 0.01, "y_pos": 0.84}}
 ARMS = (PLAIN, SWAP, "no watermark (upper bound)")
 
 
-def run(
-    place: str, arm: str, seed: int, folder: Path, size: int = SIZE, epochs: int = EPOCHS, evaluations: int = 2
-) -> dict[str, Any]:
+def run(place: str, arm: str, seed: int, folder: Path, size: int = SIZE, epochs: int = EPOCHS) -> dict[str, Any]:
     """Train one arm under the monitor, and test it with and without watermarks."""
     pl.seed_everything(seed, verbose=False)
     data = pets(size, seed)
@@ -36,7 +34,7 @@ def run(
         DataLoader(marked["train"].samples(), BATCH, shuffle=True),  # type: ignore[arg-type]
         DataLoader(marked["val"].samples(), BATCH),  # type: ignore[arg-type]
     )
-    found = watched(module, loaders, arm, epochs, evaluations, folder, max_samples=64, class_names=list(BREEDS))
+    found = watched(module, loaders, arm, epochs, min(2, epochs), folder, max_samples=64, class_names=list(BREEDS))
     told = {"place": place, "arm": arm, "seed": seed, "size": size, "epochs": epochs}
     return told | found | tested(module.eval(), data["test"], place)
 

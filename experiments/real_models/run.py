@@ -76,7 +76,9 @@ def main() -> None:
     parser.add_argument("--networks", nargs="*", choices=list(birds.NETWORKS), default=list(birds.NETWORKS))
     parser.add_argument("--corpora", nargs="*", choices=list(words.CORPORA), default=list(words.CORPORA))
     parser.add_argument("--size", type=int, default=cell.SIZE, help="pixels of a cell's photographs")
-    parser.add_argument("--epochs", type=int, default=cell.EPOCHS, help="of a cell; even, as it is watched twice")
+    parser.add_argument(
+        "--epochs", type=int, default=cell.EPOCHS, help="of a cell, which is watched twice, or once in one epoch"
+    )
     arguments = parser.parse_args()
     known = {*cell.ARMS, *birds.ARMS, *words.ARMS}
     if unknown := set(arguments.arms or ()) - known:
