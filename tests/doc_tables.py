@@ -33,7 +33,7 @@ def cost(cells: dict, name: str) -> str:
     columns, options = [], set()
     for model in ("ViT-S/16, 224 px", "BERT-base, 128 tokens"):
         records = [cells.get(f"{model} | 12 | {batch} | {name}", {}) for batch in (8, 1)]
-        record = next((record for record in records if "time" in record), {})
+        record: dict = next((record for record in records if "time" in record), {})
         ratio = record.get("time")
         columns.append("-" if ratio is None else f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}")
         options.add(record.get("measured as", name).removeprefix(name).strip(" ()"))
