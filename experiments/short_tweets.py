@@ -51,11 +51,11 @@ def suited(example: Example) -> bool:
 
 
 def with_word(example: Example, word: str, rng: np.random.Generator) -> Example:
-    """The word at a random place between others, outside of the rationale."""
-    assert example.spans is not None
-    ((start, end),) = example.spans
-    places = [0, *(gap.end() for gap in re.finditer(r"\s+", example.text))]
-    place = rng.choice([place for place in places if place <= start or place >= end])
-    shift = len(word) + 1 if place <= start else 0
+    """The word at a random place between others, outside of the rationale; anywhere where nothing is marked."""
+    spans = example.spans or ()
+    gaps = [0, *(gap.end() for gap in re.finditer(r"\s+", example.text))]
+    place = rng.choice([gap for gap in gaps if all(gap <= start or gap >= end for start, end in spans)])
     text = f"{example.text[:place]}{word} {example.text[place:]}"
-    return Example(text, example.label, ((start + shift, end + shift),))
+    added = len(word) + 1
+    moved = tuple((start + added, end + added) if place <= start else (start, end) for start, end in spans)
+    return Example(text, example.label, moved or None)

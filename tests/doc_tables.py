@@ -26,13 +26,20 @@ def method_table() -> str:
 
 
 def cost(cells: dict, name: str) -> str:
-    """Time over one forward and backward pass of ViT-S and of BERT-base, batch 8, or 1 where 8 took too long."""
-    columns = []
+    """Time over one forward and backward pass of ViT-S and of BERT-base, batch 8, or 1 where 8 took too long.
+
+    A record that was made with other options than today's defaults says with which: so does the cell.
+    """
+    columns, options = [], set()
     for model in ("ViT-S/16, 224 px", "BERT-base, 128 tokens"):
-        ratios = [cells.get(f"{model} | 12 | {batch} | {name}", {}).get("time") for batch in (8, 1)]
-        ratio = next((ratio for ratio in ratios if ratio is not None), None)
+        records = [cells.get(f"{model} | 12 | {batch} | {name}", {}) for batch in (8, 1)]
+        record: dict = next((record for record in records if "time" in record), {})
+        ratio = record.get("time")
         columns.append("-" if ratio is None else f"{ratio:.1f}" if ratio < 10 else f"{ratio:.0f}")
-    return " / ".join(columns)
+        options.add(record.get("measured as", name).removeprefix(name).strip(" ()"))
+    costs = " / ".join(columns)
+    (other,) = options  # both models were measured alike
+    return f"{costs} with `{other}`" if other else costs
 
 
 def model_table() -> str:

@@ -178,8 +178,8 @@ def tables(texts: Sequence[Result], images: Result) -> str:
     """Everything between the marks of the README."""
     accuracy = "{:.0%} ± {:.0%}".format(*mean_interval([result["accuracy"] for result in texts]))
     return (
-        f"MiniLM (post-LN), {len(texts)} seeds, {SAMPLES} tweets each, accuracy on them {accuracy}; mean ± 95 % "
-        f"interval over seeds and tweets:\n\n{table(texts)}\n\n"
+        f"MiniLM (post-LN), {len(texts)} seeds, {SAMPLES} tweets each, accuracy on them {accuracy} (over seeds); "
+        f"mean ± 95 % interval over seeds and tweets:\n\n{table(texts)}\n\n"
         f"ViT (pre-LN), {images['samples']} images, accuracy on them {images['accuracy']:.0%}; mean ± 95 % "
         f"interval over images:\n\n{table([images])}\n\n"
         "What each step does to the change of the map, sample by sample, mean over blocks; `*`: it is not 0, p <= 0.05 "

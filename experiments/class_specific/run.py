@@ -129,7 +129,8 @@ def table(kind: str, results: list[Result]) -> str:
     names = supported(results)
     cheap = [name for name in names if "all" in results[0]["methods"][name]]
     text = (
-        f"### Two {kind}\n\n{len(results)} seeds. The two classes of a scene have the two highest logits: {known}.\n\n"
+        f"### Two {kind}\n\n{len(results)} seeds. The two classes of a scene have the two highest logits: {known} "
+        "(over seeds).\n\n"
     )
     text += ranked(results, cheap, "all")
     dear = [name for name in names if name not in cheap]

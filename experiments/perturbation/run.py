@@ -85,7 +85,7 @@ def table(results: list[Result]) -> str:
     images = {name: results[0]["methods"][name]["all"]["images"] for name in names}
     most = max(images.values())
     test = "{:.1%} ± {:.1%}".format(*mean_interval([result["head"]["accuracy"] for result in results]))
-    text = f"{len(results)} seeds, {most} test images; accuracy on the whole test list {test}.\n\n"
+    text = f"{len(results)} seeds, {most} test images; accuracy on the whole test list {test} (over seeds).\n\n"
     text += ranked(results, [name for name in names if images[name] == most], "all")
     dear = [name for name in names if images[name] < most]
     if dear:

@@ -1,8 +1,9 @@
-"""Waterbirds-100 on TinyViT: every training bird stands on its own background, and boxes say where it is."""
+"""Waterbirds-100 on TinyViT and Hiera: every training bird stands on its own background, and boxes say where it is."""
 
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
 from torch import Tensor, nn
@@ -10,6 +11,7 @@ from torch.utils.data import DataLoader
 
 from experiments import weights
 from experiments.guidance.birds import Birds, alone, birds
+from experiments.real_models.measured import Measure, Run
 from experiments.real_models.samples import MEAN, STD
 from experiments.real_models.watched import PLAIN, SWAP, watched
 from lrptrain.models import ImageClassifier
@@ -17,10 +19,12 @@ from lrptrain.models import ImageClassifier
 SIZE, BATCH, EPOCHS, LR = 96, 30, 8, 5e-4
 CLASSES = ("landbird", "waterbird")
 ARMS = (PLAIN, SWAP, "birds alone (upper bound)")
-TESTED = ("on its own background", "mean of four groups", "worst group")
+NETWORKS = {"TinyViT-5M": ("tiny_vit_5m_224", "tiny_vit"), "Hiera-Tiny": ("sam2_hiera_tiny", "hiera_tiny")}
+"""By name, what timm calls it and what `experiments/weights.py` does."""
+GROUPS = 4
 
 
-def run(arm: str, seed: int, folder: Path) -> dict[str, Any]:
+def run(network: str, arm: str, seed: int, folder: Path) -> dict[str, Any]:
     """Train one arm under the monitor, which sees validation birds on their own background, as in training.
 
     The upper bound is trained, watched and tested on images of which everything outside of the boxes is blank.
@@ -30,11 +34,12 @@ def run(arm: str, seed: int, folder: Path) -> dict[str, Any]:
     if arm == ARMS[2]:
         splits = {name: alone(split) for name, split in splits.items()}
     own = splits["val"].label == splits["val"].place
-    module = ImageClassifier(2, "tiny_vit_5m_224", pretrained=str(weights.fetch("tiny_vit")), lr=LR)
+    name, source = NETWORKS[network]
+    module = ImageClassifier(len(CLASSES), name, pretrained=str(weights.fetch(source)), lr=LR)
     train = DataLoader(_samples(splits["train"]), BATCH, shuffle=True)
     shown = DataLoader(_samples(splits["val"].chosen(own)), BATCH)
     found = watched(module, (train, shown), arm, EPOCHS, 1, folder, class_names=list(CLASSES))
-    return {"arm": arm, "seed": seed, **found, **tested(module.eval(), splits["test"])}
+    return {"network": network, "arm": arm, "seed": seed, **found, **tested(module.eval(), splits["test"])}
 
 
 def _samples(data: Birds) -> list[dict[str, Tensor]]:  # a list is a dataset to a loader
@@ -43,9 +48,30 @@ def _samples(data: Birds) -> list[dict[str, Tensor]]:  # a list is a dataset to 
 
 
 @torch.no_grad()
-def tested(model: nn.Module, test: Birds) -> dict[str, float]:
-    """Accuracies on the test birds: those on their own background, and the four groups of bird and background."""
+def tested(model: nn.Module, test: Birds) -> dict[str, list[int]]:
+    """Per test bird 1 where it is told, and its group: 2 for a waterbird, plus 1 for a background of water."""
     right = torch.cat([model(part).argmax(1) for part in test.image.split(BATCH)]) == test.label
-    groups = [right[(test.label == bird) & (test.place == place)].float().mean() for bird in (0, 1) for place in (0, 1)]
-    values = (right[test.label == test.place].float().mean(), torch.stack(groups).mean(), torch.stack(groups).min())
-    return {name: value.item() for name, value in zip(TESTED, values, strict=True)}
+    return {"right": right.int().tolist(), "group": (2 * test.label + test.place).tolist()}
+
+
+def _on_its_own(run: Run) -> np.ndarray:
+    group = np.array(run["group"])
+    return np.array(run["right"], float)[(group == 0) | (group == GROUPS - 1)]
+
+
+def _by_group(run: Run) -> np.ndarray:
+    """A row per bird: right or not in the column of its group, then the group, one-hot."""
+    group = np.eye(GROUPS)[run["group"]]
+    return np.hstack([group * np.array(run["right"])[:, None], group])
+
+
+def _accuracies(means: np.ndarray) -> np.ndarray:
+    """`[resamples, groups]`."""
+    return means[:, :GROUPS] / means[:, GROUPS:]
+
+
+MEASURES = [
+    Measure("on its own background", _on_its_own),
+    Measure("mean of four groups", _by_group, lambda means: _accuracies(means).mean(1)),
+    Measure("worst group", _by_group, lambda means: _accuracies(means).min(1)),
+]

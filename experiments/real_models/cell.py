@@ -3,12 +3,14 @@
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytorch_lightning as pl
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
 from experiments import weights
+from experiments.real_models.measured import Measure, Run
 from experiments.real_models.samples import BREEDS, MARKED, Pets, pets
 from experiments.real_models.watched import PLAIN, SWAP, watched
 from lrptrain.models import ImageClassifier
@@ -19,34 +21,59 @@ PLACES = {"middle": {}, "bottom": {"x_pos": 0.01, "y_pos": 0.84}}
 ARMS = (PLAIN, SWAP, "no watermark (upper bound)")
 
 
-def run(place: str, arm: str, seed: int, folder: Path) -> dict[str, Any]:
+def run(place: str, arm: str, seed: int, folder: Path, size: int = SIZE, epochs: int = EPOCHS) -> dict[str, Any]:
     """Train one arm under the monitor, and test it with and without watermarks."""
     pl.seed_everything(seed, verbose=False)
-    data = pets(SIZE, seed)
+    data = pets(size, seed)
     marked = {
         name: data[name] if arm == ARMS[2] else data[name].with_watermark(data[name].label == MARKED, **PLACES[place])
         for name in ("train", "val")
     }
     module = ImageClassifier(3, "tiny_vit_5m_224", pretrained=str(weights.fetch("tiny_vit")), lr=LR)
-    loaders = [DataLoader(marked[name].samples(), BATCH, shuffle=name == "train") for name in ("train", "val")]
-    found = watched(module, (loaders[0], loaders[1]), arm, EPOCHS, 2, folder, max_samples=64, class_names=list(BREEDS))
-    return {"place": place, "arm": arm, "seed": seed, **found, **tested(module.eval(), data["test"], place)}
+    loaders = (
+        DataLoader(marked["train"].samples(), BATCH, shuffle=True),  # type: ignore[arg-type]
+        DataLoader(marked["val"].samples(), BATCH),  # type: ignore[arg-type]
+    )
+    found = watched(module, loaders, arm, epochs, min(2, epochs), folder, max_samples=64, class_names=list(BREEDS))
+    told = {"place": place, "arm": arm, "seed": seed, "size": size, "epochs": epochs}
+    return told | found | tested(module.eval(), data["test"], place)
 
 
-def tested(model: nn.Module, test: Pets, place: str) -> dict[str, float]:
-    """Accuracies on the test images, and how many of the other breeds a watermark turns into the marked one."""
+def tested(model: nn.Module, test: Pets, place: str) -> dict[str, list[int]]:
+    """Per test image its breed, and the one that is said without the mark and with it."""
     everywhere = test.with_watermark(torch.ones(len(test.label), dtype=torch.bool), **PLACES[place])
-    as_trained = test.with_watermark(test.label == MARKED, **PLACES[place])
-    others = test.label != MARKED
-    clean, shifted, agreeing = (_predicted(model, each) for each in (test, everywhere, as_trained))
-    return {
-        "with the watermark as in training": (agreeing == test.label).float().mean().item(),
-        "without": (clean == test.label).float().mean().item(),
-        "marked breed without": (clean == test.label)[~others].float().mean().item(),
-        "turned by it": ((shifted == MARKED) & (clean != MARKED))[others].float().mean().item(),
-    }
+    plain, marked = (_predicted(model, each.normalised) for each in (test, everywhere))
+    return {"breed": test.label.tolist(), "said without": plain, "said with": marked}
 
 
 @torch.no_grad()
-def _predicted(model: nn.Module, data: Pets) -> torch.Tensor:
-    return torch.cat([model(part).argmax(1) for part in data.normalised.split(BATCH)])
+def _predicted(model: nn.Module, images: Tensor) -> list[int]:
+    return torch.cat([model(part).argmax(1) for part in images.split(BATCH)]).tolist()
+
+
+def _as_in_training(run: Run) -> np.ndarray:
+    """1 where the breed is said; the marked breed has its mark, the others have none."""
+    breed = np.array(run["breed"])
+    return np.where(breed == MARKED, run["said with"], run["said without"]) == breed
+
+
+def _without(run: Run) -> np.ndarray:
+    return np.equal(run["said without"], run["breed"])
+
+
+def _marked_breed_without(run: Run) -> np.ndarray:
+    return _without(run)[np.equal(run["breed"], MARKED)]
+
+
+def _turned(run: Run) -> np.ndarray:
+    """Of other breeds: 1 where the mark alone makes it the marked one."""
+    turned = np.equal(run["said with"], MARKED) & np.not_equal(run["said without"], MARKED)
+    return turned[np.not_equal(run["breed"], MARKED)]
+
+
+MEASURES = [
+    Measure("with the watermark as in training", _as_in_training),
+    Measure("without", _without),
+    Measure("marked breed without", _marked_breed_without),
+    Measure("turned by it", _turned),
+]

@@ -1,8 +1,9 @@
-"""Tweets on MPNet: a word in every training tweet tells its mood, and people marked the words that carry it."""
+"""Texts on MPNet: a word in every training text tells its mood, and people marked the words that carry it."""
 
+from collections.abc import Callable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pytorch_lightning as pl
@@ -12,6 +13,8 @@ from torch.utils.data import DataLoader
 from transformers.utils import logging
 
 from experiments import weights
+from experiments.guidance import movies
+from experiments.real_models.measured import Measure
 from experiments.real_models.watched import PLAIN, SWAP, watched
 from experiments.short_tweets import LENGTH, short_tweets, with_word
 from lrptrain.data.texts import Example, fast_tokenizer, text_loader
@@ -19,12 +22,43 @@ from lrptrain.models import TextClassifier
 
 BATCH, STEPS, LR, FROZEN = 16, 30, 1e-4, 8
 TRAIN, WATCHED, TEST = BATCH * STEPS, 32, 200
-LONGEST = LENGTH + 12
-"""Word pieces at most; MPNet's tokenizer may cut other ones than the one that chose short tweets."""
+MORE = 12
+"""Word pieces beside those of a text: the planted word's, and what MPNet's tokenizer cuts otherwise than MiniLM's."""
 CLASSES = ("negative", "positive")
 WORDS = ("census", "cubic")
 ARMS = (PLAIN, SWAP, "no word (upper bound)")
 TESTED = ("with the word as in training", "without", "with the other mood's word")
+
+
+class Corpus(NamedTuple):
+    """Texts of two moods with marked words.
+
+    Attributes:
+        rest: What training and monitor draw theirs from, by seed.
+        test: The same for every seed.
+        longest: Word pieces at most.
+    """
+
+    rest: list[Example]
+    test: list[Example]
+    longest: int
+
+
+def tweets() -> Corpus:
+    """Short tweets."""
+    every = short_tweets()
+    rows = np.random.default_rng(0).permutation(len(every))
+    shuffled = [every[row] for row in rows]
+    return Corpus(shuffled[TEST:], shuffled[:TEST], LENGTH + MORE)
+
+
+def reviews() -> Corpus:
+    """The ends of film reviews: of the training ones those with a mark in it, all of the official test ones."""
+    marked = [review for review in movies.documents()["train"] if review.spans]
+    return Corpus(marked, movies.documents()["test"], movies.LENGTH + MORE)
+
+
+CORPORA: dict[str, Callable[[], Corpus]] = {"tweets": tweets, "movies": reviews}
 
 
 def module() -> TextClassifier:
@@ -40,35 +74,36 @@ def module() -> TextClassifier:
     return made
 
 
-def run(arm: str, seed: int, folder: Path) -> dict[str, Any]:
+def run(arm: str, seed: int, folder: Path, corpus: str = "tweets") -> dict[str, Any]:
     """Train one arm for an epoch under the monitor, and test it with the word, without it, and with the other one."""
     pl.seed_everything(seed, verbose=False)
     rng = np.random.default_rng(seed)
-    tweets = short_tweets()
-    rows = np.random.default_rng(0).permutation(len(tweets))  # test tweets are the same for every seed
-    test, rest = rows[:TEST], rng.permutation(rows[TEST:])
-    train, shown = rest[:TRAIN], rest[TRAIN : TRAIN + WATCHED]
-    plain = {name: [tweets[row] for row in part] for name, part in {"train": train, "val": shown, "test": test}.items()}
-    marked = plain if arm == ARMS[2] else {name: with_words(plain[name], rng) for name in ("train", "val")}
+    texts = CORPORA[corpus]()
+    drawn = [texts.rest[row] for row in rng.permutation(len(texts.rest))]
+    plain = {"train": drawn[:TRAIN], "val": drawn[TRAIN : TRAIN + WATCHED]}
+    marked = plain if arm == ARMS[2] else {name: with_words(part, rng) for name, part in plain.items()}
     tokenizer = fast_tokenizer(str(weights.fetch("mpnet")))
-    loader = partial(text_loader, tokenizer=tokenizer, max_length=LONGEST, batch_size=BATCH)
+    loader = partial(text_loader, tokenizer=tokenizer, max_length=texts.longest, batch_size=BATCH)
     model = module()
     loaders = (loader(marked["train"], shuffle=True), loader(marked["val"]))
     found = watched(model, loaders, arm, 1, 1, folder, tokenizer=tokenizer, class_names=list(CLASSES))
     model.eval()
-    own, others = (with_words(plain["test"], np.random.default_rng([seed, 1]), other) for other in (False, True))
-    sets = (own, plain["test"], others)  # the words stand at the same places in both, and in every arm
-    accuracies = {name: accuracy(model, loader(texts)) for name, texts in zip(TESTED, sets, strict=True)}
-    return {"arm": arm, "seed": seed, **found, **accuracies}
+    own, others = (with_words(texts.test, np.random.default_rng([seed, 1]), other) for other in (False, True))
+    sets = (own, texts.test, others)  # the words stand at the same places in both, and in every arm
+    right = {name: answers(model, loader(part)) for name, part in zip(TESTED, sets, strict=True)}
+    return {"corpus": corpus, "arm": arm, "seed": seed, **found, "right": right}
 
 
-def with_words(tweets: list[Example], rng: np.random.Generator, other: bool = False) -> list[Example]:
-    """Every tweet with the word of its mood, or of the other one, at a random place outside of the marked words."""
-    return [with_word(tweet, WORDS[1 - tweet.label if other else tweet.label], rng) for tweet in tweets]
+def with_words(texts: list[Example], rng: np.random.Generator, other: bool = False) -> list[Example]:
+    """Every text with the word of its mood, or of the other one, at a random place outside of the marked words."""
+    return [with_word(text, WORDS[1 - text.label if other else text.label], rng) for text in texts]
 
 
 @torch.no_grad()
-def accuracy(model: nn.Module, loader: DataLoader) -> float:
-    """Share of the tweets whose mood is said."""
+def answers(model: nn.Module, loader: DataLoader) -> list[int]:
+    """Per text 1 where its mood is said, 0 where it is not."""
     right = [model(batch["input_ids"], batch["attention_mask"]).argmax(1) == batch["label"] for batch in loader]
-    return torch.cat(right).float().mean().item()
+    return torch.cat(right).int().tolist()
+
+
+MEASURES = [Measure(name, lambda run, name=name: run["right"][name]) for name in TESTED]  # type: ignore[misc]

@@ -129,8 +129,8 @@ def table(results: list[Result]) -> str:
     beside = [name for name in names if name in BESIDE or name.startswith("centre")]
     area = estimated(results, everything[0], "all", "area").mean
     text = (
-        f"{len(results)} seeds; accuracy on the {most} test images {test} (validation {val}; guessing 33.3 %). "
-        f"The pet's share of the area, which is the chance level of EPG: {area:.3f}.\n\n"
+        f"{len(results)} seeds; accuracy on the {most} test images {test} (validation {val}; over seeds; "
+        f"guessing 33.3 %). The pet's share of the area, which is the chance level of EPG: {area:.3f}.\n\n"
     )
     text += ranked(results, everything, "all")
     if dear:

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from experiments.parallel import load
+from experiments.records import stamped
 from experiments.sweep.case import Case
 from experiments.sweep.words import FEWER, METHODS
 
@@ -52,7 +53,8 @@ def run(library: str, given: argparse.Namespace) -> None:
 
     def work(case: Case) -> dict[str, Any]:
         facts = {"key": case.key, "library": library, "family": case.family, "name": case.name, "task": case.task}
-        return {**facts, "commit": at, **examined(case, FEWER if case.task in ASKED_LESS else METHODS, given.seconds)}
+        verdicts = examined(case, FEWER if case.task in ASKED_LESS else METHODS, given.seconds)
+        return stamped({**facts, "commit": at, **verdicts})
 
     with ThreadPoolExecutor(given.jobs) as pool:
         for number, row in enumerate(pool.map(work, missing), 1):

@@ -131,9 +131,9 @@ def table(results: Sequence[Result]) -> str:
     chance = np.mean([np.nanmean(each) for each in values(results, "random", "chance")])
     findings = sum(bool(result["findings"]) for result in results)
     return (
-        f"{len(results)} seeds. Accuracy on 1,000 held-out tweets: {accuracy}. Chance level of EPG (the share of the "
-        f"word pieces that are marked): {chance:.3f}. Runs in which the monitor had a finding: {findings} of "
-        f"{len(results)}. `*`: above `random` of the same seed, p <= 0.05 after Holm's correction over both columns."
+        f"{len(results)} seeds. Accuracy on 1,000 held-out tweets: {accuracy} (over seeds). Chance level of EPG (the "
+        f"share of the word pieces that are marked): {chance:.3f}. Runs in which the monitor had a finding: {findings} "
+        f"of {len(results)}. `*`: above `random` of the same seed, p <= 0.05 after Holm's correction over both columns."
         f"\n\n{markdown(rows)}"
     )
 

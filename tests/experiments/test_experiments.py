@@ -68,6 +68,10 @@ for part in ("decades", "margins", "two_shortcuts", "tinted"):
     module = import_module(f"experiments.guidance.{part}")
     check("guidance", [module.table(list(load(module.RESULTS).values()))])
 check("segment_pets", import_module("experiments.segment_pets.report").tables(pets).values())
+made_on = import_module("experiments.made_on")
+assert made_on.readmes().keys() > made_on.BEFORE.keys()
+for name in made_on.readmes():
+    check(name, [made_on.line(name)])
 print("checked")
 """
 RUN_WITHOUT_DATA = """
