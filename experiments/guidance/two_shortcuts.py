@@ -25,7 +25,7 @@ from experiments.table import markdown, write_between
 HERE = Path(__file__).resolve().parent
 RESULTS = HERE / "results" / "two_shortcuts.jsonl"
 MARKS = ("<!-- two shortcuts -->", "<!-- end of two shortcuts -->")
-STEPS, SEEDS = 160, (0,)
+STEPS, SEEDS = 160, (0, 1, 2)
 SHORTCUTS = {"tag": 0.95, "tint": 0.95}
 ARMS = {
     PLAIN: Arm(),
