@@ -52,7 +52,8 @@ def columns(split: str, agreeing: float | None, seed: int) -> Batch:
         seed: Of places, grounds and marks. What it draws of the former two does not depend on the marks.
 
     Returns:
-        `image`, normalised, `mask`, 1 on the thing where no mark hides it, `label`, and `group`: 1 where the mark agrees.
+        `image`, normalised, `mask`, 1 on the thing where no mark hides it, `label`, and `group`, 1 where the mark
+        agrees.
     """
     number = list(SHARES).index(split)
     rng, marks = np.random.default_rng([seed, number]), np.random.default_rng([seed, number, 1])
