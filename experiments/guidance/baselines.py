@@ -21,7 +21,6 @@ from experiments.guidance.benchmarks import Benchmark, benchmarks, with_few_anno
 from experiments.guidance.fitting import Trained, draw_weights, fit, repair_last_layer
 from experiments.guidance.results import CHOOSING_SEED, choices, complete
 from experiments.guidance.results import RULES as RULES_ABOVE
-from experiments.intervals import estimate
 from experiments.parallel import Run, load
 from experiments.table import markdown, write_between
 
@@ -303,15 +302,7 @@ def _beside(own: dict[int, Run], others: dict[int, Run], column: str, goal: floa
     seeds = own.keys() & others.keys()
     if len(seeds) < LEAST_SEEDS:
         return ""
-    found = estimate([[own[seed][column] - others[seed][column]] for seed in sorted(seeds)], same_samples=False)
-    return f"{found.mean:+.3f} ± {found.half:.3f}: {verdict(found.mean - found.half, found.mean + found.half, goal)}"
-
-
-def verdict(low: float, high: float, goal: float) -> str:
-    """What an interval says of a goal that a difference is to reach."""
-    if low >= goal:
-        return "met"
-    return "missed" if high < goal else "open"
+    return report.held_to([own[seed][column] - others[seed][column] for seed in sorted(seeds)], goal)
 
 
 def choosing_table(runs: Sequence[Run], name: str) -> str:
