@@ -126,8 +126,8 @@ def _measured_movies(net: nn.Module, _: int) -> dict[str, float]:
 KINDS = {
     "digits": Kind(160, _digits, lambda net, seed: images.measured(net, "test", Task("", seed, dict(images.MAIN)))),
     "tweets": Kind(120, _tweets, lambda net, seed: tweets.measured(net, "test", Task("", seed, dict(tweets.MAIN)))),
-    "things": Kind(60, _things, _measured_things),
     "tinted digits": Kind(160, _tinted, _measured_tinted, {"swap": "statistics"}, "consistency"),
+    "things": Kind(60, _things, _measured_things),
     "reviews": Kind(movies.BUDGET, _movies, _measured_movies),
 }
 
