@@ -1,4 +1,4 @@
-"""The two tables with a planted shortcut, as what a baseline needs of them."""
+"""The tasks with a planted shortcut, as what a baseline needs of them."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader
 
-from experiments.guidance import images, texts, tweets
+from experiments.guidance import images, texts, things, tweets
 from experiments.guidance.arms import Arm
 from experiments.guidance.costs import read_costs
 from experiments.guidance.fitting import Batch, Trained
-from experiments.guidance.measures import accuracy, logits
+from experiments.guidance.measures import accuracy, logits, reliance
 
 
 @dataclass(frozen=True)
@@ -44,11 +44,14 @@ class Benchmark:
     def judged(self, net: nn.Module, split: str, seed: int) -> dict[str, float]:
         """What a setting may be chosen by: accuracies on a split that has the shortcut as training has it.
 
-        The worst class needs no label but the class; the worst group needs to be told the groups.
+        The worst class needs no label but the class; the worst group needs to be told the groups; reliance, of images,
+        needs annotations.
         """
         shown = self.columns(split, self.setting["correlation"], seed)
         right = (self.logits(net, shown).argmax(1) == shown["label"]).double()
+        found = reliance(net, shown["image"], shown["mask"], shown["label"]) if "mask" in shown else {}
         return {
+            **found,
             "accuracy": right.mean().item(),
             "worst class": worst(right, shown["label"]),
             "worst known group": worst(right, shown["group"]),
@@ -80,7 +83,7 @@ def _digit_module(seed: int, arm: Arm) -> Trained:
 
 @cache
 def benchmarks() -> dict[str, Benchmark]:
-    """Both, by name."""
+    """By name. Things have no table of their own: arms and costs are those of the digits, on the same network."""
     return {
         "tweets": Benchmark(
             dict(tweets.MAIN),
@@ -97,6 +100,16 @@ def benchmarks() -> dict[str, Benchmark]:
             images.BUDGET,
             _digits,
             _digit_module,
+            images.batches,
+            lambda net, columns: logits(net, columns["image"]),
+            images.arm_of,
+            lambda: read_costs(tweets.RESULTS / "costs.json"),
+        ),
+        "things": Benchmark(
+            {"correlation": things.CORRELATION},
+            things.STEPS,
+            things.columns,
+            things.module,
             images.batches,
             lambda net, columns: logits(net, columns["image"]),
             images.arm_of,

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from experiments.guidance.arms import CONTROLS, FULL, PLAIN, UPPER
+from experiments.intervals import estimate
 from experiments.parallel import Run
 from experiments.table import markdown, mean_interval
 
@@ -17,6 +18,16 @@ def shown(values: Sequence[float], digits: int = 3) -> str:
     """Mean and half width."""
     mean, half = mean_interval(values)
     return f"{mean:.{digits}f}" if np.isnan(half) else f"{mean:.{digits}f} ± {half:.{digits}f}"
+
+
+def held_to(differences: Sequence[float], least: float) -> str:
+    """The mean of differences over seeds, its 95 % interval, and whether that reaches what is the least wanted.
+
+    Met: all of the interval does. Missed: nothing of it does. Else it is open, which the seeds do not tell.
+    """
+    found = estimate([[each] for each in differences], same_samples=False)
+    reached = "missed" if found.mean + found.half < least else "open"
+    return f"{found.mean:+.3f} ± {found.half:.3f}: {'met' if found.mean - found.half >= least else reached}"
 
 
 def of(runs: Sequence[Run], **wanted: object) -> list[Run]:
