@@ -30,7 +30,8 @@ def cost(cells: dict, name: str) -> str:
 
     A record that was made with other options than today's defaults says with which: so does the cell.
     """
-    columns, options = [], set()
+    columns = []
+    options = set()
     for model in ("ViT-S/16, 224 px", "BERT-base, 128 tokens"):
         records = [cells.get(f"{model} | 12 | {batch} | {name}", {}) for batch in (8, 1)]
         record: dict = next((record for record in records if "time" in record), {})

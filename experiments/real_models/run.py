@@ -61,9 +61,11 @@ def cells(arguments: argparse.Namespace) -> None:
     """All watermarks that were asked for, seed by seed; those of another size or length only to be timed."""
     options = {"size": arguments.size, "epochs": arguments.epochs}
     for seed, place, arm in product(range(arguments.seeds), arguments.places, arguments.arms or cell.ARMS):
-        key, path = f"{place}, {arm}, seed {seed}", CELLS
+        key = f"{place}, {arm}, seed {seed}"
+        path = CELLS
         if options != {"size": cell.SIZE, "epochs": cell.EPOCHS}:
-            key, path = f"{key}, {arguments.size} px, {arguments.epochs} epochs", TIMED
+            key = f"{key}, {arguments.size} px, {arguments.epochs} epochs"
+            path = TIMED
         complete(path, key, partial(cell.run, place, arm, seed, RUNS, **options))
 
 

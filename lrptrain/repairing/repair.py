@@ -237,12 +237,12 @@ class Tables:
         penalty = choose_penalty(made_from, folds, with_bias) if how == "retrain" else None
         old = _old_fit(self.layer, self.rows)
 
-        def made(table: Table) -> LinearFit:
+        def new_layer(table: Table) -> LinearFit:
             return erase(table, old, with_bias) if penalty is None else fit(table, penalty, with_bias)
 
-        fitted = [made(made_from.rows(~held_out)) for held_out in folds]
+        fitted = [new_layer(made_from.rows(~held_out)) for held_out in folds]
         held_out_samples = [np.unique(made_from.sample[held_out]) for held_out in folds]
-        weight, bias = _as_layer(self.layer, self.rows, made(made_from))
+        weight, bias = _as_layer(self.layer, self.rows, new_layer(made_from))
         return Repair(
             layer=self.layer.name,
             weight=weight,

@@ -56,7 +56,8 @@ def test_a_place_in_the_middle_takes_more():
 def read_in_the_middle(kind):
     """Thirty-two images of three classes, read at one patch in the middle: what lies there is a coat or a dot."""
     rng = np.random.default_rng(5)
-    explained, inputs = [], []
+    explained = []
+    inputs = []
     for i in range(32):
         label = i % 3
         image = 0.2 * rng.normal(size=(3, 24, 24))
