@@ -1,7 +1,7 @@
 """All repairs of a last layer beside each other, on a user's own model and samples."""
 
 import textwrap
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from typing import Any, get_args
@@ -10,6 +10,7 @@ from lrptrain.auditing.brought import logits_model
 from lrptrain.batch import BatchAdapter, Sample
 from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.repairing.balance import GROUPS, Balance, Swaps
+from lrptrain.repairing.erasure import NothingLeftError
 from lrptrain.repairing.repair import (
     AS_THEY_ARE,
     FEWEST,
@@ -26,6 +27,7 @@ from lrptrain.repairing.repair import (
 AS_TRAINED = "as trained"
 BY_DEFAULT: tuple[Balance, ...] = ("surroundings", GROUPS)
 COLUMN = 14
+WIDTH = 80
 
 
 @dataclass(frozen=True)
@@ -35,15 +37,21 @@ class RepairComparison:
     Attributes:
         repairs: By their names, as in "retrain, surroundings".
         samples: How many samples they were made from and measured on, in folds.
-        not_compared: By the name of a balance, what the samples lack for it.
+        not_compared: By the name of a balance, or of a repair, why it was not compared.
     """
 
     repairs: dict[str, Repair]
     samples: int
-    not_compared: Mapping[Balance, str]
+    not_compared: Mapping[str, str]
 
     def __getitem__(self, name: str) -> Repair:
-        """Return the repair of a name, as in `comparison["erase, groups"].apply(model)`."""
+        """Return the repair of a name, as in `comparison["erase, groups"].apply(model)`.
+
+        Raises:
+            KeyError: With the names that there are.
+        """
+        if name not in self.repairs:
+            raise KeyError(f"no repair {name!r} was compared: there are {', '.join(map(repr, self.repairs))}")
         return self.repairs[name]
 
     def __str__(self) -> str:
@@ -63,7 +71,9 @@ class RepairComparison:
             f"{name:{width}}" + "".join(f"{100 * value:{COLUMN - 2}.1f} %" for value in of_row.values())
             for name, of_row in zip(names, cells, strict=True)
         ]
-        notes = [f"Not compared: {name} (samples lack {reason})." for name, reason in self.not_compared.items()]
+        notes = [
+            textwrap.fill(f"Not compared: {name} ({reason}).", WIDTH) for name, reason in self.not_compared.items()
+        ]
         return "\n".join(
             [
                 f"Repairs of the last layer {first.layer!r}: accuracies on {self.samples} samples,",
@@ -132,12 +142,12 @@ def compare_samples(
     usable = {
         each: {i for i, sample in enumerate(samples) if is_usable(sample, each)} for each in balances or BY_DEFAULT
     }
-    lacking = {} if balances else {each: NEEDED[each] for each, indices in usable.items() if len(indices) < FEWEST}
-    compared = [each for each in usable if each not in lacking]
+    not_compared = {} if balances else _lacking(samples, usable)
+    compared = [each for each in usable if each not in not_compared]
     if not compared:
         raise ValueError(
-            f"fewer than {FEWEST} of {len(samples)} samples have {' or '.join(lacking.values())}: name balances="
-            "['statistics', 'edges'], for example, which need images alone"
+            f"of {len(samples)} samples too few have what is needed: {' and '.join(not_compared.values())}; name a "
+            "balance that needs images alone: 'statistics', 'detail', 'shading' or 'edges'"
         )
     common = [samples[i] for i in sorted(set.intersection(*(usable[each] for each in compared)))]
     if len(common) < FEWEST:
@@ -151,5 +161,22 @@ def compare_samples(
     tables = read_tables(model, common, compared, swaps, task)
     measured = tables.measured([AS_THEY_ARE, WORST_CLASS])
     ways: list[How] = list(get_args(How))
-    repairs = {f"{how}, {each}": tables.repaired(how, each, measured) for each, how in product(compared, ways)}
-    return RepairComparison(repairs, len(common), lacking)
+    repairs = {}
+    for balance, how in product(compared, ways):
+        try:
+            repairs[f"{how}, {balance}"] = tables.repaired(how, balance, measured)
+        except NothingLeftError as error:
+            not_compared[f"{how}, {balance}"] = str(error)
+    return RepairComparison(repairs, len(common), not_compared)
+
+
+def _lacking(samples: Sequence[Sample], usable: Mapping[Balance, Collection[int]]) -> dict[str, str]:
+    """Return what samples lack for a balance, by its name."""
+    lacking: dict[str, str] = {
+        each: f"fewer than {FEWEST} samples have {NEEDED[each]}"
+        for each, indices in usable.items()
+        if len(indices) < FEWEST
+    }
+    if GROUPS not in lacking and len({samples[i].group for i in usable[GROUPS]}) < 2:
+        lacking[GROUPS] = "all samples are of one group"
+    return lacking

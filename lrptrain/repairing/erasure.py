@@ -19,6 +19,10 @@ LEAST_SINGULAR = 1e-8
 """Directions that the shortcut moves by less than this share of the most are those of rounding."""
 
 
+class NothingLeftError(ValueError):
+    """All that a last layer is given would have to be erased."""
+
+
 def erase(table: Table, old: LinearFit, with_bias: bool) -> LinearFit:
     """Return a layer that answers as the old one does to features without what tells the shortcut.
 
@@ -28,7 +32,7 @@ def erase(table: Table, old: LinearFit, with_bias: bool) -> LinearFit:
         with_bias: Whether the layer has a bias. One without can be given no constant: then `m` is 0.
 
     Raises:
-        ValueError: If the shortcut moves all that the layer is given: nothing would be left.
+        NothingLeftError: If the shortcut moves all that the layer is given: nothing would be left.
     """
     indicators = _indicators(table.shortcut)
     features = _within_classes(table.features, table)
@@ -72,7 +76,7 @@ def _erasure(
     For any invertible covariance, `A @ shared` is `shared`, so that nothing of it is left.
 
     Raises:
-        ValueError: If it would be the identity.
+        NothingLeftError: If it would be the identity.
     """
     variances, axes = np.linalg.eigh(covariance)
     # A feature that never moves has a variance of 0, and moves with no shortcut, either.
@@ -82,7 +86,7 @@ def _erasure(
     directions, sizes, _ = np.linalg.svd(whiten @ shared, full_matrices=False)
     directions = directions[:, sizes > LEAST_SINGULAR * max(sizes.max(initial=0.0), np.finfo(float).tiny)]
     if directions.shape[1] == len(covariance):
-        raise ValueError(
+        raise NothingLeftError(
             f"groups, or classes of who gave, move all {len(covariance)} features of the last layer: nothing would be "
             "left of them; try how='retrain', or groups of the shortcut alone"
         )

@@ -29,6 +29,8 @@ def test_each_is_what_repair_makes():
         assert list(repaired.after) == ["as they are", "worst class", "with other surroundings", "worst group"]
     right = comparison["erase, groups"].after
     assert right["worst class"] <= right["as they are"]
+    with pytest.raises(KeyError, match="no repair 'erase' was compared: there are 'retrain, surroundings'"):
+        comparison["erase"]
     comparison["erase, groups"].apply(model)
     assert torch.equal(model.head.weight, comparison["erase, groups"].weight)
 
@@ -49,14 +51,28 @@ def test_what_the_samples_lack_is_left_out_and_said():
     data = {name: x for name, x in images(80, 0.9).items() if name != "group"}
     comparison = lrptrain.compare_repairs(BothPlaces(), loader(data), max_samples=80, margin=0)
     assert list(comparison.repairs) == ["retrain, surroundings", "erase, surroundings"]
-    assert "Not compared: groups (samples lack a `group`)." in str(comparison)
+    assert "Not compared: groups (fewer than 20 samples have a `group`)." in str(comparison)
     neither = {name: x for name, x in data.items() if name != "mask"}
-    with pytest.raises(ValueError, match=r"an annotation .* or a `group`: name balances="):
+    with pytest.raises(
+        ValueError, match=r"have an annotation .* and fewer than 20 samples have a `group`; name a balance"
+    ):
         lrptrain.compare_repairs(BothPlaces(), loader(neither))
     with pytest.raises(ValueError, match="balances are some of"):
         lrptrain.compare_repairs(BothPlaces(), loader(data), balances=["masks"])  # type: ignore[list-item]
     named = lrptrain.compare_repairs(BothPlaces(), loader(neither), max_samples=80, balances=["edges"])
     assert list(named.repairs) == ["retrain, edges", "erase, edges"]
+
+
+def test_what_leaves_nothing_of_the_features_is_left_out_and_the_others_are_compared():
+    # Two features, and groups of class and corner: those move both.
+    comparison = lrptrain.compare_repairs(BothPlaces(), loader(images(200, 0.9)), max_samples=200, margin=0)
+    assert list(comparison.repairs) == ["retrain, surroundings", "erase, surroundings", "retrain, groups"]
+    assert "nothing would be left" in comparison.not_compared["erase, groups"]
+    assert max(map(len, str(comparison).splitlines())) <= 80
+    alike = {**images(80, 0.9), "group": torch.zeros(80, dtype=torch.long)}
+    assert lrptrain.compare_repairs(BothPlaces(), loader(alike)).not_compared == {
+        "groups": "all samples are of one group"
+    }
 
 
 def compared_loader() -> object:
