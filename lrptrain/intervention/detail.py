@@ -150,9 +150,9 @@ def strengths(bands: Sequence[Images]) -> list[Float[Tensor, "batch channels"]]:
     return [band.std((2, 3), correction=0) for band in bands]
 
 
-def strength_of_detail(image: Float[Tensor, "channels height width"]) -> Float[Tensor, " bands"]:
-    """Return the strength of an image's detail in every band, the root of the mean square over its channels."""
-    return torch.stack([each.square().mean().sqrt() for each in strengths(detail_bands(image[None].float()))])
+def strengths_of_detail(images: Images) -> Float[Tensor, "batch bands"]:
+    """Return the strength of every image's detail in every band, the root of the mean square over its channels."""
+    return torch.stack([each.square().mean(1).sqrt() for each in strengths(detail_bands(images))], 1)
 
 
 def pattern(images: Images, where: Bool[Tensor, "height width"]) -> Float[Tensor, "batch numbers"]:
@@ -172,12 +172,15 @@ def pattern(images: Images, where: Bool[Tensor, "height width"]) -> Float[Tensor
     products = (deviation[:, :, None] * deviation[:, None]).clamp(min=TINY)
     numbers = [power.clamp(min=TINY).log() for power in powers]
     height, width = where.shape
+    # With zeros around them, the products of pixels that do not both lie there add nothing.
+    there = F.pad(detail * where, (FARTHEST, FARTHEST, 0, FARTHEST))
+    known = F.pad(where.to(detail.dtype), (FARTHEST, FARTHEST, 0, FARTHEST))
+    first = there[..., :height, FARTHEST : FARTHEST + width].flatten(2)
     for down, across in _lags():
-        first = (slice(0, height - down), slice(max(0, -across), width - max(0, across)))
-        second = (slice(down, height), slice(max(0, across), width + min(0, across)))
-        both = where[first] & where[second]
-        together = torch.einsum("bihw,bjhw->bij", detail[..., *first] * both, detail[..., *second])
-        numbers.append((together / both.sum().clamp(min=1) / products).flatten(1))
+        window = (slice(down, down + height), slice(FARTHEST + across, FARTHEST + across + width))
+        pairs = (known[window] * where).sum().clamp(min=1)
+        together = first @ there[..., *window].flatten(2).mT
+        numbers.append((together / pairs / products).flatten(1))
     return torch.cat(numbers, 1)
 
 
@@ -188,4 +191,4 @@ def _lags() -> list[tuple[int, int]]:
 
 
 def _mean_there(values: Images, where: Bool[Tensor, "height width"]) -> Float[Tensor, "batch channels"]:
-    return values[..., where].mean(2)
+    return torch.einsum("bchw,hw->bc", values, where.to(values.dtype)) / where.sum()

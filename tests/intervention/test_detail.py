@@ -15,7 +15,7 @@ from lrptrain.intervention.detail import (
     detail_of,
     pattern,
     spectra,
-    strength_of_detail,
+    strengths_of_detail,
     swap_detail,
 )
 from lrptrain.intervention.statistics import value_range
@@ -53,16 +53,16 @@ def test_bands_are_those_of_convolutions_and_add_up_to_the_image():
         np.testing.assert_allclose(found, expected, rtol=0, atol=1e-14)
         np.testing.assert_allclose(sum(found) + rest, image, rtol=0, atol=1e-14)
     variances = [band[:1].var((2, 3), correction=0).mean() for band in bands]
-    np.testing.assert_allclose(strength_of_detail(images[0]), np.sqrt(variances), rtol=1e-5)
+    np.testing.assert_allclose(strengths_of_detail(images[:1])[0], np.sqrt(variances), rtol=1e-12)
 
 
 def test_a_pattern_is_in_the_bands_of_its_direction():
     lines = torch.tensor([0.0, 1.0]).repeat(8).expand(3, 16, 16)
-    across, both, down, *coarser = strength_of_detail(lines).tolist()
+    across, both, down, *coarser = strengths_of_detail(lines[None])[0].tolist()
     assert across > 0.3
     assert max(both, down, *coarser) < 0.1
-    assert strength_of_detail(lines.mT).argmax() == 2
-    assert strength_of_detail(torch.tensor([0.0, 0.0, 1.0, 1.0]).repeat(4).expand(3, 16, 16)).argmax() == 3
+    assert strengths_of_detail(lines.mT[None]).argmax() == 2
+    assert strengths_of_detail(torch.tensor([0.0, 0.0, 1.0, 1.0]).repeat(4).expand(1, 3, 16, 16)).argmax() == 3
 
 
 def transport_written_out(own, wanted):
