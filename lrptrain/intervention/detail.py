@@ -55,7 +55,9 @@ def swap_detail(images: Images, donors: Images, valid: ValueRange | None = None)
     power = (own.square().mean((2, 3)) + wanted.square().mean((2, 3))) / 2
     # A channel without any detail in either image has nothing to be made comparable by.
     scale = torch.where(power > 0, power, 1.0).sqrt()[..., None, None]
-    transport = _transport(spectra(own / scale), spectra(wanted / scale))
+    # Not every accelerator decomposes complex matrices; these are small.
+    place = images.device if images.device.type in ("cpu", "cuda") else torch.device("cpu")
+    transport = _transport(spectra(own / scale).to(place), spectra(wanted / scale).to(place)).to(images.device)
     swapped = pixels + scale * _filtered(own / scale, transport)
     if valid is not None:
         low, high = (bound.to(swapped)[:, None, None] for bound in valid)
@@ -124,7 +126,9 @@ def _transport(own: Spectra, wanted: Spectra) -> Spectra:
 
 def _mapped(matrices: Spectra, function: Callable[[Tensor], Tensor]) -> Spectra:
     """Return a function of Hermitian matrices, which is that of their eigenvalues."""
-    values, vectors = torch.linalg.eigh((matrices + matrices.mH) / 2)
+    # An image whose pixels are not finite makes numbers that are none: it must not end the step of the others.
+    finite = torch.where(matrices.isfinite(), matrices, 0)
+    values, vectors = torch.linalg.eigh((finite + finite.mH) / 2)
     # Rounding makes an eigenvalue of 0 negative now and then.
     mapped: Spectra = (vectors * function(values.clamp(min=torch.finfo(values.dtype).tiny))[..., None, :]) @ vectors.mH
     return mapped

@@ -175,6 +175,18 @@ def test_what_has_no_detail_stays_and_little_detail_is_not_drawn_out():
     assert swap_detail(half, half.flip(0)).dtype == torch.float16
 
 
+def test_an_image_that_is_not_finite_leaves_the_others_alone():
+    images = pictures()
+    donors = pictures(seed=1)
+    broken = images.clone()
+    broken[1, 0, 3, 3] = torch.nan
+    swapped = swap_detail(broken, donors)
+    assert swapped[1].isnan().any()
+    others = [0, 2, 3]
+    torch.testing.assert_close(swapped[others], swap_detail(images, donors)[others], rtol=0, atol=1e-12)
+    assert swap_detail(donors, broken)[others].isfinite().all()
+
+
 class ReadsNoise(torch.nn.Module):
     def forward(self, image):
         strength = detail_bands(image)[1].std((1, 2, 3))
