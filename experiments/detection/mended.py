@@ -29,6 +29,8 @@ from lrptrain.guidance.swaps import SwapName
 PLAN: tuple[tuple[str, SwapName], ...] = (
     ("noise", "detail"),
     ("sharpen", "detail"),
+    ("weave", "detail"),
+    ("scratch", "detail"),
     ("lamp", "shading"),
     ("shadow", "shading"),
     (NO_MARK, "detail"),
