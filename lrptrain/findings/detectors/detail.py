@@ -48,7 +48,7 @@ class RelianceOnDetail(UnlocatedReliance):
             return
         images = torch.stack(images_of(evaluation.inputs)).float()
         edges = along_edges((images.shape[2], images.shape[3])).to(images.device)
-        parts = images.split(AT_A_TIME)
+        parts = torch.split(images, AT_A_TIME)
         patterns = torch.cat([pattern(part, edges) for part in parts])
         strengths = torch.cat([strengths_of_detail(part) for part in parts])
         told = association(patterns.cpu().numpy(), evaluation.labels)
