@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from lrptrain.batch import Sample, batch_length, take
-from lrptrain.batch.forms import ignored_parts
+from lrptrain.batch.forms import ignored_parts, overlooked_entries
 from lrptrain.batch.task import ONE_LOGIT, SIGNS, find_task
 from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Finding, announce
 from lrptrain.intervention import KeptChanges
@@ -278,9 +278,14 @@ class MonitorCore:
             self.inform(f"{title}: {ONE_LOGIT}")
             if _are_signs(self.reader.read(batch).get("label")):
                 self.warn(f"{title}: {SIGNS}")
-        parts = ignored_parts(batch) if self.config.batch_adapter is None else ""
+        if self.config.batch_adapter is not None:
+            return
+        parts = ignored_parts(batch)
         if parts:
             self.inform(f"{title} reads (image or mapping, label, annotation) of a batch, and leaves out {parts}")
+        overlooked = overlooked_entries(batch)
+        if overlooked:
+            self.warn(f"{title} does not read what may be meant: {overlooked}; batch_adapter= renames it")
 
     def add_batch(
         self, context: TrainingContext, batch: Any, set_length: float, listener: InputListener | None = None
