@@ -5,6 +5,7 @@ sample is drawn; then `evaluate`, as often as the trainer validates.
 """
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -53,7 +54,9 @@ from lrptrain.monitor.token_vectors import token_vectors
 from lrptrain.relevance.default import DEFAULT_METHODS
 from lrptrain.relevance.logit_view import one_logit_as
 from lrptrain.relevance.preserve import preserved
+from lrptrain.relevance.remarks import ZERO_LOGIT
 from lrptrain.relevance.sharding.shards import own_name
+from lrptrain.relevance.types import RelevanceWarning
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.failures import Failures, describe_error
 from lrptrain.trainers.held_back import guiding, held_back
@@ -237,7 +240,9 @@ class MonitorCore:
         contract_batch = self.reader.read(batch)
         rows = range(min(batch_length(contract_batch), self.config.batch_size))
         samples = [take(contract_batch, row, row) for row in rows]
-        with preserved(context.module):
+        with preserved(context.module), warnings.catch_warnings():
+            # A head that begins with zeros, as torchvision's, has nothing to explain yet.
+            warnings.filterwarnings("ignore", f".*{ZERO_LOGIT}", RelevanceWarning)
             evaluation = self._first_evaluation(context, samples, contract_batch)
             self._decide_method(evaluation.samples)
             sources = context.name_sources
