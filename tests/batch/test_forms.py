@@ -103,7 +103,7 @@ def test_masks_and_labels_of_other_names_are_told(batch, said):
             "grid": torch.ones(4, 8, 8),
             "one": torch.ones(5, 1, 1),
         },
-        {"image": IMAGE, "age": torch.rand(5)},
+        {"image": IMAGE, "age": torch.rand(5), "group": LABEL, "sample_id": LABEL},
         {"input_ids": IDS, "attention_mask": IDS_MASK, "class": LABEL},
         {"image": IMAGE[0], "class": LABEL},
     ],
