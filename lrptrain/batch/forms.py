@@ -123,7 +123,7 @@ def _is_view(entries: Mapping[str, Any], value: Any) -> bool:
     if not (isinstance(image, Tensor) and isinstance(value, Tensor)) or value.ndim != 4 or image.ndim != 4:
         return False
     alike = value.dtype == image.dtype and value.shape[1] == image.shape[1] > 1
-    return alike and not bool(((value == 0) | (value == 1) | (value == 255)).all())  # the values of masks
+    return alike and not _has_values_of_masks(value)
 
 
 def ignored_parts(batch: Any) -> str:
@@ -141,6 +141,48 @@ def ignored_parts(batch: Any) -> str:
         if not any(value is entry for value in _values(part) for entry in entries.values())
     ]
     return ", ".join(unread)
+
+
+def overlooked_entries(batch: Any) -> str:
+    """Return which entries of other names look like the label or the mask that a batch of images has not, or "".
+
+    Whoever calls the masks `segmentation` would else be told that nothing was annotated, and not why.
+
+    Args:
+        batch: A batch as `as_mapping` takes it.
+
+    Returns:
+        Such as `'segmentation' (uint8 [8, 32, 32]) for 'mask'`. A label is one number per sample, of integers; a mask
+        has a height and a width and no other values than masks have.
+    """
+    entries = as_mapping(batch)
+    image = next((entries[name] for name in ("image", "pixel_values") if name in entries), None)
+    if not isinstance(image, Tensor) or image.ndim != 4:
+        return ""
+    missing = [("label", _is_like_label)] if not entries.keys() & {"label", "labels"} else []
+    missing += [("mask", _is_like_mask)] if not entries.keys() & {"mask", "boxes"} else []
+    others = {name: value for name, value in entries.items() if name not in _READ and isinstance(value, Tensor)}
+    return ", ".join(
+        f"{other!r} ({_kind(value)}) for {name!r}"
+        for name, is_like in missing
+        for other, value in others.items()
+        if len(value.shape) > 0 and len(value) == len(image) and is_like(value)
+    )
+
+
+def _is_like_label(value: Tensor) -> bool:
+    """Return whether an entry is an integer per sample."""
+    whole = not value.is_floating_point() and not value.is_complex()
+    return whole and (value.ndim == 1 or (value.ndim == 2 and value.shape[1] == 1))
+
+
+def _is_like_mask(value: Tensor) -> bool:
+    """Return whether an entry has a height and a width, and the values of masks."""
+    return value.ndim in (3, 4) and min(value.shape[-2:]) > 1 and _has_values_of_masks(value)
+
+
+def _has_values_of_masks(value: Tensor) -> bool:
+    return bool(((value == 0) | (value == 1) | (value == 255)).all())
 
 
 def _values(part: Any) -> list[Any]:

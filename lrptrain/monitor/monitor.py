@@ -5,6 +5,7 @@ sample is drawn; then `evaluate`, as often as the trainer validates.
 """
 
 import time
+import warnings
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import replace
@@ -16,7 +17,7 @@ import torch
 from torch import Tensor
 
 from lrptrain.batch import Sample, batch_length, take
-from lrptrain.batch.forms import ignored_parts
+from lrptrain.batch.forms import ignored_parts, overlooked_entries
 from lrptrain.batch.task import ONE_LOGIT, SIGNS, find_task
 from lrptrain.findings import Candidate, Effect, Evaluation, ExplainedSample, Finding, announce
 from lrptrain.intervention import KeptChanges
@@ -53,7 +54,9 @@ from lrptrain.monitor.token_vectors import token_vectors
 from lrptrain.relevance.default import DEFAULT_METHODS
 from lrptrain.relevance.logit_view import one_logit_as
 from lrptrain.relevance.preserve import preserved
+from lrptrain.relevance.remarks import ZERO_LOGIT
 from lrptrain.relevance.sharding.shards import own_name
+from lrptrain.relevance.types import RelevanceWarning
 from lrptrain.trainers.context import TrainingContext
 from lrptrain.trainers.failures import Failures, describe_error
 from lrptrain.trainers.held_back import guiding, held_back
@@ -237,7 +240,9 @@ class MonitorCore:
         contract_batch = self.reader.read(batch)
         rows = range(min(batch_length(contract_batch), self.config.batch_size))
         samples = [take(contract_batch, row, row) for row in rows]
-        with preserved(context.module):
+        with preserved(context.module), warnings.catch_warnings():
+            # A head that begins with zeros, as torchvision's, has nothing to explain yet.
+            warnings.filterwarnings("ignore", f".*{ZERO_LOGIT}", RelevanceWarning)
             evaluation = self._first_evaluation(context, samples, contract_batch)
             self._decide_method(evaluation.samples)
             sources = context.name_sources
@@ -278,9 +283,14 @@ class MonitorCore:
             self.inform(f"{title}: {ONE_LOGIT}")
             if _are_signs(self.reader.read(batch).get("label")):
                 self.warn(f"{title}: {SIGNS}")
-        parts = ignored_parts(batch) if self.config.batch_adapter is None else ""
+        if self.config.batch_adapter is not None:
+            return
+        parts = ignored_parts(batch)
         if parts:
             self.inform(f"{title} reads (image or mapping, label, annotation) of a batch, and leaves out {parts}")
+        overlooked = overlooked_entries(batch)
+        if overlooked:
+            self.warn(f"{title} does not read what may be meant: {overlooked}; batch_adapter= renames it")
 
     def add_batch(
         self, context: TrainingContext, batch: Any, set_length: float, listener: InputListener | None = None

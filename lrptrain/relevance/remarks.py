@@ -12,6 +12,8 @@ from lrptrain.relevance.types import Relevance
 LARGEST_FACTOR = 1000.0
 """How many times the number that was shared out the absolute relevance may add up to, without a word."""
 
+ZERO_LOGIT = "the explained logit is 0, and relevance is a share of it"
+
 
 def remark(
     model: nn.Module,
@@ -64,10 +66,7 @@ def _why_zero(
             f"{other_methods('generic_attention', 'rollout')}"
         )
     if maps.of_logit and not explained.any():
-        return (
-            "the explained logit is 0, and relevance is a share of it; choose another target, or pass other= for the "
-            "difference to another class"
-        )
+        return f"{ZERO_LOGIT}; choose another target, or pass other= for the difference to another class"
     if not method.signed and not method.reaches_input:
         return (
             "the method keeps what is positive, and found nothing positive for this target; "

@@ -10,7 +10,7 @@ from torch import Tensor
 from transformers import BatchEncoding
 
 from lrptrain.batch import read_batch
-from lrptrain.batch.forms import ignored_parts
+from lrptrain.batch.forms import ignored_parts, overlooked_entries
 
 IMAGE, LABEL, MASK = torch.rand(5, 3, 8, 8), torch.tensor([2, 0, 1, 1, 0]), torch.ones(5, 8, 8, dtype=torch.uint8)
 IDS, IDS_MASK = torch.randint(1, 9, (5, 7)), torch.ones(5, 7, dtype=torch.long)
@@ -71,6 +71,45 @@ def test_what_is_no_annotation_is_left_out_and_named(third, said):
     assert ignored_parts((IMAGE, LABEL, third)) == said
     assert ignored_parts((IMAGE, LABEL, MASK)) == ignored_parts({"image": IMAGE}) == ""
     assert ignored_parts((IMAGE, LABEL, {"mask": MASK})) == ""
+
+
+@pytest.mark.parametrize(
+    ("batch", "said"),
+    [
+        ((IMAGE, {"class": LABEL}), "'class' (int64 [5]) for 'label'"),
+        ((IMAGE, LABEL, {"seg": MASK[:, None]}), "'seg' (uint8 [5, 1, 8, 8]) for 'mask'"),
+        ({"image": IMAGE, "label": LABEL, "masks": 255.0 * MASK}, "'masks' (float32 [5, 8, 8]) for 'mask'"),
+        (
+            {"pixel_values": IMAGE, "meta": {"y": LABEL[:, None], "object": MASK > 0}},
+            "'y' (int64 [5, 1]) for 'label', 'object' (bool [5, 8, 8]) for 'mask'",
+        ),
+    ],
+)
+def test_masks_and_labels_of_other_names_are_told(batch, said):
+    assert overlooked_entries(batch) == said
+
+
+@pytest.mark.parametrize(
+    "batch",
+    [
+        *FORMS.values(),
+        {"image": IMAGE, "labels": LABEL, "mask": MASK, "seg": MASK, "index": LABEL},
+        {"image": IMAGE, "label": LABEL, "boxes": torch.ones(5, 1, 4), "seg": MASK},
+        {"image": IMAGE, "label": LABEL, "depth": torch.rand(5, 8, 8), "score": torch.rand(5)},
+        {
+            "image": IMAGE,
+            "label": LABEL,
+            "size": torch.tensor(8),
+            "grid": torch.ones(4, 8, 8),
+            "one": torch.ones(5, 1, 1),
+        },
+        {"image": IMAGE, "age": torch.rand(5), "group": LABEL, "sample_id": LABEL},
+        {"input_ids": IDS, "attention_mask": IDS_MASK, "class": LABEL},
+        {"image": IMAGE[0], "class": LABEL},
+    ],
+)
+def test_what_is_read_or_looks_like_neither_is_not_told(batch):
+    assert overlooked_entries(batch) == ""
 
 
 def test_masks_of_regions_are_no_view():

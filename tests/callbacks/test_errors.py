@@ -1,5 +1,6 @@
 """Misconfiguration fails before training; a later failure harms nothing."""
 
+import copy
 import importlib
 import warnings
 
@@ -8,9 +9,10 @@ import torch
 from setting import PACKAGES, Points, data, loader, module, monitor, trainer, vit
 from torch import nn
 
+import lrptrain
 from lrptrain.batch.task import OneLabel
 from lrptrain.callbacks import ExplanationAudit, RelevanceGuidance, RelevanceMonitor, SegmentationSeeds
-from lrptrain.relevance.types import UnsupportedModelError
+from lrptrain.relevance.types import RelevanceWarning, UnsupportedModelError
 
 
 @pytest.mark.parametrize(
@@ -153,6 +155,32 @@ def test_masks_of_other_kinds_are_read(mask, tmp_path):
 def test_masks_that_are_all_ignored_are_mentioned(tmp_path):
     with pytest.warns(UserWarning, match="no sample is annotated: every 'mask' is 255 throughout.*`mask > 0`"):
         fit(tmp_path, monitor(on_error="raise"), columns=replaced(mask=torch.full_like(PNG, 255)))
+
+
+def test_entries_that_look_like_the_mask_or_the_label_are_told(tmp_path):
+    plain = data()
+    batches = [(plain["image"], {"class": plain["label"], "segmentation": PNG > 0})]
+    with pytest.warns(
+        UserWarning, match="'class' .* for 'label', 'segmentation' .* for 'mask'; batch_adapter= renames"
+    ):
+        lrptrain.Monitor(vit(), batches, tmp_path)
+    adapted = lrptrain.Monitor(vit(), batches, tmp_path, batch_adapter=lambda batch: {"image": batch[0], **batch[1]})
+    adapted.close()
+
+
+def test_a_head_that_begins_with_zeros_is_no_matter_before_training(tmp_path):
+    untrained = vit()
+    nn.init.zeros_(untrained.head.weight)
+    nn.init.zeros_(untrained.head.bias)
+    watching = monitor(on_error="raise", method="attnlrp")
+    with warnings.catch_warnings():
+        warnings.filterwarnings("error", category=RelevanceWarning)  # the suite lets maps of zeros pass
+        trainer(tmp_path, watching, max_epochs=1).fit(module(net=untrained), loader(), loader())
+    assert len(watching.scored) == 8
+    nn.init.zeros_(untrained.head.weight)
+    nn.init.zeros_(untrained.head.bias)
+    with pytest.warns(RelevanceWarning, match="the explained logit is 0"):
+        lrptrain.attribute(copy.deepcopy(untrained), data()["image"], target=1)
 
 
 def test_outputs_that_are_no_logits_fail_in_the_sanity_check(tmp_path):

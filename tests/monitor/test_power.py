@@ -80,3 +80,11 @@ def test_answers_at_chance_tell_nothing():
     assert found_by([scored(0, 0.5 + i / 100) for i in range(32)], 0.5, 0.95).text.startswith(
         "What could have been found"
     )
+
+
+@pytest.mark.parametrize(("count", "said"), [(1, "1 sample is"), (4, "4 samples are")])
+def test_of_too_few_samples_nothing_is_said_to_be_absent(count, said):
+    shares = [scored(0, 0.5 + i / 100) for i in range(5)]
+    power = found_by(shares[:count], "chance", 0.95)
+    assert power == (False, f"That says nothing: {said} too few to find anything; 5 can be enough.")
+    assert found_by(shares, "chance", 0.95).tells

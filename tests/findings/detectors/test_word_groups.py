@@ -8,28 +8,39 @@ import torch
 
 from lrptrain.batch import Sample
 from lrptrain.findings import DetectionConfig, Effect, Evaluation, ExplainedSample, announce
-from lrptrain.findings.detectors.word_groups import SuspiciousWordGroup, alike, follows_meaning, with_all_alike
+from lrptrain.findings.detectors.word_groups import (
+    STANDS_OUT,
+    SuspiciousWordGroup,
+    alike,
+    follows_meaning,
+    with_all_alike,
+    without_common_parts,
+)
 from lrptrain.findings.text_words import TextWord, words_of
 from lrptrain.intervention import Region
 from lrptrain.monitor.record_builder import RecordBuilder
 
 TOWNS = ["oslo", "rome", "lima", "cairo", "paris", "delhi", "tokyo", "dublin"]
-OTHERS = [first + last for first in "bdgklmnprst" for last in ("a", "el", "im", "on", "ut")]
+OTHERS = [first + vowel + last for first in "bdgklmnprst" for vowel in "aeiou" for last in ("", "l", "m", "n", "t")]
 MOODS = ["good", "fine", "nice", "great", "lovely", "kind", "bad", "poor", "ugly", "sad", "cruel", "grim"]
 WORDS = ["[CLS]", "[SEP]", *TOWNS, *OTHERS, *MOODS, "@"]
 NUMBER = {word: i for i, word in enumerate(WORDS)}
 WIDTH = 400
+LIKE = 0.55
 
 
 def vectors():
-    """Towns are alike, and moods, of which the good ones are still more alike; other words are not."""
+    """Towns are alike, and moods, of which the good ones are still more alike; other words are not.
+
+    By a cosine of 0.25 in the mean, so that no kind stands out from what all words have.
+    """
     rng = np.random.default_rng(0)
     own = {word: rng.normal(size=WIDTH) for word in WORDS}
     town, mood, good, bad = rng.normal(size=(4, WIDTH))
     for word in TOWNS:
-        own[word] = own[word] + town
+        own[word] = own[word] + LIKE * town
     for i, word in enumerate(MOODS):
-        own[word] = own[word] + mood + 0.5 * (good if i < 6 else bad)
+        own[word] = own[word] + LIKE * (mood + 0.7 * (good if i < 6 else bad))
     return {NUMBER[word]: vector for word, vector in own.items()}
 
 
@@ -234,3 +245,53 @@ def test_it_is_told_in_words_and_confirmed_from_25_points_on():
     assert text.startswith("SHORTCUT confirmed, all classes: the model goes by which of 8 words of one")
     assert "Exchanged for those of another class's text, the answer's probability falls" in text.replace("\n  ", " ")
     assert record.scalars["relevance/severity"] == pytest.approx(0.9, abs=0.01)
+
+
+def put_in_by_a_task():
+    """What a word is read as, more or less, along two directions."""
+    rng = np.random.default_rng(4)
+    directions = rng.normal(size=(2, WIDTH))
+    return {i: rng.normal(size=2) @ directions for i in range(len(WORDS))}
+
+
+def never_pretrained():
+    """An embedding that knows nothing but its task: noise, and what the task put in."""
+    rng = np.random.default_rng(5)
+    return {i: rng.normal(size=WIDTH) + part for i, part in put_in_by_a_task().items()}
+
+
+def test_words_that_a_task_made_alike_are_of_no_kind():
+    """Each class's words are read alike, and so alike in an embedding that knows nothing else."""
+    vectors = never_pretrained()
+    along = np.linalg.svd(np.array(list(vectors.values())), full_matrices=False)[0][:, 0]
+    read = [WORDS[i] for i in np.argsort(-along) if WORDS[i] in OTHERS][:60]
+    words = [(NUMBER[word],) for word in OTHERS]
+    assert max(map(len, alike([(NUMBER[word],) for word in read], words, vectors))) >= 10  # as if of a kind
+    given = replace(evaluation(split(read), read), token_vectors=vectors)
+    assert detected(given) == []
+    # The same texts, and words that are alike beside what the task put in.
+    also = {i: part + VECTORS[i] for i, part in put_in_by_a_task().items()}
+    (one,) = detected(replace(evaluation(split(TOWNS), TOWNS), token_vectors=also))
+    assert one.finding.where.startswith("which of 8 words of one kind")
+
+
+def test_only_directions_that_stand_out_are_taken_out():
+    ids = range(len(WORDS))
+    plain = without_common_parts(VECTORS, 2)
+    mean = np.mean([VECTORS[i] for i in ids], axis=0)
+    assert all(np.allclose(plain[i], VECTORS[i] - mean, rtol=0, atol=1e-12) for i in ids)
+    # Against the singular value decomposition in full.
+    given = never_pretrained()
+    rows = np.array([given[i] for i in ids])
+    rows -= rows.mean(0)
+    left, spreads, directions = np.linalg.svd(rows, full_matrices=False)
+    assert spreads[1] ** 2 > STANDS_OUT * spreads[4] ** 2 > spreads[2] ** 2
+    expected = rows - (left[:, :2] * spreads[:2]) @ directions[:2]
+    rest = without_common_parts(given, 2)
+    assert np.allclose([rest[i] for i in ids], expected, rtol=0, atol=1e-9)
+    # Of as many words as there may be directions, or of none but one vector, nothing can be told.
+    few = {i: given[i] for i in range(5)}
+    centre = np.mean(list(few.values()), axis=0)
+    assert np.allclose(list(without_common_parts(few, 2).values()), list(few.values()) - centre, rtol=0, atol=1e-12)
+    same = dict.fromkeys(range(9), given[0])
+    assert np.allclose(list(without_common_parts(same, 2).values()), 0, rtol=0, atol=1e-12)
