@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from experiments.records import stamped
+
 Inputs = torch.Tensor | dict[str, torch.Tensor]
 Work = Callable[[], object]
 OUT_OF_MEMORY = "out of memory"
@@ -86,7 +88,7 @@ def apart(measure: Callable[[], dict[str, Any]], device: str, threads: int) -> d
     The parent must not have used more than one thread before.
     """
     if device != "cpu":
-        outcome = _outcome(measure)
+        outcome = stamped(_outcome(measure))
         gc.collect()  # what an error has left in its frames
         torch.cuda.empty_cache()
         return outcome
@@ -96,13 +98,13 @@ def apart(measure: Callable[[], dict[str, Any]], device: str, threads: int) -> d
         os.close(reader)
         torch.set_num_threads(threads)
         with os.fdopen(writer, "w", encoding="utf-8") as file:
-            json.dump(_outcome(measure), file)
+            json.dump(stamped(_outcome(measure)), file)
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader, encoding="utf-8") as file:
         text = file.read()
     os.waitpid(child, 0)
-    return json.loads(text) if text else {"error": f"the process was killed ({OUT_OF_MEMORY}?)"}
+    return json.loads(text) if text else stamped({"error": f"the process was killed ({OUT_OF_MEMORY}?)"})
 
 
 def _outcome(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
