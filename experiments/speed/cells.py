@@ -88,7 +88,7 @@ def apart(measure: Callable[[], dict[str, Any]], device: str, threads: int) -> d
     The parent must not have used more than one thread before.
     """
     if device != "cpu":
-        outcome = stamped(_outcome(measure))
+        outcome = _outcome(measure)
         gc.collect()  # what an error has left in its frames
         torch.cuda.empty_cache()
         return outcome
@@ -98,7 +98,7 @@ def apart(measure: Callable[[], dict[str, Any]], device: str, threads: int) -> d
         os.close(reader)
         torch.set_num_threads(threads)
         with os.fdopen(writer, "w", encoding="utf-8") as file:
-            json.dump(stamped(_outcome(measure)), file)
+            json.dump(_outcome(measure), file)
         os._exit(0)
     os.close(writer)
     with os.fdopen(reader, encoding="utf-8") as file:
@@ -108,6 +108,11 @@ def apart(measure: Callable[[], dict[str, Any]], device: str, threads: int) -> d
 
 
 def _outcome(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What was measured, or why it was not, with what it was measured on: threads are those of this process."""
+    return stamped(_measured(measure))
+
+
+def _measured(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         return measure()
     except torch.OutOfMemoryError:
