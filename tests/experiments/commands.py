@@ -8,6 +8,7 @@ import runpy
 import shlex
 import sys
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 READS = re.compile(r"no_options\(__doc__\)|ArgumentParser\(|parser\(__doc__\)")
@@ -20,7 +21,7 @@ class ParsedError(Exception):
 
 
 def parse_only(
-    self: argparse.ArgumentParser, *arguments: list[str], parse=argparse.ArgumentParser.parse_args
+    self: argparse.ArgumentParser, *arguments: list[str], parse: Any = argparse.ArgumentParser.parse_args
 ) -> argparse.Namespace:
     """Stand in for `parse_args`."""
     parse(self, *arguments)
