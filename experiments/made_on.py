@@ -10,7 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from experiments.records import KEY
+from experiments.command import no_options
+from experiments.records import CHANGED, KEY
 from experiments.table import write_between
 
 HERE = Path(__file__).resolve().parent
@@ -19,34 +20,43 @@ BEFORE = {
     "attention_debate": "3caa5b2",
     "blocks": "c7b911e",
     "class_specific": "3caa5b2",
+    "dashboard": "4aa5477",
     "default_method": "92065c8",
+    "demo": "bd23914",
     "detection": "c861c72",
+    "gallery": "2590a33",
+    "guidance": "59cbec0",
     "movies": "3caa5b2",
     "perturbation": "3caa5b2",
     "segment_digits": "3caa5b2",
     "segment_pets": "3caa5b2",
     "segmentation": "3caa5b2",
+    "speed": "50795ab",
     "sweep": "112a2dd",
     "trainers": "335c987",
     "tweets": "3caa5b2",
 }
 """The commit that last changed those results of an experiment that do not say themselves what they were made on."""
+CELLS = ("speed",)
+"""Experiments that keep many measurements in a file, each made at a time of its own."""
 
 
 def line(name: str) -> str:
     """Processor, versions and commits of an experiment's results, and how many of them do not say it."""
-    stamps = [stamp for record in _records(HERE / name / "results") for stamp in _stamps(record)]
+    records = list(_records(HERE / name / "results"))
+    if name in CELLS:
+        records = [cell for record in records for cell in _cells(record)]
+    stamps = [stamp for record in records for stamp in _stamps(record)]
     known = [stamp for stamp in stamps if stamp is not None]
     commits: dict[str, list[str]] = {}
     for stamp in known:
-        machine = f"{stamp['cpu']} ({stamp['instructions']}), threads: {stamp['threads']}, torch {stamp['torch']}"
-        commits.setdefault(machine, []).append(stamp["commit"])
+        commits.setdefault(_machine(stamp), []).append(stamp["commit"])
     parts = [f"{machine}, commits {', '.join(dict.fromkeys(found))}" for machine, found in commits.items()]
     text = f"Made on {'; '.join(parts)}." if parts else ""
-    if any(stamp["commit"].endswith("+") for stamp in known):
+    if any(stamp["commit"].endswith(CHANGED) for stamp in known):
         text += " A `+`: files that git tracks had been changed since."
-    if silent := len(stamps) - len(known):
-        whose = "the results" if not known else f"{silent} of the {len(stamps)} results"
+    if not known or len(known) < len(stamps):
+        whose = "the results" if not known else f"{len(stamps) - len(known)} of the {len(stamps)} results"
         text += (
             f" What {whose} were made on was not written down: a CPU, torch 2.15.0 by constraints.txt, last changed in "
             f"commit {BEFORE[name]}."
@@ -54,11 +64,34 @@ def line(name: str) -> str:
     return text.strip()
 
 
+def _machine(stamp: dict[str, Any]) -> str:
+    """What a stamp says of the machine; older ones know neither instructions nor threads."""
+    instructions = f" ({stamp['instructions']})" if "instructions" in stamp else ""
+    threads = f", threads: {stamp['threads']}" if "threads" in stamp else ""
+    return f"{stamp['cpu']}{instructions}{threads}, torch {stamp['torch']}"
+
+
 def _records(folder: Path) -> Iterator[Any]:
     for path in sorted(folder.rglob("*.json")):
         yield json.loads(path.read_text(encoding="utf-8"))
     for path in sorted(folder.rglob("*.jsonl")):
         yield from map(json.loads, path.read_text(encoding="utf-8").splitlines())
+
+
+def _cells(record: dict[str, Any]) -> list[dict[str, Any]]:
+    """The measurements of a file, each with its stamp: its own, or what the file and the cell say together."""
+    if KEY in record:
+        return [record]
+    if "variants" in record:  # by model within a variant
+        return [cell for row in record["variants"].values() for cell in row.values()]
+    cells = record.get("cells", record).values()
+    whole = {"cpu": record.get("cpu", record.get("device")), "torch": record.get("torch")}
+    return [{KEY: whole | {"commit": _plus(cell["commit"])}} if "commit" in cell else cell for cell in cells]
+
+
+def _plus(commit: str) -> str:
+    """A commit with the mark of records.py for what was changed."""
+    return commit.removesuffix("-dirty") + CHANGED * commit.endswith("-dirty")
 
 
 def _stamps(record: dict[str, Any]) -> list[dict[str, Any] | None]:
@@ -74,6 +107,7 @@ def readmes() -> dict[str, Path]:
 
 
 def main() -> None:
+    no_options(__doc__)
     for name, path in readmes().items():
         write_between(path, line(name), *MARKS)
         print(f"{name}: {line(name)}")

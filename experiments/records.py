@@ -15,10 +15,11 @@ import torch
 
 Record = dict[str, Any]
 KEY = "made_on"
+CHANGED = "+"
+"""Ends a commit if files that git tracks were changed since."""
 ROOT = Path(__file__).resolve().parents[1]
 
 
-@cache
 def made_on() -> dict[str, Any]:
     """Return processor, its widest instructions that torch uses, threads, version of torch, and commit."""
     return {
@@ -26,8 +27,14 @@ def made_on() -> dict[str, Any]:
         "instructions": torch.backends.cpu.get_cpu_capability(),
         "threads": torch.get_num_threads(),
         "torch": torch.__version__,
-        "commit": _commit(),
+        "commit": _started_at(),
     }
+
+
+@cache
+def _started_at() -> str:
+    """The commit as it was when this process first asked: files may change while it runs."""
+    return _commit()
 
 
 def stamped(record: Record) -> Record:
@@ -59,14 +66,14 @@ def _processor() -> str:
 
 
 def _commit() -> str:
-    """The checked out commit, with a + if files that git tracks were changed since; "unknown" without git."""
+    """The checked out commit, marked if files that git tracks were changed since; "unknown" without git."""
     try:
         head = _git("rev-parse", "--short=12", "HEAD")
         # Results are written while an experiment runs: they are no change of what runs.
         changed = _git("status", "--porcelain", "--untracked-files=no", "--", ":!experiments/*/results/*", ":!*.md")
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
-    return head + "+" * bool(changed)
+    return head + CHANGED * bool(changed)
 
 
 def _git(*arguments: str) -> str:

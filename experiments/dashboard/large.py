@@ -14,8 +14,10 @@ from typing import Any
 import numpy as np
 
 from experiments.dashboard.browser import run_folder, served_page
+from experiments.records import save
 from lrptrain.loggers import EpochRecord, Input, write_record
 
+HERE = Path(__file__).resolve().parent
 REPEATS = 9
 # Changes the address, as a control does, and returns the milliseconds until the plots are drawn anew, until the count
 # and the cards of the gallery are, and until all of its pictures are painted, each seen in the frame after it.
@@ -108,7 +110,9 @@ def main() -> None:
     with run_folder() as folder:
         write(folder, options.samples, options.classes)
         print("| seconds until | plots | cards | pictures |\n| --- | --- | --- | --- |")
-        for what, by_part in measure(folder, options.classes).items():
+        measured = measure(folder, options.classes)
+        save(HERE / "results" / "large.json", {"options": vars(options), "seconds": measured})
+        for what, by_part in measured.items():
             each = [by_part.get(part) for part in PARTS]
             cells = [f"{np.median(seconds):.2f} ({max(seconds):.2f})" if seconds else "" for seconds in each]
             print(f"| {what} | {' | '.join(cells)} |")

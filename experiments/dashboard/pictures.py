@@ -4,7 +4,7 @@
 .venv/bin/python -m experiments.dashboard.pictures runs/demo
 """
 
-import sys
+import argparse
 from pathlib import Path
 
 from tests.dashboard.browsing import Visit, chromium, served
@@ -15,9 +15,12 @@ SIZE = {"width": 1280, "height": 820}
 TARGET = ROOT / "experiments" / "demo"
 
 
-def main(runs: str) -> None:
+def main() -> None:
     """Write `experiments/demo/dashboard.png` and `dashboard_findings.png`."""
-    with chromium() as browser, served(Path(runs)) as address:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("runs", type=Path, help="folder that `lrptrain demo` has written")
+    runs = parser.parse_args().runs
+    with chromium() as browser, served(runs) as address:
         visit = Visit(browser, address, viewport=SIZE, color_scheme="light")
         visit.page.locator(".chart svg").nth(3).wait_for()
         visit.page.screenshot(path=TARGET / "dashboard.png")
@@ -28,4 +31,4 @@ def main(runs: str) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:])
+    main()

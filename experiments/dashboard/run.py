@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from experiments.dashboard.browser import chromium_path, run_folder, served_page
+from experiments.records import save
 from lrptrain.dashboard.maps import read_cards, read_history
 from lrptrain.dashboard.report import write_html_report
 from lrptrain.dashboard.runs import about_run, read_new_events
@@ -21,6 +22,7 @@ from lrptrain.files import folder_size_mb
 from lrptrain.findings import Evidence, Finding, Scope
 from lrptrain.loggers import EpochRecord, Input, RecordWriter
 
+HERE = Path(__file__).resolve().parent
 CLASSES = [f"class {number}" for number in range(10)]
 MEASURES = ("energy_pointing_game", "pointing_game", "rank_accuracy", "auprc")
 
@@ -146,6 +148,8 @@ def main() -> None:
         visits = [in_browser(folder) for _ in range(options.repeats)]
         rows |= {name: min(visit[name] for visit in visits) for name in visits[0]}
         rows["lrptrain report"] = timed(lambda: write_html_report(folder, folder / "report.html"))
+        measured = {"options": vars(options), "per evaluation": per_evaluation, "seconds": rows}
+        save(HERE / "results" / "page.json", measured)
         print("\n| what | seconds |\n| --- | --- |")
         print("\n".join(f"| {name} | {seconds:.2f} |" for name, seconds in rows.items()))
 

@@ -16,6 +16,7 @@ from scipy.ndimage import gaussian_filter
 
 from experiments.benchmark import image_marks
 from experiments.benchmark.cases import NO_MARK, Case
+from experiments.command import no_options
 from experiments.detection.properties import measured
 from experiments.table import markdown
 from lrptrain.findings.detectors.detail import RelianceOnDetail
@@ -85,6 +86,7 @@ def cases() -> list[Case]:
 
 
 def main() -> None:
+    no_options(__doc__)
     torch.set_num_threads(1)
     image_marks.PICTURE_MARKS |= KINDS
     rows = []

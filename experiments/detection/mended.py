@@ -21,6 +21,7 @@ from experiments.benchmark import image_marks, images
 from experiments.benchmark.cases import NO_MARK, Case
 from experiments.benchmark.images import Columns
 from experiments.benchmark.watch import HELD_OUT, MOMENTS, right
+from experiments.command import no_options
 from experiments.detection import detail, shading
 from experiments.table import markdown
 from lrptrain.callbacks import RelevanceGuidance
@@ -96,6 +97,7 @@ def accuracies(task: str, kind: str, swap: SwapName, seed: int) -> dict[str, flo
 
 
 def main() -> None:
+    no_options(__doc__)
     torch.set_num_threads(1)
     warnings.filterwarnings("ignore")
     image_marks.PICTURE_MARKS |= {**detail.KINDS, **shading.KINDS}

@@ -12,6 +12,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from experiments.command import no_options
 from experiments.data import dataset
 from experiments.detection.photographs import BLOCKS, EPOCHS, LR, VIT, classes_of, loader, photographs
 from experiments.detection.shading import LAMPS
@@ -80,6 +81,7 @@ def measured(kind: str, seed: int, light: str) -> dict[str, str]:
 
 
 def main() -> None:
+    no_options(__doc__)
     torch.set_num_threads(1)
     rows = []
     for each in PLAN:

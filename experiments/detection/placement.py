@@ -10,6 +10,7 @@ control.
 import torch
 
 from experiments.benchmark.cases import NO_MARK, Case
+from experiments.command import no_options
 from experiments.detection.properties import measured
 from experiments.table import markdown
 from lrptrain.findings.detectors.location import RelianceOnLocation
@@ -25,6 +26,7 @@ def cases() -> list[Case]:
 
 
 def main() -> None:
+    no_options(__doc__)
     torch.set_num_threads(1)
     rows = []
     for case in cases():

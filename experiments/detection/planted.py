@@ -10,6 +10,7 @@ import torch
 import torch.nn.functional as F
 from jaxtyping import Float, Int
 
+from experiments.command import no_options
 from experiments.detection.edges import COLOURS, WHOLE, WHOLE_SIDE, as_numbers, opened, scenes
 from experiments.real_models.samples import pets
 from experiments.table import markdown
@@ -89,6 +90,7 @@ def measured(images: Images, labels: Int[np.ndarray, " n"], kind: str, count: in
 
 
 def main() -> None:
+    no_options(__doc__)
     torch.set_num_threads(1)
     rows = [
         {"planted": kind, "images of": name} | measured(*found, kind, count)

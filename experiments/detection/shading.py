@@ -15,6 +15,7 @@ from experiments.benchmark import image_marks
 from experiments.benchmark.cases import NO_MARK, Case
 from experiments.benchmark.image_marks import COLUMNS, ROWS
 from experiments.benchmark.scenes import SIDE
+from experiments.command import no_options
 from experiments.detection.properties import measured
 from experiments.table import markdown
 from lrptrain.findings.detectors.shading import RelianceOnShading
@@ -51,6 +52,7 @@ def cases() -> list[Case]:
 
 
 def main() -> None:
+    no_options(__doc__)
     torch.set_num_threads(1)
     image_marks.PICTURE_MARKS |= KINDS
     rows = []

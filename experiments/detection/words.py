@@ -17,6 +17,7 @@ from experiments.benchmark.cases import NO_MARK, Case
 from experiments.benchmark.text_marks import Mark, put_behind
 from experiments.benchmark.texts import CLASSES
 from experiments.benchmark.watch import MOMENTS, _monitor, prepared, right, trained
+from experiments.command import no_options
 from experiments.short_tweets import tokenizer, with_word
 from experiments.table import markdown
 from lrptrain.batch import Sample
@@ -153,6 +154,7 @@ def _row(candidate: Candidate, net: torch.nn.Module, evaluation: Evaluation) -> 
 
 
 def main() -> None:
+    no_options(__doc__)
     torch.set_num_threads(1)
     text_marks.TEXT_MARKS |= KINDS
     rows = []

@@ -7,9 +7,13 @@ from pathlib import Path
 
 from PIL import Image
 
+from experiments.command import no_options
 from experiments.gallery.exhibits import exhibits
+from experiments.records import made_on, save
 
-DOCS = Path(__file__).resolve().parents[2] / "docs"
+HERE = Path(__file__).resolve().parent
+DOCS = HERE.parents[1] / "docs"
+RESULTS = HERE / "results" / "exhibits.json"
 HEAD = """# Gallery
 
 **What maps and findings look like, on real images and texts.** Red speaks for the class that is named, blue against
@@ -19,10 +23,14 @@ it; an outline or underline is what people marked. The page and its pictures are
 
 
 def main() -> None:
+    no_options(__doc__)
     folder = DOCS / "gallery"
     folder.mkdir(exist_ok=True)
+    made_on()  # asked before there are pictures, which are a change of the files at this commit
     parts, section = [HEAD], ""
+    captions = {}
     for exhibit in exhibits():
+        captions[exhibit.name] = exhibit.caption
         Image.fromarray(exhibit.picture).save(folder / f"{exhibit.name}.webp", quality=88, method=6)
         if exhibit.section != section:
             section = exhibit.section
@@ -30,6 +38,7 @@ def main() -> None:
         parts.append(f"![{plain(exhibit.caption)}](gallery/{exhibit.name}.webp)\n\n*{exhibit.caption}*\n")
         print(exhibit.name, exhibit.caption, flush=True)
     (DOCS / "gallery.md").write_text("\n".join(parts), encoding="utf-8")
+    save(RESULTS, {"exhibits": captions}, indent=1)
 
 
 def plain(caption: str) -> str:

@@ -13,12 +13,15 @@ import numpy as np
 import torch
 from torch import nn
 
+from experiments.command import no_options
+
 TARGET = Path(__file__).resolve().parents[2] / "tests" / "metrics" / "golden" / "quantus.npz"
 SAMPLES, SIDE = 24, 10
 PLAIN: dict[str, Any] = {"abs": False, "normalise": False, "disable_warnings": True, "display_progressbar": False}
 
 
 def main() -> None:
+    no_options(__doc__)
     import quantus  # not among what lrptrain needs
 
     generator = np.random.default_rng(0)

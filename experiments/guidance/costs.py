@@ -12,6 +12,7 @@ import torch
 from torch.utils.data import DataLoader
 
 from experiments.guidance.fitting import Trained, guidance, quiet_trainer
+from experiments.records import KEY, made_on
 
 PAIRS, WARM = 12, 2
 
@@ -49,10 +50,17 @@ def cost(module: Trained, loader: DataLoader, average: Callable[[Sequence[float]
 
 
 def write_costs(path: Path, found: Mapping[str, float]) -> None:
-    """Keep the costs of a table's arms."""
-    path.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    """Keep the costs of a table's arms, and what they were measured on: several, where some are of before."""
+    before = _file(path)
+    stamps = before.get(KEY, [None]) if any(before.get(arm) == cost for arm, cost in found.items()) else []
+    whole = {**found, KEY: [*(stamp for stamp in stamps if stamp != made_on()), made_on()]}
+    path.write_text(json.dumps(whole, indent=1) + "\n", encoding="utf-8")
 
 
 def read_costs(path: Path) -> dict[str, float]:
-    """Those that are measured already."""
+    """Those that are measured already, by arm."""
+    return {arm: cost for arm, cost in _file(path).items() if arm != KEY}
+
+
+def _file(path: Path) -> dict[str, Any]:
     return json.loads(path.read_text(encoding="utf-8")) if path.exists() else {}

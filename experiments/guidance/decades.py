@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from experiments.command import no_options
 from experiments.guidance import images, texts, tweets
 from experiments.guidance.arms import PLAIN, Arm, Task
 from experiments.guidance.fitting import Trained, fit
@@ -68,6 +69,7 @@ def table(runs: Sequence[Run]) -> str:
 
 def main() -> None:
     """Make the runs that are missing, and write the table."""
+    no_options(__doc__)
     tasks = [
         Task(loss, SEED, {"task": kind}, weight)
         for kind in STEPS

@@ -12,10 +12,12 @@ from typing import Any
 
 import torch
 
+from experiments.command import no_options
 from experiments.guidance import texts, tweets
 from experiments.guidance.arms import PLAIN
 from experiments.guidance.fitting import quiet_trainer
 from experiments.minilm import network
+from experiments.records import append
 from lrptrain.callbacks import RelevanceGuidance
 
 RESULTS = Path(__file__).resolve().parent / "results" / "default_weight.jsonl"
@@ -67,14 +69,14 @@ def table(runs: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Make the runs that are missing, and print the table."""
+    no_options(__doc__)
     warnings.filterwarnings("ignore")
     logging.getLogger("pytorch_lightning").setLevel(logging.ERROR)
     done = {(run["arm"], run["seed"]) for run in saved_runs()}
     for seed in SEEDS:
         for arm in ARMS:
             if (arm, seed) not in done:
-                with RESULTS.open("a", encoding="utf-8") as file:
-                    file.write(json.dumps(train(arm, seed)) + "\n")
+                append(RESULTS, train(arm, seed))
     print(table(saved_runs()))
 
 

@@ -13,6 +13,7 @@ import torch
 from torch.utils.data import DataLoader, StackDataset
 
 import lrptrain
+from experiments.command import no_options
 from experiments.guidance import report
 from experiments.guidance.arms import PLAIN, Arm
 from experiments.guidance.benchmarks import Benchmark, benchmarks
@@ -79,6 +80,7 @@ def table(lines: Sequence[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Make the runs that are missing, and write the table."""
+    no_options(__doc__)
     for seed in SEEDS:
         for name, correlation in SETTINGS:
             if f"{PLAIN} | {name} | {correlation} | seed {seed}" not in load(RESULTS):

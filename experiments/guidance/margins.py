@@ -10,6 +10,7 @@ from typing import Any
 
 import torch
 
+from experiments.command import no_options
 from experiments.guidance import images
 from experiments.guidance.arms import PLAIN, UPPER, Arm, Task
 from experiments.guidance.fitting import Trained, draw_weights, fit
@@ -63,6 +64,7 @@ def table(runs: Sequence[Run]) -> str:
 
 def main() -> None:
     """Make the runs that are missing, and write the table."""
+    no_options(__doc__)
     tasks = [Task(arm, seed, {}, WEIGHT if arm.startswith("consistency") else 0.0) for seed in SEEDS for arm in ARMS]
     complete(RESULTS, tasks, train, 1)
     write_between(HERE / "README.md", table(list(load(RESULTS).values())), *MARKS)

@@ -11,6 +11,7 @@ import torch
 from PIL import Image
 from torch import nn
 
+from experiments.command import no_options
 from experiments.data import dataset
 from experiments.detection.edges import COLOURS, THINGS, as_numbers, opened
 from experiments.guidance.arms import Arm
@@ -113,6 +114,7 @@ def module(seed: int, arm: Arm, lr: float = LR) -> Trained:
 
 def main() -> None:
     """Print the upper bound's accuracy on validation images, for each rate."""
+    no_options(__doc__)
     train, val = (columns(split, None, CHOOSING_SEED) for split in ("train", "val"))
     for lr in TRIED:
         own = module(CHOOSING_SEED, Arm(clean=True), lr)

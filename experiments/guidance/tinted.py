@@ -13,6 +13,7 @@ import pytorch_lightning as pl
 import torch
 from torch import Tensor
 
+from experiments.command import no_options
 from experiments.data import dataset
 from experiments.detection.photographs import BLOCKS, CLASSES, CORRELATION, LR, VIT, photographs, planted
 from experiments.guidance.arms import PLAIN, UPPER, Arm, Task
@@ -77,6 +78,7 @@ def table(runs: Sequence[Run]) -> str:
 
 def main() -> None:
     """Make the runs that are missing, and write the table."""
+    no_options(__doc__)
     tasks = [Task(arm, seed, {}, (*own.weights, 0.0)[0]) for seed in SEEDS for arm, own in ARMS.items()]
     complete(RESULTS, tasks, train, 1)
     write_between(HERE / "README.md", table(list(load(RESULTS).values())), *MARKS)

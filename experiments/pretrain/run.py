@@ -22,6 +22,7 @@ from safetensors.torch import save_file
 from torch import Tensor
 
 from experiments.data import dataset
+from experiments.records import append
 from experiments.vision import MEAN, STD, augment, fit, logits, vit
 
 HERE = Path(__file__).resolve().parent
@@ -103,6 +104,7 @@ def main() -> None:
         "test_images": len(truth),
         "accuracy": round(accuracy, 4),
     }
+    append(HERE / "results" / "runs.jsonl", report)
     print(json.dumps(report), f"-> {arguments.output}")
 
 

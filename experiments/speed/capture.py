@@ -16,6 +16,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch.utils._python_dispatch import TorchDispatchMode
 
 import lrptrain
+from experiments.command import no_options
 from experiments.table import markdown
 
 METHODS = ("attnlrp", "input_x_gradient", "generic_attention", "rollout", "transformer_attribution")
@@ -56,6 +57,7 @@ def said(work: Callable[[], object]) -> str:
 
 
 def main() -> None:
+    no_options(__doc__)
     torch.manual_seed(0)
     model = VisionTransformer(img_size=64, embed_dim=96, depth=3, num_heads=3, num_classes=10).eval()
     images = torch.randn(2, 3, 64, 64)

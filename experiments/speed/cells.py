@@ -13,6 +13,8 @@ from typing import Any
 import torch
 from torch import nn
 
+from experiments.records import stamped
+
 Inputs = torch.Tensor | dict[str, torch.Tensor]
 Work = Callable[[], object]
 OUT_OF_MEMORY = "out of memory"
@@ -102,10 +104,15 @@ def apart(measure: Callable[[], dict[str, Any]], device: str, threads: int) -> d
     with os.fdopen(reader, encoding="utf-8") as file:
         text = file.read()
     os.waitpid(child, 0)
-    return json.loads(text) if text else {"error": f"the process was killed ({OUT_OF_MEMORY}?)"}
+    return json.loads(text) if text else stamped({"error": f"the process was killed ({OUT_OF_MEMORY}?)"})
 
 
 def _outcome(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    """What was measured, or why it was not, with what it was measured on: threads are those of this process."""
+    return stamped(_measured(measure))
+
+
+def _measured(measure: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         return measure()
     except torch.OutOfMemoryError:

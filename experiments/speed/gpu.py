@@ -18,7 +18,7 @@ import torch
 from torch import nn
 
 import lrptrain
-from experiments.records import made_on
+from experiments.records import made_on, stamped
 from experiments.speed.cells import OUT_OF_MEMORY, Inputs, apart, time_and_memory, training_pass
 from experiments.speed.peers import PEERS
 from experiments.speed.works import TRAINING, placed, work_of
@@ -181,7 +181,7 @@ def measure(arguments: argparse.Namespace, device: str, found: dict[str, Any], p
                 cell = apart(measured, device, arguments.threads)
             if name in PATCHING and "seconds" in cell:
                 cell["time"] = cell["seconds"] / of_training(cells, title, precision, "seconds")
-            cells[f"{title} | {precision} | {name}"] = cell | {"commit": made_on()["commit"]}
+            cells[f"{title} | {precision} | {name}"] = stamped(cell)
             path.write_text(json.dumps(found, indent=0, sort_keys=True) + "\n", encoding="utf-8")
             print(title, precision, name, cell, sep=" | ", flush=True)
             check_device(device)

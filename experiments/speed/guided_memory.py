@@ -19,6 +19,7 @@ import torch
 from torch import nn
 from torch.profiler import ProfilerActivity, profile
 
+from experiments.records import made_on
 from experiments.speed import memory, run
 from experiments.speed.cells import Inputs, Work, apart
 from experiments.speed.guided import BATCH, OBJECTIVES, PLAIN, plain_step, step_of
@@ -95,7 +96,7 @@ def measure(arguments: argparse.Namespace, found: dict[str, Any]) -> None:
             key = f"{title} | {name}"
             if key in cells:
                 continue
-            cells[key] = {**cell(title, name, arguments.rounds), "commit": found["commit"]}
+            cells[key] = cell(title, name, arguments.rounds)
             RESULTS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
             print(key, cells[key], flush=True)
 
@@ -126,7 +127,7 @@ def main() -> None:
     torch.set_num_threads(1)  # until the processes of the cells
     found: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {"cells": {}}
     if not arguments.tables_only:
-        found |= {"cpu": memory.processor(), "torch": torch.__version__, "commit": memory.commit()}
+        found |= {"cpu": made_on()["cpu"], "torch": torch.__version__}
         measure(arguments, found)
     text = table(found)
     write_between(HERE / "README.md", text, START, END)

@@ -8,8 +8,6 @@ Each cell is a process of its own, saved in `results/`; a run that was cut off g
 import argparse
 import json
 import math
-import platform
-import subprocess
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from experiments.records import made_on
 from experiments.speed.cells import Inputs, apart, time_and_memory, training_pass
 from experiments.speed.works import TRAINING, work_of
 from experiments.table import markdown, write_between
@@ -90,7 +89,6 @@ def measure(arguments: argparse.Namespace, found: dict[str, Any]) -> None:
                     if key in cells:
                         continue
                     cells[key] = cell(title, tokens, name, arguments.rounds, written_out=bool(way))
-                    cells[key]["commit"] = found["commit"]
                     RESULTS.write_text(json.dumps(found, indent=1, sort_keys=True) + "\n", encoding="utf-8")
                     print(key, cells[key], flush=True)
 
@@ -122,20 +120,6 @@ def _ratio(cells: dict[str, Any], title: str, tokens: int, name: str, what: str)
     return f"{one['bytes'] / base['bytes'] if what == 'memory' else one['time']:.2f}"
 
 
-def processor() -> str:
-    """The name of the CPU."""
-    facts = Path("/proc/cpuinfo")
-    lines = facts.read_text(encoding="utf-8").splitlines() if facts.exists() else []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
-
-
-def commit() -> str:
-    """The commit that is measured."""
-    asked = ["git", "describe", "--always", "--dirty"]
-    return subprocess.run(asked, capture_output=True, text=True, check=True, cwd=HERE).stdout.strip()
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rounds", type=int, default=3)
@@ -147,7 +131,7 @@ def main() -> None:
     torch.set_num_threads(1)  # until the processes of the cells
     found: dict[str, Any] = json.loads(RESULTS.read_text(encoding="utf-8")) if RESULTS.exists() else {"cells": {}}
     if not arguments.tables_only:
-        found |= {"cpu": processor(), "torch": torch.__version__, "commit": commit()}
+        found |= {"cpu": made_on()["cpu"], "torch": torch.__version__}
         measure(arguments, found)
     text = table(found)
     write_between(HERE / "README.md", text, START, END)

@@ -10,6 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any
 
+from experiments.command import no_options
 from experiments.parallel import load
 from experiments.sweep.words import ATTENTION, METHODS, OK, REASONS
 from experiments.table import markdown, write_between
@@ -168,7 +169,12 @@ square one. Anything else is the reason that the error gives, in few words. **Gl
 every block; **local** attention has windows, merged or reduced tokens."""
 
 
-if __name__ == "__main__":
+def main() -> None:
+    no_options(__doc__)
     PAGE.write_text(page(), encoding="utf-8")
     write_between(Path(__file__).resolve().parent / "README.md", summary())
     print(f"{PAGE} ({', '.join(f'{name} {version(name)}' for name in ('torch', 'transformers', 'timm'))})")
+
+
+if __name__ == "__main__":
+    main()

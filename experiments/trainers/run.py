@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from experiments.command import no_options
 from experiments.guidance import tweets
 from experiments.guidance.measures import accuracy
 from experiments.guidance.texts import inputs, parts
@@ -102,6 +103,7 @@ def table(runs: list[dict[str, Any]]) -> str:
 
 def main() -> None:
     """Make the runs that are missing, and write the table."""
+    no_options(__doc__)
     quiet()
     done = {(run["seed"], run["arm"]) for run in saved_runs()}
     for seed in SEEDS:

@@ -1,4 +1,4 @@
-"""Experiments import from the root, say what data they lack, and their committed tables are those of the results."""
+"""Experiments import from the root, their commands parse, they say what data they lack, and tables are the results'."""
 
 import os
 import subprocess
@@ -32,6 +32,8 @@ for name in ("tweets", "segmentation", "perturbation"):
 blocks = import_module("experiments.blocks.run")
 of_vit = json.loads(Path("experiments/blocks/results/vit.json").read_text(encoding="utf-8"))
 check("blocks", [blocks.tables(results("blocks", "minilm"), of_vit)])
+golden = import_module("experiments.golden.run")
+check("golden", [golden.table(json.loads(golden.RESULTS.read_text(encoding="utf-8"))["errors"])])
 movies, report = (import_module(f"experiments.movies.{part}") for part in ("run", "report"))
 methods = {name: runs for name, runs in movies.results([0, 1], False).items() if "unsupported" not in runs[0]}
 named = {movies.path_of(seed, name) for seed in (0, 1) for name in movies.rows()}
@@ -69,14 +71,20 @@ for part in ("decades", "margins", "two_shortcuts", "tinted"):
     check("guidance", [module.table(list(load(module.RESULTS).values()))])
 check("segment_pets", import_module("experiments.segment_pets.report").tables(pets).values())
 made_on = import_module("experiments.made_on")
+assert set(made_on.readmes()) == {path.parent.name for path in Path("experiments").glob("*/README.md")}
 assert made_on.readmes().keys() > made_on.BEFORE.keys()
 for name in made_on.readmes():
     check(name, [made_on.line(name)])
 print("checked")
 """
+COMMANDS = """
+from tests.experiments.commands import check_commands
+check_commands()
+print("parsed")
+"""
 RUN_WITHOUT_DATA = """
 import runpy, sys
-del sys.modules["experiments.segmentation.run"]
+sys.modules.pop("experiments.segmentation.run", None)
 runpy.run_module("experiments.segmentation.run", run_name="__main__")
 """
 
@@ -89,10 +97,10 @@ def python(*arguments: str, **environment: str) -> subprocess.CompletedProcess:
     )
 
 
-def test_modules_import_tables_are_those_of_the_results_and_missing_data_are_one_clear_line(tmp_path):
+def test_modules_import_tables_are_the_results_commands_parse_and_missing_data_are_one_clear_line(tmp_path):
     """In one process, as what they import takes longer than what they do."""
-    done = python("-c", "\n".join([IMPORT_ALL, TABLES, RUN_WITHOUT_DATA]), LRPTRAIN_DATA=str(tmp_path))
-    assert done.stdout == "imported\nchecked\n", done.stderr[-2000:]
+    done = python("-c", "\n".join([IMPORT_ALL, TABLES, COMMANDS, RUN_WITHOUT_DATA]), LRPTRAIN_DATA=str(tmp_path))
+    assert done.stdout == "imported\nchecked\nparsed\n", done.stderr[-2000:]
     assert done.returncode == 1
     (line,) = done.stderr.strip().splitlines()
     assert str(tmp_path / "data" / "oxford_pets3") in line
