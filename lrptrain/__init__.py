@@ -8,8 +8,9 @@ if TYPE_CHECKING:
     from lrptrain.auditing.audit import audit
     from lrptrain.auditing.compare import compare
     from lrptrain.batch.task import OneLabel, Regression
+    from lrptrain.guidance.group_dro import GroupDROLoss
     from lrptrain.guidance.loop import Guidance
-    from lrptrain.guidance.transformers_trainer import guide
+    from lrptrain.guidance.transformers_trainer import group_dro, guide
     from lrptrain.monitor.check import check
     from lrptrain.monitor.loop_monitor import Monitor
     from lrptrain.relevance import (
@@ -41,6 +42,7 @@ __all__ = [
     "Composite",
     "Decomposition",
     "Explanation",
+    "GroupDROLoss",
     "Guidance",
     "Monitor",
     "NonFiniteError",
@@ -61,6 +63,7 @@ __all__ = [
     "compare",
     "compare_repairs",
     "decompose",
+    "group_dro",
     "guide",
     "methods",
     "record",
@@ -81,7 +84,9 @@ _ORIGINS = {
     "OneLabel": "lrptrain.batch.task",
     "Regression": "lrptrain.batch.task",
     "Monitor": "lrptrain.monitor.loop_monitor",
+    "GroupDROLoss": "lrptrain.guidance.group_dro",
     "Guidance": "lrptrain.guidance.loop",
+    "group_dro": "lrptrain.guidance.transformers_trainer",
     "guide": "lrptrain.guidance.transformers_trainer",
 }
 _MODULES = ("rules", "targets")
