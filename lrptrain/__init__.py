@@ -36,7 +36,9 @@ if TYPE_CHECKING:
         use_rules,
     )
     from lrptrain.repairing.comparison import compare_repairs
+    from lrptrain.repairing.jtt import jtt_weights
     from lrptrain.repairing.repair import repair
+    from lrptrain.repairing.trainings import compare_models
 
 __all__ = [
     "Composite",
@@ -61,10 +63,12 @@ __all__ = [
     "audit",
     "check",
     "compare",
+    "compare_models",
     "compare_repairs",
     "decompose",
     "group_dro",
     "guide",
+    "jtt_weights",
     "methods",
     "record",
     "register_method",
@@ -79,7 +83,9 @@ _ORIGINS = {
     "audit": "lrptrain.auditing.audit",
     "compare": "lrptrain.auditing.compare",
     "check": "lrptrain.monitor.check",
+    "compare_models": "lrptrain.repairing.trainings",
     "compare_repairs": "lrptrain.repairing.comparison",
+    "jtt_weights": "lrptrain.repairing.jtt",
     "repair": "lrptrain.repairing.repair",
     "OneLabel": "lrptrain.batch.task",
     "Regression": "lrptrain.batch.task",
