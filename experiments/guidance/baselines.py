@@ -15,6 +15,7 @@ from typing import Any
 
 import torch
 
+import lrptrain
 from experiments.guidance import afr, report, rr_clarc
 from experiments.guidance.arms import PLAIN, UPPER, WEIGHTS, Arm, Task
 from experiments.guidance.benchmarks import Benchmark, benchmarks, with_few_annotations
@@ -114,8 +115,8 @@ def _jtt(benchmark: Benchmark, task: Task) -> tuple[dict[str, Any], torch.nn.Mod
     first = benchmark.module(task.seed, Arm())
     alike = torch.ones(len(columns["label"]), dtype=torch.float64)
     fit(first, benchmark.batches(columns, alike, task.seed), round(FIRST_SHARE * benchmark.steps), 0.0, task.seed)
-    wrong = benchmark.logits(first.net, columns).argmax(1) != columns["label"]
-    weights = torch.where(wrong, task.setting["factor"], 1.0).double()
+    weights = lrptrain.jtt_weights(first.net, benchmark.batches(columns, alike, task.seed), task.setting["factor"])
+    wrong = weights > 1
     found, net = _fitted(benchmark, task, Arm(), columns, weights)
     conflicting = columns["group"] == 0
     return {

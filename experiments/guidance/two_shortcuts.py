@@ -56,7 +56,7 @@ def train(task: Task) -> dict[str, Any]:
     columns = marked_digits(
         "train", dict.fromkeys(SHORTCUTS, SHUFFLED) if arm.clean else SHORTCUTS, images.SIZE, task.seed
     )
-    module = Trained(images.network(task.seed), lambda batch: {"x": batch["image"]}, arm, images.LR, groups=2)
+    module = Trained(images.network(task.seed), lambda batch: {"x": batch["image"]}, arm, images.LR)
     loader = images.batches(columns, draw_weights(columns, arm), task.seed)
     steps = STEPS * (2 if task.arm.endswith(TWICE) else 1)
     measured: dict[str, Any] = {"seconds": fit(module, loader, steps, task.weight, task.seed)}
