@@ -7,6 +7,7 @@ import torch
 import torch.nn.functional as F
 from guided import RATE, fit, sgd_module, weights
 from guided_loops import Labelled, hugging_face_trainer
+from processes import one_and_two, result
 from setting import data, loader, trainer, vit
 from test_guidance_gradients import assert_close
 
@@ -56,6 +57,9 @@ def test_a_module_trains_by_the_textbook(tmp_path):
     assert "group_dro/loss_2" in logged
     assert "group_dro/loss_3" not in logged
     assert "training_step" not in vars(module)
+    again = sgd_module()
+    fit(tmp_path, again, columns, callback)  # another training begins with equal shares
+    assert_close(weights(again.net), expected)
 
 
 def test_groups_may_be_a_function_of_the_batch_and_labels_come_in_a_tuple(tmp_path):
@@ -206,3 +210,11 @@ def test_the_trainer_of_transformers_wants_its_column(tmp_path):
     del columns["group"]
     with pytest.raises(ValueError, match="group_dro finds no 'group' in a batch"):
         hugging_face_run(columns, tmp_path)
+
+
+def test_two_processes_train_as_one_does(tmp_path):
+    one, two = one_and_two(tmp_path, "group_dro_ddp_script.py")
+    expected = result(one, "shares")
+    for rank in (0, 1):
+        assert result(two, "shares", rank) == pytest.approx(expected, rel=1e-9)
+        assert_close(torch.load(two / f"state-{rank}.pt"), torch.load(one / "state-0.pt"))
