@@ -105,7 +105,7 @@ def _measured(
     found = {AS_THEY_ARE: float(right.mean()), WORST_CLASS: lowest_accuracy(right, label)}
     for balance in balances:
         if balance == GROUPS:
-            pairs = np.stack([[sample.group for sample in samples], label], 1)
+            pairs = np.stack([np.array([sample.group for sample in samples]), label], 1)
             found[WORST_GROUP] = lowest_accuracy(right, np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1))
         else:
             found[OF_OTHERS[balance]] = _accuracy_swapped(model, samples, label, balance, swaps, device, task)

@@ -17,7 +17,8 @@ class Network(nn.Module):
     def __init__(self):
         super().__init__()
         torch.manual_seed(0)
-        self.blocks = nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.Linear(4, 4), nn.Tanh()))
+        self.first = nn.Linear(3, 4)
+        self.blocks = nn.Sequential(self.first, nn.Sequential(nn.Linear(4, 4), nn.Tanh()))
         self.head = nn.Linear(4, 2)
 
     def forward(self, x):
@@ -74,7 +75,7 @@ def test_a_direction_is_that_of_the_surroundings_and_training_against_it_unlearn
     annotated = {"image": image, "mask": mask, "label": label}
     directions = rr_clarc.shortcut_directions(net, inputs, annotated, 2, seed=0)
     # The first block is linear: red for class 0 in place of green, whatever lies inside.
-    expected = net.blocks[0].weight.detach() @ torch.tensor([1.0, -1.0, 0.0])
+    expected = net.first.weight.detach() @ torch.tensor([1.0, -1.0, 0.0])
     assert torch.allclose(directions[0][0], expected / expected.norm(), atol=1e-4)
     assert torch.allclose(directions[0][1], -directions[0][0], atol=1e-4)
 

@@ -31,10 +31,10 @@ def losses_of(weight, features, label):
 
 def textbook(shares, losses, group):
     """The new shares, and the loss: q_g <- q_g exp(step * loss_g), normalised; then sum of q_g loss_g."""
-    means = {}
+    of_group: dict[int, list[torch.Tensor]] = {}
     for value, member in zip(losses, group.tolist(), strict=True):
-        means.setdefault(member, []).append(value)
-    means = {member: sum(values) / len(values) for member, values in means.items()}
+        of_group[member] = [*of_group.get(member, []), value]
+    means = {member: torch.stack(values).sum() / len(values) for member, values in of_group.items()}
     moved = [
         share * math.exp(STEP * float(means[index].detach())) if index in means else share
         for index, share in enumerate(shares)

@@ -36,7 +36,7 @@ def test_errors_are_drawn_more_often_whatever_the_loaders_order():
     assert torch.equal(torch.random.get_rng_state(), state)
     assert model.training
     # What the sampler draws: a share of 7 e / (7 e + n - e) are errors.
-    drawn = torch.utils.data.WeightedRandomSampler(found, 4000, generator=torch.Generator().manual_seed(0))
+    drawn = torch.utils.data.WeightedRandomSampler(found.tolist(), 4000, generator=torch.Generator().manual_seed(0))
     share = expected[list(drawn)].eq(7.0).double().mean().item()
     errors = int(conflicting.sum())
     assert share == pytest.approx(7 * errors / (7 * errors + 90 - errors), abs=4 * 0.5 / 4000**0.5)
