@@ -6,6 +6,7 @@ if __name__ != "lrptrain.callbacks":
     raise ImportError("import lrptrain.callbacks, not the bare folder `callbacks`")
 
 from lrptrain.callbacks.explanation_audit import ExplanationAudit
+from lrptrain.callbacks.group_dro import GroupDRO
 from lrptrain.callbacks.pareto_checkpoint import ParetoCheckpoint
 from lrptrain.callbacks.relevance_guidance import RelevanceGuidance
 from lrptrain.callbacks.relevance_monitor import RelevanceMonitor
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ExplanationAudit",
+    "GroupDRO",
     "ParetoCheckpoint",
     "RelevanceGuidance",
     "RelevanceMonitor",

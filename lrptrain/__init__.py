@@ -8,8 +8,9 @@ if TYPE_CHECKING:
     from lrptrain.auditing.audit import audit
     from lrptrain.auditing.compare import compare
     from lrptrain.batch.task import OneLabel, Regression
+    from lrptrain.guidance.group_dro import GroupDROLoss
     from lrptrain.guidance.loop import Guidance
-    from lrptrain.guidance.transformers_trainer import guide
+    from lrptrain.guidance.transformers_trainer import group_dro, guide
     from lrptrain.monitor.check import check
     from lrptrain.monitor.loop_monitor import Monitor
     from lrptrain.relevance import (
@@ -35,12 +36,15 @@ if TYPE_CHECKING:
         use_rules,
     )
     from lrptrain.repairing.comparison import compare_repairs
+    from lrptrain.repairing.jtt import jtt_weights
     from lrptrain.repairing.repair import repair
+    from lrptrain.repairing.trainings import compare_models
 
 __all__ = [
     "Composite",
     "Decomposition",
     "Explanation",
+    "GroupDROLoss",
     "Guidance",
     "Monitor",
     "NonFiniteError",
@@ -59,9 +63,12 @@ __all__ = [
     "audit",
     "check",
     "compare",
+    "compare_models",
     "compare_repairs",
     "decompose",
+    "group_dro",
     "guide",
+    "jtt_weights",
     "methods",
     "record",
     "register_method",
@@ -76,12 +83,16 @@ _ORIGINS = {
     "audit": "lrptrain.auditing.audit",
     "compare": "lrptrain.auditing.compare",
     "check": "lrptrain.monitor.check",
+    "compare_models": "lrptrain.repairing.trainings",
     "compare_repairs": "lrptrain.repairing.comparison",
+    "jtt_weights": "lrptrain.repairing.jtt",
     "repair": "lrptrain.repairing.repair",
     "OneLabel": "lrptrain.batch.task",
     "Regression": "lrptrain.batch.task",
     "Monitor": "lrptrain.monitor.loop_monitor",
+    "GroupDROLoss": "lrptrain.guidance.group_dro",
     "Guidance": "lrptrain.guidance.loop",
+    "group_dro": "lrptrain.guidance.transformers_trainer",
     "guide": "lrptrain.guidance.transformers_trainer",
 }
 _MODULES = ("rules", "targets")

@@ -78,7 +78,7 @@ def _digits(split: str, agreeing: float | None, seed: int) -> Batch:
 
 
 def _digit_module(seed: int, arm: Arm) -> Trained:
-    return Trained(images.network(seed), lambda batch: {"x": batch["image"]}, arm, images.LR, groups=2)
+    return Trained(images.network(seed), lambda batch: {"x": batch["image"]}, arm, images.LR)
 
 
 @cache

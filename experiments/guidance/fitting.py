@@ -16,16 +16,18 @@ from torchvision.transforms import ColorJitter
 import lrptrain
 from experiments.guidance.arms import Arm
 from experiments.vision import MEAN, STD
-from lrptrain.callbacks import RelevanceGuidance
+from lrptrain.callbacks import GroupDRO, RelevanceGuidance
 from lrptrain.guidance import swap_outside, swap_tokens
 from lrptrain.guidance.evidence import evidence
 
 Batch = dict[str, Tensor]
 Precision = Literal["32-true", "bf16-mixed"]
+GROUPS = 2
+"""With another class's shortcut, and with that of the own."""
 
 
 class Trained(pl.LightningModule):
-    """Cross-entropy, the same on swapped surroundings, or group DRO, with AdamW and a one-cycle schedule."""
+    """Cross-entropy, or the same on swapped surroundings, with AdamW and a one-cycle schedule."""
 
     def __init__(
         self,
@@ -33,12 +35,10 @@ class Trained(pl.LightningModule):
         inputs: Callable[[Batch], dict[str, Tensor]],
         arm: Arm,
         lr: float,
-        groups: int = 1,
         precision: Precision = "32-true",
     ):
         super().__init__()
         self.net, self.inputs, self.arm, self.lr, self.trained_in = net, inputs, arm, lr, precision
-        self.register_buffer("share", torch.full((groups,), 1 / groups))
 
     def training_step(self, batch: Batch, batch_idx: int) -> Tensor:
         if self.arm.rule == "swapped":
@@ -46,17 +46,7 @@ class Trained(pl.LightningModule):
         if self.arm.rule == "jitter":
             batch = {**batch, "image": jittered(batch["image"])}
         output = self.net(**self.inputs(batch))
-        losses = F.cross_entropy(getattr(output, "logits", output), batch["label"], reduction="none")
-        return self._robust(losses, batch["group"]) if self.arm.rule == "group_dro" else losses.mean()
-
-    def _robust(self, losses: Tensor, group: Tensor) -> Tensor:
-        """Sagawa et al. 2020, "Distributionally robust neural networks for group shifts", algorithm 1."""
-        member = F.one_hot(group, len(self.share)).to(losses)
-        present = member.sum(0) > 0
-        means = (member * losses[:, None]).sum(0) / member.sum(0).clamp(min=1)
-        self.share *= torch.where(present, (self.arm.group_step * means.detach()).exp(), 1.0)
-        self.share /= self.share.sum()
-        return (self.share * means).sum()
+        return F.cross_entropy(getattr(output, "logits", output), batch["label"])
 
     def configure_optimizers(self) -> Any:
         optimizer = torch.optim.AdamW(self.parameters(), lr=self.lr, weight_decay=self.arm.weight_decay)
@@ -88,7 +78,9 @@ def jittered(images: Tensor) -> Tensor:
 def fit(module: Trained, loader: DataLoader, steps: int, weight: float, seed: int) -> float:
     """Train for so many steps; seconds taken."""
     options = module.arm.guidance
-    callbacks = [] if options is None else [guidance(options, weight, seed)]
+    callbacks: list[pl.Callback] = [] if options is None else [guidance(options, weight, seed)]
+    if module.arm.rule == "group_dro":
+        callbacks.append(GroupDRO(GROUPS, step_size=module.arm.group_step))
     started = time.monotonic()
     quiet_trainer(steps, callbacks, module.trained_in).fit(module, loader)
     module.eval()

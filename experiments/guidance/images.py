@@ -89,7 +89,7 @@ def prepared(task: Task) -> tuple[Trained, DataLoader]:
     arm = arm_of(task.arm)
     torch.set_num_threads(1)
     data = digits("train", "none" if arm.clean else task.setting["shortcut"], task.setting["correlation"], task.seed)
-    module = Trained(network(task.seed), lambda batch: {"x": batch["image"]}, arm, LR, groups=2)
+    module = Trained(network(task.seed), lambda batch: {"x": batch["image"]}, arm, LR)
     return module, loader(data, arm, task.seed)
 
 

@@ -21,7 +21,7 @@ PRECISION = "bf16-mixed"
 
 def module(net: nn.Module, arm: Arm, lr: float) -> Trained:
     """What trains it."""
-    return Trained(net, inputs, arm, lr, groups=2, precision=PRECISION)
+    return Trained(net, inputs, arm, lr, precision=PRECISION)
 
 
 def inputs(texts: Texts) -> Texts:

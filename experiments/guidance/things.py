@@ -109,7 +109,7 @@ def network(seed: int) -> nn.Module:
 
 def module(seed: int, arm: Arm, lr: float = LR) -> Trained:
     """What trains it."""
-    return Trained(network(seed), lambda batch: {"x": batch["image"]}, arm, lr, groups=2)
+    return Trained(network(seed), lambda batch: {"x": batch["image"]}, arm, lr)
 
 
 def main() -> None:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from torch.optim import Optimizer
 
 from lrptrain.batch import model_inputs
+from lrptrain.guidance.group_dro import GroupDROStep
 from lrptrain.guidance.guided_step import GuidedStep, Progress
 from lrptrain.guidance.guided_training import GuidedTraining
 from lrptrain.relevance.interception import checkpoints
@@ -160,7 +161,7 @@ class LoopStep:
         step: The step that is guided, or None.
     """
 
-    def __init__(self, step: GuidedStep | None) -> None:
+    def __init__(self, step: GuidedStep | GroupDROStep | None) -> None:
         self._step = step
         self._listening = ExitStack()
         self._replaying = ExitStack()

@@ -1,6 +1,5 @@
 """All repairs of a last layer beside each other, on a user's own model and samples."""
 
-import textwrap
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
@@ -11,6 +10,7 @@ from lrptrain.batch import BatchAdapter, Sample
 from lrptrain.batch.task import Task, TaskName, find_task
 from lrptrain.repairing.balance import GROUPS, Balance, Swaps
 from lrptrain.repairing.erasure import NothingLeftError
+from lrptrain.repairing.predictions import accuracy_table, not_compared_lines
 from lrptrain.repairing.repair import (
     AS_THEY_ARE,
     FEWEST,
@@ -26,8 +26,6 @@ from lrptrain.repairing.repair import (
 
 AS_TRAINED = "as trained"
 BY_DEFAULT: tuple[Balance, ...] = ("surroundings", GROUPS)
-COLUMN = 14
-WIDTH = 80
 
 
 @dataclass(frozen=True)
@@ -57,31 +55,14 @@ class RepairComparison:
     def __str__(self) -> str:
         """Return a table: a row per repair, a column per accuracy."""
         first = next(iter(self.repairs.values()))
-        names = [AS_TRAINED, *self.repairs]
-        cells = [first.before, *(each.after for each in self.repairs.values())]
-        width = max(map(len, names)) + 2
-        heads = [textwrap.wrap(title, COLUMN - 2) for title in first.before]
-        height = max(map(len, heads))
-        stacked = [[""] * (height - len(head)) + head for head in heads]
-        header = [
-            (" " * width + "".join(f"{line:>{COLUMN}}" for line in lines)).rstrip()
-            for lines in zip(*stacked, strict=True)
-        ]
-        rows = [
-            f"{name:{width}}" + "".join(f"{100 * value:{COLUMN - 2}.1f} %" for value in of_row.values())
-            for name, of_row in zip(names, cells, strict=True)
-        ]
-        notes = [
-            textwrap.fill(f"Not compared: {name} ({reason}).", WIDTH) for name, reason in self.not_compared.items()
-        ]
+        rows = {AS_TRAINED: first.before, **{name: each.after for name, each in self.repairs.items()}}
         return "\n".join(
             [
                 f"Repairs of the last layer {first.layer!r}: accuracies on {self.samples} samples,",
                 "by layers that were not made from the samples they are measured on.",
                 "",
-                *header,
-                *rows,
-                *(["", *notes] if notes else []),
+                *accuracy_table(rows),
+                *not_compared_lines(self.not_compared),
             ]
         )
 
@@ -136,13 +117,9 @@ def compare_samples(
     Raises:
         ValueError: As `compare_repairs`.
     """
-    unknown = [each for each in balances or () if each not in get_args(Balance)]
-    if unknown or balances == []:
-        raise ValueError(f"balances are some of {listed(get_args(Balance))}, not {unknown or balances!r}")
-    usable = {
-        each: {i for i, sample in enumerate(samples) if is_usable(sample, each)} for each in balances or BY_DEFAULT
-    }
-    not_compared = {} if balances else _lacking(samples, usable)
+    check_balances(balances)
+    usable = usable_for(samples, balances or BY_DEFAULT)
+    not_compared = {} if balances else lacking(samples, usable)
     compared = [each for each in usable if each not in not_compared]
     if not compared:
         raise ValueError(
@@ -170,7 +147,23 @@ def compare_samples(
     return RepairComparison(repairs, len(common), not_compared)
 
 
-def _lacking(samples: Sequence[Sample], usable: Mapping[Balance, Collection[int]]) -> dict[str, str]:
+def check_balances(balances: Sequence[Balance] | None) -> None:
+    """Reject names of no balance.
+
+    Raises:
+        ValueError: With those that there are.
+    """
+    unknown = [each for each in balances or () if each not in get_args(Balance)]
+    if unknown or balances == []:
+        raise ValueError(f"balances are some of {listed(get_args(Balance))}, not {unknown or balances!r}")
+
+
+def usable_for(samples: Sequence[Sample], balances: Iterable[Balance]) -> dict[Balance, set[int]]:
+    """Return the indices of the samples that each balance can use."""
+    return {each: {i for i, sample in enumerate(samples) if is_usable(sample, each)} for each in balances}
+
+
+def lacking(samples: Sequence[Sample], usable: Mapping[Balance, Collection[int]]) -> dict[str, str]:
     """Return what samples lack for a balance, by its name."""
     lacking: dict[str, str] = {
         each: f"fewer than {FEWEST} samples have {NEEDED[each]}"

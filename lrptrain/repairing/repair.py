@@ -24,6 +24,7 @@ from lrptrain.repairing.balance import GROUPS, SWAPPED, Balance, Swaps, is_annot
 from lrptrain.repairing.erasure import erase
 from lrptrain.repairing.fitting import LinearFit, Table, choose_penalty, fit, folds_of
 from lrptrain.repairing.last_layer import LastLayer, find_last_layer, read_features
+from lrptrain.repairing.predictions import lowest_accuracy
 from lrptrain.trainers.checks import check_counts
 
 How = Literal["retrain", "erase"]
@@ -188,7 +189,7 @@ class Measured(NamedTuple):
         right = predicted == self.table.label
         if self.part is None:
             return float(right.mean())
-        return min(float(right[self.part == each].mean()) for each in np.unique(self.part))
+        return lowest_accuracy(right, self.part)
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,60 @@
+"""Models beside each other are measured as a repair measures the one that it mends."""
+
+import pytest
+import torch
+
+import lrptrain
+from tests.repairing.test_repair import BothPlaces, Module, TwoPlaces, corner_groups, images, loader
+
+
+def test_accuracies_are_those_that_a_repair_begins_with():
+    data = corner_groups(images(200, 0.9))
+    models = {"corner": TwoPlaces(), "centre": TwoPlaces(), "one logit": TwoPlaces(1)}
+    for model in models.values():
+        with torch.no_grad():
+            model.head.bias.zero_()
+    with torch.no_grad():
+        models["centre"].head.weight[-1] = torch.tensor([5.0, 0.0])
+    comparison = lrptrain.compare_models(models, loader(data), max_samples=200, margin=0)
+    assert (comparison.samples, comparison.not_compared) == (200, {})
+    for name, model in models.items():
+        # The repair reads what the last layer is given, and computes the answers in numpy.
+        before = lrptrain.compare_repairs(model, loader(data), max_samples=200, margin=0)["erase, groups"].before
+        assert comparison.accuracies[name] == pytest.approx(before, abs=1e-12)
+    assert comparison.accuracies["corner"]["worst group"] == 0.0
+    assert comparison.accuracies["centre"]["with other surroundings"] == 1.0
+
+
+def test_the_table_holds_what_was_measured_in_80_columns():
+    models = {"plain": Module(), "mended": BothPlaces()}
+    comparison = lrptrain.compare_models(models, loader(images(80, 0.9)), margin=0)
+    lines = str(comparison).splitlines()
+    assert max(map(len, lines)) <= 80
+    assert lines[0] == "Accuracies of 2 models on the same 80 samples."
+    for name, values in comparison.accuracies.items():
+        (row,) = (line for line in lines if line.startswith(name))
+        assert row.split()[1::2] == [f"{100 * value:.1f}" for value in values.values()]
+    assert models["plain"].training
+
+
+def test_labels_alone_are_enough_and_what_is_lacking_is_said():
+    data = {name: x for name, x in images(80, 0.9).items() if name in ("image", "label")}
+    comparison = lrptrain.compare_models({"plain": TwoPlaces()}, loader(data))
+    assert list(comparison.accuracies["plain"]) == ["as they are", "worst class"]
+    assert "Not compared: surroundings (fewer than 20 samples have an annotation" in str(comparison)
+    coloured = lrptrain.compare_models({"plain": TwoPlaces()}, loader(data), balances=["statistics"])
+    assert list(coloured.accuracies["plain"]) == ["as they are", "worst class", "with other colours"]
+
+
+@pytest.mark.parametrize(
+    ("models", "options", "samples", "message"),
+    [
+        ({}, {}, 80, "models by their names"),
+        ({"plain": TwoPlaces()}, {"balances": []}, 80, "balances are some of"),
+        ({"plain": TwoPlaces()}, {}, 19, "19 samples have a label: models are compared on at least 20"),
+        ({"plain": TwoPlaces()}, {"task": lrptrain.Regression(0.0, 1.0)}, 80, "this task is a regression"),
+    ],
+)
+def test_what_cannot_be_compared_is_refused(models, options, samples, message):
+    with pytest.raises(ValueError, match=message):
+        lrptrain.compare_models(models, loader(images(samples, 0.9)), **options)
