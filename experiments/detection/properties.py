@@ -59,7 +59,7 @@ def _row(
     }
     candidates = list(detector.detect(evaluation, config))
     if not candidates:
-        return row | {"tested": "no", "effect beyond the control": "", "large enough": "no"}
+        return row | {"tested": "no", "association": "", "effect beyond the control": "", "large enough": "no"}
     rows = candidates[0].rows
     assert evaluation.inputs is not None
     change, control = effects(
@@ -67,9 +67,11 @@ def _row(
         probabilities=probabilities, grid=GRID, config=InterventionConfig(),
     )  # fmt: skip
     effect = float(np.nanmean(change - control))
-    is_large = effect >= detector.least_effect
+    finding = candidates[0].finding
+    is_large = effect >= detector.least_effect_of(finding)
     return row | {
         "tested": "yes",
+        "association": "" if finding.association is None else f"{finding.association:.2f}",
         "effect beyond the control": f"{effect:.3f}",
         "large enough": "yes" if is_large else "no",
     }

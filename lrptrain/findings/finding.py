@@ -79,6 +79,8 @@ class Finding:
             the image as a whole, `"statistics"`, `"detail"`, `"shading"` or `"edges"`; to the annotated object,
             `"location"` or `"size"`; to the text as a whole, `"length"`, or word by word `"words"`, `"punctuation"`,
             `"markers"` or `"case"`; with a mark, `"paste"`; "" where it is not known.
+        association: How well the property that it is about tells the class of the samples, from 0 (guessing) to 1; None
+            where that was not measured. See `lrptrain.findings.association`.
         excerpts: Of texts, the words of the worst samples that show it, in their order.
         also: The further findings of the same fact, in classes and groups and for other targets; see
             `lrptrain.findings.facts`. None of them has any of its own.
@@ -106,6 +108,7 @@ class Finding:
     annotated: bool = False
     may_be_evidence: bool = False
     strategy: str = ""
+    association: float | None = None
     excerpts: tuple[str, ...] = ()
     also: tuple["Finding", ...] = ()
     proof: Proof | None = field(default=None, compare=False)

@@ -24,7 +24,7 @@ _CONFIRMED = {True: "SHORTCUT confirmed", False: "Confirmed, for you to judge"}
 _CHANGES = {
     "swap": ("Swapped for another class's", "the same class's"),
     "statistics": ("Given another class's colour and contrast", "the same class's"),
-    "detail": ("Given another class's sharpness, noise and texture", "the same class's"),
+    "detail": ("Given another class's sharpness, noise and patterns", "the same class's"),
     "shading": ("Lit like another class's image", "one of the same class"),
     "edges": ("Given the edges of another class's image", "of the same class's"),
     "location": ("Put where another class's object lies", "the same class's"),

@@ -2,11 +2,22 @@
 
 import numpy as np
 import torch
-from scipy import ndimage
+from scipy import linalg, ndimage
 
 from lrptrain.batch import Sample
 from lrptrain.intervention import InterventionConfig, Region, effects, strategy_of
-from lrptrain.intervention.detail import BANDS, MOST_GAIN, detail_bands, strength_of_detail, swap_detail
+from lrptrain.intervention.detail import (
+    BANDS,
+    FLOOR,
+    MOST_GAIN,
+    REACH,
+    detail_bands,
+    detail_of,
+    pattern,
+    spectra,
+    strength_of_detail,
+    swap_detail,
+)
 from lrptrain.intervention.statistics import value_range
 
 
@@ -54,17 +65,89 @@ def test_a_pattern_is_in_the_bands_of_its_direction():
     assert strength_of_detail(torch.tensor([0.0, 0.0, 1.0, 1.0]).repeat(4).expand(3, 16, 16)).argmax() == 3
 
 
-def test_every_band_is_scaled_to_the_donors_and_the_rest_stays():
-    images, donors = pictures(), pictures(seed=1)
-    swapped = swap_detail(images, donors)
-    for image, donor, result in zip(*(x.flatten(0, 1).numpy() for x in (images, donors, swapped)), strict=True):
-        own, rest = written_out(image)
-        given, _ = written_out(donor)
-        gains = [b.std() / a.std() for a, b in zip(own, given, strict=True)]
-        assert max(gains) < MOST_GAIN
-        expected = rest + sum(gain * band for gain, band in zip(gains, own, strict=True))
-        np.testing.assert_allclose(result, expected, rtol=0, atol=1e-13)
-    torch.testing.assert_close(swap_detail(images, images), images, rtol=0, atol=1e-14)
+def transport_written_out(own, wanted):
+    """The map between two Gaussian distributions, by SciPy's square roots of matrices."""
+    root = linalg.sqrtm(own)
+    inverse = np.linalg.inv(root)
+    return inverse @ linalg.sqrtm(root @ wanted @ root) @ inverse
+
+
+def correlations_written_out(detail):
+    """How each pixel goes with those up to `REACH` away, in all pairs of channels, fewer the farther apart."""
+    channels, height, width = detail.shape
+    lags = range(-REACH, REACH)
+    found = np.zeros((2 * REACH, 2 * REACH, channels, channels))
+    for down in lags:
+        for across in lags:
+            weight = (1 - abs(down) / REACH) * (1 - abs(across) / REACH) / (height * width)
+            for row in range(max(0, -down), min(height, height - down)):
+                for column in range(max(0, -across), min(width, width - across)):
+                    later = detail[:, row + down, column + across]
+                    found[down, across] += weight * np.outer(later, detail[:, row, column])
+    return found  # indices below 0 are lags below 0, as a discrete Fourier transform has them
+
+
+def test_detail_is_filtered_by_the_transport_between_the_spectra():
+    images, donors = pictures(2), pictures(2, seed=1)
+    own, wanted = detail_of(images).numpy(), detail_of(donors).numpy()
+    swapped = swap_detail(images, donors).numpy()
+    for i, (detail, given) in enumerate(zip(own, wanted, strict=True)):
+        scale = np.sqrt((np.square(detail).mean((1, 2)) + np.square(given).mean((1, 2))) / 2)[:, None, None]
+        floor = FLOOR * np.eye(3)
+        before, after = (
+            np.fft.fft2(correlations_written_out(each / scale), axes=(0, 1)) + floor for each in (detail, given)
+        )
+        maps = np.array(
+            [
+                [transport_written_out(*pair) for pair in zip(*rows, strict=True)]
+                for rows in zip(before, after, strict=True)
+            ]
+        )
+        assert np.linalg.eigvalsh(maps).max() < MOST_GAIN  # nothing is cut off here
+        kernel = np.fft.ifft2(maps - np.eye(3), axes=(0, 1)).real
+        padded = np.pad(detail / scale, ((0, 0), (REACH, REACH), (REACH, REACH)), "edge")
+        change = np.zeros_like(detail)
+        height, width = detail.shape[1:]
+        for down in range(-REACH, REACH):
+            for across in range(-REACH, REACH):
+                rows = slice(REACH - down, REACH - down + height)
+                columns = slice(REACH - across, REACH - across + width)
+                change += np.einsum("ij,jhw->ihw", kernel[down, across], padded[:, rows, columns])
+        # Two square roots of matrices, of which the smallest eigenvalue is FLOOR: each loses up to 1 / FLOOR.
+        np.testing.assert_allclose(swapped[i], images[i].numpy() + scale * change, rtol=0, atol=1e-9)
+    torch.testing.assert_close(swap_detail(images, images), images, rtol=0, atol=1e-12)
+
+
+def test_noise_gets_the_pattern_of_the_donor():
+    generator = torch.Generator().manual_seed(0)
+    noise = torch.randn(2, 3, 128, 128, generator=generator, dtype=torch.float64)
+    lines = torch.randn(2, 3, 128, 128, generator=generator, dtype=torch.float64)
+    lines = lines + lines.roll(1, 3)  # neighbours in a row go together
+    lines[:, 2] = lines[:, 0].roll(2, 2)  # blue is red, two rows further down
+    before, after, wanted = (spectra(detail_of(each)) for each in (noise, swap_detail(noise, lines), lines))
+    # Not exact, as the correlations of pixels far apart are cut off after the map, too.
+    assert (before - wanted).abs().mean() > 3 * (after - wanted).abs().mean()
+    assert torch.linalg.eigvalsh(wanted).min() > -1e-12
+
+
+def test_a_pattern_is_told_by_its_powers_and_correlations():
+    images = pictures(2)
+    there = torch.zeros(8, 7, dtype=torch.bool)
+    there[:3] = True
+    numbers = pattern(images, there)
+    detail = detail_of(images)
+    power = detail[:, :, :3].square().mean((2, 3))
+    torch.testing.assert_close(numbers[:, :3], power.log(), rtol=0, atol=1e-12)
+    expected = []
+    for down, across in [(0, 0), (0, 1), (0, 2), *((d, a) for d in (1, 2) for a in range(-2, 3))]:
+        rows = [row for row in range(3) if row + down < 3]
+        columns = [column for column in range(7) if 0 <= column + across < 7]
+        pairs = [(r, c, r + down, c + across) for r in rows for c in columns]
+        both = sum(detail[:, :, r, c, None] * detail[:, None, :, y, x] for r, c, y, x in pairs) / len(pairs)
+        expected.append((both / (power[:, :, None] * power[:, None]).sqrt()).flatten(1))
+    torch.testing.assert_close(numbers[:, 3 * (BANDS + 1) :], torch.cat(expected, 1), rtol=0, atol=1e-12)
+    constant = pattern(torch.ones(2, 3, 8, 7), there)
+    assert constant.isfinite().all()
 
 
 def test_it_commutes_with_the_normalisation_of_the_pixels_and_so_do_its_bounds():

@@ -1,15 +1,16 @@
 """Does the prediction follow how light falls across an image: from a side, say? It takes no map."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 import numpy as np
 import torch
 
+from lrptrain.findings.association import association
 from lrptrain.findings.detector import Candidate, DetectionConfig, register_detector
 from lrptrain.findings.detectors.statistics import property_of
 from lrptrain.findings.detectors.unlocated import UnlocatedReliance, any_goes_with_the_answer, judged_rows
 from lrptrain.findings.evaluation import Evaluation
-from lrptrain.findings.finding import Finding
 from lrptrain.intervention import Region
 from lrptrain.intervention.regions import images_of
 from lrptrain.intervention.shading import shading
@@ -20,19 +21,18 @@ class RelianceOnShading(UnlocatedReliance):
 
     It is tested where the shading goes with the answer, and a person judges it: the sky is above ships. In trials
     (experiments/detection) the answers of clean models moved up to 0.14 further than under the control, and those of
-    models that read where a lamp stands 0.20 to 0.46.
+    models that read where a lamp stands 0.20 to 0.46. Of a clean model of ten classes, on photographs of four of them
+    of which the shading tells nothing, they moved by 0.29: there it takes more.
     """
 
     kind = "reliance_on_shading"
     title = "The prediction relies on how light falls across the image"
     order = 75
-    least_effect = 0.25
+    least_effect = 0.35
+    least_effect_if_telling = 0.25
+    nowhere = "it lies all over the image"
     remedy = 'if wrong, guidance by "swap", swap="shading": docs/how-to/guidance.md'
     changed = "how light falls across the image"
-
-    def relevance_sentence(self, finding: Finding) -> str:
-        """Return that no map could show it."""
-        return "no map can show it, for it lies all over the image"
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
         """Return some images, if an intervention will follow and their shading goes with the answers."""
@@ -43,6 +43,7 @@ class RelianceOnShading(UnlocatedReliance):
         predicted = np.array([explained.predicted for explained in evaluation.samples])
         if any_goes_with_the_answer(terms.T, predicted, config.confidence):
             finding = self.finding(evaluation, config, "how light falls across the image")
+            finding = replace(finding, association=association(terms, evaluation.labels))
             yield Candidate(finding, Region("shading"), judged_rows(len(evaluation.samples)))
 
 

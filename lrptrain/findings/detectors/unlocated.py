@@ -21,6 +21,9 @@ MOST_JUDGED = 32
 Changes lie in [-1, 1]: with a deviation of 0.3, the standard error of the mean of 32 is 0.05, far below the least
 effect.
 """
+TELLING = 0.5
+"""From this association on, a property tells the class. In development runs (experiments/detection), what lies along
+the edges of clean photographs has up to 0.52, of two classes of animals, and that of planted patterns 0.62 and more."""
 
 
 class UnlocatedReliance(Detector):
@@ -31,16 +34,32 @@ class UnlocatedReliance(Detector):
 
     Attributes:
         changed: What the intervention swaps, in words.
+        least_effect_if_telling: The `least_effect` where the property tells the class of these images: there is much to
+            gain by reading it, while a sound model follows what tells little by accident. None for no other one.
+        nowhere: Why no map can show it.
+        told_by: Which part of the images tells the class by the property, in words.
     """
 
     least_effect = 0.3
     reported_unconfirmed = False
     is_fault = False
     changed: str
+    least_effect_if_telling: float | None = None
+    nowhere = "it lies at no place"
+    told_by = "it"
+
+    def least_effect_of(self, finding: Finding) -> float:
+        """Return how far the answers have to move, depending on how well the property tells the class."""
+        if self.least_effect_if_telling is None or not tells(finding):
+            return self.least_effect
+        return self.least_effect_if_telling
 
     def relevance_sentence(self, finding: Finding) -> str:
-        """Return that no map could show it."""
-        return "no map can show it, for it lies at no place"
+        """Return that no map could show it, and whether it tells the class of these images."""
+        sentence = f"no map can show it, for {self.nowhere}"
+        if not tells(finding):
+            return sentence
+        return f"{sentence}; {self.told_by} tells the class of these images (kappa {finding.association:.2f})"
 
     def intervention_sentence(self, finding: Finding) -> str:
         """Return what swapping the property does."""
@@ -66,6 +85,11 @@ class UnlocatedReliance(Detector):
             step=evaluation.step,
             first_epoch=evaluation.epoch,
         )
+
+
+def tells(finding: Finding) -> bool:
+    """Return whether a property is known to tell the class of the images."""
+    return finding.association is not None and finding.association >= TELLING
 
 
 def annotated_objects(evaluation: Evaluation) -> tuple[Int[np.ndarray, " annotated"], list[Box]]:
