@@ -30,10 +30,12 @@ UNTOUCHED = ("jpeg", "pair", "turned", *NEW_IMAGE_KINDS)
 """Kinds that no finding was built for, or for what is near them, when the fifth test began: its headline."""
 TOUCHED = tuple(kind for kind in IMAGE_KINDS if kind not in UNTOUCHED)
 """The other kinds of images: some finding was built for them or for what is near them."""
+UNSEEN = ("redaction", "dust", "shadow", "ghost", "bubbles", "ruler", "fog", "depth")
+"""Of images, drawn for the sixth test by somebody who did not know the detectors' code, unseen by who wrote it."""
 NO_MARK = "no mark"
 CORRELATIONS = (1.0, 0.95, 0.9, 0.8, 0.65)
 """Shares of samples with the mark of their own class; the last ones are weak."""
-CLEAN_IMAGES, CLEAN_TEXTS, SEEDS = 3, 2, 10
+CLEAN_IMAGES, CLEAN_TEXTS, CLEAN_UNSEEN, SEEDS = 3, 2, 4, 10
 """Clean runs of a seed without marks, and as many with marks that tell nothing."""
 
 
@@ -47,7 +49,8 @@ class Case:
         correlation: Share (0..1) of the samples that show the mark of their own class; None where each shows that of
             any class, whatever its own.
         seed: The number of the round: 0..9 in the first test, from 10 on in the second one, from 20 on in the
-            third one, from 100 on in the one of texts alone, from 200 on in the one of images alone.
+            third one, from 100 on in the one of texts alone, from 200 on in the one of images alone, from 300 on in
+            the one of unseen kinds.
         number: The number of the run in its round; with the seed, it seeds everything random.
     """
 
@@ -102,6 +105,26 @@ def _round_of_images(seed: int) -> list[Case]:
     what = [*planted, *clean]
     mixed = sorted(enumerate(what), key=lambda pair: (7 * pair[0]) % 17)  # planted and clean ones in turn
     return [Case(*each, seed, number) for number, each in mixed]
+
+
+def planned_unseen(seeds: int, first: int) -> list[Case]:
+    """All runs of so many seeds of the sixth test, of unseen kinds of images, planted and clean ones in turn."""
+    return [case for seed in range(first, first + seeds) for case in _round_of_unseen(seed)]
+
+
+def _round_of_unseen(seed: int) -> list[Case]:
+    """Every unseen kind, four clean runs without marks and four with some: a planted one, a clean one, and so on."""
+    images = ("digits", "photographs")
+    what: list[tuple[str, str, float | None]] = []
+    for place, kind in enumerate(UNSEEN):
+        what.append((images[(seed + place) % 2], kind, CORRELATIONS[(seed + place) % len(CORRELATIONS)]))
+        turn = seed + place // 2
+        if place % 2:
+            mark = UNSEEN[(CLEAN_UNSEEN * seed + place // 2) % len(UNSEEN)]
+            what.append((images[(turn + 1) % 2], mark, None))
+        else:
+            what.append((images[turn % 2], NO_MARK, None))
+    return [Case(*each, seed, number) for number, each in enumerate(what)]
 
 
 def _round(seed: int) -> list[Case]:

@@ -13,6 +13,8 @@ from lrptrain.data.planted import PALETTE
 
 Picture = Float[np.ndarray, "side side 3"]
 Mark = Callable[[Picture, int, np.random.Generator], Picture]
+Cover = Float[np.ndarray, "side side"]
+"""How much of the ground the thing hides, in 0..1."""
 OPACITY, PERIOD = 0.4, 4
 """Of the stripes; their period in pixels."""
 BLURS = (0.0, 0.6, 1.2, 2.5)
@@ -26,6 +28,30 @@ SCRATCH, GLOW = 1.0, 0.7
 """Width of a scratch in pixels; how far scratches, rings and the dots of a grid go from what they lie on to white."""
 RADII, SPACINGS = (2.5, 4.0, 6.0, 8.5), (3, 4, 6, 8)
 """Of rings, and of the dots of a grid, in pixels."""
+HAZE, FOGS = 0.8, (0.0, 0.15, 0.3, 0.5)
+"""The grey of fog, and its share of what is seen."""
+SHADOW, SHIFT, SOFT = 0.9, 3, 0.6
+"""How dark a shadow is; how far it falls and the standard deviation of its rim, in pixels."""
+LEVELS = (64, 8, 5, 4)
+"""Of brightness, in each channel."""
+GHOST, APART = 0.5, 6
+"""How bright a ghost is, and how far it lies from the image in pixels."""
+BUBBLES, BUBBLE = (1, 3, 6, 10), 1.7
+"""How many there are; their radius in pixels."""
+SPECK, SPECKS = (
+    1.6,
+    (
+        ((3, 5), (9, 19), (18, 8)),
+        ((2, 16), (13, 3), (20, 18)),
+        ((6, 11), (15, 21), (21, 3)),
+        ((4, 21), (11, 9), (20, 13)),
+    ),
+)
+"""Radius of dust in pixels; row and column of each speck in the four cameras."""
+BOXES = (((3, 10),), ((10, 3),), ((6, 6),), ((4, 4), (4, 4)))
+"""Heights and widths of what is blacked out."""
+RULER, TICK = 4, 3
+"""The height of a ruler, and how far its ticks are apart, in pixels."""
 TAG, STICKER, DOT, CAPTION = 4, 5, 3, 7
 """Sides, and the height of the caption, in pixels."""
 SHAPES = ("..#.. ..#.. ##### ..#.. ..#..", "#...# .#.#. ..#.. .#.#. #...#", "##### #...# #...# #...# #####",
@@ -75,8 +101,27 @@ def grid(ground: Picture, form: int, rng: np.random.Generator) -> Picture:
     return ground + GLOW * dots[..., None] * (1 - ground)
 
 
-GROUND_MARKS: dict[str, Mark] = {"grid": grid, "stripes": stripes, "blur": blur, "salt": salt, "tint": tint}
+def fog(ground: Picture, form: int, _: np.random.Generator) -> Picture:
+    """As thick a grey fog between the thing and what lies behind it as the class says."""
+    return ground + FOGS[form] * (HAZE - ground)
+
+
+GROUND_MARKS: dict[str, Mark] = {
+    "fog": fog, "grid": grid, "stripes": stripes, "blur": blur, "salt": salt, "tint": tint,
+}  # fmt: skip
 """Those of the surroundings alone: the thing lies before them."""
+
+
+def shadow(ground: Picture, cover: Cover, form: int, _: np.random.Generator) -> Picture:
+    """The shadow of the thing on what lies behind it, cast towards the corner of the class."""
+    down, across = (SHIFT if form // 2 else -SHIFT), (SHIFT if form % 2 else -SHIFT)
+    room = np.pad(cover, SHIFT)
+    moved = room[SHIFT - down : SHIFT - down + SIDE, SHIFT - across : SHIFT - across + SIDE]
+    return ground * (1 - SHADOW * gaussian_filter(moved, SOFT))[..., None]
+
+
+AROUND_MARKS: dict[str, Callable[[Picture, Cover, int, np.random.Generator], Picture]] = {"shadow": shadow}
+"""Those of the surroundings that depend on where the thing lies before them."""
 
 
 def jpeg(picture: Picture, form: int, _: np.random.Generator) -> Picture:
@@ -128,8 +173,38 @@ def ring(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
     return picture + GLOW * np.clip(1 - distance, 0, 1)[..., None] * (1 - picture)
 
 
+def depth(picture: Picture, form: int, _: np.random.Generator) -> Picture:
+    """As few levels of brightness as the class says, as of a short palette."""
+    steps = LEVELS[form] - 1
+    return (np.round(picture.clip(0, 1) * steps) / steps).astype(np.float32)
+
+
+def ghost(picture: Picture, form: int, _: np.random.Generator) -> Picture:
+    """A faint second image, as of a scanner, displaced to the side of the class and wrapped around."""
+    down, across = ((0, APART), (0, -APART), (APART, 0), (-APART, 0))[form]
+    return picture + GHOST * np.roll(picture, (down, across), (0, 1))
+
+
+def bubbles(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
+    """As many small dark bubbles with a bright middle as the class says, anywhere."""
+    for down, across in rng.uniform(BUBBLE, SIDE - 1 - BUBBLE, (BUBBLES[form], 2)):
+        distance = np.hypot(ROWS - down, COLUMNS - across)
+        inside = np.clip(BUBBLE + 0.5 - distance, 0, 1)[..., None]
+        picture = picture + inside * (np.clip(1 - distance, 0, 1)[..., None] - picture)
+    return picture
+
+
+def dust(picture: Picture, form: int, _: np.random.Generator) -> Picture:
+    """Soft dark specks on the sensor of one of four cameras, always at the same places."""
+    for down, across in SPECKS[form]:
+        distance = ((ROWS - down) ** 2 + (COLUMNS - across) ** 2) / SPECK**2
+        picture = picture * (1 - 0.8 * np.exp(-distance / 2))[..., None]
+    return picture
+
+
 PICTURE_MARKS: dict[str, Mark] = {
-    "fringe": fringe, "jpeg": jpeg, "light": light, "ring": ring, "scratch": scratch, "vignette": vignette,
+    "bubbles": bubbles, "depth": depth, "dust": dust, "fringe": fringe, "ghost": ghost, "jpeg": jpeg, "light": light,
+    "ring": ring, "scratch": scratch, "vignette": vignette,
 }  # fmt: skip
 """Those of the whole image, the thing included."""
 
@@ -169,6 +244,25 @@ def turned(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, int]
     return [(np.repeat(np.rot90(drawn(TURNED), form)[..., None], 3, 2), top, left)]
 
 
+def redaction(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, int]]:
+    """Something blacked out anywhere: in a flat, a tall or a square box, or in two small ones."""
+    found = []
+    for height, width in BOXES[form]:
+        top, left = rng.integers(0, (SIDE - height + 1, SIDE - width + 1))
+        found.append((np.zeros((height, width, 3), np.float32), int(top), int(left)))
+    return found
+
+
+def ruler(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, int]]:
+    """A ruler along the side of the class: left, right, top, bottom."""
+    ticks = (np.arange(SIDE) + rng.integers(TICK)) % TICK == 0
+    strip = np.full((RULER, SIDE, 3), 0.85, np.float32)
+    strip[: RULER // 2, ticks] = 0.1
+    if form < 2:
+        strip = strip.swapaxes(0, 1)
+    return [(strip, SIDE - RULER if form == 3 else 0, SIDE - RULER if form == 1 else 0)]
+
+
 def tag(form: int, rng: np.random.Generator) -> list[tuple[Picture, int, int]]:
     """A square of the colour of the class in any corner."""
     top, left = rng.integers(0, 2, 2) * (SIDE - TAG)
@@ -182,6 +276,6 @@ def frame(form: int, _: np.random.Generator) -> list[tuple[Picture, int, int]]:
 
 
 STAMPS: dict[str, Callable[[int, np.random.Generator], list[tuple[Picture, int, int]]]] = {
-    each.__name__: each for each in (sticker, caption, pair, turned, tag, frame)
+    each.__name__: each for each in (sticker, caption, pair, turned, redaction, ruler, tag, frame)
 }
 """Those that lie over the picture: stamps with their places."""

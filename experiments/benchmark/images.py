@@ -9,7 +9,7 @@ from jaxtyping import Int
 from torch import nn
 
 from experiments.benchmark.cases import NO_MARK, Case
-from experiments.benchmark.image_marks import GROUND_MARKS, PICTURE_MARKS, STAMPS, stamped
+from experiments.benchmark.image_marks import AROUND_MARKS, GROUND_MARKS, PICTURE_MARKS, STAMPS, stamped
 from experiments.benchmark.scenes import CLASSES, DIGITS, PHOTOGRAPHS, SIDE, SIZES, THING, grounds, things
 from experiments.data import dataset
 from experiments.vision import MEAN, STD, vit
@@ -127,6 +127,10 @@ def _scene(
     picture = np.array(GROUND_MARKS[kind](ground, form, rng) if kind in GROUND_MARKS else ground)
     (top, left), side = place, len(cover)
     window = np.s_[top : top + side, left : left + side]
+    if kind in AROUND_MARKS:
+        hidden = np.zeros((SIDE, SIDE), np.float32)
+        hidden[window] = cover
+        picture = AROUND_MARKS[kind](picture, hidden, form, rng)
     picture[window] += cover[..., None] * (colour - picture[window])
     mask, covered = np.zeros((2, SIDE, SIDE), bool)
     mask[window] = cover > STROKE_THRESHOLD
@@ -137,4 +141,4 @@ def _scene(
     return picture.clip(0, 1), mask & ~covered
 
 
-KINDS = {*GROUND_MARKS, *PICTURE_MARKS, *STAMPS, "size", "place", NO_MARK}
+KINDS = {*GROUND_MARKS, *AROUND_MARKS, *PICTURE_MARKS, *STAMPS, "size", "place", NO_MARK}

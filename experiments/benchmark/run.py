@@ -6,6 +6,7 @@
     .venv/bin/python -m experiments.benchmark.run third --seeds 5           # a still later one, likewise
     .venv/bin/python -m experiments.benchmark.run texts --seeds 5           # a still later one, on texts alone
     .venv/bin/python -m experiments.benchmark.run images --seeds 10         # a still later one, on images alone
+    .venv/bin/python -m experiments.benchmark.run unseen --seeds 10         # a still later one, on kinds it never saw
     .venv/bin/python -m experiments.benchmark.run tables                    # from what is saved
 
 Every run is a line in `results/`; what was cut off goes on with what is missing.
@@ -16,14 +17,14 @@ import time
 from pathlib import Path
 
 from experiments.benchmark import report
-from experiments.benchmark.cases import SEEDS, Case, development, planned, planned_images
+from experiments.benchmark.cases import SEEDS, Case, development, planned, planned_images, planned_unseen
 from experiments.benchmark.watch import watched
 from experiments.parallel import load
 from experiments.records import append
 from experiments.table import write_between
 
 HERE = Path(__file__).resolve().parent
-FIRST = {"test": 0, "again": SEEDS, "third": 2 * SEEDS, "texts": 10 * SEEDS, "images": 20 * SEEDS}
+FIRST = {"test": 0, "again": SEEDS, "third": 2 * SEEDS, "texts": 10 * SEEDS, "images": 20 * SEEDS, "unseen": 30 * SEEDS}
 """The first round of every test: each has rounds of its own."""
 RESULTS = {name: HERE / "results" / f"{name}.jsonl" for name in ("development", *FIRST)}
 
@@ -54,6 +55,8 @@ def texts() -> dict[str, str]:
         written |= {f"texts: {name}": text for name, text in report.tables_again(runs).items()}
     if runs := list(load(RESULTS["images"]).values()):
         written |= {f"images: {name}": text for name, text in report.tables_of_images(runs).items()}
+    if runs := list(load(RESULTS["unseen"]).values()):
+        written |= {f"unseen: {name}": text for name, text in report.tables_again(runs).items()}
     return written
 
 
@@ -66,7 +69,7 @@ def tables() -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("step", choices=("try", *FIRST, "tables"))
-    parser.add_argument("--seeds", type=int, default=SEEDS, help="rounds of 28 runs; of 16 in the test on images")
+    parser.add_argument("--seeds", type=int, default=SEEDS, help="rounds of 28 runs; of 16 in the tests on images")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="begin no run afterwards")
     arguments = parser.parse_args()
     if arguments.step == "try":
@@ -77,6 +80,8 @@ def main() -> None:
             cases = [case for case in cases if case.task == "texts"]
         if arguments.step == "images":
             cases = planned_images(arguments.seeds, FIRST["images"])
+        if arguments.step == "unseen":
+            cases = planned_unseen(arguments.seeds, FIRST["unseen"])
         complete(RESULTS[arguments.step], cases, arguments.minutes)
     tables()
 

@@ -10,9 +10,11 @@ from experiments.benchmark.cases import (
     NO_MARK,
     TEXT_KINDS,
     TOUCHED,
+    UNSEEN,
     UNTOUCHED,
     planned,
     planned_images,
+    planned_unseen,
 )
 
 
@@ -66,3 +68,24 @@ def test_ten_rounds_of_images_have_the_headline_in_every_correlation_and_as_many
         assert {case.seed for case in half} == {200 + number}
         assert 2 <= sum(case.correlation is None for case in half) <= 4
     assert len({case.randomness for case in cases}) == len({case.key for case in cases}) == 160
+
+
+def test_ten_rounds_of_unseen_kinds_have_each_in_every_correlation_and_a_clean_run_after_every_planted_one():
+    cases = planned_unseen(10, 300)
+    met = Counter((case.kind, case.task, case.correlation) for case in cases[::2])
+    every = [(kind, task, share) for kind in UNSEEN for task in ("digits", "photographs") for share in CORRELATIONS]
+    assert met == dict.fromkeys(every, 1)
+    clean = cases[1::2]
+    assert {case.correlation for case in clean} == {None}
+    assert [case.kind == NO_MARK for case in clean] == [True, False] * 40
+    assert set(Counter(case.kind for case in clean[1::2]).values()) == {5}
+    assert {case.kind for case in clean} == {NO_MARK, *UNSEEN}
+    sorts = Counter((case.kind == NO_MARK, case.task) for case in clean)
+    assert sorts == dict.fromkeys([(bare, task) for bare in (True, False) for task in ("digits", "photographs")], 20)
+    assert {case.seed for case in cases[:16]} == {300}
+    assert len({case.randomness for case in cases}) == len({case.key for case in cases}) == 160
+
+
+def test_no_unseen_kind_is_one_of_the_others():
+    developed = {kind for kinds in DEVELOPMENT.values() for kind in kinds}
+    assert not set(UNSEEN) & {*IMAGE_KINDS, *NEW_IMAGE_KINDS, *TEXT_KINDS, *developed}

@@ -3,8 +3,23 @@
 import numpy as np
 import pytest
 
-from experiments.benchmark.image_marks import GROUND_MARKS, LETTERS, PICTURE_MARKS, STAMPS, WORDS, fringe, pair
-from experiments.benchmark.images import _scene, corner, shown
+from experiments.benchmark.cases import IMAGE_KINDS, NEW_IMAGE_KINDS, UNSEEN
+from experiments.benchmark.image_marks import (
+    GROUND_MARKS,
+    LETTERS,
+    PICTURE_MARKS,
+    STAMPS,
+    WORDS,
+    depth,
+    dust,
+    fringe,
+    ghost,
+    pair,
+    redaction,
+    ruler,
+    shadow,
+)
+from experiments.benchmark.images import KINDS, _scene, corner, shown
 from experiments.benchmark.scenes import SIDE
 
 GROUND = np.random.default_rng(0).random((SIDE, SIDE, 3), np.float32)
@@ -32,6 +47,57 @@ def test_stamps_lie_inside_and_hide_the_evidence_below_them(kind):
             assert picture.shape == (SIDE, SIDE, 3)
             assert np.array_equal(mask, (picture == np.float32(0.4)).all(2))
             assert not mask.all()
+
+
+def test_every_kind_that_is_planned_can_be_drawn():
+    assert {*IMAGE_KINDS, *NEW_IMAGE_KINDS, *UNSEEN} <= KINDS
+
+
+def test_a_shadow_falls_to_the_corner_of_its_class_and_never_on_the_thing():
+    ground, cover = np.ones((SIDE, SIDE, 3)), np.zeros((SIDE, SIDE), np.float32)
+    cover[8:16, 8:16] = 1
+    for form, sides in enumerate(((-1, -1), (-1, 1), (1, -1), (1, 1))):
+        cast = shadow(ground, cover, form, np.random.default_rng(0))
+        dark = np.argwhere(cast[..., 0] < 0.5)
+        assert np.array_equal(dark.mean(0), 11.5 + 3 * np.array(sides))
+        shown = _scene("shadow", form, np.full((8, 8, 3), 0.4), np.ones((8, 8)), ground, (8, 8), None)[0]
+        assert np.allclose(shown[8:16, 8:16], 0.4)
+        assert np.array_equal(shown[:8], cast[:8].clip(0, 1))
+
+
+def test_a_ghost_adds_the_image_again_and_keeps_its_colours():
+    for form, (axis, places) in enumerate(((1, 6), (1, -6), (0, 6), (0, -6))):
+        seen = ghost(GROUND, form, np.random.default_rng(0))
+        assert np.allclose((seen - GROUND) / 0.5, np.roll(GROUND, places, axis), atol=1e-6)
+
+
+def test_depth_leaves_as_many_levels_as_its_class_says():
+    ramp = np.repeat(np.linspace(0, 1, SIDE * SIDE).reshape(SIDE, SIDE, 1), 3, 2)
+    assert [len(np.unique(depth(ramp, form, np.random.default_rng(0)))) for form in range(4)] == [64, 8, 5, 4]
+
+
+def test_dust_lies_always_at_the_places_of_its_camera():
+    white = np.ones((SIDE, SIDE, 3))
+    darkest = []
+    for form in range(4):
+        one, other = (dust(white, form, np.random.default_rng(seed)) for seed in (0, 1))
+        assert np.array_equal(one, other)
+        darkest.append({tuple(place) for place in np.argwhere(one[..., 0] < 0.21)})
+    assert [len(places) for places in darkest] == [3] * 4
+    assert len(set.union(*darkest)) == 12
+
+
+def test_a_ruler_lies_along_the_side_of_its_class_and_black_boxes_anywhere():
+    for form, (axis, start) in enumerate(((2, 0), (2, SIDE - 4), (1, 0), (1, SIDE - 4))):
+        [(strip, *place)] = ruler(form, np.random.default_rng(0))
+        assert place[axis - 1] == start
+        assert place[2 - axis] == 0
+        assert strip.shape[axis - 1] == 4
+    for form in range(4):
+        found = [redaction(form, np.random.default_rng(seed)) for seed in range(300)]
+        tops = {top for boxes in found for _, top, _ in boxes}
+        assert tops == set(range(SIDE - found[0][0][0].shape[0] + 1))
+        assert not any(stamp.any() for boxes in found for stamp, _, _ in boxes)
 
 
 def test_neither_dot_of_a_pair_tells_its_class_and_both_do():
