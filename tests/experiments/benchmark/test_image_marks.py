@@ -57,10 +57,11 @@ def test_a_shadow_falls_to_the_corner_of_its_class_and_never_on_the_thing():
     ground, cover = np.ones((SIDE, SIDE, 3)), np.zeros((SIDE, SIDE), np.float32)
     cover[8:16, 8:16] = 1
     for form, sides in enumerate(((-1, -1), (-1, 1), (1, -1), (1, 1))):
-        cast = shadow(ground, cover, form, np.random.default_rng(0))
+        rng = np.random.default_rng(0)
+        cast = shadow(ground, cover, form, rng)
         dark = np.argwhere(cast[..., 0] < 0.5)
         assert np.array_equal(dark.mean(0), 11.5 + 3 * np.array(sides))
-        shown = _scene("shadow", form, np.full((8, 8, 3), 0.4), np.ones((8, 8)), ground, (8, 8), None)[0]
+        shown = _scene("shadow", form, np.full((8, 8, 3), 0.4), np.ones((8, 8)), ground, (8, 8), rng)[0]
         assert np.allclose(shown[8:16, 8:16], 0.4)
         assert np.array_equal(shown[:8], cast[:8].clip(0, 1))
 
