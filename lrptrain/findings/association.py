@@ -26,13 +26,13 @@ def association(numbers: Float[np.ndarray, "n numbers"], labels: Int[np.ndarray,
         0 too of fewer than `FEWEST` samples in two classes with `PARTS` of them at least: they show nothing.
     """
     classes, counts = np.unique(labels[labels >= 0], return_counts=True)
-    known = np.isin(labels, classes[counts >= PARTS])
-    told = labels[known]
-    varying = numbers[:, np.ptp(numbers[known], axis=0) > 0] if known.any() else numbers[:, :0]
-    if known.sum() < FEWEST or len(np.unique(told)) < 2 or not varying.shape[1]:
+    is_frequent = np.isin(labels, classes[counts >= PARTS])
+    truth = labels[is_frequent]
+    varying = numbers[:, np.ptp(numbers[is_frequent], axis=0) > 0] if is_frequent.any() else numbers[:, :0]
+    if is_frequent.sum() < FEWEST or len(np.unique(truth)) < 2 or not varying.shape[1]:
         return 0.0
     model_selection = require("sklearn.model_selection", "monitor")
-    priors = np.full(len(np.unique(told)), 1 / len(np.unique(told)))
+    priors = np.full(len(np.unique(truth)), 1 / len(np.unique(truth)))
     discriminants = require("sklearn.pipeline", "monitor").make_pipeline(
         require("sklearn.preprocessing", "monitor").StandardScaler(),
         require("sklearn.discriminant_analysis", "monitor").LinearDiscriminantAnalysis(
@@ -40,6 +40,6 @@ def association(numbers: Float[np.ndarray, "n numbers"], labels: Int[np.ndarray,
         ),
     )
     parts = model_selection.StratifiedKFold(PARTS, shuffle=True, random_state=0)
-    answers = model_selection.cross_val_predict(discriminants, varying[known], told, cv=parts)
-    share = require("sklearn.metrics", "monitor").balanced_accuracy_score(told, answers, adjusted=True)
+    answers = model_selection.cross_val_predict(discriminants, varying[is_frequent], truth, cv=parts)
+    share = require("sklearn.metrics", "monitor").balanced_accuracy_score(truth, answers, adjusted=True)
     return max(0.0, float(share))

@@ -50,15 +50,15 @@ def swap_detail(images: Images, donors: Images, valid: ValueRange | None = None)
     """
     wide = torch.promote_types(images.dtype, torch.float32)
     pixels = images.to(wide)
-    own = detail_of(pixels)
+    detail = detail_of(pixels)
     wanted = detail_of(donors.to(wide))
-    power = (own.square().mean((2, 3)) + wanted.square().mean((2, 3))) / 2
+    power = (detail.square().mean((2, 3)) + wanted.square().mean((2, 3))) / 2
     # A channel without any detail in either image has nothing to be made comparable by.
     scale = torch.where(power > 0, power, 1.0).sqrt()[..., None, None]
     # Not every accelerator decomposes complex matrices; these are small.
     place = images.device if images.device.type in ("cpu", "cuda") else torch.device("cpu")
-    transport = _transport(spectra(own / scale).to(place), spectra(wanted / scale).to(place)).to(images.device)
-    swapped = pixels + scale * _filtered(own / scale, transport)
+    transport = _transport(spectra(detail / scale).to(place), spectra(wanted / scale).to(place)).to(images.device)
+    swapped = pixels + scale * _filtered(detail / scale, transport)
     if valid is not None:
         low, high = (bound.to(swapped)[:, None, None] for bound in valid)
         swapped = swapped.clamp(low, high)

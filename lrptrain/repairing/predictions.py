@@ -14,7 +14,8 @@ from lrptrain.batch.task import Task
 from lrptrain.relevance.outputs import read_logits
 from lrptrain.relevance.preserve import preserved
 
-COLUMN, WIDTH = 14, 80
+COLUMN = 14
+WIDTH = 80
 
 
 def predicted_classes(

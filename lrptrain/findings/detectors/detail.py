@@ -51,13 +51,15 @@ class RelianceOnDetail(UnlocatedReliance):
         parts = torch.split(images, AT_A_TIME)
         patterns = torch.cat([pattern(part, edges) for part in parts])
         strengths = torch.cat([strengths_of_detail(part) for part in parts])
-        told = association(patterns.cpu().numpy(), evaluation.labels)
+        along_edges_alone = association(patterns.cpu().numpy(), evaluation.labels)
         predicted = np.array([explained.predicted for explained in evaluation.samples])
-        if told >= LEAST_ASSOCIATION or any_goes_with_the_answer(
+        if along_edges_alone >= LEAST_ASSOCIATION or any_goes_with_the_answer(
             strengths.T.cpu().numpy(), predicted, config.confidence
         ):
             finding = self.finding(evaluation, config, "sharpness, noise and patterns")
-            yield Candidate(replace(finding, association=told), Region("detail"), judged_rows(len(evaluation.samples)))
+            yield Candidate(
+                replace(finding, association=along_edges_alone), Region("detail"), judged_rows(len(evaluation.samples))
+            )
 
 
 register_detector(RelianceOnDetail())
