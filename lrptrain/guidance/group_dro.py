@@ -56,6 +56,7 @@ class GroupDROLoss:
 
     Raises:
         ValueError: If there is no group, or the step size is negative.
+        TypeError: If `groups` is no number, such as the name of the groups' entry.
     """
 
     values: dict[str, float]
@@ -63,6 +64,9 @@ class GroupDROLoss:
     """Of the shares, on the CPU in float64: a share that has become tiny can grow again."""
 
     def __init__(self, groups: int, step_size: float = 0.01) -> None:
+        # The number comes first, and the name of the entry is what comes to mind first.
+        if not isinstance(groups, int):
+            raise TypeError(f"groups is the number of groups, not {groups!r}; what tells a sample's group is group=")
         check_counts(groups=groups)
         if not 0 <= step_size < math.inf:
             raise ValueError(f"step_size must not be negative, and finite, not {step_size}")

@@ -164,3 +164,8 @@ def test_two_processes_train_as_one_does(tmp_path):
         "the groups of another process do not fit its losses",
         "group 4 is none of the 4 groups, which are counted from 0: say groups=",
     )
+
+
+def test_the_name_of_an_entry_is_no_number_of_groups():
+    with pytest.raises(TypeError, match="groups is the number of groups, not 'camera'; what tells a sample's group"):
+        lrptrain.GroupDROLoss("camera")
