@@ -168,4 +168,4 @@ def test_two_processes_train_as_one_does(tmp_path):
 
 def test_the_name_of_an_entry_is_no_number_of_groups():
     with pytest.raises(TypeError, match="groups is the number of groups, not 'camera'; what tells a sample's group"):
-        lrptrain.GroupDROLoss("camera")
+        lrptrain.GroupDROLoss("camera")  # type: ignore[arg-type]
