@@ -24,7 +24,7 @@ from lrptrain.intervention.images import filled, inpainted, shifted
 from lrptrain.intervention.lengths import at_lengths, inner_tokens
 from lrptrain.intervention.marks import elsewhere, pasted
 from lrptrain.intervention.placement import as_large_as, at_place_of, swap_placement
-from lrptrain.intervention.regions import Region, image_of, images_of, pixels, tokens
+from lrptrain.intervention.regions import Region, image_of, images_of, inside_boxes, pixels, tokens
 from lrptrain.intervention.shading import swap_shading
 from lrptrain.intervention.statistics import ValueRange, swap_statistics, value_range
 from lrptrain.intervention.swap import donors_by_prediction, places_in_order, swap_pixels, swap_places
@@ -219,7 +219,7 @@ def effects(
         # A sample without a donor stands in for it: the shapes fit, and its result is dropped below.
         donor_rows = [np.where(donor[chunk_rows] < 0, chunk_rows, donor[chunk_rows]) for donor in donors]
         batch, *donor_batches = _padded_alike(samples, [chunk_rows, *donor_rows], device)
-        place = tokens(region, batch) if grid is None else pixels(region, batch, grid, margin)
+        place = _changed_place(region, batch, chunk_rows, grid, margin)
         numbers = random[:, chunk_rows].to(device)
         chunk = _Chunk(
             batch,
@@ -261,6 +261,22 @@ def effects(
         # A swap has one control, the donor of the same class; for all else it is the mean over the random regions.
         controls.append(np.where(untested, np.nan, np.mean(falls[1:], axis=0)))
     return np.concatenate(changes), np.concatenate(controls)
+
+
+def _changed_place(
+    region: Region,
+    batch: Mapping[str, Tensor],
+    rows: Int[np.ndarray, " batch"],
+    grid: tuple[int, int] | None,
+    margin: int | None,
+) -> Bool[Tensor, " batch *place"]:
+    """Return where each sample of a batch is changed: pixels, or tokens of a text."""
+    if grid is None:
+        return tokens(region, batch)
+    if region.kind == "boxes":
+        images = image_of(batch)[1]
+        return inside_boxes([region.boxes[row] for row in rows], (images.shape[-2], images.shape[-1])).to(images.device)
+    return pixels(region, batch, grid, margin)
 
 
 def _change(variants: Sequence[Mapping[str, Tensor]], answers: Sequence[np.ndarray], place: int, fall: float) -> Change:

@@ -1,7 +1,7 @@
 """Which pixels or tokens of a sample are meant."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
 
@@ -13,6 +13,7 @@ from torch.nn import functional as F
 from lrptrain.batch import IMAGES, Sample
 from lrptrain.batch.annotations import IGNORED, boxes_to_mask
 from lrptrain.batch.content import content_tokens
+from lrptrain.intervention.boxes import Box
 from lrptrain.intervention.casing import CasedText
 from lrptrain.intervention.lengths import inner_tokens
 from lrptrain.intervention.swap import outside_evidence, ring_share
@@ -31,7 +32,8 @@ class Region:
             image. `"statistics"`: the mean and spread of an image's channels, which lie at all pixels. `"detail"`: the
             strength of its fine detail, and `"shading"`: how light falls across it, likewise. `"edges"`: what lies
             along its edges. `"location"`: where the evidence lies in an image. `"size"`: how large it is there.
-            `"mark"`: a piece of one image that is put into others. `"token"`: every occurrence of a token in a text.
+            `"mark"`: a piece of one image that is put into others. `"boxes"`: a box in every image, wherever it lies
+            there. `"token"`: every occurrence of a token in a text.
             `"place"`: a place in a text. `"length"`: how long a text is, which lies at all of its tokens. `"words"`:
             words of one kind in texts; `"punctuation"`; `"markers"`: links, numbers and the like; and `"case"`:
             capitals.
@@ -40,6 +42,7 @@ class Region:
             `"place"` 0 for the first content token, -1 for the last, and so on.
         exchanged: Whether a place, patches or a place in a text, takes what another sample has in the same place,
             rather than to be removed.
+        boxes: For `"boxes"` that of every sample, None for one without.
         texts: For `"words"`, `"punctuation"` and `"markers"` the words of every sample; for `"case"` the ways in which
             each can be written, None for one that cannot.
     """
@@ -55,6 +58,7 @@ class Region:
         "location",
         "size",
         "mark",
+        "boxes",
         "token",
         "place",
         "length",
@@ -65,6 +69,7 @@ class Region:
     ]
     which: int | tuple[int, ...] = 0
     exchanged: bool = False
+    boxes: tuple[Box | None, ...] = ()
     texts: tuple[TextWords, ...] | tuple[CasedText | None, ...] = ()
 
     @property
@@ -129,6 +134,20 @@ def pixels(
     if region.kind == "outside":
         return outside_evidence(values, margin)
     return values == 1
+
+
+def inside_boxes(boxes: Sequence[Box | None], size: tuple[int, int]) -> Bool[Tensor, "batch height width"]:
+    """Return the pixels inside the box of every image; none of one without a box.
+
+    Args:
+        boxes: The box of each image, in its pixels.
+        size: Rows and columns of the images.
+    """
+    inside = torch.zeros((len(boxes), *size), dtype=torch.bool)
+    for pixels_of_image, box in zip(inside, boxes, strict=True):
+        if box is not None:
+            pixels_of_image[box.top : box.bottom, box.left : box.right] = True
+    return inside
 
 
 def kept_by_margin(samples: Iterable[Sample], margin: int) -> float:

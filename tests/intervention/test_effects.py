@@ -8,6 +8,7 @@ from torch import nn
 from lrptrain.batch import Sample
 from lrptrain.batch.logits import class_probabilities
 from lrptrain.intervention import InterventionConfig, KeptChanges, Region, effects
+from lrptrain.intervention.boxes import Box
 from lrptrain.intervention.swap import donors_by_prediction
 
 GRID = (4, 4)
@@ -387,6 +388,38 @@ def test_texts_without_a_mask_cannot_lose_tokens():
 def test_a_strategy_that_is_unknown_is_not_carried_out_as_another():
     with pytest.raises(ValueError, match="strategy must be one of"):
         InterventionConfig("blur")
+
+
+@pytest.mark.parametrize("strategy", ["swap", "inpaint", "fill"])
+def test_a_box_of_its_own_is_painted_over_in_every_image(strategy):
+    """The class's colour is in one corner of the even images, in the opposite one of the odd ones."""
+
+    class BothCorners(nn.Module):
+        def forward(self, image):
+            return 20 * (image[:, :, :4, :4] + image[:, :, 28:, 28:]).mean((2, 3))
+
+    corners = [Box(0, 0, 4, 4), Box(28, 28, 32, 32)]
+    samples = []
+    for i in range(24):
+        image = torch.zeros(3, 32, 32)
+        top, left, bottom, right = corners[i % 2]
+        image[i % 3, top:bottom, left:right] = 1
+        samples.append(Sample(i, i % 3, {"image": image}))
+    boxes = [None if i in (3, 8) else corners[i % 2] for i in range(24)]
+    rows = np.arange(1, 24)  # so that a sample's number differs from its place in a batch
+    answers = probabilities(BothCorners(), samples)
+    config = InterventionConfig(strategy, batch_size=7)
+    region = Region("boxes", boxes=tuple(boxes))
+    change, control = run_effects(BothCorners(), samples, region, answers, config=config, rows=rows)
+    assert set(rows[np.isnan(change)]) == {3, 8}
+    # Without the colour nothing tells the three classes apart; the random box is never at the corner, and all black.
+    if strategy != "fill":  # the mean colour is not quite the same in all channels
+        np.testing.assert_allclose(change[~np.isnan(change)], 2 / 3, atol=1e-6)
+    assert (np.nan_to_num(change, nan=1.0) > 0.5).all()
+    assert np.nanmax(np.abs(control)) < 1e-6
+    wrong = Region("boxes", boxes=tuple(corners[(i + 1) % 2] for i in range(24)))
+    change, _ = run_effects(BothCorners(), samples, wrong, answers, config=config, rows=rows)
+    assert np.nanmax(np.abs(change)) < 1e-6
 
 
 @pytest.mark.parametrize("strategy", ["swap", "inpaint"])

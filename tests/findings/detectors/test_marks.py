@@ -8,8 +8,10 @@ import torch
 
 from lrptrain.batch import Sample
 from lrptrain.findings import DetectionConfig, Evaluation, ExplainedSample, Scope
-from lrptrain.findings.detectors.marks import MOST_JUDGES, MarkAnywhere, _leads, find_marks
+from lrptrain.findings.detectors.marks import MOST_JUDGES, MarkAnywhere, MarkOfClass, _leads, find_marks, mark_in
+from lrptrain.findings.facts import fact_of
 from lrptrain.findings.halves import SPLIT_FROM
+from lrptrain.findings.verdicts import demanded_effect
 
 CONFIG = DetectionConfig(["cat", "dog"], lambda ids: [str(i) for i in ids])
 GRID = (6, 6)
@@ -131,14 +133,17 @@ def evaluation(annotated=None, kind="mark", count=64):
 @pytest.mark.parametrize("count", [64, SPLIT_FROM])
 def test_of_many_images_half_suspects_and_the_other_half_judges_in_other_classes(count):
     given = evaluation(count=count)
-    (found,) = MarkAnywhere().detect(given, CONFIG)
+    found, taken_away = MarkAnywhere().detect(given, CONFIG)
     assert found.finding.scope == Scope("class", "dog")
     assert isinstance(found.region.which, tuple)
     assert found.finding.samples >= 0.9 * (count // 2 if count < SPLIT_FROM else count // 4)
     suspected = [*found.finding.worst_samples, found.region.which[0]]
     assert all(row % 2 == 1 for row in suspected) == (count == SPLIT_FROM)
     assert (found.rows % 2 == 0).all() == (count == SPLIT_FROM)
-    assert len(found.rows) == MOST_JUDGES
+    assert len(found.rows) == min(MOST_JUDGES, count // 2 if count < SPLIT_FROM else count // 4)
+    assert (taken_away.rows % 2 == 0).all() == (count == SPLIT_FROM)
+    assert len(taken_away.rows) >= 0.9 * (count // 2 if count < SPLIT_FROM else count // 4)
+    assert {given.samples[row].predicted for row in taken_away.rows} == {1}
     assert {given.samples[row].predicted for row in found.rows} == {0}
     assert found.finding.relevance is not None
     assert found.finding.relevance.effect > 0.5
@@ -147,10 +152,37 @@ def test_of_many_images_half_suspects_and_the_other_half_judges_in_other_classes
 
 
 def test_a_mark_in_the_middle_may_be_a_logo_on_the_object_and_is_for_a_person_to_judge():
-    (anywhere,) = MarkAnywhere().detect(evaluation(), CONFIG)
-    (middle,) = MarkAnywhere().detect(evaluation(kind="middle"), CONFIG)
-    assert replace(anywhere.finding, state="confirmed").is_fault
-    assert not replace(middle.finding, state="confirmed").is_fault
+    anywhere = list(MarkAnywhere().detect(evaluation(), CONFIG))
+    middle = list(MarkAnywhere().detect(evaluation(kind="middle"), CONFIG))
+    assert [replace(each.finding, state="confirmed").is_fault for each in anywhere] == [True, True]
+    assert [replace(each.finding, state="confirmed").is_fault for each in middle] == [False, False]
+    # Taken away, a part of an object moves sound models further than a sticker that they do not read.
+    assert [demanded_effect(each.finding, 0.05) for each in anywhere] == [0.1, 0.15]
+    assert [demanded_effect(each.finding, 0.05) for each in middle] == [0.1, 0.3]
+
+
+def test_a_mark_is_taken_away_where_it_lies_in_each_image_and_both_tests_are_one_fact():
+    images, labels, _ = planted()
+    pasted, taken_away = MarkAnywhere().detect(evaluation(), CONFIG)
+    assert taken_away.finding.kind == MarkOfClass.kind
+    assert fact_of(taken_away.finding) == fact_of(pasted.finding)
+    assert len(taken_away.region.boxes) == len(images)
+    dots = (images == torch.tensor([1.0, 0.0, 0.5])[:, None, None]).all(1)  # [n, height, width]
+    with_box = [row for row, box in enumerate(taken_away.region.boxes) if box is not None]
+    assert with_box == taken_away.rows.tolist()
+    for row in with_box:
+        box = taken_away.region.boxes[row]
+        # The dot has 4 x 4 pixels; the box holds at least the piece that was compared, of 3 x 3, and a rim.
+        assert int(dots[row, box.top : box.bottom, box.left : box.right].sum()) >= 9
+        assert box.height * box.width <= 36
+
+
+def test_a_mark_lies_nowhere_in_images_without_it():
+    images, labels, _ = planted()
+    (mark,) = marks("mark")
+    boxes = mark_in(images, images[mark.image], mark, GRID)
+    assert [box is not None for box in boxes] == (labels == 1).tolist()
+    assert boxes[mark.image] == mark.box
 
 
 def test_it_looks_where_nobody_annotated_and_an_intervention_follows():
