@@ -55,7 +55,7 @@ MOST_SOURCES = 64
 """Pieces of so many images at most, as many of each class, are compared with those of all images."""
 MOST_MARKS = 4
 MOST_JUDGES = 48
-"""So many marks at most are pasted into so many images each, as every one takes two forward passes. With 16, the mark of
+"""So many marks at most are pasted into so many images each: every one takes two forward passes. With 16, the mark of
 one class of ten, which moves others' answers by 14 points in the mean and most of them by nothing, was not told from
 chance. Where nothing moves, the first half of them ends it."""
 

@@ -162,7 +162,7 @@ def test_a_mark_in_the_middle_may_be_a_logo_on_the_object_and_is_for_a_person_to
 
 
 def test_a_mark_is_taken_away_where_it_lies_in_each_image_and_both_tests_are_one_fact():
-    images, labels, _ = planted()
+    images, _, _ = planted()
     pasted, taken_away = MarkAnywhere().detect(evaluation(), CONFIG)
     assert taken_away.finding.kind == MarkOfClass.kind
     assert fact_of(taken_away.finding) == fact_of(pasted.finding)
