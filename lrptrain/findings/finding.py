@@ -78,7 +78,7 @@ class Finding:
         strategy: What the intervention did to the place: `"swap"`, `"inpaint"`, `"fill"` or, to words, `"delete"`; to
             the image as a whole, `"statistics"`, `"detail"`, `"shading"` or `"edges"`; to the annotated object,
             `"location"` or `"size"`; to the text as a whole, `"length"`, or word by word `"words"`, `"punctuation"`,
-            `"markers"` or `"case"`; with a mark, `"paste"`; "" where it is not known.
+            `"markers"` or `"case"`; with a mark, `"paste"` or `"common"`; "" where it is not known.
         association: How well the property that it is about tells the class of the samples, from 0 (guessing) to 1; None
             where that was not measured. See `lrptrain.findings.association`.
         excerpts: Of texts, the words of the worst samples that show it, in their order.

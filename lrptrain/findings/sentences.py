@@ -35,11 +35,14 @@ _CHANGES = {
     "markers": ("Given those of another class's text", "the same class's"),
     "case": ("Capitalised like another class's text", "the same class's"),
     "paste": ("Put into images of other classes", "another piece of its image"),
+    "common": ("Drawn on images of other classes", "what a third class has in common there"),
     "inpaint": ("Painted over", "random places"),
     "fill": ("Covered with the mean colour", "random places"),
     "delete": ("Deleted", "random words"),
     "": ("With that changed", "control"),
 }
+_RISES = ("common",)
+"""Strategies that measure how far the probability of the finding's class rises, not how far that of the answer falls."""
 _PLURALS = {"class": "classes", "group": "groups"}
 # By whether there are annotations, by which guidance goes.
 _REMEDIES = {
@@ -109,7 +112,8 @@ def _intervention(finding: "Finding") -> str:
     if evidence is None:
         return f"Not tested: {finding.note}." if finding.note else "No intervention has tested it."
     change, control = change_in_words(finding.strategy)
-    fall = evidence.effect + evidence.reference
+    rises = finding.strategy in _RISES
+    fall = (evidence.effect + evidence.reference) * (-1 if rises else 1)
     size = points(abs(fall))
     moved = f"{'rises' if fall < 0 and size != '0' else 'falls'} by {size} {'point' if size == '1' else 'points'}"
     sure = evidence.p_value <= 1 - finding.confidence and evidence.interval[0] > 0
@@ -119,7 +123,7 @@ def _intervention(finding: "Finding") -> str:
     elif finding.state == "unconfirmed":
         comment = " Another cue may say the same."
     # Whole points: what moves a control by less is noise.
-    return f"{change}, the answer's probability {moved} ({control}: {points(round(evidence.reference, 2))}).{comment}"
+    return f"{change}, {'the class' if rises else 'the answer'}'s probability {moved} ({control}: {points(round(evidence.reference, 2))}).{comment}"
 
 
 def change_in_words(strategy: str) -> tuple[str, str]:

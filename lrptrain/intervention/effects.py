@@ -17,6 +17,7 @@ from lrptrain.batch.logits import class_probabilities
 from lrptrain.intervention.boxes import Box
 from lrptrain.intervention.casing import CasedText, written_like
 from lrptrain.intervention.changes import Change, KeptChanges
+from lrptrain.intervention.common import drawn_at_random, pictures_in_common, with_picture
 from lrptrain.intervention.confidence import sharpened
 from lrptrain.intervention.detail import swap_detail
 from lrptrain.intervention.edges import swap_edges
@@ -100,6 +101,8 @@ def strategy_of(region: Region, grid: tuple[int, int] | None, config: Interventi
         return region.kind
     if region.kind == "mark":
         return "paste"
+    if region.kind == "common":
+        return "common"
     if config.strategy == "swap" and (region.by_annotation or region.exchanged):
         return "swap"
     if grid is None:
@@ -109,7 +112,7 @@ def strategy_of(region: Region, grid: tuple[int, int] | None, config: Interventi
 
 def is_by_donors(strategy: str) -> bool:
     """Return whether what is done to a region, as `strategy_of` says, takes something of a donor drawn at random."""
-    return strategy not in ("paste", "delete", "fill", "inpaint")
+    return strategy not in ("paste", "common", "delete", "fill", "inpaint")
 
 
 @dataclass(frozen=True)
@@ -130,6 +133,7 @@ class _Chunk:
         rows: The indices of the samples.
         donor_rows: Those of the donors of each swap.
         most_tokens: The length of the longest text of all, which the model takes for sure.
+        pictures: What is drawn on each sample, under the change and under the control; None where nothing is.
     """
 
     batch: Mapping[str, Tensor]
@@ -145,6 +149,7 @@ class _Chunk:
     rows: Int[np.ndarray, " batch"] | None = None
     donor_rows: Sequence[Int[np.ndarray, " batch"]] = ()
     most_tokens: int = 0
+    pictures: Sequence[Float[Tensor, "batch channels height width"]] | None = None
 
 
 @torch.no_grad()
@@ -169,7 +174,9 @@ def effects(
     class. (A random region would be none: a tinted background is everywhere.) A place that is exchanged takes what the
     donor has in the same place, without the donor's evidence. The control of all else is an equally large random
     region: the same shape elsewhere, shifted around the edges of the image, or as many random tokens. A mark that is
-    put into images has another piece of its image as control, put into the same places.
+    put into images has another piece of its image as control, put into the same places. Where what the images of a class
+    have in common is drawn on others, it is measured by how much the probability of that class rises; the control is
+    what the images of a third class have in common there.
 
     Args:
         model: The model in evaluation mode.
@@ -209,7 +216,8 @@ def effects(
         )
     random = _random_numbers(samples, grid, config)
     colour = _mean_colour(samples) if config.strategy == "fill" else torch.empty(0)
-    valid = value_range(images_of(samples)) if strategy in SWAPS_OF_IMAGES else None
+    valid = value_range(images_of(samples)) if strategy in (*SWAPS_OF_IMAGES, "common") else None
+    in_common = _in_common(samples, predicted, region, grid)
     source = images_of(samples)[region.which[0]] if isinstance(region.which, tuple) and strategy == "paste" else None
     longest = max((len(each.tensors["input_ids"]) for each in samples if "input_ids" in each.tensors), default=0)
     changes = [np.empty(0)]
@@ -235,6 +243,7 @@ def effects(
             chunk_rows,
             donor_rows,
             longest,
+            _pictures_for(in_common, region, predicted[chunk_rows], numbers),
         )
         with forward_context():
             variants = list(_altered(chunk))
@@ -242,10 +251,11 @@ def effects(
         # Of the probability of each sample's predicted class, positive where it falls: under the change, then under
         # each control.
         # Indexing [chunk, classes] by (0, 1, 2 ...) and (the class of each) takes one number of every row.
-        each = np.arange(len(chunk_rows)), predicted[chunk_rows]
+        towards = region.towards
+        each = np.arange(len(chunk_rows)), predicted[chunk_rows] if towards is None else towards
         before = sharpened(probabilities[chunk_rows], power)
         answers = [before, *(sharpened(after, power) for after in answers)]
-        falls = [(before - after)[each] for after in answers[1:]]
+        falls = [(before - after)[each] * (1 if towards is None else -1) for after in answers[1:]]
         # A sample without the region (no annotation, no such token) was not changed: its fall of 0 says nothing.
         untested = ~place.flatten(1).any(1).cpu().numpy()
         for donor in donors:
@@ -277,6 +287,30 @@ def _changed_place(
         images = image_of(batch)[1]
         return inside_boxes([region.boxes[row] for row in rows], (images.shape[-2], images.shape[-1])).to(images.device)
     return pixels(region, batch, grid, margin)
+
+
+def _in_common(
+    samples: Sequence[Sample], predicted: Int[np.ndarray, " samples"], region: Region, grid: tuple[int, int] | None
+) -> dict[int, Float[Tensor, "channels height width"]]:
+    """Return by class what is drawn on images; nothing where nothing is."""
+    if region.towards is None or grid is None:
+        return {}
+    images = images_of(samples)
+    inside = pixels(region, {"image": images[0][None]}, grid)[0]
+    return pictures_in_common(images, predicted, region.towards, inside)
+
+
+def _pictures_for(
+    in_common: Mapping[int, Float[Tensor, "channels height width"]],
+    region: Region,
+    predicted: Int[np.ndarray, " batch"],
+    random: Float[Tensor, "controls batch width"],
+) -> list[Float[Tensor, "batch channels height width"]] | None:
+    """Return what is drawn on each sample of a batch, under the change and under the control; None for nothing."""
+    if region.towards is None or not in_common:
+        return None
+    control = drawn_at_random(in_common, region.towards, predicted, random[0, :, 0].tolist())
+    return [in_common[region.towards].expand_as(control), control]
 
 
 def _change(variants: Sequence[Mapping[str, Tensor]], answers: Sequence[np.ndarray], place: int, fall: float) -> Change:
@@ -358,6 +392,11 @@ def _altered_images(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
         controls = [elsewhere(box, size, draw) for draw in chunk.random[1, :, 0].tolist()]
         for boxes in ([box] * len(images), controls):
             yield {**chunk.batch, name: pasted(images, chunk.source, boxes, chunk.random[0])}
+        return
+    if chunk.pictures is not None:
+        assert chunk.valid is not None
+        for pictures in chunk.pictures:
+            yield {**chunk.batch, name: with_picture(images, pictures, chunk.valid)}
         return
     for donors in chunk.donors:
         if chunk.region.kind in PLACEMENTS:

@@ -33,12 +33,14 @@ class Region:
             strength of its fine detail, and `"shading"`: how light falls across it, likewise. `"edges"`: what lies
             along its edges. `"location"`: where the evidence lies in an image. `"size"`: how large it is there.
             `"mark"`: a piece of one image that is put into others. `"boxes"`: a box in every image, wherever it lies
-            there. `"token"`: every occurrence of a token in a text.
+            there. `"common"`: what the images of a class have in common at a place, drawn on others. `"token"`: every
+            occurrence of a token in a text.
             `"place"`: a place in a text. `"length"`: how long a text is, which lies at all of its tokens. `"words"`:
             words of one kind in texts; `"punctuation"`; `"markers"`: links, numbers and the like; and `"case"`:
             capitals.
         which: For `"named"` the index of the region; for `"patches"` the indices of the tokens, row by row; for
-            `"mark"` the index of the sample, and top, left, bottom and right of the piece; for `"token"` its id; for
+            `"mark"` the index of the sample, and top, left, bottom and right of the piece; for `"common"` the class, rows
+            and columns of a grid of cells, and the indices of the cells, row by row; for `"token"` its id; for
             `"place"` 0 for the first content token, -1 for the last, and so on.
         exchanged: Whether a place, patches or a place in a text, takes what another sample has in the same place,
             rather than to be removed.
@@ -59,6 +61,7 @@ class Region:
         "size",
         "mark",
         "boxes",
+        "common",
         "token",
         "place",
         "length",
@@ -94,6 +97,11 @@ class Region:
         )
 
     @property
+    def towards(self) -> int | None:
+        """The class whose probability is to rise; None where that of each sample's answer is to fall."""
+        return self.which[0] if self.kind == "common" and isinstance(self.which, tuple) else None
+
+    @property
     def is_wording(self) -> bool:
         """Whether it is what a text says in certain words, or how they are written."""
         return self.kind in WORDINGS
@@ -125,6 +133,10 @@ def pixels(
     size = images.shape[-2], images.shape[-1]
     if region.kind in ("statistics", "detail", "shading", "edges", "mark"):  # there is no sample that has no such place
         return torch.ones((len(images), *size), dtype=torch.bool, device=images.device)
+    if region.kind == "common":
+        assert isinstance(region.which, tuple)
+        _, rows, columns, *chosen = region.which
+        return pixels(Region("patches", tuple(chosen)), batch, (rows, columns))
     if region.kind == "patches":
         assert isinstance(region.which, tuple)
         cells = torch.zeros(grid[0] * grid[1], device=images.device)

@@ -106,7 +106,7 @@ def with_proofs(
             not np.allclose(intervened.answer, each.probabilities, atol=1e-3) for _, each, intervened in examples
         )
         note = SHARPENED if sharp else ""
-        drawn = Proof(change, control, tuple(_proven_sample(*each, options) for each in examples), note)
+        drawn = Proof(change, control, tuple(_proven_sample(*each, options, region.towards) for each in examples), note)
         name = f"{folder}/{facts.index(fact)}_{file_name_of(fact.kind)}"
         if all(each.grid is None for _, each, _ in examples):
             return replace(drawn, path=f"{name}.html")
@@ -119,8 +119,10 @@ def _proven(facts: Sequence[Finding]) -> list[Finding]:
     return [fact for fact in facts if fact.state == "confirmed"][:MOST_PROOFS]
 
 
-def _proven_sample(sample: Sample, explained: ExplainedSample, change: Change, options: DisplayOptions) -> ProvenSample:
-    answer = explained.predicted
+def _proven_sample(
+    sample: Sample, explained: ExplainedSample, change: Change, options: DisplayOptions, towards: int | None
+) -> ProvenSample:
+    answer = explained.predicted if towards is None else towards
     return ProvenSample(
         sample_id=sample.sample_id,
         answer=class_name(answer, options.class_names),
