@@ -59,9 +59,9 @@ def batches(texts: Texts, weights: Tensor, batch: int, seed: int) -> DataLoader:
 
 
 @torch.no_grad()
-def logits(net: nn.Module, texts: Texts) -> Tensor:
-    """Of all texts."""
-    with torch.autocast("cpu", torch.bfloat16):
+def logits(net: nn.Module, texts: Texts, mixed: bool = True) -> Tensor:
+    """Of all texts, in bfloat16 where that is safe (`mixed`), or in float32 throughout."""
+    with torch.autocast("cpu", torch.bfloat16, enabled=mixed):
         return torch.cat([net(**inputs(part)).logits.float() for part in parts(texts)])
 
 
@@ -82,12 +82,12 @@ def swap_outside(texts: Texts) -> Texts:
     return {**texts, "input_ids": ids}
 
 
-def reliance(net: nn.Module, texts: Texts) -> dict[str, float]:
+def reliance(net: nn.Module, texts: Texts, mixed: bool = True) -> dict[str, float]:
     """Accuracy, and what becomes of the prediction when what is no evidence is masked, or swapped with other texts'."""
-    before = logits(net, texts)
+    before = logits(net, texts, mixed)
     found = {"accuracy": accuracy(before, texts["label"])}
     for name, changed in {"fill": fill_outside, "swap": swap_outside}.items():
-        after = logits(net, changed(texts))
+        after = logits(net, changed(texts), mixed)
         found |= {f"reliance, {name}": moved(before, after), f"accuracy, {name}": accuracy(after, texts["label"])}
     return found
 
