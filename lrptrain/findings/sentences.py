@@ -35,14 +35,16 @@ _CHANGES = {
     "markers": ("Given those of another class's text", "the same class's"),
     "case": ("Capitalised like another class's text", "the same class's"),
     "paste": ("Put into images of other classes", "another piece of its image"),
+    "statistics_of_class": ("Given the class's colour and contrast", "a third class's"),
+    "detail_of_class": ("Given the class's sharpness, noise and patterns", "a third class's"),
     "common": ("Drawn on images of other classes", "what a third class has in common there"),
     "inpaint": ("Painted over", "random places"),
     "fill": ("Covered with the mean colour", "random places"),
     "delete": ("Deleted", "random words"),
     "": ("With that changed", "control"),
 }
-_RISES = ("common",)
-"""Strategies that measure how far the probability of the finding's class rises, not how far that of the answer falls."""
+_RISES = ("statistics_of_class", "detail_of_class", "common")
+"""Strategies that measure how far the probability of the finding's class rises; others, how far the answer's falls."""
 _PLURALS = {"class": "classes", "group": "groups"}
 # By whether there are annotations, by which guidance goes.
 _REMEDIES = {
@@ -123,7 +125,8 @@ def _intervention(finding: "Finding") -> str:
     elif finding.state == "unconfirmed":
         comment = " Another cue may say the same."
     # Whole points: what moves a control by less is noise.
-    return f"{change}, {'the class' if rises else 'the answer'}'s probability {moved} ({control}: {points(round(evidence.reference, 2))}).{comment}"
+    what = "the class" if rises else "the answer"
+    return f"{change}, {what}'s probability {moved} ({control}: {points(round(evidence.reference, 2))}).{comment}"
 
 
 def change_in_words(strategy: str) -> tuple[str, str]:

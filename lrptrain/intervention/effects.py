@@ -28,7 +28,13 @@ from lrptrain.intervention.placement import as_large_as, at_place_of, swap_place
 from lrptrain.intervention.regions import Region, image_of, images_of, inside_boxes, pixels, tokens
 from lrptrain.intervention.shading import swap_shading
 from lrptrain.intervention.statistics import ValueRange, swap_statistics, value_range
-from lrptrain.intervention.swap import donors_by_prediction, places_in_order, swap_pixels, swap_places
+from lrptrain.intervention.swap import (
+    donors_by_prediction,
+    donors_of_class,
+    places_in_order,
+    swap_pixels,
+    swap_places,
+)
 from lrptrain.intervention.texts import random_tokens
 from lrptrain.intervention.words import TextWords, with_words_of
 from lrptrain.metrics.deletion import delete_tokens
@@ -98,7 +104,7 @@ def strategy_of(region: Region, grid: tuple[int, int] | None, config: Interventi
         config: How to intervene.
     """
     if region.is_property:
-        return region.kind
+        return region.kind if region.towards is None else f"{region.kind}_of_class"
     if region.kind == "mark":
         return "paste"
     if region.kind == "common":
@@ -174,9 +180,9 @@ def effects(
     class. (A random region would be none: a tinted background is everywhere.) A place that is exchanged takes what the
     donor has in the same place, without the donor's evidence. The control of all else is an equally large random
     region: the same shape elsewhere, shifted around the edges of the image, or as many random tokens. A mark that is
-    put into images has another piece of its image as control, put into the same places. Where what the images of a class
-    have in common is drawn on others, it is measured by how much the probability of that class rises; the control is
-    what the images of a third class have in common there.
+    put into images has another piece of its image as control, put into the same places. Where what the images of a
+    class have in common is drawn on others, or a class gives a property to them, it is measured by how much the
+    probability of that class rises; the control is the same of a third class.
 
     Args:
         model: The model in evaluation mode.
@@ -206,8 +212,7 @@ def effects(
     # Every sample has a place to give, also where that of a single class is tested; surroundings need an annotation,
     # and a text that has no word of a kind has none to exchange.
     givers = rows if region.by_annotation or region.kind in ("words", "case") else np.arange(len(samples))
-    # First donors of another class, the change; then donors of the same class, the control.
-    donors = [donors_by_prediction(predicted, givers, config.seed, same) for same in (False, True)] if swap else []
+    donors = _donors(predicted, givers, region, config.seed) if swap else []
     if grid is None and strategy != "swap" and not all(_says_its_padding(sample) for sample in samples):
         raise ValueError("texts cannot lose tokens without an attention_mask [batch, tokens] in the batch")
     if region.kind == "case" and any(region.texts[row] is None for row in rows):
@@ -216,8 +221,8 @@ def effects(
         )
     random = _random_numbers(samples, grid, config)
     colour = _mean_colour(samples) if config.strategy == "fill" else torch.empty(0)
-    valid = value_range(images_of(samples)) if strategy in (*SWAPS_OF_IMAGES, "common") else None
-    in_common = _in_common(samples, predicted, region, grid)
+    valid = value_range(images_of(samples)) if region.kind in (*SWAPS_OF_IMAGES, "common") else None
+    in_common = {} if grid is None else _in_common(samples, predicted, region, grid)
     source = images_of(samples)[region.which[0]] if isinstance(region.which, tuple) and strategy == "paste" else None
     longest = max((len(each.tensors["input_ids"]) for each in samples if "input_ids" in each.tensors), default=0)
     changes = [np.empty(0)]
@@ -273,6 +278,18 @@ def effects(
     return np.concatenate(changes), np.concatenate(controls)
 
 
+def _donors(
+    predicted: Int[np.ndarray, " samples"], givers: Int[np.ndarray, " n"], region: Region, seed: int
+) -> list[Int[np.ndarray, " samples"]]:
+    """Return the donor of every sample for the change, then for the control; -1 for none.
+
+    They are of another class and of the same class; where a class gives a property to others, of it and of a third one.
+    """
+    if region.towards is not None:
+        return [*donors_of_class(predicted, region.towards, seed)]
+    return [donors_by_prediction(predicted, givers, seed, same) for same in (False, True)]
+
+
 def _changed_place(
     region: Region,
     batch: Mapping[str, Tensor],
@@ -290,10 +307,10 @@ def _changed_place(
 
 
 def _in_common(
-    samples: Sequence[Sample], predicted: Int[np.ndarray, " samples"], region: Region, grid: tuple[int, int] | None
+    samples: Sequence[Sample], predicted: Int[np.ndarray, " samples"], region: Region, grid: tuple[int, int]
 ) -> dict[int, Float[Tensor, "channels height width"]]:
     """Return by class what is drawn on images; nothing where nothing is."""
-    if region.towards is None or grid is None:
+    if region.kind != "common" or region.towards is None:
         return {}
     images = images_of(samples)
     inside = pixels(region, {"image": images[0][None]}, grid)[0]

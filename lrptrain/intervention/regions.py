@@ -39,8 +39,9 @@ class Region:
             words of one kind in texts; `"punctuation"`; `"markers"`: links, numbers and the like; and `"case"`:
             capitals.
         which: For `"named"` the index of the region; for `"patches"` the indices of the tokens, row by row; for
-            `"mark"` the index of the sample, and top, left, bottom and right of the piece; for `"common"` the class, rows
-            and columns of a grid of cells, and the indices of the cells, row by row; for `"token"` its id; for
+            `"mark"` the index of the sample, and top, left, bottom and right of the piece; for `"common"` the class,
+            rows and columns of a grid of cells, and the indices of the cells, row by row; for a property of images
+            the class that gives it to others, in a tuple, or 0 where they all exchange it; for `"token"` its id; for
             `"place"` 0 for the first content token, -1 for the last, and so on.
         exchanged: Whether a place, patches or a place in a text, takes what another sample has in the same place,
             rather than to be removed.
@@ -99,7 +100,8 @@ class Region:
     @property
     def towards(self) -> int | None:
         """The class whose probability is to rise; None where that of each sample's answer is to fall."""
-        return self.which[0] if self.kind == "common" and isinstance(self.which, tuple) else None
+        of_class = self.kind == "common" or self.is_property
+        return self.which[0] if of_class and isinstance(self.which, tuple) else None
 
     @property
     def is_wording(self) -> bool:

@@ -267,6 +267,36 @@ def donors_by_prediction(
     return donors
 
 
+def donors_of_class(
+    predicted: Int[np.ndarray, " samples"], label: int, seed: int
+) -> tuple[Int[np.ndarray, " samples"], Int[np.ndarray, " samples"]]:
+    """Return for each sample of other predicted classes a random one of a class, and a random one of a third class.
+
+    Args:
+        predicted: The predicted class of every sample.
+        label: The class.
+        seed: The seed of the draw.
+
+    Returns:
+        Two indices per sample; -1 for those of the class itself, and where there is no sample of a third class.
+
+    Raises:
+        ValueError: If too few samples are read as the class, or as any third one.
+    """
+    members = np.flatnonzero(predicted == label)
+    others = np.unique(predicted[predicted != label])
+    if len(members) < FEWEST_DONORS or len(others) < 2:
+        raise ValueError("too few of these samples are read as the class, or as any third one: nothing to swap with")
+    rng = np.random.default_rng([seed, 2])
+    donors = np.where(predicted == label, -1, members[rng.integers(len(members), size=len(predicted))])
+    controls = np.full(len(predicted), -1)
+    for each in others:
+        thirds = np.flatnonzero((predicted != label) & (predicted != each))
+        rows = np.flatnonzero(predicted == each)
+        controls[rows] = thirds[rng.integers(len(thirds), size=len(rows))]
+    return donors, controls
+
+
 def random_places(
     usable: Bool[Tensor, "batch tokens"], generator: torch.Generator | None = None
 ) -> Int[Tensor, "batch tokens"]:

@@ -10,8 +10,9 @@ from jaxtyping import Float, Int
 from lrptrain.extras import require
 from lrptrain.findings.detector import Candidate, DetectionConfig, register_detector
 from lrptrain.findings.detectors.statistics import RelianceOnStatistics, property_of
-from lrptrain.findings.detectors.unlocated import evenly
+from lrptrain.findings.detectors.unlocated import MOST_JUDGED, evenly
 from lrptrain.findings.evaluation import Evaluation
+from lrptrain.findings.finding import Finding
 from lrptrain.findings.scopes import Scope
 from lrptrain.intervention import Region
 from lrptrain.intervention.regions import images_of
@@ -53,6 +54,60 @@ class ClassRelianceOnStatistics(RelianceOnStatistics):
             yield Candidate(finding, Region("statistics"), rows[evenly(len(rows), MOST_IMAGES)])
 
 
+class StatisticsOfClass(RelianceOnStatistics):
+    """Other images become those of a class by its colour and contrast alone.
+
+    A tint on one class of several is seldom all that its images are told by, so that another class's colours take less
+    of their answer away than `ClassRelianceOnStatistics` demands. But it draws images of all other classes: in
+    development runs with ten classes of photographs their probability of a tinted class rose by 26 to 33 points more
+    than with the colours of a third class, though hardly anybody sees that tint, and that of any class of clean models
+    by 15 at most.
+    """
+
+    kind = "statistics_of_class"
+    title = "A class is told by its colour and contrast"
+    order = 72
+    fact = RelianceOnStatistics.kind
+    least_effect = 0.2
+    changed = "colour and contrast of other images for those of the class"
+
+    def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
+        """Return the class that stands out, to be tested on images of others."""
+        where = property_of(evaluation)
+        if where is not None and evaluation.inputs is not None:
+            values = statistics(images_of(evaluation.inputs))
+            finding = self.finding(evaluation, config, where)
+            yield from given_to_others(finding, values, evaluation, config, Region("statistics"), LEAST_AUROC)
+
+
+def given_to_others(
+    finding: Finding,
+    values: Float[np.ndarray, "n numbers"],
+    evaluation: Evaluation,
+    config: DetectionConfig,
+    region: Region,
+    least: float,
+) -> Iterator[Candidate]:
+    """Return the class that a number of its images tells from all others, for its property to be given to others.
+
+    Args:
+        finding: The finding on all samples.
+        values: Numbers of each image that tell the property.
+        evaluation: What was explained.
+        config: Names the classes.
+        region: The property.
+        least: As for `outstanding_class`.
+    """
+    predicted = np.array([explained.predicted for explained in evaluation.samples])
+    if len(np.unique(predicted)) < FEWEST_CLASSES:
+        return
+    label = outstanding_class(values, predicted, least)
+    if label is not None:
+        others = np.flatnonzero(predicted != label)
+        of_class = replace(finding, scope=Scope("class", config.class_names[label]))
+        yield Candidate(of_class, replace(region, which=(label,)), others[evenly(len(others), MOST_JUDGED)])
+
+
 def statistics(images: Sequence[Float[torch.Tensor, "channels height width"]]) -> Float[np.ndarray, "n statistics"]:
     """Return mean and spread of the channels of every image, and how the means differ: a cast, however bright."""
     first, second = torch.triu_indices(len(images[0]), len(images[0]), 1)
@@ -65,7 +120,9 @@ def statistics(images: Sequence[Float[torch.Tensor, "channels height width"]]) -
     return torch.stack(rows).double().cpu().numpy()
 
 
-def outstanding_class(values: Float[np.ndarray, "n statistics"], predicted: Int[np.ndarray, " n"]) -> int | None:
+def outstanding_class(
+    values: Float[np.ndarray, "n statistics"], predicted: Int[np.ndarray, " n"], least: float = LEAST_AUROC
+) -> int | None:
     """Return the class that one of the statistics tells best from all others; None if none does so well.
 
     How well is the area under the ROC curve: the chance that a random image of the class has a larger value than a
@@ -74,10 +131,11 @@ def outstanding_class(values: Float[np.ndarray, "n statistics"], predicted: Int[
     Args:
         values: The statistics of each image.
         predicted: The predicted class of each image.
+        least: The area from which on a class stands out, in [0.5, 1].
     """
     ranks = require("scipy.stats", "monitor").rankdata(values, axis=0)
     best = None
-    highest = LEAST_AUROC
+    highest = least
     for label in np.unique(predicted):
         member = predicted == label
         count = int(member.sum())
@@ -93,3 +151,4 @@ def outstanding_class(values: Float[np.ndarray, "n statistics"], predicted: Int[
 
 
 register_detector(ClassRelianceOnStatistics())
+register_detector(StatisticsOfClass())
