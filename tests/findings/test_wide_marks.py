@@ -56,7 +56,7 @@ def findings(kind, folder):
     monitor.evaluate(0, 0)
     monitor.close()
     accuracy = monitor.scalars["relevance/accuracy"]
-    return accuracy, {each.kind: each for each in unfold(monitor.findings) if each.stands}
+    return accuracy, {each.kind: each for each in reversed(unfold(monitor.findings)) if each.stands}
 
 
 def test_a_word_anywhere_is_pasted_as_a_whole(tmp_path):
