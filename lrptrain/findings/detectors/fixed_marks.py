@@ -147,7 +147,8 @@ def find_fixed_marks(
     left: Bool[np.ndarray, " n"] = np.ones(len(predicted), bool)
     while len(candidates) > 1:
         within = detail[torch.from_numpy(left)]
-        evidence = {each: _evidence(_deviations(within, predicted[left] == each)) for each in candidates}
+        totals = _sums(within)
+        evidence = {each: _evidence(_deviations(within, predicted[left] == each, totals)) for each in candidates}
         best = max(candidates, key=lambda each: float(evidence[each].max()))
         peak = float(evidence[best].max())
         if peak < LEAST_PEAK:
@@ -183,20 +184,60 @@ def _around(values: Float[Tensor, "n channels rows columns"]) -> Float[Tensor, "
 
 
 def _deviations(
-    detail: Float[Tensor, "n channels rows columns"], member: Bool[np.ndarray, " n"]
+    detail: Float[Tensor, "n channels rows columns"],
+    member: Bool[np.ndarray, " n"],
+    totals: tuple[Float[Tensor, "channels rows columns"], Float[Tensor, "channels rows columns"]],
 ) -> Float[Tensor, "channels rows columns"]:
-    """Return the z-values of the difference between the mean of members and that of the others."""
-    of_class, others = detail[torch.from_numpy(member)], detail[torch.from_numpy(~member)]
+    """Return the z-values of the difference between the mean of members and that of the others.
+
+    Args:
+        detail: The detail of all images.
+        member: True for those of the class.
+        totals: The sums of all images and of their squares, which are the same for all classes.
+    """
+    of_class = detail[torch.from_numpy(member)]
+    total, squares = (whole - part for whole, part in zip(totals, _sums(of_class), strict=True))
+    others = _others(total, squares, len(detail) - len(of_class))
     return _z_values(of_class.mean(0), len(of_class), others)
 
 
+def _sums(
+    detail: Float[Tensor, "n channels rows columns"],
+) -> tuple[Float[Tensor, "channels rows columns"], Float[Tensor, "channels rows columns"]]:
+    """Return the sum of some images, and that of their squares."""
+    return detail.sum(0), detail.square().sum(0)
+
+
+class _Others(NamedTuple):
+    """The images of other classes.
+
+    Attributes:
+        mean: Their mean.
+        deviation: Their standard deviation, that of neighbouring cells and of all channels in one: of few images, that
+            of a single cell is small by chance now and then, and any difference large by its measure.
+        count: The number of them.
+    """
+
+    mean: Float[Tensor, "channels rows columns"]
+    deviation: Float[Tensor, "1 rows columns"]
+    count: int
+
+
+def _others(
+    total: Float[Tensor, "channels rows columns"], squares: Float[Tensor, "channels rows columns"], count: int
+) -> _Others:
+    """Return what sums over images say of them."""
+    mean = total / count
+    variance = (squares / count - mean.square()).clamp(min=0).mean(0)
+    return _Others(mean, _around(variance[None, None])[0].sqrt().clamp(min=LEAST_DEVIATION), count)
+
+
 def _z_values(
-    mean: Float[Tensor, "channels rows columns"], count: int, others: Float[Tensor, "m channels rows columns"]
+    mean: Float[Tensor, "channels rows columns"], count: int, others: _Others
 ) -> Float[Tensor, "channels rows columns"]:
     """Return the z-values of the mean over so many images, compared with others."""
-    # The deviation of the others: one image alone of a class would count as much as all of it by its own.
-    deviation = others.std(0, correction=0).clamp(min=LEAST_DEVIATION)
-    return (mean - others.mean(0)) / (deviation * (1 / count + 1 / len(others)) ** 0.5)
+    # By the deviation of the others: by its own, an image alone of its class would count as much as all of it.
+    return (mean - others.mean) / (others.deviation * (1 / count + 1 / others.count) ** 0.5)
 
 
 def _evidence(deviations: Float[Tensor, "channels rows columns"]) -> Float[Tensor, "rows columns"]:
@@ -211,10 +252,11 @@ def _share_alike(detail: Float[Tensor, "n channels rows columns"], member: Bool[
     """
     of_class = detail[torch.from_numpy(member)]
     others = detail[torch.from_numpy(~member)]
+    compared = _others(*_sums(others), len(others))
     total = of_class.sum(0)
     alike = []
     for image in of_class:
-        z_values = _z_values((total - image) / (len(of_class) - 1), len(of_class) - 1, others)
+        z_values = _z_values((total - image) / (len(of_class) - 1), len(of_class) - 1, compared)
         evidence = _evidence(z_values)
         telling = evidence >= torch.quantile(evidence.flatten(), 1 - TELLING_CELLS)
         picture = (z_values * telling).flatten()
