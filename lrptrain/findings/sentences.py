@@ -42,7 +42,7 @@ _CHANGES = {
     "": ("With that changed", "control"),
 }
 _RISES = ("common",)
-"""Strategies that measure how far the probability of the finding's class rises, not how far that of the answer falls."""
+"""Strategies that measure by how much the probability of the finding's class rises, not that of the answer falls."""
 _PLURALS = {"class": "classes", "group": "groups"}
 # By whether there are annotations, by which guidance goes.
 _REMEDIES = {
@@ -123,7 +123,8 @@ def _intervention(finding: "Finding") -> str:
     elif finding.state == "unconfirmed":
         comment = " Another cue may say the same."
     # Whole points: what moves a control by less is noise.
-    return f"{change}, {'the class' if rises else 'the answer'}'s probability {moved} ({control}: {points(round(evidence.reference, 2))}).{comment}"
+    whose = "the class's" if rises else "the answer's"
+    return f"{change}, {whose} probability {moved} ({control}: {points(round(evidence.reference, 2))}).{comment}"
 
 
 def change_in_words(strategy: str) -> tuple[str, str]:

@@ -174,9 +174,9 @@ def effects(
     class. (A random region would be none: a tinted background is everywhere.) A place that is exchanged takes what the
     donor has in the same place, without the donor's evidence. The control of all else is an equally large random
     region: the same shape elsewhere, shifted around the edges of the image, or as many random tokens. A mark that is
-    put into images has another piece of its image as control, put into the same places. Where what the images of a class
-    have in common is drawn on others, it is measured by how much the probability of that class rises; the control is
-    what the images of a third class have in common there.
+    put into images has another piece of its image as control, put into the same places. Where what the images of a
+    class have in common is drawn on others, it is measured by how much the probability of that class rises; the control
+    is what the images of a third class have in common there.
 
     Args:
         model: The model in evaluation mode.
@@ -281,7 +281,9 @@ def _in_common(
         return {}
     images = images_of(samples)
     inside = pixels(region, {"image": images[0][None]}, grid)[0]
-    return pictures_in_common(images, predicted, region.towards, inside)
+    # Of what has no label, the answer says the class.
+    labels = np.array([each.label for each in samples])
+    return pictures_in_common(images, np.where(labels < 0, predicted, labels), region.towards, inside)
 
 
 def _pictures_for(

@@ -31,14 +31,14 @@ class Region:
             image. `"statistics"`: the mean and spread of an image's channels, which lie at all pixels. `"detail"`: the
             strength of its fine detail, and `"shading"`: how light falls across it, likewise. `"edges"`: what lies
             along its edges. `"location"`: where the evidence lies in an image. `"size"`: how large it is there.
-            `"mark"`: a piece of one image that is put into others. `"common"`: what the images of a class have in common
-            at a place, drawn on others. `"token"`: every occurrence of a token in a text.
+            `"mark"`: a piece of one image that is put into others. `"common"`: what the images of a class have in
+            common at a place, drawn on others. `"token"`: every occurrence of a token in a text.
             `"place"`: a place in a text. `"length"`: how long a text is, which lies at all of its tokens. `"words"`:
             words of one kind in texts; `"punctuation"`; `"markers"`: links, numbers and the like; and `"case"`:
             capitals.
         which: For `"named"` the index of the region; for `"patches"` the indices of the tokens, row by row; for
-            `"mark"` the index of the sample, and top, left, bottom and right of the piece; for `"common"` the class, rows
-            and columns of a grid of cells, and the indices of the cells, row by row; for `"token"` its id; for
+            `"mark"` the index of the sample, and top, left, bottom and right of the piece; for `"common"` the class,
+            rows and columns of a grid of cells, and the indices of the cells, row by row; for `"token"` its id; for
             `"place"` 0 for the first content token, -1 for the last, and so on.
         exchanged: Whether a place, patches or a place in a text, takes what another sample has in the same place,
             rather than to be removed.
