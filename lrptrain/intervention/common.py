@@ -70,7 +70,7 @@ def _mean(
     """Return the mean of some images, of every pixel over those where it is a number."""
     total = torch.zeros_like(images[0], dtype=torch.float32)
     count = torch.zeros_like(total)
-    for row in np.flatnonzero(chosen):  # one by one: stacked, they would be as much memory as all samples
+    for row in np.flatnonzero(chosen).tolist():  # one by one: stacked, they would be as much memory as all samples
         finite = images[row].isfinite()
         total += torch.where(finite, images[row].float(), 0.0)
         count += finite
