@@ -229,6 +229,7 @@ def test_a_class_gives_to_all_others_and_a_third_class_is_the_control():
     assert (predicted[controls[~of_class]] != predicted[~of_class]).all()
     draws = [donors_of_class(predicted, 0, seed)[0] for seed in range(40)]
     assert {*np.concatenate(draws)} == {-1, *np.flatnonzero(of_class)}
+    assert len({tuple(each) for each in draws}) > 1
     again = donors_of_class(predicted, 0, seed=5)
     np.testing.assert_array_equal(again, (donors, controls))
 

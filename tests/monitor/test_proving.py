@@ -87,6 +87,7 @@ def test_what_is_drawn_for_a_class_is_shown_by_the_probability_of_that_class():
     changes = {(region, row): change for (_, row), change in CHANGES.items()}
     samples = [explained(each) for each in SAMPLES]
     (fact,) = with_proofs([candidate.finding], lambda _: candidate, changes, SAMPLES, samples, OPTIONS, "proofs/e")
+    assert fact.proof is not None
     # Read as "yes" with 90 %: the mark is that of "no", whose probability rises from 10 to 70 %, and to 20 otherwise.
     assert sample_caption(fact.proof.samples[0], fact.proof) == (
         "#s1, class no: 10% as it is, 70% drawn on images of other classes, 20% under the control "

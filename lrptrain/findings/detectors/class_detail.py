@@ -33,14 +33,14 @@ class DetailOfClass(RelianceOnDetail):
     order = 73
     fact = RelianceOnDetail.kind
     least_effect = 0.07
-    least_effect_if_telling = None
+    least_effect_if_telling: float | None = None
     changed = "the fine detail of other images for that of the class"
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
         """Return the class that stands out, to be tested on images of others."""
         if evaluation.inputs is None or property_of(evaluation) is None:
             return
-        parts = torch.stack(images_of(evaluation.inputs)).float().split(AT_A_TIME)
+        parts = torch.split(torch.stack(images_of(evaluation.inputs)).float(), AT_A_TIME)
         values = torch.cat([strengths_of_detail(part) for part in parts]).double().cpu().numpy()
         finding = self.finding(evaluation, config, "sharpness, noise and patterns")
         yield from given_to_others(finding, values, evaluation, config, Region("detail"), LEAST_AUROC)

@@ -37,7 +37,7 @@ class RelianceOnDetail(UnlocatedReliance):
     title = "The prediction relies on sharpness, noise or a pattern"
     order = 72
     least_effect = 0.25
-    least_effect_if_telling = 0.2
+    least_effect_if_telling: float | None = 0.2
     remedy = 'if wrong, guidance by "swap", swap="detail": docs/how-to/guidance.md'
     changed = "the fine detail's strength and pattern"
     told_by = "along the edges alone, it"

@@ -172,6 +172,7 @@ def test_a_mark_is_taken_away_where_it_lies_in_each_image_and_both_tests_are_one
     assert with_box == taken_away.rows.tolist()
     for row in with_box:
         box = taken_away.region.boxes[row]
+        assert box is not None
         # The dot has 4 x 4 pixels; the box holds at least the piece that was compared, of 3 x 3, and a rim.
         assert int(dots[row, box.top : box.bottom, box.left : box.right].sum()) >= 9
         assert box.height * box.width <= 36
