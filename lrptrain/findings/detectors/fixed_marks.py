@@ -59,8 +59,8 @@ class FixedMarkOfClass(Detector):
     The images are searched, by their detail: what differs from image to image averages out. Classes are those of the
     labels, where there are labels: a model of which the mark is one cue among others reads a third of the images as
     another class. What the images of the class have in common there is then drawn on images that are read as other
-    classes, rightly or not. It counts by how much the
-    probability of the class rises, more than with what the images of a third class have in common there.
+    classes, rightly or not. It counts by how much the probability of the class rises, more than with what the images of
+    a third class have in common there.
 
     In the middle, a mark may be a part of the object, as a logo is: for a person to judge.
     """

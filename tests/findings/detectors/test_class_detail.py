@@ -22,13 +22,13 @@ NAMES = ["cat", "dog", "ship", "frog"]
 CONFIG = DetectionConfig(NAMES, lambda ids: [str(i) for i in ids])
 
 
-def evaluation(change, classes=4, count=96, dtype=torch.float32):
-    """Noise as strong as chance says, of which that of the third class is changed."""
+def evaluation(change, classes=4, count=96, dtype=torch.float32, marked=2):
+    """Noise as strong as chance says, of which that of a class is changed, the third one."""
     rng = np.random.default_rng(0)
     images = torch.from_numpy(rng.random((count, 1, 1, 1)) * rng.random((count, 3, 16, 16))).float()
     labels = np.arange(count) % classes
-    third = torch.from_numpy(labels == 2)
-    images[third] = change(images[third])
+    of_class = torch.from_numpy(labels == marked)
+    images[of_class] = change(images[of_class])
     images = images.to(dtype)
     inputs = [Sample(i, int(labels[i]), {"image": images[i]}) for i in range(count)]
     explained = [
@@ -79,8 +79,11 @@ def test_what_marks_a_class_is_given_to_images_of_others(detector, change, kind,
     [
         evaluation(unchanged),
         replace(evaluation(smoothed), inputs=None),
-        evaluation(smoothed, classes=2),
+        replace(evaluation(tinted), inputs=None),
+        evaluation(smoothed, classes=2, marked=1),
+        evaluation(tinted, classes=2, marked=1),
         evaluation(smoothed, count=28),  # 7 of the class
+        evaluation(tinted, count=28),
     ],
 )
 def test_nothing_is_tested_where_no_class_of_several_stands_out(detector, given):
