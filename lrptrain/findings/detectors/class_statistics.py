@@ -61,14 +61,14 @@ class StatisticsOfClass(RelianceOnStatistics):
     of their answer away than `ClassRelianceOnStatistics` demands. But it draws images of all other classes: in
     development runs with ten classes of photographs their probability of a tinted class rose by 26 to 33 points more
     than with the colours of a third class, though hardly anybody sees that tint, and that of any class of clean models
-    by 15 at most.
+    by 15 at most. In the test that followed airplanes, which are seen before the sky, had 23 to 27: hence the bound.
     """
 
     kind = "statistics_of_class"
     title = "A class is told by its colour and contrast"
     order = 72
     fact = RelianceOnStatistics.kind
-    least_effect = 0.2
+    least_effect = 0.3
     changed = "colour and contrast of other images for those of the class"
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:

@@ -99,7 +99,7 @@ def test_a_tint_changes_no_detail_and_a_blur_is_no_tint():
     ("detector", "change", "fact", "least"),
     [
         (DetailOfClass(), smoothed, RelianceOnDetail.kind, 0.07),
-        (StatisticsOfClass(), tinted, RelianceOnStatistics.kind, 0.2),
+        (StatisticsOfClass(), tinted, RelianceOnStatistics.kind, 0.3),
     ],
 )
 def test_it_is_the_same_fact_as_that_of_all_classes_and_for_a_person_to_judge(detector, change, fact, least):
