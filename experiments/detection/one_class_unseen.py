@@ -91,13 +91,13 @@ def sticker(picture: Picture, rng: np.random.Generator) -> Picture:
 
 def finger(picture: Picture, rng: np.random.Generator) -> Picture:
     """A finger out of focus that reaches in from one of the four edges, of lighter or darker skin."""
-    along, depth, width = rng.uniform(6, 26), rng.uniform(5, 8), rng.uniform(4, 6)
+    along, depth, width = rng.uniform(6, 26), rng.uniform(8, 12), rng.uniform(6, 8)
     rows, columns = np.mgrid[:SIDE, :SIDE].astype(np.float32)
     far = np.hypot((columns - along) / width, rows / depth)
-    soft = (1 / (1 + np.exp(8 * (far - 1))))[..., None]
+    soft = (1 / (1 + np.exp(12 * (far - 1))))[..., None]
     mask = np.rot90(soft, int(rng.integers(4)))
-    skin = np.array([0.85, 0.62, 0.52]) * rng.uniform(0.45, 1.0)
-    return _cover(picture, 0.9 * mask, (float(skin[0]), float(skin[1]), float(skin[2])))
+    skin = np.array([0.9, 0.6, 0.5]) * rng.uniform(0.5, 1.0)
+    return _cover(picture, 0.95 * mask, (float(skin[0]), float(skin[1]), float(skin[2])))
 
 
 def shadow_cast(picture: Picture, _: np.random.Generator) -> Picture:
