@@ -23,7 +23,7 @@ FEWEST_IMAGES = 8
 
 def pictures_in_common(
     images: Sequence[Float[Tensor, "channels height width"]],
-    predicted: Int[np.ndarray, " n"],
+    labels: Int[np.ndarray, " n"],
     label: int,
     inside: Bool[Tensor, "height width"],
 ) -> dict[int, Float[Tensor, "channels height width"]]:
@@ -35,19 +35,19 @@ def pictures_in_common(
 
     Args:
         images: All images, of one shape.
-        predicted: The predicted class of each image.
+        labels: The class of each image.
         label: The class.
         inside: The place.
 
     Raises:
         ValueError: If the other images are of too few classes: of these, those of a third class are the control.
     """
-    classes, counts = np.unique(predicted, return_counts=True)
+    classes, counts = np.unique(labels, return_counts=True)
     others = [int(each) for each in classes[counts >= FEWEST_IMAGES] if each != label]
     if len(others) < 2:
-        raise ValueError(f"fewer than two other classes are predicted of {FEWEST_IMAGES} of these samples")
+        raise ValueError(f"fewer than two other classes have {FEWEST_IMAGES} of these samples")
     return {
-        each: _in_common(images, predicted == each, (predicted != each) & (predicted != label), inside)
+        each: _in_common(images, labels == each, (labels != each) & (labels != label), inside)
         for each in (label, *others)
     }
 
@@ -70,7 +70,7 @@ def _mean(
     """Return the mean of some images, of every pixel over those where it is a number."""
     total = torch.zeros_like(images[0], dtype=torch.float32)
     count = torch.zeros_like(total)
-    for row in np.flatnonzero(chosen):  # one by one: stacked, they would be as much memory as all samples
+    for row in np.flatnonzero(chosen).tolist():  # one by one: stacked, they would be as much memory as all samples
         finite = images[row].isfinite()
         total += torch.where(finite, images[row].float(), 0.0)
         count += finite

@@ -314,7 +314,9 @@ def _in_common(
         return {}
     images = images_of(samples)
     inside = pixels(region, {"image": images[0][None]}, grid)[0]
-    return pictures_in_common(images, predicted, region.towards, inside)
+    # Of what has no label, the answer says the class.
+    labels = np.array([each.label for each in samples])
+    return pictures_in_common(images, np.where(labels < 0, predicted, labels), region.towards, inside)
 
 
 def _pictures_for(

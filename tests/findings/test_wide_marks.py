@@ -10,6 +10,7 @@ from timm.models.vision_transformer import VisionTransformer
 from torch.nn import functional as F
 
 import lrptrain
+from lrptrain.findings import unfold
 
 SIZE = 36
 ROWS, COLUMNS = 6, 18
@@ -55,7 +56,7 @@ def findings(kind, folder):
     monitor.evaluate(0, 0)
     monitor.close()
     accuracy = monitor.scalars["relevance/accuracy"]
-    return accuracy, {each.kind: each for each in monitor.findings if each.stands}
+    return accuracy, {each.kind: each for each in reversed(unfold(monitor.findings)) if each.stands}
 
 
 def test_a_word_anywhere_is_pasted_as_a_whole(tmp_path):
@@ -68,6 +69,11 @@ def test_a_word_anywhere_is_pasted_as_a_whole(tmp_path):
     assert mark.intervention is not None
     assert mark.intervention.effect > 0.5
     assert mark.intervention.reference < 0.1
+    # Taken away from its images as a whole, it leaves nothing that tells the class.
+    taken_away = found["mark_of_class"]
+    assert taken_away.state == "confirmed"
+    assert taken_away.intervention is not None
+    assert taken_away.intervention.effect > 0.5
 
 
 def test_a_word_at_a_place_is_taken_away_as_a_whole(tmp_path):
@@ -84,4 +90,4 @@ def test_a_word_at_a_place_is_taken_away_as_a_whole(tmp_path):
 def test_pictures_without_a_word_have_no_mark(tmp_path):
     accuracy, found = findings("clean", tmp_path)
     assert accuracy > 0.9
-    assert {"mark_anywhere", "focus_at_position", "relevance_cluster"}.isdisjoint(found)
+    assert {"mark_anywhere", "mark_of_class", "focus_at_position", "relevance_cluster"}.isdisjoint(found)

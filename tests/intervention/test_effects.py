@@ -390,6 +390,37 @@ def test_a_strategy_that_is_unknown_is_not_carried_out_as_another():
         InterventionConfig("blur")
 
 
+def test_a_property_of_a_class_counts_by_how_far_it_draws_others_to_the_class():
+    """Red is a class; what is not, is told by what is brighter on the left or on the right, and never by red."""
+
+    class Reddish(nn.Module):
+        def forward(self, image):
+            red = image[:, 0].mean((1, 2)) - image[:, 1:].mean((1, 2, 3))
+            left = image[:, 1, :, :16].mean((1, 2)) - image[:, 1, :, 16:].mean((1, 2))
+            return 20 * torch.stack([red - 0.2, left, -left], 1)
+
+    generator = torch.Generator().manual_seed(0)
+    samples = []
+    for i in range(30):
+        image = 0.4 + 0.2 * torch.rand(3, 32, 32, generator=generator)
+        if i % 3 == 0:
+            image[0] += 0.4
+        else:
+            image[:, :, 16 * (i % 3 - 1) :][:, :, :16] += 0.2
+        samples.append(Sample(i, i % 3, {"image": image}))
+    answers = probabilities(Reddish(), samples)
+    assert (answers.argmax(1) == np.arange(30) % 3).all()
+    others = np.flatnonzero(np.arange(30) % 3)
+    rise, control = run_effects(Reddish(), samples, Region("statistics", (0,)), answers, rows=others)
+    assert rise.min() > 0.5
+    assert np.abs(control).max() < 0.05
+    alone = run_effects(
+        Reddish(), samples, Region("statistics", (0,)), answers, rows=others, config=InterventionConfig(batch_size=1)
+    )
+    together = run_effects(Reddish(), samples, Region("statistics", (0,)), answers, rows=others)
+    np.testing.assert_allclose(together, alone, atol=1e-6)  # float32, of probabilities
+
+
 @pytest.mark.parametrize("strategy", ["swap", "inpaint", "fill"])
 def test_a_box_of_its_own_is_painted_over_in_every_image(strategy):
     """The class's colour is in one corner of the even images, in the opposite one of the odd ones."""

@@ -1,5 +1,6 @@
 """The one swap: its region, its donors, and what is exchanged."""
 
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from lrptrain.batch.annotations import IGNORED
 from lrptrain.intervention.images import dilate
 from lrptrain.intervention.swap import (
     default_margin,
+    donors_of_class,
     outside_evidence,
     places_in_order,
     random_cycle,
@@ -214,3 +216,24 @@ def test_texts_may_give_what_is_no_evidence_alone():
         received = new_tokens[rationale == 0]
         assert not set(received.tolist()) & {1, 2, 3, 4, 10}
         assert not set(received.tolist()) & {22, 23}
+
+
+def test_a_class_gives_to_all_others_and_a_third_class_is_the_control():
+    predicted = np.array([0, 1, 2, 0, 1, 2, 0, 1, 2, 0, 0, 3])
+    donors, controls = donors_of_class(predicted, 0, seed=5)
+    of_class = predicted == 0
+    assert (donors[of_class] == -1).all()
+    assert (controls[of_class] == -1).all()
+    assert (predicted[donors[~of_class]] == 0).all()
+    assert (predicted[controls[~of_class]] != 0).all()
+    assert (predicted[controls[~of_class]] != predicted[~of_class]).all()
+    draws = [donors_of_class(predicted, 0, seed)[0] for seed in range(40)]
+    assert {*np.concatenate(draws)} == {-1, *np.flatnonzero(of_class)}
+    again = donors_of_class(predicted, 0, seed=5)
+    np.testing.assert_array_equal(again, (donors, controls))
+
+
+@pytest.mark.parametrize("predicted", [[0, 0, 0, 0, 1, 1, 2], [0, 0, 0, 0, 0, 1, 1, 1]])
+def test_a_class_of_few_samples_or_without_a_third_one_gives_nothing(predicted):
+    with pytest.raises(ValueError, match="too few of these samples"):
+        donors_of_class(np.array(predicted), 0, seed=0)

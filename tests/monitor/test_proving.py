@@ -79,3 +79,16 @@ def test_an_excerpt_has_the_words_around_the_most_relevant():
     long = explained(Sample("l", 1, text(0, *[6] * 9, 2, 3, *[1] * 9, 7)))
     long = replace(long, maps={"label": torch.eye(len(long.content_ids))[10].double()})
     assert excerpt(long, OPTIONS.name_tokens) == '"... good good good good good acting the the the the ..."'
+
+
+def test_what_is_drawn_for_a_class_is_shown_by_the_probability_of_that_class():
+    region = Region("common", (0, 2, 2, 1))
+    candidate = Candidate(replace(FACT, strategy="common"), region, np.arange(4))
+    changes = {(region, row): change for (_, row), change in CHANGES.items()}
+    samples = [explained(each) for each in SAMPLES]
+    (fact,) = with_proofs([candidate.finding], lambda _: candidate, changes, SAMPLES, samples, OPTIONS, "proofs/e")
+    # Read as "yes" with 90 %: the mark is that of "no", whose probability rises from 10 to 70 %, and to 20 otherwise.
+    assert sample_caption(fact.proof.samples[0], fact.proof) == (
+        "#s1, class no: 10% as it is, 70% drawn on images of other classes, 20% under the control "
+        "(what a third class has in common there)"
+    )

@@ -54,10 +54,12 @@ MOST_JUDGES = 64
 
 
 class FixedMarkOfClass(Detector):
-    """Something is drawn at the same place in the images of one predicted class, and in few others.
+    """Something is drawn at the same place in the images of one class, and in few others.
 
-    The images are searched, by their detail: what differs from image to image averages out. What the images of the
-    class have in common there is then drawn on images that are read as other classes. It counts by how much the
+    The images are searched, by their detail: what differs from image to image averages out. Classes are those of the
+    labels, where there are labels: a model of which the mark is one cue among others reads a third of the images as
+    another class. What the images of the class have in common there is then drawn on images that are read as other
+    classes, rightly or not. It counts by how much the
     probability of the class rises, more than with what the images of a third class have in common there.
 
     In the middle, a mark may be a part of the object, as a logo is: for a person to judge.
@@ -79,7 +81,7 @@ class FixedMarkOfClass(Detector):
         return intervention_sentence(finding, "what other images show there")
 
     def detect(self, evaluation: Evaluation, config: DetectionConfig) -> Iterator[Candidate]:
-        """Return the marks of predicted classes, if no sample has an annotation: with those, others know more."""
+        """Return the marks of classes, if no sample has an annotation: with those, others know more."""
         grid = evaluation.grid
         annotated = any(explained.annotated is not None for explained in evaluation.samples)
         if grid is None or evaluation.inputs is None or annotated:
@@ -88,14 +90,15 @@ class FixedMarkOfClass(Detector):
         if len(images) < len(evaluation.inputs) or len({image.shape for image in images}) > 1:
             return
         predicted = np.array([explained.predicted for explained in evaluation.samples])
-        for mark in find_fixed_marks(images, predicted):
+        labels = evaluation.labels
+        for mark in find_fixed_marks(images, labels):
             patches = _patches(mark.cells, grid)
-            rows = np.flatnonzero(predicted == mark.predicted)
+            rows = np.flatnonzero(labels == mark.label)
             finding = high_share_finding(
                 self,
                 evaluation,
                 config,
-                Scope("class", config.class_names[mark.predicted]),
+                Scope("class", config.class_names[mark.label]),
                 describe(patches, grid),
                 rows,
                 evaluation.shares[rows][:, list(patches)].sum(1),
@@ -103,61 +106,62 @@ class FixedMarkOfClass(Detector):
             )
             cells = np.flatnonzero(mark.cells)
             finding = replace(finding, may_be_evidence=lies_in_the_middle(cells, mark.cells.shape))
-            others = np.flatnonzero(predicted != mark.predicted)
-            region = Region("common", (mark.predicted, *mark.cells.shape, *cells.tolist()))
+            others = np.flatnonzero((labels != mark.label) & (predicted != mark.label))
+            region = Region("common", (mark.label, *mark.cells.shape, *cells.tolist()))
             yield Candidate(finding, region, others[evenly(len(others), MOST_JUDGES)])
 
 
 class FixedMark(NamedTuple):
-    """What is drawn at one place in the images of a predicted class.
+    """What is drawn at one place in the images of a class.
 
     Attributes:
-        predicted: The class.
+        label: The class.
         cells: Where: of a grid of cells that covers the images.
         peak: The largest evidence of any of these cells; see `LEAST_PEAK`.
         share: See `LEAST_SHARE`.
     """
 
-    predicted: int
+    label: int
     cells: Bool[np.ndarray, "rows columns"]
     peak: float
     share: float
 
 
 def find_fixed_marks(
-    images: Sequence[Float[Tensor, "channels height width"]], predicted: Int[np.ndarray, " n"]
+    images: Sequence[Float[Tensor, "channels height width"]], labels: Int[np.ndarray, " n"]
 ) -> list[FixedMark]:
-    """Find at most one mark per predicted class, those that stand out most first.
+    """Find at most one mark per class, those that stand out most first.
 
     Args:
         images: The images, of one shape.
-        predicted: The predicted class of each image.
+        labels: The class of each image.
     """
     detail = _detail(images)
     finite = detail.flatten(1).isfinite().all(1).numpy()
     detail = detail[torch.from_numpy(finite)]
-    predicted = predicted[finite]
-    classes, counts = np.unique(predicted, return_counts=True)
+    labels = labels[finite]
+    classes, counts = np.unique(labels, return_counts=True)
     candidates = classes[counts >= FEWEST_IMAGES].tolist()
     if len(candidates) < FEWEST_CLASSES:
         return []
     marks = []
     stand_out = 0
     # Without the images of a class that stands out, or another one would, by what it lacks.
-    left: Bool[np.ndarray, " n"] = np.ones(len(predicted), bool)
+    left: Bool[np.ndarray, " n"] = np.ones(len(labels), bool)
     while len(candidates) > 1:
         within = detail[torch.from_numpy(left)]
-        evidence = {each: _evidence(_deviations(within, predicted[left] == each)) for each in candidates}
+        totals = _sums(within)
+        evidence = {each: _evidence(_deviations(within, labels[left] == each, totals)) for each in candidates}
         best = max(candidates, key=lambda each: float(evidence[each].max()))
         peak = float(evidence[best].max())
         if peak < LEAST_PEAK:
             break
         stand_out += 1
-        share = _share_alike(within, predicted[left] == best)
+        share = _share_alike(within, labels[left] == best)
         cells = _mark_around_peaks(evidence[best])
         if share >= LEAST_SHARE and cells.mean() <= MOST_OF_THE_IMAGE:
             marks.append(FixedMark(int(best), cells, peak, share))
-        left &= predicted != best
+        left &= labels != best
         candidates.remove(best)
     return marks if stand_out <= max(1, MOST_OF_THE_CLASSES * len(classes)) else []
 
@@ -183,20 +187,63 @@ def _around(values: Float[Tensor, "n channels rows columns"]) -> Float[Tensor, "
 
 
 def _deviations(
-    detail: Float[Tensor, "n channels rows columns"], member: Bool[np.ndarray, " n"]
+    detail: Float[Tensor, "n channels rows columns"],
+    member: Bool[np.ndarray, " n"],
+    totals: tuple[Float[Tensor, "channels rows columns"], Float[Tensor, "channels rows columns"]],
 ) -> Float[Tensor, "channels rows columns"]:
-    """Return the z-values of the difference between the mean of members and that of the others."""
-    of_class, others = detail[torch.from_numpy(member)], detail[torch.from_numpy(~member)]
+    """Return the z-values of the difference between the mean of members and that of the others.
+
+    Args:
+        detail: The detail of all images.
+        member: True for those of the class.
+        totals: The sums of all images and of their squares, which are the same for all classes.
+    """
+    of_class = detail[torch.from_numpy(member)]
+    total, squares = (whole - part for whole, part in zip(totals, _sums(of_class), strict=True))
+    others = _others(total, squares, len(detail) - len(of_class))
     return _z_values(of_class.mean(0), len(of_class), others)
 
 
+def _sums(
+    detail: Float[Tensor, "n channels rows columns"],
+) -> tuple[Float[Tensor, "channels rows columns"], Float[Tensor, "channels rows columns"]]:
+    """Return the sum of some images, and that of their squares."""
+    return detail.sum(0), detail.square().sum(0)
+
+
+class _Others(NamedTuple):
+    """The images of other classes.
+
+    Attributes:
+        mean: Their mean.
+        deviation: Their standard deviation, that of neighbouring cells and of all channels in one: of few images, that
+            of a single cell is small by chance now and then, and any difference large by its measure.
+        number: The number of them.
+    """
+
+    mean: Float[Tensor, "channels rows columns"]
+    deviation: Float[Tensor, "1 rows columns"]
+    number: int
+
+
+def _others(
+    total: Float[Tensor, "channels rows columns"], squares: Float[Tensor, "channels rows columns"], count: int
+) -> _Others:
+    """Return what sums over images say of them."""
+    mean = total / count
+    variance = (squares / count - mean.square()).clamp(min=0).mean(0)
+    return _Others(mean, _around(variance[None, None])[0].sqrt().clamp(min=LEAST_DEVIATION), count)
+
+
 def _z_values(
-    mean: Float[Tensor, "channels rows columns"], count: int, others: Float[Tensor, "m channels rows columns"]
+    mean: Float[Tensor, "channels rows columns"], count: int, others: _Others
 ) -> Float[Tensor, "channels rows columns"]:
     """Return the z-values of the mean over so many images, compared with others."""
-    # The deviation of the others: one image alone of a class would count as much as all of it by its own.
-    deviation = others.std(0, correction=0).clamp(min=LEAST_DEVIATION)
-    return (mean - others.mean(0)) / (deviation * (1 / count + 1 / len(others)) ** 0.5)
+    # By the deviation of the others: by its own, an image alone of its class would count as much as all of it.
+    z_values: Float[Tensor, "channels rows columns"] = (mean - others.mean) / (
+        others.deviation * (1 / count + 1 / others.number) ** 0.5
+    )
+    return z_values
 
 
 def _evidence(deviations: Float[Tensor, "channels rows columns"]) -> Float[Tensor, "rows columns"]:
@@ -211,10 +258,11 @@ def _share_alike(detail: Float[Tensor, "n channels rows columns"], member: Bool[
     """
     of_class = detail[torch.from_numpy(member)]
     others = detail[torch.from_numpy(~member)]
+    compared = _others(*_sums(others), len(others))
     total = of_class.sum(0)
     alike = []
     for image in of_class:
-        z_values = _z_values((total - image) / (len(of_class) - 1), len(of_class) - 1, others)
+        z_values = _z_values((total - image) / (len(of_class) - 1), len(of_class) - 1, compared)
         evidence = _evidence(z_values)
         telling = evidence >= torch.quantile(evidence.flatten(), 1 - TELLING_CELLS)
         picture = (z_values * telling).flatten()

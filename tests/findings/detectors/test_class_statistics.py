@@ -62,7 +62,7 @@ def test_nothing_is_tested_where_no_class_stands_out_or_all_do_alike():
     assert candidates(replace(evaluation(), inputs=None)) == []
 
 
-def test_how_well_a_statistic_tells_a_class_is_the_area_under_its_roc_curve(monkeypatch):
+def test_how_well_a_statistic_tells_a_class_is_the_area_under_its_roc_curve():
     rng = np.random.default_rng(1)
     values = rng.normal(size=(60, 2))
     predicted = np.arange(60) % 3
@@ -71,12 +71,9 @@ def test_how_well_a_statistic_tells_a_class_is_the_area_under_its_roc_curve(monk
     areas = {c: [roc_auc_score(predicted == c, column) for column in values.T] for c in range(3)}
     best = {c: max(max(area, 1 - area) for area in each) for c, each in areas.items()}
     assert max(best, key=best.__getitem__) == 1
-    monkeypatch.setattr(class_statistics, "LEAST_AUROC", 0.5)
-    assert outstanding_class(values, predicted) == 1  # all three reach that: the best one
-    monkeypatch.setattr(class_statistics, "LEAST_AUROC", best[1] - 1e-9)
-    assert outstanding_class(values, predicted) == 1
-    monkeypatch.setattr(class_statistics, "LEAST_AUROC", best[1] + 1e-9)
-    assert outstanding_class(values, predicted) is None
+    assert outstanding_class(values, predicted, 0.5) == 1  # all three reach that: the best one
+    assert outstanding_class(values, predicted, best[1] - 1e-9) == 1
+    assert outstanding_class(values, predicted, best[1] + 1e-9) is None
 
 
 def test_statistics_are_means_spreads_and_casts():
