@@ -15,6 +15,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from torch import Tensor, nn
 from torch.utils.data import DataLoader, StackDataset
 
 from experiments.data import dataset
+from experiments.detection.one_class_unseen import UNSEEN
 from experiments.detection.photographs import TEN_CLASSES, photographs
 from experiments.parallel import Run, complete, load
 from experiments.table import markdown, write_between
@@ -136,12 +138,23 @@ class Case:
 
 def marks() -> dict[str, Mark]:
     """Every kind of mark."""
-    return DEVELOPED
+    return DEVELOPED | UNSEEN
 
 
 def developing() -> list[Case]:
     """What the findings were developed on."""
     return [Case(kind, seed) for seed in (0, 1) for kind in (*DEVELOPED, CLEAN)]
+
+
+def testing() -> list[Case]:
+    """What they are tested on, with planted cases and those without a shortcut in turn: any start is balanced."""
+    planted = [Case(kind, seed) for seed in (20, 21) for kind in UNSEEN]
+    unrelated = [Case(kind, 20, related=False) for kind in UNSEEN]
+    clean = [Case(CLEAN, seed) for seed in (20, 21, 22, 23)]
+    without = [each for n, first in enumerate(clean) for each in (first, *unrelated[2 * n : 2 * n + 2])]
+    # As both lists are in order, each is spread evenly over the whole by the share of it that is done.
+    places = [(place / len(cases), case) for cases in (planted, without) for place, case in enumerate(cases)]
+    return [case for _, case in sorted(places, key=itemgetter(0))]
 
 
 class Data:
@@ -269,6 +282,7 @@ def _row(run: Run) -> dict[str, str]:
 
 PARTS: dict[str, tuple[Callable[[], list[Case]], tuple[str, str]]] = {
     "develop": (developing, ("<!-- one class: developed -->", "<!-- end of one class: developed -->")),
+    "test": (testing, ("<!-- one class: unseen -->", "<!-- end of one class: unseen -->")),
 }
 
 
