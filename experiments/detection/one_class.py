@@ -296,7 +296,8 @@ def main() -> None:
     runs = load(RESULTS)
     for cases, marks_of_table in PARTS.values():
         saved = [runs[case.key] for case in cases() if case.key in runs]
-        write_between(HERE / "README.md", rows_of(saved), *marks_of_table)
+        if saved:
+            write_between(HERE / "README.md", rows_of(saved), *marks_of_table)
 
 
 if __name__ == "__main__":
