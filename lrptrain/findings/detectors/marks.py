@@ -56,7 +56,7 @@ MOST_SOURCES = 64
 MOST_MARKS = 4
 MOST_JUDGES = 48
 """So many marks at most are pasted into so many images each: every one takes two forward passes. With 16, the mark of
-one class of ten, which moves others' answers by 14 points in the mean and most of them by nothing, was not told from
+one class of ten, which moves others' answers by 15 points in the mean and most of them by nothing, was not told from
 chance. Where nothing moves, the first half of them ends it."""
 
 
@@ -132,7 +132,7 @@ class MarkOfClass(MarkAnywhere):
 
     Where one class of several is marked, the mark seldom outweighs what speaks for another class in an image of that
     one, though the answers for its own class rest on it: pasted at random places it moved the answers of such models by
-    3 to 14 points, and taken away by 17 to 34. What shows in either way is one and the same fact.
+    5 to 22 points, and taken away by 16 to 41. What shows in either way is one and the same fact.
     """
 
     kind = "mark_of_class"
