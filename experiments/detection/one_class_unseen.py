@@ -58,10 +58,10 @@ def date_stamp(picture: Picture, rng: np.random.Generator) -> Picture:
 
 def sensor_dust(picture: Picture, _: np.random.Generator) -> Picture:
     """Three soft shadows of dust that lies on the sensor, at the same places in all images."""
-    kept = np.ones((SIDE, SIDE, 1), np.float32)
+    light = np.ones((SIDE, SIDE, 1), np.float32)
     for row, column, radius in ((8, 21, 3.0), (13, 6, 2.4), (23, 17, 2.7)):
-        kept *= 1 - 0.7 * np.exp(-((_distance(row, column) / radius) ** 2))
-    return picture * kept
+        light *= 1 - 0.7 * np.exp(-((_distance(row, column) / radius) ** 2))
+    return picture * light
 
 
 def hair(picture: Picture, rng: np.random.Generator) -> Picture:

@@ -92,8 +92,8 @@ def drawn_at_random(
         draws: A number in [0, 1) for every image.
     """
     chosen = []
-    for own, draw in zip(predicted.tolist(), draws, strict=True):
-        thirds = [each for each in pictures if each not in (label, own)]
+    for answer, draw in zip(predicted.tolist(), draws, strict=True):
+        thirds = [each for each in pictures if each not in (label, answer)]
         chosen.append(pictures[thirds[int(draw * len(thirds))]])
     return torch.stack(chosen)
 

@@ -198,7 +198,7 @@ def _deviations(
         totals: The sums of all images and of their squares, which are the same for all classes.
     """
     of_class = detail[torch.from_numpy(member)]
-    total, squares = (whole - part for whole, part in zip(totals, _sums(of_class), strict=True))
+    total, squares = (of_all - of_members for of_all, of_members in zip(totals, _sums(of_class), strict=True))
     others = _others(total, squares, len(detail) - len(of_class))
     return _z_values(of_class.mean(0), len(of_class), others)
 

@@ -238,14 +238,14 @@ def evaluation(opacity=0.6, place=MIDDLE, annotated=None):
 
 
 def test_the_candidate_is_of_the_class_and_judged_by_images_that_are_read_as_others():
-    given = evaluation()
-    (candidate,) = FixedMarkOfClass().detect(given, CONFIG)
+    explained_images = evaluation()
+    (candidate,) = FixedMarkOfClass().detect(explained_images, CONFIG)
     finding = candidate.finding
     assert finding.scope == Scope("class", NAMES[MARKED])
     assert finding.samples == PER_CLASS
     assert "middle centre" in finding.where
     assert len(candidate.rows) == MOST_JUDGES
-    assert {given.samples[row].predicted for row in candidate.rows} == {*range(CLASSES)} - {MARKED}
+    assert {explained_images.samples[row].predicted for row in candidate.rows} == {*range(CLASSES)} - {MARKED}
     assert candidate.region.kind == "common"
     assert candidate.region.towards == MARKED
     assert isinstance(candidate.region.which, tuple)
@@ -258,11 +258,13 @@ def test_the_candidate_is_of_the_class_and_judged_by_images_that_are_read_as_oth
 
 
 def test_the_mark_is_that_of_the_labels_and_judged_where_neither_label_nor_answer_is_the_class():
-    given = evaluation()
+    explained_images = evaluation()
     # The model reads half of the marked class as another one, and as many of a third class as marked.
     answers = np.roll(np.arange(CLASSES * PER_CLASS) // PER_CLASS, PER_CLASS // 2)
-    samples = [replace(each, predicted=int(answer)) for each, answer in zip(given.samples, answers, strict=True)]
-    (candidate,) = FixedMarkOfClass().detect(replace(given, samples=samples), CONFIG)
+    samples = [
+        replace(each, predicted=int(answer)) for each, answer in zip(explained_images.samples, answers, strict=True)
+    ]
+    (candidate,) = FixedMarkOfClass().detect(replace(explained_images, samples=samples), CONFIG)
     assert candidate.finding.scope == Scope("class", NAMES[MARKED])
     assert candidate.finding.samples == PER_CLASS
     judged = [samples[row] for row in candidate.rows]
@@ -279,13 +281,18 @@ def test_what_lies_in_the_middle_is_for_a_person_to_judge():
 
 def test_it_looks_at_images_of_one_shape_annotated_or_not_where_an_intervention_follows():
     assert len(list(FixedMarkOfClass().detect(evaluation(annotated=np.ones(64, bool)), CONFIG))) == 1
-    given = evaluation()
-    assert list(FixedMarkOfClass().detect(replace(given, inputs=None), CONFIG)) == []
-    assert given.inputs is not None
-    larger = replace(given.inputs[0], tensors={"image": torch.zeros(3, 40, 40)})
-    assert list(FixedMarkOfClass().detect(replace(given, inputs=[larger, *given.inputs[1:]]), CONFIG)) == []
-    without_grid = [replace(each, grid=None) for each in given.samples]
-    assert list(FixedMarkOfClass().detect(replace(given, samples=without_grid), CONFIG)) == []
+    explained_images = evaluation()
+    assert list(FixedMarkOfClass().detect(replace(explained_images, inputs=None), CONFIG)) == []
+    assert explained_images.inputs is not None
+    larger = replace(explained_images.inputs[0], tensors={"image": torch.zeros(3, 40, 40)})
+    assert (
+        list(
+            FixedMarkOfClass().detect(replace(explained_images, inputs=[larger, *explained_images.inputs[1:]]), CONFIG)
+        )
+        == []
+    )
+    without_grid = [replace(each, grid=None) for each in explained_images.samples]
+    assert list(FixedMarkOfClass().detect(replace(explained_images, samples=without_grid), CONFIG)) == []
 
 
 def test_it_is_said_how_far_the_probability_of_the_class_rises():
