@@ -141,7 +141,7 @@ def test_a_model_that_reads_the_object_is_not_blamed(clean):
     watching, runner = clean
     # The object is its colour: that the model relies on colour is true, and for a person to judge.
     confirmed = [fact for fact in unfold(watching.findings) if fact.state == "confirmed"]
-    of_colour = {"reliance_on_statistics", "class_reliance_on_statistics"}
+    of_colour = {"reliance_on_statistics", "class_reliance_on_statistics", "statistics_of_class"}
     assert {fact.kind for fact in confirmed} <= of_colour, [str(fact) for fact in confirmed]
     facts = [fact for fact in watching.findings if fact.state == "confirmed"]
     assert runner.callback_metrics["relevance/findings_confirmed"] == len(facts)
