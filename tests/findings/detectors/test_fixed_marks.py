@@ -12,6 +12,7 @@ from lrptrain.findings import DetectionConfig, Evaluation, ExplainedSample, Scop
 from lrptrain.findings.detectors.fixed_marks import (
     LEAST_DEVIATION,
     LEAST_PEAK,
+    LEAST_SHARE,
     MOST_JUDGES,
     FixedMarkOfClass,
     _detail,
@@ -101,13 +102,28 @@ def test_pictures_with_nothing_on_them_have_no_mark(seed, classes):
 
 def test_a_mark_on_half_of_a_class_is_no_mark_of_the_class():
     assert marks(0.6)
-    assert marks(1.0, share=0.5) == []
+    images, labels = pictures(1.0, share=2 / 3)
+    detail = _detail(images)
+    # Something is surely drawn, but on too few.
+    assert _evidence(_deviations(detail, labels == MARKED, _sums(detail))).max() > 1.2 * LEAST_PEAK
+    assert _share_alike(detail, labels == MARKED) < LEAST_SHARE - 0.05
+    assert find_fixed_marks(list(images), labels) == []
 
 
 def test_of_two_classes_the_other_one_would_stand_out_as_much():
     assert marks(0.6, classes=2, marked=(1,)) == []
-    # The other two stand out by what they lack, until the marked images are left out.
     assert [mark.label for mark in marks(1.0, classes=3, marked=(1,))] == [1]
+
+
+def test_a_class_that_lacks_the_mark_of_another_one_does_not_stand_out():
+    parts = [pictures(1.0, classes=3, marked=(1,), seed=seed) for seed in range(3)]
+    images = torch.cat([part[0] for part in parts])
+    labels = np.concatenate([part[1] for part in parts])
+    detail = _detail(images)
+    for unmarked in (0, 2):
+        assert _evidence(_deviations(detail, labels == unmarked, _sums(detail))).max() > 1.2 * LEAST_PEAK
+    # All three would, if the marked images were not left out, and then there were no mark.
+    assert [mark.label for mark in find_fixed_marks(list(images), labels)] == [1]
 
 
 def test_two_marked_classes_of_ten_are_two_marks_and_four_are_shapes_of_their_own():
