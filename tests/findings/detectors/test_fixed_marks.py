@@ -119,7 +119,7 @@ def test_a_class_that_lacks_the_mark_of_another_one_does_not_stand_out():
     parts = [pictures(1.0, classes=3, marked=(1,), seed=seed) for seed in range(3)]
     images = torch.cat([part[0] for part in parts])
     labels = np.concatenate([part[1] for part in parts])
-    detail = _detail(images)
+    detail = _detail(list(images))
     for unmarked in (0, 2):
         assert _evidence(_deviations(detail, labels == unmarked, _sums(detail))).max() > 1.2 * LEAST_PEAK
     # All three would, if the marked images were not left out, and then there were no mark.
