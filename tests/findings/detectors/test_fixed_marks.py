@@ -100,7 +100,7 @@ def test_pictures_with_nothing_on_them_have_no_mark(seed, classes):
     assert 2 < max(peaks) < 0.8 * LEAST_PEAK
 
 
-def test_a_mark_on_half_of_a_class_is_no_mark_of_the_class():
+def test_a_mark_on_two_thirds_of_a_class_is_no_mark_of_the_class():
     assert marks(0.6)
     images, labels = pictures(1.0, share=2 / 3)
     detail = _detail(images)
