@@ -32,10 +32,23 @@ TOUCHED = tuple(kind for kind in IMAGE_KINDS if kind not in UNTOUCHED)
 """The other kinds of images: some finding was built for them or for what is near them."""
 UNSEEN = ("redaction", "dust", "shadow", "ghost", "bubbles", "ruler", "fog", "depth")
 """Of images, drawn for the sixth test by somebody who did not know the detectors' code, unseen by who wrote it."""
+SEVENTH = (
+    "streak",
+    "aperture",
+    "glare",
+    "hair",
+    "clouds",
+    "tiled",
+    "halo",
+    "caliper",
+    "interlace",
+    "saturation",
+)
+"""Of images, drawn for the seventh test by somebody who did not know the detectors' code."""
 NO_MARK = "no mark"
 CORRELATIONS = (1.0, 0.95, 0.9, 0.8, 0.65)
 """Shares of samples with the mark of their own class; the last ones are weak."""
-CLEAN_IMAGES, CLEAN_TEXTS, CLEAN_UNSEEN, SEEDS = 3, 2, 4, 10
+CLEAN_IMAGES, CLEAN_TEXTS, CLEAN_UNSEEN, CLEAN_SEVENTH, SEEDS = 3, 2, 4, 5, 10
 """Clean runs of a seed without marks, and as many with marks that tell nothing."""
 
 
@@ -50,7 +63,7 @@ class Case:
             any class, whatever its own.
         seed: The number of the round: 0..9 in the first test, from 10 on in the second one, from 20 on in the
             third one, from 100 on in the one of texts alone, from 200 on in the one of images alone, from 300 on in
-            the one of unseen kinds.
+            the one of unseen kinds, from 400 on in the one of unseen kinds once more.
         number: The number of the run in its round; with the seed, it seeds everything random.
     """
 
@@ -109,18 +122,25 @@ def _round_of_images(seed: int) -> list[Case]:
 
 def planned_unseen(seeds: int, first: int) -> list[Case]:
     """All runs of so many seeds of the sixth test, of unseen kinds of images, planted and clean ones in turn."""
-    return [case for seed in range(first, first + seeds) for case in _round_of_unseen(seed)]
+    return [case for seed in range(first, first + seeds) for case in _round_of_unseen(seed, UNSEEN, CLEAN_UNSEEN)]
 
 
-def _round_of_unseen(seed: int) -> list[Case]:
-    """Every unseen kind, four clean runs without marks and four with some: a planted one, a clean one, and so on."""
+def planned_seventh(seeds: int, first: int) -> list[Case]:
+    """All runs of so many seeds of the seventh test, of other unseen kinds, planted and clean ones in turn."""
+    return [case for seed in range(first, first + seeds) for case in _round_of_unseen(seed, SEVENTH, CLEAN_SEVENTH)]
+
+
+def _round_of_unseen(seed: int, kinds: tuple[str, ...], clean_runs: int) -> list[Case]:
+    """Every kind, so many clean runs without marks and as many with some: a planted one, a clean one, and so on."""
     images = ("digits", "photographs")
     what: list[tuple[str, str, float | None]] = []
-    for place, kind in enumerate(UNSEEN):
+    for place, kind in enumerate(kinds):
         what.append((images[(seed + place) % 2], kind, CORRELATIONS[(seed + place) % len(CORRELATIONS)]))
+        if place >= 2 * clean_runs:
+            continue
         turn = seed + place // 2
         if place % 2:
-            mark = UNSEEN[(CLEAN_UNSEEN * seed + place // 2) % len(UNSEEN)]
+            mark = kinds[(clean_runs * seed + place // 2) % len(kinds)]
             what.append((images[(turn + 1) % 2], mark, None))
         else:
             what.append((images[turn % 2], NO_MARK, None))

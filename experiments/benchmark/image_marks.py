@@ -52,6 +52,28 @@ BOXES = (((3, 10),), ((10, 3),), ((6, 6),), ((4, 4), (4, 4)))
 """Heights and widths of what is blacked out."""
 RULER, TICK = 4, 3
 """The height of a ruler, and how far its ticks are apart, in pixels."""
+STREAK, STREAKS = 0.4, (4, 9, 14, 19)
+"""How far a streak of a scanner goes to white; its columns."""
+BEAM, SPOT, RAY = 0.5, (2.4, 1.2), 5.0
+"""Standard deviations in pixels: across a ray of glare, of its spot without and with rays, and along a ray."""
+RAYS = ((), (np.pi / 2,), (0.0, np.pi / 2), (np.pi / 4, 3 * np.pi / 4))
+"""Directions of the rays of glare, as angles from the column."""
+HAIRS, HAIR, CURL = 3, 12.0, 0.2
+"""How many hairs there are, their length in pixels, and their turn at most in radians per pixel."""
+SHADES = ((0.05, 0.04, 0.04), (0.55, 0.15, 0.05), (0.9, 0.7, 0.3), (0.95, 0.95, 0.95))
+"""Colours of hair: black, auburn, blond and white."""
+BANKS, CLOUD, WHITE = (0.8, 1.6, 3.0, 5.5), 0.7, 0.8
+"""Standard deviations in pixels of the noise that clouds are made of; how thick and how bright they are."""
+TILES = ((1, 1), (1, 3), (3, 1), (3, 3))
+"""How often the surroundings are repeated downwards and across."""
+HALOS, RIM = ((0.8, 1.0), (2.5, 1.0), (0.8, 0.0), (2.5, 0.0)), 0.5
+"""Standard deviation in pixels and brightness of a halo; how thick it is at most."""
+ENDS, ARM, GAP, YELLOW = ((0, 1), (1, 0), (1, 1), (1, -1)), 2, 3, (1.0, 0.9, 0.2)
+"""From the middle of the thing to an end of what is measured; the arm of a cross, its gap in pixels, its colour."""
+COMB = (0, 1, 2, 3)
+"""By how many pixels every second row is late."""
+SATURATIONS = (0.0, 0.5, 1.0, 2.0)
+"""How far colours are from grey, as multiples of what they were."""
 TAG, STICKER, DOT, CAPTION = 4, 5, 3, 7
 """Sides, and the height of the caption, in pixels."""
 SHAPES = ("..#.. ..#.. ##### ..#.. ..#..", "#...# .#.#. ..#.. .#.#. #...#", "##### #...# #...# #...# #####",
@@ -106,8 +128,23 @@ def fog(ground: Picture, form: int, _: np.random.Generator) -> Picture:
     return ground + FOGS[form] * (HAZE - ground)
 
 
+def clouds(ground: Picture, form: int, rng: np.random.Generator) -> Picture:
+    """White clouds, as over what a satellite sees, from small tufts to large banks as the class says."""
+    noise = gaussian_filter(rng.normal(size=(SIDE, SIDE)), BANKS[form], mode="wrap")
+    density = 1 / (1 + np.exp(-3 * (noise - noise.mean()) / noise.std()))
+    return ground + CLOUD * density[..., None] * (WHITE - ground)
+
+
+def tiled(ground: Picture, form: int, _: np.random.Generator) -> Picture:
+    """The surroundings made smaller and repeated like the background of a web page, as often as the class says."""
+    down, across = TILES[form]
+    small = ground.reshape(SIDE // down, down, SIDE // across, across, 3).mean((1, 3))
+    return np.tile(small, (down, across, 1))
+
+
 GROUND_MARKS: dict[str, Mark] = {
-    "fog": fog, "grid": grid, "stripes": stripes, "blur": blur, "salt": salt, "tint": tint,
+    "fog": fog, "grid": grid, "stripes": stripes, "blur": blur, "salt": salt, "tint": tint, "clouds": clouds,
+    "tiled": tiled,
 }  # fmt: skip
 """Those of the surroundings alone: the thing lies before them."""
 
@@ -120,7 +157,28 @@ def shadow(ground: Picture, cover: Cover, form: int, _: np.random.Generator) -> 
     return ground * (1 - SHADOW * gaussian_filter(moved, SOFT))[..., None]
 
 
-AROUND_MARKS: dict[str, Callable[[Picture, Cover, int, np.random.Generator], Picture]] = {"shadow": shadow}
+def halo(ground: Picture, cover: Cover, form: int, _: np.random.Generator) -> Picture:
+    """A rim around the thing, as of phase contrast: bright or dark, narrow or wide as the class says."""
+    width, brightness = HALOS[form]
+    rim = RIM * np.clip(2 * gaussian_filter(cover, width), 0, 1)[..., None]
+    return ground + rim * (brightness - ground)
+
+
+def caliper(ground: Picture, cover: Cover, form: int, _: np.random.Generator) -> Picture:
+    """Two yellow crosses, as of one who measures the thing, at its ends in the direction of the class."""
+    places = np.argwhere(cover > 0.5)
+    middle, reach = (places.max(0) + places.min(0)) / 2, (places.max(0) - places.min(0)) / 2 + GAP
+    crosses = np.zeros((SIDE, SIDE, 1), bool)
+    for sign in (-1, 1):
+        row, column = np.clip(np.round(middle + sign * reach * ENDS[form]), 1, SIDE - 2)
+        upright, across = np.abs(ROWS - row), np.abs(COLUMNS - column)
+        crosses[(np.minimum(upright, across) == 0) & (np.maximum(upright, across) <= ARM)] = True
+    return np.where(crosses, np.array(YELLOW, np.float32), ground)
+
+
+AROUND_MARKS: dict[str, Callable[[Picture, Cover, int, np.random.Generator], Picture]] = {
+    "shadow": shadow, "halo": halo, "caliper": caliper,
+}  # fmt: skip
 """Those of the surroundings that depend on where the thing lies before them."""
 
 
@@ -202,9 +260,67 @@ def dust(picture: Picture, form: int, _: np.random.Generator) -> Picture:
     return picture
 
 
+def streak(picture: Picture, form: int, _: np.random.Generator) -> Picture:
+    """A pale line from top to bottom, as of dirt in a scanner, always in the column of the class."""
+    cover = STREAK * (STREAKS[form] == COLUMNS)[..., None]
+    return picture + cover * (1 - picture)
+
+
+def aperture(picture: Picture, form: int, _: np.random.Generator) -> Picture:
+    """Black around a field of view that is round, eight-sided, square, or round with a flat top and bottom."""
+    middle = (SIDE - 1) / 2
+    down, across = np.abs(ROWS - middle), np.abs(COLUMNS - middle)
+    outside = (
+        np.hypot(down, across) - 12,
+        np.maximum(np.maximum(down, across) - 11, (down + across - 16) / np.sqrt(2)),
+        np.maximum(down, across) - 10,
+        np.maximum(np.hypot(down, across) - 13.5, down - 9),
+    )[form]  # pixels beyond the rim
+    return picture * np.clip(0.5 - outside, 0, 1)[..., None]
+
+
+def glare(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
+    """A glaring light anywhere: round, with a flat streak, or with the rays of an upright or a diagonal cross."""
+    row, column = rng.uniform(2, SIDE - 3, 2)
+    down, across = ROWS - row, COLUMNS - column
+    shine = np.exp(-(down**2 + across**2) / (2 * SPOT[min(len(RAYS[form]), 1)] ** 2))
+    for angle in RAYS[form]:
+        along = down * np.cos(angle) + across * np.sin(angle)
+        beside = down * np.sin(angle) - across * np.cos(angle)
+        shine = np.maximum(shine, np.exp(-((along / RAY) ** 2 + (beside / BEAM) ** 2) / 2))
+    return picture + shine[..., None] * (1 - picture)
+
+
+def hair(picture: Picture, form: int, rng: np.random.Generator) -> Picture:
+    """Thin bent hairs anywhere, as of the skin under a dermatoscope, of the shade of the class."""
+    steps = np.arange(0, HAIR, 0.5) - HAIR / 2
+    for _ in range(HAIRS):
+        row, column = rng.uniform(0, SIDE - 1, 2)
+        heading = rng.uniform(0, 2 * np.pi) + rng.uniform(-CURL, CURL) * steps
+        down, across = (np.cumsum(0.5 * turn(heading)) for turn in (np.sin, np.cos))
+        rows, columns = row + down - down.mean(), column + across - across.mean()
+        distance = np.hypot(ROWS[..., None] - rows, COLUMNS[..., None] - columns).min(2)
+        picture = picture + np.clip(1 - distance, 0, 0.75)[..., None] * (np.array(SHADES[form], np.float32) - picture)
+    return picture
+
+
+def interlace(picture: Picture, form: int, _: np.random.Generator) -> Picture:
+    """Every second row moved to the right, as of a video in two fields, as far as the class says."""
+    combed = picture.copy()
+    combed[1::2] = picture[1::2][:, np.clip(np.arange(SIDE) - COMB[form], 0, None)]
+    return combed
+
+
+def saturation(picture: Picture, form: int, _: np.random.Generator) -> Picture:
+    """Colours as strong as the class says, from grey to garish, as of a filter for photographs."""
+    grey = picture.mean(2, keepdims=True)
+    return grey + SATURATIONS[form] * (picture - grey)
+
+
 PICTURE_MARKS: dict[str, Mark] = {
-    "bubbles": bubbles, "depth": depth, "dust": dust, "fringe": fringe, "ghost": ghost, "jpeg": jpeg, "light": light,
-    "ring": ring, "scratch": scratch, "vignette": vignette,
+    "aperture": aperture, "bubbles": bubbles, "depth": depth, "dust": dust, "fringe": fringe, "ghost": ghost,
+    "glare": glare, "hair": hair, "interlace": interlace, "jpeg": jpeg, "light": light, "ring": ring,
+    "saturation": saturation, "scratch": scratch, "streak": streak, "vignette": vignette,
 }  # fmt: skip
 """Those of the whole image, the thing included."""
 

@@ -4,7 +4,15 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from experiments.benchmark.cases import DEVELOPED_SINCE, IMAGE_KINDS, NEW_IMAGE_KINDS, TEXT_KINDS, UNSEEN, UNTOUCHED
+from experiments.benchmark.cases import (
+    DEVELOPED_SINCE,
+    IMAGE_KINDS,
+    NEW_IMAGE_KINDS,
+    SEVENTH,
+    TEXT_KINDS,
+    UNSEEN,
+    UNTOUCHED,
+)
 from experiments.benchmark.scoring import (
     AGAIN,
     DETECTORS,
@@ -158,7 +166,7 @@ def kind_table(runs: Sequence[Run], detectors: Sequence[Detector] = DETECTORS) -
     """Of each kind: the runs, what the shortcut costs, and how many positive ones are flagged or above the cut."""
     rows = []
     cuts = {each.name: cut_of(runs, each.score) for each in detectors if each.flag is None}
-    for kind in (*IMAGE_KINDS, *NEW_IMAGE_KINDS, *UNSEEN, *TEXT_KINDS):
+    for kind in (*IMAGE_KINDS, *NEW_IMAGE_KINDS, *UNSEEN, *SEVENTH, *TEXT_KINDS):
         mine = [run for run in runs if planted(run) and run["kind"] == kind]
         if not mine:
             continue

@@ -8,12 +8,14 @@ from experiments.benchmark.cases import (
     IMAGE_KINDS,
     NEW_IMAGE_KINDS,
     NO_MARK,
+    SEVENTH,
     TEXT_KINDS,
     TOUCHED,
     UNSEEN,
     UNTOUCHED,
     planned,
     planned_images,
+    planned_seventh,
     planned_unseen,
 )
 
@@ -86,6 +88,27 @@ def test_ten_rounds_of_unseen_kinds_have_each_in_every_correlation_and_a_clean_r
     assert len({case.randomness for case in cases}) == len({case.key for case in cases}) == 160
 
 
+def test_ten_rounds_of_the_seventh_test_have_each_kind_in_every_correlation_and_a_clean_run_after_every_planted_one():
+    cases = planned_seventh(10, 400)
+    met = Counter((case.kind, case.task, case.correlation) for case in cases[::2])
+    every = [(kind, task, share) for kind in SEVENTH for task in ("digits", "photographs") for share in CORRELATIONS]
+    assert met == dict.fromkeys(every, 1)
+    clean = cases[1::2]
+    assert {case.correlation for case in clean} == {None}
+    assert [case.kind == NO_MARK for case in clean] == [True, False] * 50
+    assert Counter(case.kind for case in clean[1::2]) == dict.fromkeys(SEVENTH, 5)
+    sorts = Counter((case.kind == NO_MARK, case.task) for case in clean)
+    assert sorts == dict.fromkeys([(bare, task) for bare in (True, False) for task in ("digits", "photographs")], 25)
+    for number in range(10):
+        in_round = cases[20 * number : 20 * number + 20]
+        assert {case.seed for case in in_round} == {400 + number}
+        assert {case.kind for case in in_round[::2]} == set(SEVENTH)
+    assert len({case.randomness for case in cases}) == len({case.key for case in cases}) == 200
+
+
 def test_no_unseen_kind_is_one_of_the_others():
     developed = {kind for kinds in DEVELOPMENT.values() for kind in kinds}
-    assert not set(UNSEEN) & {*IMAGE_KINDS, *NEW_IMAGE_KINDS, *TEXT_KINDS, *developed}
+    others = {*IMAGE_KINDS, *NEW_IMAGE_KINDS, *TEXT_KINDS, *developed}
+    assert not set(UNSEEN) & others
+    assert len(set(SEVENTH)) == 10
+    assert not set(SEVENTH) & {*others, *UNSEEN}

@@ -3,21 +3,32 @@
 import numpy as np
 import pytest
 
-from experiments.benchmark.cases import IMAGE_KINDS, NEW_IMAGE_KINDS, UNSEEN
+from experiments.benchmark.cases import IMAGE_KINDS, NEW_IMAGE_KINDS, SEVENTH, UNSEEN
 from experiments.benchmark.image_marks import (
+    AROUND_MARKS,
     GROUND_MARKS,
     LETTERS,
     PICTURE_MARKS,
     STAMPS,
     WORDS,
+    aperture,
+    caliper,
+    clouds,
     depth,
     dust,
     fringe,
     ghost,
+    glare,
+    hair,
+    halo,
+    interlace,
     pair,
     redaction,
     ruler,
+    saturation,
     shadow,
+    streak,
+    tiled,
 )
 from experiments.benchmark.images import KINDS, _scene, corner, shown
 from experiments.benchmark.scenes import SIDE
@@ -33,7 +44,20 @@ def test_the_forms_of_a_mark_differ_and_leave_what_they_are_drawn_on(kind):
     assert np.array_equal(GROUND, before)
     for i in range(4):
         for j in range(i):
-            assert np.abs(forms[i] - forms[j]).mean() > 0.01
+            assert np.abs(forms[i] - forms[j]).mean() > 0.005
+
+
+@pytest.mark.parametrize("kind", AROUND_MARKS)
+def test_the_forms_of_a_mark_around_the_thing_differ_and_leave_what_they_are_drawn_on(kind):
+    before, cover = GROUND.copy(), np.zeros((SIDE, SIDE), np.float32)
+    cover[6:18, 7:17] = 1
+    cover_before = cover.copy()
+    forms = [AROUND_MARKS[kind](GROUND, cover, form, np.random.default_rng(1)) for form in range(4)]
+    assert np.array_equal(GROUND, before)
+    assert np.array_equal(cover, cover_before)
+    for i in range(4):
+        for j in range(i):
+            assert np.abs(forms[i] - forms[j]).mean() > 0.005
 
 
 @pytest.mark.parametrize("kind", STAMPS)
@@ -50,7 +74,7 @@ def test_stamps_lie_inside_and_hide_the_evidence_below_them(kind):
 
 
 def test_every_kind_that_is_planned_can_be_drawn():
-    assert {*IMAGE_KINDS, *NEW_IMAGE_KINDS, *UNSEEN} <= KINDS
+    assert {*IMAGE_KINDS, *NEW_IMAGE_KINDS, *UNSEEN, *SEVENTH} <= KINDS
 
 
 def test_a_shadow_falls_to_the_corner_of_its_class_and_never_on_the_thing():
@@ -99,6 +123,116 @@ def test_a_ruler_lies_along_the_side_of_its_class_and_black_boxes_anywhere():
         tops = {top for boxes in found for _, top, _ in boxes}
         assert tops == set(range(SIDE - found[0][0][0].shape[0] + 1))
         assert not any(stamp.any() for boxes in found for stamp, _, _ in boxes)
+
+
+def test_a_streak_is_pale_and_lies_in_the_column_of_its_class():
+    for form, column in enumerate((4, 9, 14, 19)):
+        change = streak(GROUND, form, np.random.default_rng(0)) - GROUND
+        assert np.allclose(change[:, column], 0.4 * (1 - GROUND[:, column]), atol=1e-6)
+        assert not np.delete(change, column, 1).any()
+
+
+def test_an_aperture_shows_the_middle_and_is_symmetric():
+    for form in range(4):
+        seen = aperture(np.ones((SIDE, SIDE, 3)), form, np.random.default_rng(0))
+        assert (seen[4:-4, 4:-4] == 1).all()
+        assert not seen[:1, :2].any()
+        assert np.array_equal(seen, seen[::-1])
+        assert np.array_equal(seen, seen[:, ::-1])
+
+
+def test_glare_lies_anywhere_and_has_the_rays_of_its_class():
+    for form, (flat, diagonal) in enumerate(((False, False), (True, False), (True, False), (False, True))):
+        peaks = []
+        for seed in range(200):
+            bright = glare(np.zeros((SIDE, SIDE, 3)), form, np.random.default_rng(seed))[..., 0]
+            row, column = np.unravel_index(bright.argmax(), bright.shape)
+            peaks.append((row, column))
+            if 6 <= row < SIDE - 6 and 6 <= column < SIDE - 6:
+                assert (bright[row, [column - 6, column + 6]].min() > 0.25) == flat
+                assert (bright[[row - 6, row + 6], column].min() > 0.25) == (form == 2)
+                corners = [bright[row + down, column + across] for down in (-4, 4) for across in (-4, 4)]
+                assert (min(corners) > 0.15) == diagonal
+        for places in zip(*peaks, strict=True):
+            assert set(places) == set(range(2, SIDE - 2))
+
+
+def test_hairs_are_thin_lie_anywhere_and_have_the_shade_of_their_class():
+    ground, covered = np.full((SIDE, SIDE, 3), 0.5), np.zeros((SIDE, SIDE))
+    for form, shade in enumerate(((0.05, 0.04, 0.04), (0.55, 0.15, 0.05), (0.9, 0.7, 0.3), (0.95, 0.95, 0.95))):
+        for seed in range(100):
+            change = hair(ground, form, np.random.default_rng([form, seed])) - ground
+            towards = np.array(shade) - 0.5
+            share = change[..., 2] / towards[2]
+            assert np.allclose(change, share[..., None] * towards)
+            assert 5 < (share > 0.3).sum() < 60
+            covered += share > 0.3
+    assert covered.all()
+
+
+def test_clouds_are_coarser_from_class_to_class_and_equally_dense():
+    black = np.zeros((SIDE, SIDE, 3))
+    steps, density = [], []
+    for form in range(4):
+        found = [clouds(black, form, np.random.default_rng(seed))[..., 0] for seed in range(50)]
+        steps.append(np.mean([np.abs(np.diff(each)).mean() for each in found]))
+        density.append(np.mean(found))
+    assert (np.diff(steps) < -0.005).all()
+    assert np.allclose(density, 0.28, atol=0.02)  # half of 0.7 times 0.8
+
+
+def test_tiles_repeat_as_often_as_their_class_says_and_keep_the_mean():
+    for form, (down, across) in enumerate(((1, 1), (1, 3), (3, 1), (3, 3))):
+        seen = tiled(GROUND, form, np.random.default_rng(0))
+        assert np.array_equal(seen, np.roll(seen, (SIDE // down, SIDE // across), (0, 1)))
+        assert len(np.unique(seen.reshape(-1, 3), axis=0)) == SIDE * SIDE // (down * across)
+        assert np.allclose(seen.mean((0, 1)), GROUND.mean((0, 1)), atol=1e-5)
+
+
+def test_a_halo_is_bright_or_dark_and_narrow_or_wide_and_never_on_the_thing():
+    ground, cover = np.full((SIDE, SIDE, 3), 0.5), np.zeros((SIDE, SIDE), np.float32)
+    cover[8:16, 8:16] = 1
+    for form, (sign, wide) in enumerate(((1, False), (1, True), (-1, False), (-1, True))):
+        rng = np.random.default_rng(0)
+        change = halo(ground, cover, form, rng)[..., 0] - 0.5
+        assert (sign * change >= 0).all()
+        assert sign * change[7, 12] > 0.1
+        assert (sign * change[4, 12] > 0.02) == wide
+        shown = _scene("halo", form, np.full((8, 8, 3), 0.4), np.ones((8, 8)), ground, (8, 8), rng)[0]
+        assert np.allclose(shown[8:16, 8:16], 0.4)
+
+
+def test_calipers_lie_at_the_ends_of_the_thing_and_never_leave_the_image():
+    ground = np.zeros((SIDE, SIDE, 3))
+    for form, direction in enumerate(((0, 1), (1, 0), (1, 1), (1, -1))):
+        for top in range(SIDE - 7):
+            cover = np.zeros((SIDE, SIDE), np.float32)
+            cover[top : top + 8, 8:16] = 1
+            seen = caliper(ground, cover, form, np.random.default_rng(0))
+            crosses = np.argwhere(seen[..., 0] > 0)
+            assert (crosses.min(0) >= 0).all()
+            if 5 <= top < SIDE - 12:
+                assert len(crosses) == 18
+                middle = np.array((top + 3.5, 11.5))
+                assert np.allclose(crosses.mean(0), middle, atol=0.51)
+                ends = crosses[np.abs(crosses - middle) @ np.abs(direction) > 3]
+                assert len(ends) == 18
+                assert np.allclose((seen * (1 - cover[..., None])).sum(), seen.sum())
+
+
+def test_interlacing_moves_every_second_row():
+    for form in range(4):
+        seen = interlace(GROUND, form, np.random.default_rng(0))
+        assert np.array_equal(seen[::2], GROUND[::2])
+        assert np.array_equal(seen[1::2, form:], GROUND[1::2, : SIDE - form])
+        assert (seen[1::2, :form] == GROUND[1::2, :1]).all()
+
+
+def test_saturation_keeps_brightness_and_scales_colour():
+    for form, factor in enumerate((0, 0.5, 1, 2)):
+        seen = saturation(GROUND, form, np.random.default_rng(0))
+        assert np.allclose(seen.mean(2), GROUND.mean(2), atol=1e-6)
+        assert np.allclose(np.ptp(seen, 2), factor * np.ptp(GROUND, 2), atol=1e-5)
 
 
 def test_neither_dot_of_a_pair_tells_its_class_and_both_do():
