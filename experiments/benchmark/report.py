@@ -51,14 +51,14 @@ def tables(runs: Sequence[Run]) -> dict[str, str]:
     return {name: table(runs) for name, table in (made | {"false alarms": false_alarms}).items()}
 
 
-def tables_again(runs: Sequence[Run]) -> dict[str, str]:
-    """Those of the second test, by name."""
+def tables_again(runs: Sequence[Run], detectors: Sequence[Detector] = AGAIN) -> dict[str, str]:
+    """Those of a later test, by name."""
     return {
         "runs": run_counts(runs),
-        "goals": goal_table(runs, AGAIN),
-        "detectors": detector_table(runs, AGAIN),
-        "flags": flag_table(runs, AGAIN),
-        "kinds": kind_table(runs, AGAIN),
+        "goals": goal_table(runs, detectors),
+        "detectors": detector_table(runs, detectors),
+        "flags": flag_table(runs, detectors),
+        "kinds": kind_table(runs, detectors),
         "false alarms": false_alarms(runs),
     }
 

@@ -27,6 +27,7 @@ from experiments.benchmark.cases import (
     planned_seventh,
     planned_unseen,
 )
+from experiments.benchmark.scoring import SCORED
 from experiments.benchmark.watch import watched
 from experiments.parallel import load
 from experiments.records import append
@@ -77,7 +78,7 @@ def texts() -> dict[str, str]:
     if runs := list(load(RESULTS["unseen"]).values()):
         written |= {f"unseen: {name}": text for name, text in report.tables_again(runs).items()}
     if runs := list(load(RESULTS["seventh"]).values()):
-        written |= {f"seventh: {name}": text for name, text in report.tables_again(runs).items()}
+        written |= {f"seventh: {name}": text for name, text in report.tables_again(runs, SCORED).items()}
     return written
 
 

@@ -89,13 +89,23 @@ def monitor(name: str, faults: bool = False) -> Detector:
     return Detector(f"monitor {name}{', faults alone' * faults}", score, flag)
 
 
-def nearness(name: str) -> Detector:
-    """One of the two monitors by its `effect_ratio`, which says something of every run."""
+def _last(name: str, number: str) -> Score:
+    """What a monitor says of a run at its end: one of its numbers, nan where it has none."""
+
+    def score(run: Run) -> float:
+        value = run["evaluations"][-1][name][number]
+        return np.nan if value is None else value
+
+    return score
+
+
+def numbered(name: str, number: str) -> Detector:
+    """One of the two monitors by a number that says something of every run; its flag is any confirmed finding."""
 
     def flag(run: Run) -> bool:
         return bool(confirmed(run["evaluations"][-1], name))
 
-    return Detector(f"monitor {name}", lambda run: run["evaluations"][-1][name]["effect ratio"], flag)
+    return Detector(f"monitor {name}", _last(name, number), flag)
 
 
 def _mass_outside(run: Run) -> float:
@@ -123,13 +133,29 @@ DETECTORS = (
 )
 
 AGAIN = (
-    nearness(ANNOTATED),
-    nearness(BARE),
+    numbered(ANNOTATED, "effect ratio"),
+    numbered(BARE, "effect ratio"),
     monitor(ANNOTATED, faults=True),
     monitor(BARE, faults=True),
     *(each for each in DETECTORS if each.flag is None),
 )
 """Those of the second test: the monitors have a number for every run; their faults alone are as before."""
+
+SCORED = (
+    numbered(ANNOTATED, "shortcut score"),
+    numbered(BARE, "shortcut score"),
+    *AGAIN[2:4],
+    Detector("effect ratio with annotations", _last(ANNOTATED, "effect ratio")),
+    Detector("effect ratio without annotations", _last(BARE, "effect ratio")),
+    Detector("plain predictability", _last(BARE, "plain predictability")),
+    Detector("accuracy with the marks of training", lambda run: run["evaluations"][-1]["accuracy"]),
+    *AGAIN[4:],
+)
+"""Those of the seventh test: the monitors' number is their score, and what it is made of stands beside it.
+
+Accuracy is no detector but a warning: where a mark makes a task easier, whatever rises with accuracy tells planted runs
+from clean ones.
+"""
 
 
 def told(runs: Sequence[Run], score: Score) -> tuple[np.ndarray, np.ndarray]:

@@ -165,11 +165,13 @@ def _evaluated(run: Run, monitors: Mapping[str, Monitor], step: int) -> Row:
 
 
 def noted(monitor: Monitor) -> Row:
-    """What it confirmed, how near it came to that and, with annotations, the relevance on them and a uniform map's."""
+    """What it confirmed, its scores and, with annotations, the relevance on them and that of a uniform map."""
     confirmed = [finding for finding in unfold(monitor.findings) if finding.state == "confirmed"]
     names = ("kind", "scope", "where", "effect", "is_fault")
     row: Row = {"confirmed": [{name: _plain(getattr(each, name)) for name in names} for each in confirmed]}
-    row["effect ratio"] = next(value for key, value in monitor.scalars.items() if key.endswith("/effect_ratio"))
+    for name in ("effect ratio", "shortcut score", "plain predictability"):
+        end = f"/{name.replace(' ', '_')}"
+        row[name] = next((value for key, value in monitor.scalars.items() if key.endswith(end)), float("nan"))
     shares = [(each.values[FOCUS], each.chance) for each in monitor.scored if FOCUS in each.values]
     if shares:
         row["on annotation"], row["chance"] = np.nanmean(shares, 0).tolist()

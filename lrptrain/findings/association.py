@@ -1,7 +1,7 @@
 """How well a property of the samples tells their class: where it does not, a model has little to gain by reading it."""
 
 import numpy as np
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 
 from lrptrain.extras import require
 
@@ -25,11 +25,12 @@ def association(numbers: Float[np.ndarray, "n numbers"], labels: Int[np.ndarray,
     Returns:
         0 too of fewer than `FEWEST` samples in two classes with `PARTS` of them at least: they show nothing.
     """
-    classes, counts = np.unique(labels[labels >= 0], return_counts=True)
-    is_frequent = np.isin(labels, classes[counts >= PARTS])
+    if not can_be_told(labels):
+        return 0.0
+    is_frequent = _are_frequent(labels)
     truth = labels[is_frequent]
-    varying = numbers[:, np.ptp(numbers[is_frequent], axis=0) > 0] if is_frequent.any() else numbers[:, :0]
-    if is_frequent.sum() < FEWEST or len(np.unique(truth)) < 2 or not varying.shape[1]:
+    varying = numbers[:, np.ptp(numbers[is_frequent], axis=0) > 0]
+    if not varying.shape[1]:
         return 0.0
     model_selection = require("sklearn.model_selection", "monitor")
     priors = np.full(len(np.unique(truth)), 1 / len(np.unique(truth)))
@@ -43,3 +44,19 @@ def association(numbers: Float[np.ndarray, "n numbers"], labels: Int[np.ndarray,
     answers = model_selection.cross_val_predict(discriminants, varying[is_frequent], truth, cv=parts)
     share = require("sklearn.metrics", "monitor").balanced_accuracy_score(truth, answers, adjusted=True)
     return max(0.0, float(share))
+
+
+def can_be_told(labels: Int[np.ndarray, " n"]) -> bool:
+    """Return whether there are `FEWEST` samples in two classes with `PARTS` of them at least.
+
+    Args:
+        labels: The classes; negative where a sample's is not known.
+    """
+    frequent = labels[_are_frequent(labels)]
+    return len(frequent) >= FEWEST and len(np.unique(frequent)) > 1
+
+
+def _are_frequent(labels: Int[np.ndarray, " n"]) -> Bool[np.ndarray, " n"]:
+    """Return which samples are of a known class that has one in every part."""
+    classes, counts = np.unique(labels[labels >= 0], return_counts=True)
+    return np.isin(labels, classes[counts >= PARTS])

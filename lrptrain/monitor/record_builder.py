@@ -1,5 +1,6 @@
 """The record of an evaluation: findings, scalars, tables and drawings."""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,6 +27,8 @@ from lrptrain.findings import (
 from lrptrain.findings.detector import get_detector
 from lrptrain.findings.facts import fold_places
 from lrptrain.findings.finding import MAX_WORST_SAMPLES
+from lrptrain.findings.plain_features import plain_predictability
+from lrptrain.findings.shortcut_score import shortcut_score
 from lrptrain.findings.suspicion import worth_saying
 from lrptrain.loggers import EpochRecord
 from lrptrain.loggers.local import PROOFS, evaluation_name
@@ -121,11 +124,11 @@ class RecordBuilder:
         facts = fold(carry_over(previous, findings))
         origin = candidate_of(candidates)
         facts = fold_places(facts, lambda fact: origin(fact).region, self.min_effect)
-        reliance = _reliance(evaluation, candidates, effects)
+        scalars = summary.scalars(evaluation.samples, names) | _reliance(evaluation, candidates, effects) | nearness
         return EpochRecord(
             epoch=evaluation.epoch,
             step=evaluation.step,
-            scalars=summary.scalars(evaluation.samples, names) | reliance | nearness | _counts(facts),
+            scalars=scalars | _score(scalars, evaluation) | _counts(facts),
             samples=summary.table(evaluation.samples, names),
             findings=facts,
             new_findings=news_among(previous, facts),
@@ -281,6 +284,26 @@ def _reliance(
         scalars.setdefault(f"relevance/{key}", float(np.nanmean(effect.change)))
         scalars.setdefault(f"relevance/{key}_control", float(np.nanmean(effect.control)))
     return scalars
+
+
+def _score(scalars: Mapping[str, float], evaluation: Evaluation) -> dict[str, float]:
+    """Return how well plain features tell the answers, and the score of all that speaks for a shortcut.
+
+    Args:
+        scalars: The other scalars of the evaluation.
+        evaluation: All explained samples.
+    """
+    if "relevance/effect_ratio" not in scalars:
+        return {}
+    predictability = plain_predictability(evaluation)
+    score = shortcut_score(
+        scalars["relevance/effect_ratio"],
+        predictability,
+        focus=scalars.get(f"relevance/{evaluation.targets[0]}/{summary.FOCUS}", math.nan),
+        chance=scalars.get("relevance/chance", math.nan),
+    )
+    told = {} if math.isnan(predictability) else {"relevance/plain_predictability": predictability}
+    return told | {"relevance/shortcut_score": score}
 
 
 def _with_worst_samples(

@@ -1,0 +1,136 @@
+"""How well do plain features of the samples tell what the model answers? It takes no map and no change of an input.
+
+A shortcut is mostly plainer than what it stands for: a colour, an edge, a word. Where features that know nothing of
+objects or meanings foretell the answers, the model may read no more than they do. Datalab asks so of the labels (one
+property at a time), and what networks learn first, and read in their early layers, is asked for the same reason (Murali
+et al. 2023, "Beyond Distribution Shift: Spurious Features Through the Lens of Training Dynamics").
+"""
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+import numpy as np
+import torch
+from jaxtyping import Float, Int
+from scipy import ndimage
+from torch import Tensor
+from torch.nn import functional as F
+
+from lrptrain.findings.association import PARTS, association, can_be_told
+from lrptrain.findings.evaluation import Evaluation, ExplainedSample
+from lrptrain.intervention.regions import images_of
+
+BANDS = (0.01, 0.07, 0.13, 0.2, 0.3, 0.4, 0.75)
+"""Where bands of frequencies begin and end, in cycles per pixel."""
+DIRECTIONS = 4
+"""So many directions of waves are told apart in every band."""
+BRIGHTNESS_PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
+SHARPNESS_PERCENTILES = (5, 25, 50, 75, 95, 99)
+THUMBNAIL = 4
+"""Rows and columns of the smallest picture of an image."""
+LEAST_POWER = 1e-6
+LEAST_SHARPNESS = 1e-3
+"""What is added before a logarithm is taken, in units of the variance and of the deviation of the pixels."""
+
+
+def plain_predictability(evaluation: Evaluation) -> float:
+    """Return how well plain features of the samples tell the predicted class: 0 for guessing, 1 for always.
+
+    It is the association (`lrptrain.findings.association`) of the answers with the features of images
+    (`image_features`) or of texts (`text_features`).
+
+    Returns:
+        nan where it cannot be told: without inputs, for what is neither image nor text, for images whose numbers of
+        channels differ, and where too few samples have one of several answers.
+    """
+    predicted = np.array([explained.predicted for explained in evaluation.samples])
+    if evaluation.inputs is None or not can_be_told(predicted):
+        return float("nan")
+    if evaluation.medium == "text":
+        return association(text_features(evaluation.samples), predicted)
+    if evaluation.medium != "image":
+        return float("nan")
+    images = images_of(evaluation.inputs)
+    if {image.ndim for image in images} != {3} or len({len(image) for image in images}) != 1:
+        return float("nan")
+    return association(image_features(images), predicted)
+
+
+def image_features(images: Sequence[Float[Tensor, "channels height width"]]) -> Float[np.ndarray, "n features"]:
+    """Return colours, brightness, sharpness, patterns and a thumbnail of each image, which may be of any size.
+
+    These are: mean and spread of each channel; how each differs from the mean of all channels; percentiles of the
+    brightness, and of the logarithm of the absolute Laplacian; the logarithm of the power in bands of frequencies, by
+    the waves' directions; and the means of a grid of cells, per channel.
+
+    Args:
+        images: Images with the same number of channels. The unit of their values does not matter: they are divided by
+            the deviation of the pixels of all of them.
+    """
+    unit = _deviation(images)
+    return np.stack([_features_of(image.detach().float().cpu() / unit) for image in images])
+
+
+def _deviation(images: Sequence[Tensor]) -> float:
+    """Return the standard deviation of all pixels of all images; 1 where all are alike."""
+    pixels = torch.cat([image.detach().float().cpu().flatten() for image in images])
+    deviation = float(pixels.std())
+    return deviation if deviation > 0 else 1.0
+
+
+def _features_of(image: Float[Tensor, "channels height width"]) -> Float[np.ndarray, " features"]:
+    brightness = image.mean(0)
+    laplacian = np.abs(ndimage.laplace(brightness.numpy()))
+    return np.concatenate(
+        [
+            image.mean((1, 2)).numpy(),
+            image.std((1, 2), correction=0).numpy(),
+            (image - brightness).std((1, 2), correction=0).numpy(),
+            np.percentile(brightness.numpy(), BRIGHTNESS_PERCENTILES),
+            np.log(np.percentile(laplacian, SHARPNESS_PERCENTILES) + LEAST_SHARPNESS),
+            _power(brightness),
+            F.adaptive_avg_pool2d(image[None], THUMBNAIL).flatten().numpy(),
+        ]
+    )
+
+
+def _power(brightness: Float[Tensor, "height width"]) -> Float[np.ndarray, " bands_and_directions"]:
+    """Return the logarithm of the mean power in each band and direction; of none where no wave lies in it."""
+    height, width = brightness.shape
+    spectrum = torch.fft.fft2(brightness - brightness.mean()).abs().square().flatten().numpy() / brightness.numel()
+    cells, sizes = _cells_of_waves(height, width)
+    power = np.bincount(cells, spectrum, len(sizes)) / sizes.clip(1)
+    logarithms: np.ndarray = np.log(power[1:] + LEAST_POWER)
+    return logarithms
+
+
+@lru_cache(maxsize=8)
+def _cells_of_waves(height: int, width: int) -> tuple[Int[np.ndarray, " waves"], Int[np.ndarray, " cells"]]:
+    """Return in which band and direction each wave of an image lies, 0 for none, and how many waves each cell holds."""
+    down, across = np.meshgrid(np.fft.fftfreq(height), np.fft.fftfreq(width), indexing="ij")
+    band = np.digitize(np.hypot(down, across), BANDS)
+    direction = np.floor((np.arctan2(down, across) / np.pi * DIRECTIONS + 0.5) % DIRECTIONS).astype(int)
+    is_inside = (band > 0) & (band < len(BANDS))
+    cells = np.where(is_inside, 1 + (band - 1) * DIRECTIONS + direction, 0).flatten()
+    return cells, np.bincount(cells, minlength=1 + (len(BANDS) - 1) * DIRECTIONS)
+
+
+def text_features(samples: Sequence[ExplainedSample]) -> Float[np.ndarray, "n features"]:
+    """Return which frequent tokens each text holds, as 0 and 1, and the logarithm of one more than its length.
+
+    A token is frequent that as many texts hold as there are parts in which answers are told: of a rarer one, some part
+    teaches nothing.
+    """
+    tokens = [np.unique(_content(each)) for each in samples]
+    names, counts = np.unique(np.concatenate(tokens), return_counts=True)
+    frequent = names[counts >= PARTS]
+    holds = np.stack([np.isin(frequent, held) for held in tokens]).astype(float)
+    lengths = np.log1p([len(_content(each)) for each in samples])
+    return np.concatenate([holds, lengths[:, None]], 1)
+
+
+def _content(sample: ExplainedSample) -> np.ndarray:
+    """Return the ids of the tokens that are content, in their order."""
+    assert sample.content_ids is not None
+    ids: np.ndarray = np.asarray(sample.content_ids)
+    return ids[ids >= 0]
