@@ -29,10 +29,21 @@ def association(numbers: Float[np.ndarray, "n numbers"], labels: Int[np.ndarray,
         return 0.0
     is_frequent = _are_frequent(labels)
     truth = labels[is_frequent]
-    varying = numbers[:, np.ptp(numbers[is_frequent], axis=0) > 0]
+    varying = numbers[is_frequent][:, np.ptp(numbers[is_frequent], axis=0) > 0]
     if not varying.shape[1]:
         return 0.0
+    share = require("sklearn.metrics", "monitor").balanced_accuracy_score(truth, _told(varying, truth), adjusted=True)
+    return max(0.0, float(share))
+
+
+def _told(numbers: Float[np.ndarray, "n numbers"], truth: Int[np.ndarray, " n"]) -> Int[np.ndarray, " n"]:
+    """Return the class that each sample is told to be, by what was fitted on others."""
     model_selection = require("sklearn.model_selection", "monitor")
+    if all(np.ptp(numbers[truth == label], axis=0).max() == 0 for label in np.unique(truth)):
+        # No spread to measure distances by: a sample is of the first class that has the same numbers.
+        _, first, group = np.unique(numbers, axis=0, return_index=True, return_inverse=True)
+        answers: np.ndarray = truth[first[group]]
+        return answers
     priors = np.full(len(np.unique(truth)), 1 / len(np.unique(truth)))
     discriminants = require("sklearn.pipeline", "monitor").make_pipeline(
         require("sklearn.preprocessing", "monitor").StandardScaler(),
@@ -41,9 +52,8 @@ def association(numbers: Float[np.ndarray, "n numbers"], labels: Int[np.ndarray,
         ),
     )
     parts = model_selection.StratifiedKFold(PARTS, shuffle=True, random_state=0)
-    answers = model_selection.cross_val_predict(discriminants, varying[is_frequent], truth, cv=parts)
-    share = require("sklearn.metrics", "monitor").balanced_accuracy_score(truth, answers, adjusted=True)
-    return max(0.0, float(share))
+    answers = model_selection.cross_val_predict(discriminants, numbers, truth, cv=parts)
+    return answers
 
 
 def can_be_told(labels: Int[np.ndarray, " n"]) -> bool:

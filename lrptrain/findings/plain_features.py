@@ -28,6 +28,9 @@ BRIGHTNESS_PERCENTILES = (1, 5, 25, 50, 75, 95, 99)
 SHARPNESS_PERCENTILES = (5, 25, 50, 75, 95, 99)
 THUMBNAIL = 4
 """Rows and columns of the smallest picture of an image."""
+WORTH_SAYING = 0.5
+"""From here on it is told in words. In the benchmark's development no clean run of 48 came so far, and 31 of 49 that
+read a shortcut did."""
 LEAST_POWER = 1e-6
 LEAST_SHARPNESS = 1e-3
 """What is added before a logarithm is taken, in units of the variance and of the deviation of the pixels."""
@@ -54,6 +57,22 @@ def plain_predictability(evaluation: Evaluation) -> float:
     if {image.ndim for image in images} != {3} or len({len(image) for image in images}) != 1:
         return float("nan")
     return association(image_features(images), predicted)
+
+
+def remark(predictability: float, medium: str) -> str:
+    """Return a sentence on answers that plain features foretell; "" where they do not, or where it is not known.
+
+    Args:
+        predictability: As `plain_predictability` returns it.
+        medium: "image" or "text".
+    """
+    if not predictability >= WORTH_SAYING:
+        return ""
+    features = "colours, sharpness and a thumbnail" if medium == "image" else "frequent tokens and the length"
+    return (
+        f"Plain features ({features}) tell its answers {predictability:.0%} of the way from guessing to always: "
+        "are they what it should go by?"
+    )
 
 
 def image_features(images: Sequence[Float[Tensor, "channels height width"]]) -> Float[np.ndarray, "n features"]:

@@ -103,7 +103,8 @@ class EpochRecord:
         power: Where no finding stands, `text`, what could have been found, and `tells`, whether that says anything;
             where the model has collapsed, `text` says so, and `collapsed` is True.
         metrics: What the scalars are called, and whether higher values are better.
-        nearest: Of everything that was tested what came nearest to a flag, in a sentence; "" if nothing came near.
+        hints: What speaks for a shortcut short of a flag, in a sentence or two: the test that came nearest to one, and
+            plain features that foretell the answers; "" if nothing does.
     """
 
     epoch: int
@@ -120,4 +121,4 @@ class EpochRecord:
     class_maps: list[ClassMap] = field(default_factory=list)
     power: Mapping[str, Any] = field(default_factory=dict)
     metrics: Sequence[LoggedMetric] = ()
-    nearest: str = ""
+    hints: str = ""

@@ -126,7 +126,7 @@ class MonitorCore:
         self.drawn: list[Picture | Highlight] = []
         self.evaluated_epoch: int | None = None
         self._findings: list[Finding] = []
-        self._nearest = ""
+        self._hints = ""
         self._skill = Skill()
         self._guided_by: Sequence[str] = ()
         self._method = self.config.method
@@ -454,7 +454,7 @@ class MonitorCore:
         changes = gather_changes(kept_changes, record.findings, candidate_of(candidates))
         self.scored = gathered.explained
         self._findings = record.findings
-        self._nearest = record.nearest
+        self._hints = record.hints
         self._evaluations += 1
         why = held_back(context.module)
         self._guided_by = guiding(context.module)
@@ -708,8 +708,8 @@ class MonitorCore:
     def _found_by(self) -> Power:
         is_tested = self.config.intervention is not None
         power = found_by(self.scored, self.config.bound, self.config.confidence, self._skill.text, is_tested)
-        # What says nothing yet of any shortcut says nothing of a near one, either.
-        return power._replace(text=f"{power.text} {self._nearest}".rstrip()) if power.tells else power
+        # What says nothing yet of any shortcut says nothing of a hint of one, either.
+        return power._replace(text=f"{power.text} {self._hints}".rstrip()) if power.tells else power
 
     def _closing(self) -> str:
         assert self.evaluated_epoch is not None

@@ -27,7 +27,7 @@ from lrptrain.findings import (
 from lrptrain.findings.detector import get_detector
 from lrptrain.findings.facts import fold_places
 from lrptrain.findings.finding import MAX_WORST_SAMPLES
-from lrptrain.findings.plain_features import plain_predictability
+from lrptrain.findings.plain_features import plain_predictability, remark
 from lrptrain.findings.shortcut_score import shortcut_score
 from lrptrain.findings.suspicion import worth_saying
 from lrptrain.loggers import EpochRecord
@@ -36,6 +36,8 @@ from lrptrain.monitor import drawing, summary
 from lrptrain.monitor.excerpts import MOST_EXCERPTS, excerpt
 from lrptrain.monitor.proving import CandidateOf, Kept, with_proofs
 from lrptrain.trainers.naming import NameSources, class_names_or_numbers, find_tokenizer, find_tokens, has_tokenizer
+
+PREDICTABILITY = "plain_predictability"
 
 
 @dataclass(frozen=True)
@@ -125,16 +127,19 @@ class RecordBuilder:
         origin = candidate_of(candidates)
         facts = fold_places(facts, lambda fact: origin(fact).region, self.min_effect)
         scalars = summary.scalars(evaluation.samples, names) | _reliance(evaluation, candidates, effects) | nearness
+        scalars |= _score(scalars, evaluation)
+        predictability = scalars.get(f"relevance/{PREDICTABILITY}", math.nan)
+        hints = [str(nearest)] if nearest and nearest.ratio >= WORTH_SAYING else []
         return EpochRecord(
             epoch=evaluation.epoch,
             step=evaluation.step,
-            scalars=scalars | _score(scalars, evaluation) | _counts(facts),
+            scalars=scalars | _counts(facts),
             samples=summary.table(evaluation.samples, names),
             findings=facts,
             new_findings=news_among(previous, facts),
             class_names=names,
             metrics=summary.logged_metrics(),
-            nearest=str(nearest) if nearest and nearest.ratio >= WORTH_SAYING else "",
+            hints=" ".join([*hints, remark(predictability, evaluation.medium)]).strip(),
         )
 
     def draw(
@@ -302,7 +307,7 @@ def _score(scalars: Mapping[str, float], evaluation: Evaluation) -> dict[str, fl
         focus=scalars.get(f"relevance/{evaluation.targets[0]}/{summary.FOCUS}", math.nan),
         chance=scalars.get("relevance/chance", math.nan),
     )
-    told = {} if math.isnan(predictability) else {"relevance/plain_predictability": predictability}
+    told = {} if math.isnan(predictability) else {f"relevance/{PREDICTABILITY}": predictability}
     return told | {"relevance/shortcut_score": score}
 
 

@@ -204,13 +204,7 @@ FINDING_METRICS = (
     LoggedMetric(
         ("shortcut_score",), "How much speaks for a shortcut", FINDINGS, higher_is_better=False, unit="number"
     ),
-    LoggedMetric(
-        ("plain_predictability",),
-        "How well plain features tell the answers",
-        FINDINGS,
-        higher_is_better=False,
-        bounds=(0, 1),
-    ),
+    LoggedMetric(("plain_predictability",), "How well plain features tell the answers", FINDINGS, bounds=(0, 1)),
     LoggedMetric(("findings", "findings_confirmed"), "Findings", FINDINGS, higher_is_better=False, unit="count"),
     LoggedMetric(
         ("reliance",),

@@ -57,6 +57,13 @@ def test_rare_classes_and_unknown_labels_do_not_count():
     assert association(more, rare) == association(numbers, labels)
 
 
+def test_numbers_without_any_spread_within_a_class_tell_the_classes_that_they_differ_in():
+    labels = np.arange(90) % 3
+    assert association(labels[:, None].astype(float), labels) == 1
+    # Classes 0 and 2 have the same number: one of the two is always mistaken for the other.
+    assert association((labels == 1)[:, None].astype(float), labels) == pytest.approx((2 / 3 - 1 / 3) / (1 - 1 / 3))
+
+
 def test_where_nothing_is_known_it_is_that_of_guessing():
     numbers, labels = drawn(50.0, FEWEST)
     assert association(numbers, labels) > 0.9
