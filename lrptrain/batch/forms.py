@@ -172,8 +172,8 @@ def overlooked_entries(batch: Any) -> str:
 
 def _is_like_label(value: Tensor) -> bool:
     """Return whether an entry is an integer per sample."""
-    whole = not value.is_floating_point() and not value.is_complex()
-    return whole and (value.ndim == 1 or (value.ndim == 2 and value.shape[1] == 1))
+    is_integer = not value.is_floating_point() and not value.is_complex()
+    return is_integer and (value.ndim == 1 or (value.ndim == 2 and value.shape[1] == 1))
 
 
 def _is_like_mask(value: Tensor) -> bool:

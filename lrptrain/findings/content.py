@@ -139,16 +139,16 @@ def standard_error_of_share(contents: Float[np.ndarray, "n values"], predicted: 
     member = np.eye(len(sizes))[index]  # [n, classes]
     with_class = products @ member  # [n, classes]: each image times the sum over a class
     of_class = (member * with_class).sum(0)  # the squared length of each class's sum
-    own = np.diag(products)
+    squares = np.diag(products)
     # Without image i: the squares that are left, less those of the class sums, of which one has lost i. The images are
     # centred, so that those left sum to -i, and the squares around their mean are less by the square of i / (n - 1).
-    total = own.sum() - own - own / (n - 1)
+    total = squares.sum() - squares - squares / (n - 1)
     left = sizes[index] - 1
-    its_class = of_class[index] - 2 * with_class[np.arange(n), index] + own
+    its_class = of_class[index] - 2 * with_class[np.arange(n), index] + squares
     between = (
         (of_class / sizes).sum() - (of_class / sizes)[index] + np.where(left > 0, its_class / np.maximum(left, 1), 0)
     )
-    within = own.sum() - own - between
+    within = squares.sum() - squares - between
     classes = len(sizes) - (left == 0)
     with np.errstate(divide="ignore", invalid="ignore"):
         shares = 1 - (within / (n - 1 - classes)) / (total / (n - 2))

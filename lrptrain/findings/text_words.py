@@ -117,7 +117,7 @@ def markers_of(words: Sequence[TextWord]) -> list[Marker]:
         part = f" {word.text}" if word.space and text else word.text
         text += part
         word_at += [number] * len(part)
-    found: list[Marker] = []
+    markers: list[Marker] = []
     for match in _MARKER.finditer(text):
         kind = next(kind for kind in MARKERS if match.group(kind) is not None)
         first = word_at[match.start()]
@@ -129,9 +129,9 @@ def markers_of(words: Sequence[TextWord]) -> list[Marker]:
         # Words that are split by what is no content are not joined over it.
         if span[1] - span[0] != sum(word.span[1] - word.span[0] for word in words[first : last + 1]):
             continue
-        if not found or found[-1].span[1] <= span[0]:
-            found.append(Marker(kind, span, match.group()))
-    return found
+        if not markers or markers[-1].span[1] <= span[0]:
+            markers.append(Marker(kind, span, match.group()))
+    return markers
 
 
 def outside_markers(words: Sequence[TextWord]) -> list[TextWord]:

@@ -276,14 +276,14 @@ class GroupDROTraining:
         Raises:
             ValueError: With the way out.
         """
-        own = float(task_loss.detach())
+        step_loss = float(task_loss.detach())
         expected = float(mean.detach())
         tolerance = TOLERANCES.get(task_loss.dtype, 1e-3)
-        if math.isfinite(own) and abs(own - expected) > tolerance * max(abs(expected), 1.0):
+        if math.isfinite(step_loss) and abs(step_loss - expected) > tolerance * max(abs(expected), 1.0):
             raise ValueError(
                 f"{self.name} weights the cross-entropy of samples, whose mean is {expected:.4g}, and the training "
-                f"step returned {own:.4g}: say loss=, a function of logits and labels with one loss per sample; what "
-                "your step adds to their mean stays as it is"
+                f"step returned {step_loss:.4g}: say loss=, a function of logits and labels with one loss per sample; "
+                "what your step adds to their mean stays as it is"
             )
 
 

@@ -178,11 +178,11 @@ def pattern(images: Images, where: Bool[Tensor, "height width"]) -> Float[Tensor
     height, width = where.shape
     # With zeros around them, the products of pixels that do not both lie there add nothing.
     there = F.pad(detail * where, (FARTHEST, FARTHEST, 0, FARTHEST))
-    known = F.pad(where.to(detail.dtype), (FARTHEST, FARTHEST, 0, FARTHEST))
+    is_there = F.pad(where.to(detail.dtype), (FARTHEST, FARTHEST, 0, FARTHEST))
     first = there[..., :height, FARTHEST : FARTHEST + width].flatten(2)
     for down, across in _lags():
         window = (slice(down, down + height), slice(FARTHEST + across, FARTHEST + across + width))
-        pairs = (known[window] * where).sum().clamp(min=1)
+        pairs = (is_there[window] * where).sum().clamp(min=1)
         together = first @ there[..., *window].flatten(2).mT
         numbers.append((together / pairs / products).flatten(1))
     return torch.cat(numbers, 1)

@@ -456,11 +456,11 @@ def _reworded(chunk: _Chunk) -> Iterator[dict[str, Tensor]]:
     texts = chunk.region.texts
     assert chunk.rows is not None
     for donors, rows in zip(chunk.donors, chunk.donor_rows, strict=True):
-        own, given = ([texts[row] for row in each] for each in (chunk.rows, rows))
+        changed, of_donors = ([texts[row] for row in each] for each in (chunk.rows, rows))
         if chunk.region.kind == "case":
-            yield written_like(chunk.batch, cast("list[CasedText]", own), cast("list[CasedText]", given))
+            yield written_like(chunk.batch, cast("list[CasedText]", changed), cast("list[CasedText]", of_donors))
         else:
-            words = cast("list[TextWords]", own), cast("list[TextWords]", given)
+            words = cast("list[TextWords]", changed), cast("list[TextWords]", of_donors)
             yield with_words_of(chunk.batch, donors, *words, chunk.most_tokens)
 
 

@@ -75,8 +75,8 @@ def found_by(
         return Power(False, answer)
     fewest = fewest_for_a_flag(1, confidence)
     if len(scored) < fewest:
-        given = "1 sample is" if len(scored) == 1 else f"{len(scored)} samples are"
-        return Power(False, f"That says nothing: {given} too few to find anything; {fewest} can be enough.")
+        too_few = "1 sample is" if len(scored) == 1 else f"{len(scored)} samples are"
+        return Power(False, f"That says nothing: {too_few} too few to find anything; {fewest} can be enough.")
     if not tells_classes_apart(Evaluation(scored), confidence):
         return Power(False, "That says nothing yet: its answers are no better than chance.")
     line = power_line(scored, bound, confidence)

@@ -28,14 +28,14 @@ def predicted_classes(
         batches: Batches in the contract's form, where the model is.
         task: What the output means.
     """
-    found = []
+    classes = []
     with preserved(model), torch.no_grad(), task.reading():
         model.eval()
         for batch in batches:
             inputs = model_inputs(model, batch)
             output = model(**inputs) if isinstance(inputs, dict) else model(inputs)
-            found.append(class_probabilities(read_logits(output, batch_length(batch))).argmax(1).cpu().numpy())
-    return np.concatenate(found)
+            classes.append(class_probabilities(read_logits(output, batch_length(batch))).argmax(1).cpu().numpy())
+    return np.concatenate(classes)
 
 
 def lowest_accuracy(right: Sequence[bool] | np.ndarray, part: Int[np.ndarray, " samples"]) -> float:

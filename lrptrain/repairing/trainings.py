@@ -102,14 +102,16 @@ def _measured(
     device = device_of(model)
     label = np.array([sample.label for sample in samples])
     right = predicted_classes(model, batched(samples, swaps.batch_size, device), task) == label
-    found = {AS_THEY_ARE: float(right.mean()), WORST_CLASS: lowest_accuracy(right, label)}
+    accuracies = {AS_THEY_ARE: float(right.mean()), WORST_CLASS: lowest_accuracy(right, label)}
     for balance in balances:
         if balance == GROUPS:
             pairs = np.stack([np.array([sample.group for sample in samples]), label], 1)
-            found[WORST_GROUP] = lowest_accuracy(right, np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1))
+            accuracies[WORST_GROUP] = lowest_accuracy(
+                right, np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
+            )
         else:
-            found[OF_OTHERS[balance]] = _accuracy_swapped(model, samples, label, balance, swaps, device, task)
-    return found
+            accuracies[OF_OTHERS[balance]] = _accuracy_swapped(model, samples, label, balance, swaps, device, task)
+    return accuracies
 
 
 def _accuracy_swapped(

@@ -193,7 +193,7 @@ class Propagator:
             UnsupportedOperationError: If relevance reaches an operation without a rule.
         """
         wanted = {*keep, *in_rows}
-        whole = set(keep)
+        kept_whole = set(keep)
         # Relevance that has arrived at a value, but not yet passed the operation that made it.
         arrived: dict[Value, Tensor] = dict(start)
         first = min((i for i, node in enumerate(self.tape.nodes) if wanted.intersection(node.outputs)), default=0)
@@ -204,7 +204,7 @@ class Propagator:
                 continue
             node.check_constants()
             shares: InputRelevance
-            attention = self._fused(node, composite, whole)
+            attention = self._fused(node, composite, kept_whole)
             if attention is not None:
                 (part,) = relevance
                 assert part is not None

@@ -215,8 +215,8 @@ class _AttentionGradient(torch.autograd.Function):
         *tensors, row, kept = ctx.saved_tensors
         tangents = (of_query, of_key, of_value)
         if torch.is_grad_enabled():  # a third derivative is asked for
-            given = tensors if row is None else [*tensors, row]
-            gradients = _written_out(given, tangents, of_passed, ctx.scoring, ctx.needs_input_grad)
+            arguments = tensors if row is None else [*tensors, row]
+            gradients = _written_out(arguments, tangents, of_passed, ctx.scoring, ctx.needs_input_grad)
             return *gradients, *[None] * (7 - len(gradients))
         return *_second_derivative(tensors, tangents, row, of_passed, kept, ctx.scoring), None, None
 

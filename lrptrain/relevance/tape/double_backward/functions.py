@@ -50,12 +50,12 @@ def is_norm_of_features(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]
 def _is_plain(args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
     """Whether all tensors are torch's own, in memory in full and of one precision, and a graph is wanted."""
     tensors = [x for x in (*args, *kwargs.values()) if isinstance(x, Tensor)]
-    own = all(
+    are_plain = all(
         type(x) in (Tensor, torch.nn.Parameter) and x.layout is torch.strided and not x.is_nested for x in tensors
     )
     precisions = {x.dtype for x in tensors}
     wanted = torch.is_grad_enabled() and any(x.requires_grad for x in tensors)
-    return own and wanted and len(precisions) == 1 and precisions <= set(_PRECISIONS) and not is_transforming()
+    return are_plain and wanted and len(precisions) == 1 and precisions <= set(_PRECISIONS) and not is_transforming()
 
 
 def _approximates(_: Tensor, approximate: str = "none") -> str:
