@@ -24,6 +24,10 @@ VERBS = {
     "attribute": ("lrptrain.cli.attribute.show_relevance", "Show which patches or words speak for a class."),
     "check": ("lrptrain.cli.check.check_run", "Exit with 1 if a finding of a run is graver than allowed."),
     "compare": ("lrptrain.cli.compare.compare_checkpoint", "Compare methods on your model and data."),
+    "compare-models": (
+        "lrptrain.cli.compare_models.compare_checkpoints",
+        "Compare trained models on the same samples.",
+    ),
     "audit": ("lrptrain.cli.audit.audit_checkpoint", "Test whether maps are faithful on your model."),
     "repair": ("lrptrain.cli.repair.repair_checkpoint", "Make the last layer anew, without the shortcut."),
     "segment": ("lrptrain.cli.segment.segment", "Make masks and a segmenter from a classifier of images."),

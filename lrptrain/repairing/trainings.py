@@ -1,11 +1,12 @@
 """Trained models beside each other, on a user's own samples: plain, guided, by group DRO, mended."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Float, Int
 from torch import nn
 
 from lrptrain.auditing.brought import device_of, logits_model
@@ -13,9 +14,52 @@ from lrptrain.batch import BatchAdapter, Sample, batched
 from lrptrain.batch.task import Regression, Task, TaskName, find_task
 from lrptrain.repairing.balance import GROUPS, Balance, Swaps, swapped_batches
 from lrptrain.repairing.comparison import BY_DEFAULT, check_balances, lacking, usable_for
-from lrptrain.repairing.predictions import accuracy_table, lowest_accuracy, not_compared_lines, predicted_classes
+from lrptrain.repairing.predictions import (
+    COLUMN,
+    accuracy_table,
+    not_compared_lines,
+    predicted_classes,
+)
 from lrptrain.repairing.repair import AS_THEY_ARE, FEWEST, NEEDED, OF_OTHERS, WORST_CLASS, WORST_GROUP, draw_labelled
 from lrptrain.trainers.checks import check_counts
+
+RESAMPLES = 2000
+"""So often the samples are drawn anew for an interval."""
+
+
+class Interval(NamedTuple):
+    """Where a difference of two accuracies lies, -1..1, with a confidence of 95 %."""
+
+    low: float
+    high: float
+
+
+class _Answers(NamedTuple):
+    """What an accuracy is of.
+
+    Attributes:
+        right: The share of right answers to each sample, 0..1: of one answer, or of several where it was changed.
+        part: The class, or the group, that each sample belongs to, where the accuracy is that of the worst; else None.
+    """
+
+    right: Float[np.ndarray, " samples"]
+    part: Int[np.ndarray, " samples"] | None = None
+
+    def accuracies(self, counts: Float[np.ndarray, "draws samples"]) -> Float[np.ndarray, " draws"]:
+        """Return the accuracy of all, or the lowest of a part, where each sample counts so often.
+
+        A part of which a draw has no sample is left out of it.
+        """
+        if self.part is None:
+            return (counts @ self.right) / counts.sum(1)
+        member = (self.part[:, None] == np.unique(self.part)).astype(float)
+        sizes = counts @ member
+        right = counts @ (self.right[:, None] * member)
+        return np.where(sizes > 0, right / np.maximum(sizes, 1), np.inf).min(1)
+
+    def accuracy(self) -> float:
+        """Return the accuracy of all, or the lowest of a part."""
+        return float(self.accuracies(np.ones((1, len(self.right))))[0])
 
 
 @dataclass(frozen=True)
@@ -26,16 +70,42 @@ class ModelComparison:
         accuracies: By the name of the model, and then by what they are of, such as "as they are" and "worst group".
         samples: How many samples they were measured on.
         not_compared: By the name of a balance, why nothing was measured of it.
+        above_first: By the name of every model but the first, and then as in `accuracies`: how far it lies above the
+            first one. Both are measured on the same samples, which are drawn anew (a bootstrap over pairs); what
+            another training would give is not in it.
     """
 
     accuracies: Mapping[str, Mapping[str, float]]
     samples: int
     not_compared: Mapping[str, str]
+    above_first: Mapping[str, Mapping[str, Interval]] = field(default_factory=dict)
 
     def __str__(self) -> str:
-        """Return a table: a row per model, a column per accuracy."""
+        """Return a table: a row per model, a column per accuracy; below it how surely each is above the first one."""
         head = f"Accuracies of {len(self.accuracies)} models on the same {self.samples} samples."
-        return "\n".join([head, "", *accuracy_table(self.accuracies), *not_compared_lines(self.not_compared)])
+        first = next(iter(self.accuracies))
+        differences = [f"In points above {first!r}, with 95 % intervals over samples:", "", *self._difference_lines()]
+        return "\n".join(
+            [
+                head,
+                "",
+                *accuracy_table(self.accuracies),
+                *(["", *differences] if self.above_first else []),
+                *not_compared_lines(self.not_compared),
+            ]
+        )
+
+    def _difference_lines(self) -> list[str]:
+        width = max(map(len, self.accuracies)) + 2
+        return [
+            f"{name:{width}}" + "".join(f"{_points(interval):>{COLUMN}}" for interval in of_row.values())
+            for name, of_row in self.above_first.items()
+        ]
+
+
+def _points(interval: Interval) -> str:
+    """Return an interval in percentage points, such as "+1 to +12"."""
+    return f"{100 * interval.low:+.0f} to {100 * interval.high:+.0f}"
 
 
 def compare_models(
@@ -78,11 +148,29 @@ def compare_models(
         raise ValueError("compare_models takes models by their names: {'plain': model, ...}")
     networks = {name: logits_model(model) for name, model in models.items()}
     meaning = find_task(task, next(iter(networks.values())))
-    if isinstance(meaning, Regression):
+    check_counts(copies=copies, batch_size=batch_size)
+    samples = draw_labelled(loader, max_samples, seed, batch_adapter, meaning)
+    swaps = Swaps(copies, batch_size, margin, seed)
+    return compare_samples(networks, samples, balances=balances, swaps=swaps, task=meaning)
+
+
+def compare_samples(
+    models: Mapping[str, nn.Module],
+    samples: Sequence[Sample],
+    *,
+    balances: Sequence[Balance] | None,
+    swaps: Swaps,
+    task: Task,
+) -> ModelComparison:
+    """Compare models by samples that were drawn; see `compare_models`.
+
+    Raises:
+        ValueError: As `compare_models`.
+    """
+    if isinstance(task, Regression):
         raise ValueError("accuracies are those of classes, and this task is a regression")
     check_balances(balances)
-    check_counts(copies=copies, batch_size=batch_size)
-    samples = [each for each in draw_labelled(loader, max_samples, seed, batch_adapter, meaning) if each.label >= 0]
+    samples = [each for each in samples if each.label >= 0]
     usable = usable_for(samples, BY_DEFAULT if balances is None else balances)
     not_compared = {} if balances else lacking(samples, usable)
     compared = [each for each in usable if each not in not_compared]
@@ -90,44 +178,48 @@ def compare_models(
     if len(common) < FEWEST:
         needed = " and ".join(["a label", *(NEEDED[each] for each in compared)])
         raise ValueError(f"{len(common)} samples have {needed}: models are compared on at least {FEWEST}")
-    swaps = Swaps(copies, batch_size, margin, seed)
-    accuracies = {name: _measured(model, common, compared, swaps, meaning) for name, model in networks.items()}
-    return ModelComparison(accuracies, len(common), not_compared)
+    answers = {name: _answers(model, common, compared, swaps, task) for name, model in models.items()}
+    accuracies = {name: {what: each.accuracy() for what, each in of.items()} for name, of in answers.items()}
+    first, *others = answers
+    above_first = {name: _above(answers[name], answers[first], swaps.seed) for name in others}
+    return ModelComparison(accuracies, len(common), not_compared, above_first)
 
 
-def _measured(
+def _above(answers: Mapping[str, _Answers], of_first: Mapping[str, _Answers], seed: int) -> dict[str, Interval]:
+    """Return how far the accuracies of a model lie above those of the first, on samples that are drawn anew."""
+    count = len(next(iter(answers.values())).right)
+    drawn = np.random.default_rng(seed).multinomial(count, np.full(count, 1 / count), RESAMPLES).astype(float)
+    intervals = {}
+    for what, each in answers.items():
+        differences = each.accuracies(drawn) - of_first[what].accuracies(drawn)
+        intervals[what] = Interval(*map(float, np.percentile(differences, (2.5, 97.5))))
+    return intervals
+
+
+def _answers(
     model: nn.Module, samples: Sequence[Sample], balances: Sequence[Balance], swaps: Swaps, task: Task
-) -> dict[str, float]:
-    """Return the accuracies of a model, by what they are of."""
+) -> dict[str, _Answers]:
+    """Return which answers of a model are right, by what the accuracies are of."""
     device = device_of(model)
     label = np.array([sample.label for sample in samples])
-    right = predicted_classes(model, batched(samples, swaps.batch_size, device), task) == label
-    accuracies = {AS_THEY_ARE: float(right.mean()), WORST_CLASS: lowest_accuracy(right, label)}
+    right = (predicted_classes(model, batched(samples, swaps.batch_size, device), task) == label).astype(float)
+    answers = {AS_THEY_ARE: _Answers(right), WORST_CLASS: _Answers(right, label)}
     for balance in balances:
         if balance == GROUPS:
             pairs = np.stack([np.array([sample.group for sample in samples]), label], 1)
-            accuracies[WORST_GROUP] = lowest_accuracy(
-                right, np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1)
-            )
+            answers[WORST_GROUP] = _Answers(right, np.unique(pairs, axis=0, return_inverse=True)[1].reshape(-1))
         else:
-            accuracies[OF_OTHERS[balance]] = _accuracy_swapped(model, samples, label, balance, swaps, device, task)
-    return accuracies
+            answers[OF_OTHERS[balance]] = _Answers(_right_when_swapped(model, samples, label, balance, swaps, task))
+    return answers
 
 
-def _accuracy_swapped(
-    model: nn.Module,
-    samples: Sequence[Sample],
-    label: np.ndarray,
-    balance: Balance,
-    swaps: Swaps,
-    device: torch.device,
-    task: Task,
-) -> float:
-    """Return the accuracy on samples that are given something of others."""
+def _right_when_swapped(
+    model: nn.Module, samples: Sequence[Sample], label: np.ndarray, balance: Balance, swaps: Swaps, task: Task
+) -> Float[np.ndarray, " samples"]:
+    """Return the share of right answers to each sample that is given something of others."""
     generator = torch.Generator().manual_seed(swaps.seed)
-    right = [
-        predicted_classes(model, [swapped.batch], task) == label[swapped.rows]
-        for _ in range(swaps.copies)
-        for swapped in swapped_batches(samples, balance, swaps, device, generator)
-    ]
-    return float(np.concatenate(right).mean())
+    right = np.zeros(len(samples))
+    for _ in range(swaps.copies):
+        for swapped in swapped_batches(samples, balance, swaps, device_of(model), generator):
+            right[swapped.rows] += predicted_classes(model, [swapped.batch], task) == label[swapped.rows]
+    return right / swaps.copies
