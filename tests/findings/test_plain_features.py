@@ -1,5 +1,6 @@
 """How well plain features tell the answers: each feature beside a computation by hand, and what is not told."""
 
+import itertools
 import math
 from dataclasses import replace
 from typing import Any
@@ -80,16 +81,30 @@ def test_the_features_of_an_image_are_those_written_out():
     assert found["thumbnail"] == pytest.approx(cells.flatten(), **close)
 
 
-@pytest.mark.parametrize(
-    ("down", "across", "direction"), [(0, 1, 0), (1, 1, 1), (1, 0, 2), (1, -1, 3)], ids=["—", "\\", "|", "/"]
-)
-def test_a_wave_has_power_in_its_band_and_direction_alone(down, across, direction):
-    rows, columns = np.indices((16, 16))
-    wave = np.cos(2 * np.pi * 4 * (down * rows + across * columns) / 16)  # 4 of 16 pixels: 0.25 or 0.35 a pixel
+def cell_of(down, across):
+    """Return the band and the direction of a wave by its cycles per pixel; None beyond the bands."""
+    frequency = math.hypot(down, across)
+    degrees = math.degrees(math.atan2(down, across)) % 180
+    bands = [i for i, (low, high) in enumerate(itertools.pairwise(BANDS)) if low <= frequency < high]
+    return (bands[0], round(degrees / (180 / DIRECTIONS)) % DIRECTIONS) if bands else None
+
+
+@pytest.mark.parametrize("down_across", [(0, 4), (4, 4), (4, 0), (4, -4), (1, 6), (-1, 6), (6, -1), (5, 3)], ids=str)
+def test_a_wave_has_its_mean_power_in_its_band_and_direction_alone(down_across):
+    side = 16
+    down, across = (number / side for number in down_across)
+    rows, columns = np.indices((side, side))
+    wave = np.cos(2 * np.pi * (down * rows + across * columns))
     image = torch.tensor(np.stack([wave] * CHANNELS))
     power = parts(image_features([image, torch.zeros_like(image)])[0])["power"].reshape(-1, DIRECTIONS)
-    band = 4 if down and across else 3
-    assert np.argwhere(power > math.log(LEAST_POWER) + 1).tolist() == [[band, direction]]
+    waves = [cell_of(i, j) for i in np.fft.fftfreq(side) for j in np.fft.fftfreq(side)]
+    # The wave and its opposite have the square of half an amplitude times all pixels each. The amplitude is 1 over the
+    # deviation of all pixels, of which those of the second image are 0.
+    unit = torch.stack([image, torch.zeros_like(image)]).std().item()
+    mean = 2 * (side**2 / 2 / unit) ** 2 / side**2 / waves.count(cell_of(down, across))
+    expected = np.full(power.shape, math.log(LEAST_POWER))
+    expected[cell_of(down, across)] = math.log(mean + LEAST_POWER)
+    assert power == pytest.approx(expected, abs=1e-3)
 
 
 def test_the_unit_of_the_pixels_does_not_matter_and_sizes_may_differ():
